@@ -1,0 +1,62 @@
+// An annotated mutex over std::mutex: Clang's -Wthread-safety checks its users, and TSan (which
+// does not understand an uninstrumented absl::Mutex) sees the lock.
+#ifndef MEGATRAIN_ENGINE_BASE_MUTEX_H_
+#define MEGATRAIN_ENGINE_BASE_MUTEX_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/base/thread_annotations.h"
+
+namespace megatrain {
+
+class ABSL_LOCKABLE Mutex {
+ public:
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
+  void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+
+ private:
+  friend class CondVar;
+  std::mutex mutex_;
+};
+
+class ABSL_SCOPED_LOCKABLE MutexLock {
+ public:
+  explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
+    mutex_->Lock();
+  }
+  ~MutexLock() ABSL_UNLOCK_FUNCTION() { mutex_->Unlock(); }
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+
+ private:
+  Mutex* const mutex_;
+};
+
+class CondVar {
+ public:
+  // REQUIRES: `mutex` is held. Wakes spuriously: wait in a loop over the condition.
+  void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    condition_.wait(lock);
+    lock.release();
+  }
+  // Returns false when `seconds` have passed.
+  bool WaitFor(Mutex* mutex, double seconds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
+    const bool notified = condition_.wait_for(lock, std::chrono::duration<double>(seconds)) ==
+                          std::cv_status::no_timeout;
+    lock.release();
+    return notified;
+  }
+  void NotifyOne() { condition_.notify_one(); }
+  void NotifyAll() { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_BASE_MUTEX_H_

@@ -1,0 +1,42 @@
+// A pool that runs the blocks of one loop at a time, the caller working too.
+//
+// Thread safety: ParallelFor may be called from several threads (lanes); calls are served one at a
+// time, so a pool of T threads never keeps more than T processors busy. Invariants: a result must
+// not depend on which thread ran a block; every thread flushes denormals to zero.
+#ifndef MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
+#define MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+
+namespace megatrain {
+
+// Sets flush-to-zero and denormals-are-zero for the calling thread: denormals make FP32 attention
+// ten times slower.
+void FlushDenormalsInThisThread();
+
+class ThreadPool {
+ public:
+  // `threads` counts the caller: threads - 1 workers are started. REQUIRES: threads >= 1.
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return threads_; }
+
+  // Runs fn(block) for every block in [0, blocks) and returns when all are done. Blocks are claimed
+  // dynamically, in order. fn must not throw and must not call ParallelFor of the same pool.
+  void ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn);
+
+ private:
+  struct State;
+  const int threads_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_

@@ -1,0 +1,93 @@
+// A job file's content, with defaults. Field names and meaning are those of the job file (see
+// README.md).
+#ifndef MEGATRAIN_ENGINE_JOB_JOB_SPEC_H_
+#define MEGATRAIN_ENGINE_JOB_JOB_SPEC_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace megatrain {
+
+enum class DataFormat { kText, kTokens, kAlpaca, kMessages };
+enum class Precision { kBf16, kFp32 };
+enum class ScheduleType { kCosine, kLinear, kConstant, kWarmupStableDecay };
+enum class StashPlace { kAuto, kDevice, kHost };
+enum class RecomputeMode { kAuto, kAll, kNone };
+
+struct DataFile {
+  std::string path;  // as written; ResolvePath makes it absolute
+  DataFormat format = DataFormat::kText;
+  std::string dtype;  // tokens in .bin: "uint16" or "uint32"; else empty
+};
+
+struct JobSpec {
+  std::string name = "job";
+  struct Model {
+    std::string path;
+    bool random_initialization = false;  // initialization: pretrained | random
+  } model;
+  struct Data {
+    std::vector<DataFile> train;
+    std::vector<DataFile> eval;
+    double eval_fraction = 0.0;
+    int64_t sequence_length = 1024;
+    bool packing = true;
+    bool shuffle = true;
+    std::string cache_directory;
+    bool train_on_prompt = false;
+    std::string chat_template = "auto";
+    std::string tokenizer = "auto";  // auto | bytes
+  } data;
+  struct Training {
+    int64_t steps = 0;  // 0 = not given (then epochs is)
+    double epochs = 0;  // 0 = not given
+    int64_t global_batch = 8;
+    int64_t micro_batch = 2;
+    Precision precision = Precision::kBf16;
+    Precision gradient_dtype = Precision::kFp32;
+    uint64_t seed = 42;
+    int64_t eval_every = 50;
+  } training;
+  struct Optimizer {
+    double learning_rate = 3e-4;
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double epsilon = 1e-8;
+    double weight_decay = 0.1;
+    double max_gradient_norm = 1.0;  // 0 = no clipping
+  } optimizer;
+  struct Schedule {
+    ScheduleType type = ScheduleType::kCosine;
+    int64_t warmup_steps = 10;
+    double final_fraction = 0.1;
+    double decay_fraction = 0.1;  // warmup_stable_decay
+  } schedule;
+  struct Checkpoint {
+    std::string directory;
+    int64_t every_steps = 100;  // 0 = only at the end and when stopped
+    int64_t keep = 2;
+  } checkpoint;
+  struct Output {
+    std::string directory;  // empty = no export
+  } output;
+  struct Engine {
+    std::string device = "auto";  // auto | cpu | cuda | cuda:N
+    int64_t host_memory = 0;      // bytes; 0 = what there is
+    int64_t device_memory = 0;    // bytes; 0 = what there is
+    int64_t weight_buffers = 2;
+    int64_t gradient_slabs = 0;  // 0 = 4, or one a tile with clipping
+    int64_t micro_batches_per_sweep = 0;
+    StashPlace stash = StashPlace::kAuto;
+    RecomputeMode recompute = RecomputeMode::kAuto;
+    int64_t threads = 0;
+    // cpu device: threads set apart for the optimizer so that it runs beside compute; 0 = it shares
+    // compute's threads.
+    int64_t update_threads = 0;
+    double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
+  } engine;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_JOB_JOB_SPEC_H_

@@ -1,0 +1,56 @@
+// What a HF config.json says of a decoder, in the form the engine uses.
+#ifndef MEGATRAIN_ENGINE_MODEL_MODEL_CONFIG_H_
+#define MEGATRAIN_ENGINE_MODEL_MODEL_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace megatrain {
+
+enum class ModelFamily { kLlama, kQwen2, kQwen3 };
+
+enum class RopeType { kDefault, kLinear, kLlama3, kYarn };
+
+// Inverse frequencies of rotary embeddings, as transformers' modeling_rope_utils computes them.
+struct RopeConfig {
+  RopeType type = RopeType::kDefault;
+  double theta = 10000.0;
+  double factor = 1.0;                 // linear, llama3, yarn
+  double low_frequency_factor = 1.0;   // llama3
+  double high_frequency_factor = 4.0;  // llama3
+  int64_t original_positions = 0;      // llama3, yarn: original_max_position_embeddings
+  double beta_fast = 32.0;             // yarn
+  double beta_slow = 1.0;              // yarn
+  double attention_factor = 0.0;       // yarn; 0 = 0.1 ln(factor) + 1
+};
+
+struct ModelConfig {
+  ModelFamily family = ModelFamily::kLlama;
+  int64_t vocabulary = 0;        // vocab_size
+  int64_t hidden = 0;            // hidden_size
+  int64_t layers = 0;            // num_hidden_layers
+  int64_t heads = 0;             // num_attention_heads
+  int64_t kv_heads = 0;          // num_key_value_heads
+  int64_t head_dim = 0;          // head_dim, else hidden / heads
+  int64_t intermediate = 0;      // intermediate_size
+  int64_t max_positions = 0;     // max_position_embeddings
+  double norm_epsilon = 1e-6;    // rms_norm_eps
+  bool tied_embeddings = false;  // tie_word_embeddings
+  bool qkv_bias = false;         // Qwen2
+  bool qk_norm = false;          // Qwen3
+  double initializer_range = 0.02;
+  RopeConfig rope;
+  std::vector<int64_t> eos_token_ids;  // eos_token_id, a number or a list; empty if absent
+  int64_t bos_token_id = -1;
+};
+
+// "llama", "qwen2", "qwen3": config.json's model_type.
+std::string ModelFamilyName(ModelFamily family);
+
+// Parameters of the whole model, a tied matrix counted once.
+int64_t ParameterCount(const ModelConfig& config);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_MODEL_CONFIG_H_

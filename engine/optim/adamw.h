@@ -1,0 +1,39 @@
+// AdamW over a tile's state on the host (Loshchilov & Hutter 2019, as torch.optim.AdamW computes
+// it):
+//   p *= 1 - lr * weight_decay            (only tensors that decay)
+//   m  = beta1 m + (1 - beta1) g          g = gradient_scale * gradient
+//   v  = beta2 v + (1 - beta2) g^2
+//   p -= (lr / (1 - beta1^step)) m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
+// One pass over memory; blocks are fixed, so results do not depend on the thread count.
+#ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_H_
+#define MEGATRAIN_ENGINE_OPTIM_ADAMW_H_
+
+#include <cstdint>
+
+#include "engine/base/dtype.h"
+#include "engine/base/thread_pool.h"
+#include "engine/memory/tile.h"
+
+namespace megatrain {
+
+struct AdamWStep {
+  int64_t step = 1;  // from 1: the bias correction's exponent
+  double learning_rate = 0;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
+  float gradient_scale = 1;  // the clipping coefficient
+};
+
+// Updates the tile in place. `gradient` [tile.layout->elements] of gradient_dtype is in the tile's
+// element order. Padding stays zero. Finite masters whose BF16 half would be infinite are not
+// written: returns false if any element of the updated master is not finite or would round to
+// infinity (the state is then not to be trusted).
+bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
+                 DType gradient_dtype, const Tile& tile);
+
+// The plain reference, scalar and single-threaded.
+bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
+                          const Tile& tile);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_OPTIM_ADAMW_H_

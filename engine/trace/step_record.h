@@ -1,0 +1,35 @@
+// What one step reports: a line of the metrics file.
+#ifndef MEGATRAIN_ENGINE_TRACE_STEP_RECORD_H_
+#define MEGATRAIN_ENGINE_TRACE_STEP_RECORD_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace megatrain {
+
+struct LaneSeconds {
+  double h2d = 0, compute = 0, d2h = 0, update = 0, io = 0;
+};
+
+struct StepRecord {
+  int64_t step = 0;          // from 1
+  double loss = 0;           // sum over unmasked predictions / their number, before the update
+  double gradient_norm = 0;  // L2, before clipping
+  double learning_rate = 0;
+  int64_t tokens = 0;        // predictions that count in the loss
+  int64_t input_tokens = 0;  // not padding
+  int64_t total_tokens = 0;  // input tokens since step 1
+  double step_seconds = 0;
+  double tokens_per_second = 0;       // input tokens
+  double model_flops_per_second = 0;  // 6 * parameters * tokens_per_second
+  int64_t h2d_bytes = 0, d2h_bytes = 0;
+  LaneSeconds lane_busy_seconds;
+  int64_t host_bytes = 0, device_bytes = 0;
+  std::optional<double> eval_loss;
+  std::string time;  // RFC 3339
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TRACE_STEP_RECORD_H_
