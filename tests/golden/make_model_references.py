@@ -1,0 +1,379 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/models: small models and what transformers + PyTorch compute of them.
+
+Usage: make_model_references.py [--out tests/golden/models] [family...]
+
+For each family a directory with
+  config.json, model.safetensors   a HF model directory; two to four layers, odd sizes
+  gradients.safetensors            the FP32 gradient of every tensor on `batch` (below), and logits
+  gradients_bf16_weights.safetensors
+                                   the same with weights rounded to BF16; absent where the stored
+                                   weights are representable in BF16, so that it would be equal
+  tokens.bin                       uint16 stream of the loss curves: step k trains on the next
+                                   global_batch sequences of sequence_length
+  reference.json                   everything else; see write_reference
+
+The batch of the logits and gradients holds packed documents (positions restart, documents do not
+see each other), masked labels and padding. FP32 is PyTorch's FP32 on the CPU; FP64 is the same
+model in double (with RMSNorm in double too, which transformers does in FP32); BF16 is
+transformers with every weight and activation in BF16. All with SDPA attention.
+"""
+import argparse
+import copy
+import json
+import math
+import os
+import shutil
+import types
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+
+BATCH_SEQUENCES, BATCH_LENGTH = 3, 150
+LOGIT_ROWS = 40
+CURVE = dict(sequence_length=37, global_batch=4, steps=20, warmup_steps=10, learning_rate=3e-4,
+             beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=0.1)
+
+
+def rope(**parameters):
+    return dict(rope_parameters=parameters)
+
+
+def old_rope(theta, **scaling):
+    """The keys of config.json before transformers 5: rope_theta and rope_scaling."""
+    return dict(rope_theta=theta, rope_scaling=scaling or None)
+
+
+# name: (config class, keys, stored dtype, layout of config.json's rope keys)
+# "old" configs are written as published models have them, "new" as transformers 5 saves them.
+FAMILIES = {
+    # Grouped queries by 3, head_dim 10; weights not representable in BF16.
+    "llama": dict(cls=LlamaConfig, stored="F32", style="old",
+                  keys=dict(vocab_size=259, hidden_size=60, num_hidden_layers=2,
+                            num_attention_heads=6, num_key_value_heads=2, intermediate_size=100,
+                            rms_norm_eps=1e-5, tie_word_embeddings=False),
+                  rope=dict(rope_type="default", rope_theta=10000.0)),
+    "llama_tied": dict(cls=LlamaConfig, stored="BF16", style="new",
+                       keys=dict(vocab_size=259, hidden_size=64, num_hidden_layers=2,
+                                 num_attention_heads=4, num_key_value_heads=4,
+                                 intermediate_size=88, rms_norm_eps=1e-6,
+                                 tie_word_embeddings=True),
+                       rope=dict(rope_type="default", rope_theta=10000.0)),
+    "llama3": dict(cls=LlamaConfig, stored="BF16", style="old",
+                   keys=dict(vocab_size=1003, hidden_size=48, num_hidden_layers=2,
+                             num_attention_heads=3, num_key_value_heads=1, intermediate_size=80,
+                             head_dim=16, rms_norm_eps=1e-5, tie_word_embeddings=False),
+                   rope=dict(rope_type="llama3", rope_theta=500000.0, factor=8.0,
+                             low_freq_factor=1.0, high_freq_factor=4.0,
+                             original_max_position_embeddings=64)),
+    "llama_linear": dict(cls=LlamaConfig, stored="BF16", style="old",
+                         keys=dict(vocab_size=259, hidden_size=40, num_hidden_layers=4,
+                                   num_attention_heads=2, num_key_value_heads=1,
+                                   intermediate_size=56, rms_norm_eps=1e-6,
+                                   tie_word_embeddings=False),
+                         rope=dict(rope_type="linear", rope_theta=10000.0, factor=4.0)),
+    "llama_yarn": dict(cls=LlamaConfig, stored="BF16", style="new",
+                       keys=dict(vocab_size=259, hidden_size=48, num_hidden_layers=2,
+                                 num_attention_heads=2, num_key_value_heads=2,
+                                 intermediate_size=72, rms_norm_eps=1e-6,
+                                 tie_word_embeddings=True),
+                       rope=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0,
+                                 original_max_position_embeddings=64)),
+    "qwen2": dict(cls=Qwen2Config, stored="BF16", style="old",
+                  keys=dict(vocab_size=1003, hidden_size=56, num_hidden_layers=2,
+                            num_attention_heads=4, num_key_value_heads=2, intermediate_size=76,
+                            rms_norm_eps=1e-6, tie_word_embeddings=True),
+                  rope=dict(rope_type="default", rope_theta=1000000.0)),
+    "qwen3": dict(cls=Qwen3Config, stored="BF16", style="new",
+                  keys=dict(vocab_size=259, hidden_size=48, num_hidden_layers=3,
+                            num_attention_heads=4, num_key_value_heads=2, intermediate_size=72,
+                            head_dim=24, rms_norm_eps=1e-6, tie_word_embeddings=False),
+                  rope=dict(rope_type="default", rope_theta=1000000.0)),
+}
+
+
+def round_to_bf16(x):
+    """To nearest, ties away from zero: as the masters' upper half is rounded."""
+    bits = x.detach().float().contiguous().view(torch.int32)
+    return ((bits + 0x8000) & ~0xFFFF).view(torch.float32)
+
+
+def write_config(config, style, rope_keys, dtype, directory):
+    config.save_pretrained(directory)
+    path = os.path.join(directory, "config.json")
+    with open(path) as f:
+        keys = json.load(f)
+    for unused in ("transformers_version", "_name_or_path"):
+        keys.pop(unused, None)
+    keys["architectures"] = [type(AutoModelForCausalLM.from_config(config)).__name__]
+    if style == "old":
+        keys.pop("rope_parameters")
+        keys.pop("dtype", None)
+        keys["torch_dtype"] = dtype
+        keys["rope_theta"] = rope_keys["rope_theta"]
+        scaling = {k: v for k, v in rope_keys.items() if k != "rope_theta"}
+        keys["rope_scaling"] = None if scaling["rope_type"] == "default" else scaling
+    else:
+        keys["dtype"] = dtype
+    with open(path, "w") as f:
+        json.dump(keys, f, indent=2, sort_keys=True)
+        f.write("\n")
+
+
+def make_model(name, directory):
+    """Random weights for which no gradient is negligible."""
+    family = FAMILIES[name]
+    config = family["cls"](max_position_embeddings=256, bos_token_id=0, eos_token_id=1,
+                           rope_parameters=dict(family["rope"]), use_cache=True,
+                           **family["keys"])
+    write_config(config, family["style"], family["rope"],
+                 {"F32": "float32", "BF16": "bfloat16"}[family["stored"]], directory)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    generator = torch.Generator().manual_seed(sum(map(ord, name)))
+    state = {}
+    for key, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if key.endswith("norm.weight"):
+            value = 1.0 + 0.2 * noise
+        elif key.endswith("bias"):
+            value = 0.3 * noise
+        elif "embed_tokens" in key:
+            value = 0.15 * noise
+        else:
+            value = 0.09 * noise
+        state[key] = round_to_bf16(value) if family["stored"] == "BF16" else value
+    stored = torch.bfloat16 if family["stored"] == "BF16" else torch.float32
+    save_file({k: v.to(stored).contiguous() for k, v in state.items()},
+              os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
+
+
+def make_batch(vocabulary, seed):
+    """Packed documents, masked labels, padding: the fields of engine/data/sequence.h."""
+    rng = np.random.default_rng(seed)
+    lengths = [[150], [61, 1, 37, 51], [17, 84, -49]]  # negative: padding
+    batch = dict(input_ids=[], labels=[], position_ids=[], document_ids=[])
+    for row in lengths:
+        ids, labels, positions, documents = [], [], [], []
+        for index, length in enumerate(row):
+            n = abs(length)
+            tokens = rng.integers(0, vocabulary, n) if length > 0 else np.full(n, 2)
+            target = tokens.copy()
+            if length < 0:
+                target[:] = -100
+            elif length > 30:  # a prompt that does not count
+                target[: length // 4] = -100
+            ids += tokens.tolist()
+            labels += target.tolist()
+            positions += list(range(n))
+            documents += [index if length > 0 else -1] * n
+        batch["input_ids"].append(ids)
+        batch["labels"].append(labels)
+        batch["position_ids"].append(positions)
+        batch["document_ids"].append(documents)
+    return batch
+
+
+def targets_of(batch):
+    """Label of the next token where that is of the same document, else -100."""
+    labels = torch.tensor(batch["labels"])
+    documents = torch.tensor(batch["document_ids"])
+    targets = torch.full_like(labels, -100)
+    same = (documents[:, 1:] == documents[:, :-1]) & (documents[:, 1:] >= 0)
+    targets[:, :-1] = torch.where(same, labels[:, 1:], torch.full_like(labels[:, 1:], -100))
+    return targets
+
+
+def plain_norm(self, x):
+    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon_))
+
+
+def to_double(model):
+    model = copy.deepcopy(model).double()
+    for module in model.modules():
+        if type(module).__name__.endswith("RMSNorm"):
+            module.epsilon_ = module.variance_epsilon
+            module.forward = types.MethodType(plain_norm, module)
+    return model
+
+
+def forward_loss(model, batch):
+    """Logits, and the loss summed over unmasked predictions over their number."""
+    ids = torch.tensor(batch["input_ids"])
+    documents = torch.tensor(batch["document_ids"])
+    n = ids.shape[1]
+    same = documents[:, :, None] == documents[:, None, :]
+    causal = torch.tril(torch.ones(n, n, dtype=torch.bool))
+    mask = (same & causal)[:, None]
+    dtype = next(model.parameters()).dtype
+    bias = torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
+    logits = model(input_ids=ids, attention_mask=bias,
+                   position_ids=torch.tensor(batch["position_ids"]), use_cache=False).logits
+    targets = targets_of(batch)
+    wide = logits if dtype == torch.float64 else logits.float()
+    loss = torch.nn.functional.cross_entropy(
+        wide.reshape(-1, wide.shape[-1]), targets.reshape(-1), ignore_index=-100,
+        reduction="sum") / (targets >= 0).sum()
+    return logits, loss
+
+
+def load(directory, dtype=torch.float32, rounded=False):
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32,
+                                                 attn_implementation="sdpa")
+    assert model.config._attn_implementation == "sdpa"
+    if rounded:
+        with torch.no_grad():
+            for p in model.parameters():
+                p.copy_(round_to_bf16(p))
+    if dtype == torch.float64:
+        return to_double(model)
+    return model.to(dtype)
+
+
+def evaluate(model, batch):
+    model.zero_grad(set_to_none=True)
+    logits, loss = forward_loss(model, batch)
+    loss.backward()
+    gradients = {k: p.grad.detach().double() for k, p in model.named_parameters()}
+    norm = math.sqrt(sum(float(g.pow(2).sum()) for g in gradients.values()))
+    return dict(logits=logits.detach().double(), loss=loss.item(), gradients=gradients, norm=norm)
+
+
+def relative(a, b):
+    return float((a - b).norm() / b.norm())
+
+
+def distances(result, reference, rows):
+    """How far `result` is from `reference`: what the tests' limits are multiples of."""
+    pick = lambda x: x.reshape(-1, x.shape[-1])[rows]
+    return dict(logits=relative(pick(result["logits"]), pick(reference["logits"])),
+                all_logits=relative(result["logits"], reference["logits"]),
+                loss=abs(result["loss"] / reference["loss"] - 1),
+                gradient_norm=abs(result["norm"] / reference["norm"] - 1),
+                gradients={k: relative(g, reference["gradients"][k])
+                           for k, g in result["gradients"].items()})
+
+
+def curve_stream(vocabulary, seed):
+    """A Markov chain over Zipf-distributed tokens: something to learn, every batch fresh."""
+    rng = np.random.default_rng(seed)
+    count = CURVE["steps"] * CURVE["global_batch"] * CURVE["sequence_length"]
+    weights = 1.0 / np.arange(1, vocabulary + 1)
+    weights /= weights.sum()
+    successor = rng.permutation(vocabulary)
+    drawn = rng.choice(vocabulary, count, p=weights)
+    follow = rng.random(count) < 0.5
+    stream = np.empty(count, np.uint16)
+    previous = 0
+    for i in range(count):
+        previous = successor[previous] if follow[i] else drawn[i]
+        stream[i] = previous
+    return stream
+
+
+def curve(directory, stream, precision, max_norm):
+    """Losses and norms before clipping of AdamW steps; in bf16 on an FP32 master."""
+    model = load(directory, torch.float64 if precision == "fp64" else torch.float32)
+    worker = copy.deepcopy(model).to(torch.bfloat16) if precision == "bf16" else model
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    optimizer = torch.optim.AdamW(
+        [dict(params=matrices, weight_decay=CURVE["weight_decay"]),
+         dict(params=vectors, weight_decay=0.0)],
+        lr=CURVE["learning_rate"], betas=(CURVE["beta1"], CURVE["beta2"]), eps=CURVE["epsilon"])
+    sequences = stream.reshape(CURVE["steps"], CURVE["global_batch"], CURVE["sequence_length"])
+    n = CURVE["sequence_length"]
+    losses, norms = [], []
+    for step in range(CURVE["steps"]):
+        for group in optimizer.param_groups:
+            group["lr"] = CURVE["learning_rate"] * min(1.0, (step + 1) / CURVE["warmup_steps"])
+        ids = sequences[step].astype(np.int64).tolist()
+        rows = len(ids)
+        batch = dict(input_ids=ids, labels=ids, position_ids=[list(range(n))] * rows,
+                     document_ids=[[0] * n] * rows)
+        worker.zero_grad(set_to_none=True)
+        if worker is not model:
+            with torch.no_grad():
+                for w, p in zip(worker.parameters(), model.parameters()):
+                    w.copy_(round_to_bf16(p))
+        _, loss = forward_loss(worker, batch)
+        loss.backward()
+        if worker is not model:
+            for w, p in zip(worker.parameters(), model.parameters()):
+                p.grad = w.grad.float()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm or float("inf"))
+        losses.append(loss.item())
+        norms.append(norm.item())
+        optimizer.step()
+    return dict(loss=losses, gradient_norm=norms)
+
+
+def write_reference(name, out):
+    directory = os.path.join(out, name)
+    shutil.rmtree(directory, ignore_errors=True)
+    os.makedirs(directory)
+    make_model(name, directory)
+    vocabulary = FAMILIES[name]["keys"]["vocab_size"]
+    seed = sum(map(ord, name))
+    batch = make_batch(vocabulary, seed)
+    positions = BATCH_SEQUENCES * BATCH_LENGTH
+    rows = sorted(np.random.default_rng(seed).choice(positions, LOGIT_ROWS, False).tolist())
+
+    exact = evaluate(load(directory, torch.float64), batch)
+    single = evaluate(load(directory), batch)
+    rounded = evaluate(load(directory, rounded=True), batch)
+    half = evaluate(load(directory, torch.bfloat16, rounded=True), batch)
+    for file, result in (("gradients", single), ("gradients_bf16_weights", rounded)):
+        if file != "gradients" and FAMILIES[name]["stored"] == "BF16":
+            continue
+        tensors = {k: g.float().contiguous() for k, g in result["gradients"].items()}
+        tensors["logits"] = result["logits"].reshape(positions, -1)[rows].float().contiguous()
+        save_file(tensors, os.path.join(directory, file + ".safetensors"))
+
+    stream = curve_stream(vocabulary, seed + 1)
+    stream.astype("<u2").tofile(os.path.join(directory, "tokens.bin"))
+    curves = {}
+    for clipping, max_norm in (("clipped", 1.0), ("unclipped", 0.0)):
+        curves[clipping] = {p: curve(directory, stream, p, max_norm)
+                            for p in ("fp32", "fp64", "bf16")}
+    reference = dict(
+        batch=batch,
+        logit_rows=rows,  # sequence * BATCH_LENGTH + position, of the rows of `logits`
+        fp32=dict(loss=single["loss"], gradient_norm=single["norm"],
+                  distance_from_fp64=distances(single, exact, rows)),
+        bf16=dict(loss=rounded["loss"], gradient_norm=rounded["norm"],
+                  transformers_error=distances(half, rounded, rows)),
+        curve_settings=CURVE, curves=curves)
+    with open(os.path.join(directory, "reference.json"), "w") as f:
+        json.dump(reference, f, separators=(",", ":"))
+        f.write("\n")
+
+    gap = lambda c, a, b: max(abs(x / y - 1) for x, y in zip(c[a]["loss"], c[b]["loss"]))
+    worst = lambda d: max(d["gradients"].items(), key=lambda x: x[1])
+    fp32, bf16 = reference["fp32"], reference["bf16"]
+    print(f"{name}: loss {single['loss']:.4f} norm {single['norm']:.3f}\n"
+          f"  fp32 from fp64: logits {fp32['distance_from_fp64']['logits']:.1e} "
+          f"gradient {worst(fp32['distance_from_fp64'])}\n"
+          f"  bf16: logits {bf16['transformers_error']['logits']:.1e} "
+          f"gradient {worst(bf16['transformers_error'])}\n"
+          + "".join(f"  {k}: loss {c['fp32']['loss'][0]:.3f} to {c['fp32']['loss'][-1]:.3f}, norms "
+                    f"{min(c['fp32']['gradient_norm']):.2f} to {max(c['fp32']['gradient_norm']):.2f}"
+                    f", fp32-fp64 {gap(c, 'fp32', 'fp64'):.1e}, bf16-fp32 {gap(c, 'bf16', 'fp32'):.1e}\n"
+                    for k, c in curves.items()), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "models"))
+    parser.add_argument("family", nargs="*", default=list(FAMILIES))
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    for name in arguments.family:
+        write_reference(name, arguments.out)
+
+
+if __name__ == "__main__":
+    main()
