@@ -1,0 +1,212 @@
+#include "engine/memory/host_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Large enough that a progress line costs nothing, small enough that it moves: 0.1 s of zeroing.
+constexpr int64_t kTouchChunkBytes = int64_t{256} << 20;
+
+}  // namespace
+
+const char* HostKindName(HostKind kind) {
+  switch (kind) {
+    case HostKind::kTiles:
+      return "tiles";
+    case HostKind::kGradientSlabs:
+      return "gradient slabs";
+    case HostKind::kStash:
+      return "stash";
+    case HostKind::kBatches:
+      return "batches";
+    case HostKind::kOther:
+      return "other";
+  }
+  return "unknown";
+}
+
+HostLease& HostLease::operator=(HostLease&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  pool_ = std::exchange(other.pool_, nullptr);
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  kind_ = other.kind_;
+  return *this;
+}
+
+void HostLease::Release() {
+  if (pool_ != nullptr && data_ != nullptr) pool_->Return(data_, bytes_, kind_);
+  pool_ = nullptr;
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions& options) {
+  constexpr int64_t kCapacityMax = std::numeric_limits<int64_t>::max() / 2;
+  if (options.capacity < 0 || options.capacity > kCapacityMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("host pool: capacity ", FormatCount(options.capacity), " is out of range"));
+  }
+  const int64_t capacity = RoundUp(options.capacity, kPageBytes);
+  if (capacity == 0) return std::unique_ptr<HostPool>(new HostPool(nullptr, 0));
+
+  // One huge page more than asked, so that an aligned start can be cut out; the rest is given back.
+  const int64_t mapped = capacity + kHugePageBytes;
+  void* const mapping =
+      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapping == MAP_FAILED) {
+    return absl::ResourceExhaustedError(absl::StrCat("host pool: the kernel refused to reserve ",
+                                                     FormatBytes(capacity), ": ",
+                                                     std::strerror(errno)));
+  }
+  char* const start = static_cast<char*>(mapping);
+  const int64_t before = -reinterpret_cast<intptr_t>(start) & (kHugePageBytes - 1);
+  char* const base = start + before;
+  if (before > 0) munmap(start, before);
+  if (mapped > before + capacity) munmap(base + capacity, mapped - before - capacity);
+  if (options.huge_pages) (void)madvise(base, capacity, MADV_HUGEPAGE);  // advice: may be ignored
+
+  std::unique_ptr<HostPool> pool(new HostPool(base, capacity));
+  if (options.touch_threads > 0) pool->Touch(options);
+  return pool;
+}
+
+HostPool::~HostPool() {
+  assert(free_bytes() == capacity_ && "a lease outlives its pool");
+  if (base_ != nullptr) munmap(base_, capacity_);
+}
+
+void HostPool::Touch(const HostPoolOptions& options) {
+  const int64_t chunks = (capacity_ + kTouchChunkBytes - 1) / kTouchChunkBytes;
+  std::atomic<int64_t> next{0};
+  Mutex progress_mutex;
+  int64_t touched = 0;
+  const auto work = [&] {
+    for (int64_t chunk = next++; chunk < chunks; chunk = next++) {
+      const int64_t begin = chunk * kTouchChunkBytes;
+      const int64_t end = std::min(begin + kTouchChunkBytes, capacity_);
+      for (int64_t at = begin; at < end; at += kPageBytes) {
+        *static_cast<volatile char*>(base_ + at) = 0;
+      }
+      MutexLock lock(&progress_mutex);
+      touched += end - begin;
+      if (options.progress) options.progress(touched, capacity_);
+    }
+  };
+  std::vector<std::thread> workers;
+  const int64_t threads = std::min<int64_t>(options.touch_threads, chunks);
+  for (int64_t i = 1; i < threads; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+}
+
+int64_t HostPool::FindOffset(int64_t bytes) const {
+  if (bytes >= kHugePageBytes) {
+    for (const auto& [offset, size] : free_) {
+      const int64_t aligned = RoundUp(offset, kHugePageBytes);
+      if (aligned + bytes <= offset + size) return aligned;
+    }
+    return -1;
+  }
+  for (auto block = free_.rbegin(); block != free_.rend(); ++block) {
+    if (block->second >= bytes) return block->first + block->second - bytes;
+  }
+  return -1;
+}
+
+absl::StatusOr<HostLease> HostPool::Lease(HostKind kind, int64_t bytes) {
+  assert(bytes >= 0);
+  HostLease lease;
+  lease.kind_ = kind;
+  if (bytes == 0) return lease;
+  // Beyond the capacity no rounding is needed, and none can overflow.
+  const int64_t taken = bytes > capacity_ ? bytes : LeaseBytes(bytes);
+  MutexLock lock(&mutex_);
+  const int64_t offset = taken > capacity_ ? -1 : FindOffset(taken);
+  if (offset < 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("host pool: no room for ", HostKindName(kind), ": asked ", FormatBytes(bytes),
+                     ", free ", FormatBytes(Free()), ", largest free block ",
+                     FormatBytes(LargestFreeBlock()), ", capacity ", FormatBytes(capacity_)));
+  }
+  const auto block = std::prev(free_.upper_bound(offset));
+  const int64_t block_begin = block->first, block_end = block->first + block->second;
+  free_.erase(block);
+  if (offset > block_begin) free_.emplace(block_begin, offset - block_begin);
+  if (offset + taken < block_end) free_.emplace(offset + taken, block_end - offset - taken);
+  in_use_[static_cast<int>(kind)] += taken;
+  lease.pool_ = this;
+  lease.data_ = base_ + offset;
+  lease.bytes_ = bytes;
+  return lease;
+}
+
+void HostPool::Return(void* data, int64_t bytes, HostKind kind) {
+  const int64_t taken = LeaseBytes(bytes);
+  int64_t begin = static_cast<char*>(data) - base_;
+  int64_t end = begin + taken;
+  MutexLock lock(&mutex_);
+  const auto after = free_.lower_bound(begin);
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == begin) {
+      begin = before->first;
+      free_.erase(before);
+    }
+  }
+  if (after != free_.end() && after->first == end) {
+    end += after->second;
+    free_.erase(after);
+  }
+  free_.emplace(begin, end - begin);
+  in_use_[static_cast<int>(kind)] -= taken;
+}
+
+int64_t HostPool::Free() const {
+  int64_t total = 0;
+  for (const auto& [offset, size] : free_) total += size;
+  return total;
+}
+
+int64_t HostPool::LargestFreeBlock() const {
+  int64_t largest = 0;
+  for (const auto& [offset, size] : free_) largest = std::max(largest, size);
+  return largest;
+}
+
+int64_t HostPool::free_bytes() const {
+  MutexLock lock(&mutex_);
+  return Free();
+}
+
+int64_t HostPool::largest_free_block() const {
+  MutexLock lock(&mutex_);
+  return LargestFreeBlock();
+}
+
+int64_t HostPool::bytes_in_use(HostKind kind) const {
+  MutexLock lock(&mutex_);
+  return in_use_[static_cast<int>(kind)];
+}
+
+}  // namespace megatrain

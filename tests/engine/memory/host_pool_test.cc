@@ -1,0 +1,198 @@
+#include "engine/memory/host_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/base/bytes.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kHuge = HostPool::kHugePageBytes;
+
+std::unique_ptr<HostPool> MakePool(int64_t capacity, int touch_threads = 0) {
+  HostPoolOptions options;
+  options.capacity = capacity;
+  options.touch_threads = touch_threads;
+  auto pool = HostPool::Create(options);
+  EXPECT_TRUE(pool.ok()) << pool.status();
+  return std::move(pool).value();
+}
+
+int64_t SumInUse(const HostPool& pool) {
+  int64_t total = 0;
+  for (int kind = 0; kind < kHostKinds; ++kind) {
+    total += pool.bytes_in_use(static_cast<HostKind>(kind));
+  }
+  return total;
+}
+
+TEST(HostPoolTest, AccountsByKind) {
+  auto pool = MakePool(16 * kMiB);
+  {
+    HostLease tiles = *pool->Lease(HostKind::kTiles, 3 * kMiB);
+    HostLease batch = *pool->Lease(HostKind::kBatches, 5000);
+    EXPECT_EQ(tiles.bytes(), 3 * kMiB);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tiles.data()) % kHuge, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(batch.data()) % HostPool::kPageBytes, 0u);
+    EXPECT_EQ(pool->bytes_in_use(HostKind::kTiles), 4 * kMiB);
+    EXPECT_EQ(pool->bytes_in_use(HostKind::kBatches), 8192);
+    EXPECT_EQ(pool->bytes_in_use(HostKind::kStash), 0);
+    EXPECT_EQ(pool->free_bytes(), 12 * kMiB - 8192);
+    std::memset(tiles.data(), 1, tiles.bytes());
+    std::memset(batch.data(), 2, batch.bytes());
+  }
+  EXPECT_EQ(pool->free_bytes(), 16 * kMiB);
+  EXPECT_EQ(pool->largest_free_block(), 16 * kMiB);
+  EXPECT_EQ(SumInUse(*pool), 0);
+}
+
+TEST(HostPoolTest, LeasesMove) {
+  auto pool = MakePool(4 * kMiB);
+  HostLease first = *pool->Lease(HostKind::kStash, kMiB);
+  void* const data = first.data();
+  HostLease second = std::move(first);
+  EXPECT_FALSE(first);  // NOLINT(bugprone-use-after-move): the moved-from state is specified
+  EXPECT_EQ(second.data(), data);
+  EXPECT_EQ(pool->bytes_in_use(HostKind::kStash), kMiB);
+  second = *pool->Lease(HostKind::kOther, kMiB);
+  EXPECT_EQ(pool->bytes_in_use(HostKind::kStash), 0);
+  EXPECT_EQ(pool->bytes_in_use(HostKind::kOther), kMiB);
+  second.Release();
+  EXPECT_EQ(second.data(), nullptr);
+  EXPECT_EQ(pool->free_bytes(), 4 * kMiB);
+}
+
+TEST(HostPoolTest, RefusalNamesEveryByte) {
+  auto pool = MakePool(10 * kMiB);
+  HostLease low = *pool->Lease(HostKind::kTiles, 4 * kMiB);
+  HostLease middle = *pool->Lease(HostKind::kTiles, 2 * kMiB);
+  low.Release();
+  const auto refused = pool->Lease(HostKind::kGradientSlabs, 5 * kMiB + 1);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.status().message(),
+            "host pool: no room for gradient slabs: asked 5.00 MiB (5,242,881 bytes), free 8.00 "
+            "MiB (8,388,608 bytes), largest free block 4.00 MiB (4,194,304 bytes), capacity 10.00 "
+            "MiB (10,485,760 bytes)");
+  EXPECT_EQ(pool->free_bytes(), 8 * kMiB);
+  EXPECT_FALSE(pool->Lease(HostKind::kTiles, INT64_MAX).ok());
+}
+
+TEST(HostPoolTest, EmptyPoolAndEmptyLease) {
+  auto pool = MakePool(0);
+  EXPECT_EQ(pool->capacity(), 0);
+  EXPECT_FALSE(pool->Lease(HostKind::kTiles, 1).ok());
+  HostLease nothing = *pool->Lease(HostKind::kTiles, 0);
+  EXPECT_EQ(nothing.data(), nullptr);
+  HostPoolOptions negative;
+  negative.capacity = -1;
+  EXPECT_EQ(HostPool::Create(negative).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(HostPoolTest, MoreThanTheAddressSpaceIsRefused) {
+  HostPoolOptions options;
+  options.capacity = int64_t{1} << 61;
+  options.touch_threads = 0;
+  const auto pool = HostPool::Create(options);
+  EXPECT_EQ(pool.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(pool.status().message()).find("2,305,843,009,213,693,952 bytes"),
+            std::string::npos);
+}
+
+// The planner adds up LeaseBytes and relies on it.
+TEST(HostPoolTest, AFreshPoolOfTheSumGrantsAllInAnyOrder) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<int64_t> sizes;
+    int64_t sum = 0;
+    for (int i = 0; i < 40; ++i) {
+      sizes.push_back(1 + random() % (i % 3 == 0 ? 9 * kMiB : 300000));
+      sum += HostPool::LeaseBytes(sizes.back());
+    }
+    std::shuffle(sizes.begin(), sizes.end(), random);
+    auto pool = MakePool(sum);
+    std::vector<HostLease> leases;
+    for (const int64_t size : sizes) {
+      auto lease = pool->Lease(HostKind::kOther, size);
+      ASSERT_TRUE(lease.ok()) << lease.status();
+      leases.push_back(std::move(lease).value());
+    }
+    EXPECT_EQ(pool->free_bytes(), 0);
+  }
+}
+
+TEST(HostPoolTest, RandomLeasesNeverOverlapAndCoalesce) {
+  auto pool = MakePool(256 * kMiB);
+  std::mt19937_64 random(11);
+  std::vector<HostLease> leases;
+  for (int round = 0; round < 4000; ++round) {
+    if (leases.empty() || random() % 2 == 0) {
+      auto lease = pool->Lease(static_cast<HostKind>(random() % kHostKinds),
+                               1 + random() % (round % 4 == 0 ? 20 * kMiB : kMiB));
+      if (lease.ok()) leases.push_back(std::move(lease).value());
+    } else {
+      std::swap(leases[random() % leases.size()], leases.back());
+      leases.pop_back();
+    }
+    std::map<char*, int64_t> taken;
+    int64_t total = 0;
+    for (const HostLease& lease : leases) {
+      taken[static_cast<char*>(lease.data())] = HostPool::LeaseBytes(lease.bytes());
+      total += HostPool::LeaseBytes(lease.bytes());
+    }
+    ASSERT_EQ(taken.size(), leases.size());
+    char* end = nullptr;
+    for (const auto& [data, bytes] : taken) {
+      ASSERT_GE(data, end);
+      end = data + bytes;
+    }
+    ASSERT_EQ(SumInUse(*pool), total);
+    ASSERT_EQ(pool->free_bytes(), pool->capacity() - total);
+  }
+  leases.clear();
+  EXPECT_EQ(pool->largest_free_block(), pool->capacity());
+}
+
+TEST(HostPoolTest, TouchesEveryPageAndReportsProgress) {
+  HostPoolOptions options;
+  options.capacity = 600 * kMiB + 1;
+  options.touch_threads = 3;
+  std::vector<int64_t> reported;
+  options.progress = [&reported](int64_t touched, int64_t capacity) {
+    EXPECT_EQ(capacity, 600 * kMiB + HostPool::kPageBytes);
+    reported.push_back(touched);
+  };
+  auto pool = HostPool::Create(options);
+  ASSERT_TRUE(pool.ok());
+  ASSERT_EQ(reported.size(), 3u);  // chunks of 256 MiB
+  EXPECT_TRUE(std::is_sorted(reported.begin(), reported.end()));
+  EXPECT_EQ(reported.back(), (*pool)->capacity());
+}
+
+TEST(HostPoolTest, ManyThreadsLease) {
+  auto pool = MakePool(64 * kMiB);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&pool, t] {
+      std::mt19937_64 random(t);
+      for (int i = 0; i < 2000; ++i) {
+        auto lease = pool->Lease(HostKind::kOther, 1 + random() % (3 * kMiB));
+        if (lease.ok()) *static_cast<char*>(lease->data()) = static_cast<char>(t);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(pool->largest_free_block(), 64 * kMiB);
+}
+
+}  // namespace
+}  // namespace megatrain
