@@ -1,0 +1,175 @@
+#include "engine/base/file.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+// Large enough that a write call's cost vanishes, small beside any tile.
+constexpr int64_t kBufferBytes = int64_t{1} << 20;
+constexpr int64_t kReadBytes = int64_t{4} << 20;
+
+std::string HashHex(XXH128_hash_t hash) {
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+}
+
+}  // namespace
+
+absl::Status FileError(const char* operation, const std::string& path, int error, int64_t bytes) {
+  const char* reason = std::strerror(error);
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return absl::ResourceExhaustedError(
+          bytes > 0 ? absl::StrCat("disk full writing ", path, ": ", bytes, " bytes did not fit (",
+                                   reason, ")")
+                    : absl::StrCat("disk full: cannot ", operation, " ", path, " (", reason, ")"));
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(absl::StrCat("cannot ", operation, " ", path, ": ", reason));
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(
+          absl::StrCat("cannot ", operation, " ", path, ": ", reason));
+    default:
+      return absl::InternalError(absl::StrCat("cannot ", operation, " ", path, ": ", reason));
+  }
+}
+
+std::string ParentDirectory(const std::string& path) {
+  size_t end = path.size();
+  while (end > 1 && path[end - 1] == '/') --end;  // "a/b/" is "a/b"
+  const size_t slash = path.rfind('/', end == 0 ? 0 : end - 1);
+  if (slash == std::string::npos) return ".";
+  if (slash == 0) return "/";
+  return path.substr(0, slash);
+}
+
+std::string JoinPath(const std::string& a, const std::string& b) {
+  if (a.empty()) return b;
+  if (a.back() == '/') return absl::StrCat(a, b);
+  return absl::StrCat(a, "/", b);
+}
+
+struct FileWriter::HashState {
+  XXH3_state_t* const state = XXH3_createState();
+  ~HashState() { XXH3_freeState(state); }
+};
+
+FileWriter::FileWriter(std::string path, std::unique_ptr<WritableFile> file)
+    : path_(std::move(path)),
+      file_(std::move(file)),
+      hash_(std::make_unique<HashState>()),
+      buffer_(kBufferBytes) {
+  XXH3_128bits_reset(hash_->state);
+}
+
+FileWriter::~FileWriter() = default;
+
+absl::StatusOr<std::unique_ptr<FileWriter>> FileWriter::Create(FileSystem* files,
+                                                               const std::string& path) {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files->NewWritableFile(path));
+  return std::unique_ptr<FileWriter>(new FileWriter(path, std::move(file)));
+}
+
+absl::Status FileWriter::Append(const void* data, int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  XXH3_128bits_update(hash_->state, data, bytes);
+  bytes_ += bytes;
+  if (buffered_ + bytes > kBufferBytes) MT_RETURN_IF_ERROR(Flush());
+  if (bytes >= kBufferBytes) return file_->Append(data, bytes);
+  std::memcpy(buffer_.data() + buffered_, data, bytes);
+  buffered_ += bytes;
+  return absl::OkStatus();
+}
+
+absl::Status FileWriter::Flush() {
+  if (buffered_ == 0) return absl::OkStatus();
+  const int64_t bytes = std::exchange(buffered_, 0);
+  return file_->Append(buffer_.data(), bytes);
+}
+
+absl::Status FileWriter::SyncAndClose() {
+  MT_RETURN_IF_ERROR(Flush());
+  MT_RETURN_IF_ERROR(file_->Sync());
+  return file_->Close();
+}
+
+std::string FileWriter::Hash() const { return HashHex(XXH3_128bits_digest(hash_->state)); }
+
+std::string HashBytes(std::string_view bytes) {
+  return HashHex(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+absl::StatusOr<std::string> HashFile(FileSystem* files, const std::string& path, int64_t* bytes) {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, files->OpenForReading(path));
+  XXH3_state_t* const state = XXH3_createState();
+  XXH3_128bits_reset(state);
+  std::vector<char> buffer(std::min(kReadBytes, file->size()));
+  absl::Status status;
+  for (int64_t offset = 0; offset < file->size() && status.ok();) {
+    const int64_t length = std::min(kReadBytes, file->size() - offset);
+    status = file->Read(offset, buffer.data(), length);
+    XXH3_128bits_update(state, buffer.data(), length);
+    offset += length;
+  }
+  const std::string hash = HashHex(XXH3_128bits_digest(state));
+  XXH3_freeState(state);
+  if (!status.ok()) return status;
+  if (bytes != nullptr) *bytes = file->size();
+  return hash;
+}
+
+absl::StatusOr<std::string> ReadWholeFile(FileSystem* files, const std::string& path,
+                                          int64_t bytes_max) {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, files->OpenForReading(path));
+  if (file->size() > bytes_max) {
+    return absl::OutOfRangeError(absl::StrCat(path, " has ", file->size(), " bytes; at most ",
+                                              bytes_max, " are expected of this file"));
+  }
+  std::string content(file->size(), '\0');
+  MT_RETURN_IF_ERROR(file->Read(0, content.data(), file->size()));
+  return content;
+}
+
+absl::Status WriteFileSynced(FileSystem* files, const std::string& path, std::string_view content) {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files->NewWritableFile(path));
+  MT_RETURN_IF_ERROR(file->Append(content.data(), static_cast<int64_t>(content.size())));
+  MT_RETURN_IF_ERROR(file->Sync());
+  return file->Close();
+}
+
+absl::Status AtomicWriteFile(FileSystem* files, const std::string& path, std::string_view content) {
+  const std::string temporary = absl::StrCat(path, ".tmp");
+  MT_RETURN_IF_ERROR(WriteFileSynced(files, temporary, content));
+  MT_RETURN_IF_ERROR(files->Rename(temporary, path));
+  return files->SyncDirectory(ParentDirectory(path));
+}
+
+absl::StatusOr<int64_t> CopyFileSynced(FileSystem* files, const std::string& from,
+                                       const std::string& to) {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> in, files->OpenForReading(from));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> out, files->NewWritableFile(to));
+  std::vector<char> buffer(std::min(kReadBytes, in->size()));
+  for (int64_t offset = 0; offset < in->size();) {
+    const int64_t length = std::min(kReadBytes, in->size() - offset);
+    MT_RETURN_IF_ERROR(in->Read(offset, buffer.data(), length));
+    MT_RETURN_IF_ERROR(out->Append(buffer.data(), length));
+    offset += length;
+  }
+  MT_RETURN_IF_ERROR(out->Sync());
+  MT_RETURN_IF_ERROR(out->Close());
+  return in->size();
+}
+
+}  // namespace megatrain
