@@ -1,0 +1,157 @@
+#include "tests/engine/numerics/model_reference.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace megatrain {
+namespace {
+
+[[noreturn]] void Fail(const std::string& message) {
+  std::fprintf(stderr, "%s\n", message.c_str());
+  std::abort();
+}
+
+Batch ReadBatch(const nlohmann::json& json) {
+  Batch batch;
+  batch.step = 1;
+  for (size_t s = 0; s < json.at("input_ids").size(); ++s) {
+    Sequence sequence;
+    sequence.input_ids = json["input_ids"][s].get<std::vector<int32_t>>();
+    sequence.labels = json["labels"][s].get<std::vector<int32_t>>();
+    sequence.position_ids = json["position_ids"][s].get<std::vector<int32_t>>();
+    sequence.document_ids = json["document_ids"][s].get<std::vector<int32_t>>();
+    const std::vector<int32_t>& ids = sequence.input_ids;
+    for (size_t t = 0; t < ids.size(); ++t) {
+      const bool padding = sequence.document_ids[t] < 0;
+      if (!padding) ++batch.input_tokens;
+      // Counted here, not by PredictionTargets: this is the reference.
+      if (!padding && t + 1 < ids.size() &&
+          sequence.document_ids[t] == sequence.document_ids[t + 1] &&
+          sequence.labels[t + 1] != kMaskedLabel) {
+        ++batch.predictions;
+      }
+    }
+    batch.sequences.push_back(std::move(sequence));
+  }
+  return batch;
+}
+
+LossCurve ReadCurve(const nlohmann::json& json) {
+  return {json.at("loss").get<std::vector<double>>(),
+          json.at("gradient_norm").get<std::vector<double>>()};
+}
+
+BatchReference ReadBatchReference(const nlohmann::json& json, const char* errors,
+                                  const std::string& tensors) {
+  BatchReference reference;
+  reference.loss = json.at("loss");
+  reference.gradient_norm = json.at("gradient_norm");
+  reference.logits_error = json.at(errors).at("logits");
+  reference.gradient_errors = json.at(errors).at("gradients").get<std::map<std::string, double>>();
+  reference.gradients = ReadFloatTensors(tensors);
+  auto logits = reference.gradients.extract("logits");
+  if (logits.empty()) Fail(tensors + " has no tensor `logits`");
+  reference.logits = std::move(logits.mapped());
+  return reference;
+}
+
+}  // namespace
+
+std::vector<std::string> ReferenceFamilies() {
+  return {"llama", "llama_tied", "llama3", "llama_linear", "llama_yarn", "qwen2", "qwen3"};
+}
+
+std::string ReadBytes(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) Fail("cannot read " + path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// A reader of its own: a mistake in the engine's would hide here.
+NamedTensors ReadFloatTensors(const std::string& path) {
+  const std::string bytes = ReadBytes(path);
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
+  const auto header = nlohmann::json::parse(bytes.substr(8, header_bytes));
+  NamedTensors tensors;
+  for (const auto& [name, tensor] : header.items()) {
+    if (name == "__metadata__") continue;
+    if (tensor.at("dtype") != "F32") continue;
+    const size_t begin = tensor.at("data_offsets")[0], end = tensor.at("data_offsets")[1];
+    std::vector<float>& values = tensors[name];
+    values.resize((end - begin) / sizeof(float));
+    std::memcpy(values.data(), bytes.data() + 8 + header_bytes + begin, end - begin);
+  }
+  return tensors;
+}
+
+ModelReference LoadModelReference(const std::string& family) {
+  ModelReference reference;
+  reference.directory = "tests/golden/models/" + family;
+  const auto json = nlohmann::json::parse(ReadBytes(reference.directory + "/reference.json"));
+  reference.batch = ReadBatch(json.at("batch"));
+  reference.logit_rows = json.at("logit_rows").get<std::vector<int64_t>>();
+  const std::string fp32 = reference.directory + "/gradients.safetensors";
+  const std::string bf16 = reference.directory + "/gradients_bf16_weights.safetensors";
+  const bool rounding_matters = std::ifstream(bf16).good();
+  reference.fp32 = ReadBatchReference(json.at("fp32"), "distance_from_fp64", fp32);
+  reference.bf16 =
+      ReadBatchReference(json.at("bf16"), "transformers_error", rounding_matters ? bf16 : fp32);
+
+  const auto& settings = json.at("curve_settings");
+  CurveSettings& curve = reference.curve_settings;
+  curve.sequence_length = settings.at("sequence_length");
+  curve.global_batch = settings.at("global_batch");
+  curve.steps = settings.at("steps");
+  curve.warmup_steps = settings.at("warmup_steps");
+  curve.learning_rate = settings.at("learning_rate");
+  curve.beta1 = settings.at("beta1");
+  curve.beta2 = settings.at("beta2");
+  curve.epsilon = settings.at("epsilon");
+  curve.weight_decay = settings.at("weight_decay");
+  for (const int clipped : {0, 1}) {
+    const auto& curves = json.at("curves").at(clipped ? "clipped" : "unclipped");
+    reference.fp32_curve[clipped] = ReadCurve(curves.at("fp32"));
+    reference.fp64_curve[clipped] = ReadCurve(curves.at("fp64"));
+    reference.bf16_curve[clipped] = ReadCurve(curves.at("bf16"));
+  }
+  return reference;
+}
+
+double RelativeError(const std::vector<float>& actual, const std::vector<float>& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double d = static_cast<double>(actual[i]) - expected[i];
+    difference += d * d;
+    norm += static_cast<double>(expected[i]) * expected[i];
+  }
+  if (norm == 0) Fail("a relative error against zeros says nothing");
+  return std::sqrt(difference / norm);
+}
+
+double CurveDistance(const std::vector<double>& actual, const std::vector<double>& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double distance = std::abs(actual[i] / expected[i] - 1);
+    if (!(distance <= largest)) largest = distance;  // keeps a NaN
+  }
+  return largest;
+}
+
+double CurveDeviation(const std::vector<double>& actual, const std::vector<double>& expected) {
+  if (actual.size() != expected.size()) return INFINITY;
+  double sum = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    sum += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+  }
+  return std::sqrt(sum);
+}
+
+}  // namespace megatrain

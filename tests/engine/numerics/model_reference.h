@@ -1,0 +1,72 @@
+// The references in tests/golden/models, as make_model_references.py writes them.
+#ifndef MEGATRAIN_TESTS_ENGINE_NUMERICS_MODEL_REFERENCE_H_
+#define MEGATRAIN_TESTS_ENGINE_NUMERICS_MODEL_REFERENCE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/data/sequence.h"
+
+namespace megatrain {
+
+using NamedTensors = std::map<std::string, std::vector<float>>;
+
+// Losses, and gradient norms before clipping, of each step.
+struct LossCurve {
+  std::vector<double> losses;
+  std::vector<double> gradient_norms;
+};
+
+// One precision's results on ModelReference::batch.
+struct BatchReference {
+  double loss = 0;
+  double gradient_norm = 0;
+  NamedTensors gradients;     // by HF name
+  std::vector<float> logits;  // [logit_rows.size(), vocabulary]
+  // Relative errors (norm of the difference over the norm): of transformers' FP32 against FP64, or
+  // of transformers in BF16 against FP32 on the same BF16-rounded weights.
+  double logits_error = 0;
+  std::map<std::string, double> gradient_errors;
+};
+
+struct CurveSettings {
+  int64_t sequence_length = 0, global_batch = 0, steps = 0, warmup_steps = 0;
+  double learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+};
+
+struct ModelReference {
+  std::string directory;            // a HF directory that holds tokens.bin too
+  Batch batch;                      // packed documents, masked labels, padding
+  std::vector<int64_t> logit_rows;  // sequence * sequence_length + position
+  BatchReference fp32, bf16;
+  CurveSettings curve_settings;
+  // [0] without clipping, [1] clipped to a norm of 1
+  LossCurve fp32_curve[2], fp64_curve[2], bf16_curve[2];
+};
+
+// "llama", "llama_tied", ...
+std::vector<std::string> ReferenceFamilies();
+
+// Ends the test run with a message if a file is missing.
+ModelReference LoadModelReference(const std::string& family);
+
+// The F32 tensors of a safetensors file.
+NamedTensors ReadFloatTensors(const std::string& path);
+
+// The whole file.
+std::string ReadBytes(const std::string& path);
+
+// Norm of the difference over the norm of `expected`, which must not be zero.
+double RelativeError(const std::vector<float>& actual, const std::vector<float>& expected);
+
+// The largest |actual / expected - 1| over the steps.
+double CurveDistance(const std::vector<double>& actual, const std::vector<double>& expected);
+
+// sqrt(sum over steps of (actual - expected)^2).
+double CurveDeviation(const std::vector<double>& actual, const std::vector<double>& expected);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_ENGINE_NUMERICS_MODEL_REFERENCE_H_

@@ -1,0 +1,86 @@
+#include "tests/engine/numerics/training_run.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+namespace megatrain {
+
+JobSpec CurveJob(const ModelReference& reference, Precision precision, bool clipped,
+                 const std::string& directory) {
+  const CurveSettings& settings = reference.curve_settings;
+  const std::string model = std::filesystem::absolute(reference.directory);
+  JobSpec spec;
+  spec.name = "curve";
+  spec.model.path = model;
+  spec.data.train = {{model + "/tokens.bin", DataFormat::kTokens, "uint16"}};
+  spec.data.sequence_length = settings.sequence_length;
+  spec.data.shuffle = false;
+  spec.data.cache_directory = directory + "/cache";
+  spec.training.steps = settings.steps;
+  spec.training.global_batch = settings.global_batch;
+  spec.training.micro_batch = 2;
+  spec.training.precision = precision;
+  spec.optimizer.learning_rate = settings.learning_rate;
+  spec.optimizer.beta1 = settings.beta1;
+  spec.optimizer.beta2 = settings.beta2;
+  spec.optimizer.epsilon = settings.epsilon;
+  spec.optimizer.weight_decay = settings.weight_decay;
+  spec.optimizer.max_gradient_norm = clipped ? 1.0 : 0.0;
+  spec.schedule.type = ScheduleType::kConstant;
+  spec.schedule.warmup_steps = settings.warmup_steps;
+  spec.checkpoint.directory = directory + "/checkpoints";
+  spec.checkpoint.every_steps = 0;
+  spec.engine.device = "cpu";
+  spec.engine.threads = 2;
+  return spec;
+}
+
+LossCurve TrainingRun::curve() const {
+  LossCurve curve;
+  for (const StepRecord& record : records) {
+    curve.losses.push_back(record.loss);
+    curve.gradient_norms.push_back(record.gradient_norm);
+  }
+  return curve;
+}
+
+TrainingRun Train(const JobSpec& spec, int64_t stop_after) {
+  TrainingRun run;
+  TrainingControl control;
+  TrainingObserver observer;
+  observer.message = [&](const std::string& line) { run.messages.push_back(line); };
+  observer.started = [](int64_t, int64_t) {};
+  observer.step = [&](const StepRecord& record) {
+    run.records.push_back(record);
+    if (record.step == stop_after) control.stop = true;
+  };
+  absl::StatusOr<TrainingOutcome> outcome = RunTraining(spec, {}, &control, observer);
+  run.status = outcome.status();
+  if (outcome.ok()) run.outcome = *outcome;
+  return run;
+}
+
+std::string FreshDirectory(const std::string& name) {
+  const std::string directory = ::testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directories(directory);
+  return directory;
+}
+
+std::map<std::string, std::string> CheckpointTensorFiles(const JobSpec& spec) {
+  std::filesystem::path newest;
+  for (const auto& entry : std::filesystem::directory_iterator(spec.checkpoint.directory)) {
+    if (entry.path().filename() > newest.filename()) newest = entry.path();
+  }
+  std::map<std::string, std::string> files;
+  if (newest.empty()) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(newest)) {
+    if (entry.path().extension() == ".safetensors") {
+      files[entry.path().filename()] = ReadBytes(entry.path());
+    }
+  }
+  return files;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,44 @@
+// Runs whole jobs through the engine's public face and keeps what came of them.
+#ifndef MEGATRAIN_TESTS_ENGINE_NUMERICS_TRAINING_RUN_H_
+#define MEGATRAIN_TESTS_ENGINE_NUMERICS_TRAINING_RUN_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/engine.h"
+#include "engine/job/job_spec.h"
+#include "engine/trace/step_record.h"
+#include "tests/engine/numerics/model_reference.h"
+
+namespace megatrain {
+
+// The job of the reference's loss curves: its recipe, on its tokens.bin, checkpoints beneath
+// `directory` at the end only.
+JobSpec CurveJob(const ModelReference& reference, Precision precision, bool clipped,
+                 const std::string& directory);
+
+struct TrainingRun {
+  absl::Status status;
+  TrainingOutcome outcome = TrainingOutcome::kFinished;
+  std::vector<StepRecord> records;
+  std::vector<std::string> messages;
+
+  LossCurve curve() const;
+};
+
+// Trains. `stop_after` > 0 asks for a stop while that step's record is delivered.
+TrainingRun Train(const JobSpec& spec, int64_t stop_after = 0);
+
+// A fresh directory beneath the test's own temporary directory.
+std::string FreshDirectory(const std::string& name);
+
+// The tensor files of the newest checkpoint in the job's directory, whole, by file name: weights,
+// remainders and moments.
+std::map<std::string, std::string> CheckpointTensorFiles(const JobSpec& spec);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_ENGINE_NUMERICS_TRAINING_RUN_H_
