@@ -22,7 +22,8 @@ struct RopeConfig {
   int64_t original_positions = 0;      // llama3, yarn: original_max_position_embeddings
   double beta_fast = 32.0;             // yarn
   double beta_slow = 1.0;              // yarn
-  double attention_factor = 0.0;       // yarn; 0 = 0.1 ln(factor) + 1
+  double attention_factor = 0.0;       // yarn; multiplies cosine and sine; 0 = 0.1 ln(factor) + 1
+  bool truncate = true;                // yarn: the corrected range is rounded to whole dimensions
 };
 
 struct ModelConfig {
