@@ -22,7 +22,7 @@ struct DataFile {
 };
 
 struct JobSpec {
-  std::string name = "job";
+  std::string name = "demo";
   struct Model {
     std::string path;
     bool random_initialization = false;  // initialization: pretrained | random
