@@ -1,7 +1,7 @@
 // AdamW over a tile's state on the host (Loshchilov & Hutter 2019, as torch.optim.AdamW computes
 // it):
 //   p *= 1 - lr * weight_decay            (only tensors that decay)
-//   m  = beta1 m + (1 - beta1) g          g = gradient_scale * gradient
+//   m += (1 - beta1) (g - m)              g = gradient_scale * gradient
 //   v  = beta2 v + (1 - beta2) g^2
 //   p -= (lr / (1 - beta1^step)) m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
 // One pass over memory; blocks are fixed, so results do not depend on the thread count.
@@ -24,13 +24,15 @@ struct AdamWStep {
 };
 
 // Updates the tile in place. `gradient` [tile.layout->elements] of gradient_dtype is in the tile's
-// element order. Padding stays zero. Finite masters whose BF16 half would be infinite are not
-// written: returns false if any element of the updated master is not finite or would round to
-// infinity (the state is then not to be trusted).
+// element order. Padding is neither read nor written. Returns false if any updated master is not
+// finite or (split masters) would round to infinity in BF16, or if any second moment is not finite:
+// the tile is updated all the same, and is then not to be trusted.
+// REQUIRES: step.step >= 1, betas in [0, 1), epsilon >= 0; the tile's sections and the gradient do
+// not overlap. Denormals count as zero, as in every ThreadPool.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile);
 
-// The plain reference, scalar and single-threaded.
+// The plain reference, scalar and single-threaded: the same bits where denormals are flushed too.
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
                           const Tile& tile);
 
