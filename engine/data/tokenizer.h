@@ -23,6 +23,13 @@ class Tokenizer {
   // nothing added around it (add_special_tokens=False). Invalid UTF-8: an error that names the byte
   // offset.
   virtual absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const = 0;
+  // As Encode, and appends for each id the offset in `text` of its first byte. Tokens follow each
+  // other: an id's text ends where the next one's begins. Where a normalizer joined characters, the
+  // offset is that of the first of them.
+  virtual absl::Status EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
+                                         std::vector<size_t>* offsets) const {
+    return absl::UnimplementedError("this tokenizer gives no offsets");
+  }
   // The bytes of the ids; special tokens are left out if `skip_special`. May end inside a UTF-8
   // character.
   virtual std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const = 0;
