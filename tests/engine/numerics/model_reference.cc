@@ -1,5 +1,6 @@
 #include "tests/engine/numerics/model_reference.h"
 
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -81,11 +82,22 @@ NamedTensors ReadFloatTensors(const std::string& path) {
   NamedTensors tensors;
   for (const auto& [name, tensor] : header.items()) {
     if (name == "__metadata__") continue;
-    if (tensor.at("dtype") != "F32") continue;
+    const std::string dtype = tensor.at("dtype");
     const size_t begin = tensor.at("data_offsets")[0], end = tensor.at("data_offsets")[1];
+    const char* data = bytes.data() + 8 + header_bytes + begin;
     std::vector<float>& values = tensors[name];
-    values.resize((end - begin) / sizeof(float));
-    std::memcpy(values.data(), bytes.data() + 8 + header_bytes + begin, end - begin);
+    if (dtype == "F32") {
+      values.resize((end - begin) / sizeof(float));
+      std::memcpy(values.data(), data, end - begin);
+    } else if (dtype == "BF16") {
+      std::vector<uint16_t> halves((end - begin) / sizeof(uint16_t));
+      std::memcpy(halves.data(), data, end - begin);
+      for (const uint16_t half : halves) {
+        values.push_back(std::bit_cast<float>(static_cast<uint32_t>(half) << 16));
+      }
+    } else {
+      Fail(path + ": " + name + " is neither F32 nor BF16");
+    }
   }
   return tensors;
 }

@@ -52,7 +52,7 @@ std::vector<std::string> ReferenceFamilies();
 // Ends the test run with a message if a file is missing.
 ModelReference LoadModelReference(const std::string& family);
 
-// The F32 tensors of a safetensors file.
+// The tensors of a safetensors file of F32 and BF16.
 NamedTensors ReadFloatTensors(const std::string& path);
 
 // The whole file.

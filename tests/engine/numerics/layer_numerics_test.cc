@@ -1,0 +1,111 @@
+// Logits, loss and every gradient of each family against transformers, through the layer templates
+// alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "engine/base/thread_pool.h"
+#include "engine/device/cpu/cpu_device.h"
+#include "engine/model/hf_directory.h"
+#include "engine/model/model_layout.h"
+#include "tests/engine/numerics/model_reference.h"
+#include "tests/engine/numerics/plain_step.h"
+
+namespace megatrain {
+namespace {
+
+class LayerNumericsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const absl::StatusOr<ModelConfig> config = ReadModelConfig(reference_.directory);
+    ASSERT_TRUE(config.ok()) << config.status();
+    layout_ = BuildModelLayout(*config);
+  }
+
+  PlainStepResult Step(DType dtype, int64_t sequences = 2,
+                       KeepLevel level = KeepLevel::kCheapRecomputed) {
+    return PlainStep(device_->kernels(), layout_, weights_, dtype, reference_.batch, sequences,
+                     level);
+  }
+
+  std::vector<float> ReferenceRows(const std::vector<float>& logits) const {
+    const int64_t vocabulary = layout_.config.vocabulary;
+    std::vector<float> rows;
+    for (const int64_t row : reference_.logit_rows) {
+      rows.insert(rows.end(), logits.begin() + row * vocabulary,
+                  logits.begin() + (row + 1) * vocabulary);
+    }
+    return rows;
+  }
+
+  const ModelReference reference_ = LoadModelReference(GetParam());
+  const NamedTensors weights_ = ReadFloatTensors(reference_.directory + "/model.safetensors");
+  ModelLayout layout_;
+  ThreadPool pool_{2};
+  const std::unique_ptr<Device> device_ = CreateCpuDevice(&pool_, {});
+};
+
+TEST_P(LayerNumericsTest, Fp32) {
+  const PlainStepResult result = Step(DType::kF32);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  const BatchReference& expected = reference_.fp32;
+  EXPECT_NEAR(result.loss / expected.loss, 1, 1e-5);
+  EXPECT_LE(RelativeError(ReferenceRows(result.logits), expected.logits), 1e-5);
+  EXPECT_EQ(result.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    ASSERT_TRUE(result.gradients.contains(name)) << name;
+    EXPECT_LE(RelativeError(result.gradients.at(name), gradient), 1e-4) << name;
+  }
+}
+
+TEST_P(LayerNumericsTest, Bf16) {
+  const PlainStepResult result = Step(DType::kBF16);
+  ASSERT_TRUE(result.status.ok()) << result.status;
+  const BatchReference& expected = reference_.bf16;
+  EXPECT_NEAR(result.loss / expected.loss, 1, 3e-3);
+  EXPECT_LE(RelativeError(ReferenceRows(result.logits), expected.logits),
+            std::min(3e-2, 1.25 * expected.logits_error));
+  double worst = 0;
+  for (const auto& [name, gradient] : expected.gradients) {
+    ASSERT_TRUE(result.gradients.contains(name)) << name;
+    const double error = RelativeError(result.gradients.at(name), gradient);
+    const double transformers_error = expected.gradient_errors.at(name);
+    EXPECT_LE(error, std::min(3e-2, 1.25 * transformers_error)) << name;
+    worst = std::max(worst, error / transformers_error);
+  }
+  RecordProperty("worst_gradient_error_over_transformers", std::to_string(worst));
+}
+
+TEST_P(LayerNumericsTest, WhatIsKeptDoesNotChangeBits) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const PlainStepResult all = Step(dtype, 2, KeepLevel::kEverything);
+    ASSERT_TRUE(all.status.ok()) << all.status;
+    for (const KeepLevel level : {KeepLevel::kNothing, KeepLevel::kCheapRecomputed}) {
+      const PlainStepResult other = Step(dtype, 2, level);
+      EXPECT_EQ(other.loss, all.loss);
+      for (const auto& [name, gradient] : all.gradients) {
+        EXPECT_TRUE(other.gradients.at(name) == gradient) << name;
+      }
+    }
+  }
+}
+
+// Cutting the step into other micro-batches changes the order of sums only.
+TEST_P(LayerNumericsTest, MicroBatchesAddUp) {
+  const PlainStepResult whole = Step(DType::kF32, 3), cut = Step(DType::kF32, 1);
+  ASSERT_TRUE(whole.status.ok() && cut.status.ok());
+  EXPECT_NEAR(cut.loss / whole.loss, 1, 1e-6);
+  EXPECT_LE(RelativeError(cut.logits, whole.logits), 1e-5);
+  for (const auto& [name, gradient] : whole.gradients) {
+    EXPECT_LE(RelativeError(cut.gradients.at(name), gradient), 1e-5) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, LayerNumericsTest, ::testing::ValuesIn(ReferenceFamilies()),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,189 @@
+#include "tests/engine/numerics/plain_step.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include "engine/base/status.h"
+#include "engine/device/device.h"
+#include "engine/model/decoder_layer.h"
+#include "engine/model/language_head.h"
+#include "engine/model/rope.h"
+
+namespace megatrain {
+namespace {
+
+bf16_t RoundAwayFromZero(float value) {
+  return static_cast<bf16_t>((std::bit_cast<uint32_t>(value) + 0x8000u) >> 16);
+}
+
+// Zeroed memory of the cpu device, aligned as the engine's own.
+class Buffers {
+ public:
+  template <typename T>
+  T* Make(int64_t count) {
+    constexpr int64_t kPage = 4096;
+    const int64_t bytes = (count * static_cast<int64_t>(sizeof(T)) + kPage - 1) / kPage * kPage;
+    void* memory = std::aligned_alloc(kPage, std::max(bytes, kPage));
+    std::memset(memory, 0, std::max(bytes, kPage));
+    blocks_.emplace_back(memory, &std::free);
+    return static_cast<T*>(memory);
+  }
+  void* Bytes(int64_t bytes) { return Make<char>(bytes); }
+
+ private:
+  std::vector<std::unique_ptr<void, decltype(&std::free)>> blocks_;
+};
+
+void* PlaceWeights(const TileLayout& tile, const NamedTensors& weights, DType dtype,
+                   Buffers& buffers) {
+  void* block = buffers.Bytes(tile.elements * DTypeBytes(dtype));
+  for (const TensorSpec& tensor : tile.tensors) {
+    const std::vector<float>& values = weights.at(tensor.name);
+    for (int64_t i = 0; i < tensor.elements; ++i) {
+      if (dtype == DType::kF32) {
+        static_cast<float*>(block)[tensor.offset + i] = values[i];
+      } else {
+        static_cast<bf16_t*>(block)[tensor.offset + i] = RoundAwayFromZero(values[i]);
+      }
+    }
+  }
+  return block;
+}
+
+// Device copies and the host's list of documents of one micro-batch.
+struct MicroBatch {
+  std::vector<int32_t> ids, positions, targets, sorted_positions, document_starts;
+
+  explicit MicroBatch(const std::vector<Sequence>& sequences) {
+    for (const Sequence& s : sequences) {
+      for (size_t t = 0; t < s.input_ids.size(); ++t) {
+        if (t == 0 || s.document_ids[t] != s.document_ids[t - 1]) {
+          document_starts.push_back(static_cast<int32_t>(ids.size()));
+        }
+        const bool predicts = t + 1 < s.input_ids.size() && s.document_ids[t] >= 0 &&
+                              s.document_ids[t + 1] == s.document_ids[t];
+        targets.push_back(predicts ? s.labels[t + 1] : kMaskedLabel);
+        ids.push_back(s.input_ids[t]);
+        positions.push_back(s.position_ids[t]);
+      }
+    }
+    document_starts.push_back(static_cast<int32_t>(ids.size()));
+    sorted_positions.resize(ids.size());
+    std::iota(sorted_positions.begin(), sorted_positions.end(), 0);
+    std::stable_sort(sorted_positions.begin(), sorted_positions.end(),
+                     [&](int32_t a, int32_t b) { return ids[a] < ids[b]; });
+  }
+
+  MicroBatchView View() const {
+    MicroBatchView view;
+    view.tokens = static_cast<int64_t>(ids.size());
+    view.ids = ids.data();
+    view.positions = positions.data();
+    view.targets = targets.data();
+    view.sorted_positions = sorted_positions.data();
+    view.document_starts = document_starts.data();
+    view.documents = static_cast<int64_t>(document_starts.size()) - 1;
+    return view;
+  }
+};
+
+absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors& weights,
+                 DType dtype, const Batch& batch, int64_t sequences_per_micro_batch,
+                 KeepLevel level, PlainStepResult* result) {
+  const ModelConfig& config = layout.config;
+  const int64_t element = DTypeBytes(dtype), layers = config.layers;
+  const int64_t length = static_cast<int64_t>(batch.sequences[0].input_ids.size());
+  const int64_t tokens_max = sequences_per_micro_batch * length;
+  Stream stream;  // work is done when a call returns
+
+  Buffers buffers;
+  std::vector<void*> tiles;
+  std::vector<float*> gradients;
+  for (const TileLayout& tile : layout.tiles) {
+    tiles.push_back(PlaceWeights(tile, weights, dtype, buffers));
+    gradients.push_back(buffers.Make<float>(tile.elements));
+  }
+  float* cosine = buffers.Make<float>(length * config.head_dim / 2);
+  float* sine = buffers.Make<float>(length * config.head_dim / 2);
+  RopeTables(config, length, cosine, sine);
+
+  LayerContext context;
+  context.layout = &layout;
+  context.dtype = dtype;
+  context.kernels = &kernels;
+  context.stream = &stream;
+  context.rope_cosine = cosine;
+  context.rope_sine = sine;
+
+  LayerBackwardScratch backward;
+  const int64_t q_width = config.heads * config.head_dim;
+  const int64_t qkv_width = (config.heads + 2 * config.kv_heads) * config.head_dim;
+  backward.dattention = buffers.Bytes(tokens_max * q_width * element);
+  backward.dqkv = buffers.Bytes(tokens_max * qkv_width * element);
+  backward.workspace = buffers.Bytes(kernels.AttentionBackwardWorkspaceBytes(
+      dtype, tokens_max, config.heads, config.kv_heads, config.head_dim));
+  HeadScratch head;
+  head.chunk_tokens = 64;  // several chunks a micro-batch
+  head.logits = buffers.Make<float>(head.chunk_tokens * config.vocabulary);
+  head.normed = buffers.Bytes(head.chunk_tokens * config.hidden * element);
+  head.rstd = buffers.Make<float>(head.chunk_tokens);
+  float* losses = buffers.Make<float>(tokens_max);
+  void* scratch = buffers.Bytes(KeptBytes(config, dtype, tokens_max, KeepLevel::kEverything));
+  std::vector<void*> kept(layers), states(layers + 1);
+  for (void*& block : kept) block = buffers.Bytes(KeptBytes(config, dtype, tokens_max, level) + 1);
+  for (void*& state : states) state = buffers.Bytes(tokens_max * config.hidden * element);
+
+  const size_t count = batch.sequences.size();
+  for (size_t first = 0; first < count; first += sequences_per_micro_batch) {
+    const size_t end = std::min(count, first + sequences_per_micro_batch);
+    const MicroBatch micro_batch(
+        std::vector<Sequence>(batch.sequences.begin() + first, batch.sequences.begin() + end));
+    const MicroBatchView view = micro_batch.View();
+    const auto activations = [&](int64_t layer) {
+      return PlaceActivations(config, dtype, tokens_max, level, kept[layer], scratch);
+    };
+    MT_RETURN_IF_ERROR(EmbeddingForward(context, tiles[0], view, states[0]));
+    for (int64_t i = 0; i < layers; ++i) {
+      MT_RETURN_IF_ERROR(DecoderLayerForward(context, tiles[1 + i], view, states[i], activations(i),
+                                             states[i + 1]));
+    }
+    const auto keep_logits = [&](int64_t, int64_t tokens, const float* logits) {
+      result->logits.insert(result->logits.end(), logits, logits + tokens * config.vocabulary);
+      return absl::OkStatus();
+    };
+    MT_RETURN_IF_ERROR(HeadLogits(context, tiles[layout.head_tile], states[layers], 0, view.tokens,
+                                  head, keep_logits));
+    void* dh = states[layers];
+    MT_RETURN_IF_ERROR(HeadForwardBackward(context, tiles[layout.head_tile], view, states[layers],
+                                           1.0f / batch.predictions, head, losses, dh,
+                                           gradients[layout.head_tile]));
+    for (int64_t t = 0; t < view.tokens; ++t) result->loss += losses[t];
+    for (int64_t i = layers - 1; i >= 0; --i) {
+      MT_RETURN_IF_ERROR(DecoderLayerBackward(context, tiles[1 + i], view, states[i], level,
+                                              activations(i), backward, dh, gradients[1 + i]));
+    }
+    MT_RETURN_IF_ERROR(EmbeddingBackward(context, view, dh, gradients[0]));
+  }
+  result->loss /= static_cast<double>(batch.predictions);
+  ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
+    const float* begin = gradients[tile] + tensor.offset;
+    result->gradients[tensor.name].assign(begin, begin + tensor.elements);
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+PlainStepResult PlainStep(Kernels& kernels, const ModelLayout& layout, const NamedTensors& weights,
+                          DType dtype, const Batch& batch, int64_t sequences_per_micro_batch,
+                          KeepLevel level) {
+  PlainStepResult result;
+  result.status =
+      Run(kernels, layout, weights, dtype, batch, sequences_per_micro_batch, level, &result);
+  return result;
+}
+
+}  // namespace megatrain
