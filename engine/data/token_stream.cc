@@ -1,0 +1,238 @@
+#include "engine/data/token_stream.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status.h"
+#include "engine/data/example.h"
+#include "engine/data/utf8.h"
+
+namespace megatrain {
+namespace {
+
+// Part of every key: a change of what the words mean or how they are made changes it.
+constexpr char kStreamVersion[] = "megatrain words 1";
+
+absl::Status Prefixed(const std::string& where, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
+}
+
+absl::Status InvalidUtf8(const std::string& path, int64_t offset) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": invalid UTF-8 at byte ", offset,
+                   "; data files must be UTF-8 (iconv converts other encodings)"));
+}
+
+// Makes the words of all files, one file at a time.
+class StreamMaker {
+ public:
+  StreamMaker(const TokenStreamOptions& options, const ByteProgress& progress,
+              CacheFileWriter* writer)
+      : options_(options), progress_(progress), writer_(writer), encoder_(options.encoder) {}
+
+  // `hash` is what the file's content had when the key was made.
+  absl::Status Add(const DataFile& file, const DataFileReader& reader, const std::string& hash) {
+    HashingStream stream(&reader);
+    const int64_t before = documents_;
+    MT_RETURN_IF_ERROR(HoldsJsonRecords(file) ? AddRecords(file, &stream)
+                                              : AddPlainText(file, &stream));
+    if (documents_ == before) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path, ": is empty; training data is needed"));
+    }
+    if (stream.Digest() != hash) {
+      return absl::AbortedError(
+          absl::StrCat(file.path, ": changed while it was read; start again when it is complete"));
+    }
+    return absl::OkStatus();
+  }
+
+  int64_t documents() const { return documents_; }
+  int64_t largest_id() const { return encoder_.largest_id(); }
+
+ private:
+  absl::Status Write() {
+    MT_RETURN_IF_ERROR(writer_->Append(words_.data(), words_.size()));
+    words_.clear();
+    return absl::OkStatus();
+  }
+
+  void Report(const HashingStream& stream, int64_t* reported) const {
+    if (progress_) progress_(stream.offset() - *reported);
+    *reported = stream.offset();
+  }
+
+  absl::Status AddRecords(const DataFile& file, HashingStream* stream) {
+    JsonRecordReader records(stream, file.path, options_.chunk_bytes);
+    ExampleParser parser;
+    JsonRecord record;
+    Example example;
+    int64_t reported = 0;
+    while (true) {
+      MT_ASSIGN_OR_RETURN(const bool more, records.Next(&record));
+      if (!more) break;
+      absl::Status status = parser.Parse(file.format, record.json, &example);
+      if (!status.ok()) {
+        const size_t valid = Utf8ValidPrefix(record.json);
+        if (valid < record.json.size()) {
+          return InvalidUtf8(records.Where(record), record.offset + static_cast<int64_t>(valid));
+        }
+      } else {
+        status = encoder_.Encode(example, &words_);
+      }
+      if (!status.ok()) return Prefixed(records.Where(record), status);
+      ++documents_;
+      MT_RETURN_IF_ERROR(Write());
+      if (stream->offset() > reported) Report(*stream, &reported);
+    }
+    Report(*stream, &reported);
+    return absl::OkStatus();
+  }
+
+  // The file is one document; a byte order mark is not part of it.
+  absl::Status AddPlainText(const DataFile& file, HashingStream* stream) {
+    const size_t piece_bytes = options_.encoder.text_piece_bytes;
+    std::string buffer;
+    int64_t buffer_offset = 0;  // of buffer[0] in the file
+    int64_t reported = 0;
+    bool first = true;   // nothing was tokenised yet
+    bool begun = false;  // the byte order mark was looked for
+    while (true) {
+      const size_t have = buffer.size();
+      buffer.resize(have + piece_bytes);
+      MT_ASSIGN_OR_RETURN(const size_t got, stream->Read(buffer.data() + have, piece_bytes));
+      buffer.resize(have + got);
+      const bool end = got < piece_bytes;
+      if (!begun && (buffer.size() >= 3 || end)) {
+        begun = true;
+        if (absl::StartsWith(buffer, "\xef\xbb\xbf")) {
+          buffer.erase(0, 3);
+          buffer_offset = 3;
+        }
+      }
+      const size_t cut = end ? buffer.size() : LastSafeCut(buffer);
+      if (cut > 0) {
+        const std::string_view piece(buffer.data(), cut);
+        const size_t valid = Utf8ValidPrefix(piece);
+        if (valid < cut) {
+          return InvalidUtf8(file.path, buffer_offset + static_cast<int64_t>(valid));
+        }
+        const absl::Status status = encoder_.TextPiece(piece, first, &words_);
+        if (!status.ok()) return Prefixed(file.path, status);
+        first = first && words_.empty();
+        MT_RETURN_IF_ERROR(Write());
+        buffer.erase(0, cut);
+        buffer_offset += static_cast<int64_t>(cut);
+      }
+      Report(*stream, &reported);
+      if (end) break;
+    }
+    if (first) return absl::OkStatus();
+    encoder_.EndText(false, &words_);
+    ++documents_;
+    return Write();
+  }
+
+  const TokenStreamOptions& options_;
+  const ByteProgress& progress_;
+  CacheFileWriter* const writer_;
+  DocumentEncoder encoder_;
+  std::vector<uint32_t> words_;
+  int64_t documents_ = 0;
+};
+
+struct StreamMeta {
+  int64_t documents = 0;
+  int64_t largest_id = 0;
+};
+
+std::string ToText(const StreamMeta& meta) {
+  return nlohmann::json{{"documents", meta.documents}, {"largest_id", meta.largest_id}}.dump();
+}
+
+// The text is checksummed, so it is what ToText wrote.
+StreamMeta FromText(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  StreamMeta meta;
+  if (json.is_object()) {
+    meta.documents = json.value("documents", int64_t{0});
+    meta.largest_id = json.value("largest_id", int64_t{0});
+  }
+  return meta;
+}
+
+std::string StreamKey(absl::Span<const DataFile> files, const std::vector<std::string>& hashes,
+                      const DocumentEncoderOptions& encoder) {
+  std::string text = absl::StrCat(kStreamVersion, "\n", encoder.tokenizer->fingerprint(), "\n",
+                                  "eos ", encoder.eos_id, "\n");
+  for (size_t i = 0; i < files.size(); ++i) {
+    absl::StrAppend(&text, DataFormatName(files[i].format), " ",
+                    HoldsJsonRecords(files[i]) ? "records " : "plain ", hashes[i], "\n");
+    if (files[i].format == DataFormat::kText) continue;
+    absl::StrAppend(&text, encoder.chat_template->fingerprint(), " ",
+                    encoder.train_on_prompt ? "all" : "answers", "\n");
+  }
+  return HashText(text);
+}
+
+}  // namespace
+
+bool HoldsJsonRecords(const DataFile& file) {
+  if (file.format != DataFormat::kText) return true;
+  const std::string lower = absl::AsciiStrToLower(file.path);
+  return absl::EndsWith(lower, ".jsonl") || absl::EndsWith(lower, ".json");
+}
+
+absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const DataFile> files,
+                                                               const TokenStreamOptions& options,
+                                                               const ByteProgress& progress) {
+  std::vector<std::unique_ptr<DataFileReader>> readers;
+  std::vector<std::string> hashes;
+  int64_t bytes = 0;
+  for (const DataFile& file : files) {
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<DataFileReader> reader, DataFileReader::Open(file.path));
+    MT_ASSIGN_OR_RETURN(std::string hash, HashDataFile(*reader, progress));
+    bytes += reader->size();
+    readers.push_back(std::move(reader));
+    hashes.push_back(std::move(hash));
+  }
+  const std::string key = StreamKey(files, hashes, options.encoder);
+  const std::string name = absl::StrCat("words-", key, ".cache");
+
+  // A second round finds what another process has just made.
+  for (int round = 0; round < 2; ++round) {
+    absl::StatusOr<std::unique_ptr<CacheFile>> cache =
+        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t));
+    if (cache.ok()) {
+      const StreamMeta meta = FromText((*cache)->meta());
+      // Else it is of a model with a larger vocabulary; making it again finds where the id is.
+      if (meta.largest_id < options.encoder.vocabulary) {
+        if (progress) progress(bytes);
+        return std::unique_ptr<TokenStream>(
+            new TokenStream(*std::move(cache), key, meta.documents));
+      }
+    }
+    MT_ASSIGN_OR_RETURN(
+        std::unique_ptr<CacheFileWriter> writer,
+        CacheFileWriter::Create(options.cache_directory, name, key, sizeof(uint32_t)));
+    if (writer == nullptr) continue;
+    StreamMaker maker(options, progress, writer.get());
+    for (size_t i = 0; i < files.size(); ++i) {
+      MT_RETURN_IF_ERROR(maker.Add(files[i], *readers[i], hashes[i]));
+    }
+    MT_RETURN_IF_ERROR(writer->Finish(ToText({maker.documents(), maker.largest_id()})));
+    writer.reset();
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFile> made,
+                        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t)));
+    return std::unique_ptr<TokenStream>(new TokenStream(std::move(made), key, maker.documents()));
+  }
+  return absl::DataLossError(absl::StrCat(options.cache_directory, "/", name,
+                                          ": was made by another process and cannot be read"));
+}
+
+}  // namespace megatrain
