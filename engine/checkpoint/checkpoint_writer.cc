@@ -1,0 +1,242 @@
+#include "engine/checkpoint/checkpoint_writer.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status.h"
+#include "engine/checkpoint/checkpoint_directory.h"
+#include "engine/checkpoint/checkpoint_reader.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/retention.h"
+#include "engine/checkpoint/tile_files.h"
+#include "engine/model/hf_format.h"
+#include "engine/model/safetensors.h"
+
+namespace megatrain {
+namespace {
+
+// CreateDirectories, and every directory that is new has its name made durable in its parent.
+absl::Status CreateDirectoriesDurably(const std::string& path, FileSystem* files) {
+  std::vector<std::string> parents;
+  for (std::string at = path; !files->IsDirectory(at);) {
+    const std::string parent = ParentDirectory(at);
+    if (parent == at) break;
+    parents.push_back(parent);
+    at = parent;
+  }
+  MT_RETURN_IF_ERROR(files->CreateDirectories(path));
+  for (const std::string& parent : parents) MT_RETURN_IF_ERROR(files->SyncDirectory(parent));
+  return absl::OkStatus();
+}
+
+absl::Status CheckFreeSpace(const std::string& directory, int64_t needed, FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const int64_t free, files->FreeDiskBytes(directory));
+  if (free >= needed) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "disk full: a checkpoint needs ", FormatBytes(needed), " in ", directory, ", where ",
+      FormatBytes(free),
+      " are free; make room there or name another checkpoint.directory (a new checkpoint is "
+      "written before an old one is removed, so there must be room for checkpoint.keep + 1)"));
+}
+
+class Writer : public CheckpointWriter {
+ public:
+  Writer(const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
+         FileSystem* files)
+      : files_(files),
+        layout_(layout),
+        directory_(directory),
+        final_path_(JoinPath(directory, StepDirectoryName(state.step))),
+        path_(absl::StrCat(final_path_, kUnfinishedSuffix)),
+        entries_(layout.tile_count()) {
+    manifest_.tiles = layout.tile_count();
+    manifest_.state = state;
+  }
+
+  ~Writer() override {
+    if (phase_ == Phase::kWriting) files_->RemoveTree(path_).IgnoreError();
+  }
+
+  absl::Status Start(const std::string& config_directory) {
+    MT_RETURN_IF_ERROR(CreateDirectoriesDurably(directory_, files_));
+    MT_ASSIGN_OR_RETURN(notes_, RemoveLeftovers(directory_, files_));
+    if (files_->FileExists(path_)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path_, " is in the way of the checkpoint of step ", manifest_.state.step,
+                       " and is not a leftover of one: move it"));
+    }
+    if (files_->FileExists(final_path_)) {
+      MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(final_path_, files_));
+    }
+    MT_RETURN_IF_ERROR(
+        CheckFreeSpace(directory_, EstimateBytes(layout_, manifest_.state.weight_dtype), files_));
+    phase_ = Phase::kWriting;
+    MT_RETURN_IF_ERROR(files_->CreateDirectories(path_));
+    MT_ASSIGN_OR_RETURN(
+        const std::vector<std::string> names,
+        CopyHfSideFiles(files_, config_directory, manifest_.state.weight_dtype, path_));
+    for (const std::string& name : names) MT_RETURN_IF_ERROR(AddFileOnDisk(name));
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteTile(int index, const Tile& tile) override {
+    return Remember(WriteTileFiles(index, tile));
+  }
+
+  absl::StatusOr<std::string> Finish(int64_t keep) override {
+    MT_RETURN_IF_ERROR(Remember(FinishDirectory()));
+    PruneCheckpoints(directory_, manifest_.state.step, keep, &notes_, files_);
+    return final_path_;
+  }
+
+  const std::vector<std::string>& notes() const override { return notes_; }
+
+ private:
+  enum class Phase { kNothing, kWriting, kRenamed };
+  struct TileEntry {
+    bool written = false;
+    ManifestFile weights, optimizer;
+    int64_t weight_bytes = 0;  // of tensors
+  };
+
+  // The first error, for good.
+  absl::Status Remember(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
+    return status_;
+  }
+
+  absl::Status WriteTileFiles(int index, const Tile& tile) {
+    MT_RETURN_IF_ERROR(status_);
+    if (index < 0 || index >= layout_.tile_count() || entries_[index].written) {
+      return absl::InternalError(absl::StrCat(
+          "tile ", index, " is written twice or is not one of the model's ", layout_.tile_count()));
+    }
+    const int tiles = layout_.tile_count();
+    TileEntry& entry = entries_[index];
+    MT_ASSIGN_OR_RETURN(entry.weights, WritePieces(WeightsFileName(index, tiles),
+                                                   WeightsPieces(tile), &entry.weight_bytes));
+    int64_t ignored = 0;
+    MT_ASSIGN_OR_RETURN(entry.optimizer, WritePieces(OptimizerFileName(index, tiles),
+                                                     OptimizerPieces(tile), &ignored));
+    entry.written = true;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ManifestFile> WritePieces(const std::string& name,
+                                           const std::vector<TilePiece>& pieces,
+                                           int64_t* tensor_bytes) {
+    MT_ASSIGN_OR_RETURN(
+        const std::unique_ptr<SafetensorsWriter> writer,
+        SafetensorsWriter::Create(files_, JoinPath(path_, name), Declarations(pieces)));
+    for (const TilePiece& piece : pieces) {
+      MT_RETURN_IF_ERROR(writer->Append(piece.data, piece.bytes));
+    }
+    MT_RETURN_IF_ERROR(writer->Finish());
+    *tensor_bytes = writer->data_bytes();
+    return ManifestFile{name, writer->file_bytes(), writer->Hash()};
+  }
+
+  absl::Status AddFileOnDisk(const std::string& name) {
+    ManifestFile file;
+    file.name = name;
+    MT_ASSIGN_OR_RETURN(file.xxh3_128, HashFile(files_, JoinPath(path_, name), &file.bytes));
+    manifest_.files.push_back(std::move(file));
+    return absl::OkStatus();
+  }
+
+  absl::Status WriteIndex() {
+    HfWeightMap weight_map;
+    int64_t tensor_bytes = 0;
+    for (int tile = 0; tile < layout_.tile_count(); ++tile) {
+      tensor_bytes += entries_[tile].weight_bytes;
+      for (const TensorSpec& tensor : layout_.tiles[tile].tensors) {
+        weight_map[tensor.name] = entries_[tile].weights.name;
+      }
+    }
+    const std::string text = MakeHfIndex(weight_map, tensor_bytes);
+    MT_RETURN_IF_ERROR(WriteFileSynced(files_, JoinPath(path_, kHfIndexFileName), text));
+    manifest_.files.push_back(
+        {kHfIndexFileName, static_cast<int64_t>(text.size()), HashBytes(text)});
+    return absl::OkStatus();
+  }
+
+  absl::Status FinishDirectory() {
+    MT_RETURN_IF_ERROR(status_);
+    for (int tile = 0; tile < layout_.tile_count(); ++tile) {
+      if (!entries_[tile].written) {
+        return absl::InternalError(absl::StrCat("tile ", tile, " was not written"));
+      }
+      manifest_.files.push_back(entries_[tile].weights);
+      manifest_.files.push_back(entries_[tile].optimizer);
+    }
+    MT_RETURN_IF_ERROR(WriteIndex());
+    MT_RETURN_IF_ERROR(
+        WriteFileSynced(files_, JoinPath(path_, kManifestFile), SerializeManifest(manifest_)));
+    MT_RETURN_IF_ERROR(files_->SyncDirectory(path_));
+    // Before it gets its name, so that a directory with that name was once good. What was synced
+    // has left the page cache: this reads the disk.
+    MT_RETURN_IF_ERROR(VerifyCheckpoint(path_, files_));
+    return TakeName();
+  }
+
+  absl::Status TakeName() {
+    const std::string replaced = absl::StrCat(final_path_, kReplacedSuffix);
+    const bool replaces = files_->FileExists(final_path_);
+    // There is a moment without either name; RemoveLeftovers gives the old one its name back.
+    if (replaces) MT_RETURN_IF_ERROR(files_->Rename(final_path_, replaced));
+    const absl::Status renamed = files_->Rename(path_, final_path_);
+    if (!renamed.ok()) {
+      if (replaces) files_->Rename(replaced, final_path_).IgnoreError();
+      return renamed;
+    }
+    phase_ = Phase::kRenamed;
+    MT_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
+    if (replaces) {
+      const absl::Status removed = files_->RemoveTree(replaced);
+      if (!removed.ok()) notes_.push_back(std::string(removed.message()));
+    }
+    return absl::OkStatus();
+  }
+
+  FileSystem* const files_;
+  const ModelLayout& layout_;
+  const std::string directory_;
+  const std::string final_path_;
+  const std::string path_;  // .tmp
+  Phase phase_ = Phase::kNothing;
+  Manifest manifest_;
+  std::vector<TileEntry> entries_;
+  std::vector<std::string> notes_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
+    const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
+    const std::string& config_directory, FileSystem* files) {
+  auto writer = std::make_unique<Writer>(directory, layout, state, files);
+  MT_RETURN_IF_ERROR(writer->Start(config_directory));
+  return writer;
+}
+
+int64_t CheckpointWriter::EstimateBytes(const ModelLayout& layout, DType weight_dtype) {
+  // config.json, and the fixed part of index and manifest: a few KiB.
+  int64_t bytes = 8192;
+  for (const TileLayout& tile_layout : layout.tiles) {
+    Tile tile;
+    tile.layout = &tile_layout;
+    tile.weight_dtype = weight_dtype;
+    bytes += SafetensorsFileBytes(Declarations(WeightsPieces(tile)));
+    bytes += SafetensorsFileBytes(Declarations(OptimizerPieces(tile)));
+    bytes += 2 * 160;  // two files in the manifest
+    // Its line in the index: name, file name (32 bytes), quotes and indentation.
+    for (const TensorSpec& tensor : tile_layout.tensors) {
+      bytes += static_cast<int64_t>(tensor.name.size()) + 45;
+    }
+  }
+  return bytes;
+}
+
+}  // namespace megatrain

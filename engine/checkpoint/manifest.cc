@@ -1,0 +1,209 @@
+#include "engine/checkpoint/manifest.h"
+
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+#include "engine/base/status.h"
+#include "engine/model/hf_format.h"
+
+namespace megatrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormat[] = "megatrain checkpoint";
+constexpr char kSealBegin[] = ",\n  \"xxh3_128\": \"";
+constexpr char kSealEnd[] = "\"\n}\n";
+constexpr size_t kHashDigits = 32;
+
+absl::Status Bad(const std::string& what) {
+  return absl::DataLossError(absl::StrCat(kManifestFile, ": ", what));
+}
+
+// Typed access that never throws.
+absl::StatusOr<int64_t> GetInteger(const Json& object, const char* key, int64_t min) {
+  const auto it = object.find(key);
+  if (it == object.end() || !it->is_number_integer()) {
+    return Bad(absl::StrCat("\"", key, "\" is not an integer"));
+  }
+  if (it->is_number_unsigned() &&
+      it->get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return Bad(absl::StrCat("\"", key, "\" is out of range"));
+  }
+  const int64_t value = it->get<int64_t>();
+  if (value < min) return Bad(absl::StrCat("\"", key, "\" is ", value, ", less than ", min));
+  return value;
+}
+
+absl::StatusOr<std::string> GetString(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  if (it == object.end() || !it->is_string()) {
+    return Bad(absl::StrCat("\"", key, "\" is not a string"));
+  }
+  return it->get<std::string>();
+}
+
+absl::StatusOr<const Json*> GetMember(const Json& object, const char* key, Json::value_t type) {
+  const auto it = object.find(key);
+  if (it == object.end() || it->type() != type) {
+    return Bad(absl::StrCat("\"", key, "\" is missing or of a wrong type"));
+  }
+  return &*it;
+}
+
+Json StateToJson(const CheckpointState& state) {
+  Json json = Json::object();
+  json["step"] = state.step;
+  json["weight_dtype"] = DTypeName(state.weight_dtype);
+  json["data_position"] = state.data_position;
+  json["seed"] = state.seed;
+  json["data_fingerprint"] = state.data_fingerprint;
+  json["model_fingerprint"] = state.model_fingerprint;
+  json["threads"] = state.threads;
+  json["steps_total"] = state.steps_total;
+  json["spec"] = Json::object();
+  for (const auto& [key, value] : state.spec) json["spec"][key] = value;
+  return json;
+}
+
+absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
+  CheckpointState state;
+  MT_ASSIGN_OR_RETURN(state.step, GetInteger(json, "step", 0));
+  MT_ASSIGN_OR_RETURN(const std::string dtype, GetString(json, "weight_dtype"));
+  if (dtype == DTypeName(DType::kBF16)) {
+    state.weight_dtype = DType::kBF16;
+  } else if (dtype == DTypeName(DType::kF32)) {
+    state.weight_dtype = DType::kF32;
+  } else {
+    return Bad(absl::StrCat("\"weight_dtype\" is \"", dtype, "\", neither BF16 nor F32"));
+  }
+  MT_ASSIGN_OR_RETURN(state.data_position, GetInteger(json, "data_position", 0));
+  const auto seed = json.find("seed");
+  if (seed == json.end() || !seed->is_number_unsigned()) {
+    return Bad("\"seed\" is not an unsigned integer");
+  }
+  state.seed = seed->get<uint64_t>();
+  MT_ASSIGN_OR_RETURN(state.data_fingerprint, GetString(json, "data_fingerprint"));
+  MT_ASSIGN_OR_RETURN(state.model_fingerprint, GetString(json, "model_fingerprint"));
+  MT_ASSIGN_OR_RETURN(const int64_t threads, GetInteger(json, "threads", 0));
+  if (threads > std::numeric_limits<int>::max()) return Bad("\"threads\" is out of range");
+  state.threads = static_cast<int>(threads);
+  MT_ASSIGN_OR_RETURN(state.steps_total, GetInteger(json, "steps_total", 0));
+  MT_ASSIGN_OR_RETURN(const Json* spec, GetMember(json, "spec", Json::value_t::object));
+  for (const auto& [key, value] : spec->items()) {
+    if (!value.is_string()) return Bad(absl::StrCat("\"spec\".\"", key, "\" is not a string"));
+    state.spec[key] = value.get<std::string>();
+  }
+  return state;
+}
+
+bool IsPlainName(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." && name != kManifestFile &&
+         name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
+}
+
+absl::Status ReadFiles(const Json& json, Manifest& manifest) {
+  std::set<std::string> seen;
+  for (const Json& entry : json) {
+    if (!entry.is_object()) return Bad("an entry of \"files\" is not an object");
+    ManifestFile file;
+    MT_ASSIGN_OR_RETURN(file.name, GetString(entry, "name"));
+    if (!IsPlainName(file.name)) {
+      return Bad(absl::StrCat("file name \"", file.name, "\" is not one within the checkpoint"));
+    }
+    if (!seen.insert(file.name).second) {
+      return Bad(absl::StrCat("file \"", file.name, "\" is listed twice"));
+    }
+    MT_ASSIGN_OR_RETURN(file.bytes, GetInteger(entry, "bytes", 0));
+    MT_ASSIGN_OR_RETURN(file.xxh3_128, GetString(entry, "xxh3_128"));
+    manifest.files.push_back(std::move(file));
+  }
+  for (int tile = 0; tile < manifest.tiles; ++tile) {
+    for (const std::string& name :
+         {WeightsFileName(tile, manifest.tiles), OptimizerFileName(tile, manifest.tiles)}) {
+      if (seen.count(name) == 0) return Bad(absl::StrCat("does not list ", name));
+    }
+  }
+  if (seen.count(kHfIndexFileName) == 0)
+    return Bad(absl::StrCat("does not list ", kHfIndexFileName));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string WeightsFileName(int index, int tiles) { return HfShardName(index + 1, tiles); }
+
+std::string OptimizerFileName(int index, int tiles) {
+  return absl::StrFormat("optimizer-%05d-of-%05d.safetensors", index + 1, tiles);
+}
+
+const ManifestFile* Manifest::Find(std::string_view name) const {
+  for (const ManifestFile& file : files) {
+    if (file.name == name) return &file;
+  }
+  return nullptr;
+}
+
+int64_t Manifest::total_bytes() const {
+  int64_t total = 0;
+  for (const ManifestFile& file : files) total += file.bytes;
+  return total;
+}
+
+std::string SerializeManifest(const Manifest& manifest) {
+  Json json = Json::object();
+  json["format"] = kFormat;
+  json["version"] = kManifestVersion;
+  json["tiles"] = manifest.tiles;
+  json["state"] = StateToJson(manifest.state);
+  json["files"] = Json::array();
+  for (const ManifestFile& file : manifest.files) {
+    json["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}});
+  }
+  // Values come from job files, whose bytes need not be UTF-8: replaced rather than refused here.
+  std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace);
+  text.resize(text.size() - 2);  // without the closing "\n}"
+  const std::string hash = HashBytes(text);
+  absl::StrAppend(&text, kSealBegin, hash, kSealEnd);
+  return text;
+}
+
+absl::StatusOr<Manifest> ParseManifest(std::string_view text) {
+  const size_t seal_bytes = sizeof(kSealBegin) - 1 + kHashDigits + sizeof(kSealEnd) - 1;
+  if (text.size() < seal_bytes) return Bad("truncated");
+  const std::string_view body = text.substr(0, text.size() - seal_bytes);
+  std::string_view seal = text.substr(body.size());
+  if (!seal.starts_with(kSealBegin) || !seal.ends_with(kSealEnd)) {
+    return Bad("truncated, or not written by this program");
+  }
+  seal.remove_prefix(sizeof(kSealBegin) - 1);
+  if (seal.substr(0, kHashDigits) != HashBytes(body)) return Bad("its checksum does not match");
+
+  MT_ASSIGN_OR_RETURN(const Json json, ParseOrderedJson(text, kManifestFile));
+  if (!json.is_object()) return Bad("not a JSON object");
+  MT_ASSIGN_OR_RETURN(const std::string format, GetString(json, "format"));
+  if (format != kFormat) return Bad(absl::StrCat("\"format\" is \"", format, "\""));
+  MT_ASSIGN_OR_RETURN(const int64_t version, GetInteger(json, "version", 1));
+  if (version != kManifestVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(kManifestFile, ": version ", version,
+                                                      " is not one that this program reads (",
+                                                      kManifestVersion, ")"));
+  }
+  Manifest manifest;
+  MT_ASSIGN_OR_RETURN(const int64_t tiles, GetInteger(json, "tiles", 1));
+  MT_ASSIGN_OR_RETURN(const Json* state, GetMember(json, "state", Json::value_t::object));
+  MT_ASSIGN_OR_RETURN(manifest.state, StateFromJson(*state));
+  MT_ASSIGN_OR_RETURN(const Json* files, GetMember(json, "files", Json::value_t::array));
+  if (tiles > static_cast<int64_t>(files->size())) return Bad("lists fewer files than tiles");
+  manifest.tiles = static_cast<int>(tiles);
+  MT_RETURN_IF_ERROR(ReadFiles(*files, manifest));
+  return manifest;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,208 @@
+// Saving and loading on the real file system.
+#include "engine/checkpoint/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "engine/checkpoint/describe_checkpoint.h"
+#include "engine/checkpoint/export_checkpoint.h"
+#include "engine/checkpoint/manifest.h"
+#include "engine/model/hf_directory.h"
+#include "engine/model/safetensors.h"
+#include "tests/engine/checkpoint/checkpoint_fixture.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class CheckpointTest : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    const char* base = std::getenv("TEST_TMPDIR");
+    root_ = absl::StrCat(base == nullptr ? "/tmp" : base, "/checkpoint_test_", getpid());
+    ASSERT_TRUE(files_->RemoveTree(root_).ok());
+    config_ = JoinPath(root_, "model");
+    directory_ = JoinPath(root_, "a/checkpoints");
+    WriteConfigDirectory(files_, config_);
+  }
+  void TearDown() override { EXPECT_TRUE(files_->RemoveTree(root_).ok()); }
+
+  std::string Save(int64_t step, DType dtype, int64_t keep = 2) {
+    const auto saved = SaveCheckpoint(directory_, step, dtype, config_, files_, keep);
+    EXPECT_TRUE(saved.ok()) << saved.status();
+    return saved.value_or("");
+  }
+
+  FileSystem* const files_ = PosixFileSystem();
+  std::string root_, config_, directory_;
+};
+
+TEST_P(CheckpointTest, RoundTrip) {
+  const DType dtype = GetParam();
+  const std::string path = Save(100, dtype);
+  EXPECT_EQ(path, JoinPath(directory_, "step-00000100"));
+  EXPECT_TRUE(VerifyCheckpoint(path).ok());
+  const absl::Status content = CheckContent(path, dtype, files_);
+  EXPECT_TRUE(content.ok()) << content;
+  const auto state = ReadCheckpointState(path);
+  ASSERT_TRUE(state.ok());
+  EXPECT_TRUE(CheckResumable(*state, MakeState(TinyLayout(), dtype, 0)).ok());
+  EXPECT_THAT(*files_->ListDirectory(directory_), ElementsAre("step-00000100"));
+}
+
+TEST_P(CheckpointTest, TheEstimateIsWithinTheSmallFiles) {
+  const std::string path = Save(1, GetParam());
+  const auto manifest = ReadManifest(path);
+  ASSERT_TRUE(manifest.ok());
+  const int64_t estimate = CheckpointWriter::EstimateBytes(TinyLayout(), GetParam());
+  // All but some 8 KiB for the small files: 1% of a megabyte, and real models have gigabytes.
+  EXPECT_GT(estimate, manifest->total_bytes());
+  EXPECT_LT(estimate - 10000, manifest->total_bytes());
+}
+
+TEST_P(CheckpointTest, WeightsAloneLoadAndAreAModelOfTheirOwn) {
+  const DType dtype = GetParam();
+  const std::string path = Save(3, dtype);
+  const auto config = ReadModelConfig(path);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const ModelLayout layout = BuildModelLayout(*config);
+  EXPECT_EQ(ModelFingerprint(layout), ModelFingerprint(TinyLayout()));
+  const auto weights = HfWeights::Open(path, layout);
+  EXPECT_TRUE(weights.ok()) << weights.status();
+  TileSet expected(TinyLayout(), dtype), loaded(TinyLayout(), dtype);
+  expected.Fill(3);
+  for (int i = 0; i < loaded.size(); ++i) {
+    Tile tile = loaded.tile(i);
+    tile.remainder = nullptr;
+    tile.exp_avg = tile.exp_avg_sq = nullptr;
+    ASSERT_TRUE(LoadCheckpointTile(path, TinyLayout(), i, tile).ok());
+    const char* want = static_cast<const char*>(expected.tile(i).weights);
+    EXPECT_TRUE(std::equal(want, want + tile.weight_bytes(), static_cast<char*>(tile.weights)));
+  }
+}
+
+TEST_P(CheckpointTest, ExportsAHuggingFaceDirectory) {
+  const DType dtype = GetParam();
+  const std::string path = Save(3, dtype);
+  const std::string out = JoinPath(root_, "out");
+  const absl::Status exported = ExportCheckpoint(path, out);
+  ASSERT_TRUE(exported.ok()) << exported;
+  EXPECT_THAT(*files_->ListDirectory(out),
+              ElementsAre("config.json", "model.safetensors", "tokenizer.json"));
+  const auto reader = SafetensorsReader::Open(files_, JoinPath(out, "model.safetensors"));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  TileSet tiles(TinyLayout(), dtype);
+  tiles.Fill(3);
+  ForEachTensor(TinyLayout(), [&](int index, const TensorSpec& spec) {
+    const SafetensorsTensor* tensor = (*reader)->Find(spec.name);
+    ASSERT_NE(tensor, nullptr) << spec.name;
+    EXPECT_EQ(tensor->dtype, DTypeName(dtype));
+    std::string bytes(tensor->bytes(), '\0');
+    ASSERT_TRUE((*reader)->Read(*tensor, 0, bytes.data(), tensor->bytes()).ok());
+    EXPECT_EQ(bytes, std::string(static_cast<const char*>(tiles.tile(index).weights) +
+                                     spec.offset * DTypeBytes(dtype),
+                                 tensor->bytes()));
+  });
+}
+
+TEST_P(CheckpointTest, DescribesItself) {
+  const std::string path = Save(3, GetParam());
+  const auto description = DescribeCheckpoint(path);
+  ASSERT_TRUE(description.ok()) << description.status();
+  EXPECT_THAT(description->text,
+              AllOf(HasSubstr("3 of 200"), HasSubstr(absl::StrCat(TinyLayout().tile_count())),
+                    HasSubstr("optimizer.learning_rate: 0.0003")));
+  EXPECT_THAT(description->json,
+              AllOf(HasSubstr("\"step\": 3"),
+                    HasSubstr(absl::StrCat("\"parameters\": ", TinyLayout().parameters))));
+  EXPECT_TRUE(IsCheckpoint(path));
+  EXPECT_FALSE(IsCheckpoint(config_));
+  EXPECT_EQ(DescribeCheckpoint(config_).status().code(), absl::StatusCode::kNotFound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, CheckpointTest, ::testing::Values(DType::kBF16, DType::kF32),
+                         [](const auto& info) { return DTypeName(info.param); });
+
+TEST_F(CheckpointTest, KeepsAsManyAsAsked) {
+  for (int64_t step = 1; step <= 4; ++step) Save(step, DType::kBF16, 2);
+  EXPECT_THAT(*ListCheckpoints(directory_), ElementsAre(JoinPath(directory_, "step-00000004"),
+                                                        JoinPath(directory_, "step-00000003")));
+}
+
+TEST_F(CheckpointTest, AnAbandonedWriterLeavesNothing) {
+  TileSet tiles(TinyLayout(), DType::kBF16);
+  {
+    const auto writer = CheckpointWriter::Begin(directory_, TinyLayout(),
+                                                MakeState(TinyLayout(), DType::kBF16, 5), config_);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    ASSERT_TRUE((*writer)->WriteTile(2, tiles.tile(2)).ok());
+    EXPECT_THAT(*files_->ListDirectory(directory_), ElementsAre("step-00000005.tmp"));
+    EXPECT_FALSE((*writer)->WriteTile(2, tiles.tile(2)).ok()) << "twice";
+  }
+  EXPECT_TRUE(files_->ListDirectory(directory_)->empty());
+}
+
+TEST_F(CheckpointTest, FinishWithoutEveryTileIsAnError) {
+  TileSet tiles(TinyLayout(), DType::kBF16);
+  auto writer = CheckpointWriter::Begin(directory_, TinyLayout(),
+                                        MakeState(TinyLayout(), DType::kBF16, 5), config_);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->WriteTile(0, tiles.tile(0)).ok());
+  EXPECT_FALSE((*writer)->Finish(1).ok());
+  EXPECT_FALSE((*writer)->WriteTile(1, tiles.tile(1)).ok());
+}
+
+TEST_F(CheckpointTest, AnotherModelOrPrecisionDoesNotLoad) {
+  const std::string path = Save(1, DType::kBF16);
+  const auto expect_refused = [&](const ModelLayout& layout, DType dtype, const char* what) {
+    TileSet tiles(layout, dtype);
+    const absl::Status status = LoadCheckpointTile(path, layout, 1, tiles.tile(1));
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(what));
+  };
+  expect_refused(TinyLayout(), DType::kF32, "is BF16");
+  ModelConfig config = TinyConfig();
+  config.layers = 3;
+  expect_refused(BuildModelLayout(config), DType::kBF16, "4 tiles");
+  config = TinyConfig();
+  config.intermediate = 24;
+  expect_refused(BuildModelLayout(config), DType::kBF16, "mlp.");
+  config = TinyConfig();
+  config.qk_norm = true;
+  expect_refused(BuildModelLayout(config), DType::kBF16, "has no tensor");
+  ModelConfig biased = TinyConfig();
+  biased.qkv_bias = true;
+  expect_refused(BuildModelLayout(biased), DType::kBF16, "_proj.bias");
+}
+
+TEST_F(CheckpointTest, AnUnwritableDirectoryIsNamed) {
+  WriteFileSynced(files_, JoinPath(root_, "file"), "").IgnoreError();
+  const std::string directory = JoinPath(root_, "file/checkpoints");
+  const auto saved = SaveCheckpoint(directory, 1, DType::kBF16, config_, files_);
+  ASSERT_FALSE(saved.ok());
+  EXPECT_THAT(std::string(saved.status().message()), HasSubstr(JoinPath(root_, "file")));
+  if (geteuid() == 0) return;  // root may write anywhere
+  const std::string locked = JoinPath(root_, "locked");
+  ASSERT_TRUE(files_->CreateDirectories(locked).ok());
+  ASSERT_EQ(chmod(locked.c_str(), 0500), 0);
+  EXPECT_EQ(SaveCheckpoint(locked, 1, DType::kBF16, config_, files_).status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(CheckpointTest, AMissingConfigurationIsRefusedBeforeTilesAreWritten) {
+  const auto saved = SaveCheckpoint(directory_, 1, DType::kBF16, JoinPath(root_, "none"), files_);
+  EXPECT_EQ(saved.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(files_->ListDirectory(directory_)->empty());
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,127 @@
+#include "engine/checkpoint/manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cctype>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "engine/base/file.h"
+#include "engine/model/hf_format.h"
+#include "tests/engine/checkpoint/checkpoint_fixture.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+Manifest MakeManifest() {
+  Manifest manifest;
+  manifest.tiles = 2;
+  manifest.state = MakeState(TinyLayout(), DType::kBF16, 100);
+  manifest.state.seed = ~uint64_t{0};
+  manifest.state.spec["data.train[0].path"] = "a \"quoted\" näme\n";
+  for (int tile = 0; tile < 2; ++tile) {
+    manifest.files.push_back({WeightsFileName(tile, 2), 1000 + tile, std::string(32, 'a')});
+    manifest.files.push_back({OptimizerFileName(tile, 2), int64_t{1} << 40, std::string(32, 'b')});
+  }
+  manifest.files.push_back({kHfIndexFileName, 10, std::string(32, 'c')});
+  return manifest;
+}
+
+// `text` with its checksum made right again, as someone who forges a manifest would.
+std::string Reseal(std::string text) {
+  const size_t seal = text.rfind(",\n  \"xxh3_128\": \"");
+  const std::string body = text.substr(0, seal);
+  return absl::StrCat(body, ",\n  \"xxh3_128\": \"", HashBytes(body), "\"\n}\n");
+}
+
+TEST(ManifestTest, NamesCountFromOne) {
+  EXPECT_EQ(WeightsFileName(0, 3), "model-00001-of-00003.safetensors");
+  EXPECT_EQ(OptimizerFileName(2, 3), "optimizer-00003-of-00003.safetensors");
+}
+
+TEST(ManifestTest, RoundTrip) {
+  const Manifest before = MakeManifest();
+  const auto after = ParseManifest(SerializeManifest(before));
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_EQ(after->tiles, 2);
+  EXPECT_EQ(after->state.step, 100);
+  EXPECT_EQ(after->state.seed, ~uint64_t{0});
+  EXPECT_EQ(after->state.weight_dtype, DType::kBF16);
+  EXPECT_EQ(after->state.data_position, before.state.data_position);
+  EXPECT_EQ(after->state.threads, before.state.threads);
+  EXPECT_EQ(after->state.steps_total, before.state.steps_total);
+  EXPECT_EQ(after->state.spec, before.state.spec);
+  EXPECT_EQ(after->state.data_fingerprint, before.state.data_fingerprint);
+  EXPECT_EQ(after->state.model_fingerprint, before.state.model_fingerprint);
+  ASSERT_EQ(after->files.size(), before.files.size());
+  EXPECT_EQ(after->files[1].bytes, int64_t{1} << 40);
+  EXPECT_EQ(after->Find(kHfIndexFileName)->xxh3_128, std::string(32, 'c'));
+  EXPECT_EQ(after->Find("absent"), nullptr);
+}
+
+TEST(ManifestTest, EveryFlippedBitIsFound) {
+  const std::string text = SerializeManifest(MakeManifest());
+  for (size_t i = 0; i < text.size(); ++i) {
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string damaged = text;
+      damaged[i] = static_cast<char>(damaged[i] ^ (1 << bit));
+      const auto parsed = ParseManifest(damaged);
+      ASSERT_EQ(parsed.status().code(), absl::StatusCode::kDataLoss) << "byte " << i;
+      ASSERT_THAT(std::string(parsed.status().message()), HasSubstr("manifest.json"));
+    }
+  }
+}
+
+TEST(ManifestTest, EveryTruncationIsFound) {
+  const std::string text = SerializeManifest(MakeManifest());
+  for (size_t length = 0; length < text.size(); ++length) {
+    ASSERT_EQ(ParseManifest(text.substr(0, length)).status().code(), absl::StatusCode::kDataLoss);
+  }
+  EXPECT_FALSE(ParseManifest(text + "\n").ok());
+}
+
+// A manifest that somebody changed and gave a right checksum.
+void ExpectForgeryRefused(const std::string& from, const std::string& to,
+                          const std::string& message) {
+  const std::string text = SerializeManifest(MakeManifest());
+  const std::string forged = Reseal(absl::StrReplaceAll(text, {{from, to}}));
+  ASSERT_NE(forged, text) << from;
+  const auto parsed = ParseManifest(forged);
+  ASSERT_FALSE(parsed.ok()) << from;
+  EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(message));
+}
+
+TEST(ManifestTest, ForgedContentIsRefused) {
+  for (const char* name : {"../model.safetensors", "/etc/passwd", "a/b", "..", ".", "",
+                           "manifest.json", "a\\u0000b"}) {
+    ExpectForgeryRefused("model.safetensors.index.json", name, "is not one within");
+  }
+  ExpectForgeryRefused("model.safetensors.index.json", "other.json", "does not list");
+  ExpectForgeryRefused("model.safetensors.index.json", WeightsFileName(0, 2), "listed twice");
+  ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": 3", "does not list");
+  ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": 4000000000", "fewer files");
+  ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": 0", "less than 1");
+  ExpectForgeryRefused("\"tiles\": 2", "\"tiles\": \"2\"", "not an integer");
+  ExpectForgeryRefused("\"bytes\": 10,", "\"bytes\": -1,", "less than 0");
+  ExpectForgeryRefused("\"bytes\": 10,", "\"bytes\": 1e3,", "not an integer");
+  ExpectForgeryRefused("\"bytes\": 10,", "\"bytes\": 18446744073709551615,", "out of range");
+  ExpectForgeryRefused("\"step\": 100", "\"step\": null", "not an integer");
+  ExpectForgeryRefused("\"BF16\"", "\"F16\"", "neither BF16 nor F32");
+  ExpectForgeryRefused("\"state\": {", "\"state\": 3, \"other\": {", "wrong type");
+  ExpectForgeryRefused("\"megatrain checkpoint\"", "\"other\"", "\"format\"");
+  ExpectForgeryRefused("\"files\": [", "\"files\": [[", "not valid JSON");
+}
+
+TEST(ManifestTest, AnotherVersionIsRefusedByNumber) {
+  const std::string text = Reseal(absl::StrReplaceAll(SerializeManifest(MakeManifest()),
+                                                      {{"\"version\": 1", "\"version\": 9"}}));
+  const auto parsed = ParseManifest(text);
+  EXPECT_EQ(parsed.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(parsed.status().message()), HasSubstr("version 9"));
+}
+
+}  // namespace
+}  // namespace megatrain

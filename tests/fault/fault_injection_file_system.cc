@@ -1,0 +1,293 @@
+#include "tests/fault/fault_injection_file_system.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+std::vector<std::string> Names(const std::string& path) {
+  return absl::StrSplit(path, '/', absl::SkipEmpty());
+}
+
+}  // namespace
+
+struct FaultInjectionFileSystem::Inode {
+  bool is_directory = false;
+  std::string content, synced_content;  // a file's
+  Entries entries, synced_entries;      // a directory's
+};
+
+class FaultInjectionFileSystem::MemoryWritableFile : public WritableFile {
+ public:
+  MemoryWritableFile(FaultInjectionFileSystem* files, std::string path,
+                     std::shared_ptr<Inode> inode)
+      : files_(files), path_(std::move(path)), inode_(std::move(inode)), boot_(files->boots_) {}
+
+  absl::Status Append(const void* data, int64_t bytes) override {
+    bool short_write = false;
+    MT_RETURN_IF_ERROR(Begin("write", &short_write));
+    if (short_write) bytes /= 2;
+    MT_RETURN_IF_ERROR(files_->Append(*inode_, path_, static_cast<const char*>(data), bytes));
+    return short_write ? FileError("write", path_, ENOSPC, bytes) : absl::OkStatus();
+  }
+  absl::Status Sync() override {
+    MT_RETURN_IF_ERROR(Begin("sync", nullptr));
+    inode_->synced_content = inode_->content;
+    return absl::OkStatus();
+  }
+  absl::Status Close() override { return Begin("close", nullptr); }
+
+ private:
+  absl::Status Begin(const char* operation, bool* short_write) {
+    if (boot_ != files_->boots_) return FileError(operation, path_, EBADF);
+    return files_->Operation(operation, path_, short_write);
+  }
+
+  FaultInjectionFileSystem* const files_;
+  const std::string path_;
+  const std::shared_ptr<Inode> inode_;
+  const int64_t boot_;
+};
+
+class FaultInjectionFileSystem::MemoryRandomAccessFile : public RandomAccessFile {
+ public:
+  MemoryRandomAccessFile(FaultInjectionFileSystem* files, std::string path,
+                         std::shared_ptr<Inode> inode)
+      : files_(files),
+        path_(std::move(path)),
+        inode_(std::move(inode)),
+        size_(static_cast<int64_t>(inode_->content.size())) {}
+
+  absl::Status Read(int64_t offset, void* out, int64_t bytes) const override {
+    MT_RETURN_IF_ERROR(files_->Operation("read", path_));
+    if (offset + bytes > static_cast<int64_t>(inode_->content.size())) {
+      return absl::DataLossError(absl::StrCat(path_, " ends too early"));
+    }
+    if (bytes > 0) std::memcpy(out, inode_->content.data() + offset, bytes);
+    return absl::OkStatus();
+  }
+  int64_t size() const override { return size_; }
+  const std::string& path() const override { return path_; }
+
+ private:
+  FaultInjectionFileSystem* const files_;
+  const std::string path_;
+  const std::shared_ptr<Inode> inode_;
+  const int64_t size_;
+};
+
+FaultInjectionFileSystem::FaultInjectionFileSystem() : root_(std::make_shared<Inode>()) {
+  root_->is_directory = true;
+}
+
+FaultInjectionFileSystem::~FaultInjectionFileSystem() = default;
+
+void FaultInjectionFileSystem::FailAfter(int64_t n, Fault fault) {
+  operations_ = 0;
+  fail_after_ = n;
+  fault_ = fault;
+  happened_ = false;
+}
+
+void FaultInjectionFileSystem::Restart(Loss loss) {
+  FailAfter(-1, Fault::kNone);
+  ++boots_;
+  Lose(*root_, loss);
+}
+
+void FaultInjectionFileSystem::SyncAll() { Keep(*root_); }
+
+void FaultInjectionFileSystem::Lose(Inode& inode, Loss loss) {
+  if (loss == Loss::kDataAndNames || loss == Loss::kNames) inode.entries = inode.synced_entries;
+  if (loss == Loss::kDataAndNames || loss == Loss::kData) inode.content = inode.synced_content;
+  for (auto& [name, child] : inode.entries) Lose(*child, loss);
+  Keep(inode);  // what was found after the cut is what the disk has
+}
+
+void FaultInjectionFileSystem::Keep(Inode& inode) {
+  inode.synced_entries = inode.entries;
+  inode.synced_content = inode.content;
+  for (auto& [name, child] : inode.entries) Keep(*child);
+}
+
+absl::Status FaultInjectionFileSystem::Operation(const char* operation, const std::string& path,
+                                                 bool* short_write) {
+  const int64_t index = operations_++;
+  if (fault_ == Fault::kNone || index < fail_after_) return absl::OkStatus();
+  if (index > fail_after_ && fault_ != Fault::kPowerCut) return absl::OkStatus();
+  happened_ = true;
+  if (fault_ == Fault::kShortWrite && short_write != nullptr) {
+    *short_write = true;
+    return absl::OkStatus();
+  }
+  const bool no_space = fault_ == Fault::kNoSpace || fault_ == Fault::kShortWrite;
+  return FileError(operation, path, no_space ? ENOSPC : EIO);
+}
+
+std::shared_ptr<FaultInjectionFileSystem::Inode> FaultInjectionFileSystem::Find(
+    const std::string& path) {
+  std::shared_ptr<Inode> inode = root_;
+  for (const std::string& name : Names(path)) {
+    const auto it = inode->entries.find(name);
+    if (it == inode->entries.end()) return nullptr;
+    inode = it->second;
+  }
+  return inode;
+}
+
+std::shared_ptr<FaultInjectionFileSystem::Inode> FaultInjectionFileSystem::FindParent(
+    const std::string& path, std::string* name) {
+  const std::vector<std::string> names = Names(path);
+  if (names.empty()) return nullptr;
+  *name = names.back();
+  std::shared_ptr<Inode> parent = Find(ParentDirectory(path));
+  return parent != nullptr && parent->is_directory ? parent : nullptr;
+}
+
+int64_t FaultInjectionFileSystem::Bytes(const Inode& inode) {
+  int64_t bytes = static_cast<int64_t>(inode.content.size());
+  for (const auto& [name, child] : inode.entries) bytes += Bytes(*child);
+  return bytes;
+}
+
+absl::Status FaultInjectionFileSystem::Append(Inode& inode, const std::string& path,
+                                              const char* data, int64_t bytes) {
+  const int64_t fits = std::min(bytes, capacity_bytes_ - Bytes(*root_));
+  inode.content.append(data, static_cast<size_t>(std::max<int64_t>(fits, 0)));
+  return fits == bytes ? absl::OkStatus() : FileError("write", path, ENOSPC, bytes);
+}
+
+std::string* FaultInjectionFileSystem::MutableContent(const std::string& path) {
+  const std::shared_ptr<Inode> inode = Find(path);
+  return inode == nullptr || inode->is_directory ? nullptr : &inode->content;
+}
+
+void FaultInjectionFileSystem::WriteFile(const std::string& path, const std::string& content) {
+  std::shared_ptr<Inode> inode = root_;
+  for (const std::string& name : Names(path)) {
+    inode->is_directory = true;
+    std::shared_ptr<Inode>& child = inode->entries[name];
+    if (child == nullptr) child = std::make_shared<Inode>();
+    inode = child;
+  }
+  inode->content = content;
+}
+
+absl::StatusOr<std::unique_ptr<WritableFile>> FaultInjectionFileSystem::NewWritableFile(
+    const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("create", path));
+  std::string name;
+  const std::shared_ptr<Inode> parent = FindParent(path, &name);
+  if (parent == nullptr) return FileError("create", path, ENOENT);
+  std::shared_ptr<Inode>& inode = parent->entries[name];
+  if (inode == nullptr) inode = std::make_shared<Inode>();
+  if (inode->is_directory) return FileError("create", path, EISDIR);
+  inode->content.clear();
+  return std::make_unique<MemoryWritableFile>(this, path, inode);
+}
+
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> FaultInjectionFileSystem::OpenForReading(
+    const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("open", path));
+  std::shared_ptr<Inode> inode = Find(path);
+  if (inode == nullptr) return FileError("open", path, ENOENT);
+  if (inode->is_directory) return FileError("open", path, EISDIR);
+  return std::make_unique<MemoryRandomAccessFile>(this, path, std::move(inode));
+}
+
+absl::Status FaultInjectionFileSystem::Rename(const std::string& from, const std::string& to) {
+  MT_RETURN_IF_ERROR(Operation("rename", from));
+  std::string from_name, to_name;
+  const std::shared_ptr<Inode> source = FindParent(from, &from_name);
+  const std::shared_ptr<Inode> target = FindParent(to, &to_name);
+  if (source == nullptr || target == nullptr || source->entries.count(from_name) == 0) {
+    return FileError("rename", from, ENOENT);
+  }
+  const auto existing = target->entries.find(to_name);
+  if (existing != target->entries.end() && existing->second->is_directory &&
+      !existing->second->entries.empty()) {
+    return FileError("rename", from, ENOTEMPTY);
+  }
+  target->entries[to_name] = source->entries[from_name];
+  source->entries.erase(from_name);
+  return absl::OkStatus();
+}
+
+absl::Status FaultInjectionFileSystem::SyncDirectory(const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("sync", path));
+  const std::shared_ptr<Inode> inode = Find(path);
+  if (inode == nullptr || !inode->is_directory) return FileError("sync", path, ENOENT);
+  inode->synced_entries = inode->entries;
+  return absl::OkStatus();
+}
+
+absl::Status FaultInjectionFileSystem::CreateDirectories(const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("create", path));
+  std::shared_ptr<Inode> inode = root_;
+  for (const std::string& name : Names(path)) {
+    std::shared_ptr<Inode>& child = inode->entries[name];
+    if (child == nullptr) {
+      child = std::make_shared<Inode>();
+      child->is_directory = true;
+    }
+    inode = child;
+    if (!inode->is_directory) return FileError("create", path, ENOTDIR);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FaultInjectionFileSystem::RemoveFile(const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("remove", path));
+  std::string name;
+  const std::shared_ptr<Inode> parent = FindParent(path, &name);
+  if (parent == nullptr || parent->entries.count(name) == 0) {
+    return FileError("remove", path, ENOENT);
+  }
+  if (parent->entries[name]->is_directory) return FileError("remove", path, EISDIR);
+  parent->entries.erase(name);
+  return absl::OkStatus();
+}
+
+absl::Status FaultInjectionFileSystem::RemoveTree(const std::string& path) {
+  const std::shared_ptr<Inode> inode = Find(path);
+  if (inode == nullptr) return Operation("remove", path);
+  if (!inode->is_directory) return RemoveFile(path);
+  const Entries entries = inode->entries;
+  for (const auto& [name, child] : entries) MT_RETURN_IF_ERROR(RemoveTree(JoinPath(path, name)));
+  MT_RETURN_IF_ERROR(Operation("remove", path));
+  std::string name;
+  const std::shared_ptr<Inode> parent = FindParent(path, &name);
+  if (parent != nullptr) parent->entries.erase(name);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> FaultInjectionFileSystem::ListDirectory(
+    const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("list", path));
+  const std::shared_ptr<Inode> inode = Find(path);
+  if (inode == nullptr || !inode->is_directory) return FileError("list", path, ENOENT);
+  std::vector<std::string> names;
+  for (const auto& [name, child] : inode->entries) names.push_back(name);
+  return names;
+}
+
+bool FaultInjectionFileSystem::FileExists(const std::string& path) { return Find(path) != nullptr; }
+
+bool FaultInjectionFileSystem::IsDirectory(const std::string& path) {
+  const std::shared_ptr<Inode> inode = Find(path);
+  return inode != nullptr && inode->is_directory;
+}
+
+absl::StatusOr<int64_t> FaultInjectionFileSystem::FreeDiskBytes(const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("examine", path));
+  return capacity_bytes_ - Bytes(*root_);
+}
+
+}  // namespace megatrain
