@@ -1,0 +1,71 @@
+// What the engine needs of a device: memory, in-order streams, events, copies, kernels. Thin on
+// purpose.
+//
+// Thread safety: a Stream is used by one thread at a time (its lane's); events may be waited for by
+// any thread; the rest of Device may be called from any thread.
+#ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
+#define MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+// An in-order queue of device work.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+};
+
+// A point in a stream.
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+
+// One block of device memory, freed with the object.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  virtual void* data() const = 0;
+  virtual int64_t bytes() const = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual std::string Describe() const = 0;
+  // The only allocation: the arena, before the first step. ResourceExhausted names the bytes.
+  virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream() = 0;
+  virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
+
+  // Marks the point after all work queued on the stream so far.
+  virtual absl::Status Record(Stream& stream, Event& event) = 0;
+  // Work queued on the stream from now on starts after the event. REQUIRES: the event has been
+  // recorded.
+  virtual absl::Status Wait(Stream& stream, Event& event) = 0;
+  // Blocks the calling thread until the event has passed.
+  virtual absl::Status Synchronize(Event& event) = 0;
+  // Seconds between two passed events.
+  virtual absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) = 0;
+
+  // Host memory is pinned (from the HostPool) and must stay valid until the stream has passed the
+  // copy.
+  virtual absl::Status CopyToDevice(Stream& stream, void* device, const void* host,
+                                    int64_t bytes) = 0;
+  virtual absl::Status CopyToHost(Stream& stream, void* host, const void* device,
+                                  int64_t bytes) = 0;
+
+  virtual Kernels& kernels() = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_DEVICE_H_

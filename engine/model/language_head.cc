@@ -1,0 +1,187 @@
+#include "engine/model/language_head.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kChunkTokensMax = 1024;
+constexpr int64_t kChunkTokensMin = 64;
+constexpr int64_t kLogitsBytesMax = int64_t{256} << 20;
+
+const void* At(const LayerContext& context, const void* base, int64_t elements) {
+  return static_cast<const char*>(base) + elements * DTypeBytes(context.dtype);
+}
+void* At(const LayerContext& context, void* base, int64_t elements) {
+  return static_cast<char*>(base) + elements * DTypeBytes(context.dtype);
+}
+
+// Normed rows and logits of tokens [begin, begin + tokens) of x.
+absl::Status ChunkLogits(const LayerContext& context, const void* weights, const void* x,
+                         int64_t begin, int64_t tokens, const HeadScratch& scratch) {
+  const ModelConfig& c = context.layout->config;
+  RmsNormArgs norm;
+  norm.dtype = context.dtype;
+  norm.rows = tokens;
+  norm.width = c.hidden;
+  norm.epsilon = static_cast<float>(c.norm_epsilon);
+  norm.x = At(context, x, begin * c.hidden);
+  norm.x_stride = c.hidden;
+  norm.weight = At(context, weights, context.layout->final_norm_offset);
+  norm.y = scratch.normed;
+  norm.y_stride = c.hidden;
+  norm.rstd = scratch.rstd;
+  MT_RETURN_IF_ERROR(context.kernels->RmsNorm(*context.stream, norm));
+  MatMulArgs product;
+  product.m = tokens;
+  product.n = c.vocabulary;
+  product.k = c.hidden;
+  product.dtype = context.dtype;
+  product.out_dtype = DType::kF32;
+  product.a = scratch.normed;
+  product.a_stride = c.hidden;
+  product.b = At(context, weights, context.layout->head_offset);
+  product.b_stride = c.hidden;
+  product.transpose_b = true;
+  product.out = scratch.logits;
+  product.out_stride = c.vocabulary;
+  return context.kernels->MatMul(*context.stream, product);
+}
+
+CrossEntropyArgs ChunkCrossEntropy(const LayerContext& context, const MicroBatchView& batch,
+                                   int64_t begin, int64_t tokens, float scale,
+                                   const HeadScratch& scratch, float* losses) {
+  CrossEntropyArgs args;
+  args.dtype = context.dtype;
+  args.tokens = tokens;
+  args.vocabulary = context.layout->config.vocabulary;
+  args.logits = scratch.logits;
+  args.logits_stride = args.vocabulary;
+  args.labels = batch.targets + begin;
+  args.scale = scale;
+  args.losses = losses + begin;
+  return args;
+}
+
+}  // namespace
+
+int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens) {
+  const uint64_t fitting = std::max<int64_t>(1, kLogitsBytesMax / (4 * config.vocabulary));
+  const int64_t power = static_cast<int64_t>(std::bit_floor(fitting));
+  return std::min(micro_batch_tokens, std::clamp(power, kChunkTokensMin, kChunkTokensMax));
+}
+
+absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
+                              const MicroBatchView& batch, void* x) {
+  EmbeddingArgs args;
+  args.dtype = context.dtype;
+  args.tokens = batch.tokens;
+  args.hidden = context.layout->config.hidden;
+  args.vocabulary = context.layout->config.vocabulary;
+  args.ids = batch.ids;
+  args.table = At(context, weights, context.layout->embedding_offset);
+  args.out = x;
+  return context.kernels->Embedding(*context.stream, args);
+}
+
+absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
+                               const void* dh, float* gradient) {
+  EmbeddingBackwardArgs args;
+  args.dtype = context.dtype;
+  args.tokens = batch.tokens;
+  args.hidden = context.layout->config.hidden;
+  args.vocabulary = context.layout->config.vocabulary;
+  args.ids = batch.ids;
+  args.sorted_positions = batch.sorted_positions;
+  args.dout = dh;
+  args.dtable = gradient + context.layout->embedding_offset;
+  return context.kernels->EmbeddingBackward(*context.stream, args);
+}
+
+absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
+                                 const MicroBatchView& batch, const void* x, float scale,
+                                 const HeadScratch& scratch, float* losses, void* dh,
+                                 float* gradient) {
+  const ModelConfig& c = context.layout->config;
+  const int64_t dlogits_stride = c.vocabulary * 4 / DTypeBytes(context.dtype);
+  for (int64_t begin = 0; begin < batch.tokens; begin += scratch.chunk_tokens) {
+    const int64_t tokens = std::min(scratch.chunk_tokens, batch.tokens - begin);
+    MT_RETURN_IF_ERROR(ChunkLogits(context, weights, x, begin, tokens, scratch));
+    MT_RETURN_IF_ERROR(context.kernels->CrossEntropy(
+        *context.stream, ChunkCrossEntropy(context, batch, begin, tokens, scale, scratch, losses)));
+
+    MatMulArgs dweight;  // dW[vocabulary, hidden] += dlogits^T normed
+    dweight.m = c.vocabulary;
+    dweight.n = c.hidden;
+    dweight.k = tokens;
+    dweight.dtype = context.dtype;
+    dweight.out_dtype = DType::kF32;
+    dweight.a = scratch.logits;
+    dweight.a_stride = dlogits_stride;
+    dweight.transpose_a = true;
+    dweight.b = scratch.normed;
+    dweight.b_stride = c.hidden;
+    dweight.out = gradient + context.layout->head_offset;
+    dweight.out_stride = c.hidden;
+    dweight.addend = dweight.out;
+    MT_RETURN_IF_ERROR(context.kernels->MatMul(*context.stream, dweight));
+
+    MatMulArgs dinput;  // dnormed[tokens, hidden] = dlogits W, over the normed rows: they are dead
+    dinput.m = tokens;
+    dinput.n = c.hidden;
+    dinput.k = c.vocabulary;
+    dinput.dtype = dinput.out_dtype = context.dtype;
+    dinput.a = scratch.logits;
+    dinput.a_stride = dlogits_stride;
+    dinput.b = At(context, weights, context.layout->head_offset);
+    dinput.b_stride = c.hidden;
+    dinput.out = scratch.normed;
+    dinput.out_stride = c.hidden;
+    MT_RETURN_IF_ERROR(context.kernels->MatMul(*context.stream, dinput));
+
+    RmsNormBackwardArgs norm;
+    norm.dtype = context.dtype;
+    norm.rows = tokens;
+    norm.width = c.hidden;
+    norm.x = At(context, x, begin * c.hidden);
+    norm.x_stride = c.hidden;
+    norm.weight = At(context, weights, context.layout->final_norm_offset);
+    norm.rstd = scratch.rstd;
+    norm.dy = scratch.normed;
+    norm.dy_stride = c.hidden;
+    norm.dx = At(context, dh, begin * c.hidden);
+    norm.dx_stride = c.hidden;
+    norm.dweight = gradient + context.layout->final_norm_offset;
+    MT_RETURN_IF_ERROR(context.kernels->RmsNormBackward(*context.stream, norm));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeadLoss(const LayerContext& context, const void* weights, const MicroBatchView& batch,
+                      const void* x, const HeadScratch& scratch, float* losses) {
+  for (int64_t begin = 0; begin < batch.tokens; begin += scratch.chunk_tokens) {
+    const int64_t tokens = std::min(scratch.chunk_tokens, batch.tokens - begin);
+    MT_RETURN_IF_ERROR(ChunkLogits(context, weights, x, begin, tokens, scratch));
+    CrossEntropyArgs args = ChunkCrossEntropy(context, batch, begin, tokens, 0, scratch, losses);
+    args.loss_only = true;
+    MT_RETURN_IF_ERROR(context.kernels->CrossEntropy(*context.stream, args));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HeadLogits(
+    const LayerContext& context, const void* weights, const void* x, int64_t begin, int64_t end,
+    const HeadScratch& scratch,
+    absl::FunctionRef<absl::Status(int64_t first, int64_t tokens, const float* logits)> sink) {
+  for (int64_t first = begin; first < end; first += scratch.chunk_tokens) {
+    const int64_t tokens = std::min(scratch.chunk_tokens, end - first);
+    MT_RETURN_IF_ERROR(ChunkLogits(context, weights, x, first, tokens, scratch));
+    MT_RETURN_IF_ERROR(sink(first, tokens, scratch.logits));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

@@ -1,0 +1,171 @@
+#include "engine/pipeline/buffers.h"
+
+#include <algorithm>
+
+#include "engine/base/status.h"
+#include "engine/memory/tile.h"
+
+namespace megatrain {
+namespace {
+
+int64_t AccumulatorElements(const PipelineDimensions& d, int accumulator) {
+  if (accumulator == 2) return d.shape.tile_elements[0];
+  int64_t elements = 0;
+  for (int tile = d.shape.tied ? 1 : 0; tile < d.shape.tiles(); ++tile) {
+    elements = std::max(elements, d.shape.tile_elements[tile]);
+  }
+  return elements;
+}
+
+// Elements of slab `i`: its tile's with a slab a tile, else the largest tile's.
+int64_t SlabElements(const PipelineDimensions& d, int i) {
+  return d.shape.slab_per_tile
+             ? d.shape.tile_elements[i]
+             : *std::max_element(d.shape.tile_elements.begin(), d.shape.tile_elements.end());
+}
+
+int64_t TileBlockBytes(const PipelineDimensions& d, int tile) {
+  const int64_t elements = d.shape.tile_elements[tile];
+  return d.training ? TileBytes(elements, d.dtype) : elements * DTypeBytes(d.dtype);
+}
+
+int64_t SumsBytes(const PipelineDimensions& d) {
+  return int64_t{sizeof(double)} * (d.micro_batches + d.shape.tiles());
+}
+
+template <typename T>
+absl::Status Reserve(DeviceArena& arena, const char* name, int64_t bytes, DeviceKind kind,
+                     T** pointer) {
+  MT_ASSIGN_OR_RETURN(const DeviceBlock block, arena.Reserve(name, bytes, kind));
+  *pointer = static_cast<T*>(block.data);
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status ReserveMany(DeviceArena& arena, const char* name, int64_t count, int64_t bytes,
+                         DeviceKind kind, std::vector<T*>* pointers) {
+  pointers->resize(count);
+  for (T*& pointer : *pointers) MT_RETURN_IF_ERROR(Reserve(arena, name, bytes, kind, &pointer));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
+                                                   const Kernels& kernels, DeviceArena& arena) {
+  const ModelConfig& c = d.layout->config;
+  const int64_t e = DTypeBytes(d.dtype);
+  const int64_t t = d.micro_batch_tokens;
+  DeviceBuffers b;
+  MT_RETURN_IF_ERROR(ReserveMany(arena, "weight buffers", d.shape.weight_buffers,
+                                 d.layout->tile_elements_max * e, DeviceKind::kWeightBuffers,
+                                 &b.weights));
+  MT_RETURN_IF_ERROR(ReserveMany(arena, d.shape.stash_on_host ? "hidden states" : "stash",
+                                 d.shape.hidden_slots(), d.hidden_bytes(), DeviceKind::kStash,
+                                 &b.hidden));
+  for (int slot = 0; slot < kStepSlots; ++slot) {
+    MT_RETURN_IF_ERROR(
+        Reserve(arena, "batches", BatchArrays::Bytes(d), DeviceKind::kBatches, &b.batch[slot]));
+    MT_RETURN_IF_ERROR(
+        Reserve(arena, "sums", SumsBytes(d), DeviceKind::kOther, &b.loss_sums[slot]));
+    b.norms[slot] = b.loss_sums[slot] == nullptr ? nullptr : b.loss_sums[slot] + d.micro_batches;
+  }
+  const int64_t rope_bytes = d.sequence_length * (c.head_dim / 2) * int64_t{sizeof(float)};
+  MT_RETURN_IF_ERROR(
+      Reserve(arena, "rotary tables", rope_bytes, DeviceKind::kOther, &b.rope_cosine));
+  MT_RETURN_IF_ERROR(Reserve(arena, "rotary tables", rope_bytes, DeviceKind::kOther, &b.rope_sine));
+  MT_RETURN_IF_ERROR(Reserve(arena, "activations of one layer and micro-batch",
+                             KeptBytes(c, d.dtype, t, KeepLevel::kEverything),
+                             DeviceKind::kActivations, &b.activation_scratch));
+  b.head.chunk_tokens = d.head_chunk_tokens;
+  MT_RETURN_IF_ERROR(Reserve(arena, "head chunk",
+                             d.head_chunk_tokens * c.vocabulary * int64_t{sizeof(float)},
+                             DeviceKind::kWorkspace, &b.head.logits));
+  MT_RETURN_IF_ERROR(Reserve(arena, "head chunk", d.head_chunk_tokens * c.hidden * e,
+                             DeviceKind::kWorkspace, &b.head.normed));
+  MT_RETURN_IF_ERROR(Reserve(arena, "head chunk", d.head_chunk_tokens * int64_t{sizeof(float)},
+                             DeviceKind::kWorkspace, &b.head.rstd));
+  MT_RETURN_IF_ERROR(
+      Reserve(arena, "losses", t * int64_t{sizeof(float)}, DeviceKind::kWorkspace, &b.losses));
+  if (!d.training) return b;
+
+  b.accumulators.resize(d.shape.accumulators());
+  for (int i = 0; i < d.shape.accumulators(); ++i) {
+    MT_RETURN_IF_ERROR(Reserve(arena, "gradient accumulators (FP32)",
+                               AccumulatorElements(d, i) * int64_t{sizeof(float)},
+                               DeviceKind::kGradientAccumulators, &b.accumulators[i]));
+  }
+  MT_RETURN_IF_ERROR(ReserveMany(arena, "hidden gradients", d.shape.sweep_micro_batches,
+                                 d.hidden_bytes(), DeviceKind::kActivations, &b.hidden_gradient));
+  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * c.heads * c.head_dim * e,
+                             DeviceKind::kWorkspace, &b.backward.dattention));
+  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace",
+                             t * (c.heads + 2 * c.kv_heads) * c.head_dim * e,
+                             DeviceKind::kWorkspace, &b.backward.dqkv));
+  MT_RETURN_IF_ERROR(
+      Reserve(arena, "backward workspace",
+              kernels.AttentionBackwardWorkspaceBytes(d.dtype, t, c.heads, c.kv_heads, c.head_dim),
+              DeviceKind::kWorkspace, &b.backward.workspace));
+  b.kept.resize(d.shape.kept);
+  for (int i = 0; i < d.shape.kept; ++i) {
+    const KeepLevel level =
+        i < d.shape.kept_everything ? KeepLevel::kEverything : KeepLevel::kCheapRecomputed;
+    MT_RETURN_IF_ERROR(Reserve(arena, "kept activations", KeptBytes(c, d.dtype, t, level),
+                               DeviceKind::kActivations, &b.kept[i]));
+  }
+  return b;
+}
+
+std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d) {
+  std::array<int64_t, kHostKinds> bytes = {};
+  auto add = [&](HostKind kind, int64_t lease) {
+    bytes[static_cast<int>(kind)] += HostPool::LeaseBytes(lease);
+  };
+  for (int tile = 0; tile < d.shape.tiles(); ++tile) add(HostKind::kTiles, TileBlockBytes(d, tile));
+  for (int slot = 0; slot < kStepSlots; ++slot) {
+    add(HostKind::kBatches, BatchArrays::Bytes(d) + SumsBytes(d));
+  }
+  if (!d.training) return bytes;
+  for (int i = 0; i < d.shape.gradient_slabs; ++i) {
+    add(HostKind::kGradientSlabs, SlabElements(d, i) * d.slab_element_bytes());
+  }
+  if (d.shape.stash_on_host) {
+    for (int layer = 0; layer < d.shape.layers; ++layer) {
+      add(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes());
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool) {
+  HostBuffers b;
+  for (int tile = 0; tile < d.shape.tiles(); ++tile) {
+    MT_ASSIGN_OR_RETURN(HostLease lease, pool.Lease(HostKind::kTiles, TileBlockBytes(d, tile)));
+    b.tiles.push_back(std::move(lease));
+  }
+  if (d.training) {
+    for (int i = 0; i < d.shape.gradient_slabs; ++i) {
+      MT_ASSIGN_OR_RETURN(HostLease lease, pool.Lease(HostKind::kGradientSlabs,
+                                                      SlabElements(d, i) * d.slab_element_bytes()));
+      b.slabs.push_back(std::move(lease));
+    }
+  }
+  if (d.training && d.shape.stash_on_host) {
+    for (int layer = 0; layer < d.shape.layers; ++layer) {
+      MT_ASSIGN_OR_RETURN(
+          HostLease lease,
+          pool.Lease(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes()));
+      b.stash.push_back(std::move(lease));
+    }
+  }
+  for (int slot = 0; slot < kStepSlots; ++slot) {
+    MT_ASSIGN_OR_RETURN(b.batch[slot],
+                        pool.Lease(HostKind::kBatches, BatchArrays::Bytes(d) + SumsBytes(d)));
+    b.loss_sums[slot] =
+        reinterpret_cast<double*>(static_cast<char*>(b.batch[slot].data()) + BatchArrays::Bytes(d));
+    b.norms[slot] = b.loss_sums[slot] + d.micro_batches;
+  }
+  return b;
+}
+
+}  // namespace megatrain

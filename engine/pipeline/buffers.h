@@ -1,0 +1,99 @@
+// Everything a step needs on the device and on the host beside the tiles, cut from the device arena
+// and the host pool. The plan runs the same code on an arena without a block, so its bytes are the
+// bytes that are taken.
+#ifndef MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
+#define MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/base/dtype.h"
+#include "engine/device/kernels.h"
+#include "engine/memory/device_arena.h"
+#include "engine/memory/host_pool.h"
+#include "engine/model/decoder_layer.h"
+#include "engine/model/language_head.h"
+#include "engine/model/model_layout.h"
+#include "engine/pipeline/schedule.h"
+
+namespace megatrain {
+
+// The numbers that decide every size.
+struct PipelineDimensions {
+  const ModelLayout* layout = nullptr;
+  PipelineShape shape;
+  DType dtype = DType::kF32;           // weights streamed and activations
+  DType gradient_dtype = DType::kF32;  // across the link and on the host
+  int64_t sequence_length = 0;
+  int64_t micro_batch_tokens = 0;  // at most
+  int micro_batches = 0;           // a step, at most
+  int64_t head_chunk_tokens = 0;
+  bool training = true;  // false: forward only (generate)
+
+  int64_t hidden_bytes() const {  // of one micro-batch at one boundary
+    return micro_batch_tokens * layout->config.hidden * DTypeBytes(dtype);
+  }
+  // Elements of a slab: FP32 partial sums need the FP32 size.
+  int64_t slab_element_bytes() const {
+    const bool partials = micro_batches > shape.sweep_micro_batches;
+    return partials ? 4 : DTypeBytes(gradient_dtype);
+  }
+};
+
+// The integers of one step's batch: four arrays side by side, [micro_batches][micro_batch_tokens]
+// each.
+struct BatchArrays {
+  int32_t* ids = nullptr;
+  int32_t* positions = nullptr;
+  int32_t* targets = nullptr;
+  int32_t* sorted_positions = nullptr;
+
+  static int64_t Bytes(const PipelineDimensions& d) {
+    return 4 * int64_t{sizeof(int32_t)} * d.micro_batches * d.micro_batch_tokens;
+  }
+  static BatchArrays At(void* block, const PipelineDimensions& d) {
+    const int64_t n = d.micro_batches * d.micro_batch_tokens;
+    int32_t* ids = static_cast<int32_t*>(block);
+    return {ids, ids + n, ids + 2 * n, ids + 3 * n};
+  }
+};
+
+struct DeviceBuffers {
+  std::vector<void*> weights;          // weight buffers, tile_elements_max each
+  std::vector<float*> accumulators;    // 2, or 3 if tied
+  std::vector<void*> hidden;           // T [micro_batch_tokens, hidden] each
+  std::vector<void*> hidden_gradient;  // T, one a micro-batch of the sweep
+  std::vector<void*> kept;             // by kept slot
+  void* activation_scratch = nullptr;
+  LayerBackwardScratch backward;
+  HeadScratch head;
+  float* losses = nullptr;                         // [micro_batch_tokens]
+  std::array<void*, kStepSlots> batch = {};        // BatchArrays
+  std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
+  std::array<double*, kStepSlots> norms = {};      // [tiles]
+  float* rope_cosine = nullptr;                    // [sequence_length, head_dim / 2]
+  float* rope_sine = nullptr;
+};
+
+// ResourceExhausted (from the arena) names the first piece that does not fit.
+absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
+                                                   const Kernels& kernels, DeviceArena& arena);
+
+struct HostBuffers {
+  std::vector<HostLease> tiles;
+  std::vector<HostLease> slabs;
+  std::vector<HostLease> stash;             // one a layer: [sweep][micro_batch_tokens, hidden]
+  std::array<HostLease, kStepSlots> batch;  // BatchArrays, then loss_sums, then norms
+  std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
+  std::array<double*, kStepSlots> norms = {};      // [tiles]
+};
+
+// Bytes of the pool that LeaseHostBuffers takes, by kind; indexed by HostKind.
+std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
+absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_

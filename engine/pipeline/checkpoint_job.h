@@ -1,0 +1,49 @@
+// One save in the background, on the io lane while training goes on. A failed save ends the save,
+// not the training: the status waits here to be asked for.
+#ifndef MEGATRAIN_ENGINE_PIPELINE_CHECKPOINT_JOB_H_
+#define MEGATRAIN_ENGINE_PIPELINE_CHECKPOINT_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/memory/tile.h"
+
+namespace megatrain {
+
+class CheckpointJob {
+ public:
+  CheckpointJob(std::unique_ptr<CheckpointWriter> writer, int64_t keep)
+      : writer_(std::move(writer)), keep_(keep) {}
+
+  // Called from the io lane.
+  void SaveTile(int index, const Tile& tile) {
+    if (!status_.ok()) return;
+    status_ = writer_->WriteTile(index, tile);
+    if (!status_.ok()) writer_.reset();  // removes what was written: the disk may be full
+  }
+  void Finish() {
+    if (!status_.ok()) return;
+    absl::StatusOr<std::string> directory = writer_->Finish(keep_);
+    status_ = directory.status();
+    if (directory.ok()) directory_ = *std::move(directory);
+    writer_.reset();
+  }
+
+  // After the save's ticket has been waited for.
+  const absl::Status& status() const { return status_; }
+  const std::string& directory() const { return directory_; }
+
+ private:
+  std::unique_ptr<CheckpointWriter> writer_;
+  const int64_t keep_;
+  absl::Status status_;
+  std::string directory_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PIPELINE_CHECKPOINT_JOB_H_

@@ -1,0 +1,314 @@
+#include "engine/pipeline/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status.h"
+#include "engine/memory/tile.h"
+
+namespace megatrain {
+namespace {
+
+// The program, its libraries, the loader's batches and what malloc holds back, measured on small
+// models.
+constexpr int64_t kProcessBytes = int64_t{64} << 20;
+
+PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
+  const ModelConfig& c = layout.config;
+  PipelineShape shape;
+  shape.layers = static_cast<int>(c.layers);
+  shape.tied = c.tied_embeddings;
+  for (const TileLayout& tile : layout.tiles) shape.tile_elements.push_back(tile.elements);
+  shape.weight_element_bytes = DTypeBytes(dtype);
+  shape.hidden_bytes_per_token = c.hidden * DTypeBytes(dtype);
+  shape.layer_flops_per_token = 2.0 * layout.tiles[1].parameters;
+  shape.head_flops_per_token = 2.0 * c.vocabulary * c.hidden;
+  return shape;
+}
+
+// Device bytes of these dimensions, through the code that reserves them.
+int64_t DeviceBytes(const PipelineDimensions& d, const Kernels& kernels) {
+  DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
+  return ReserveDeviceBuffers(d, kernels, arena).ok() ? arena.used()
+                                                      : std::numeric_limits<int64_t>::max();
+}
+
+int64_t HostBytes(const PipelineDimensions& d) {
+  const auto kinds = HostBufferBytes(d);
+  return std::accumulate(kinds.begin(), kinds.end(), int64_t{0});
+}
+
+void SetSlabs(const JobSpec& spec, PipelineDimensions& d) {
+  const bool partials = d.micro_batches > d.shape.sweep_micro_batches;
+  d.shape.slab_per_tile = d.shape.clipping || partials;
+  if (d.shape.slab_per_tile) {
+    d.shape.gradient_slabs = d.shape.tiles();
+  } else {
+    d.shape.gradient_slabs =
+        spec.engine.gradient_slabs > 0 ? static_cast<int>(spec.engine.gradient_slabs) : 4;
+  }
+}
+
+void Keep(const JobSpec& spec, const Kernels& kernels, int64_t limit, PipelineDimensions& d) {
+  PipelineShape& shape = d.shape;
+  const int pairs = shape.layers * shape.sweep_micro_batches;
+  shape.kept = shape.kept_everything = 0;
+  if (spec.engine.recompute == RecomputeMode::kAll) return;
+  if (spec.engine.recompute == RecomputeMode::kNone) {
+    shape.kept = shape.kept_everything = pairs;
+    return;
+  }
+  const ModelConfig& c = d.layout->config;
+  auto aligned = [](int64_t bytes) {
+    return (bytes + DeviceArena::kAlignment - 1) / DeviceArena::kAlignment *
+           DeviceArena::kAlignment;
+  };
+  const int64_t cheap =
+      aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kCheapRecomputed));
+  const int64_t everything =
+      aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kEverything));
+  int64_t left = limit - DeviceBytes(d, kernels);
+  if (left <= 0) return;
+  // A kept product saves more time a byte than a kept norm: first the products of as many pairs as
+  // fit, then the rest.
+  shape.kept = static_cast<int>(std::min<int64_t>(pairs, left / cheap));
+  left -= shape.kept * cheap;
+  if (everything > cheap) {
+    shape.kept_everything =
+        static_cast<int>(std::min<int64_t>(shape.kept, left / (everything - cheap)));
+  }
+}
+
+// Tries a sweep size and stash place under the device limit.
+bool Fits(const JobSpec& spec, const Kernels& kernels, int64_t limit, int sweep, bool on_host,
+          PipelineDimensions& d) {
+  d.shape.sweep_micro_batches = sweep;
+  d.shape.stash_on_host = on_host;
+  SetSlabs(spec, d);
+  Keep(spec, kernels, limit, d);
+  return DeviceBytes(d, kernels) <= limit;
+}
+
+// The choice: as few sweeps as possible, then the stash on the device, then on the host. If nothing
+// fits, the smallest is left in `d`, so that the refusal shows the least that would be needed.
+bool Decide(const JobSpec& spec, const Kernels& kernels, int64_t limit, PipelineDimensions& d) {
+  const bool device = spec.engine.stash != StashPlace::kHost;
+  const bool host = spec.engine.stash != StashPlace::kDevice;
+  int low = 1, high = d.micro_batches;
+  if (spec.engine.micro_batches_per_sweep > 0) {
+    low = high =
+        static_cast<int>(std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep));
+  }
+  for (int sweep = high; sweep >= low; --sweep) {
+    if (device && Fits(spec, kernels, limit, sweep, false, d)) return true;
+    if (host && Fits(spec, kernels, limit, sweep, true, d)) return true;
+  }
+  return false;
+}
+
+void Finish(const Kernels& kernels, MemoryPlan& plan) {
+  const PipelineDimensions& d = plan.dimensions;
+  DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
+  (void)ReserveDeviceBuffers(d, kernels, arena);
+  plan.device.clear();
+  for (const DeviceArena::Item& item : arena.items()) {
+    auto same = std::find_if(plan.device.begin(), plan.device.end(),
+                             [&](const MemoryPlan::Item& i) { return i.name == item.name; });
+    if (same == plan.device.end()) {
+      plan.device.push_back({item.name, item.bytes});
+    } else {
+      same->bytes += item.bytes;
+    }
+  }
+  plan.arena_bytes = arena.used();
+  const auto kinds = HostBufferBytes(d);
+  plan.host.clear();
+  for (int kind = 0; kind < kHostKinds; ++kind) {
+    if (kinds[kind] == 0) continue;
+    plan.host.push_back({HostKindName(static_cast<HostKind>(kind)), kinds[kind]});
+    plan.pool_bytes += kinds[kind];
+  }
+  plan.process_bytes =
+      kProcessBytes + kernels.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
+  plan.host.push_back({"process", plan.process_bytes});
+  plan.host_bytes = plan.pool_bytes + plan.process_bytes;
+  if (plan.budget.device_shares_host) {
+    plan.host.push_back({"cpu device's arena", plan.arena_bytes});
+    plan.host_bytes += plan.arena_bytes;
+  }
+  for (int64_t elements : d.shape.tile_elements) {
+    plan.checkpoint_bytes += TileBytes(elements, d.dtype);
+  }
+  if (plan.host_bytes > plan.host_limit) {
+    plan.fits = false;
+    plan.misfit = absl::StrCat("host memory: needs ", FormatBytes(plan.host_bytes), ", has ",
+                               FormatBytes(plan.host_limit));
+  }
+  if (plan.arena_bytes > plan.device_limit) {
+    plan.fits = false;
+    if (!plan.misfit.empty()) plan.misfit += "; ";
+    absl::StrAppend(&plan.misfit, "device memory: needs ", FormatBytes(plan.arena_bytes), ", has ",
+                    FormatBytes(plan.device_limit));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
+                                      const Kernels& kernels, const MemoryBudget& budget) {
+  const int64_t s = spec.data.sequence_length;
+  if (s > layout.config.max_positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.sequence_length: ", s, " tokens is longer than the model's ",
+                     layout.config.max_positions,
+                     " positions (max_position_embeddings in config.json); use at most that"));
+  }
+  MemoryPlan plan;
+  plan.budget = budget;
+  plan.parameters = layout.parameters;
+  PipelineDimensions& d = plan.dimensions;
+  d.layout = &layout;
+  d.dtype = spec.training.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
+  d.gradient_dtype = spec.training.gradient_dtype == Precision::kBf16 ? DType::kBF16 : DType::kF32;
+  d.sequence_length = s;
+  d.micro_batch_tokens = spec.training.micro_batch * s;
+  d.micro_batches = static_cast<int>((spec.training.global_batch + spec.training.micro_batch - 1) /
+                                     spec.training.micro_batch);
+  d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens);
+  d.shape = BaseShape(layout, d.dtype);
+  d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
+  d.shape.weight_buffers = static_cast<int>(spec.engine.weight_buffers);
+  d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
+  if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
+      spec.engine.gradient_slabs != d.shape.tiles()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.gradient_slabs: ", spec.engine.gradient_slabs,
+        " cannot hold the gradients that clipping keeps until the norm is known: it takes one a "
+        "tile, ",
+        d.shape.tiles(), " here. Use 0, or max_gradient_norm: 0 to train without clipping"));
+  }
+
+  plan.host_limit = spec.engine.host_memory > 0
+                        ? std::min(spec.engine.host_memory, budget.host_bytes)
+                        : budget.host_bytes;
+  plan.device_limit =
+      spec.engine.device_memory > 0 ? spec.engine.device_memory : budget.device_bytes;
+  if (plan.device_limit <= 0) {
+    // The cpu device's default: what keeping everything takes, at most half of what is free after
+    // the host state.
+    PipelineDimensions whole = d;
+    JobSpec none = spec;
+    none.engine.recompute =
+        spec.engine.recompute == RecomputeMode::kAll ? RecomputeMode::kAll : RecomputeMode::kNone;
+    Fits(none, kernels, std::numeric_limits<int64_t>::max(),
+         spec.engine.micro_batches_per_sweep > 0
+             ? static_cast<int>(
+                   std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep))
+             : d.micro_batches,
+         spec.engine.stash == StashPlace::kHost, whole);
+    const int64_t free = std::max<int64_t>(0, plan.host_limit - HostBytes(whole) - kProcessBytes);
+    plan.device_limit = std::min(DeviceBytes(whole, kernels), free / 2);
+    // Rather a recomputing job than none: a small device is still given what the smallest choice
+    // takes.
+    PipelineDimensions least = d;
+    if (!Decide(spec, kernels, plan.device_limit, least)) {
+      plan.device_limit = std::min(free, DeviceBytes(least, kernels));
+    }
+  }
+  Decide(spec, kernels, plan.device_limit, d);
+  Finish(kernels, plan);
+  return plan;
+}
+
+absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
+                                          const Kernels& kernels, const MemoryBudget& budget) {
+  MemoryPlan plan;
+  plan.budget = budget;
+  plan.parameters = layout.parameters;
+  plan.host_limit = budget.host_bytes;
+  PipelineDimensions& d = plan.dimensions;
+  d.layout = &layout;
+  d.dtype = d.gradient_dtype = dtype;
+  d.training = false;
+  d.sequence_length = d.micro_batch_tokens = tokens;
+  d.micro_batches = 1;
+  d.head_chunk_tokens = HeadChunkTokens(layout.config, tokens);
+  d.shape = BaseShape(layout, dtype);
+  d.shape.stash_on_host = true;  // a ring of hidden states is all that forward needs
+  d.shape.clipping = d.shape.slab_per_tile = false;
+  d.shape.gradient_slabs = 0;
+  plan.device_limit =
+      budget.device_bytes > 0 ? budget.device_bytes : std::numeric_limits<int64_t>::max();
+  Finish(kernels, plan);
+  return plan;
+}
+
+std::string MemoryPlan::Table() const {
+  const PipelineDimensions& d = dimensions;
+  std::string out;
+  auto line = [&](const std::string& name, int64_t bytes) {
+    absl::StrAppendFormat(&out, "  %-46s %22s bytes %12s\n", name, FormatCount(bytes),
+                          FormatBytesShort(bytes));
+  };
+  absl::StrAppendFormat(&out, "%s parameters, %s, %d tiles\n", FormatCount(parameters),
+                        DTypeName(d.dtype), d.shape.tiles());
+  absl::StrAppend(&out, "host\n");
+  for (const Item& item : host) line(item.name, item.bytes);
+  line("host total", host_bytes);
+  line("host limit", host_limit);
+  absl::StrAppend(&out, "device\n");
+  for (const Item& item : device) line(item.name, item.bytes);
+  line("device total", arena_bytes);
+  if (device_limit < std::numeric_limits<int64_t>::max()) line("device limit", device_limit);
+  absl::StrAppend(&out, "disk\n");
+  line("each checkpoint", checkpoint_bytes);
+  if (d.training) {
+    const int pairs = d.shape.layers * d.shape.sweep_micro_batches;
+    absl::StrAppendFormat(&out,
+                          "micro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
+                          "whole: %d of %d, norms and SwiGLU recomputed: %d, recomputed: %d (layer "
+                          "x micro-batch)\n",
+                          d.micro_batches, d.shape.sweep_micro_batches,
+                          d.shape.stash_on_host ? "host" : "device", d.shape.kept_everything, pairs,
+                          d.shape.kept - d.shape.kept_everything, pairs - d.shape.kept);
+  }
+  if (!fits) absl::StrAppend(&out, "does not fit: ", misfit, "\n");
+  return out;
+}
+
+std::string MemoryPlan::Json() const {
+  nlohmann::ordered_json json;
+  json["fits"] = fits;
+  if (!fits) json["misfit"] = misfit;
+  json["parameters"] = parameters;
+  auto items = [](const std::vector<Item>& list) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (const Item& item : list) object[item.name] = item.bytes;
+    return object;
+  };
+  json["host"] = items(host);
+  json["host_bytes"] = host_bytes;
+  json["host_limit_bytes"] = host_limit;
+  json["pool_bytes"] = pool_bytes;
+  json["device"] = items(device);
+  json["device_bytes"] = arena_bytes;
+  json["device_limit_bytes"] = device_limit;
+  json["checkpoint_bytes"] = checkpoint_bytes;
+  const PipelineDimensions& d = dimensions;
+  json["micro_batches"] = d.micro_batches;
+  json["micro_batches_per_sweep"] = d.shape.sweep_micro_batches;
+  json["stash"] = d.shape.stash_on_host ? "host" : "device";
+  json["layers_kept_whole"] = d.shape.kept_everything;
+  json["layers_kept_partly"] = d.shape.kept - d.shape.kept_everything;
+  json["gradient_slabs"] = d.shape.gradient_slabs;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace megatrain

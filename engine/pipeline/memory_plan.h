@@ -1,0 +1,65 @@
+// Every byte a job takes, computed before anything is allocated, and the decisions that follow from
+// what there is: where the stash lies, how many micro-batches a sweep has, what is kept for
+// backward.
+#ifndef MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_
+#define MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/device/kernels.h"
+#include "engine/job/job_spec.h"
+#include "engine/model/model_layout.h"
+#include "engine/pipeline/buffers.h"
+
+namespace megatrain {
+
+// What the machine offers.
+struct MemoryBudget {
+  int64_t host_bytes = 0;  // free host memory
+  // Device memory. The cpu device's lies in host memory: 0 = what `recompute: none` needs, at most
+  // half of what is free after the host state.
+  int64_t device_bytes = 0;
+  bool device_shares_host = true;
+};
+
+struct MemoryPlan {
+  struct Item {
+    std::string name;
+    int64_t bytes = 0;
+  };
+  PipelineDimensions dimensions;
+  int64_t parameters = 0;
+  std::vector<Item> host;    // the pool by kind, and the process itself
+  std::vector<Item> device;  // the arena by name
+  int64_t pool_bytes = 0;
+  int64_t process_bytes = 0;  // program, libraries, kernels' scratch, loader
+  int64_t arena_bytes = 0;
+  int64_t host_bytes = 0;  // pool + process + arena where the device shares the host
+  int64_t checkpoint_bytes = 0;
+  MemoryBudget budget;
+  int64_t host_limit = 0;    // engine.host_memory, or the budget
+  int64_t device_limit = 0;  // engine.device_memory, or the rule above
+  bool fits = true;
+  std::string misfit;  // what does not fit, in bytes
+
+  // For people.
+  std::string Table() const;
+  std::string Json() const;
+};
+
+// `layout` and `kernels` must outlive the plan. InvalidArgument: settings that contradict each
+// other (gradient_slabs with clipping, a sequence longer than the model's positions). A job that
+// does not fit is a plan with fits == false.
+absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
+                                      const Kernels& kernels, const MemoryBudget& budget);
+
+// A forward-only plan for sequences of `tokens` tokens: what `generate` needs.
+absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
+                                          const Kernels& kernels, const MemoryBudget& budget);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_

@@ -1,0 +1,505 @@
+#include "engine/pipeline/schedule.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace megatrain {
+namespace {
+
+class StepBuilder {
+ public:
+  StepBuilder(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
+              PipelineState& state)
+      : shape_(shape),
+        tokens_(micro_batch_tokens),
+        micro_batches_(static_cast<int>(micro_batch_tokens.size())),
+        sweeps_((micro_batches_ + shape.sweep_micro_batches - 1) / shape.sweep_micro_batches),
+        state_(state),
+        slot_(state.next_step_slot) {
+    state_.buffer_tile.resize(shape.weight_buffers, -1);
+    state_.next_step_slot = (slot_ + 1) % kStepSlots;
+  }
+
+  Schedule Train() {
+    for (int sweep = 0; sweep < sweeps_; ++sweep) ListUses(/*backward=*/true);
+    Upload();
+    for (int sweep = 0; sweep < sweeps_; ++sweep) {
+      BeginSweep(sweep);
+      Forward(/*keep=*/true);
+      Head();
+      for (int layer = shape_.layers - 1; layer >= 0; --layer) LayerBackward(layer);
+      EmbedBackward();
+    }
+    if (shape_.clipping) ClipAndUpdate();
+    return std::move(schedule_);
+  }
+
+  Schedule Evaluate() {
+    for (int sweep = 0; sweep < sweeps_; ++sweep) ListUses(/*backward=*/false);
+    Upload();
+    for (int sweep = 0; sweep < sweeps_; ++sweep) {
+      BeginSweep(sweep);
+      Forward(/*keep=*/false);
+      const int buffer = Use();
+      for (int i = 0; i < sweep_size_; ++i) {
+        Op& op = Add(OpKind::kHeadLoss, Lane::kCompute);
+        AtMicroBatch(op, i);
+        op.tile = shape_.head_tile();
+        op.weight_buffer = buffer;
+        op.input_slot = ForwardSlot(shape_.layers, i);
+        op.flops = shape_.head_flops_per_token * Tokens(i);
+        op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                    {ResourceKind::kHidden, op.input_slot},
+                    {ResourceKind::kDeviceBatch, slot_}};
+        op.writes = {{ResourceKind::kHeadScratch}, {ResourceKind::kDeviceLosses, slot_}};
+      }
+      EndUse();
+    }
+    StoreLosses();
+    return std::move(schedule_);
+  }
+
+ private:
+  bool last_sweep() const { return sweep_ == sweeps_ - 1; }
+  int64_t Tokens(int sweep_index) const { return tokens_[first_ + sweep_index]; }
+
+  Op& Add(OpKind kind, Lane lane) {
+    Op& op = schedule_.ops.emplace_back();
+    op.kind = kind;
+    op.lane = lane;
+    op.step_slot = slot_;
+    return op;
+  }
+  void AtMicroBatch(Op& op, int sweep_index) {
+    op.sweep_index = sweep_index;
+    op.micro_batch = first_ + sweep_index;
+  }
+
+  // --- Weights: the uses of tiles in order, loaded weight_buffers - 1 uses ahead.
+
+  void ListUses(bool backward) {
+    for (int tile = 0; tile <= shape_.layers; ++tile) uses_.push_back(tile);
+    uses_.push_back(shape_.head_tile());
+    if (!backward) return;
+    for (int tile = shape_.layers; tile >= 1; --tile) uses_.push_back(tile);
+  }
+
+  // The buffer that holds the present use's tile; loads it if no earlier use did.
+  int Use() { return Buffer(use_); }
+
+  // Lists the loads that may run while the present use computes.
+  void Prefetch() {
+    const size_t end = std::min(uses_.size(), use_ + shape_.weight_buffers);
+    for (size_t use = use_ + 1; use < end; ++use) Buffer(use);
+  }
+  void EndUse() { ++use_; }
+
+  int Buffer(size_t use) {
+    const int tile = uses_[use];
+    for (int b = 0; b < shape_.weight_buffers; ++b) {
+      if (state_.buffer_tile[b] == tile) return b;
+    }
+    // The victim is the tile whose next use is farthest (Belady); one needed before `use` is never
+    // taken: there are weight_buffers - 1 of them at most.
+    int victim = 0;
+    size_t farthest = 0;
+    for (int b = 0; b < shape_.weight_buffers; ++b) {
+      const size_t next = NextUse(state_.buffer_tile[b]);
+      if (next >= farthest) {
+        farthest = next;
+        victim = b;
+      }
+    }
+    state_.buffer_tile[victim] = tile;
+    Op& op = Add(OpKind::kLoadTile, Lane::kH2D);
+    op.tile = tile;
+    op.weight_buffer = victim;
+    op.bytes = shape_.tile_elements[tile] * shape_.weight_element_bytes;
+    op.reads = {{ResourceKind::kTileWeights, tile}};
+    op.writes = {{ResourceKind::kWeightBuffer, victim}};
+    return victim;
+  }
+
+  size_t NextUse(int tile) const {
+    if (tile < 0) return std::numeric_limits<size_t>::max();
+    for (size_t use = use_; use < uses_.size(); ++use) {
+      if (uses_[use] == tile) return use;
+    }
+    return std::numeric_limits<size_t>::max() - 1;
+  }
+
+  // --- Hidden states.
+
+  int ForwardSlot(int boundary, int i) const {
+    if (!shape_.stash_on_host) return boundary * shape_.sweep_micro_batches + i;
+    const int ring = shape_.hidden_slots();
+    return ((i - 2 * boundary) % ring + ring) % ring;
+  }
+
+  int KeptPair(int layer, int i) const {
+    return (shape_.layers - 1 - layer) * shape_.sweep_micro_batches + i;
+  }
+  void Keep(Op& op, int layer, int i) {
+    const int pair = KeptPair(layer, i);
+    if (pair >= shape_.kept) return;
+    op.kept_slot = pair;
+    op.keep = pair < shape_.kept_everything ? KeepLevel::kEverything : KeepLevel::kCheapRecomputed;
+  }
+
+  // --- The step.
+
+  void Upload() {
+    Op& op = Add(OpKind::kUploadBatch, Lane::kH2D);
+    for (int64_t tokens : tokens_) op.bytes += tokens * 4 * int64_t{sizeof(int32_t)};
+    op.writes = {{ResourceKind::kDeviceBatch, slot_}};
+  }
+
+  void BeginSweep(int sweep) {
+    sweep_ = sweep;
+    first_ = sweep * shape_.sweep_micro_batches;
+    sweep_size_ = std::min(shape_.sweep_micro_batches, micro_batches_ - first_);
+    stash_loads_ = 0;
+  }
+
+  void Forward(bool keep) {
+    const bool stash = keep && shape_.stash_on_host;
+    int buffer = Use();
+    Prefetch();
+    for (int i = 0; i < sweep_size_; ++i) {
+      Op& op = Add(OpKind::kEmbedForward, Lane::kCompute);
+      AtMicroBatch(op, i);
+      op.tile = 0;
+      op.weight_buffer = buffer;
+      op.output_slot = ForwardSlot(0, i);
+      op.reads = {{ResourceKind::kWeightBuffer, buffer}, {ResourceKind::kDeviceBatch, slot_}};
+      op.writes = {{ResourceKind::kHidden, op.output_slot}};
+      if (stash) StoreStash(0, i);
+    }
+    EndUse();
+    for (int layer = 0; layer < shape_.layers; ++layer) {
+      buffer = Use();
+      Prefetch();
+      for (int i = 0; i < sweep_size_; ++i) {
+        Op& op = Add(OpKind::kLayerForward, Lane::kCompute);
+        AtMicroBatch(op, i);
+        op.layer = layer;
+        op.tile = layer + 1;
+        op.weight_buffer = buffer;
+        op.input_slot = ForwardSlot(layer, i);
+        op.output_slot = ForwardSlot(layer + 1, i);
+        op.flops = shape_.layer_flops_per_token * Tokens(i);
+        op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                    {ResourceKind::kHidden, op.input_slot},
+                    {ResourceKind::kDeviceBatch, slot_}};
+        op.writes = {{ResourceKind::kHidden, op.output_slot}, {ResourceKind::kScratch}};
+        if (keep) Keep(op, layer, i);
+        if (op.kept_slot >= 0) op.writes.push_back({ResourceKind::kKept, op.kept_slot});
+        if (stash && layer + 1 < shape_.layers) StoreStash(layer + 1, i);
+      }
+      EndUse();
+    }
+  }
+
+  void StoreStash(int layer, int i) {
+    Op& op = Add(OpKind::kStoreStash, Lane::kD2H);
+    AtMicroBatch(op, i);
+    op.layer = layer;
+    op.input_slot = ForwardSlot(layer, i);
+    op.stash_slot = layer * shape_.sweep_micro_batches + i;
+    op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
+    op.reads = {{ResourceKind::kHidden, op.input_slot}};
+    op.writes = {{ResourceKind::kHostStash, op.stash_slot}};
+  }
+
+  // Returns the device slot of the layer's input in backward.
+  int LoadStash(int layer, int i) {
+    if (!shape_.stash_on_host) return ForwardSlot(layer, i);
+    const int slot = stash_loads_++ % shape_.hidden_slots();
+    Op& op = Add(OpKind::kLoadStash, Lane::kH2D);
+    AtMicroBatch(op, i);
+    op.layer = layer;
+    op.stash_slot = layer * shape_.sweep_micro_batches + i;
+    op.output_slot = slot;
+    op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
+    op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
+    op.writes = {{ResourceKind::kHidden, slot}};
+    return slot;
+  }
+
+  // The accumulator of `tile`, cleared or filled with the sum over the sweeps before.
+  int BeginGradient(int tile) {
+    int accumulator = 2;
+    if (!(shape_.tied && tile == 0)) {
+      accumulator = state_.next_accumulator;
+      state_.next_accumulator = (accumulator + 1) % 2;
+    }
+    const bool first = sweep_ == 0;
+    Op& op = Add(first ? OpKind::kZeroGradient : OpKind::kLoadPartial,
+                 first ? Lane::kCompute : Lane::kH2D);
+    op.tile = tile;
+    op.accumulator = accumulator;
+    op.bytes = shape_.tile_elements[tile] * 4;
+    op.writes = {{ResourceKind::kAccumulator, accumulator}};
+    if (!first) {
+      op.slab = tile;
+      op.reads = {{ResourceKind::kSlab, tile}};
+    }
+    return accumulator;
+  }
+
+  void EndGradient(int tile, int accumulator) {
+    const int64_t elements = shape_.tile_elements[tile];
+    if (!last_sweep()) {
+      Op& op = Add(OpKind::kStorePartial, Lane::kD2H);
+      op.tile = op.slab = tile;
+      op.accumulator = accumulator;
+      op.bytes = elements * 4;
+      op.reads = {{ResourceKind::kAccumulator, accumulator}};
+      op.writes = {{ResourceKind::kSlab, tile}};
+      return;
+    }
+    {
+      Op& op = Add(OpKind::kFinishGradient, Lane::kCompute);
+      op.tile = tile;
+      op.accumulator = accumulator;
+      op.bytes = elements * 4;
+      op.writes = {{ResourceKind::kAccumulator, accumulator},
+                   Norm(ResourceKind::kDeviceNorm, tile)};
+    }
+    int slab = tile;
+    if (!shape_.slab_per_tile) {
+      slab = state_.next_slab;
+      state_.next_slab = (slab + 1) % shape_.gradient_slabs;
+    }
+    {
+      Op& op = Add(OpKind::kStoreGradient, Lane::kD2H);
+      op.tile = tile;
+      op.accumulator = accumulator;
+      op.slab = slab;
+      op.bytes = elements * shape_.gradient_element_bytes;
+      op.reads = {{ResourceKind::kAccumulator, accumulator}, Norm(ResourceKind::kDeviceNorm, tile)};
+      op.writes = {{ResourceKind::kSlab, slab}, Norm(ResourceKind::kHostNorm, tile)};
+    }
+    if (!shape_.clipping) Update(tile, slab);
+  }
+
+  void Update(int tile, int slab) {
+    Op& op = Add(OpKind::kUpdateTile, Lane::kUpdate);
+    op.tile = tile;
+    op.slab = slab;
+    // Reads and writes the state but the gradient, which is only read.
+    op.bytes = shape_.tile_elements[tile] * (2 * 12 + shape_.gradient_element_bytes);
+    op.reads = {{ResourceKind::kSlab, slab},
+                Norm(ResourceKind::kHostNorm, tile),
+                {ResourceKind::kHostLosses, slot_}};
+    if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
+    op.writes = {{ResourceKind::kTileWeights, tile}, {ResourceKind::kTileMoments, tile}};
+    // Buffers that hold the tile hold its past from here on.
+    std::replace(state_.buffer_tile.begin(), state_.buffer_tile.end(), tile, -1);
+  }
+
+  Resource Norm(ResourceKind kind, int tile) const { return {kind, slot_ * shape_.tiles() + tile}; }
+
+  void Head() {
+    const int tile = shape_.head_tile();
+    const int buffer = Use();
+    Prefetch();
+    accumulator_of_head_ = BeginGradient(tile);
+    for (int i = 0; i < sweep_size_; ++i) {
+      Op& op = Add(OpKind::kHead, Lane::kCompute);
+      AtMicroBatch(op, i);
+      op.tile = tile;
+      op.weight_buffer = buffer;
+      op.accumulator = accumulator_of_head_;
+      op.input_slot = ForwardSlot(shape_.layers, i);
+      op.flops = 3 * shape_.head_flops_per_token * Tokens(i);
+      op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                  {ResourceKind::kHidden, op.input_slot},
+                  {ResourceKind::kDeviceBatch, slot_}};
+      op.writes = {{ResourceKind::kHiddenGradient, i},
+                   {ResourceKind::kAccumulator, accumulator_of_head_},
+                   {ResourceKind::kHeadScratch},
+                   {ResourceKind::kDeviceLosses, slot_}};
+    }
+    EndUse();
+    if (last_sweep()) {
+      StoreLosses();
+      if (!shape_.clipping) {
+        Op& op = Add(OpKind::kCheckLosses, Lane::kUpdate);
+        op.reads = {{ResourceKind::kHostLosses, slot_}};
+      }
+    }
+    if (!shape_.tied) EndGradient(tile, accumulator_of_head_);
+  }
+
+  void StoreLosses() {
+    Op& op = Add(OpKind::kStoreLosses, Lane::kD2H);
+    op.bytes = static_cast<int64_t>(micro_batches_) * 8;
+    op.reads = {{ResourceKind::kDeviceLosses, slot_}};
+    op.writes = {{ResourceKind::kHostLosses, slot_}};
+  }
+
+  void LayerBackward(int layer) {
+    const int tile = layer + 1;
+    const int buffer = Use();
+    // The first inputs go ahead of the next tile's weights in the link's queue: those wait for this
+    // layer's successor to leave its buffer, and would hold the inputs up behind them.
+    constexpr int kInputsAhead = 2;
+    std::vector<int> inputs;
+    for (int i = 0; i < std::min(sweep_size_, kInputsAhead); ++i) {
+      inputs.push_back(LoadStash(layer, i));
+    }
+    Prefetch();
+    const int accumulator = BeginGradient(tile);
+    for (int i = 0; i < sweep_size_; ++i) {
+      if (i >= kInputsAhead) inputs.push_back(LoadStash(layer, i));
+      Op& op = Add(OpKind::kLayerBackward, Lane::kCompute);
+      AtMicroBatch(op, i);
+      op.layer = layer;
+      op.tile = tile;
+      op.weight_buffer = buffer;
+      op.accumulator = accumulator;
+      op.input_slot = inputs[i];
+      Keep(op, layer, i);
+      op.flops =
+          (op.keep == KeepLevel::kNothing ? 3 : 2) * shape_.layer_flops_per_token * Tokens(i);
+      op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                  {ResourceKind::kHidden, op.input_slot},
+                  {ResourceKind::kDeviceBatch, slot_}};
+      op.writes = {{ResourceKind::kHiddenGradient, i},
+                   {ResourceKind::kAccumulator, accumulator},
+                   {ResourceKind::kScratch}};
+      // Backward overwrites what was kept.
+      if (op.kept_slot >= 0) op.writes.push_back({ResourceKind::kKept, op.kept_slot});
+    }
+    EndUse();
+    EndGradient(tile, accumulator);
+  }
+
+  void EmbedBackward() {
+    const int accumulator = shape_.tied ? accumulator_of_head_ : BeginGradient(0);
+    for (int i = 0; i < sweep_size_; ++i) {
+      Op& op = Add(OpKind::kEmbedBackward, Lane::kCompute);
+      AtMicroBatch(op, i);
+      op.tile = 0;
+      op.accumulator = accumulator;
+      op.reads = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kDeviceBatch, slot_}};
+      op.writes = {{ResourceKind::kAccumulator, accumulator}};
+    }
+    EndGradient(0, accumulator);
+  }
+
+  void ClipAndUpdate() {
+    {
+      Op& op = Add(OpKind::kClip, Lane::kUpdate);
+      op.reads = {{ResourceKind::kHostLosses, slot_}};
+      for (int tile = 0; tile < shape_.tiles(); ++tile)
+        op.reads.push_back(Norm(ResourceKind::kHostNorm, tile));
+      op.writes = {{ResourceKind::kClip, slot_}};
+    }
+    // Forward order: tile i's update runs just ahead of the next step's load of tile i.
+    for (int tile = 0; tile < shape_.tiles(); ++tile) Update(tile, tile);
+  }
+
+  const PipelineShape& shape_;
+  const std::vector<int64_t>& tokens_;
+  const int micro_batches_;
+  const int sweeps_;
+  PipelineState& state_;
+  const int slot_;
+  Schedule schedule_;
+  std::vector<int> uses_;
+  size_t use_ = 0;
+  int sweep_ = 0;
+  int first_ = 0;       // the sweep's first micro-batch
+  int sweep_size_ = 0;  // micro-batches in it
+  int stash_loads_ = 0;
+  int accumulator_of_head_ = -1;
+};
+
+}  // namespace
+
+const char* OpKindName(OpKind kind) {
+  switch (kind) {
+    case OpKind::kUploadBatch:
+      return "upload batch";
+    case OpKind::kLoadTile:
+      return "load tile";
+    case OpKind::kLoadStash:
+      return "load stash";
+    case OpKind::kLoadPartial:
+      return "load partial gradient";
+    case OpKind::kEmbedForward:
+      return "embedding forward";
+    case OpKind::kLayerForward:
+      return "layer forward";
+    case OpKind::kHead:
+      return "head";
+    case OpKind::kHeadLoss:
+      return "head loss";
+    case OpKind::kLayerBackward:
+      return "layer backward";
+    case OpKind::kEmbedBackward:
+      return "embedding backward";
+    case OpKind::kZeroGradient:
+      return "zero gradient";
+    case OpKind::kFinishGradient:
+      return "finish gradient";
+    case OpKind::kStoreStash:
+      return "store stash";
+    case OpKind::kStoreGradient:
+      return "store gradient";
+    case OpKind::kStorePartial:
+      return "store partial gradient";
+    case OpKind::kStoreLosses:
+      return "store losses";
+    case OpKind::kCheckLosses:
+      return "check losses";
+    case OpKind::kClip:
+      return "clip";
+    case OpKind::kUpdateTile:
+      return "update tile";
+    case OpKind::kSaveTile:
+      return "save tile";
+    case OpKind::kFinishCheckpoint:
+      return "finish checkpoint";
+  }
+  return "unknown";
+}
+
+Schedule BuildTrainingStep(const PipelineShape& shape,
+                           const std::vector<int64_t>& micro_batch_tokens, PipelineState& state) {
+  return StepBuilder(shape, micro_batch_tokens, state).Train();
+}
+
+Schedule BuildEvaluation(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
+                         PipelineState& state) {
+  return StepBuilder(shape, micro_batch_tokens, state).Evaluate();
+}
+
+Schedule BuildCheckpoint(const PipelineShape& shape) {
+  Schedule schedule;
+  for (int i = 0; i < shape.tiles(); ++i) {
+    // The order of the next step's updates: the first to be updated is written first.
+    Op& op = schedule.ops.emplace_back();
+    op.kind = OpKind::kSaveTile;
+    op.lane = Lane::kIo;
+    op.tile = shape.clipping ? i : shape.tiles() - 1 - i;
+    op.bytes = shape.tile_elements[op.tile] * 12;
+    op.reads = {{ResourceKind::kTileWeights, op.tile}, {ResourceKind::kTileMoments, op.tile}};
+    op.writes = {{ResourceKind::kCheckpoint}};
+  }
+  return schedule;
+}
+
+Schedule BuildCheckpointEnd() {
+  Schedule schedule;
+  Op& op = schedule.ops.emplace_back();
+  op.kind = OpKind::kFinishCheckpoint;
+  op.lane = Lane::kIo;
+  op.writes = {{ResourceKind::kCheckpoint}};
+  return schedule;
+}
+
+}  // namespace megatrain

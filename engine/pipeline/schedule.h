@@ -1,0 +1,166 @@
+// A step as data: operations on lanes, with the resources each reads and writes. Nothing here runs
+// anything.
+//
+// The order of `Schedule::ops` is a serial order that is right by itself; dependency_tracker.h
+// derives from it, and from the resources, what must wait for what when the lanes run side by side.
+// So a load is listed as early as its buffer's last reader allows, and the lane runs ahead as far
+// as the resources let it.
+#ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
+#define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "engine/model/activations.h"
+#include "engine/pipeline/lane.h"
+
+namespace megatrain {
+
+enum class ResourceKind {
+  kTileWeights,     // index: tile; the section that is streamed
+  kTileMoments,     // index: tile; remainder and moments
+  kWeightBuffer,    // device
+  kAccumulator,     // device, FP32 gradient of one tile
+  kSlab,            // host, gradient of one tile
+  kHidden,          // device, hidden states of one micro-batch at one boundary
+  kHiddenGradient,  // device, index: micro-batch in the sweep
+  kHostStash,       // host, index: layer * sweep + micro-batch in the sweep
+  kKept,            // device, kept activations of one layer and micro-batch
+  kScratch,         // device, what one layer needs for one micro-batch
+  kHeadScratch,     // device
+  kDeviceBatch,     // device, ids and targets; index: step slot
+  kDeviceLosses,    // device, sums of losses; index: step slot
+  kDeviceNorm,      // device, sum of squares; index: step slot * tiles + tile
+  kHostLosses,      // host; index: step slot
+  kHostNorm,        // host; index: step slot * tiles + tile
+  kClip,            // host, the step's clipping coefficient; index: step slot
+  kCheckpoint,      // disk
+};
+
+struct Resource {
+  ResourceKind kind;
+  int index = 0;
+};
+
+enum class OpKind {
+  // h2d
+  kUploadBatch,
+  kLoadTile,     // tile -> weight_buffer
+  kLoadStash,    // host stash -> input_slot
+  kLoadPartial,  // slab -> accumulator: the sum over earlier sweeps
+  // compute
+  kEmbedForward,  // -> output_slot
+  kLayerForward,  // input_slot -> output_slot
+  kHead,          // input_slot -> losses, hidden gradient, accumulator
+  kHeadLoss,      // input_slot -> losses (evaluation)
+  kLayerBackward,
+  kEmbedBackward,
+  kZeroGradient,
+  kFinishGradient,  // sum of squares; BF16 rounding
+  // d2h
+  kStoreStash,  // input_slot -> host stash
+  kStoreGradient,
+  kStorePartial,
+  kStoreLosses,
+  // update
+  kCheckLosses,  // stops the step before a non-finite loss reaches an update
+  kClip,         // the norm is known: the coefficient of the step
+  kUpdateTile,
+  // io
+  kSaveTile,
+  kFinishCheckpoint,
+};
+
+// "load tile", "layer forward", ...: for messages and traces.
+const char* OpKindName(OpKind kind);
+
+struct Op {
+  OpKind kind;
+  Lane lane;
+  int step_slot = 0;  // which of the two steps in flight
+  int tile = -1;
+  int layer = -1;
+  int micro_batch = -1;  // in the step
+  int sweep_index = -1;  // the same within its sweep
+  int weight_buffer = -1;
+  int accumulator = -1;
+  int slab = -1;
+  int input_slot = -1;
+  int output_slot = -1;
+  int stash_slot = -1;
+  int kept_slot = -1;  // -1: nothing kept
+  KeepLevel keep = KeepLevel::kNothing;
+  // Duration model: bytes over the lane's rate, or FLOPs over the processor's.
+  int64_t bytes = 0;
+  double flops = 0;
+  absl::InlinedVector<Resource, 4> reads;
+  absl::InlinedVector<Resource, 3> writes;
+};
+
+struct Schedule {
+  std::vector<Op> ops;
+};
+
+// What a schedule is built from: the model's shape and the plan's decisions, as plain numbers.
+struct PipelineShape {
+  int layers = 0;
+  bool tied = false;  // tile 0 is embedding and head; else tile 0, layers 1..L, head L + 1
+  std::vector<int64_t> tile_elements;
+  int64_t weight_element_bytes = 4;    // streamed
+  int64_t gradient_element_bytes = 4;  // across the link, final gradient
+  int weight_buffers = 2;
+  bool slab_per_tile =
+      true;  // with clipping or several sweeps: slab i is tile i's; else slabs take turns
+  int gradient_slabs = 4;
+  bool clipping = true;
+  bool stash_on_host = false;
+  int sweep_micro_batches = 1;  // micro-batches a sweep at most
+  // Pairs (layer, micro-batch in the sweep), counted from the last layer back: the first
+  // `kept_everything` keep all, those up to `kept` recompute the cheap pieces, the rest recompute
+  // the layer.
+  int kept_everything = 0;
+  int kept = 0;
+  int64_t hidden_bytes_per_token = 0;  // of one boundary
+  double layer_flops_per_token = 0;    // forward
+  double head_flops_per_token = 0;     // forward
+
+  int tiles() const { return static_cast<int>(tile_elements.size()); }
+  int head_tile() const { return tied ? 0 : tiles() - 1; }
+  // Two take turns; the tied tile's stays from the head's backward to the embedding's.
+  int accumulators() const { return tied ? 3 : 2; }
+  // Device slots for hidden states: every boundary (stash on the device), or a ring of one boundary
+  // and two more, so that outputs do not wait for the copy of the inputs just used.
+  int hidden_slots() const {
+    return stash_on_host ? sweep_micro_batches + 2 : (layers + 1) * sweep_micro_batches;
+  }
+};
+
+// What a step leaves for the next one.
+struct PipelineState {
+  std::vector<int> buffer_tile;  // which tile's present weights a buffer holds; -1: none
+  int next_slab = 0;
+  int next_accumulator = 0;
+  int next_step_slot = 0;
+};
+
+inline constexpr int kStepSlots = 2;
+
+// One training step over micro-batches of `micro_batch_tokens`. Pure: the same arguments give the
+// same schedule.
+Schedule BuildTrainingStep(const PipelineShape& shape,
+                           const std::vector<int64_t>& micro_batch_tokens, PipelineState& state);
+
+// Forward only, losses stored.
+Schedule BuildEvaluation(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
+                         PipelineState& state);
+
+// Saves every tile after its pending update and before its next one.
+Schedule BuildCheckpoint(const PipelineShape& shape);
+// Makes the saved tiles a checkpoint. Apart, so that what must be on disk before (the step's
+// record) can be.
+Schedule BuildCheckpointEnd();
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_

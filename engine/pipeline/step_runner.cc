@@ -1,0 +1,309 @@
+#include "engine/pipeline/step_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/optim/clipping.h"
+
+namespace megatrain {
+
+std::string TileName(const TileLayout& tile) {
+  switch (tile.kind) {
+    case TileKind::kEmbedding:
+      return "embedding";
+    case TileKind::kTiedEmbedding:
+      return "embedding and head";
+    case TileKind::kLayer:
+      return absl::StrCat("layer ", tile.layer);
+    case TileKind::kHead:
+      return "head";
+  }
+  return "tile";
+}
+
+void StepRunner::PrepareBatch(int slot, const Batch& batch, int64_t sequences_per_micro_batch) {
+  const PipelineDimensions& d = *p_.dimensions;
+  const BatchArrays arrays = BatchArrays::At(p_.host_buffers->batch[slot].data(), d);
+  StepState& state = states_[slot];
+  state = StepState{};
+  state.step = batch.step;
+  state.predictions = batch.predictions;
+  const int64_t sequences = static_cast<int64_t>(batch.sequences.size());
+  for (int64_t first = 0; first < sequences; first += sequences_per_micro_batch) {
+    const int64_t last = std::min(sequences, first + sequences_per_micro_batch);
+    const int64_t base =
+        static_cast<int64_t>(state.micro_batch_tokens.size()) * d.micro_batch_tokens;
+    std::vector<int32_t> starts;
+    int64_t tokens = 0;
+    for (int64_t s = first; s < last; ++s) {
+      const Sequence& sequence = batch.sequences[s];
+      const int64_t n = static_cast<int64_t>(sequence.input_ids.size());
+      const std::vector<int32_t> targets = PredictionTargets(sequence);
+      std::copy_n(sequence.input_ids.begin(), n, arrays.ids + base + tokens);
+      std::copy_n(sequence.position_ids.begin(), n, arrays.positions + base + tokens);
+      std::copy_n(targets.begin(), n, arrays.targets + base + tokens);
+      for (int64_t t = 0; t < n; ++t) {
+        if (t == 0 || sequence.document_ids[t] != sequence.document_ids[t - 1]) {
+          starts.push_back(static_cast<int32_t>(tokens + t));
+        }
+      }
+      tokens += n;
+    }
+    starts.push_back(static_cast<int32_t>(tokens));
+    int32_t* sorted = arrays.sorted_positions + base;
+    std::iota(sorted, sorted + tokens, 0);
+    const int32_t* ids = arrays.ids + base;
+    std::stable_sort(sorted, sorted + tokens,
+                     [ids](int32_t a, int32_t b) { return ids[a] < ids[b]; });
+    state.micro_batch_tokens.push_back(tokens);
+    state.document_starts.push_back(std::move(starts));
+  }
+}
+
+MicroBatchView StepRunner::View(const Op& op) const {
+  const PipelineDimensions& d = *p_.dimensions;
+  const StepState& state = states_[op.step_slot];
+  const BatchArrays arrays = BatchArrays::At(p_.device_buffers->batch[op.step_slot], d);
+  const int64_t base = op.micro_batch * d.micro_batch_tokens;
+  const std::vector<int32_t>& starts = state.document_starts[op.micro_batch];
+  MicroBatchView view;
+  view.tokens = state.micro_batch_tokens[op.micro_batch];
+  view.ids = arrays.ids + base;
+  view.positions = arrays.positions + base;
+  view.targets = arrays.targets + base;
+  view.sorted_positions = arrays.sorted_positions + base;
+  view.document_starts = starts.data();
+  view.documents = static_cast<int64_t>(starts.size()) - 1;
+  return view;
+}
+
+LayerContext StepRunner::Context(Stream* stream) const {
+  LayerContext context;
+  context.layout = p_.dimensions->layout;
+  context.dtype = p_.dimensions->dtype;
+  context.kernels = &p_.device->kernels();
+  context.stream = stream;
+  context.rope_cosine = p_.device_buffers->rope_cosine;
+  context.rope_sine = p_.device_buffers->rope_sine;
+  return context;
+}
+
+void* StepRunner::StashData(const Op& op) const {
+  return static_cast<char*>(p_.host_buffers->stash[op.layer].data()) +
+         op.sweep_index * p_.dimensions->hidden_bytes();
+}
+
+absl::Status StepRunner::Run(const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  switch (op.kind) {
+    case OpKind::kUploadBatch:
+      return Upload(op, *stream);
+    case OpKind::kLoadTile:
+      return p_.device->CopyToDevice(*stream, b.weights[op.weight_buffer],
+                                     (*p_.tiles)[op.tile].weights, op.bytes);
+    case OpKind::kLoadStash:
+      return p_.device->CopyToDevice(*stream, b.hidden[op.output_slot], StashData(op), op.bytes);
+    case OpKind::kLoadPartial:
+      return p_.device->CopyToDevice(*stream, b.accumulators[op.accumulator],
+                                     p_.host_buffers->slabs[op.slab].data(), op.bytes);
+    case OpKind::kEmbedForward:
+    case OpKind::kLayerForward:
+    case OpKind::kHead:
+    case OpKind::kHeadLoss:
+    case OpKind::kLayerBackward:
+    case OpKind::kEmbedBackward:
+    case OpKind::kZeroGradient:
+    case OpKind::kFinishGradient:
+      return Compute(op, *stream);
+    case OpKind::kStoreStash:
+      return p_.device->CopyToHost(*stream, StashData(op), b.hidden[op.input_slot], op.bytes);
+    case OpKind::kStoreGradient:
+      return StoreGradient(op, *stream);
+    case OpKind::kStorePartial:
+      return p_.device->CopyToHost(*stream, p_.host_buffers->slabs[op.slab].data(),
+                                   b.accumulators[op.accumulator], op.bytes);
+    case OpKind::kStoreLosses:
+      return p_.device->CopyToHost(*stream, p_.host_buffers->loss_sums[op.step_slot],
+                                   b.loss_sums[op.step_slot], op.bytes);
+    case OpKind::kCheckLosses:
+      return CheckLosses(op);
+    case OpKind::kClip:
+      return Clip(op);
+    case OpKind::kUpdateTile:
+      return UpdateTile(op);
+    case OpKind::kSaveTile:
+      checkpoint_job_->SaveTile(op.tile, (*p_.tiles)[op.tile]);
+      return absl::OkStatus();
+    case OpKind::kFinishCheckpoint:
+      checkpoint_job_->Finish();
+      return absl::OkStatus();
+  }
+  return absl::InternalError("unknown operation");
+}
+
+absl::Status StepRunner::Upload(const Op& op, Stream& stream) {
+  const PipelineDimensions& d = *p_.dimensions;
+  const BatchArrays host = BatchArrays::At(p_.host_buffers->batch[op.step_slot].data(), d);
+  const BatchArrays device = BatchArrays::At(p_.device_buffers->batch[op.step_slot], d);
+  const StepState& state = states_[op.step_slot];
+  for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
+    const int64_t base = static_cast<int64_t>(m) * d.micro_batch_tokens;
+    const int64_t bytes = state.micro_batch_tokens[m] * int64_t{sizeof(int32_t)};
+    for (auto array : {&BatchArrays::ids, &BatchArrays::positions, &BatchArrays::targets,
+                       &BatchArrays::sorted_positions}) {
+      MT_RETURN_IF_ERROR(
+          p_.device->CopyToDevice(stream, device.*array + base, host.*array + base, bytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  const PipelineDimensions& d = *p_.dimensions;
+  Kernels& kernels = p_.device->kernels();
+  const LayerContext context = Context(&stream);
+  const int slot = op.step_slot;
+  void* const weights = op.weight_buffer >= 0 ? b.weights[op.weight_buffer] : nullptr;
+  float* const gradient = op.accumulator >= 0 ? b.accumulators[op.accumulator] : nullptr;
+  const bool layer = op.kind == OpKind::kLayerForward || op.kind == OpKind::kLayerBackward;
+  LayerActivations activations;
+  if (layer) {
+    activations =
+        PlaceActivations(d.layout->config, d.dtype, d.micro_batch_tokens, op.keep,
+                         op.kept_slot >= 0 ? b.kept[op.kept_slot] : nullptr, b.activation_scratch);
+  }
+  switch (op.kind) {
+    case OpKind::kEmbedForward:
+      return EmbeddingForward(context, weights, View(op), b.hidden[op.output_slot]);
+    case OpKind::kLayerForward:
+      return DecoderLayerForward(context, weights, View(op), b.hidden[op.input_slot], activations,
+                                 b.hidden[op.output_slot]);
+    case OpKind::kLayerBackward:
+      return DecoderLayerBackward(context, weights, View(op), b.hidden[op.input_slot], op.keep,
+                                  activations, b.backward, b.hidden_gradient[op.sweep_index],
+                                  gradient);
+    case OpKind::kHead: {
+      const StepState& state = states_[slot];
+      MT_RETURN_IF_ERROR(
+          HeadForwardBackward(context, weights, View(op), b.hidden[op.input_slot],
+                              static_cast<float>(1.0 / static_cast<double>(state.predictions)),
+                              b.head, b.losses, b.hidden_gradient[op.sweep_index], gradient));
+      return kernels.Sum(stream, b.losses, state.micro_batch_tokens[op.micro_batch],
+                         b.loss_sums[slot] + op.micro_batch);
+    }
+    case OpKind::kHeadLoss:
+      if (states_[slot].logits != nullptr && op.micro_batch == 0) {
+        MT_RETURN_IF_ERROR(TakeLogits(op, stream));
+      }
+      MT_RETURN_IF_ERROR(
+          HeadLoss(context, weights, View(op), b.hidden[op.input_slot], b.head, b.losses));
+      return kernels.Sum(stream, b.losses, states_[slot].micro_batch_tokens[op.micro_batch],
+                         b.loss_sums[slot] + op.micro_batch);
+    case OpKind::kEmbedBackward:
+      return EmbeddingBackward(context, View(op), b.hidden_gradient[op.sweep_index], gradient);
+    case OpKind::kZeroGradient:
+      return kernels.Zero(stream, gradient, op.bytes);
+    case OpKind::kFinishGradient: {
+      const int64_t elements = d.shape.tile_elements[op.tile];
+      MT_RETURN_IF_ERROR(kernels.SumOfSquares(stream, gradient, elements, b.norms[slot] + op.tile));
+      if (d.gradient_dtype == DType::kBF16) {
+        return kernels.CastToBf16InPlace(stream, gradient, elements);
+      }
+      return absl::OkStatus();
+    }
+    default:
+      return absl::InternalError(absl::StrCat(OpKindName(op.kind), " is not a compute operation"));
+  }
+}
+
+absl::Status StepRunner::TakeLogits(const Op& op, Stream& stream) {
+  LogitsRequest& request = *states_[op.step_slot].logits;
+  const int64_t vocabulary = p_.dimensions->layout->config.vocabulary;
+  const int64_t end = states_[op.step_slot].micro_batch_tokens[0];
+  request.logits.resize((end - request.first_token) * vocabulary);
+  return HeadLogits(
+      Context(&stream), p_.device_buffers->weights[op.weight_buffer],
+      p_.device_buffers->hidden[op.input_slot], request.first_token, end, p_.device_buffers->head,
+      [&](int64_t first, int64_t tokens, const float* logits) {
+        return p_.device->CopyToHost(
+            stream, request.logits.data() + (first - request.first_token) * vocabulary, logits,
+            tokens * vocabulary * int64_t{sizeof(float)});
+      });
+}
+
+absl::Status StepRunner::StoreGradient(const Op& op, Stream& stream) {
+  MT_RETURN_IF_ERROR(p_.device->CopyToHost(stream, p_.host_buffers->norms[op.step_slot] + op.tile,
+                                           p_.device_buffers->norms[op.step_slot] + op.tile,
+                                           sizeof(double)));
+  return p_.device->CopyToHost(stream, p_.host_buffers->slabs[op.slab].data(),
+                               p_.device_buffers->accumulators[op.accumulator], op.bytes);
+}
+
+void StepRunner::CollectLoss(int slot) {
+  StepState& state = states_[slot];
+  state.loss_sum = 0;
+  for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
+    state.loss_sum += p_.host_buffers->loss_sums[slot][m];
+  }
+}
+
+void StepRunner::CollectNorm(int slot) {
+  double sum = 0;
+  for (int tile = 0; tile < p_.dimensions->shape.tiles(); ++tile) {
+    sum += p_.host_buffers->norms[slot][tile];
+  }
+  states_[slot].gradient_norm = std::sqrt(sum);
+}
+
+absl::Status StepRunner::CheckLosses(const Op& op) {
+  CollectLoss(op.step_slot);
+  const StepState& state = states_[op.step_slot];
+  if (std::isfinite(state.loss_sum)) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("step ", state.step, ": the loss is not finite (", state.loss_sum,
+                   "), found in the head; nothing of this step was saved. Lower the learning rate, "
+                   "lengthen the warm-up, or look at the step's data with `megatraind inspect`"));
+}
+
+absl::Status StepRunner::CheckNorm(const Op& op, int tile) const {
+  const double square = p_.host_buffers->norms[op.step_slot][tile];
+  if (std::isfinite(square)) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("step ", states_[op.step_slot].step, ": the gradient norm of tile ", tile, " (",
+                   TileName(p_.dimensions->layout->tiles[tile]),
+                   ") is not finite; nothing of this step was saved. Lower the learning rate or "
+                   "lengthen the warm-up"));
+}
+
+absl::Status StepRunner::Clip(const Op& op) {
+  MT_RETURN_IF_ERROR(CheckLosses(op));
+  for (int tile = 0; tile < p_.dimensions->shape.tiles(); ++tile) {
+    MT_RETURN_IF_ERROR(CheckNorm(op, tile));
+  }
+  CollectNorm(op.step_slot);
+  StepState& state = states_[op.step_slot];
+  state.adamw.gradient_scale =
+      static_cast<float>(ClipCoefficient(state.gradient_norm, state.max_gradient_norm));
+  return absl::OkStatus();
+}
+
+absl::Status StepRunner::UpdateTile(const Op& op) {
+  MT_RETURN_IF_ERROR(CheckNorm(op, op.tile));
+  const StepState& state = states_[op.step_slot];
+  if (AdamWUpdate(*p_.update_pool, state.adamw, p_.host_buffers->slabs[op.slab].data(),
+                  p_.dimensions->gradient_dtype, (*p_.tiles)[op.tile])) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(
+      absl::StrCat("step ", state.step, ": the update of tile ", op.tile, " (",
+                   TileName(p_.dimensions->layout->tiles[op.tile]),
+                   ") made a weight or moment that is not finite; nothing of this step was saved. "
+                   "Lower the learning rate"));
+}
+
+}  // namespace megatrain

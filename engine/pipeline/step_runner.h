@@ -1,0 +1,99 @@
+// Carries out a schedule's operations on buffers: which kernel or copy on which memory. Holds what
+// two steps in flight need to know of their batches and leave as results.
+//
+// Thread safety: Run is called from the executor's lanes. A step's state is written by the trainer
+// before the schedule is submitted and read by it after the ticket is waited for; between, each
+// field has one writing lane, ordered by the schedule's resources.
+#ifndef MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_
+#define MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/base/thread_pool.h"
+#include "engine/data/sequence.h"
+#include "engine/device/device.h"
+#include "engine/memory/tile.h"
+#include "engine/optim/adamw.h"
+#include "engine/pipeline/buffers.h"
+#include "engine/pipeline/checkpoint_job.h"
+#include "engine/pipeline/executor.h"
+
+namespace megatrain {
+
+// A request for logits during an evaluation: of micro-batch 0, tokens [first_token, its end).
+struct LogitsRequest {
+  int64_t first_token = 0;
+  std::vector<float> logits;  // [tokens, vocabulary], filled
+};
+
+struct StepState {
+  // In.
+  int64_t step = 0;
+  int64_t predictions = 0;
+  std::vector<int64_t> micro_batch_tokens;
+  std::vector<std::vector<int32_t>> document_starts;  // by micro-batch
+  AdamWStep adamw;
+  double max_gradient_norm = 0;
+  LogitsRequest* logits = nullptr;
+  // Out.
+  double loss_sum = 0;
+  double gradient_norm = 0;
+};
+
+// What the runner works on. All pointers outlive it.
+struct StepRunnerParts {
+  const PipelineDimensions* dimensions = nullptr;
+  Device* device = nullptr;
+  ThreadPool* update_pool = nullptr;
+  const DeviceBuffers* device_buffers = nullptr;
+  const HostBuffers* host_buffers = nullptr;
+  const std::vector<Tile>* tiles = nullptr;
+};
+
+class StepRunner : public OpRunner {
+ public:
+  explicit StepRunner(const StepRunnerParts& parts) : p_(parts) {}
+
+  // Fills the slot's host arrays and state from a batch. REQUIRES: no schedule of this slot is in
+  // flight; the batch has at most the plan's sequences, each sequence_length long.
+  void PrepareBatch(int slot, const Batch& batch, int64_t sequences_per_micro_batch);
+  StepState& state(int slot) { return states_[slot]; }
+
+  // The save that kSaveTile and kFinishCheckpoint work for. REQUIRES: none is in flight. Must
+  // outlive it.
+  void set_checkpoint_job(CheckpointJob* job) { checkpoint_job_ = job; }
+
+  absl::Status Run(const Op& op, Stream* stream) override;
+
+  // Sums of losses and norms, copied by kStoreLosses and kStoreGradient.
+  void CollectLoss(int slot);
+  void CollectNorm(int slot);
+
+ private:
+  MicroBatchView View(const Op& op) const;
+  LayerContext Context(Stream* stream) const;
+  absl::Status Upload(const Op& op, Stream& stream);
+  absl::Status Compute(const Op& op, Stream& stream);
+  absl::Status StoreGradient(const Op& op, Stream& stream);
+  absl::Status CheckLosses(const Op& op);
+  absl::Status CheckNorm(const Op& op, int tile) const;
+  absl::Status Clip(const Op& op);
+  absl::Status UpdateTile(const Op& op);
+  absl::Status TakeLogits(const Op& op, Stream& stream);
+  void* StashData(const Op& op) const;
+
+  const StepRunnerParts p_;
+  std::array<StepState, kStepSlots> states_;
+  CheckpointJob* checkpoint_job_ = nullptr;
+};
+
+// "embedding", "layer 3", "head": for messages.
+std::string TileName(const TileLayout& tile);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_

@@ -1,0 +1,175 @@
+#include "engine/pipeline/trainer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/status.h"
+#include "engine/model/rope.h"
+
+namespace megatrain {
+namespace {
+
+void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
+  for (const Op& op : schedule.ops) {
+    if (op.lane == Lane::kD2H) record.d2h_bytes += op.bytes;
+    if (op.lane == Lane::kH2D) record.h2d_bytes += op.bytes;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
+                                                         const MemoryPlan& plan, Device* device,
+                                                         ThreadPool* update_pool, HostPool* pool) {
+  std::unique_ptr<Trainer> trainer(new Trainer(spec, plan));
+  const PipelineDimensions& d = trainer->plan_.dimensions;
+  MT_ASSIGN_OR_RETURN(trainer->arena_memory_, device->Allocate(plan.arena_bytes));
+  DeviceArena arena(trainer->arena_memory_->data(), plan.arena_bytes);
+  MT_ASSIGN_OR_RETURN(trainer->device_buffers_, ReserveDeviceBuffers(d, device->kernels(), arena));
+  arena.Seal();
+  MT_ASSIGN_OR_RETURN(trainer->host_buffers_, LeaseHostBuffers(d, *pool));
+  for (int i = 0; i < d.shape.tiles(); ++i) {
+    const TileLayout* layout = &d.layout->tiles[i];
+    void* block = trainer->host_buffers_.tiles[i].data();
+    if (d.training) {
+      trainer->tiles_.push_back(MakeTile(layout, d.dtype, block));
+    } else {
+      Tile tile;  // weights alone
+      tile.layout = layout;
+      tile.weight_dtype = d.dtype;
+      tile.weights = block;
+      trainer->tiles_.push_back(tile);
+    }
+  }
+  MT_RETURN_IF_ERROR(trainer->UploadRopeTables(*device));
+  StepRunnerParts parts;
+  parts.dimensions = &d;
+  parts.device = device;
+  parts.update_pool = update_pool;
+  parts.device_buffers = &trainer->device_buffers_;
+  parts.host_buffers = &trainer->host_buffers_;
+  parts.tiles = &trainer->tiles_;
+  trainer->runner_ = std::make_unique<StepRunner>(parts);
+  MT_ASSIGN_OR_RETURN(trainer->executor_, Executor::Create(device, trainer->runner_.get()));
+  return trainer;
+}
+
+Trainer::~Trainer() = default;
+
+absl::Status Trainer::UploadRopeTables(Device& device) {
+  const PipelineDimensions& d = plan_.dimensions;
+  const int64_t n = d.sequence_length * (d.layout->config.head_dim / 2);
+  std::vector<float> cosine(n), sine(n);
+  RopeTables(d.layout->config, d.sequence_length, cosine.data(), sine.data());
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.CreateStream());
+  MT_RETURN_IF_ERROR(
+      device.CopyToDevice(*stream, device_buffers_.rope_cosine, cosine.data(), n * 4));
+  MT_RETURN_IF_ERROR(device.CopyToDevice(*stream, device_buffers_.rope_sine, sine.data(), n * 4));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<Event> done, device.CreateEvent());
+  MT_RETURN_IF_ERROR(device.Record(*stream, *done));
+  return device.Synchronize(*done);
+}
+
+absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
+  MT_RETURN_IF_ERROR(executor_->status());
+  Pending pending;
+  pending.slot = pipeline_state_.next_step_slot;
+  runner_->PrepareBatch(pending.slot, batch, spec_.training.micro_batch);
+  StepState& state = runner_->state(pending.slot);
+  state.max_gradient_norm = spec_.optimizer.max_gradient_norm;
+  state.adamw.step = batch.step;
+  state.adamw.learning_rate = learning_rate;
+  state.adamw.beta1 = spec_.optimizer.beta1;
+  state.adamw.beta2 = spec_.optimizer.beta2;
+  state.adamw.epsilon = spec_.optimizer.epsilon;
+  state.adamw.weight_decay = spec_.optimizer.weight_decay;
+  pending.record.step = batch.step;
+  pending.record.learning_rate = learning_rate;
+  pending.record.tokens = batch.predictions;
+  pending.record.input_tokens = batch.input_tokens;
+  pending.record.host_bytes = plan_.pool_bytes;
+  pending.record.device_bytes = plan_.arena_bytes;
+  Schedule schedule =
+      BuildTrainingStep(plan_.dimensions.shape, state.micro_batch_tokens, pipeline_state_);
+  CountLinkBytes(schedule, pending.record);
+  pending.ticket = executor_->Submit(std::move(schedule));
+  pending_.push_back(std::move(pending));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepRecord> Trainer::Collect() {
+  Pending pending = std::move(pending_.front());
+  pending_.pop_front();
+  MT_ASSIGN_OR_RETURN(const Executor::Timing timing, executor_->Wait(pending.ticket));
+  runner_->CollectLoss(pending.slot);
+  runner_->CollectNorm(pending.slot);
+  const StepState& state = runner_->state(pending.slot);
+  StepRecord record = std::move(pending.record);
+  record.loss = state.loss_sum / static_cast<double>(state.predictions);
+  record.gradient_norm = state.gradient_norm;
+  record.lane_busy_seconds = timing.busy;
+  // Steps overlap: what counts is the time from the end of the step before.
+  record.step_seconds =
+      std::chrono::duration<double>(timing.finished - std::max(timing.started, last_finished_))
+          .count();
+  last_finished_ = timing.finished;
+  record.tokens_per_second = static_cast<double>(record.input_tokens) / record.step_seconds;
+  record.model_flops_per_second =
+      6.0 * static_cast<double>(plan_.parameters) * record.tokens_per_second;
+  return record;
+}
+
+absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logits) {
+  MT_RETURN_IF_ERROR(executor_->status());
+  const int slot = pipeline_state_.next_step_slot;
+  runner_->PrepareBatch(slot, batch, spec_.training.micro_batch);
+  StepState& state = runner_->state(slot);
+  state.logits = logits;
+  auto ticket = executor_->Submit(
+      BuildEvaluation(plan_.dimensions.shape, state.micro_batch_tokens, pipeline_state_));
+  MT_ASSIGN_OR_RETURN(const Executor::Timing timing, executor_->Wait(ticket));
+  last_finished_ = timing.finished;
+  runner_->CollectLoss(slot);
+  return slot;
+}
+
+absl::StatusOr<double> Trainer::EvaluateLossSum(const Batch& batch) {
+  MT_ASSIGN_OR_RETURN(const int slot, RunForward(batch, nullptr));
+  return runner_->state(slot).loss_sum;
+}
+
+absl::StatusOr<std::vector<float>> Trainer::Logits(const Batch& batch, int64_t first_token) {
+  LogitsRequest request;
+  request.first_token = first_token;
+  MT_RETURN_IF_ERROR(RunForward(batch, &request).status());
+  return std::move(request.logits);
+}
+
+absl::Span<const float> Trainer::HeldGradient(int tile) const {
+  return absl::MakeConstSpan(static_cast<const float*>(host_buffers_.slabs[tile].data()),
+                             plan_.dimensions.shape.tile_elements[tile]);
+}
+
+void Trainer::BeginSave(std::unique_ptr<CheckpointWriter> writer, int64_t keep) {
+  save_job_ = std::make_unique<CheckpointJob>(std::move(writer), keep);
+  runner_->set_checkpoint_job(save_job_.get());
+  save_ticket_ = executor_->Submit(BuildCheckpoint(plan_.dimensions.shape));
+}
+
+void Trainer::CommitSave() { save_end_ticket_ = executor_->Submit(BuildCheckpointEnd()); }
+
+bool Trainer::save_done() const {
+  return save_end_ticket_ != nullptr && executor_->Done(save_end_ticket_);
+}
+
+absl::StatusOr<std::string> Trainer::FinishSave() {
+  absl::Status status = executor_->Wait(save_ticket_).status();
+  if (status.ok()) status = executor_->Wait(save_end_ticket_).status();
+  save_ticket_ = save_end_ticket_ = nullptr;
+  const std::unique_ptr<CheckpointJob> job = std::move(save_job_);
+  MT_RETURN_IF_ERROR(status);
+  MT_RETURN_IF_ERROR(job->status());
+  return job->directory();
+}
+
+}  // namespace megatrain
