@@ -1,7 +1,5 @@
 #include "engine/base/json.h"
 
-#include <cmath>
-#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -40,10 +38,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { return Add(Json(value)); }
   bool number_integer(number_integer_t value) override { return Add(Json(value)); }
   bool number_unsigned(number_unsigned_t value) override { return Add(Json(value)); }
-  bool number_float(number_float_t value, const string_t& text) override {
-    if (!std::isfinite(value)) return Fail(absl::StrCat("the number ", text, " is too large"));
-    return Add(Json(value));
-  }
+  bool number_float(number_float_t value, const string_t&) override { return Add(Json(value)); }
   bool string(string_t& value) override { return Add(Json(std::move(value))); }
   bool binary(binary_t&) override { return Fail("binary data"); }
   bool start_object(std::size_t) override { return Open(Json::object()); }
@@ -121,6 +116,12 @@ class Builder : public nlohmann::json_sax<Json> {
 
 template <typename Json>
 absl::StatusOr<Json> Parse(std::string_view text, const std::string& name) {
+  // The parser takes a zero byte for the end of the text.
+  const size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": not valid JSON: byte ", zero, " is zero"));
+  }
   Builder<Json> builder;
   if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": not valid JSON: ", builder.error()));

@@ -60,7 +60,7 @@ constexpr const char* kIgnoredKeys[] = {
     "length_penalty",
     "max_length",
     "max_sequence_length",
-    "max_window_layers",
+    
     "min_length",
     "model_max_length",
     "name_or_path",

@@ -1,0 +1,147 @@
+#include "engine/base/file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <string>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string TestPath(const std::string& name) {
+  const std::string directory = JoinPath(
+      ::testing::TempDir(), ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  EXPECT_TRUE(PosixFileSystem()->CreateDirectories(directory).ok());
+  return JoinPath(directory, name);
+}
+
+TEST(FileTest, JoinsAndSplitsPaths) {
+  EXPECT_EQ(JoinPath("a", "b"), "a/b");
+  EXPECT_EQ(JoinPath("a/", "b"), "a/b");
+  EXPECT_EQ(JoinPath("", "b"), "b");
+  EXPECT_EQ(ParentDirectory("a/b/c"), "a/b");
+  EXPECT_EQ(ParentDirectory("a/b/"), "a");
+  EXPECT_EQ(ParentDirectory("c"), ".");
+  EXPECT_EQ(ParentDirectory("/c"), "/");
+  EXPECT_EQ(ParentDirectory("/"), "/");
+}
+
+TEST(FileTest, WritesInPiecesAndHashesAllBytes) {
+  FileSystem* const files = PosixFileSystem();
+  const std::string path = TestPath("pieces");
+  std::string content;
+  for (int i = 0; i < 3'000'000; ++i) content.push_back(static_cast<char>(i * i >> 3));
+  auto writer = FileWriter::Create(files, path);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  // Pieces smaller than, about, and larger than the buffer.
+  size_t done = 0;
+  for (const size_t piece : {size_t{1}, size_t{7}, size_t{1'000'000}, size_t{1'500'000}}) {
+    ASSERT_TRUE((*writer)->Append(content.data() + done, static_cast<int64_t>(piece)).ok());
+    done += piece;
+  }
+  ASSERT_TRUE((*writer)->Append(std::string_view(content).substr(done)).ok());
+  ASSERT_TRUE((*writer)->SyncAndClose().ok());
+  EXPECT_EQ((*writer)->bytes(), static_cast<int64_t>(content.size()));
+  EXPECT_EQ((*writer)->Hash(), HashBytes(content));
+
+  int64_t bytes = 0;
+  const auto hash = HashFile(files, path, &bytes);
+  ASSERT_TRUE(hash.ok()) << hash.status();
+  EXPECT_EQ(*hash, HashBytes(content));
+  EXPECT_EQ(bytes, static_cast<int64_t>(content.size()));
+  const auto read = ReadWholeFile(files, path, bytes);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, content);
+}
+
+TEST(FileTest, HashIsXxh3Of128Bits) {
+  // Published for the empty input.
+  EXPECT_EQ(HashBytes(""), "99aa06d3014798d86001c324468d497f");
+}
+
+TEST(FileTest, RefusesFilesThatAreTooLong) {
+  const std::string path = TestPath("long");
+  ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), path, "12345").ok());
+  const auto read = ReadWholeFile(PosixFileSystem(), path, 4);
+  EXPECT_EQ(read.status().code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(read.status().message()), HasSubstr(path));
+}
+
+TEST(FileTest, ReadPastTheEndIsDataLoss) {
+  const std::string path = TestPath("short");
+  ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), path, "12345").ok());
+  auto file = PosixFileSystem()->OpenForReading(path);
+  ASSERT_TRUE(file.ok());
+  char buffer[8];
+  EXPECT_TRUE((*file)->Read(1, buffer, 4).ok());
+  EXPECT_EQ(std::string(buffer, 4), "2345");
+  EXPECT_EQ((*file)->Read(1, buffer, 5).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(FileTest, NamesPathAndReasonOfFailures) {
+  FileSystem* const files = PosixFileSystem();
+  const absl::Status missing = files->OpenForReading("/nowhere/at/all").status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(missing.message(), "cannot open /nowhere/at/all: No such file or directory");
+  const std::string directory = ParentDirectory(TestPath("x"));
+  EXPECT_EQ(files->OpenForReading(directory).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(files->OpenForReading("/dev/null").ok());
+}
+
+TEST(FileTest, DiskFullIsResourceExhausted) {
+  EXPECT_EQ(FileError("write", "/a/b", ENOSPC, 4096),
+            absl::ResourceExhaustedError("disk full writing /a/b: 4096 bytes did not fit (No space "
+                                         "left on device)"));
+  EXPECT_EQ(FileError("create", "/a/b", EROFS).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(FileError("write", "/a/b", EIO).code(), absl::StatusCode::kInternal);
+  // The system's own full device.
+  auto writer = FileWriter::Create(PosixFileSystem(), "/dev/full");
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE((*writer)->Append("x").ok());
+  const absl::Status status = (*writer)->SyncAndClose();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("disk full writing /dev/full"));
+}
+
+TEST(FileTest, AtomicWriteReplacesAndLeavesNothingBehind) {
+  FileSystem* const files = PosixFileSystem();
+  const std::string path = TestPath("atomic");
+  ASSERT_TRUE(AtomicWriteFile(files, path, "old").ok());
+  ASSERT_TRUE(AtomicWriteFile(files, path, "new").ok());
+  EXPECT_EQ(*ReadWholeFile(files, path, 100), "new");
+  EXPECT_FALSE(files->FileExists(path + ".tmp"));
+}
+
+TEST(FileTest, DirectoriesAreMadeListedAndRemoved) {
+  FileSystem* const files = PosixFileSystem();
+  const std::string root = TestPath("tree");
+  ASSERT_TRUE(files->CreateDirectories(root + "/b/c").ok());
+  ASSERT_TRUE(files->CreateDirectories(root + "/b/c").ok());
+  ASSERT_TRUE(WriteFileSynced(files, root + "/a", "x").ok());
+  const auto copied = CopyFileSynced(files, root + "/a", root + "/b/c/d");
+  ASSERT_TRUE(copied.ok()) << copied.status();
+  EXPECT_EQ(*copied, 1);
+  EXPECT_THAT(*files->ListDirectory(root), ElementsAre("a", "b"));
+  EXPECT_TRUE(files->IsDirectory(root + "/b"));
+  EXPECT_FALSE(files->IsDirectory(root + "/a"));
+  EXPECT_TRUE(files->SyncDirectory(root).ok());
+  EXPECT_FALSE(files->CreateDirectories(root + "/a/under-a-file").ok());
+  ASSERT_TRUE(files->RemoveTree(root).ok());
+  ASSERT_TRUE(files->RemoveTree(root).ok());
+  EXPECT_FALSE(files->FileExists(root));
+  EXPECT_FALSE(files->ListDirectory(root).ok());
+}
+
+TEST(FileTest, FreeBytesOfAPathThatIsNotThereYet) {
+  const auto free = PosixFileSystem()->FreeDiskBytes(::testing::TempDir() + "/no/such/directory");
+  ASSERT_TRUE(free.ok()) << free.status();
+  EXPECT_GT(*free, 0);
+}
+
+}  // namespace
+}  // namespace megatrain

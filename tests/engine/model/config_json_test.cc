@@ -1,0 +1,289 @@
+#include "engine/model/config_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+namespace megatrain {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Llama-3.1-8B as published.
+constexpr char kLlama31[] = R"({
+  "architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+  "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "hidden_act": "silu",
+  "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+  "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+  "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+  "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+  "rope_scaling": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                   "original_max_position_embeddings": 8192, "rope_type": "llama3"},
+  "rope_theta": 500000.0, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+  "transformers_version": "4.43.0.dev0", "use_cache": true, "vocab_size": 128256})";
+
+// Qwen2.5-7B-Instruct as published.
+constexpr char kQwen25[] = R"({
+  "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
+  "eos_token_id": 151645, "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02,
+  "intermediate_size": 18944, "max_position_embeddings": 32768, "max_window_layers": 28,
+  "model_type": "qwen2", "num_attention_heads": 28, "num_hidden_layers": 28,
+  "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+  "sliding_window": 131072, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+  "transformers_version": "4.43.1", "use_cache": true, "use_sliding_window": false,
+  "vocab_size": 152064})";
+
+// Qwen3-0.6B as published.
+constexpr char kQwen3[] = R"({
+  "architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+  "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu",
+  "hidden_size": 1024, "initializer_range": 0.02, "intermediate_size": 3072,
+  "max_position_embeddings": 40960, "max_window_layers": 28, "model_type": "qwen3",
+  "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+  "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null,
+  "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.51.0",
+  "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})";
+
+absl::StatusOr<ModelConfig> Parse(const json& config) {
+  return ParseModelConfig(config.dump(), "DIR/config.json");
+}
+
+// A small Llama with `key` set to `value`, parsed.
+absl::StatusOr<ModelConfig> With(const std::string& key, json value, const char* base = kLlama31) {
+  json config = json::parse(base);
+  config[key] = std::move(value);
+  return Parse(config);
+}
+
+void ExpectRefused(const absl::StatusOr<ModelConfig>& config, const std::string& key,
+                   const std::string& what = "") {
+  SCOPED_TRACE(key);
+  ASSERT_FALSE(config.ok());
+  EXPECT_THAT(std::string(config.status().message()),
+              AllOf(HasSubstr("DIR/config.json: "), HasSubstr(key), HasSubstr(what)));
+}
+
+TEST(ConfigJsonTest, ReadsLlama31) {
+  const auto config = ParseModelConfig(kLlama31, "x");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->family, ModelFamily::kLlama);
+  EXPECT_EQ(config->vocabulary, 128256);
+  EXPECT_EQ(config->hidden, 4096);
+  EXPECT_EQ(config->layers, 32);
+  EXPECT_EQ(config->heads, 32);
+  EXPECT_EQ(config->kv_heads, 8);
+  EXPECT_EQ(config->head_dim, 128);
+  EXPECT_EQ(config->intermediate, 14336);
+  EXPECT_EQ(config->max_positions, 131072);
+  EXPECT_EQ(config->norm_epsilon, 1e-5);
+  EXPECT_FALSE(config->tied_embeddings);
+  EXPECT_FALSE(config->qkv_bias);
+  EXPECT_FALSE(config->qk_norm);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(128001, 128008, 128009));
+  EXPECT_EQ(config->bos_token_id, 128000);
+  EXPECT_EQ(config->rope.type, RopeType::kLlama3);
+  EXPECT_EQ(config->rope.theta, 500000.0);
+  EXPECT_EQ(config->rope.factor, 8.0);
+  EXPECT_EQ(config->rope.low_frequency_factor, 1.0);
+  EXPECT_EQ(config->rope.high_frequency_factor, 4.0);
+  EXPECT_EQ(config->rope.original_positions, 8192);
+}
+
+TEST(ConfigJsonTest, ReadsQwen25) {
+  const auto config = ParseModelConfig(kQwen25, "x");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->family, ModelFamily::kQwen2);
+  EXPECT_TRUE(config->qkv_bias);
+  EXPECT_FALSE(config->qk_norm);
+  EXPECT_EQ(config->head_dim, 128);
+  EXPECT_THAT(config->eos_token_ids, ElementsAre(151645));
+  EXPECT_EQ(config->rope.type, RopeType::kDefault);
+  EXPECT_EQ(config->rope.theta, 1e6);
+}
+
+TEST(ConfigJsonTest, ReadsQwen3) {
+  const auto config = ParseModelConfig(kQwen3, "x");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->family, ModelFamily::kQwen3);
+  EXPECT_TRUE(config->qk_norm);
+  EXPECT_FALSE(config->qkv_bias);
+  EXPECT_EQ(config->head_dim, 128);  // not 1024 / 16
+  EXPECT_TRUE(config->tied_embeddings);
+}
+
+TEST(ConfigJsonTest, ReadsTheRopeFormOfTransformers5) {
+  json config = json::parse(kLlama31);
+  json rope = config["rope_scaling"];
+  rope["rope_theta"] = 12345.0;
+  config.erase("rope_scaling");
+  config.erase("rope_theta");
+  config["rope_parameters"] = rope;
+  const auto parsed = Parse(config);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->rope.type, RopeType::kLlama3);
+  EXPECT_EQ(parsed->rope.theta, 12345.0);
+  EXPECT_EQ(parsed->rope.factor, 8.0);
+  // Both forms at once are one too many, unless they agree.
+  config["rope_scaling"] = rope;
+  EXPECT_TRUE(Parse(config).ok());
+  config["rope_scaling"]["factor"] = 4.0;
+  ExpectRefused(Parse(config), "rope_scaling", "differs from rope_parameters");
+}
+
+TEST(ConfigJsonTest, AbsentKeysHaveTheDefaultsOfTransformers) {
+  const auto config = Parse({{"model_type", "llama"},
+                             {"vocab_size", 10},
+                             {"hidden_size", 8},
+                             {"intermediate_size", 16},
+                             {"num_hidden_layers", 1},
+                             {"num_attention_heads", 2}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->kv_heads, 2);
+  EXPECT_EQ(config->head_dim, 4);
+  EXPECT_EQ(config->max_positions, 2048);
+  EXPECT_EQ(config->norm_epsilon, 1e-6);
+  EXPECT_EQ(config->initializer_range, 0.02);
+  EXPECT_EQ(config->rope.theta, 10000.0);
+  EXPECT_THAT(config->eos_token_ids, IsEmpty());
+  EXPECT_EQ(config->bos_token_id, -1);
+}
+
+TEST(ConfigJsonTest, RefusesAnotherFamilyByName) {
+  const auto config = With("model_type", "mixtral");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(config.status().message(),
+            "DIR/config.json: model_type: \"mixtral\" is not supported; supported are llama, "
+            "qwen2, qwen3");
+  json without = json::parse(kLlama31);
+  without.erase("model_type");
+  ExpectRefused(Parse(without), "model_type", "missing");
+}
+
+TEST(ConfigJsonTest, RefusesUnknownKeysByName) {
+  json config = json::parse(kLlama31);
+  config["logit_softcapping"] = 30.0;
+  config["embedding_multiplier"] = 12;
+  ExpectRefused(Parse(config), "unknown keys embedding_multiplier, logit_softcapping");
+  ExpectRefused(With("num_hiden_layers", 4), "unknown key num_hiden_layers");
+  ExpectRefused(With("rope_scaling", {{"rope_type", "linear"}, {"factor", 2}, {"mystery", 1}}),
+                "unknown key rope_scaling.mystery");
+}
+
+TEST(ConfigJsonTest, IgnoresKeysThatDoNotChangeTheMathematics) {
+  for (const char* key :
+       {"use_cache", "torch_dtype", "dtype", "transformers_version", "_name_or_path",
+        "pad_token_id", "unsloth_version", "output_attentions", "temperature", "id2label"}) {
+    const auto config = With(key, "anything");
+    EXPECT_TRUE(config.ok()) << key << ": " << config.status();
+  }
+}
+
+TEST(ConfigJsonTest, RefusesWhatTheEngineDoesNotCompute) {
+  ExpectRefused(With("hidden_act", "gelu"), "hidden_act", "\"gelu\"");
+  ExpectRefused(With("attention_bias", true), "attention_bias");
+  ExpectRefused(With("attention_bias", true, kQwen3), "attention_bias");
+  ExpectRefused(With("mlp_bias", true), "mlp_bias");
+  ExpectRefused(With("attention_dropout", 0.1), "attention_dropout", "0.1");
+  ExpectRefused(With("pretraining_tp", 2), "pretraining_tp");
+  ExpectRefused(With("partial_rotary_factor", 0.5), "partial_rotary_factor");
+  ExpectRefused(With("quantization_config", {{"quant_method", "awq"}}), "quantization_config");
+  ExpectRefused(With("auto_map", {{"AutoModel", "x.y"}}), "auto_map");
+  ExpectRefused(With("is_encoder_decoder", true), "is_encoder_decoder");
+  ExpectRefused(With("architectures", {"LlamaForSequenceClassification"}), "architectures",
+                "LlamaForSequenceClassification");
+  EXPECT_TRUE(With("attention_dropout", 0).ok());
+  EXPECT_TRUE(With("partial_rotary_factor", 1.0).ok());
+  EXPECT_TRUE(With("hidden_act", "swish").ok());
+  EXPECT_TRUE(With("quantization_config", nullptr).ok());
+}
+
+TEST(ConfigJsonTest, RefusesSlidingWindows) {
+  ExpectRefused(With("sliding_window", 4096), "sliding_window");
+  json qwen = json::parse(kQwen25);
+  qwen["use_sliding_window"] = true;
+  EXPECT_TRUE(Parse(qwen).ok());  // from layer 28 of 28 on: none
+  qwen["max_window_layers"] = 20;
+  ExpectRefused(Parse(qwen), "use_sliding_window");
+  // The list of layers decides if there is one.
+  qwen["layer_types"] = json::array();
+  for (int i = 0; i < 28; ++i) qwen["layer_types"].push_back("full_attention");
+  EXPECT_TRUE(Parse(qwen).ok());
+  qwen["layer_types"][27] = "sliding_attention";
+  ExpectRefused(Parse(qwen), "layer_types", "sliding_attention");
+  qwen["layer_types"] = {"full_attention"};
+  ExpectRefused(Parse(qwen), "layer_types", "28");
+}
+
+TEST(ConfigJsonTest, RefusesOtherRopeTypes) {
+  for (const char* type : {"dynamic", "longrope", "su", "mrope", "proportional"}) {
+    ExpectRefused(With("rope_scaling", {{"type", type}, {"factor", 2.0}}), "rope_type", type);
+  }
+  ExpectRefused(With("rope_scaling", {{"type", "linear"}}), "rope_scaling.factor", "missing");
+  ExpectRefused(With("rope_scaling", {{"type", "linear"}, {"factor", 0.5}}), "rope_scaling.factor",
+                "0.5");
+  ExpectRefused(With("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}),
+                "rope_scaling.low_freq_factor", "missing");
+  ExpectRefused(With("rope_scaling", {{"rope_type", "llama3"},
+                                      {"factor", 8.0},
+                                      {"low_freq_factor", 4.0},
+                                      {"high_freq_factor", 4.0}}),
+                "rope_scaling.high_freq_factor");
+  ExpectRefused(With("rope_scaling", "linear"), "rope_scaling", "must be an object");
+  ExpectRefused(With("rope_theta", "10000"), "rope_theta", "the string \"10000\"");
+  ExpectRefused(With("rope_theta", 0), "rope_theta", "the number 0");
+}
+
+TEST(ConfigJsonTest, RefusesMissingKeysWrongTypesAndRanges) {
+  for (const char* key : {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+                          "num_attention_heads"}) {
+    json config = json::parse(kLlama31);
+    config.erase(key);
+    ExpectRefused(Parse(config), key, "missing");
+    ExpectRefused(With(key, "12"), key, "must be an integer");
+    ExpectRefused(With(key, 12.0), key, "must be an integer");
+    ExpectRefused(With(key, 0), key, "the number 0");
+    ExpectRefused(With(key, -1), key, "the number -1");
+    ExpectRefused(With(key, 18446744073709551615u), key, "18446744073709551615");
+    ExpectRefused(With(key, true), key, "true");
+  }
+  ExpectRefused(With("tie_word_embeddings", 1), "tie_word_embeddings", "true or false");
+  ExpectRefused(With("rms_norm_eps", "tiny"), "rms_norm_eps", "must be a number");
+  ExpectRefused(With("num_key_value_heads", 5), "num_key_value_heads", "divide");
+  ExpectRefused(With("num_attention_heads", 24), "hidden_size", "no multiple");
+  ExpectRefused(With("head_dim", 7), "head_dim", "even");
+  ExpectRefused(With("eos_token_id", "</s>"), "eos_token_id");
+  ExpectRefused(With("eos_token_id", {1, "x"}), "eos_token_id");
+  ExpectRefused(With("model_type", 3), "model_type", "must be a string");
+}
+
+TEST(ConfigJsonTest, RefusesWhatIsNoObject) {
+  EXPECT_FALSE(ParseModelConfig("", "x").ok());
+  EXPECT_FALSE(ParseModelConfig("[]", "x").ok());
+  EXPECT_FALSE(ParseModelConfig("{\"model_type\": \"llama\",}", "x").ok());
+  const std::string deep = "{\"a\":" + std::string(100000, '[');
+  EXPECT_FALSE(ParseModelConfig(deep, "x").ok());
+}
+
+TEST(ConfigJsonTest, RewritesTheDTypeAndKeepsTheRest) {
+  const auto rewritten = RewriteConfigDType(
+      R"({"z": 1, "torch_dtype": "float16", "a": [1.5, 1e-06]})", DType::kBF16, "x");
+  ASSERT_TRUE(rewritten.ok()) << rewritten.status();
+  EXPECT_EQ(nlohmann::ordered_json::parse(*rewritten).dump(),
+            R"({"z":1,"torch_dtype":"bfloat16","a":[1.5,1e-06]})");
+  // The key of transformers 5 stays the only one.
+  const auto five = RewriteConfigDType(R"({"dtype": "bfloat16"})", DType::kF32, "x");
+  EXPECT_EQ(json::parse(*five).dump(), R"({"dtype":"float32"})");
+  const auto neither = RewriteConfigDType("{}", DType::kF32, "x");
+  EXPECT_EQ(json::parse(*neither).dump(), R"({"torch_dtype":"float32"})");
+}
+
+}  // namespace
+}  // namespace megatrain
