@@ -375,9 +375,20 @@ const JobKey* FindJobKey(const std::string& path) {
   return nullptr;
 }
 
-bool IsJobSection(const std::string& path) {
+std::vector<std::string> JobSections() {
+  std::vector<std::string> sections;
   for (const JobKey& key : JobKeys()) {
-    if (absl::StartsWith(key.path, absl::StrCat(path, "."))) return true;
+    const size_t dot = key.path.find('.');
+    if (dot == std::string::npos) continue;
+    const std::string section = key.path.substr(0, dot);
+    if (sections.empty() || sections.back() != section) sections.push_back(section);
+  }
+  return sections;
+}
+
+bool IsJobSection(const std::string& path) {
+  for (const std::string& section : JobSections()) {
+    if (section == path) return true;
   }
   return false;
 }

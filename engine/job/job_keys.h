@@ -29,8 +29,9 @@ struct JobKey {
 // In the order of the job file.
 const std::vector<JobKey>& JobKeys();
 
-// Paths of keys, for suggestions.
+// Paths of keys, and the sections they lie in: for suggestions.
 std::vector<std::string> JobKeyPaths();
+std::vector<std::string> JobSections();
 
 // The key with this path, or null.
 const JobKey* FindJobKey(const std::string& path);

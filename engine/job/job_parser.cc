@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -27,8 +28,10 @@ absl::Status Invalid(const std::string& where, const std::string& key, const std
 }
 
 absl::Status UnknownKey(const std::string& where, const std::string& path) {
+  std::vector<std::string> known = JobSections();
+  for (const std::string& key : JobKeyPaths()) known.push_back(key);
   return Invalid(where, path,
-                 absl::StrCat("unknown key; did you mean ", NearestKey(path, JobKeyPaths()), "?"));
+                 absl::StrCat("unknown key; did you mean ", NearestKey(path, known), "?"));
 }
 
 // ---- Overrides ----
@@ -120,6 +123,10 @@ absl::Status ReadSection(const YamlNode& section, const std::string& prefix, Job
                          Given* given) {
   for (const auto& [word, node] : section.entries) {
     const std::string path = prefix.empty() ? word : absl::StrCat(prefix, ".", word);
+    if (absl::StrContains(word, '.')) {
+      return Invalid(node.where, path,
+                     "keys are nested in a file, as in training: {steps: 50}, not joined by dots");
+    }
     if (const JobKey* key = FindJobKey(path)) {
       if (std::optional<ValueError> error = key->set(node, spec)) {
         const std::string where = error->where.empty() ? node.where : error->where;

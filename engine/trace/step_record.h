@@ -30,6 +30,13 @@ struct StepRecord {
   std::string time;  // RFC 3339
 };
 
+// The record as one JSON object without a line end. eval_loss is there only when it was measured; a
+// number that is not finite is null, so that the line is always JSON.
+std::string StepRecordJson(const StepRecord& record);
+
+// The current time, UTC, to the millisecond: "2024-05-01T12:00:00.123Z".
+std::string Rfc3339Now();
+
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_ENGINE_TRACE_STEP_RECORD_H_

@@ -1,0 +1,88 @@
+#include "engine/trace/metrics_writer.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace megatrain {
+namespace {
+
+absl::Status FileError(const std::string& path, const std::string& what) {
+  const int error = errno;
+  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
+  if (error == ENOSPC || error == EDQUOT) return absl::UnavailableError(message);
+  return absl::InvalidArgumentError(message);
+}
+
+// The step of a line, or nothing if it is no step's record.
+std::optional<int64_t> StepOf(const std::string& line) {
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  const auto step = json.find("step");
+  if (step == json.end() || !step->is_number_integer() || !json.contains("loss")) {
+    return std::nullopt;
+  }
+  return step->get<int64_t>();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MetricsWriter>> MetricsWriter::Open(const std::string& path) {
+  struct stat before = {};
+  if (::stat(path.c_str(), &before) == 0 && S_ISREG(before.st_mode) && before.st_size > 0) {
+    std::ifstream file(path, std::ios::binary);
+    std::string line;
+    // A first line that was torn is no record either, but the only thing in the file.
+    if (!std::getline(file, line)) return FileError(path, "cannot be read");
+    const bool torn_record = file.eof() && line.rfind("{\"step\":", 0) == 0;
+    if (!StepOf(line).has_value() && !torn_record) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": exists and holds no step metrics; it is not overwritten"));
+    }
+  }
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return FileError(path, "cannot be written");
+  return std::unique_ptr<MetricsWriter>(new MetricsWriter(path, fd));
+}
+
+MetricsWriter::~MetricsWriter() { ::close(fd_); }
+
+absl::Status MetricsWriter::TruncateTo(int64_t step) {
+  struct stat status = {};
+  if (::fstat(fd_, &status) != 0) return FileError(path_, "cannot be read");
+  if (!S_ISREG(status.st_mode)) return absl::OkStatus();  // a pipe cannot be cut
+  std::ifstream file(path_, std::ios::binary);
+  if (!file) return FileError(path_, "cannot be read");
+  int64_t kept_bytes = 0;
+  std::string line;
+  while (std::getline(file, line) && !file.eof()) {  // at the end: a line without its '\n' is torn
+    const std::optional<int64_t> line_step = StepOf(line);
+    if (!line_step.has_value() || *line_step > step) break;
+    kept_bytes += static_cast<int64_t>(line.size()) + 1;
+  }
+  if (::ftruncate(fd_, kept_bytes) != 0) return FileError(path_, "cannot be cut back");
+  return absl::OkStatus();
+}
+
+absl::Status MetricsWriter::Write(const StepRecord& record) {
+  const std::string line = StepRecordJson(record) + "\n";
+  size_t written = 0;
+  while (written < line.size()) {
+    const ssize_t n = ::write(fd_, line.data() + written, line.size() - written);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return FileError(path_, "cannot be written");
+    written += static_cast<size_t>(n);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

@@ -1,0 +1,318 @@
+#include "engine/job/job_parser.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kMinimal[] =
+    "model: {path: models/tiny}\n"
+    "data:\n"
+    "  train:\n"
+    "    - {path: train.txt, format: text}\n";
+
+absl::StatusOr<JobSpec> Parse(const std::string& text, std::vector<std::string> overrides = {}) {
+  return ParseJobText(text, "job.yaml", "/work", overrides);
+}
+
+// The message of the refusal of `kMinimal` followed by `text`.
+std::string Refusal(const std::string& text, std::vector<std::string> overrides = {}) {
+  absl::StatusOr<JobSpec> spec = Parse(kMinimal + text, std::move(overrides));
+  if (spec.ok()) return "accepted";
+  EXPECT_EQ(spec.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(spec.status().message());
+}
+
+TEST(JobParserTest, DefaultsAreThoseOfTheSpec) {
+  absl::StatusOr<JobSpec> spec = Parse(kMinimal);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->name, "demo");
+  EXPECT_EQ(spec->model.path, "/work/models/tiny");
+  EXPECT_FALSE(spec->model.random_initialization);
+  ASSERT_EQ(spec->data.train.size(), 1u);
+  EXPECT_EQ(spec->data.train[0].path, "/work/train.txt");
+  EXPECT_EQ(spec->data.train[0].format, DataFormat::kText);
+  EXPECT_EQ(spec->data.sequence_length, 1024);
+  EXPECT_EQ(spec->training.steps, 200);
+  EXPECT_EQ(spec->training.epochs, 0);
+  EXPECT_EQ(spec->training.global_batch, 8);
+  EXPECT_EQ(spec->training.micro_batch, 2);
+  EXPECT_EQ(spec->training.precision, Precision::kBf16);
+  EXPECT_EQ(spec->training.gradient_dtype, Precision::kFp32);
+  EXPECT_EQ(spec->optimizer.max_gradient_norm, 1.0);
+  EXPECT_EQ(spec->checkpoint.directory, "/work/demo/checkpoints");
+  EXPECT_EQ(spec->output.directory, "");
+  EXPECT_EQ(spec->engine.weight_buffers, 2);
+}
+
+TEST(JobParserTest, ReadsEveryKey) {
+  absl::StatusOr<JobSpec> spec = Parse(R"(
+name: full-1
+model:
+  path: /models/m/
+  initialization: random
+data:
+  train:
+    - {path: a.jsonl, format: alpaca}
+    - {path: /data/b.bin, format: tokens, dtype: uint16}
+    - {path: c.npy, format: tokens}
+  eval:
+    - {path: ../e.jsonl, format: messages}
+  eval_fraction: 0
+  sequence_length: 128
+  packing: false
+  shuffle: false
+  cache_directory: cache
+  train_on_prompt: true
+  chat_template: chatml
+  tokenizer: bytes
+training:
+  epochs: 1.5
+  global_batch: 12
+  micro_batch: 3
+  precision: fp32
+  gradient_dtype: bf16
+  seed: 18446744073709551615
+  eval_every: 7
+optimizer: {type: adamw, learning_rate: 1.0e-3, beta1: 0.8, beta2: 0.9, epsilon: 1e-6, weight_decay: 0, max_gradient_norm: 0}
+schedule: {type: warmup_stable_decay, warmup_steps: 0, final_fraction: 0.5, decay_fraction: 0.2}
+checkpoint: {directory: out/ckpt, every_steps: 0, keep: 3}
+output: {directory: out/hf}
+engine:
+  device: cpu
+  host_memory: 24GiB
+  device_memory: 512 MiB
+  weight_buffers: 3
+  gradient_slabs: 5
+  micro_batches_per_sweep: 2
+  stash: host
+  recompute: all
+  threads: 2
+  update_threads: 1
+  link_gigabytes_per_second: 2.5
+)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->name, "full-1");
+  EXPECT_EQ(spec->model.path, "/models/m");
+  EXPECT_TRUE(spec->model.random_initialization);
+  ASSERT_EQ(spec->data.train.size(), 3u);
+  EXPECT_EQ(spec->data.train[1].path, "/data/b.bin");
+  EXPECT_EQ(spec->data.train[1].dtype, "uint16");
+  EXPECT_EQ(spec->data.train[2].format, DataFormat::kTokens);
+  ASSERT_EQ(spec->data.eval.size(), 1u);
+  EXPECT_EQ(spec->data.eval[0].path, "/e.jsonl");
+  EXPECT_EQ(spec->data.eval[0].format, DataFormat::kMessages);
+  EXPECT_FALSE(spec->data.packing);
+  EXPECT_FALSE(spec->data.shuffle);
+  EXPECT_EQ(spec->data.cache_directory, "/work/cache");
+  EXPECT_TRUE(spec->data.train_on_prompt);
+  EXPECT_EQ(spec->data.chat_template, "chatml");
+  EXPECT_EQ(spec->data.tokenizer, "bytes");
+  EXPECT_EQ(spec->training.steps, 0);
+  EXPECT_EQ(spec->training.epochs, 1.5);
+  EXPECT_EQ(spec->training.precision, Precision::kFp32);
+  EXPECT_EQ(spec->training.gradient_dtype, Precision::kBf16);
+  EXPECT_EQ(spec->training.seed, UINT64_MAX);
+  EXPECT_EQ(spec->training.eval_every, 7);
+  EXPECT_EQ(spec->optimizer.learning_rate, 1e-3);
+  EXPECT_EQ(spec->optimizer.max_gradient_norm, 0);
+  EXPECT_EQ(spec->schedule.type, ScheduleType::kWarmupStableDecay);
+  EXPECT_EQ(spec->schedule.decay_fraction, 0.2);
+  EXPECT_EQ(spec->checkpoint.directory, "/work/out/ckpt");
+  EXPECT_EQ(spec->checkpoint.every_steps, 0);
+  EXPECT_EQ(spec->output.directory, "/work/out/hf");
+  EXPECT_EQ(spec->engine.host_memory, int64_t{24} << 30);
+  EXPECT_EQ(spec->engine.device_memory, int64_t{512} << 20);
+  EXPECT_EQ(spec->engine.stash, StashPlace::kHost);
+  EXPECT_EQ(spec->engine.recompute, RecomputeMode::kAll);
+  EXPECT_EQ(spec->engine.update_threads, 1);
+  EXPECT_EQ(spec->engine.link_gigabytes_per_second, 2.5);
+}
+
+TEST(JobParserTest, UnknownKeysNameKeyLineAndNearest) {
+  EXPECT_EQ(Refusal("training:\n  setps: 5\n"),
+            "job.yaml:6: training.setps: unknown key; did you mean training.steps?");
+  EXPECT_EQ(Refusal("trainning: {steps: 5}\n"),
+            "job.yaml:5: trainning: unknown key; did you mean training?");
+  EXPECT_EQ(Refusal("optimizer: {lerning_rate: 5}\n"),
+            "job.yaml:5: optimizer.lerning_rate: unknown key; did you mean "
+            "optimizer.learning_rate?");
+  EXPECT_THAT(Refusal("steps: 5\n"), HasSubstr("did you mean training.steps?"));
+  EXPECT_THAT(Refusal("optimizer: {warmup_steps: 5}\n"),
+              HasSubstr("did you mean schedule.warmup_steps?"));
+  EXPECT_THAT(Refusal("model.path: x\n"), HasSubstr("not joined by dots"));
+}
+
+TEST(JobParserTest, WrongTypes) {
+  EXPECT_EQ(Refusal("training: {steps: many}\n"),
+            "job.yaml:5: training.steps: expects a whole number from 1 to 1000000000000, got many");
+  EXPECT_THAT(Refusal("training: {steps: 1.5}\n"), HasSubstr("got 1.5"));
+  EXPECT_THAT(Refusal("training: {steps: \"5\"}\n"), HasSubstr("got the text \"5\""));
+  EXPECT_THAT(Refusal("training: {steps: [5]}\n"), HasSubstr("got a list"));
+  EXPECT_THAT(Refusal("training: {steps: }\n"), HasSubstr("got nothing"));
+  EXPECT_THAT(Refusal("training: 5\n"), HasSubstr("training: expects a map, got 5"));
+  EXPECT_THAT(Refusal("optimizer: {learning_rate: fast}\n"), HasSubstr("expects a number"));
+  EXPECT_THAT(Refusal("optimizer: {learning_rate: .nan}\n"), HasSubstr("got .nan"));
+  EXPECT_THAT(Refusal("optimizer: {learning_rate: nan}\n"), HasSubstr("got nan"));
+  EXPECT_THAT(Refusal("optimizer: {learning_rate: inf}\n"), HasSubstr("got inf"));
+  EXPECT_THAT(Refusal("optimizer: {type: sgd}\n"), HasSubstr("expects adamw, got sgd"));
+  EXPECT_THAT(Refusal("training: {precision: fp16}\n"), HasSubstr("expects bf16 or fp32"));
+  EXPECT_THAT(Refusal("engine: {host_memory: 5GB}\n"), HasSubstr("KiB, MiB, GiB or TiB"));
+  EXPECT_THAT(Refusal("output: {directory: [a]}\n"), HasSubstr("expects a path"));
+  EXPECT_THAT(Refusal("name: a/b\n"), HasSubstr("name: expects"));
+  EXPECT_THAT(Refusal("name: ..\n"), HasSubstr("name: expects"));
+}
+
+TEST(JobParserTest, BooleansAreTrueOrFalse) {
+  const std::string text =
+      "model: {path: m}\ndata: {train: [{path: t, format: text}], packing: yes}\n";
+  EXPECT_EQ(Parse(text).status().message(),
+            "job.yaml:2: data.packing: expects true or false, got yes");
+}
+
+TEST(JobParserTest, OutOfRange) {
+  EXPECT_THAT(Refusal("training: {steps: 0}\n"), HasSubstr("from 1"));
+  EXPECT_THAT(Refusal("training: {steps: -1}\n"), HasSubstr("got -1"));
+  EXPECT_THAT(Refusal("training: {steps: 99999999999999999999}\n"), HasSubstr("training.steps"));
+  EXPECT_THAT(Refusal("training: {epochs: 0}\n"), HasSubstr("above 0"));
+  EXPECT_THAT(Refusal("training: {seed: -1}\n"), HasSubstr("18446744073709551615"));
+  EXPECT_THAT(Refusal("optimizer: {beta2: 1}\n"), HasSubstr("from 0 to below 1"));
+  EXPECT_THAT(Refusal("optimizer: {epsilon: 0}\n"), HasSubstr("optimizer.epsilon"));
+  EXPECT_THAT(Refusal("engine: {weight_buffers: 1}\n"), HasSubstr("from 2"));
+  EXPECT_THAT(Refusal("engine: {host_memory: -1}\n"), HasSubstr("engine.host_memory"));
+  EXPECT_THAT(Refusal("checkpoint: {keep: 0}\n"), HasSubstr("1 or more"));
+}
+
+TEST(JobParserTest, KeysThatDependOnEachOther) {
+  EXPECT_EQ(Refusal("training: {steps: 5,\n  epochs: 1}\n"),
+            "job.yaml:6: training.epochs: training.steps is given too (job.yaml:5); give one of "
+            "them");
+  EXPECT_THAT(Refusal("training: {micro_batch: 3}\n"),
+              HasSubstr("training.micro_batch: micro_batch must divide global_batch; 3 does not "
+                        "divide 8"));
+  EXPECT_THAT(Refusal("training: {global_batch: 7}\n"),
+              HasSubstr("training.global_batch: micro_batch must divide"));
+}
+
+TEST(JobParserTest, MissingKeys) {
+  EXPECT_THAT(std::string(Parse("").status().message()), HasSubstr("model.path: is missing"));
+  EXPECT_THAT(std::string(Parse("model: {path: m}\n").status().message()),
+              HasSubstr("data.train: is missing"));
+  EXPECT_THAT(std::string(Parse("model: {path: m}\ndata: {train: []}\n").status().message()),
+              StartsWith("job.yaml:2: data.train: is missing or empty"));
+  EXPECT_THAT(std::string(Parse("[1, 2]").status().message()), HasSubstr("this is a list"));
+}
+
+std::string DataRefusal(const std::string& entry) {
+  const std::string text = "model: {path: m}\ndata:\n  train:\n    - " + entry + "\n";
+  return std::string(Parse(text).status().message());
+}
+
+TEST(JobParserTest, DataEntries) {
+  EXPECT_EQ(DataRefusal("{path: a}"),
+            "job.yaml:4: data.train[0].format: is missing; there are text, tokens, alpaca or "
+            "messages");
+  EXPECT_EQ(DataRefusal("{format: text}"), "job.yaml:4: data.train[0].path: is missing");
+  EXPECT_THAT(DataRefusal("a.txt"), HasSubstr("data.train[0]: expects {path: ..., format: ...}"));
+  EXPECT_EQ(DataRefusal("{path: a, fromat: text}"),
+            "job.yaml:4: data.train[0].fromat: unknown key; did you mean format?");
+  EXPECT_THAT(DataRefusal("{path: a, format: sharegpt}"),
+              HasSubstr("sharegpt is not supported yet"));
+  EXPECT_THAT(DataRefusal("{path: a, format: csv}"), HasSubstr("got csv"));
+  EXPECT_THAT(DataRefusal("{path: a.bin, format: tokens}"), HasSubstr("dtype: is missing"));
+  EXPECT_THAT(DataRefusal("{path: a.bin, format: tokens, dtype: int8}"),
+              HasSubstr("uint16 or uint32"));
+  EXPECT_THAT(DataRefusal("{path: a.npy, format: tokens, dtype: uint16}"),
+              HasSubstr("is for .bin files"));
+  EXPECT_THAT(DataRefusal("{path: a.txt, format: tokens}"), HasSubstr(".npy or .bin"));
+  EXPECT_THAT(DataRefusal("{path: a, format: text, dtype: uint16}"),
+              HasSubstr("is for format tokens"));
+}
+
+TEST(JobParserTest, WhatIsNotSupportedYetIsRefusedByName) {
+  EXPECT_THAT(Refusal("engine: {device: cuda}\n"), HasSubstr("has no cuda"));
+  EXPECT_THAT(Refusal("engine: {device: \"cuda:1\"}\n"), HasSubstr("has no cuda:1"));
+  EXPECT_THAT(Refusal("engine: {device: tpu}\n"), HasSubstr("expects auto, cpu"));
+  const auto with_template = [](const std::string& name) {
+    return std::string(Parse("model: {path: m}\ndata: {train: [{path: t, format: text}], "
+                             "chat_template: " +
+                             name + "}\n")
+                           .status()
+                           .message());
+  };
+  EXPECT_THAT(with_template("mistral"), HasSubstr("mistral is not supported yet"));
+  EXPECT_THAT(with_template("gemma"), HasSubstr("gemma is not supported yet"));
+  EXPECT_THAT(with_template("chatlm"), HasSubstr("expects auto, chatml, llama3 or alpaca"));
+}
+
+TEST(JobParserTest, Overrides) {
+  absl::StatusOr<JobSpec> spec =
+      Parse(std::string(kMinimal) + "training: {steps: 5}\n",
+            {"training.steps=7", "name=other", "engine.host_memory=1GiB", "output.directory=hf",
+             "data.train.0.path=b.txt", "data.eval=[{path: e, format: alpaca}]",
+             "data.cache_directory="});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->training.steps, 7);
+  EXPECT_EQ(spec->name, "other");
+  EXPECT_EQ(spec->checkpoint.directory, "/work/other/checkpoints");
+  EXPECT_EQ(spec->engine.host_memory, int64_t{1} << 30);
+  EXPECT_EQ(spec->output.directory, "/work/hf");
+  EXPECT_EQ(spec->data.train[0].path, "/work/b.txt");
+  ASSERT_EQ(spec->data.eval.size(), 1u);
+  EXPECT_EQ(spec->data.eval[0].format, DataFormat::kAlpaca);
+  EXPECT_EQ(spec->data.cache_directory, "");
+}
+
+TEST(JobParserTest, OverridesAloneMakeAJob) {
+  absl::StatusOr<JobSpec> spec =
+      Parse("", {"model.path=m", "data.train=[{path: \"a b\", format: text}]"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->data.train[0].path, "/work/a b");
+}
+
+TEST(JobParserTest, BadOverrides) {
+  EXPECT_EQ(Refusal("", {"training.setps=7"}),
+            "--set training.setps=7: training.setps: unknown key; did you mean training.steps?");
+  EXPECT_EQ(Refusal("", {"training.steps=x"}),
+            "--set training.steps=x: training.steps: expects a whole number from 1 to "
+            "1000000000000, got x");
+  EXPECT_THAT(Refusal("", {"training.steps"}), HasSubstr("expects KEY=VALUE"));
+  EXPECT_THAT(Refusal("", {"=5"}), HasSubstr("expects KEY=VALUE"));
+  EXPECT_THAT(Refusal("", {"training=5"}), HasSubstr("is a section"));
+  EXPECT_THAT(Refusal("", {"data.train.3.path=x"}), HasSubstr("there is no 3"));
+  EXPECT_THAT(Refusal("", {"data.train.0.paht=x"}), HasSubstr("did you mean path?"));
+  EXPECT_THAT(Refusal("", {"data.train=[{"}), StartsWith("--set data.train=[{"));
+  EXPECT_THAT(Refusal("training: 5\n", {"training.steps=3"}), HasSubstr("training"));
+  EXPECT_THAT(Refusal("training: {epochs: 1}\n", {"training.steps=3"}),
+              HasSubstr("give one of them"));
+}
+
+TEST(JobParserTest, FilesAreReadAndPathsAreTheirDirectorys) {
+  const std::string directory = std::getenv("TEST_TMPDIR");
+  const std::string path = directory + "/a-job.yaml";
+  std::ofstream(path) << kMinimal;
+  absl::StatusOr<JobSpec> spec = ParseJobFile(path, {});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model.path, directory + "/models/tiny");
+
+  const absl::Status missing = ParseJobFile(directory + "/none.yaml", {}).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("none.yaml: No such file or directory"));
+  EXPECT_THAT(std::string(ParseJobFile(directory, {}).status().message()),
+              HasSubstr("is a directory"));
+
+  std::ofstream(path) << std::string((size_t{1} << 20) + 10, '#');
+  EXPECT_THAT(std::string(ParseJobFile(path, {}).status().message()), HasSubstr("bytes long"));
+}
+
+}  // namespace
+}  // namespace megatrain

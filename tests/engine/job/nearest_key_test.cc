@@ -1,0 +1,26 @@
+#include "engine/job/nearest_key.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+TEST(NearestKeyTest, EditDistanceCountsSwapsOnce) {
+  EXPECT_EQ(EditDistance("", ""), 0);
+  EXPECT_EQ(EditDistance("abc", ""), 3);
+  EXPECT_EQ(EditDistance("", "ab"), 2);
+  EXPECT_EQ(EditDistance("steps", "setps"), 1);
+  EXPECT_EQ(EditDistance("kitten", "sitting"), 3);
+  EXPECT_EQ(EditDistance(std::string(100000, 'a'), "b"), 128);
+}
+
+TEST(NearestKeyTest, FindsTheWordInAnySection) {
+  EXPECT_EQ(NearestKey("optimizer.warmup_steps", {"optimizer.beta1", "schedule.warmup_steps"}),
+            "schedule.warmup_steps");
+  EXPECT_EQ(NearestKey("x", {}), "");
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,77 @@
+#include "engine/job/spec_values.h"
+
+#include <set>
+#include <string>
+
+#include "engine/job/job_keys.h"
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+TEST(SpecValuesTest, HoldsWhatAResumedRunMayNotChange) {
+  const auto values = SpecValues(JobSpec());
+  EXPECT_EQ(values.at("training.global_batch"), "8");
+  EXPECT_EQ(values.at("optimizer.learning_rate"), "0.0003");
+  EXPECT_EQ(values.at("data.train"), "[]");
+  for (const char* free : {"training.steps", "training.epochs", "training.eval_every",
+                           "checkpoint.keep", "output.directory", "engine.threads"}) {
+    EXPECT_EQ(values.count(free), 0u) << free;
+  }
+}
+
+TEST(SpecValuesTest, FirstDifferenceNamesTheKey) {
+  JobSpec before;
+  before.data.train = {{"/a", DataFormat::kText, ""}};
+  JobSpec now = before;
+  EXPECT_FALSE(FirstDifference(SpecValues(before), SpecValues(now)).has_value());
+
+  now.training.steps = 1000;
+  now.engine.threads = 1;
+  now.checkpoint.keep = 9;
+  EXPECT_FALSE(FirstDifference(SpecValues(before), SpecValues(now)).has_value());
+
+  now.optimizer.beta1 = 0.8;
+  now.data.train.push_back({"/b", DataFormat::kTokens, "uint16"});
+  auto difference = FirstDifference(SpecValues(before), SpecValues(now));
+  ASSERT_TRUE(difference.has_value());
+  EXPECT_EQ(difference->key, "data.train");
+  now.data = before.data;
+  difference = FirstDifference(SpecValues(before), SpecValues(now));
+  ASSERT_TRUE(difference.has_value());
+  EXPECT_EQ(difference->key, "optimizer.beta1");
+  EXPECT_EQ(difference->before, "0.9");
+  EXPECT_EQ(difference->now, "0.8");
+}
+
+TEST(SpecValuesTest, PathsCannotImitateAListOfFiles) {
+  JobSpec one;
+  one.data.train = {{"/a, format: text}, {path(2): /b", DataFormat::kText, ""}};
+  JobSpec two;
+  two.data.train = {{"/a", DataFormat::kText, ""}, {"/b", DataFormat::kText, ""}};
+  EXPECT_TRUE(FirstDifference(SpecValues(one), SpecValues(two)).has_value());
+}
+
+TEST(JobKeysTest, PathsAreUniqueAndValuesReadBack) {
+  std::set<std::string> paths;
+  const JobSpec defaults;
+  for (const JobKey& key : JobKeys()) {
+    EXPECT_TRUE(paths.insert(key.path).second) << key.path;
+    EXPECT_FALSE(key.expects.empty()) << key.path;
+    const std::string value = key.get(defaults);
+    // Keys without a default of their own.
+    if (value.empty() || value == "[]" || key.path == "training.steps" ||
+        key.path == "training.epochs") {
+      continue;
+    }
+    YamlNode node;
+    node.kind = YamlNode::Kind::kScalar;
+    node.scalar = value;
+    JobSpec spec;
+    EXPECT_FALSE(key.set(node, &spec).has_value()) << key.path << " = " << value;
+    EXPECT_EQ(key.get(spec), value) << key.path;
+  }
+}
+
+}  // namespace
+}  // namespace megatrain

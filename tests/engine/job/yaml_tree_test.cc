@@ -1,0 +1,73 @@
+#include "engine/job/yaml_tree.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Refusal(const std::string& text) {
+  absl::StatusOr<YamlNode> root = ParseYaml(text, "f.yaml");
+  return root.ok() ? "accepted" : std::string(root.status().message());
+}
+
+TEST(YamlTreeTest, NodesKnowTheirLines) {
+  absl::StatusOr<YamlNode> root = ParseYaml("a: 1\nb:\n  - x\n  - {c: \"2\"}\nd:\n", "f.yaml");
+  ASSERT_TRUE(root.ok()) << root.status();
+  ASSERT_EQ(root->kind, YamlNode::Kind::kMap);
+  EXPECT_EQ(root->Find("a")->scalar, "1");
+  EXPECT_EQ(root->Find("a")->where, "f.yaml:1");
+  const YamlNode* list = root->Find("b");
+  ASSERT_EQ(list->items.size(), 2u);
+  EXPECT_EQ(list->items[1].Find("c")->where, "f.yaml:4");
+  EXPECT_TRUE(list->items[1].Find("c")->quoted);
+  EXPECT_FALSE(list->items[0].quoted);
+  EXPECT_EQ(root->Find("d")->kind, YamlNode::Kind::kNull);
+  EXPECT_EQ(root->Find("e"), nullptr);
+}
+
+TEST(YamlTreeTest, EmptyDocumentsAreNull) {
+  for (const char* text : {"", "# only a comment\n", "---\n", "\n\n"}) {
+    absl::StatusOr<YamlNode> root = ParseYaml(text, "f.yaml");
+    ASSERT_TRUE(root.ok()) << root.status();
+    EXPECT_EQ(root->kind, YamlNode::Kind::kNull) << text;
+  }
+}
+
+TEST(YamlTreeTest, WhatIsRefused) {
+  EXPECT_EQ(Refusal("a: 1\nb: 2\na: 3\n"),
+            "f.yaml:3: the key a is given twice (first at f.yaml:1)");
+  EXPECT_THAT(Refusal("a: &x 1\nb: *x\n"), HasSubstr("f.yaml:2: aliases"));
+  EXPECT_THAT(Refusal("a: &x {c: 1}\nb:\n  <<: *x\n"), HasSubstr("aliases"));
+  EXPECT_THAT(Refusal("a: !!int 1\n"), HasSubstr("tag"));
+  EXPECT_THAT(Refusal("? [a, b]\n: 1\n"), HasSubstr("a key must be a word"));
+  EXPECT_THAT(Refusal("a: 1\n---\nb: 2\n"), HasSubstr("more than one YAML document"));
+  EXPECT_THAT(Refusal("a: [1, 2\n"), HasSubstr("f.yaml:"));
+  EXPECT_THAT(Refusal("a: b: c\n"), HasSubstr("f.yaml:1"));
+  EXPECT_THAT(Refusal("\ta: 1\n"), HasSubstr("f.yaml"));
+  EXPECT_EQ(Refusal("a: \xff\xfe\n"), "f.yaml: not UTF-8 text");
+  EXPECT_EQ(Refusal(std::string("a: \0b\n", 6)), "f.yaml: not UTF-8 text");
+}
+
+TEST(YamlTreeTest, Limits) {
+  EXPECT_THAT(Refusal(std::string(30, '[') + std::string(30, ']')), HasSubstr("nested deeper"));
+  EXPECT_NE(Refusal(std::string(100000, '[')), "accepted");
+  EXPECT_NE(Refusal(std::string(100000, '{')), "accepted");
+  std::string dashes;
+  for (int i = 0; i < 50000; ++i) dashes += "- ";
+  EXPECT_NE(Refusal(dashes), "accepted");
+  std::string many = "[";
+  for (int i = 0; i < 25000; ++i) many += "1,";
+  EXPECT_THAT(Refusal(many + "]"), HasSubstr("more than 20000 values"));
+  std::string keys;
+  for (int i = 0; i < 600; ++i) keys += "k" + std::to_string(i) + ": 1\n";
+  EXPECT_THAT(Refusal(keys), HasSubstr("more than 500 keys"));
+  EXPECT_THAT(Refusal(std::string(kYamlBytesMax + 1, ' ')), HasSubstr("bytes long"));
+}
+
+}  // namespace
+}  // namespace megatrain
