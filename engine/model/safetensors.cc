@@ -175,6 +175,12 @@ SafetensorsReader::SafetensorsReader(std::unique_ptr<RandomAccessFile> file,
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
     FileSystem* files, const std::string& path) {
   MT_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, files->OpenForReading(path));
+  return Open(std::move(file));
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
+    std::unique_ptr<RandomAccessFile> file) {
+  const std::string path = file->path();
   const int64_t file_bytes = file->size();
   if (file_bytes < kSafetensorsLengthBytes) {
     return Malformed(path,

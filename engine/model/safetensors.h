@@ -45,6 +45,10 @@ class SafetensorsReader {
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(FileSystem* files,
                                                                  const std::string& path);
 
+  // The same for a file that is open already.
+  static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(
+      std::unique_ptr<RandomAccessFile> file);
+
   const SafetensorsHeader& header() const { return header_; }
   const std::string& path() const { return file_->path(); }
   // Null if there is no tensor of that name. Lives as long as the reader.
