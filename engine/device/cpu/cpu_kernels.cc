@@ -1,0 +1,215 @@
+#include "engine/device/cpu/cpu_kernels.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "engine/base/status.h"
+#include "engine/device/cpu/attention.h"
+#include "engine/device/cpu/cross_entropy.h"
+#include "engine/device/cpu/elementwise.h"
+#include "engine/device/cpu/matmul.h"
+#include "engine/device/cpu/norm.h"
+#include "engine/device/cpu/rope.h"
+#include "engine/device/cpu/swiglu.h"
+
+namespace megatrain {
+namespace {
+
+// Element-wise work is cut into blocks of about this many elements: some ten microseconds, far more
+// than claiming a block costs.
+constexpr int64_t kBlockElements = int64_t{1} << 15;
+// Sums have at most this many parts, each the sum over a range of rows.
+constexpr int64_t kPartsMax = 64;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// fn(begin, end) for ranges of [0, n), `size` each: the same ranges whatever the pool is.
+void ForRanges(ThreadPool* pool, int64_t n, int64_t size,
+               absl::FunctionRef<void(int64_t begin, int64_t end)> fn) {
+  pool->ParallelFor(CeilDiv(n, size),
+                    [&](int64_t block) { fn(block * size, std::min(n, (block + 1) * size)); });
+}
+
+int64_t RowsInBlock(int64_t row_elements) {
+  return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, row_elements));
+}
+
+// sums[n] += the parts [count, n], in order.
+void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, float* sums) {
+  ForRanges(pool, n, 4096, [&](int64_t begin, int64_t end) {
+    AddRows(DType::kF32, parts + begin, count, end - begin, n, sums + begin);
+  });
+}
+
+}  // namespace
+
+CpuKernels::CpuKernels(ThreadPool* pool) : pool_(pool), native_bf16_(HasNativeBf16()) {}
+
+absl::Status CpuKernels::MatMul(Stream&, const MatMulArgs& args) {
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status status = RunMatMul(args, native_bf16_, pool_, &workspaces_);
+  matmul_nanoseconds_.fetch_add(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
+          .count(),
+      std::memory_order_relaxed);
+  return status;
+}
+
+absl::Status CpuKernels::RmsNorm(Stream&, const RmsNormArgs& args) {
+  ForRanges(pool_, args.rows, RowsInBlock(args.groups * args.width),
+            [&](int64_t begin, int64_t end) { RmsNormRows(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::RmsNormBackward(Stream&, const RmsNormBackwardArgs& args) {
+  const int64_t rows =
+      std::max(RowsInBlock(args.groups * args.width), CeilDiv(args.rows, kPartsMax));
+  const int64_t count = CeilDiv(args.rows, rows);
+  const WorkspacePool::Lease workspace = workspaces_.Take();
+  float* parts = workspace->Floats(1, count * args.width);
+  ForRanges(pool_, args.rows, rows, [&](int64_t begin, int64_t end) {
+    RmsNormBackwardRows(args, begin, end, parts + begin / rows * args.width);
+  });
+  AddParts(pool_, parts, count, args.width, args.dweight);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::Rope(Stream&, const RopeArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.head_dim),
+            [&](int64_t begin, int64_t end) { RopeTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::Attention(Stream&, const AttentionArgs& args) {
+  return RunAttention(args, native_bf16_, pool_, &workspaces_);
+}
+
+absl::Status CpuKernels::AttentionBackward(Stream&, const AttentionBackwardArgs& args) {
+  return RunAttentionBackward(args, native_bf16_, pool_, &workspaces_);
+}
+
+absl::Status CpuKernels::SwiGlu(Stream&, const SwiGluArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.width),
+            [&](int64_t begin, int64_t end) { SwiGluTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::SwiGluBackward(Stream&, const SwiGluBackwardArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.width),
+            [&](int64_t begin, int64_t end) { SwiGluBackwardTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::Embedding(Stream&, const EmbeddingArgs& args) {
+  const size_t row_bytes = static_cast<size_t>(args.hidden * DTypeBytes(args.dtype));
+  ForRanges(pool_, args.tokens, RowsInBlock(args.hidden), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      std::memcpy(
+          static_cast<char*>(args.out) + static_cast<size_t>(t) * row_bytes,
+          static_cast<const char*>(args.table) + static_cast<size_t>(args.ids[t]) * row_bytes,
+          row_bytes);
+    }
+  });
+  return absl::OkStatus();
+}
+
+// Columns are cut too: a batch may be one token over and over, and one id has one writer.
+absl::Status CpuKernels::EmbeddingBackward(Stream&, const EmbeddingBackwardArgs& args) {
+  constexpr int64_t kColumns = 512;
+  const int64_t across = CeilDiv(args.hidden, kColumns);
+  const int64_t tokens = RowsInBlock(std::min(args.hidden, kColumns));
+  pool_->ParallelFor(CeilDiv(args.tokens, tokens) * across, [&](int64_t block) {
+    const int64_t begin = block / across * tokens;
+    const int64_t column = block % across * kColumns;
+    EmbeddingBackwardIds(args, begin, std::min(args.tokens, begin + tokens), column,
+                         std::min(args.hidden, column + kColumns));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::CrossEntropy(Stream&, const CrossEntropyArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.vocabulary),
+            [&](int64_t begin, int64_t end) { CrossEntropyTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_t n, const void* dy,
+                                      int64_t stride, float* dbias) {
+  const int64_t size = std::max(RowsInBlock(n), CeilDiv(rows, kPartsMax));
+  const int64_t count = CeilDiv(rows, size);
+  const WorkspacePool::Lease workspace = workspaces_.Take();
+  float* parts = workspace->Floats(1, count * n);
+  ForRanges(pool_, rows, size, [&](int64_t begin, int64_t end) {
+    float* part = parts + begin / size * n;
+    std::memset(part, 0, static_cast<size_t>(n) * sizeof(float));
+    AddRows(dtype, static_cast<const char*>(dy) + begin * stride * DTypeBytes(dtype), end - begin,
+            n, stride, part);
+  });
+  AddParts(pool_, parts, count, n, dbias);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::SumOfSquares(Stream&, const float* x, int64_t n, double* sum) {
+  std::vector<double> parts(static_cast<size_t>(CeilDiv(n, kBlockElements)));
+  ForRanges(pool_, n, kBlockElements, [&](int64_t begin, int64_t end) {
+    parts[static_cast<size_t>(begin / kBlockElements)] = SumOfSquaresOf(x + begin, end - begin);
+  });
+  *sum = 0;
+  for (double part : parts) *sum += part;
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::Sum(Stream&, const float* x, int64_t n, double* sum) {
+  std::vector<double> parts(static_cast<size_t>(CeilDiv(n, kBlockElements)));
+  ForRanges(pool_, n, kBlockElements, [&](int64_t begin, int64_t end) {
+    parts[static_cast<size_t>(begin / kBlockElements)] = SumOf(x + begin, end - begin);
+  });
+  *sum = 0;
+  for (double part : parts) *sum += part;
+  return absl::OkStatus();
+}
+
+// Element i moves from byte 4 i to byte 2 i. The range [s, 2 s) lands in bytes [2 s, 4 s), where
+// [s / 2, s) was: so once [0, s) is done, all of [s, 2 s) can be done at once.
+absl::Status CpuKernels::CastToBf16InPlace(Stream&, void* x, int64_t n) {
+  const float* from = static_cast<const float*>(x);
+  bf16_t* to = static_cast<bf16_t*>(x);
+  int64_t done = std::min(n, kBlockElements);
+  pool_->ParallelFor(1, [&](int64_t) { NarrowToBf16(from, done, to); });
+  while (done < n) {
+    const int64_t count = std::min(done, n - done);
+    ForRanges(pool_, count, kBlockElements, [&](int64_t begin, int64_t end) {
+      NarrowToBf16(from + done + begin, end - begin, to + done + begin);
+    });
+    done += count;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::Zero(Stream&, void* x, int64_t bytes) {
+  ForRanges(pool_, bytes, int64_t{1} << 18, [&](int64_t begin, int64_t end) {
+    std::memset(static_cast<char*>(x) + begin, 0, static_cast<size_t>(end - begin));
+  });
+  return absl::OkStatus();
+}
+
+int64_t CpuKernels::AttentionBackwardWorkspaceBytes(DType, int64_t tokens, int64_t heads, int64_t,
+                                                    int64_t head_dim) const {
+  return AttentionWorkspaceBytes(tokens, heads, head_dim);
+}
+
+// Every thread's workspace; one more for the caller's parts of sums (of rows at most as wide as a
+// matrix has elements over kPartsMax); oneDNN's generated code.
+int64_t CpuKernels::ScratchBytesMax(DType, int64_t) const {
+  constexpr int64_t kParts = int64_t{16} << 20, kCode = int64_t{32} << 20;
+  return pool_->threads() * (MatMulScratchBytesMax() + AttentionScratchBytesMax()) + kParts + kCode;
+}
+
+double CpuKernels::MatMulSeconds() const {
+  return static_cast<double>(matmul_nanoseconds_.load(std::memory_order_relaxed)) * 1e-9;
+}
+
+}  // namespace megatrain

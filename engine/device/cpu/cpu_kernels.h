@@ -1,0 +1,55 @@
+// The kernels of the cpu device: products by oneDNN, the rest by Highway, spread over a pool.
+//
+// Thread safety: several lanes may call at a time; the pool serves one loop at a time. The stream
+// is not used: a call returns when its work is done. All results but MatMul's are bitwise
+// independent of the pool's size.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "engine/base/thread_pool.h"
+#include "engine/device/cpu/workspace.h"
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+class CpuKernels : public Kernels {
+ public:
+  // `pool` must outlive this object.
+  explicit CpuKernels(ThreadPool* pool);
+
+  absl::Status MatMul(Stream& stream, const MatMulArgs& args) override;
+  absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) override;
+  absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) override;
+  absl::Status Rope(Stream& stream, const RopeArgs& args) override;
+  absl::Status Attention(Stream& stream, const AttentionArgs& args) override;
+  absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) override;
+  absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) override;
+  absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) override;
+  absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
+  absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
+  absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;
+  absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n, const void* dy,
+                            int64_t stride, float* dbias) override;
+  absl::Status SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) override;
+  absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) override;
+  absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
+  absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
+
+  int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
+                                          int64_t kv_heads, int64_t head_dim) const override;
+  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
+  double MatMulSeconds() const override;
+
+ private:
+  ThreadPool* const pool_;
+  const bool native_bf16_;
+  WorkspacePool workspaces_;
+  std::atomic<int64_t> matmul_nanoseconds_{0};
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_

@@ -1,0 +1,157 @@
+#include "engine/device/cpu/elementwise.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/device/cpu/elementwise.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which includes this file again for each target.
+#include "engine/device/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace megatrain {
+namespace HWY_NAMESPACE {
+
+template <bool kSquares>
+double SumInDouble(const float* x, size_t n) {
+  const hn::ScalableTag<double> dd;
+  const hn::Rebind<float, decltype(dd)> dh;  // as many floats as a vector of doubles has lanes
+  const size_t lanes = hn::Lanes(dd);
+  auto s0 = hn::Zero(dd), s1 = s0, s2 = s0, s3 = s0;
+  const auto add = [&](const float* p, auto& sum) HWY_ATTR {
+    const auto v = hn::PromoteTo(dd, hn::LoadU(dh, p));
+    sum = kSquares ? hn::MulAdd(v, v, sum) : hn::Add(v, sum);
+  };
+  size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    add(x + i, s0);
+    add(x + i + lanes, s1);
+    add(x + i + 2 * lanes, s2);
+    add(x + i + 3 * lanes, s3);
+  }
+  double sum = hn::GetLane(hn::SumOfLanes(dd, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+  for (; i < n; ++i) {
+    const double v = x[i];
+    sum += kSquares ? v * v : v;
+  }
+  return sum;
+}
+
+double SquaresSum(const float* x, int64_t n) {
+  return SumInDouble<true>(x, static_cast<size_t>(n));
+}
+double PlainSum(const float* x, int64_t n) { return SumInDouble<false>(x, static_cast<size_t>(n)); }
+
+template <typename T>
+void AddRowTo(const T* x, size_t n, float* out) {
+  const size_t lanes = hn::Lanes(DF());
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) Store(hn::Add(Load(out + i), Load(x + i)), out + i);
+  if (i < n) {
+    const size_t rest = n - i;
+    StoreFirst(hn::Add(LoadFirst(out + i, rest), LoadFirst(x + i, rest)), out + i, rest);
+  }
+}
+
+void SumRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out) {
+  for (int64_t row = 0; row < rows; ++row) {
+    if (dtype == DType::kF32) {
+      AddRowTo(static_cast<const float*>(x) + row * stride, static_cast<size_t>(n), out);
+    } else {
+      AddRowTo(static_cast<const bf16_t*>(x) + row * stride, static_cast<size_t>(n), out);
+    }
+  }
+}
+
+template <typename From, typename To>
+HWY_INLINE void ConvertRow(const From* x, size_t n, To* out) {
+  const size_t lanes = hn::Lanes(DF());
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) Store(Load(x + i), out + i);
+  if (i < n) StoreFirst(LoadFirst(x + i, n - i), out + i, n - i);
+}
+
+void Narrow(const float* x, int64_t x_stride, int64_t rows, int64_t columns, bf16_t* out,
+            int64_t out_stride) {
+  for (int64_t row = 0; row < rows; ++row) {
+    ConvertRow(x + row * x_stride, static_cast<size_t>(columns), out + row * out_stride);
+  }
+}
+
+void Widen(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, float* out,
+           int64_t out_stride) {
+  for (int64_t row = 0; row < rows; ++row) {
+    ConvertRow(x + row * x_stride, static_cast<size_t>(columns), out + row * out_stride);
+  }
+}
+
+template <typename T>
+void AddIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end, int64_t column_begin,
+            int64_t column_end) {
+  const T* dout = static_cast<const T*>(args.dout);
+  const auto id_at = [&](int64_t i) { return args.ids[args.sorted_positions[i]]; };
+  int64_t i = begin;
+  // An id that began before this range belongs to the range it began in.
+  while (i > 0 && i < end && id_at(i) == id_at(i - 1)) ++i;
+  while (i < end) {
+    const int32_t id = id_at(i);
+    float* sum = args.dtable + static_cast<int64_t>(id) * args.hidden + column_begin;
+    for (; i < args.tokens && id_at(i) == id; ++i) {
+      const int64_t row = static_cast<int64_t>(args.sorted_positions[i]) * args.hidden;
+      AddRowTo(dout + row + column_begin, static_cast<size_t>(column_end - column_begin), sum);
+    }
+  }
+}
+
+void AddIdsOf(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end, int64_t column_begin,
+              int64_t column_end) {
+  if (args.dtype == DType::kF32) {
+    AddIds<float>(args, begin, end, column_begin, column_end);
+  } else {
+    AddIds<bf16_t>(args, begin, end, column_begin, column_end);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace megatrain
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace megatrain {
+
+HWY_EXPORT(SquaresSum);
+HWY_EXPORT(PlainSum);
+HWY_EXPORT(SumRows);
+HWY_EXPORT(Narrow);
+HWY_EXPORT(Widen);
+HWY_EXPORT(AddIdsOf);
+
+double SumOfSquaresOf(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(SquaresSum)(x, n); }
+
+double SumOf(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(PlainSum)(x, n); }
+
+void AddTo(const float* x, int64_t n, float* out) { AddRows(DType::kF32, x, 1, n, n, out); }
+
+void AddRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out) {
+  HWY_DYNAMIC_DISPATCH(SumRows)(dtype, x, rows, n, stride, out);
+}
+
+void NarrowToBf16(const float* x, int64_t n, bf16_t* out) { NarrowBlock(x, n, 1, n, out, n); }
+
+void WidenToFloat(const bf16_t* x, int64_t n, float* out) { WidenBlock(x, n, 1, n, out, n); }
+
+void NarrowBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns, bf16_t* out,
+                 int64_t out_stride) {
+  HWY_DYNAMIC_DISPATCH(Narrow)(x, x_stride, rows, columns, out, out_stride);
+}
+
+void WidenBlock(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, float* out,
+                int64_t out_stride) {
+  HWY_DYNAMIC_DISPATCH(Widen)(x, x_stride, rows, columns, out, out_stride);
+}
+
+void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end,
+                          int64_t column_begin, int64_t column_end) {
+  HWY_DYNAMIC_DISPATCH(AddIdsOf)(args, begin, end, column_begin, column_end);
+}
+
+}  // namespace megatrain
+#endif  // HWY_ONCE

@@ -1,0 +1,13 @@
+// Rotary positions over ranges of tokens.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ROPE_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_ROPE_H_
+
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+void RopeTokens(const RopeArgs& args, int64_t begin, int64_t end);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_ROPE_H_

@@ -1,0 +1,221 @@
+#include "engine/device/cpu/softmax_block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/device/cpu/softmax_block.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, which includes this file again for each target.
+#include "engine/device/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace megatrain {
+namespace HWY_NAMESPACE {
+
+HWY_INLINE float MaxOfRange(const float* x, size_t begin, size_t end) {
+  const size_t lanes = hn::Lanes(DF());
+  float largest = -std::numeric_limits<float>::infinity();
+  size_t i = begin;
+  if (end - begin >= 2 * lanes) {
+    VF m0 = Load(x + i), m1 = Load(x + i + lanes);
+    for (i += 2 * lanes; i + 2 * lanes <= end; i += 2 * lanes) {
+      m0 = hn::Max(m0, Load(x + i));
+      m1 = hn::Max(m1, Load(x + i + lanes));
+    }
+    largest = MaxLanes(hn::Max(m0, m1));
+  }
+  for (; i < end; ++i) largest = std::max(largest, x[i]);
+  return largest;
+}
+
+// p[i] = exp(scale * x[i] - shift) over [begin, end); the rest of [0, n) is zero. Returns the sum.
+template <typename T>
+HWY_INLINE float ExpOfRange(const float* x, size_t n, size_t begin, size_t end, float scale,
+                            float shift, T* p) {
+  const size_t lanes = hn::Lanes(DF());
+  const VF factor = hn::Set(DF(), scale), minus = hn::Set(DF(), -shift);
+  std::memset(p, 0, begin * sizeof(T));
+  VF s0 = hn::Zero(DF()), s1 = s0;
+  size_t i = begin;
+  for (; i + 2 * lanes <= end; i += 2 * lanes) {
+    const VF a = ExpNegative(hn::MulAdd(Load(x + i), factor, minus));
+    const VF b = ExpNegative(hn::MulAdd(Load(x + i + lanes), factor, minus));
+    Store(a, p + i);
+    Store(b, p + i + lanes);
+    s0 = hn::Add(s0, a);
+    s1 = hn::Add(s1, b);
+  }
+  for (; i < end; i += lanes) {
+    const size_t count = std::min(lanes, end - i);
+    const auto inside = hn::FirstN(DF(), count);
+    const VF a =
+        hn::IfThenElseZero(inside, ExpNegative(hn::MulAdd(LoadFirst(x + i, count), factor, minus)));
+    StoreFirst(a, p + i, count);
+    s0 = hn::Add(s0, a);
+  }
+  std::memset(p + end, 0, (n - end) * sizeof(T));
+  return SumLanes(hn::Add(s0, s1));
+}
+
+template <typename T>
+void Step(const SoftmaxStepArgs& args) {
+  const size_t lanes = hn::Lanes(DF());
+  const int64_t n = args.columns;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const int64_t begin = std::clamp<int64_t>(args.first[row], 0, n);
+    const int64_t end = std::clamp<int64_t>(args.last[row], begin, n);
+    const float* x = args.scores + row * args.stride;
+    T* p = static_cast<T*>(args.p) + row * args.p_stride;
+    if (begin == end) {
+      std::memset(p, 0, static_cast<size_t>(n) * sizeof(T));
+      continue;
+    }
+    const float before = args.largest[row];
+    const float largest = std::max(
+        before, args.scale * MaxOfRange(x, static_cast<size_t>(begin), static_cast<size_t>(end)));
+    const float part = ExpOfRange(x, static_cast<size_t>(n), static_cast<size_t>(begin),
+                                  static_cast<size_t>(end), args.scale, largest, p);
+    // exp(-inf) = 0 before the first visible block, whose accumulator is zero.
+    const float correction = std::exp(before - largest);
+    args.sum[row] = args.sum[row] * correction + part;
+    args.largest[row] = largest;
+    if (correction != 1.0f) {
+      float* accumulator = args.accumulator + row * args.dim;
+      const VF factor = hn::Set(DF(), correction);
+      int64_t i = 0;
+      for (; i + static_cast<int64_t>(lanes) <= args.dim; i += static_cast<int64_t>(lanes)) {
+        Store(hn::Mul(Load(accumulator + i), factor), accumulator + i);
+      }
+      for (; i < args.dim; ++i) accumulator[i] *= correction;
+    }
+  }
+}
+
+template <typename T>
+void Finish(const SoftmaxStepArgs& args, T* out, int64_t out_stride, float* lse) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const float* accumulator = args.accumulator + row * args.dim;
+    T* to = out + row * out_stride;
+    const VF factor = hn::Set(DF(), 1.0f / args.sum[row]);
+    int64_t i = 0;
+    for (; i + lanes <= args.dim; i += lanes) Store(hn::Mul(Load(accumulator + i), factor), to + i);
+    if (i < args.dim) {
+      const size_t rest = static_cast<size_t>(args.dim - i);
+      StoreFirst(hn::Mul(LoadFirst(accumulator + i, rest), factor), to + i, rest);
+    }
+    lse[row] = args.largest[row] + std::log(args.sum[row]);
+  }
+}
+
+template <bool kTail, typename T>
+HWY_INLINE void BackwardPart(const SoftmaxBackwardArgs& args, const float* scores, const float* dp,
+                             T* p, T* ds, int64_t i, size_t count) {
+  const VF scale = hn::Set(DF(), args.scale);
+  const VF x =
+      hn::MulSub(LoadPart<kTail>(scores + i, count), scale, LoadPart<kTail>(args.lse + i, count));
+  const VF probability = ExpNegative(x);
+  const VF slope = hn::Sub(LoadPart<kTail>(dp + i, count), LoadPart<kTail>(args.delta + i, count));
+  StorePart<kTail>(probability, p + i, count);
+  StorePart<kTail>(hn::Mul(hn::Mul(probability, scale), slope), ds + i, count);
+}
+
+template <typename T>
+void Backward(const SoftmaxBackwardArgs& args) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  const int64_t n = args.columns;
+  for (int64_t row = 0; row < args.rows; ++row) {
+    const int64_t begin = std::clamp<int64_t>(args.first[row], 0, n);
+    const int64_t end = std::clamp<int64_t>(args.last[row], begin, n);
+    const float* scores = args.scores + row * args.stride;
+    const float* dp = args.dp + row * args.stride;
+    T* p = static_cast<T*>(args.p) + row * args.p_stride;
+    T* ds = static_cast<T*>(args.ds) + row * args.p_stride;
+    std::memset(p, 0, static_cast<size_t>(begin) * sizeof(T));
+    std::memset(ds, 0, static_cast<size_t>(begin) * sizeof(T));
+    int64_t i = begin;
+    for (; i + lanes <= end; i += lanes) {
+      BackwardPart<false>(args, scores, dp, p, ds, i, static_cast<size_t>(lanes));
+    }
+    if (i < end) {
+      BackwardPart<true>(args, scores, dp, p, ds, i, static_cast<size_t>(end - i));
+    }
+    std::memset(p + end, 0, static_cast<size_t>(n - end) * sizeof(T));
+    std::memset(ds + end, 0, static_cast<size_t>(n - end) * sizeof(T));
+  }
+}
+
+template <typename T>
+void Dots(int64_t rows, int64_t n, const T* a, const T* b, int64_t stride, float* out) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  for (int64_t row = 0; row < rows; ++row, a += stride, b += stride) {
+    VF sum = hn::Zero(DF());
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) sum = hn::MulAdd(Load(a + i), Load(b + i), sum);
+    if (i < n) {
+      const size_t rest = static_cast<size_t>(n - i);
+      sum = hn::MulAdd(LoadFirst(a + i, rest), LoadFirst(b + i, rest), sum);
+    }
+    out[row] = SumLanes(sum);
+  }
+}
+
+void StepOf(const SoftmaxStepArgs& args) {
+  args.dtype == DType::kF32 ? Step<float>(args) : Step<bf16_t>(args);
+}
+
+void FinishOf(DType out_dtype, const SoftmaxStepArgs& args, void* out, int64_t out_stride,
+              float* lse) {
+  if (out_dtype == DType::kF32) {
+    Finish(args, static_cast<float*>(out), out_stride, lse);
+  } else {
+    Finish(args, static_cast<bf16_t*>(out), out_stride, lse);
+  }
+}
+
+void BackwardOf(const SoftmaxBackwardArgs& args) {
+  args.dtype == DType::kF32 ? Backward<float>(args) : Backward<bf16_t>(args);
+}
+
+void DotsOf(DType dtype, int64_t rows, int64_t n, const void* a, const void* b, int64_t stride,
+            float* out) {
+  if (dtype == DType::kF32) {
+    Dots(rows, n, static_cast<const float*>(a), static_cast<const float*>(b), stride, out);
+  } else {
+    Dots(rows, n, static_cast<const bf16_t*>(a), static_cast<const bf16_t*>(b), stride, out);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace megatrain
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace megatrain {
+
+HWY_EXPORT(StepOf);
+HWY_EXPORT(FinishOf);
+HWY_EXPORT(BackwardOf);
+HWY_EXPORT(DotsOf);
+
+void SoftmaxStep(const SoftmaxStepArgs& args) { HWY_DYNAMIC_DISPATCH(StepOf)(args); }
+
+void SoftmaxFinish(const SoftmaxStepArgs& args, DType out_dtype, void* out, int64_t out_stride,
+                   float* lse) {
+  HWY_DYNAMIC_DISPATCH(FinishOf)(out_dtype, args, out, out_stride, lse);
+}
+
+void SoftmaxBackwardBlock(const SoftmaxBackwardArgs& args) {
+  HWY_DYNAMIC_DISPATCH(BackwardOf)(args);
+}
+
+void RowDots(DType dtype, int64_t rows, int64_t n, const void* a, const void* b, int64_t stride,
+             float* out) {
+  HWY_DYNAMIC_DISPATCH(DotsOf)(dtype, rows, n, a, b, stride, out);
+}
+
+}  // namespace megatrain
+#endif  // HWY_ONCE

@@ -1,0 +1,331 @@
+#include "engine/device/reference_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+double Get(DType dtype, const void* x, int64_t i) {
+  return dtype == DType::kF32 ? static_cast<const float*>(x)[i]
+                              : Bf16ToFloat(static_cast<const bf16_t*>(x)[i]);
+}
+
+void Set(DType dtype, void* x, int64_t i, double value) {
+  const float rounded = static_cast<float>(value);
+  if (dtype == DType::kF32) {
+    static_cast<float*>(x)[i] = rounded;
+  } else {
+    static_cast<bf16_t*>(x)[i] = FloatToBf16(rounded);
+  }
+}
+
+// The document that each token belongs to starts at [tokens].
+std::vector<int64_t> StartOfDocument(const AttentionArgs& args) {
+  std::vector<int64_t> starts(static_cast<size_t>(args.tokens));
+  for (int64_t d = 0; d < args.documents; ++d) {
+    for (int64_t t = args.document_starts[d]; t < args.document_starts[d + 1]; ++t) {
+      starts[static_cast<size_t>(t)] = args.document_starts[d];
+    }
+  }
+  return starts;
+}
+
+// The probabilities of token t over the tokens [start, t], and the log-sum-exp of its scores.
+std::vector<double> Probabilities(const AttentionArgs& args, int64_t t, int64_t head, int64_t start,
+                                  double* lse) {
+  const int64_t kv_head = head / (args.heads / args.kv_heads);
+  std::vector<double> scores;
+  for (int64_t s = start; s <= t; ++s) {
+    double dot = 0;
+    for (int64_t i = 0; i < args.head_dim; ++i) {
+      dot += Get(args.dtype, args.q, t * args.q_stride + head * args.head_dim + i) *
+             Get(args.dtype, args.k, s * args.k_stride + kv_head * args.head_dim + i);
+    }
+    scores.push_back(dot * args.scale);
+  }
+  const double largest = *std::max_element(scores.begin(), scores.end());
+  double sum = 0;
+  for (double score : scores) sum += std::exp(score - largest);
+  *lse = largest + std::log(sum);
+  for (double& score : scores) score = std::exp(score - *lse);
+  return scores;
+}
+
+double Sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+}  // namespace
+
+absl::Status ReferenceKernels::MatMul(Stream&, const MatMulArgs& args) {
+  for (int64_t i = 0; i < args.m; ++i) {
+    for (int64_t j = 0; j < args.n; ++j) {
+      double sum = args.bias ? Get(args.dtype, args.bias, j) : 0.0;
+      if (args.addend) sum += Get(args.out_dtype, args.addend, i * args.out_stride + j);
+      for (int64_t l = 0; l < args.k; ++l) {
+        const int64_t a = args.transpose_a ? l * args.a_stride + i : i * args.a_stride + l;
+        const int64_t b = args.transpose_b ? j * args.b_stride + l : l * args.b_stride + j;
+        sum += Get(args.dtype, args.a, a) * Get(args.dtype, args.b, b);
+      }
+      Set(args.out_dtype, args.out, i * args.out_stride + j, sum);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::RmsNorm(Stream&, const RmsNormArgs& args) {
+  for (int64_t row = 0; row < args.rows; ++row) {
+    for (int64_t group = 0; group < args.groups; ++group) {
+      const int64_t x = row * args.x_stride + group * args.width;
+      const int64_t y = row * args.y_stride + group * args.width;
+      double squares = 0;
+      for (int64_t i = 0; i < args.width; ++i) {
+        const double value = Get(args.dtype, args.x, x + i);
+        squares += value * value;
+      }
+      const double rstd = 1.0 / std::sqrt(squares / static_cast<double>(args.width) + args.epsilon);
+      for (int64_t i = 0; i < args.width; ++i) {
+        Set(args.dtype, args.y, y + i,
+            Get(args.dtype, args.x, x + i) * rstd * Get(args.dtype, args.weight, i));
+      }
+      if (args.rstd) args.rstd[row * args.groups + group] = static_cast<float>(rstd);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// With n = x * rstd and g = dy * weight: dx = rstd * (g - n * mean(g * n)), dweight = sum(dy * n).
+absl::Status ReferenceKernels::RmsNormBackward(Stream&, const RmsNormBackwardArgs& args) {
+  std::vector<double> dweight(static_cast<size_t>(args.width), 0.0);
+  for (int64_t row = 0; row < args.rows; ++row) {
+    for (int64_t group = 0; group < args.groups; ++group) {
+      const int64_t x = row * args.x_stride + group * args.width;
+      const int64_t dy = row * args.dy_stride + group * args.width;
+      const int64_t dx = row * args.dx_stride + group * args.width;
+      const double rstd = args.rstd[row * args.groups + group];
+      double mean = 0;
+      for (int64_t i = 0; i < args.width; ++i) {
+        const double n = Get(args.dtype, args.x, x + i) * rstd;
+        const double out = Get(args.dtype, args.dy, dy + i);
+        mean += out * Get(args.dtype, args.weight, i) * n;
+        dweight[static_cast<size_t>(i)] += out * n;
+      }
+      mean /= static_cast<double>(args.width);
+      for (int64_t i = 0; i < args.width; ++i) {
+        const double n = Get(args.dtype, args.x, x + i) * rstd;
+        const double g = Get(args.dtype, args.dy, dy + i) * Get(args.dtype, args.weight, i);
+        const double before = args.accumulate ? Get(args.dtype, args.dx, dx + i) : 0.0;
+        Set(args.dtype, args.dx, dx + i, before + rstd * (g - n * mean));
+      }
+    }
+  }
+  for (int64_t i = 0; i < args.width; ++i) {
+    args.dweight[i] = static_cast<float>(args.dweight[i] + dweight[static_cast<size_t>(i)]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::Rope(Stream&, const RopeArgs& args) {
+  const int64_t half = args.head_dim / 2;
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t h = 0; h < args.heads; ++h) {
+      for (int64_t i = 0; i < half; ++i) {
+        const int64_t first = t * args.stride + h * args.head_dim + i;
+        const double c = args.cosine[args.positions[t] * half + i];
+        const double s = args.sine[args.positions[t] * half + i] * (args.inverse ? -1.0 : 1.0);
+        const double a = Get(args.dtype, args.x, first);
+        const double b = Get(args.dtype, args.x, first + half);
+        Set(args.dtype, args.x, first, a * c - b * s);
+        Set(args.dtype, args.x, first + half, b * c + a * s);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::Attention(Stream&, const AttentionArgs& args) {
+  const std::vector<int64_t> starts = StartOfDocument(args);
+  const int64_t group = args.heads / args.kv_heads;
+  for (int64_t h = 0; h < args.heads; ++h) {
+    for (int64_t t = 0; t < args.tokens; ++t) {
+      const int64_t start = starts[static_cast<size_t>(t)];
+      double lse = 0;
+      const std::vector<double> p = Probabilities(args, t, h, start, &lse);
+      args.lse[h * args.tokens + t] = static_cast<float>(lse);
+      for (int64_t i = 0; i < args.head_dim; ++i) {
+        double sum = 0;
+        for (int64_t s = start; s <= t; ++s) {
+          sum += p[static_cast<size_t>(s - start)] *
+                 Get(args.dtype, args.v, s * args.v_stride + h / group * args.head_dim + i);
+        }
+        Set(args.dtype, args.out, (t * args.heads + h) * args.head_dim + i, sum);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// dV = P^T dO, dP = dO V^T, dS = P * (dP - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
+absl::Status ReferenceKernels::AttentionBackward(Stream&, const AttentionBackwardArgs& args) {
+  const AttentionArgs& forward = args.forward;
+  const DType dtype = forward.dtype;
+  const int64_t dim = forward.head_dim;
+  const int64_t group = forward.heads / forward.kv_heads;
+  const std::vector<int64_t> starts = StartOfDocument(forward);
+  const size_t kv_size = static_cast<size_t>(forward.tokens * forward.kv_heads * dim);
+  std::vector<double> dk(kv_size, 0.0), dv(kv_size, 0.0);
+  for (int64_t h = 0; h < forward.heads; ++h) {
+    const int64_t kv = h / group;
+    for (int64_t t = 0; t < forward.tokens; ++t) {
+      const int64_t start = starts[static_cast<size_t>(t)];
+      const int64_t out = (t * forward.heads + h) * dim;
+      const int64_t q = t * forward.q_stride + h * dim;
+      double lse = 0;
+      const std::vector<double> p = Probabilities(forward, t, h, start, &lse);
+      double delta = 0;
+      for (int64_t i = 0; i < dim; ++i) {
+        delta += Get(dtype, args.dout, out + i) * Get(dtype, forward.out, out + i);
+      }
+      std::vector<double> dq(static_cast<size_t>(dim), 0.0);
+      for (int64_t s = start; s <= t; ++s) {
+        const double probability = p[static_cast<size_t>(s - start)];
+        const int64_t sum = (s * forward.kv_heads + kv) * dim;
+        double dp = 0;
+        for (int64_t i = 0; i < dim; ++i) {
+          const double dout = Get(dtype, args.dout, out + i);
+          dp += dout * Get(dtype, forward.v, s * forward.v_stride + kv * dim + i);
+          dv[static_cast<size_t>(sum + i)] += probability * dout;
+        }
+        const double ds = probability * (dp - delta) * forward.scale;
+        for (int64_t i = 0; i < dim; ++i) {
+          dq[static_cast<size_t>(i)] +=
+              ds * Get(dtype, forward.k, s * forward.k_stride + kv * dim + i);
+          dk[static_cast<size_t>(sum + i)] += ds * Get(dtype, forward.q, q + i);
+        }
+      }
+      for (int64_t i = 0; i < dim; ++i) {
+        Set(dtype, args.dq, t * args.dq_stride + h * dim + i, dq[static_cast<size_t>(i)]);
+      }
+    }
+  }
+  for (int64_t s = 0; s < forward.tokens; ++s) {
+    for (int64_t i = 0; i < forward.kv_heads * dim; ++i) {
+      const size_t sum = static_cast<size_t>(s * forward.kv_heads * dim + i);
+      Set(dtype, args.dk, s * args.dk_stride + i, dk[sum]);
+      Set(dtype, args.dv, s * args.dv_stride + i, dv[sum]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::SwiGlu(Stream&, const SwiGluArgs& args) {
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t i = 0; i < args.width; ++i) {
+      const double gate = Get(args.dtype, args.gate_up, 2 * t * args.width + i);
+      const double up = Get(args.dtype, args.gate_up, (2 * t + 1) * args.width + i);
+      Set(args.dtype, args.out, t * args.width + i, gate * Sigmoid(gate) * up);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::SwiGluBackward(Stream&, const SwiGluBackwardArgs& args) {
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t i = 0; i < args.width; ++i) {
+      const int64_t at = 2 * t * args.width + i;
+      const double gate = Get(args.dtype, args.gate_up, at);
+      const double up = Get(args.dtype, args.gate_up, at + args.width);
+      const double dout = Get(args.dtype, args.dout, t * args.width + i);
+      const double sigmoid = Sigmoid(gate);
+      Set(args.dtype, args.dgate_up, at, dout * up * sigmoid * (1.0 + gate * (1.0 - sigmoid)));
+      Set(args.dtype, args.dgate_up, at + args.width, dout * gate * sigmoid);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::Embedding(Stream&, const EmbeddingArgs& args) {
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t i = 0; i < args.hidden; ++i) {
+      Set(args.dtype, args.out, t * args.hidden + i,
+          Get(args.dtype, args.table, args.ids[t] * args.hidden + i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::EmbeddingBackward(Stream&, const EmbeddingBackwardArgs& args) {
+  for (int64_t i = 0; i < args.hidden; ++i) {
+    std::vector<double> column(static_cast<size_t>(args.vocabulary), 0.0);
+    for (int64_t t = 0; t < args.tokens; ++t) {
+      column[static_cast<size_t>(args.ids[t])] += Get(args.dtype, args.dout, t * args.hidden + i);
+    }
+    for (int64_t id = 0; id < args.vocabulary; ++id) {
+      float& sum = args.dtable[id * args.hidden + i];
+      sum = static_cast<float>(sum + column[static_cast<size_t>(id)]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::CrossEntropy(Stream&, const CrossEntropyArgs& args) {
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    float* row = args.logits + t * args.logits_stride;
+    const std::vector<float> logits(row, row + args.vocabulary);
+    double largest = logits[0];
+    for (float logit : logits) largest = std::max(largest, static_cast<double>(logit));
+    double sum = 0;
+    for (float logit : logits) sum += std::exp(logit - largest);
+    const double lse = largest + std::log(sum);
+    const int32_t label = args.labels[t];
+    args.losses[t] =
+        label < 0 ? 0.0f : static_cast<float>(lse - logits[static_cast<size_t>(label)]);
+    if (args.loss_only) continue;
+    for (int64_t i = 0; i < args.vocabulary; ++i) {
+      const double p = std::exp(logits[static_cast<size_t>(i)] - lse) - (i == label ? 1.0 : 0.0);
+      Set(args.dtype, row, i, label < 0 ? 0.0 : p * args.scale);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_t n,
+                                            const void* dy, int64_t stride, float* dbias) {
+  for (int64_t i = 0; i < n; ++i) {
+    double sum = dbias[i];
+    for (int64_t row = 0; row < rows; ++row) sum += Get(dtype, dy, row * stride + i);
+    dbias[i] = static_cast<float>(sum);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::SumOfSquares(Stream&, const float* x, int64_t n, double* sum) {
+  *sum = 0;
+  for (int64_t i = 0; i < n; ++i) *sum += static_cast<double>(x[i]) * x[i];
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::Sum(Stream&, const float* x, int64_t n, double* sum) {
+  *sum = 0;
+  for (int64_t i = 0; i < n; ++i) *sum += x[i];
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::CastToBf16InPlace(Stream&, void* x, int64_t n) {
+  char* bytes = static_cast<char*>(x);
+  for (int64_t i = 0; i < n; ++i) {
+    float value = 0;
+    std::memcpy(&value, bytes + 4 * i, 4);
+    const bf16_t rounded = FloatToBf16(value);
+    std::memcpy(bytes + 2 * i, &rounded, 2);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::Zero(Stream&, void* x, int64_t bytes) {
+  std::memset(x, 0, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

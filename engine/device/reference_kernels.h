@@ -1,0 +1,39 @@
+// Every kernel as the plainest loops that say what it means, accumulated in FP64: what the devices'
+// kernels are compared with. Slow, single-threaded, full score matrix; for tests alone.
+#ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
+#define MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
+
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+class ReferenceKernels : public Kernels {
+ public:
+  absl::Status MatMul(Stream& stream, const MatMulArgs& args) override;
+  absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) override;
+  absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) override;
+  absl::Status Rope(Stream& stream, const RopeArgs& args) override;
+  absl::Status Attention(Stream& stream, const AttentionArgs& args) override;
+  absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) override;
+  absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) override;
+  absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) override;
+  absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
+  absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
+  absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;
+  absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n, const void* dy,
+                            int64_t stride, float* dbias) override;
+  absl::Status SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) override;
+  absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) override;
+  absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
+  absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
+  int64_t AttentionBackwardWorkspaceBytes(DType, int64_t, int64_t, int64_t,
+                                          int64_t) const override {
+    return 0;
+  }
+  int64_t ScratchBytesMax(DType, int64_t) const override { return 0; }
+  double MatMulSeconds() const override { return 0; }
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
