@@ -1,0 +1,151 @@
+// Logits, loss, gradient norm and every gradient of each family against transformers, through the
+// pipeline: tiles, lanes, sweeps, slabs.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "engine/base/thread_pool.h"
+#include "engine/device/cpu/cpu_device.h"
+#include "engine/memory/host_pool.h"
+#include "engine/model/hf_directory.h"
+#include "engine/pipeline/memory_plan.h"
+#include "engine/pipeline/trainer.h"
+#include "tests/engine/numerics/model_reference.h"
+
+namespace megatrain {
+namespace {
+
+struct Setting {
+  std::string name;
+  int64_t micro_batch;  // of the batch's three sequences
+  int64_t micro_batches_per_sweep;
+  StashPlace stash;
+  RecomputeMode recompute;
+};
+
+class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::string, Setting>> {
+ protected:
+  void Start(Precision precision) {
+    const auto& [family, setting] = GetParam();
+    absl::StatusOr<ModelConfig> config = ReadModelConfig(reference_.directory);
+    ASSERT_TRUE(config.ok()) << config.status();
+    layout_ = BuildModelLayout(*config);
+    spec_.data.sequence_length = static_cast<int64_t>(reference_.batch.sequences[0].labels.size());
+    spec_.training.global_batch = static_cast<int64_t>(reference_.batch.sequences.size());
+    spec_.training.micro_batch = setting.micro_batch;
+    spec_.training.precision = precision;
+    spec_.engine.micro_batches_per_sweep = setting.micro_batches_per_sweep;
+    spec_.engine.stash = setting.stash;
+    spec_.engine.recompute = setting.recompute;
+    MemoryBudget budget;
+    budget.host_bytes = int64_t{1} << 30;
+    absl::StatusOr<MemoryPlan> plan = PlanMemory(spec_, layout_, device_->kernels(), budget);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_TRUE(plan->fits) << plan->Table();
+    HostPoolOptions options;
+    options.capacity = plan->pool_bytes;
+    absl::StatusOr<std::unique_ptr<HostPool>> host_pool = HostPool::Create(options);
+    ASSERT_TRUE(host_pool.ok()) << host_pool.status();
+    host_pool_ = *std::move(host_pool);
+    absl::StatusOr<std::unique_ptr<Trainer>> trainer =
+        Trainer::Create(spec_, *plan, device_.get(), &pool_, host_pool_.get());
+    ASSERT_TRUE(trainer.ok()) << trainer.status();
+    trainer_ = *std::move(trainer);
+    auto weights = HfWeights::Open(reference_.directory, layout_);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    for (int i = 0; i < layout_.tile_count(); ++i) {
+      const absl::Status status = (*weights)->LoadTile(i, trainer_->tiles()[i]);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+
+  // The rows of `logit_rows` that lie in micro-batch 0, whose logits the trainer gives.
+  void CompareLogits(const BatchReference& expected, double limit) {
+    const absl::StatusOr<std::vector<float>> logits = trainer_->Logits(reference_.batch, 0);
+    ASSERT_TRUE(logits.ok()) << logits.status();
+    const int64_t vocabulary = layout_.config.vocabulary;
+    const int64_t tokens = spec_.training.micro_batch * spec_.data.sequence_length;
+    ASSERT_EQ(static_cast<int64_t>(logits->size()), tokens * vocabulary);
+    std::vector<float> rows, expected_rows;
+    for (size_t i = 0; i < reference_.logit_rows.size(); ++i) {
+      const int64_t row = reference_.logit_rows[i];
+      if (row >= tokens) continue;
+      rows.insert(rows.end(), logits->begin() + row * vocabulary,
+                  logits->begin() + (row + 1) * vocabulary);
+      expected_rows.insert(expected_rows.end(), expected.logits.begin() + i * vocabulary,
+                           expected.logits.begin() + (i + 1) * vocabulary);
+    }
+    ASSERT_FALSE(rows.empty());
+    EXPECT_LE(RelativeError(rows, expected_rows), limit);
+  }
+
+  StepRecord Step() {
+    const absl::Status submitted = trainer_->Submit(reference_.batch, 1e-3);
+    EXPECT_TRUE(submitted.ok()) << submitted;
+    const absl::StatusOr<StepRecord> record = trainer_->Collect();
+    EXPECT_TRUE(record.ok()) << record.status();
+    return record.ok() ? *record : StepRecord();
+  }
+
+  std::vector<float> Gradient(const TensorSpec& tensor, int tile) const {
+    const auto held = trainer_->HeldGradient(tile).subspan(tensor.offset, tensor.elements);
+    return {held.begin(), held.end()};
+  }
+
+  const ModelReference reference_ = LoadModelReference(std::get<0>(GetParam()));
+  ModelLayout layout_;
+  JobSpec spec_;  // the default clips, so that gradients are held
+  ThreadPool pool_{2};
+  const std::unique_ptr<Device> device_ = CreateCpuDevice(&pool_, {});
+  std::unique_ptr<HostPool> host_pool_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
+TEST_P(TrainerNumericsTest, Fp32) {
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kFp32));
+  const BatchReference& expected = reference_.fp32;
+  CompareLogits(expected, 1e-5);
+  const absl::StatusOr<double> evaluated = trainer_->EvaluateLossSum(reference_.batch);
+  ASSERT_TRUE(evaluated.ok()) << evaluated.status();
+  EXPECT_NEAR(*evaluated / reference_.batch.predictions / expected.loss, 1, 1e-5);
+  const StepRecord record = Step();
+  EXPECT_NEAR(record.loss / expected.loss, 1, 1e-5);
+  EXPECT_NEAR(record.gradient_norm / expected.gradient_norm, 1, 1e-5);
+  EXPECT_EQ(record.tokens, reference_.batch.predictions);
+  size_t tensors = 0;
+  ForEachTensor(layout_, [&](int tile, const TensorSpec& tensor) {
+    ASSERT_TRUE(expected.gradients.contains(tensor.name)) << tensor.name;
+    EXPECT_LE(RelativeError(Gradient(tensor, tile), expected.gradients.at(tensor.name)), 1e-4)
+        << tensor.name;
+    ++tensors;
+  });
+  EXPECT_EQ(tensors, expected.gradients.size());
+}
+
+TEST_P(TrainerNumericsTest, Bf16) {
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+  const BatchReference& expected = reference_.bf16;
+  CompareLogits(expected, std::min(3e-2, 1.25 * expected.logits_error));
+  const StepRecord record = Step();
+  EXPECT_NEAR(record.loss / expected.loss, 1, 3e-3);
+  EXPECT_NEAR(record.gradient_norm / expected.gradient_norm, 1, 1e-2);
+  ForEachTensor(layout_, [&](int tile, const TensorSpec& tensor) {
+    EXPECT_LE(RelativeError(Gradient(tensor, tile), expected.gradients.at(tensor.name)),
+              std::min(3e-2, 1.25 * expected.gradient_errors.at(tensor.name)))
+        << tensor.name;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, TrainerNumericsTest,
+    ::testing::Combine(
+        ::testing::ValuesIn(ReferenceFamilies()),
+        ::testing::Values(Setting{"whole", 3, 0, StashPlace::kDevice, RecomputeMode::kNone},
+                          Setting{"micro_batches", 1, 0, StashPlace::kHost, RecomputeMode::kAll},
+                          Setting{"sweeps", 1, 2, StashPlace::kHost, RecomputeMode::kAuto})),
+    [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param).name; });
+
+}  // namespace
+}  // namespace megatrain
