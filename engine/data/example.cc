@@ -36,7 +36,8 @@ const char* TypeName(dom::element_type type) {
   }
 }
 
-// Only finds where a text stops being JSON; simdjson does not say.
+// Only finds where a text stops being JSON, to the end of the first wrong token; simdjson does not
+// say.
 class FirstErrorHandler : public nlohmann::json_sax<nlohmann::json> {
  public:
   bool null() override { return true; }
@@ -71,7 +72,7 @@ absl::Status Malformed(std::string_view json, simdjson::error_code code) {
     const int64_t lines = std::count(before.begin(), before.end(), '\n');
     const size_t line_begin = lines > 0 ? before.rfind('\n') + 1 : 0;
     if (lines > 0) where = absl::StrCat(" on line ", lines + 1, " of the record");
-    absl::StrAppend(&where, " at column ", at - line_begin + 1);
+    absl::StrAppend(&where, " near column ", at - line_begin + 1);
   }
   std::string what = simdjson::error_message(code);
   // simdjson's texts for these two are about its own insides.

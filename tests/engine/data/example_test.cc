@@ -1,0 +1,121 @@
+#include "engine/data/example.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Error(DataFormat format, const std::string& json) {
+  Example example;
+  const absl::Status status = ExampleParser().Parse(format, json, &example);
+  EXPECT_FALSE(status.ok()) << json;
+  return std::string(status.message());
+}
+
+TEST(ExampleTest, ParsesText) {
+  ExampleParser parser;
+  Example example;
+  ASSERT_TRUE(parser.Parse(DataFormat::kText, R"({"id": 1, "text": "a\u00e9\n"})", &example).ok());
+  EXPECT_FALSE(example.is_chat);
+  EXPECT_EQ(example.text, "a\xc3\xa9\n");
+}
+
+TEST(ExampleTest, ParsesAlpaca) {
+  ExampleParser parser;
+  Example example;
+  for (const char* json : {R"({"instruction": "Do", "output": "Done"})",
+                           R"({"instruction": "Do", "input": "", "output": "Done", "text": "x"})",
+                           R"({"instruction": "Do", "input": null, "output": "Done"})"}) {
+    ASSERT_TRUE(parser.Parse(DataFormat::kAlpaca, json, &example).ok());
+    EXPECT_TRUE(example.is_chat);
+    ASSERT_EQ(example.messages.size(), 2u);
+    EXPECT_EQ(example.messages[0].role, "user");
+    EXPECT_EQ(example.messages[0].content, "Do");
+    EXPECT_EQ(example.messages[1].role, "assistant");
+    EXPECT_EQ(example.messages[1].content, "Done");
+  }
+  ASSERT_TRUE(parser
+                  .Parse(DataFormat::kAlpaca,
+                         R"({"instruction": "Do", "input": "this", "output": "Done"})", &example)
+                  .ok());
+  EXPECT_EQ(example.messages[0].content, "Do\nthis");
+}
+
+TEST(ExampleTest, ParsesMessages) {
+  ExampleParser parser;
+  Example example;
+  ASSERT_TRUE(parser
+                  .Parse(DataFormat::kMessages,
+                         R"({"tools": [], "messages": [{"role": "system", "content": "S"},
+                             {"content": "U", "role": "user", "name": "x", "tool_calls": null},
+                             {"role": "assistant", "content": ""}]})",
+                         &example)
+                  .ok());
+  ASSERT_EQ(example.messages.size(), 3u);
+  EXPECT_EQ(example.messages[0].role, "system");
+  EXPECT_EQ(example.messages[1].content, "U");
+  EXPECT_EQ(example.messages[2].content, "");
+}
+
+TEST(ExampleTest, NamesWhatIsMissingOrOfAnotherType) {
+  EXPECT_THAT(Error(DataFormat::kText, R"({"body": "x"})"),
+              HasSubstr("\"text\" is missing, which format text needs; the record has \"body\""));
+  EXPECT_THAT(Error(DataFormat::kText, R"({"text": 5})"),
+              HasSubstr("\"text\" is a number; a string is needed"));
+  EXPECT_THAT(Error(DataFormat::kText, R"({"text": "a", "text": "b"})"),
+              HasSubstr("\"text\" is there twice"));
+  EXPECT_THAT(Error(DataFormat::kText, "[1]"), HasSubstr("the record is a list"));
+  EXPECT_THAT(Error(DataFormat::kText, R"({"messages": []})"), HasSubstr("format: messages"));
+  EXPECT_THAT(Error(DataFormat::kAlpaca, R"({"instruction": "x"})"),
+              HasSubstr("\"output\" is missing"));
+  EXPECT_THAT(Error(DataFormat::kAlpaca, R"({"instruction": "x", "output": null})"),
+              HasSubstr("\"output\" is null"));
+  EXPECT_THAT(Error(DataFormat::kMessages, R"({"conversations": []})"),
+              HasSubstr("sharegpt format, which is not supported"));
+  EXPECT_THAT(Error(DataFormat::kMessages, R"({"messages": "x"})"),
+              HasSubstr("\"messages\" is a string; a list of messages is needed"));
+  EXPECT_THAT(Error(DataFormat::kMessages, R"({"messages": []})"),
+              HasSubstr("\"messages\" is empty"));
+  EXPECT_THAT(Error(DataFormat::kMessages, R"({"messages": [{"role": "user"}]})"),
+              HasSubstr("\"messages[0].content\" is missing; the message has \"role\""));
+  EXPECT_THAT(Error(DataFormat::kMessages,
+                    R"({"messages": [{"role": "user", "content": [{"type": "text"}]}]})"),
+              HasSubstr("\"messages[0].content\" is a list; a string is needed"));
+  EXPECT_THAT(Error(DataFormat::kMessages, R"({"messages": ["hello"]})"),
+              HasSubstr("messages[0] is a string"));
+  EXPECT_THAT(Error(DataFormat::kMessages, R"({"tools": [{}], "messages": []})"),
+              HasSubstr("tools are not supported"));
+}
+
+TEST(ExampleTest, SaysWhereJsonIsMalformed) {
+  EXPECT_THAT(Error(DataFormat::kText, R"({"text": "a)"), HasSubstr("malformed JSON near column "));
+  EXPECT_THAT(Error(DataFormat::kText, R"({"text" "a"})"),
+              HasSubstr("malformed JSON near column 11"));
+  EXPECT_THAT(Error(DataFormat::kText, "{\"id\": 1,\n\"text\" \"a\"}"),
+              HasSubstr("malformed JSON on line 2 of the record near column 10"));
+  EXPECT_THAT(Error(DataFormat::kText, "{\"text\": \"\xff\"}"),
+              HasSubstr("invalid UTF-8 at byte 10"));
+  EXPECT_THAT(Error(DataFormat::kText, R"({"text": "\ud800"})"), HasSubstr("malformed JSON"));
+  EXPECT_THAT(Error(DataFormat::kText, "{\"text\": \"a\"} {}"), HasSubstr("malformed JSON"));
+  EXPECT_THAT(Error(DataFormat::kText, ""), HasSubstr("malformed JSON"));
+  const std::string deep =
+      R"({"text": "a", "x": )" + std::string(100000, '[') + std::string(100000, ']') + "}";
+  EXPECT_THAT(Error(DataFormat::kText, deep), HasSubstr("nested more than 1,024 deep"));
+}
+
+TEST(ExampleTest, GuessesTheFormat) {
+  ExampleParser parser;
+  EXPECT_EQ(*parser.Guess(R"({"text": "x"})"), DataFormat::kText);
+  EXPECT_EQ(*parser.Guess(R"({"text": "x", "instruction": "", "output": ""})"),
+            DataFormat::kAlpaca);
+  EXPECT_EQ(*parser.Guess(R"({"messages": []})"), DataFormat::kMessages);
+  EXPECT_FALSE(parser.Guess(R"({"question": "x"})").ok());
+}
+
+}  // namespace
+}  // namespace megatrain

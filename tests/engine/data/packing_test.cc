@@ -1,0 +1,236 @@
+#include "engine/data/packing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int32_t kPad = 9999;
+
+struct Document {
+  bool whole = false;
+  std::vector<int32_t> ids;
+  std::vector<bool> target;
+};
+
+// The document's `length` ids are first, first + 1, ...; of a chat the last `targets` are learnt.
+Document Text(int32_t first, int length) {
+  Document document;
+  for (int i = 0; i < length; ++i) document.ids.push_back(first + i);
+  document.target.assign(static_cast<size_t>(length), true);
+  return document;
+}
+Document Chat(int32_t first, int length, int targets) {
+  Document document = Text(first, length);
+  document.whole = true;
+  for (int i = 0; i < length - targets; ++i) document.target[static_cast<size_t>(i)] = false;
+  return document;
+}
+
+struct Packed {
+  std::vector<Sequence> sequences;
+  PackingCounts counts;
+};
+
+Packed Pack(const std::vector<Document>& documents, int64_t length, bool packing, size_t piece) {
+  std::vector<uint32_t> words;
+  for (const Document& document : documents) {
+    for (size_t i = 0; i < document.ids.size(); ++i) {
+      words.push_back(static_cast<uint32_t>(document.ids[i]) |
+                      (document.target[i] ? kTargetBit : 0) | (i == 0 ? kDocumentBit : 0) |
+                      (i == 0 && document.whole ? kWholeBit : 0));
+    }
+  }
+  const PackingOptions options = {length, packing};
+  std::vector<uint64_t> begins;
+  SequencePacker packer(options, [&](uint64_t word) {
+    begins.push_back(word);
+    return absl::OkStatus();
+  });
+  for (size_t at = 0; at < words.size(); at += piece) {
+    EXPECT_TRUE(packer.Append(absl::MakeConstSpan(words).subspan(at, piece)).ok());
+  }
+  EXPECT_TRUE(packer.Finish().ok());
+  Packed packed;
+  packed.counts = packer.counts();
+  EXPECT_EQ(packed.counts.sequences, static_cast<int64_t>(begins.size()));
+  for (size_t i = 0; i < begins.size(); ++i) {
+    const uint64_t end = i + 1 < begins.size() ? begins[i + 1] : words.size();
+    Sequence sequence;
+    const absl::Status status = FillPackedSequence(
+        options,
+        [&](int64_t first, int64_t count, uint32_t* to) {
+          std::copy_n(words.begin() + first, count, to);
+          return absl::OkStatus();
+        },
+        static_cast<int64_t>(begins[i]), static_cast<int64_t>(end), kPad, &sequence);
+    EXPECT_TRUE(status.ok()) << status;
+    packed.sequences.push_back(sequence);
+  }
+  return packed;
+}
+
+// INTERFACES' words done plainly, a sequence at a time with lists of everything.
+Packed PackPlainly(const std::vector<Document>& documents, int64_t length, bool packing) {
+  struct Open {
+    std::vector<int32_t> ids, labels, positions, document;
+  };
+  std::vector<Open> open;
+  Packed packed;
+  const size_t capacity = static_cast<size_t>(length);
+  bool fresh = true;
+  const auto add = [&](const Document& from, size_t begin, size_t end) {
+    Open& to = open.back();
+    const int32_t number = to.document.empty() ? 0 : to.document.back() + 1;
+    for (size_t i = begin; i < end; ++i) {
+      to.ids.push_back(from.ids[i]);
+      to.labels.push_back(from.target[i] && !(i == begin && number > 0) ? from.ids[i]
+                                                                        : kMaskedLabel);
+      to.positions.push_back(static_cast<int32_t>(i - begin));
+      to.document.push_back(number);
+    }
+    packed.counts.tokens += static_cast<int64_t>(end - begin);
+  };
+  for (const Document& document : documents) {
+    if (!packing) fresh = true;
+    if (document.whole) {
+      const size_t kept = std::min(document.ids.size(), capacity);
+      if (kept < document.ids.size()) ++packed.counts.truncated_examples;
+      if (std::count(document.target.begin() + 1,
+                     document.target.begin() + static_cast<ptrdiff_t>(kept), true) == 0) {
+        ++packed.counts.examples_without_target;
+        continue;
+      }
+      if (fresh || open.back().ids.size() + kept > capacity) open.emplace_back();
+      fresh = false;
+      add(document, 0, kept);
+    } else {
+      for (size_t at = 0; at < document.ids.size();) {
+        if (fresh || open.back().ids.size() == capacity) open.emplace_back();
+        fresh = false;
+        const size_t end = std::min(document.ids.size(), at + capacity - open.back().ids.size());
+        add(document, at, end);
+        at = end;
+      }
+    }
+  }
+  for (Open& from : open) {
+    Sequence sequence;
+    int32_t padding = 0;
+    while (from.ids.size() < capacity) {
+      from.ids.push_back(kPad);
+      from.labels.push_back(kMaskedLabel);
+      from.positions.push_back(padding++);
+      from.document.push_back(-1);
+    }
+    packed.sequences.push_back({from.ids, from.labels, from.positions, from.document});
+  }
+  packed.counts.sequences = static_cast<int64_t>(open.size());
+  return packed;
+}
+
+void ExpectEqual(const Packed& a, const Packed& b) {
+  ASSERT_EQ(a.sequences.size(), b.sequences.size());
+  for (size_t i = 0; i < a.sequences.size(); ++i) {
+    EXPECT_EQ(a.sequences[i].input_ids, b.sequences[i].input_ids) << i;
+    EXPECT_EQ(a.sequences[i].labels, b.sequences[i].labels) << i;
+    EXPECT_EQ(a.sequences[i].position_ids, b.sequences[i].position_ids) << i;
+    EXPECT_EQ(a.sequences[i].document_ids, b.sequences[i].document_ids) << i;
+  }
+  EXPECT_EQ(a.counts.tokens, b.counts.tokens);
+  EXPECT_EQ(a.counts.truncated_examples, b.counts.truncated_examples);
+  EXPECT_EQ(a.counts.examples_without_target, b.counts.examples_without_target);
+}
+
+TEST(PackingTest, TextFillsAndContinuesAtPositionZero) {
+  const Packed packed = Pack({Text(10, 3), Text(20, 7)}, 4, true, 100);
+  ASSERT_EQ(packed.sequences.size(), 3u);
+  EXPECT_THAT(packed.sequences[0].input_ids, ElementsAre(10, 11, 12, 20));
+  EXPECT_THAT(packed.sequences[0].labels, ElementsAre(10, 11, 12, -100));
+  EXPECT_THAT(packed.sequences[0].position_ids, ElementsAre(0, 1, 2, 0));
+  EXPECT_THAT(packed.sequences[0].document_ids, ElementsAre(0, 0, 0, 1));
+  EXPECT_THAT(packed.sequences[1].input_ids, ElementsAre(21, 22, 23, 24));
+  EXPECT_THAT(packed.sequences[1].labels, ElementsAre(21, 22, 23, 24));
+  EXPECT_THAT(packed.sequences[1].position_ids, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(packed.sequences[2].input_ids, ElementsAre(25, 26, kPad, kPad));
+  EXPECT_THAT(packed.sequences[2].labels, ElementsAre(25, 26, -100, -100));
+  EXPECT_THAT(packed.sequences[2].position_ids, ElementsAre(0, 1, 0, 1));
+  EXPECT_THAT(packed.sequences[2].document_ids, ElementsAre(0, 0, -1, -1));
+  EXPECT_EQ(packed.counts.tokens, 10);
+}
+
+TEST(PackingTest, ChatsAreNeverSplit) {
+  const Packed packed = Pack({Chat(10, 3, 1), Chat(20, 2, 1), Chat(30, 2, 1)}, 4, true, 100);
+  ASSERT_EQ(packed.sequences.size(), 2u);
+  EXPECT_THAT(packed.sequences[0].input_ids, ElementsAre(10, 11, 12, kPad));
+  EXPECT_THAT(packed.sequences[0].labels, ElementsAre(-100, -100, 12, -100));
+  EXPECT_THAT(packed.sequences[1].input_ids, ElementsAre(20, 21, 30, 31));
+  EXPECT_THAT(packed.sequences[1].labels, ElementsAre(-100, 21, -100, 31));
+  EXPECT_THAT(packed.sequences[1].document_ids, ElementsAre(0, 0, 1, 1));
+}
+
+// Next-fit does not look back: what was closed stays closed.
+TEST(PackingTest, AClosedSequenceIsNotFilledLater) {
+  const Packed packed = Pack({Chat(10, 2, 1), Chat(20, 3, 1), Chat(30, 2, 1)}, 4, true, 100);
+  ASSERT_EQ(packed.sequences.size(), 3u);
+}
+
+TEST(PackingTest, LongChatsAreCutAndChatsWithoutTargetPassedOver) {
+  const Packed packed = Pack(
+      {Chat(10, 6, 4), Chat(20, 6, 2), Chat(30, 2, 0), Chat(40, 3, 1), Chat(50, 1, 1)}, 4, true, 1);
+  ASSERT_EQ(packed.sequences.size(), 2u);
+  EXPECT_THAT(packed.sequences[0].input_ids, ElementsAre(10, 11, 12, 13));
+  EXPECT_THAT(packed.sequences[0].labels, ElementsAre(-100, -100, 12, 13));
+  EXPECT_THAT(packed.sequences[1].input_ids, ElementsAre(40, 41, 42, kPad));
+  EXPECT_EQ(packed.counts.truncated_examples, 2);       // 10, 20
+  EXPECT_EQ(packed.counts.examples_without_target, 3);  // 20 (cut off), 30, 50 (first token)
+}
+
+TEST(PackingTest, WithoutPackingADocumentASequence) {
+  const Packed packed = Pack({Text(10, 2), Text(20, 5), Chat(30, 2, 1)}, 4, false, 100);
+  ASSERT_EQ(packed.sequences.size(), 4u);
+  EXPECT_THAT(packed.sequences[0].input_ids, ElementsAre(10, 11, kPad, kPad));
+  EXPECT_THAT(packed.sequences[1].input_ids, ElementsAre(20, 21, 22, 23));
+  EXPECT_THAT(packed.sequences[2].input_ids, ElementsAre(24, kPad, kPad, kPad));
+  EXPECT_THAT(packed.sequences[3].input_ids, ElementsAre(30, 31, kPad, kPad));
+}
+
+TEST(PackingTest, IsTheSameAsDoneWithPlainLists) {
+  std::mt19937 random(20240607);
+  for (int round = 0; round < 600; ++round) {
+    const int64_t length = std::uniform_int_distribution<int64_t>(2, 20)(random);
+    const int kind = round % 3;  // text, chats, both
+    std::vector<Document> documents;
+    const int count = std::uniform_int_distribution<int>(1, 20)(random);
+    for (int i = 0; i < count; ++i) {
+      const int size = std::uniform_int_distribution<int>(1, 50)(random) / (round % 7 + 1) + 1;
+      const bool whole = kind == 1 || (kind == 2 && random() % 2 == 0);
+      Document document = whole ? Chat(100 * i, size, 0) : Text(100 * i, size);
+      if (whole) {
+        for (size_t t = 0; t < document.target.size(); ++t) document.target[t] = random() % 4 == 0;
+      }
+      documents.push_back(document);
+    }
+    const bool packing = round % 2 == 0;
+    ExpectEqual(Pack(documents, length, packing, 1 + random() % 13),
+                PackPlainly(documents, length, packing));
+  }
+}
+
+TEST(PredictionTargetsTest, StayInsideDocuments) {
+  const Packed packed = Pack({Text(10, 3), Chat(20, 4, 2), Text(30, 2)}, 10, true, 100);
+  EXPECT_THAT(PredictionTargets(packed.sequences[0]),
+              ElementsAre(11, 12, -100, -100, 22, 23, -100, 31, -100, -100));
+  EXPECT_THAT(PredictionTargets(WholeSequence({5, 6, 7})), ElementsAre(6, 7, -100));
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,146 @@
+#include "engine/data/token_cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/engine/data/test_directory.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kKey = HashText("what decides the content");
+
+std::vector<uint32_t> Content() {
+  std::vector<uint32_t> words(400000);  // more than the writer's buffer
+  std::iota(words.begin(), words.end(), 5u);
+  return words;
+}
+
+void WriteCache(const std::string& directory) {
+  auto writer = CacheFileWriter::Create(directory, "x.cache", kKey, 4);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const std::vector<uint32_t> words = Content();
+  ASSERT_TRUE((*writer)->Append(words.data(), 3).ok());
+  ASSERT_TRUE((*writer)->Append(words.data() + 3, words.size() - 3).ok());
+  ASSERT_TRUE((*writer)->Finish("the meta").ok());
+}
+
+TEST(TokenCacheTest, ReadsWhatWasWritten) {
+  TestDirectory directory;
+  WriteCache(directory.Path("a/b"));  // made as needed
+  const auto cache = CacheFile::Open(directory.Path("a/b"), "x.cache", kKey, 4);
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  EXPECT_EQ((*cache)->elements(), 400000);
+  EXPECT_EQ((*cache)->meta(), "the meta");
+  std::vector<uint32_t> words(10);
+  ASSERT_TRUE((*cache)->Read(399990, 10, words.data()).ok());
+  EXPECT_EQ(words[0], 399995u);
+  EXPECT_FALSE(std::filesystem::exists(directory.Path("a/b/x.cache.tmp")));
+}
+
+TEST(TokenCacheTest, RefusesEveryDamage) {
+  TestDirectory directory;
+  WriteCache(directory.path());
+  const std::string whole = ReadWholeFile(directory.Path("x.cache"));
+  const auto opens = [&](const std::string& content) {
+    directory.Write("x.cache", content);
+    return CacheFile::Open(directory.path(), "x.cache", kKey, 4).ok();
+  };
+  ASSERT_TRUE(opens(whole));
+  // A flipped bit anywhere in the header, at some places in the payload, and in the meta.
+  std::vector<size_t> places(sizeof(CacheHeader));
+  std::iota(places.begin(), places.end(), size_t{0});
+  for (const size_t place : {sizeof(CacheHeader), whole.size() / 2, whole.size() - 9,
+                             whole.size() - 8, whole.size() - 1}) {
+    places.push_back(place);
+  }
+  for (const size_t place : places) {
+    std::string damaged = whole;
+    damaged[place] = static_cast<char>(damaged[place] ^ 0x10);
+    EXPECT_FALSE(opens(damaged)) << place;
+  }
+  for (const size_t size : {size_t{0}, size_t{10}, sizeof(CacheHeader), whole.size() - 1}) {
+    EXPECT_FALSE(opens(whole.substr(0, size))) << size;
+  }
+  EXPECT_FALSE(opens(whole + "x"));
+  EXPECT_FALSE(CacheFile::Open(directory.path(), "none", kKey, 4).ok());
+  ASSERT_TRUE(opens(whole));
+  EXPECT_FALSE(CacheFile::Open(directory.path(), "x.cache", HashText("other"), 4).ok());
+  EXPECT_FALSE(CacheFile::Open(directory.path(), "x.cache", kKey, 8).ok());
+}
+
+TEST(TokenCacheTest, AnUnfinishedFileIsNeverThere) {
+  TestDirectory directory;
+  {
+    auto writer = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);
+    const std::vector<uint32_t> words = Content();
+    ASSERT_TRUE((*writer)->Append(words.data(), words.size()).ok());
+    EXPECT_TRUE(std::filesystem::exists(directory.Path("x.cache.tmp")));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+  // What a killed process left is taken over.
+  directory.Write("x.cache.tmp", std::string(10000000, 'x'));
+  WriteCache(directory.path());
+  EXPECT_TRUE(CacheFile::Open(directory.path(), "x.cache", kKey, 4).ok());
+}
+
+TEST(TokenCacheTest, AnotherWriterWaitsAndFindsTheFile) {
+  TestDirectory directory;
+  auto writer = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);
+  ASSERT_TRUE(writer.ok());
+  std::thread other([&] {
+    // Waits, then finds the file, or comes so late that it begins anew: both are fine.
+    const auto second = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);
+    EXPECT_TRUE(second.ok()) << second.status();
+    EXPECT_TRUE(CacheFile::Open(directory.path(), "x.cache", kKey, 4).ok());
+  });
+  const std::vector<uint32_t> words = Content();
+  ASSERT_TRUE((*writer)->Append(words.data(), words.size()).ok());
+  ASSERT_TRUE((*writer)->Finish("meta").ok());
+  writer->reset();
+  other.join();
+}
+
+TEST(TokenCacheTest, SaysThatItCannotBeWritten) {
+  TestDirectory directory;
+  directory.Write("file", "");
+  const auto writer = CacheFileWriter::Create(directory.Path("file/below"), "x.cache", kKey, 4);
+  ASSERT_FALSE(writer.ok());
+  EXPECT_THAT(std::string(writer.status().message()), HasSubstr("data.cache_directory"));
+}
+
+// A limit on the size of files stands for a full disk.
+TEST(TokenCacheTest, AFailedWriteIsAnErrorAndLeavesNothing) {
+  TestDirectory directory;
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit limit = before;
+  limit.rlim_cur = 500000;
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  {
+    auto writer = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    const std::vector<uint32_t> words = Content();
+    const absl::Status status = (*writer)->Append(words.data(), words.size());
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("x.cache.tmp: cannot be written (prepared data; data.cache_directory "
+                          "moves it): File too large"));
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, old_handler);
+  EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+}
+
+}  // namespace
+}  // namespace megatrain
