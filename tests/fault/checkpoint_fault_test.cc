@@ -56,11 +56,13 @@ int64_t ResumeStep(FaultInjectionFileSystem& files, std::vector<std::string>* sk
 
 // Saves step 20 beside 10 with a fault at every operation in turn.
 void TryEveryOperation(Fault fault, Loss loss, const std::vector<int64_t>& before, int64_t step) {
+  FaultInjectionFileSystem prepared;
+  Prepare(prepared, before);
   bool reached_end = false;
   for (int64_t n = 0; !reached_end; ++n) {
     SCOPED_TRACE(absl::StrCat("operation ", n));
     FaultInjectionFileSystem files;
-    Prepare(files, before);
+    files.CopyFrom(prepared);
     files.FailAfter(n, fault);
     const auto saved = SaveCheckpoint(kDirectory, step, kDType, kConfig, &files, 1);
     reached_end = !files.fault_happened();
@@ -85,7 +87,7 @@ void TryEveryOperation(Fault fault, Loss loss, const std::vector<int64_t>& befor
       EXPECT_TRUE(resumed == step || resumed == before.back()) << resumed;
     }
     EXPECT_THAT(skipped, ::testing::IsEmpty()) << "no damaged directory has a whole one's name";
-    // And the job can go on.
+    if (n % 4 != 0) continue;  // Tried more seldom: the job can go on.
     const auto next = SaveCheckpoint(kDirectory, step + 10, kDType, kConfig, &files, 1);
     EXPECT_TRUE(next.ok()) << next.status();
     EXPECT_EQ(ResumeStep(files), step + 10);

@@ -102,6 +102,18 @@ void FaultInjectionFileSystem::Restart(Loss loss) {
   Lose(*root_, loss);
 }
 
+void FaultInjectionFileSystem::CopyFrom(const FaultInjectionFileSystem& other) {
+  root_ = Copy(*other.root_);
+  Keep(*root_);
+}
+
+std::shared_ptr<FaultInjectionFileSystem::Inode> FaultInjectionFileSystem::Copy(
+    const Inode& inode) {
+  auto copy = std::make_shared<Inode>(inode);
+  for (auto& [name, child] : copy->entries) child = Copy(*child);
+  return copy;
+}
+
 void FaultInjectionFileSystem::SyncAll() { Keep(*root_); }
 
 void FaultInjectionFileSystem::Lose(Inode& inode, Loss loss) {
