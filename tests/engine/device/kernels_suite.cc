@@ -1,0 +1,562 @@
+#include "tests/engine/device/kernels_suite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "engine/base/status.h"
+#include "engine/device/device.h"
+#include "engine/device/reference_kernels.h"
+
+namespace megatrain {
+namespace {
+
+class NoStream : public Stream {};
+
+template <typename T>
+std::vector<char> BytesOf(const std::vector<T>& values) {
+  std::vector<char> bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+double ValueOf(const Operands::Operand& operand, size_t i) {
+  if (operand.kind == Operands::Operand::kF32) {
+    float value = 0;
+    std::memcpy(&value, operand.bytes.data() + 4 * i, 4);
+    return value;
+  }
+  bf16_t value = 0;
+  std::memcpy(&value, operand.bytes.data() + 2 * i, 2);
+  return Bf16ToFloat(value);
+}
+
+std::vector<float> Normal(std::mt19937_64& random, int64_t n, double deviation) {
+  std::normal_distribution<double> distribution(0.0, deviation);
+  std::vector<float> values(static_cast<size_t>(n));
+  for (float& value : values) value = static_cast<float>(distribution(random));
+  return values;
+}
+
+}  // namespace
+
+size_t Operands::Random(DType dtype, int64_t n, double deviation) {
+  return Values(dtype, Normal(random_, n, deviation));
+}
+
+size_t Operands::Values(DType dtype, const std::vector<float>& values) {
+  if (dtype == DType::kF32) {
+    all_.push_back({Operand::kF32, BytesOf(values)});
+  } else {
+    std::vector<bf16_t> rounded(values.size());
+    std::transform(values.begin(), values.end(), rounded.begin(), FloatToBf16);
+    all_.push_back({Operand::kBF16, BytesOf(rounded)});
+  }
+  return all_.size() - 1;
+}
+
+size_t Operands::Ints(const std::vector<int32_t>& values) {
+  all_.push_back({Operand::kInts, BytesOf(values)});
+  return all_.size() - 1;
+}
+
+size_t Operands::Raw(int64_t bytes) {
+  all_.push_back({Operand::kRaw, std::vector<char>(static_cast<size_t>(bytes))});
+  return all_.size() - 1;
+}
+
+std::vector<Operands::Operand> RunOn(KernelsUnderTest& device, const Operands& operands,
+                                     const KernelCall& call) {
+  std::vector<Operands::Operand> results = operands.all();
+  std::vector<void*> pointers;
+  for (const Operands::Operand& operand : results) {
+    const int64_t bytes = static_cast<int64_t>(operand.bytes.size());
+    pointers.push_back(device.Allocate(bytes));
+    device.CopyIn(pointers.back(), operand.bytes.data(), bytes);
+  }
+  const absl::Status status = call(device.kernels(), device.stream(), pointers);
+  EXPECT_TRUE(status.ok()) << status;
+  for (size_t i = 0; i < results.size(); ++i) {
+    device.CopyOut(results[i].bytes.data(), pointers[i],
+                   static_cast<int64_t>(results[i].bytes.size()));
+  }
+  return results;
+}
+
+void ExpectLikeReference(KernelsUnderTest& device, const Operands& operands, double tolerance,
+                         const KernelCall& call) {
+  const std::vector<Operands::Operand> results = RunOn(device, operands, call);
+  const std::vector<Operands::Operand> again = RunOn(device, operands, call);
+  std::vector<Operands::Operand> expected = operands.all();
+  std::vector<void*> pointers;
+  for (Operands::Operand& operand : expected) pointers.push_back(operand.bytes.data());
+  ReferenceKernels reference;
+  NoStream no_stream;
+  const absl::Status status = call(reference, no_stream, pointers);
+  ASSERT_TRUE(status.ok()) << status;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].kind == Operands::Operand::kRaw) continue;
+    EXPECT_EQ(results[i].bytes, again[i].bytes) << "operand " << i << " is not repeatable";
+    if (results[i].kind == Operands::Operand::kInts) {
+      EXPECT_EQ(results[i].bytes, expected[i].bytes) << "operand " << i;
+      continue;
+    }
+    const size_t size = results[i].kind == Operands::Operand::kF32 ? 4 : 2;
+    double difference = 0, norm = 0;
+    for (size_t j = 0; j < results[i].bytes.size() / size; ++j) {
+      const double want = ValueOf(expected[i], j);
+      const double error = ValueOf(results[i], j) - want;
+      difference += error * error;
+      norm += want * want;
+    }
+    EXPECT_GT(norm, 0.0) << "operand " << i << " compares nothing";
+    EXPECT_LE(std::sqrt(difference), tolerance * std::sqrt(norm)) << "operand " << i;
+  }
+}
+
+const std::vector<AttentionCase>& AttentionCases() {
+  static const std::vector<AttentionCase>& cases = *new std::vector<AttentionCase>{
+      {2, 2, 64, {0, 300}},
+      {4, 2, 32, {0, 1, 130, 131, 257, 600}},
+      {3, 1, 16, {0, 128, 256, 700}},
+      {2, 1, 96, {0, 5, 40, 77}},
+      {1, 1, 128, {0, 650, 651, 660}},
+      {2, 2, 256, {0, 140}},
+      {2, 1, 8, {0, 513, 1100, 1700, 2300}},
+  };
+  return cases;
+}
+
+void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Operands* operands,
+                   KernelCall* call) {
+  const int64_t tokens = shape.document_starts.back();
+  const int64_t q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
+  const int64_t stride = q_width + 2 * kv_width;  // q, k, v side by side, as the layers keep them
+  const size_t qkv = operands->Random(dtype, tokens * stride);
+  const size_t out =
+      operands->Values(dtype, std::vector<float>(static_cast<size_t>(tokens * q_width), 0.0f));
+  const size_t lse =
+      operands->Values(DType::kF32, std::vector<float>(static_cast<size_t>(tokens * shape.heads)));
+  AttentionArgs args{.dtype = dtype,
+                     .tokens = tokens,
+                     .heads = shape.heads,
+                     .kv_heads = shape.kv_heads,
+                     .head_dim = shape.head_dim,
+                     .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+                     .document_starts = shape.document_starts.data(),
+                     .documents = static_cast<int64_t>(shape.document_starts.size()) - 1,
+                     .q_stride = stride,
+                     .k_stride = stride,
+                     .v_stride = stride};
+  const auto bind = [=](const std::vector<void*>& p, void* to) {
+    AttentionArgs bound = args;
+    bound.q = p[qkv];
+    bound.k = static_cast<char*>(p[qkv]) + q_width * DTypeBytes(dtype);
+    bound.v = static_cast<char*>(p[qkv]) + (q_width + kv_width) * DTypeBytes(dtype);
+    bound.out = to;
+    bound.lse = static_cast<float*>(p[lse]);
+    return bound;
+  };
+  if (!backward) {
+    *call = [=](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+      return kernels.Attention(stream, bind(p, p[out]));
+    };
+    return;
+  }
+  const size_t dout = operands->Random(dtype, tokens * q_width);
+  const size_t dqkv = operands->Random(dtype, tokens * stride);
+  // A generous bound that is linear in tokens.
+  const size_t workspace = operands->Raw(tokens * shape.heads * (shape.head_dim + 8) * 16);
+  *call = [=](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+    const AttentionArgs forward = bind(p, p[out]);
+    MT_RETURN_IF_ERROR(kernels.Attention(stream, forward));
+    if (kernels.AttentionBackwardWorkspaceBytes(dtype, tokens, shape.heads, shape.kv_heads,
+                                                shape.head_dim) >
+        tokens * shape.heads * (shape.head_dim + 8) * 16) {
+      return absl::InternalError("the workspace is not linear in tokens");
+    }
+    return kernels.AttentionBackward(
+        stream, {.forward = forward,
+                 .dout = p[dout],
+                 .dq = p[dqkv],
+                 .dq_stride = stride,
+                 .dk = static_cast<char*>(p[dqkv]) + q_width * DTypeBytes(dtype),
+                 .dk_stride = stride,
+                 .dv = static_cast<char*>(p[dqkv]) + (q_width + kv_width) * DTypeBytes(dtype),
+                 .dv_stride = stride,
+                 .workspace = p[workspace]});
+  };
+}
+
+TEST_P(KernelsSuite, MatMul) {
+  struct Case {
+    int64_t m, n, k;
+    int padding;
+  };
+  for (const Case& c : {Case{1, 1, 1, 0}, Case{7, 13, 5, 3}, Case{130, 70, 65, 1},
+                        Case{64, 256, 1100, 0}, Case{257, 191, 96, 8}}) {
+    for (int bits = 0; bits < 32; ++bits) {
+      const bool ta = bits & 1, tb = bits & 2, with_bias = bits & 4;
+      const int add = bits >> 3;  // 0: no addend, 1: in place, 2: apart, 3: in place, FP32 out
+      const DType out_dtype = add == 3 ? DType::kF32 : dtype();
+      Operands operands(static_cast<uint64_t>(bits + 100 * c.m));
+      MatMulArgs args{.m = c.m, .n = c.n, .k = c.k, .dtype = dtype(), .out_dtype = out_dtype};
+      args.transpose_a = ta;
+      args.transpose_b = tb;
+      args.a_stride = (ta ? c.m : c.k) + c.padding;
+      args.b_stride = (tb ? c.k : c.n) + c.padding;
+      args.out_stride = c.n + c.padding;
+      const size_t a = operands.Random(dtype(), (ta ? c.k : c.m) * args.a_stride);
+      const size_t b = operands.Random(dtype(), (tb ? c.n : c.k) * args.b_stride);
+      const size_t bias = operands.Random(dtype(), c.n);
+      const size_t out = operands.Random(out_dtype, c.m * args.out_stride);
+      const size_t addend = operands.Random(out_dtype, c.m * args.out_stride);
+      SCOPED_TRACE(testing::Message() << c.m << "x" << c.n << "x" << c.k << " case " << bits);
+      ExpectLikeReference(device(), operands, out_dtype == DType::kF32 ? 2e-6 : 3e-3,
+                          [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                            MatMulArgs bound = args;
+                            bound.a = p[a];
+                            bound.b = p[b];
+                            bound.out = p[out];
+                            bound.bias = with_bias ? p[bias] : nullptr;
+                            bound.addend = add == 0 ? nullptr : add == 2 ? p[addend] : p[out];
+                            return kernels.MatMul(stream, bound);
+                          });
+    }
+  }
+}
+
+TEST_P(KernelsSuite, MatMulOverManyTiles) {
+  Operands operands(1);
+  const int64_t m = 700, n = 450, k = 90;
+  const size_t a = operands.Random(dtype(), m * k), b = operands.Random(dtype(), n * k);
+  const size_t out = operands.Random(DType::kF32, m * n);
+  ExpectLikeReference(device(), operands, 2e-6,
+                      [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                        return kernels.MatMul(stream, {.m = m,
+                                                       .n = n,
+                                                       .k = k,
+                                                       .dtype = dtype(),
+                                                       .a = p[a],
+                                                       .a_stride = k,
+                                                       .b = p[b],
+                                                       .b_stride = k,
+                                                       .transpose_b = true,
+                                                       .out = p[out],
+                                                       .out_stride = n,
+                                                       .addend = p[out]});
+                      });
+}
+
+TEST_P(KernelsSuite, RmsNormAndBackward) {
+  struct Case {
+    int64_t rows, groups, width;
+  };
+  for (const Case& c : {Case{1, 1, 1}, Case{37, 1, 100}, Case{300, 3, 24}, Case{129, 1, 771}}) {
+    for (bool accumulate : {false, true}) {
+      Operands operands(static_cast<uint64_t>(c.rows));
+      const int64_t stride = c.groups * c.width + 5;
+      const size_t x = operands.Random(dtype(), c.rows * stride, 2.0);
+      const size_t weight = operands.Random(dtype(), c.width);
+      const size_t y = operands.Random(dtype(), c.rows * stride);
+      const size_t rstd = operands.Random(DType::kF32, c.rows * c.groups);
+      const size_t dy = operands.Random(dtype(), c.rows * stride);
+      const size_t dx = operands.Random(dtype(), c.rows * stride);
+      const size_t dweight = operands.Random(DType::kF32, c.width);
+      SCOPED_TRACE(testing::Message() << c.rows << "x" << c.groups << "x" << c.width);
+      ExpectLikeReference(
+          device(), operands, tolerance(),
+          [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+            MT_RETURN_IF_ERROR(kernels.RmsNorm(stream, {.dtype = dtype(),
+                                                        .rows = c.rows,
+                                                        .groups = c.groups,
+                                                        .width = c.width,
+                                                        .epsilon = 1e-5f,
+                                                        .x = p[x],
+                                                        .x_stride = stride,
+                                                        .weight = p[weight],
+                                                        .y = p[y],
+                                                        .y_stride = stride,
+                                                        .rstd = static_cast<float*>(p[rstd])}));
+            return kernels.RmsNormBackward(stream,
+                                           {.dtype = dtype(),
+                                            .rows = c.rows,
+                                            .groups = c.groups,
+                                            .width = c.width,
+                                            .x = p[x],
+                                            .x_stride = stride,
+                                            .weight = p[weight],
+                                            .rstd = static_cast<float*>(p[rstd]),
+                                            .dy = p[dy],
+                                            .dy_stride = stride,
+                                            .dx = accumulate || c.rows != 37 ? p[dx] : p[dy],
+                                            .dx_stride = stride,
+                                            .accumulate = accumulate,
+                                            .dweight = static_cast<float*>(p[dweight])});
+          });
+    }
+  }
+}
+
+TEST_P(KernelsSuite, Rope) {
+  for (int64_t head_dim : {2, 10, 64, 96}) {
+    for (bool inverse : {false, true}) {
+      Operands operands(static_cast<uint64_t>(head_dim));
+      const int64_t tokens = 70, heads = 3, stride = heads * head_dim + 4;
+      const size_t x = operands.Random(dtype(), tokens * stride);
+      std::vector<int32_t> where;
+      for (int64_t t = 0; t < tokens; ++t) where.push_back(static_cast<int32_t>(t % 37));
+      const size_t positions = operands.Ints(where);
+      const size_t cosine = operands.Random(DType::kF32, 37 * head_dim / 2);
+      const size_t sine = operands.Random(DType::kF32, 37 * head_dim / 2);
+      ExpectLikeReference(device(), operands, tolerance(),
+                          [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                            return kernels.Rope(stream,
+                                                {.dtype = dtype(),
+                                                 .tokens = tokens,
+                                                 .heads = heads,
+                                                 .head_dim = head_dim,
+                                                 .x = p[x],
+                                                 .stride = stride,
+                                                 .positions = static_cast<int32_t*>(p[positions]),
+                                                 .cosine = static_cast<float*>(p[cosine]),
+                                                 .sine = static_cast<float*>(p[sine]),
+                                                 .inverse = inverse});
+                          });
+    }
+  }
+}
+
+TEST_P(KernelsSuite, Attention) {
+  for (const AttentionCase& shape : AttentionCases()) {
+    Operands operands(3);
+    KernelCall call;
+    MakeAttention(shape, dtype(), false, &operands, &call);
+    SCOPED_TRACE(testing::Message() << "head_dim " << shape.head_dim);
+    ExpectLikeReference(device(), operands, dtype() == DType::kF32 ? 4e-6 : 5e-3, call);
+  }
+}
+
+TEST_P(KernelsSuite, AttentionBackward) {
+  for (const AttentionCase& shape : AttentionCases()) {
+    Operands operands(4);
+    KernelCall call;
+    MakeAttention(shape, dtype(), true, &operands, &call);
+    SCOPED_TRACE(testing::Message() << "head_dim " << shape.head_dim);
+    // BF16: P, dS and the output that delta is taken from are rounded too.
+    ExpectLikeReference(device(), operands, dtype() == DType::kF32 ? 4e-6 : 8e-3, call);
+  }
+}
+
+TEST_P(KernelsSuite, SwiGluAndBackward) {
+  for (int64_t width : {1, 30, 257}) {
+    Operands operands(static_cast<uint64_t>(width));
+    const int64_t tokens = 150;
+    const size_t gate_up = operands.Random(dtype(), tokens * 2 * width, 4.0);
+    const size_t out = operands.Random(dtype(), tokens * width);
+    const size_t dout = operands.Random(dtype(), tokens * width);
+    ExpectLikeReference(
+        device(), operands, tolerance(),
+        [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+          MT_RETURN_IF_ERROR(kernels.SwiGlu(stream, {dtype(), tokens, width, p[gate_up], p[out]}));
+          return kernels.SwiGluBackward(stream,
+                                        {dtype(), tokens, width, p[gate_up], p[dout], p[gate_up]});
+        });
+  }
+}
+
+TEST_P(KernelsSuite, SwiGluAtTheEnds) {
+  Operands operands(5);
+  const std::vector<float> gates = {-1e4f, -90.0f, -88.0f, -87.0f, 1e-30f, 20.0f, 90.0f, 1e4f};
+  std::vector<float> gate_up = gates;
+  gate_up.resize(16, 2.0f);
+  const size_t in = operands.Values(dtype(), gate_up);
+  const size_t out = operands.Random(dtype(), 8);
+  ExpectLikeReference(device(), operands, tolerance(),
+                      [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                        return kernels.SwiGlu(stream, {dtype(), 1, 8, p[in], p[out]});
+                      });
+}
+
+TEST_P(KernelsSuite, EmbeddingAndBackward) {
+  for (int64_t hidden : {3, 600}) {
+    Operands operands(static_cast<uint64_t>(hidden));
+    const int64_t tokens = 400, vocabulary = 50;
+    std::vector<int32_t> ids_of(static_cast<size_t>(tokens)), order(ids_of.size());
+    for (int32_t& id : ids_of) id = static_cast<int32_t>(operands.random()() % 20);
+    for (size_t t = 100; t < 350; ++t) ids_of[t] = 7;  // a run longer than a block
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      return ids_of[static_cast<size_t>(a)] < ids_of[static_cast<size_t>(b)];
+    });
+    const size_t ids = operands.Ints(ids_of), sorted = operands.Ints(order);
+    const size_t table = operands.Random(dtype(), vocabulary * hidden);
+    const size_t out = operands.Random(dtype(), tokens * hidden);
+    const size_t dtable = operands.Random(DType::kF32, vocabulary * hidden);
+    ExpectLikeReference(
+        device(), operands, 2 * tolerance(),
+        [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+          MT_RETURN_IF_ERROR(
+              kernels.Embedding(stream, {dtype(), tokens, hidden, vocabulary,
+                                         static_cast<int32_t*>(p[ids]), p[table], p[out]}));
+          return kernels.EmbeddingBackward(
+              stream, {dtype(), tokens, hidden, vocabulary, static_cast<int32_t*>(p[ids]),
+                       static_cast<int32_t*>(p[sorted]), p[out], static_cast<float*>(p[dtable])});
+        });
+  }
+}
+
+TEST_P(KernelsSuite, CrossEntropy) {
+  for (int64_t vocabulary : {2, 259, 9001}) {
+    const int64_t tokens = 11, stride = vocabulary + 3;
+    std::vector<int32_t> labels_of;
+    for (int64_t t = 0; t < tokens; ++t) {
+      labels_of.push_back(t % 4 == 3 ? -100 : static_cast<int32_t>((t * 7919) % vocabulary));
+    }
+    Operands operands(static_cast<uint64_t>(vocabulary));
+    const size_t logits = operands.Random(DType::kF32, tokens * stride, 5.0);
+    const size_t labels = operands.Ints(labels_of);
+    const size_t losses = operands.Random(DType::kF32, tokens);
+    for (bool loss_only : {false, true}) {
+      const KernelCall run = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+        return kernels.CrossEntropy(stream, {.dtype = dtype(),
+                                             .tokens = tokens,
+                                             .vocabulary = vocabulary,
+                                             .logits = static_cast<float*>(p[logits]),
+                                             .logits_stride = stride,
+                                             .labels = static_cast<int32_t*>(p[labels]),
+                                             .scale = 1.0f / 8,
+                                             .loss_only = loss_only,
+                                             .losses = static_cast<float*>(p[losses])});
+      };
+      const auto got = RunOn(device(), operands, run);
+      std::vector<Operands::Operand> want = operands.all();
+      std::vector<void*> pointers;
+      for (Operands::Operand& operand : want) pointers.push_back(operand.bytes.data());
+      ReferenceKernels reference;
+      NoStream no_stream;
+      ASSERT_TRUE(run(reference, no_stream, pointers).ok());
+      const size_t size = static_cast<size_t>(DTypeBytes(dtype()));
+      double difference = 0, norm = 0;
+      for (int64_t t = 0; t < tokens; ++t) {
+        const size_t i = static_cast<size_t>(t);
+        EXPECT_NEAR(ValueOf(got[losses], i), ValueOf(want[losses], i),
+                    1e-6 + 1e-6 * ValueOf(want[losses], i));
+        if (loss_only) continue;
+        const size_t row = static_cast<size_t>(t * stride * 4);
+        Operands::Operand a{
+            dtype() == DType::kF32 ? Operands::Operand::kF32 : Operands::Operand::kBF16, {}};
+        Operands::Operand b = a;
+        const auto cut = [&](const Operands::Operand& from) {
+          const auto begin = from.bytes.begin() + static_cast<std::ptrdiff_t>(row);
+          return std::vector<char>(
+              begin, begin + static_cast<std::ptrdiff_t>(size * static_cast<size_t>(vocabulary)));
+        };
+        a.bytes = cut(got[logits]);
+        b.bytes = cut(want[logits]);
+        for (size_t j = 0; j < static_cast<size_t>(vocabulary); ++j) {
+          const double error = ValueOf(a, j) - ValueOf(b, j);
+          difference += error * error;
+          norm += ValueOf(b, j) * ValueOf(b, j);
+          if (labels_of[i] < 0) {
+            EXPECT_EQ(ValueOf(a, j), 0.0);
+          }
+        }
+      }
+      if (!loss_only) {
+        EXPECT_LE(std::sqrt(difference), tolerance() * std::sqrt(norm));
+      }
+    }
+  }
+}
+
+TEST_P(KernelsSuite, BiasBackward) {
+  for (int64_t n : {1, 45, 130}) {
+    Operands operands(static_cast<uint64_t>(n));
+    const int64_t rows = 700, stride = n + 2;
+    const size_t dy = operands.Random(dtype(), rows * stride);
+    const size_t dbias = operands.Random(DType::kF32, n);
+    ExpectLikeReference(device(), operands, 4e-6,
+                        [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                          return kernels.BiasBackward(stream, dtype(), rows, n, p[dy], stride,
+                                                      static_cast<float*>(p[dbias]));
+                        });
+  }
+}
+
+TEST_P(KernelsSuite, SumsAreInDouble) {
+  for (int64_t n : {1, 77, 100003}) {
+    std::vector<float> values = Normal(Operands(9).random(), n, 1.0);
+    Operands operands(9);
+    const size_t x = operands.Values(DType::kF32, values);
+    const size_t sums = operands.Raw(16);
+    const auto got = RunOn(
+        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+          MT_RETURN_IF_ERROR(kernels.SumOfSquares(stream, static_cast<float*>(p[x]), n,
+                                                  static_cast<double*>(p[sums])));
+          return kernels.Sum(stream, static_cast<float*>(p[x]), n,
+                             static_cast<double*>(p[sums]) + 1);
+        });
+    double want[2] = {0, 0}, size = 0, sum[2];
+    for (float value : values) {
+      want[0] += static_cast<double>(value) * value;
+      want[1] += value;
+      size += std::abs(value);
+    }
+    std::memcpy(sum, got[sums].bytes.data(), sizeof(sum));
+    EXPECT_NEAR(sum[0], want[0], 1e-13 * want[0]);
+    EXPECT_NEAR(sum[1], want[1], 1e-13 * size);
+  }
+}
+
+TEST_P(KernelsSuite, SumOfSquaresShowsWhatIsNotFinite) {
+  for (float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF, 3e38f}) {
+    std::vector<float> values(70001, 1.0f);
+    values[69990] = bad;
+    Operands operands(9);
+    const size_t x = operands.Values(DType::kF32, values);
+    const size_t sum = operands.Raw(8);
+    const auto got = RunOn(device(), operands,
+                           [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                             return kernels.SumOfSquares(stream, static_cast<float*>(p[x]), 70001,
+                                                         static_cast<double*>(p[sum]));
+                           });
+    double result = 0;
+    std::memcpy(&result, got[sum].bytes.data(), 8);
+    EXPECT_EQ(std::isfinite(result), std::isfinite(bad)) << bad;
+  }
+}
+
+TEST_P(KernelsSuite, CastToBf16InPlaceRoundsToNearestEven) {
+  for (int64_t n : {1, 19, 300007}) {
+    std::vector<float> values = Normal(Operands(8).random(), n, 1.0);
+    const float special[] = {
+        std::nanf(""), -std::nanf("0x7fffff"), HUGE_VALF, 3.4e38f, -0.0f, 1.00390625f, 1.01171875f};
+    for (size_t i = 0; i < std::size(special) && n > 10; ++i) values[i] = special[i];
+    Operands operands(8);
+    const size_t x = operands.Values(DType::kF32, values);
+    const auto got = RunOn(device(), operands,
+                           [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                             return kernels.CastToBf16InPlace(stream, p[x], n);
+                           });
+    for (size_t i = 0; i < values.size(); ++i) {
+      bf16_t rounded = 0;
+      std::memcpy(&rounded, got[x].bytes.data() + 2 * i, 2);
+      ASSERT_EQ(rounded, FloatToBf16(values[i])) << "element " << i << ", " << values[i];
+    }
+  }
+}
+
+TEST_P(KernelsSuite, Zero) {
+  Operands operands(7);
+  const size_t x = operands.Random(DType::kF32, 100000);
+  const auto got =
+      RunOn(device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+        return kernels.Zero(stream, p[x], 399999);
+      });
+  EXPECT_EQ(std::count(got[x].bytes.begin(), got[x].bytes.end() - 1, 0), 399999);
+  EXPECT_EQ(got[x].bytes.back(), operands.all()[x].bytes.back());
+}
+
+}  // namespace megatrain

@@ -1,0 +1,110 @@
+// The suite on the cpu device, and what is promised of that device alone: results other than
+// MatMul's do not depend on the number of threads.
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "tests/engine/device/cpu_kernels_under_test.h"
+#include "tests/engine/device/kernels_suite.h"
+
+namespace megatrain {
+namespace {
+
+std::unique_ptr<KernelsUnderTest> MakeCpuKernels() {
+  return std::make_unique<CpuKernelsUnderTest>(2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, KernelsSuite,
+                         testing::Combine(testing::Values(&MakeCpuKernels),
+                                          testing::Values(DType::kF32, DType::kBF16)),
+                         [](const auto& info) {
+                           return std::string(DTypeName(std::get<1>(info.param)));
+                         });
+
+void ExpectSameForAllPools(const Operands& operands, const KernelCall& call) {
+  CpuKernelsUnderTest one(1);
+  const auto expected = RunOn(one, operands, call);
+  for (int threads : {2, 3}) {
+    CpuKernelsUnderTest several(threads);
+    const auto results = RunOn(several, operands, call);
+    for (size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(results[i].bytes, expected[i].bytes) << threads << " threads, operand " << i;
+    }
+  }
+}
+
+class CpuKernelsTest : public testing::TestWithParam<DType> {};
+
+TEST_P(CpuKernelsTest, AttentionDoesNotDependOnThreads) {
+  for (const AttentionCase& shape : AttentionCases()) {
+    Operands operands(5);
+    KernelCall call;
+    MakeAttention(shape, GetParam(), true, &operands, &call);
+    ExpectSameForAllPools(operands, call);
+  }
+}
+
+TEST_P(CpuKernelsTest, SumsOverRowsDoNotDependOnThreads) {
+  Operands operands(6);
+  const int64_t rows = 900, width = 200;
+  const size_t x = operands.Random(GetParam(), rows * width);
+  const size_t weight = operands.Random(GetParam(), width);
+  const size_t rstd = operands.Random(DType::kF32, rows);
+  const size_t dy = operands.Random(GetParam(), rows * width);
+  const size_t dx = operands.Random(GetParam(), rows * width);
+  const size_t dweight = operands.Random(DType::kF32, width);
+  const size_t dbias = operands.Random(DType::kF32, width);
+  const size_t large = operands.Random(DType::kF32, 200001);
+  const size_t sums = operands.Raw(16);
+  ExpectSameForAllPools(
+      operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+        absl::Status status =
+            kernels.RmsNormBackward(stream, {.dtype = GetParam(),
+                                             .rows = rows,
+                                             .groups = 1,
+                                             .width = width,
+                                             .x = p[x],
+                                             .x_stride = width,
+                                             .weight = p[weight],
+                                             .rstd = static_cast<float*>(p[rstd]),
+                                             .dy = p[dy],
+                                             .dy_stride = width,
+                                             .dx = p[dx],
+                                             .dx_stride = width,
+                                             .accumulate = true,
+                                             .dweight = static_cast<float*>(p[dweight])});
+        status.Update(kernels.BiasBackward(stream, GetParam(), rows, width, p[dy], width,
+                                           static_cast<float*>(p[dbias])));
+        status.Update(kernels.SumOfSquares(stream, static_cast<float*>(p[large]), 200001,
+                                           static_cast<double*>(p[sums])));
+        status.Update(kernels.Sum(stream, static_cast<float*>(p[large]), 200001,
+                                  static_cast<double*>(p[sums]) + 1));
+        return status;
+      });
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, CpuKernelsTest, testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& info) { return std::string(DTypeName(info.param)); });
+
+TEST(CpuKernelsClockTest, SecondsOfProductsAreCounted) {
+  CpuKernelsUnderTest cpu(1);
+  EXPECT_EQ(cpu.kernels().MatMulSeconds(), 0.0);
+  const float a = 2, b = 3;
+  float out = 0;
+  ASSERT_TRUE(cpu.kernels()
+                  .MatMul(cpu.stream(), {.m = 1,
+                                         .n = 1,
+                                         .k = 1,
+                                         .a = &a,
+                                         .a_stride = 1,
+                                         .b = &b,
+                                         .b_stride = 1,
+                                         .out = &out,
+                                         .out_stride = 1})
+                  .ok());
+  EXPECT_EQ(out, 6.0f);
+  EXPECT_GT(cpu.kernels().MatMulSeconds(), 0.0);
+}
+
+}  // namespace
+}  // namespace megatrain
