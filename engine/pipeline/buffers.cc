@@ -66,9 +66,8 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
   for (int slot = 0; slot < kStepSlots; ++slot) {
     MT_RETURN_IF_ERROR(
         Reserve(arena, "batches", BatchArrays::Bytes(d), DeviceKind::kBatches, &b.batch[slot]));
-    MT_RETURN_IF_ERROR(
-        Reserve(arena, "sums", SumsBytes(d), DeviceKind::kOther, &b.loss_sums[slot]));
-    b.norms[slot] = b.loss_sums[slot] == nullptr ? nullptr : b.loss_sums[slot] + d.micro_batches;
+    MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.micro_batches * int64_t{sizeof(double)},
+                               DeviceKind::kOther, &b.loss_sums[slot]));
   }
   const int64_t rope_bytes = d.sequence_length * (c.head_dim / 2) * int64_t{sizeof(float)};
   MT_RETURN_IF_ERROR(
@@ -90,6 +89,8 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
   if (!d.training) return b;
 
   b.accumulators.resize(d.shape.accumulators());
+  MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.shape.accumulators() * int64_t{sizeof(double)},
+                             DeviceKind::kOther, &b.norms));
   for (int i = 0; i < d.shape.accumulators(); ++i) {
     MT_RETURN_IF_ERROR(Reserve(arena, "gradient accumulators (FP32)",
                                AccumulatorElements(d, i) * int64_t{sizeof(float)},

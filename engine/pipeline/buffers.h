@@ -72,7 +72,7 @@ struct DeviceBuffers {
   float* losses = nullptr;                         // [micro_batch_tokens]
   std::array<void*, kStepSlots> batch = {};        // BatchArrays
   std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
-  std::array<double*, kStepSlots> norms = {};      // [tiles]
+  double* norms = nullptr;                         // [accumulators]
   float* rope_cosine = nullptr;                    // [sequence_length, head_dim / 2]
   float* rope_sine = nullptr;
 };

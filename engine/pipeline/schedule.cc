@@ -264,8 +264,7 @@ class StepBuilder {
       op.tile = tile;
       op.accumulator = accumulator;
       op.bytes = elements * 4;
-      op.writes = {{ResourceKind::kAccumulator, accumulator},
-                   Norm(ResourceKind::kDeviceNorm, tile)};
+      op.writes = {{ResourceKind::kAccumulator, accumulator}};
     }
     int slab = tile;
     if (!shape_.slab_per_tile) {
@@ -278,8 +277,8 @@ class StepBuilder {
       op.accumulator = accumulator;
       op.slab = slab;
       op.bytes = elements * shape_.gradient_element_bytes;
-      op.reads = {{ResourceKind::kAccumulator, accumulator}, Norm(ResourceKind::kDeviceNorm, tile)};
-      op.writes = {{ResourceKind::kSlab, slab}, Norm(ResourceKind::kHostNorm, tile)};
+      op.reads = {{ResourceKind::kAccumulator, accumulator}};
+      op.writes = {{ResourceKind::kSlab, slab}, HostNorm(tile)};
     }
     if (!shape_.clipping) Update(tile, slab);
   }
@@ -290,16 +289,16 @@ class StepBuilder {
     op.slab = slab;
     // Reads and writes the state but the gradient, which is only read.
     op.bytes = shape_.tile_elements[tile] * (2 * 12 + shape_.gradient_element_bytes);
-    op.reads = {{ResourceKind::kSlab, slab},
-                Norm(ResourceKind::kHostNorm, tile),
-                {ResourceKind::kHostLosses, slot_}};
+    op.reads = {{ResourceKind::kSlab, slab}, HostNorm(tile), {ResourceKind::kHostLosses, slot_}};
     if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
     op.writes = {{ResourceKind::kTileWeights, tile}, {ResourceKind::kTileMoments, tile}};
     // Buffers that hold the tile hold its past from here on.
     std::replace(state_.buffer_tile.begin(), state_.buffer_tile.end(), tile, -1);
   }
 
-  Resource Norm(ResourceKind kind, int tile) const { return {kind, slot_ * shape_.tiles() + tile}; }
+  Resource HostNorm(int tile) const {
+    return {ResourceKind::kHostNorm, slot_ * shape_.tiles() + tile};
+  }
 
   void Head() {
     const int tile = shape_.head_tile();
@@ -394,8 +393,7 @@ class StepBuilder {
     {
       Op& op = Add(OpKind::kClip, Lane::kUpdate);
       op.reads = {{ResourceKind::kHostLosses, slot_}};
-      for (int tile = 0; tile < shape_.tiles(); ++tile)
-        op.reads.push_back(Norm(ResourceKind::kHostNorm, tile));
+      for (int tile = 0; tile < shape_.tiles(); ++tile) op.reads.push_back(HostNorm(tile));
       op.writes = {{ResourceKind::kClip, slot_}};
     }
     // Forward order: tile i's update runs just ahead of the next step's load of tile i.

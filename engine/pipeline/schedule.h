@@ -21,7 +21,7 @@ enum class ResourceKind {
   kTileWeights,     // index: tile; the section that is streamed
   kTileMoments,     // index: tile; remainder and moments
   kWeightBuffer,    // device
-  kAccumulator,     // device, FP32 gradient of one tile
+  kAccumulator,     // device, FP32 gradient of one tile, and its sum of squares
   kSlab,            // host, gradient of one tile
   kHidden,          // device, hidden states of one micro-batch at one boundary
   kHiddenGradient,  // device, index: micro-batch in the sweep
@@ -31,7 +31,6 @@ enum class ResourceKind {
   kHeadScratch,     // device
   kDeviceBatch,     // device, ids and targets; index: step slot
   kDeviceLosses,    // device, sums of losses; index: step slot
-  kDeviceNorm,      // device, sum of squares; index: step slot * tiles + tile
   kHostLosses,      // host; index: step slot
   kHostNorm,        // host; index: step slot * tiles + tile
   kClip,            // host, the step's clipping coefficient; index: step slot

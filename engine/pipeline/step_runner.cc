@@ -210,7 +210,8 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
       return kernels.Zero(stream, gradient, op.bytes);
     case OpKind::kFinishGradient: {
       const int64_t elements = d.shape.tile_elements[op.tile];
-      MT_RETURN_IF_ERROR(kernels.SumOfSquares(stream, gradient, elements, b.norms[slot] + op.tile));
+      MT_RETURN_IF_ERROR(
+          kernels.SumOfSquares(stream, gradient, elements, b.norms + op.accumulator));
       if (d.gradient_dtype == DType::kBF16) {
         return kernels.CastToBf16InPlace(stream, gradient, elements);
       }
@@ -238,7 +239,7 @@ absl::Status StepRunner::TakeLogits(const Op& op, Stream& stream) {
 
 absl::Status StepRunner::StoreGradient(const Op& op, Stream& stream) {
   MT_RETURN_IF_ERROR(p_.device->CopyToHost(stream, p_.host_buffers->norms[op.step_slot] + op.tile,
-                                           p_.device_buffers->norms[op.step_slot] + op.tile,
+                                           p_.device_buffers->norms + op.accumulator,
                                            sizeof(double)));
   return p_.device->CopyToHost(stream, p_.host_buffers->slabs[op.slab].data(),
                                p_.device_buffers->accumulators[op.accumulator], op.bytes);

@@ -1,0 +1,150 @@
+// The executor over a device whose operations take random times: order, errors, timing, many steps.
+#include "engine/pipeline/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "engine/device/reference_kernels.h"
+
+namespace megatrain {
+namespace {
+
+class FakeStream : public Stream {};
+class FakeEvent : public Event {};
+
+class FakeDevice : public Device {
+ public:
+  std::string Describe() const override { return "fake"; }
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t) override {
+    return absl::ResourceExhaustedError("no memory");
+  }
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override {
+    return std::make_unique<FakeStream>();
+  }
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    return std::make_unique<FakeEvent>();
+  }
+  absl::Status Record(Stream&, Event&) override { return absl::OkStatus(); }
+  absl::Status Wait(Stream&, Event&) override { return absl::OkStatus(); }
+  absl::Status Synchronize(Event&) override { return absl::OkStatus(); }
+  absl::StatusOr<double> ElapsedSeconds(Event&, Event&) override { return 0.25; }
+  absl::Status CopyToDevice(Stream&, void*, const void*, int64_t) override {
+    return absl::OkStatus();
+  }
+  absl::Status CopyToHost(Stream&, void*, const void*, int64_t) override {
+    return absl::OkStatus();
+  }
+  Kernels& kernels() override { return kernels_; }
+
+ private:
+  ReferenceKernels kernels_;
+};
+
+class FunctionRunner : public OpRunner {
+ public:
+  explicit FunctionRunner(std::function<absl::Status(const Op&)> run) : run_(std::move(run)) {}
+  absl::Status Run(const Op& op, Stream*) override { return run_(op); }
+
+ private:
+  const std::function<absl::Status(const Op&)> run_;
+};
+
+Op MakeOp(Lane lane, int id, std::vector<int> reads, std::vector<int> writes) {
+  Op op;
+  op.kind = OpKind::kLoadTile;
+  op.lane = lane;
+  op.tile = id;
+  for (int r : reads) op.reads.push_back({ResourceKind::kTileWeights, r});
+  for (int w : writes) op.writes.push_back({ResourceKind::kTileWeights, w});
+  return op;
+}
+
+// Each operation adds its number to what it writes, unordered access would lose or reorder some;
+// the values are plain integers, so that the thread sanitizer sees a missing wait.
+TEST(ExecutorTest, ConflictingOperationsOfDifferentLanesRunInSerialOrder) {
+  constexpr int kResources = 5;
+  std::vector<std::vector<int>> written(kResources);
+  std::vector<std::vector<int>> expected(kResources);
+  FunctionRunner runner([&](const Op& op) {
+    if (op.tile % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    for (const Resource& r : op.writes) written[r.index].push_back(op.tile);
+    return absl::OkStatus();
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  uint32_t random = 1;
+  auto next = [&random](int n) {
+    random = random * 1664525u + 1013904223u;
+    return static_cast<int>((random >> 16) % n);
+  };
+  int id = 0;
+  for (int step = 0; step < 20; ++step) {
+    Schedule schedule;
+    for (int i = 0; i < 50; ++i, ++id) {
+      const int read = next(kResources), write = next(kResources);
+      schedule.ops.push_back(MakeOp(static_cast<Lane>(next(kLanes)), id, {read}, {write}));
+      expected[write].push_back(id);
+    }
+    auto ticket = executor->Submit(std::move(schedule));
+    ASSERT_TRUE(executor->Wait(ticket).ok());
+  }
+  EXPECT_EQ(written, expected);
+}
+
+TEST(ExecutorTest, AnErrorStopsWhatFollowsAndIsReturned) {
+  std::atomic<int> ran{0};
+  FunctionRunner runner([&](const Op& op) {
+    if (op.tile == 1) return absl::AbortedError("step 3: broken");
+    ++ran;
+    return absl::OkStatus();
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  Schedule schedule;
+  schedule.ops = {MakeOp(Lane::kH2D, 0, {}, {0}), MakeOp(Lane::kCompute, 1, {0}, {1}),
+                  MakeOp(Lane::kUpdate, 2, {1}, {2}), MakeOp(Lane::kIo, 3, {2}, {3})};
+  auto ticket = executor->Submit(std::move(schedule));
+  const auto timing = executor->Wait(ticket);
+  EXPECT_EQ(timing.status().message(), "step 3: broken");
+  EXPECT_EQ(ran, 1);
+  Schedule later;
+  later.ops = {MakeOp(Lane::kIo, 4, {}, {9})};
+  EXPECT_FALSE(executor->Wait(executor->Submit(std::move(later))).ok());
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(ExecutorTest, BusyTimeIsByLane) {
+  FunctionRunner runner([](const Op&) { return absl::OkStatus(); });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  Schedule schedule;
+  schedule.ops = {MakeOp(Lane::kH2D, 0, {}, {0}), MakeOp(Lane::kH2D, 1, {}, {1}),
+                  MakeOp(Lane::kCompute, 2, {0}, {2}), MakeOp(Lane::kUpdate, 3, {2}, {0})};
+  auto timing = executor->Wait(executor->Submit(std::move(schedule)));
+  ASSERT_TRUE(timing.ok());
+  EXPECT_DOUBLE_EQ(timing->busy.h2d, 0.5);  // the fake's events are 0.25 s apart
+  EXPECT_DOUBLE_EQ(timing->busy.compute, 0.25);
+  EXPECT_GE(timing->busy.update, 0);
+  EXPECT_EQ(timing->busy.d2h, 0);
+}
+
+TEST(ExecutorTest, DestroyedWithWorkQueuedItStops) {
+  FunctionRunner runner([](const Op&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return absl::OkStatus();
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  Schedule schedule;
+  for (int i = 0; i < 200; ++i) schedule.ops.push_back(MakeOp(Lane::kCompute, i, {}, {0}));
+  executor->Submit(std::move(schedule));
+  executor.reset();
+}
+
+}  // namespace
+}  // namespace megatrain

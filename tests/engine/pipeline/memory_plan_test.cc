@@ -1,0 +1,164 @@
+#include "engine/pipeline/memory_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "engine/device/reference_kernels.h"
+#include "engine/memory/tile.h"
+
+namespace megatrain {
+namespace {
+
+using testing::HasSubstr;
+
+ModelConfig Config(int64_t layers, bool tied = false) {
+  ModelConfig c;
+  c.vocabulary = 1000;
+  c.hidden = 64;
+  c.layers = layers;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim = 16;
+  c.intermediate = 192;
+  c.max_positions = 512;
+  c.tied_embeddings = tied;
+  return c;
+}
+
+JobSpec Spec() {
+  JobSpec spec;
+  spec.data.sequence_length = 128;
+  spec.training.global_batch = 8;
+  spec.training.micro_batch = 2;
+  return spec;
+}
+
+MemoryBudget Budget(int64_t host = int64_t{8} << 30) {
+  MemoryBudget budget;
+  budget.host_bytes = host;
+  return budget;
+}
+
+class MemoryPlanTest : public testing::Test {
+ protected:
+  MemoryPlan Plan(const JobSpec& spec, const ModelLayout& layout,
+                  const MemoryBudget& budget = Budget()) {
+    auto plan = PlanMemory(spec, layout, kernels_, budget);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return *std::move(plan);
+  }
+  ReferenceKernels kernels_;
+};
+
+TEST_F(MemoryPlanTest, WhatIsPlannedIsWhatIsTaken) {
+  for (const bool tied : {false, true}) {
+    for (const double clip : {0.0, 1.0}) {
+      for (const StashPlace stash : {StashPlace::kDevice, StashPlace::kHost}) {
+        JobSpec spec = Spec();
+        spec.optimizer.max_gradient_norm = clip;
+        spec.engine.stash = stash;
+        const ModelLayout layout = BuildModelLayout(Config(3, tied));
+        const MemoryPlan plan = Plan(spec, layout);
+        ASSERT_TRUE(plan.fits) << plan.Table();
+        HostPoolOptions options;
+        options.capacity = plan.pool_bytes;
+        auto pool = *HostPool::Create(options);
+        auto buffers = LeaseHostBuffers(plan.dimensions, *pool);
+        ASSERT_TRUE(buffers.ok()) << buffers.status();
+        EXPECT_EQ(pool->free_bytes(), 0);
+        DeviceArena arena(nullptr, plan.arena_bytes);
+        ASSERT_TRUE(ReserveDeviceBuffers(plan.dimensions, kernels_, arena).ok());
+        EXPECT_EQ(arena.free_bytes(), 0);
+      }
+    }
+  }
+}
+
+TEST_F(MemoryPlanTest, DeviceBytesDoNotDependOnDepthWithTheStashOnTheHost) {
+  JobSpec spec = Spec();
+  spec.engine.stash = StashPlace::kHost;
+  spec.engine.recompute = RecomputeMode::kAll;
+  const ModelLayout shallow = BuildModelLayout(Config(4)), deep = BuildModelLayout(Config(48));
+  EXPECT_EQ(Plan(spec, shallow).arena_bytes, Plan(spec, deep).arena_bytes);
+}
+
+TEST_F(MemoryPlanTest, StateIsTwelveBytesAParameterAndClippingHoldsTheGradients) {
+  ModelConfig config = Config(8);
+  config.hidden = 512;
+  config.head_dim = 128;
+  config.intermediate = 2048;
+  const ModelLayout layout = BuildModelLayout(config);
+  auto bytes = [&](const MemoryPlan& plan, const char* name) {
+    for (const auto& item : plan.host) {
+      if (item.name == name) return static_cast<double>(item.bytes) / layout.parameters;
+    }
+    return 0.0;
+  };
+  for (const Precision precision : {Precision::kBf16, Precision::kFp32}) {
+    JobSpec spec = Spec();
+    spec.training.precision = precision;
+    MemoryPlan plan = Plan(spec, layout);
+    EXPECT_LE(bytes(plan, "tiles"), 12.5);  // leases are whole huge pages: 2 MiB of 35 here
+    EXPECT_GE(bytes(plan, "tiles"), 12.0);
+    EXPECT_NEAR(bytes(plan, "gradient slabs"), 4.0, 0.5);
+    spec.training.gradient_dtype = Precision::kBf16;
+    EXPECT_NEAR(bytes(Plan(spec, layout), "gradient slabs"), 2.0, 0.5);
+    spec.optimizer.max_gradient_norm = 0;
+    spec.engine.gradient_slabs = 1;
+    EXPECT_LE(bytes(Plan(spec, layout), "gradient slabs"), 0.5);
+  }
+}
+
+TEST_F(MemoryPlanTest, LessDeviceMemoryKeepsLessThenStashesOnTheHostThenSweeps) {
+  const ModelLayout layout = BuildModelLayout(Config(6));
+  JobSpec spec = Spec();
+  const MemoryPlan rich = Plan(spec, layout);
+  EXPECT_EQ(rich.dimensions.shape.kept_everything, 6 * 4);
+  int64_t limit = rich.arena_bytes;
+  int last_kept = 24, seen_host = 0, seen_sweeps = 0;
+  while (true) {
+    limit = limit * 15 / 16;
+    spec.engine.device_memory = limit;
+    const MemoryPlan plan = Plan(spec, layout);
+    if (!plan.fits) {
+      EXPECT_THAT(plan.misfit, HasSubstr("device memory: needs"));
+      break;
+    }
+    EXPECT_LE(plan.arena_bytes, limit);
+    const PipelineShape& shape = plan.dimensions.shape;
+    if (!shape.stash_on_host && shape.sweep_micro_batches == 4) {
+      EXPECT_LE(shape.kept, last_kept);
+      last_kept = shape.kept;
+    }
+    seen_host += shape.stash_on_host;
+    seen_sweeps += shape.sweep_micro_batches < 4;
+  }
+  EXPECT_LT(last_kept, 24);
+  EXPECT_GT(seen_host, 0);
+  EXPECT_GT(seen_sweeps, 0);
+}
+
+TEST_F(MemoryPlanTest, AJobThatDoesNotFitSaysSoInBytes) {
+  const ModelLayout layout = BuildModelLayout(Config(6));
+  const MemoryPlan plan = Plan(Spec(), layout, Budget(1 << 20));
+  EXPECT_FALSE(plan.fits);
+  EXPECT_THAT(plan.Table(), HasSubstr("does not fit: host memory: needs"));
+  EXPECT_THAT(plan.Table(), HasSubstr("tiles"));
+}
+
+TEST_F(MemoryPlanTest, ContradictingSettingsAreRefused) {
+  const ModelLayout layout = BuildModelLayout(Config(2));
+  JobSpec spec = Spec();
+  spec.engine.gradient_slabs = 2;
+  EXPECT_THAT(PlanMemory(spec, layout, kernels_, Budget()).status().message(),
+              HasSubstr("engine.gradient_slabs: 2"));
+  spec = Spec();
+  spec.data.sequence_length = 1024;
+  EXPECT_THAT(PlanMemory(spec, layout, kernels_, Budget()).status().message(),
+              HasSubstr("512 positions"));
+}
+
+}  // namespace
+}  // namespace megatrain

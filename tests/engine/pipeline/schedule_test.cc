@@ -1,0 +1,283 @@
+// Properties that hold for every schedule, over a grid of shapes and several steps: the schedule is
+// replayed in the order given, against a model of what each buffer holds.
+#include "engine/pipeline/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "engine/pipeline/dependency_tracker.h"
+
+namespace megatrain {
+namespace {
+
+PipelineShape MakeShape(int layers, bool tied, int buffers, bool clipping, bool host_stash,
+                        int sweep, int slabs) {
+  PipelineShape shape;
+  shape.layers = layers;
+  shape.tied = tied;
+  shape.tile_elements.assign(layers + (tied ? 1 : 2), 1000);
+  shape.weight_buffers = buffers;
+  shape.clipping = clipping;
+  shape.stash_on_host = host_stash;
+  shape.sweep_micro_batches = sweep;
+  shape.gradient_slabs = slabs;
+  shape.hidden_bytes_per_token = 8;
+  return shape;
+}
+
+// Replays steps and checks what every operation finds in what it reads.
+class Replay {
+ public:
+  explicit Replay(const PipelineShape& shape) : shape_(shape) {}
+
+  void Step(const Schedule& schedule, int micro_batches) {
+    std::map<int, int> loads, stores, updates;
+    const int sweeps =
+        (micro_batches + shape_.sweep_micro_batches - 1) / shape_.sweep_micro_batches;
+    for (const Op& op : schedule.ops) {
+      SCOPED_TRACE(OpKindName(op.kind));
+      switch (op.kind) {
+        case OpKind::kLoadTile:
+          ++loads[op.tile];
+          EXPECT_FALSE(buffer_[op.weight_buffer] == Version(op.tile)) << "loaded though resident";
+          buffer_[op.weight_buffer] = Version(op.tile);
+          break;
+        case OpKind::kEmbedForward:
+          CheckWeights(op);
+          hidden_[op.output_slot] = Hidden(0, op.micro_batch);
+          break;
+        case OpKind::kStoreStash:
+          EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
+          stash_[op.stash_slot] = hidden_[op.input_slot];
+          break;
+        case OpKind::kLoadStash:
+          hidden_[op.output_slot] = stash_[op.stash_slot];
+          break;
+        case OpKind::kLayerForward:
+          CheckWeights(op);
+          EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
+          EXPECT_NE(op.input_slot, op.output_slot);
+          hidden_[op.output_slot] = Hidden(op.layer + 1, op.micro_batch);
+          if (op.kept_slot >= 0) kept_[op.kept_slot] = Hidden(op.layer, op.micro_batch);
+          break;
+        case OpKind::kHead:
+          CheckWeights(op);
+          EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
+          Accumulate(op);
+          gradient_[op.sweep_index] = Hidden(shape_.layers, op.micro_batch);
+          break;
+        case OpKind::kLayerBackward:
+          CheckWeights(op);
+          EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
+          EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.layer + 1, op.micro_batch));
+          gradient_[op.sweep_index] = Hidden(op.layer, op.micro_batch);
+          EXPECT_EQ(op.kept_slot >= 0, op.keep != KeepLevel::kNothing);
+          if (op.kept_slot >= 0) {
+            EXPECT_EQ(kept_[op.kept_slot], Hidden(op.layer, op.micro_batch));
+          }
+          Accumulate(op);
+          break;
+        case OpKind::kEmbedBackward:
+          EXPECT_EQ(gradient_[op.sweep_index], Hidden(0, op.micro_batch));
+          Accumulate(op);
+          break;
+        case OpKind::kZeroGradient:
+          accumulator_[op.accumulator] = {op.tile, {}};
+          break;
+        case OpKind::kStorePartial:
+        case OpKind::kStoreGradient:
+          EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
+          slab_[op.slab] = accumulator_[op.accumulator];
+          if (op.kind == OpKind::kStoreGradient) ++stores[op.tile];
+          break;
+        case OpKind::kLoadPartial:
+          EXPECT_EQ(slab_[op.slab].first, op.tile);
+          accumulator_[op.accumulator] = slab_[op.slab];
+          break;
+        case OpKind::kUpdateTile: {
+          EXPECT_EQ(slab_[op.slab].first, op.tile);
+          // The tied tile gets each micro-batch from both ends, every other tile once; always in
+          // order.
+          const bool both = shape_.tied && op.tile == 0;
+          EXPECT_EQ(slab_[op.slab].second.size(),
+                    static_cast<size_t>(micro_batches) * (both ? 2 : 1));
+          if (!both) {
+            for (int m = 0; m < micro_batches; ++m) EXPECT_EQ(slab_[op.slab].second[m], m);
+          }
+          ++updates[op.tile];
+          ++version_[op.tile];
+          break;
+        }
+        default:
+          break;
+      }
+    }
+    for (int tile = 0; tile < shape_.tiles(); ++tile) {
+      EXPECT_LE(loads[tile], 2 * sweeps) << "tile " << tile;
+      EXPECT_EQ(stores[tile], 1) << "tile " << tile;
+      EXPECT_EQ(updates[tile], 1) << "tile " << tile;
+    }
+    // At the turn the last layer's tile is still there, if there is a second buffer.
+    if (shape_.weight_buffers >= 2) {
+      EXPECT_LE(loads[shape_.layers], sweeps);
+    }
+    ++step_;
+  }
+
+ private:
+  struct Weights {
+    int tile = -1, version = 0;
+    bool operator==(const Weights&) const = default;
+  };
+
+  Weights Version(int tile) { return {tile, version_[tile]}; }
+  std::string Hidden(int boundary, int micro_batch) const {
+    return std::to_string(step_) + "/" + std::to_string(boundary) + "/" +
+           std::to_string(micro_batch);
+  }
+  void CheckWeights(const Op& op) { EXPECT_TRUE(buffer_[op.weight_buffer] == Version(op.tile)); }
+  void Accumulate(const Op& op) {
+    EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
+    accumulator_[op.accumulator].second.push_back(op.micro_batch);
+  }
+
+  const PipelineShape shape_;
+  int step_ = 0;
+  std::map<int, int> version_;
+  std::map<int, Weights> buffer_;
+  std::map<int, std::string> hidden_, gradient_, stash_, kept_;
+  std::map<int, std::pair<int, std::vector<int>>> accumulator_, slab_;
+};
+
+// layers, tied, buffers, clipping, stash on the host, micro-batches, sweep
+using Grid = std::tuple<int, bool, int, bool, bool, int, int>;
+
+class ScheduleProperties : public testing::TestWithParam<Grid> {
+ protected:
+  PipelineShape Shape() const {
+    const auto [layers, tied, buffers, clipping, host, micro_batches, sweep] = GetParam();
+    PipelineShape shape = MakeShape(layers, tied, buffers, clipping, host, sweep, 3);
+    shape.slab_per_tile = clipping || micro_batches > sweep;
+    if (shape.slab_per_tile) shape.gradient_slabs = shape.tiles();
+    shape.kept = layers * sweep / 2;
+    shape.kept_everything = shape.kept / 2;
+    return shape;
+  }
+  std::vector<int64_t> Tokens() const { return std::vector<int64_t>(std::get<5>(GetParam()), 16); }
+};
+
+TEST_P(ScheduleProperties, EveryOperationFindsWhatItNeedsOverThreeSteps) {
+  const PipelineShape shape = Shape();
+  Replay replay(shape);
+  PipelineState state;
+  for (int step = 0; step < 3; ++step) {
+    replay.Step(BuildTrainingStep(shape, Tokens(), state), static_cast<int>(Tokens().size()));
+    // An evaluation between steps leaves the weights' whereabouts right.
+    if (step == 1) BuildEvaluation(shape, Tokens(), state);
+    if (step == 1) state.buffer_tile.assign(state.buffer_tile.size(), -1);
+  }
+}
+
+// Every pair of conflicting operations is ordered by the derived waits: checked by closing the
+// waits transitively.
+TEST_P(ScheduleProperties, DerivedWaitsOrderEveryConflictAndHaveNoCycle) {
+  const PipelineShape shape = Shape();
+  PipelineState state;
+  DependencyTracker tracker;
+  std::vector<Op> ops;
+  std::vector<LaneCounts> before;  // what each operation is certain to run after, by lane
+  std::vector<int64_t> numbers;
+  std::array<std::vector<int>, kLanes> lanes;
+  for (int step = 0; step < 2; ++step) {
+    for (Op& op : BuildTrainingStep(shape, Tokens(), state).ops) {
+      const int lane = static_cast<int>(op.lane);
+      LaneCounts known = tracker.Add(op);
+      for (int l = 0; l < kLanes; ++l) {
+        ASSERT_LE(known[l], static_cast<int64_t>(lanes[l].size())) << "waits for the future";
+      }
+      if (!lanes[lane].empty()) {
+        known[lane] = static_cast<int64_t>(lanes[lane].size());
+      }
+      LaneCounts closed = known;
+      for (int l = 0; l < kLanes; ++l) {
+        if (known[l] == 0) continue;
+        const LaneCounts& theirs = before[lanes[l][known[l] - 1]];
+        for (int k = 0; k < kLanes; ++k) closed[k] = std::max(closed[k], theirs[k]);
+      }
+      lanes[lane].push_back(static_cast<int>(ops.size()));
+      numbers.push_back(static_cast<int64_t>(lanes[lane].size()));
+      before.push_back(closed);
+      ops.push_back(std::move(op));
+    }
+  }
+  auto key = [](const Resource& r) { return std::make_pair(static_cast<int>(r.kind), r.index); };
+  std::map<std::pair<int, int>, std::vector<int>> users;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    std::set<std::pair<int, int>> writes, all;
+    for (const Resource& r : ops[i].writes) writes.insert(key(r)), all.insert(key(r));
+    for (const Resource& r : ops[i].reads) all.insert(key(r));
+    for (const auto& resource : all) {
+      for (int j : users[resource]) {
+        bool other_writes = false;
+        for (const Resource& r : ops[j].writes) other_writes |= key(r) == resource;
+        if (!writes.count(resource) && !other_writes) continue;
+        EXPECT_GE(before[i][static_cast<int>(ops[j].lane)], numbers[j])
+            << OpKindName(ops[i].kind) << " is not ordered after " << OpKindName(ops[j].kind);
+      }
+      users[resource].push_back(static_cast<int>(i));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, ScheduleProperties,
+                         testing::Combine(testing::Values(1, 2, 5), testing::Bool(),
+                                          testing::Values(1, 2, 3, 5), testing::Bool(),
+                                          testing::Bool(), testing::Values(1, 2, 5),
+                                          testing::Values(1, 2, 5)));
+
+TEST(ScheduleTest, DeviceSlotsDoNotDependOnDepthWithTheStashOnTheHost) {
+  EXPECT_EQ(MakeShape(4, false, 2, true, true, 3, 6).hidden_slots(),
+            MakeShape(48, false, 2, true, true, 3, 50).hidden_slots());
+}
+
+TEST(ScheduleTest, SlabsTakeTurnsWithoutClipping) {
+  PipelineShape shape = MakeShape(6, false, 2, false, false, 1, 3);
+  shape.slab_per_tile = false;
+  PipelineState state;
+  std::set<int> slabs;
+  for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
+    if (op.kind == OpKind::kUpdateTile) slabs.insert(op.slab);
+  }
+  EXPECT_EQ(slabs, (std::set<int>{0, 1, 2}));
+}
+
+TEST(ScheduleTest, WithClippingUpdatesRunInForwardOrderAfterTheNormIsKnown) {
+  const PipelineShape shape = MakeShape(3, false, 2, true, false, 1, 5);
+  PipelineState state;
+  std::vector<int> order;
+  bool clipped = false;
+  for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
+    clipped |= op.kind == OpKind::kClip;
+    if (op.kind != OpKind::kUpdateTile) continue;
+    EXPECT_TRUE(clipped);
+    order.push_back(op.tile);
+  }
+  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+TEST(ScheduleTest, CheckpointTakesEveryTileOnce) {
+  for (const bool clipping : {false, true}) {
+    const PipelineShape shape = MakeShape(3, false, 2, clipping, false, 1, 5);
+    std::set<int> tiles;
+    for (const Op& op : BuildCheckpoint(shape).ops) tiles.insert(op.tile);
+    EXPECT_EQ(tiles, (std::set<int>{0, 1, 2, 3, 4}));
+  }
+}
+
+}  // namespace
+}  // namespace megatrain
