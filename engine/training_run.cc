@@ -115,6 +115,7 @@ absl::Status TrainingRun::ChooseStart() {
                      session_.threads, ": bits may differ from an undisturbed run"));
   }
   first_step_ = saved.step + 1;
+  total_tokens_ = submitted_tokens_ = saved.input_tokens;
   saved_step_ = saved.step;
   Say(absl::StrCat("resuming from ", *checkpoint_, " at step ", saved.step, " of ", total_steps_));
   return absl::OkStatus();
@@ -182,6 +183,7 @@ CheckpointState TrainingRun::State(int64_t step) const {
   state.step = step;
   state.weight_dtype = plan_.dimensions.dtype;
   state.data_position = step * spec_.training.global_batch;
+  state.input_tokens = submitted_tokens_;
   state.seed = spec_.training.seed;
   state.data_fingerprint = dataset_->fingerprint();
   state.model_fingerprint = ModelFingerprint(layout_);
@@ -323,7 +325,6 @@ absl::StatusOr<TrainingOutcome> TrainingRun::Run() {
   if (first_step_ > total_steps_) {
     Say(absl::StrCat("finished already: step ", first_step_ - 1, " of ", total_steps_));
   } else {
-    total_tokens_ = 0;
     MT_ASSIGN_OR_RETURN(const TrainingOutcome outcome, Loop());
     if (outcome != TrainingOutcome::kFinished) return outcome;
   }

@@ -64,8 +64,9 @@ class TrainingRun {
   int64_t next_step_ = 1;    // to submit
   int64_t saving_step_ = 0;  // of the save in flight
   bool saving_committed_ = false;
-  int64_t saved_step_ = 0;  // of the newest checkpoint
-  int64_t total_tokens_ = 0;
+  int64_t saved_step_ = 0;            // of the newest checkpoint
+  int64_t total_tokens_ = 0;          // of collected steps
+  int64_t submitted_tokens_ = 0;      // of submitted ones
   std::unique_ptr<Trainer> trainer_;  // last: uses the rest
 };
 

@@ -17,6 +17,7 @@ struct CheckpointState {
   DType weight_dtype = DType::kBF16;
   // Sequences consumed: the next step's first position in training order.
   int64_t data_position = 0;
+  int64_t input_tokens = 0;  // trained on since step 1, padding not counted
   uint64_t seed = 0;
   std::string data_fingerprint;
   std::string model_fingerprint;  // ModelFingerprint of the layout

@@ -61,6 +61,7 @@ Json StateToJson(const CheckpointState& state) {
   json["step"] = state.step;
   json["weight_dtype"] = DTypeName(state.weight_dtype);
   json["data_position"] = state.data_position;
+  json["input_tokens"] = state.input_tokens;
   json["seed"] = state.seed;
   json["data_fingerprint"] = state.data_fingerprint;
   json["model_fingerprint"] = state.model_fingerprint;
@@ -83,6 +84,7 @@ absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
     return Bad(absl::StrCat("\"weight_dtype\" is \"", dtype, "\", neither BF16 nor F32"));
   }
   MT_ASSIGN_OR_RETURN(state.data_position, GetInteger(json, "data_position", 0));
+  MT_ASSIGN_OR_RETURN(state.input_tokens, GetInteger(json, "input_tokens", 0));
   const auto seed = json.find("seed");
   if (seed == json.end() || !seed->is_number_unsigned()) {
     return Bad("\"seed\" is not an unsigned integer");
