@@ -238,11 +238,17 @@ absl::Status TrainingRun::SaveNow(int64_t step) {
   return EndSave(/*must_succeed=*/true);
 }
 
+// One save at a time, and one whose step's record is not out yet cannot end.
+bool TrainingRun::SaveInTheWay() const {
+  return SaveDue(next_step_) && trainer_->saving() && !saving_committed_;
+}
+
 absl::Status TrainingRun::SubmitNext(BatchLoader& loader) {
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Batch> batch, loader.Next());
   MT_RETURN_IF_ERROR(trainer_->Submit(
       *batch,
       LearningRate(spec_.schedule, spec_.optimizer.learning_rate, next_step_, total_steps_)));
+  submitted_tokens_ += batch->input_tokens;
   if (SaveDue(next_step_) && next_step_ != total_steps_) {
     const absl::Status status = BeginSave(next_step_);
     if (status.code() == absl::StatusCode::kAborted) return status;
@@ -267,7 +273,7 @@ absl::StatusOr<TrainingOutcome> TrainingRun::Loop() {
     save = save || control_.checkpoint.exchange(false);
     // A request waits for the steps in flight; nothing is submitted behind them.
     while (!barrier && !stop && !save && next_step_ <= total_steps_ &&
-           trainer_->in_flight() < kStepSlots) {
+           trainer_->in_flight() < kStepSlots && !SaveInTheWay()) {
       MT_RETURN_IF_ERROR(SubmitNext(loader));
       barrier = Barrier(next_step_ - 1);
     }

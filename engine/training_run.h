@@ -39,6 +39,7 @@ class TrainingRun {
   absl::Status SubmitNext(BatchLoader& loader);
   bool EvaluationDue(int64_t step) const;
   bool SaveDue(int64_t step) const;
+  bool SaveInTheWay() const;
   // No step may be submitted behind this one before it is collected.
   bool Barrier(int64_t step) const { return EvaluationDue(step) || step == total_steps_; }
   absl::StatusOr<double> Evaluate();
