@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Installs what building and testing Megatrain needs, on Debian 12. Does nothing, and needs neither
+# root nor a network, when everything is there.
+set -euo pipefail
+
+packages=(
+  # The build.
+  bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto g++
+  # The libraries: third_party/system.BUILD gives each a target.
+  libabsl-dev libcli11-dev libdnnl-dev libhwy-dev libicu-dev libpcre2-dev libsimdjson-dev
+  libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev
+  # The tests.
+  libbenchmark-dev libgmock-dev libgtest-dev
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${db:Status-Abbrev}' "$package" 2>/dev/null || true)
+  [[ $status == ii* ]] || missing+=("$package")
+done
+if ((${#missing[@]} == 0)); then
+  echo "install-deps: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+
+system="an unknown system"
+if [[ -r /etc/os-release ]]; then
+  system=$(. /etc/os-release && echo "${ID:-?} ${VERSION_ID:-?}")
+fi
+if [[ $system != "debian 12" ]]; then
+  echo "install-deps: this is $system; only Debian 12 is supported." >&2
+  echo "install-deps: elsewhere, install the equivalents of: ${missing[*]}" >&2
+  exit 1
+fi
+
+sudo=()
+if ((EUID != 0)); then
+  if ! command -v sudo >/dev/null; then
+    echo "install-deps: run as root to install: ${missing[*]}" >&2
+    exit 1
+  fi
+  sudo=(sudo)
+fi
+
+echo "install-deps: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${sudo[@]}" apt-get update -q
+"${sudo[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}"

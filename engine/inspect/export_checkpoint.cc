@@ -1,0 +1,35 @@
+#include "engine/inspect/export_checkpoint.h"
+
+#include <cstdlib>
+#include <memory>
+
+#include "engine/base/status.h"
+#include "engine/checkpoint/checkpoint_reader.h"
+#include "engine/memory/tile.h"
+#include "engine/model/hf_directory.h"
+#include "engine/model/model_layout.h"
+
+namespace megatrain {
+
+absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory) {
+  MT_ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(checkpoint));
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(checkpoint));
+  const ModelLayout layout = BuildModelLayout(config);
+  const size_t bytes =
+      static_cast<size_t>(layout.tile_elements_max * DTypeBytes(state.weight_dtype));
+  const std::unique_ptr<void, decltype(&std::free)> weights(std::malloc(bytes), &std::free);
+  if (weights == nullptr) return absl::ResourceExhaustedError("no memory for the largest tile");
+  return ExportHfDirectory(
+      checkpoint, layout, state.weight_dtype,
+      [&](int index) -> absl::StatusOr<Tile> {
+        Tile tile;  // weights alone: the null sections are not read
+        tile.layout = &layout.tiles[index];
+        tile.weight_dtype = state.weight_dtype;
+        tile.weights = weights.get();
+        MT_RETURN_IF_ERROR(LoadCheckpointTile(checkpoint, layout, index, tile));
+        return tile;
+      },
+      directory);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,54 @@
+#include "engine/inspect/job_data.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "engine/base/status.h"
+#include "engine/data/open_tokenizer.h"
+#include "engine/model/hf_directory.h"
+
+namespace megatrain {
+namespace {
+
+bool IsText(const DataFile& file) { return file.format != DataFormat::kTokens; }
+
+bool NeedsTokenizer(const JobSpec& spec) {
+  return std::any_of(spec.data.train.begin(), spec.data.train.end(), IsText) ||
+         std::any_of(spec.data.eval.begin(), spec.data.eval.end(), IsText);
+}
+
+}  // namespace
+
+absl::StatusOr<JobData> OpenJobData(const JobSpec& spec) {
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path));
+  JobData data;
+  if (NeedsTokenizer(spec)) {
+    MT_ASSIGN_OR_RETURN(data.tokenizer, OpenTokenizer(spec.model.path, spec.data.tokenizer));
+  }
+  MT_ASSIGN_OR_RETURN(data.dataset,
+                      OpenDataset(spec, data.tokenizer, spec.model.path, config.vocabulary,
+                                  spec.checkpoint.directory + "/data", nullptr));
+  return data;
+}
+
+absl::StatusOr<JobData> OpenLooseData(const LooseData& loose) {
+  JobSpec spec;
+  spec.model.path = loose.model_directory;
+  spec.data.train = {loose.file};
+  spec.data.sequence_length = loose.sequence_length;
+  spec.data.shuffle = false;
+  spec.data.chat_template = loose.chat_template;
+  spec.data.tokenizer = loose.model_directory.empty() ? "bytes" : "auto";
+  JobData data;
+  int64_t vocabulary = std::numeric_limits<int32_t>::max();
+  if (NeedsTokenizer(spec)) {
+    MT_ASSIGN_OR_RETURN(data.tokenizer, OpenTokenizer(spec.model.path, spec.data.tokenizer));
+    vocabulary = data.tokenizer->vocabulary();
+  }
+  MT_ASSIGN_OR_RETURN(data.dataset, OpenDataset(spec, data.tokenizer, spec.model.path, vocabulary,
+                                                loose.cache_directory, nullptr));
+  return data;
+}
+
+}  // namespace megatrain

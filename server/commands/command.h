@@ -1,0 +1,25 @@
+// How a command joins the program: Add...Command declares its options on the CLI and a callback
+// that runs it and leaves its end in `exit_code`.
+#ifndef MEGATRAIN_SERVER_COMMANDS_COMMAND_H_
+#define MEGATRAIN_SERVER_COMMANDS_COMMAND_H_
+
+#include <CLI/CLI.hpp>
+
+#include "absl/status/status.h"
+
+namespace megatrain {
+
+// Prints the error, if it is one, on standard error, and gives its exit code.
+int Report(const absl::Status& status);
+
+void AddRunCommand(CLI::App* app, int* exit_code);
+void AddPlanCommand(CLI::App* app, int* exit_code);
+void AddInspectCommand(CLI::App* app, int* exit_code);
+void AddInitCommand(CLI::App* app, int* exit_code);
+void AddGenerateCommand(CLI::App* app, int* exit_code);
+void AddExportCommand(CLI::App* app, int* exit_code);
+void AddVerifyCommand(CLI::App* app, int* exit_code);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_COMMANDS_COMMAND_H_

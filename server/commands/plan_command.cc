@@ -1,0 +1,48 @@
+// megatraind plan JOB.yaml: what a job needs, before anything is allocated.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/job/job_parser.h"
+#include "server/commands/command.h"
+#include "server/exit_code.h"
+
+namespace megatrain {
+namespace {
+
+struct PlanArguments {
+  std::string job;
+  std::vector<std::string> overrides;
+  std::string output = "table";
+};
+
+int Plan(const PlanArguments& arguments) {
+  const absl::StatusOr<JobSpec> spec = ParseJobFile(arguments.job, arguments.overrides);
+  if (!spec.ok()) return Report(spec.status());
+  const absl::StatusOr<PlanReport> plan = PlanTraining(*spec);
+  if (!plan.ok()) return Report(plan.status());
+  const std::string& text = arguments.output == "json" ? plan->json : plan->table;
+  std::fputs(text.c_str(), stdout);
+  if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);
+  return plan->fits ? kExitDone : kExitDoesNotFit;
+}
+
+}  // namespace
+
+void AddPlanCommand(CLI::App* app, int* exit_code) {
+  auto arguments = std::make_shared<PlanArguments>();
+  CLI::App* const command =
+      app->add_subcommand("plan", "The bytes a job needs on host, device and disk");
+  command->add_option("job", arguments->job, "the job file")->required()->type_name("JOB.yaml");
+  command->add_option("--set", arguments->overrides, "replace a value of the job file; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command->add_option("-o,--output", arguments->output)
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  command->callback([arguments, exit_code] { *exit_code = Plan(*arguments); });
+}
+
+}  // namespace megatrain

@@ -1,0 +1,20 @@
+#include <cstdio>
+#include <string>
+
+#include "server/commands/command.h"
+#include "server/exit_code.h"
+
+namespace megatrain {
+
+int Report(const absl::Status& status) {
+  if (!status.ok()) {
+    const std::string message = status.message().empty()
+                                    ? std::string(absl::StatusCodeToString(status.code()))
+                                    : std::string(status.message());
+    std::fflush(stdout);
+    std::fprintf(stderr, "megatraind: %s\n", message.c_str());
+  }
+  return ExitCodeOf(status);
+}
+
+}  // namespace megatrain

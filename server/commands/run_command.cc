@@ -1,0 +1,103 @@
+// megatraind run JOB.yaml: trains in the foreground.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/engine.h"
+#include "engine/job/job_parser.h"
+#include "engine/trace/metrics_writer.h"
+#include "engine/trace/progress.h"
+#include "server/commands/command.h"
+#include "server/exit_code.h"
+#include "server/training_signals.h"
+
+namespace megatrain {
+namespace {
+
+struct RunArguments {
+  std::string job;
+  std::vector<std::string> overrides;
+  std::string metrics_path;
+  std::string resume = "auto";
+};
+
+TrainingOptions ResumeOptions(const std::string& resume) {
+  TrainingOptions options;
+  if (resume == "auto") {
+    options.resume = ResumeMode::kAuto;
+  } else if (resume == "never") {
+    options.resume = ResumeMode::kNever;
+  } else {
+    options.resume = ResumeMode::kPath;
+    options.resume_path = std::filesystem::absolute(resume).lexically_normal().string();
+  }
+  return options;
+}
+
+// `*started`: the first step was reached.
+absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started) {
+  MT_ASSIGN_OR_RETURN(const JobSpec spec, ParseJobFile(arguments.job, arguments.overrides));
+  std::unique_ptr<MetricsWriter> metrics;
+  if (!arguments.metrics_path.empty()) {
+    MT_ASSIGN_OR_RETURN(metrics, MetricsWriter::Open(arguments.metrics_path));
+  }
+  static TrainingControl control;  // signal handlers hold it to the process's end
+  InstallTrainingSignals(&control);
+
+  Progress progress(stdout, ProgressOptionsFor(stdout));
+  // Metrics that cannot be written do not end training; that they are missing is said once.
+  absl::Status metrics_status;
+  const auto note_metrics = [&](absl::Status status) {
+    if (status.ok() || !metrics_status.ok()) return;
+    metrics_status = std::move(status);
+    progress.Message(absl::StrCat("step metrics are incomplete: ", metrics_status.message()));
+  };
+  TrainingObserver observer;
+  observer.message = [&](const std::string& line) { progress.Message(line); };
+  observer.started = [&](int64_t first_step, int64_t total_steps) {
+    if (metrics != nullptr) note_metrics(metrics->TruncateTo(first_step - 1));
+    progress.Started(first_step, total_steps);
+    *started = true;
+  };
+  observer.step = [&](const StepRecord& record) {
+    if (metrics != nullptr && metrics_status.ok()) note_metrics(metrics->Write(record));
+    progress.Step(record);
+  };
+  return RunTraining(spec, ResumeOptions(arguments.resume), &control, observer);
+}
+
+}  // namespace
+
+void AddRunCommand(CLI::App* app, int* exit_code) {
+  auto arguments = std::make_shared<RunArguments>();
+  CLI::App* const command = app->add_subcommand("run", "Train a job in the foreground");
+  command->add_option("job", arguments->job, "the job file")->required()->type_name("JOB.yaml");
+  command->add_option("--set", arguments->overrides, "replace a value of the job file; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command->add_option("--metrics-out", arguments->metrics_path, "write a JSON object a step here")
+      ->type_name("F.jsonl");
+  command
+      ->add_option("--resume", arguments->resume,
+                   "auto: from the newest good checkpoint; never: refuse one; or a checkpoint")
+      ->type_name("auto|never|PATH")
+      ->capture_default_str();
+  command->callback([arguments, exit_code] {
+    bool started = false;
+    const absl::StatusOr<TrainingOutcome> outcome = Run(*arguments, &started);
+    if (!outcome.ok()) {
+      *exit_code = Report(outcome.status());
+      // What was asked for was sound: whatever went wrong since, the job failed.
+      if (started) *exit_code = kExitFailed;
+    } else {
+      *exit_code = *outcome == TrainingOutcome::kFinished ? kExitDone : kExitInterrupted;
+    }
+  });
+}
+
+}  // namespace megatrain

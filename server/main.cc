@@ -1,0 +1,37 @@
+// megatraind: the engine and the tools that need no server.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "server/commands/command.h"
+#include "server/exit_code.h"
+#include "server/version.h"
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains language models far larger than the device's memory.", "megatraind");
+  app.set_version_flag("--version", std::string("megatraind ") + megatrain::kVersion);
+  app.require_subcommand(1);
+  int exit_code = megatrain::kExitDone;
+  megatrain::AddRunCommand(&app, &exit_code);
+  megatrain::AddPlanCommand(&app, &exit_code);
+  megatrain::AddInspectCommand(&app, &exit_code);
+  megatrain::AddInitCommand(&app, &exit_code);
+  megatrain::AddGenerateCommand(&app, &exit_code);
+  megatrain::AddExportCommand(&app, &exit_code);
+  megatrain::AddVerifyCommand(&app, &exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    // CLI11 prints the help, the version, or what is wrong with the command line.
+    return app.exit(error) == 0 ? megatrain::kExitDone : megatrain::kExitUsage;
+  } catch (const std::exception& error) {  // out of memory, a system call inside the library
+    std::fprintf(stderr, "megatraind: %s\n", error.what());
+    return megatrain::kExitFailed;
+  }
+  if (std::fflush(stdout) != 0 && exit_code == megatrain::kExitDone) {
+    std::perror("megatraind: standard output");
+    return megatrain::kExitFailed;
+  }
+  return exit_code;
+}
