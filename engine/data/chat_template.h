@@ -18,6 +18,9 @@ namespace megatrain {
 struct ChatMessage {
   std::string role;  // system | user | assistant
   std::string content;
+  // Alpaca's two parts in one content, "instruction\ninput": where the input begins, 0 if there is
+  // none. Only the alpaca template looks at it.
+  size_t input_begin = 0;
 };
 
 // Thread safety: const methods may be called from several threads.

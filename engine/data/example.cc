@@ -158,9 +158,14 @@ absl::Status ParseAlpaca(dom::object record, Example* example) {
   if (!instruction.has_value()) return Missing(DataFormat::kAlpaca, "instruction", record);
   if (!output.has_value()) return Missing(DataFormat::kAlpaca, "output", record);
   std::string user = *std::move(instruction);
-  if (input.has_value() && !input->empty()) absl::StrAppend(&user, "\n", *input);
+  size_t input_begin = 0;
+  if (input.has_value() && !input->empty()) {
+    input_begin = user.size() + 1;
+    absl::StrAppend(&user, "\n", *input);
+  }
   example->is_chat = true;
-  example->messages = {{"user", std::move(user)}, {"assistant", *std::move(output)}};
+  example->messages = {{"user", std::move(user), input_begin},
+                       {"assistant", *std::move(output), 0}};
   return absl::OkStatus();
 }
 

@@ -36,6 +36,7 @@ TEST(ExampleTest, ParsesAlpaca) {
     ASSERT_EQ(example.messages.size(), 2u);
     EXPECT_EQ(example.messages[0].role, "user");
     EXPECT_EQ(example.messages[0].content, "Do");
+    EXPECT_EQ(example.messages[0].input_begin, 0u);
     EXPECT_EQ(example.messages[1].role, "assistant");
     EXPECT_EQ(example.messages[1].content, "Done");
   }
@@ -44,6 +45,7 @@ TEST(ExampleTest, ParsesAlpaca) {
                          R"({"instruction": "Do", "input": "this", "output": "Done"})", &example)
                   .ok());
   EXPECT_EQ(example.messages[0].content, "Do\nthis");
+  EXPECT_EQ(example.messages[0].input_begin, 3u);
 }
 
 TEST(ExampleTest, ParsesMessages) {
