@@ -1,0 +1,102 @@
+"""Runs `megatraind run` on made-up models and data for the benchmarks. Standard library only."""
+
+import array
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def llama(hidden=768, layers=12, heads=12, kv_heads=None, intermediate=2048, vocabulary=32000,
+          positions=1024, tied=True):
+    """config.json of a Llama, as a dictionary."""
+    return {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden,
+        "num_hidden_layers": layers, "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads or heads, "head_dim": hidden // heads,
+        "intermediate_size": intermediate, "vocab_size": vocabulary,
+        "max_position_embeddings": positions, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+        "hidden_act": "silu", "initializer_range": 0.02, "tie_word_embeddings": tied,
+        "attention_bias": False, "mlp_bias": False, "bos_token_id": 1, "eos_token_id": 2,
+        "torch_dtype": "float32",
+    }
+
+
+def parameters(config):
+    """Of a llama() config; a tied matrix once."""
+    hidden, head = config["hidden_size"], config["head_dim"]
+    attention = hidden * head * (2 * config["num_attention_heads"]
+                                 + 2 * config["num_key_value_heads"])
+    layer = attention + 3 * hidden * config["intermediate_size"] + 2 * hidden
+    ends = config["vocab_size"] * hidden * (1 if config["tie_word_embeddings"] else 2)
+    return config["num_hidden_layers"] * layer + ends + hidden
+
+
+def yaml_lines(section, indent=0):
+    lines = []
+    for key, value in section.items():
+        if isinstance(value, dict):
+            lines.append("  " * indent + key + ":")
+            lines += yaml_lines(value, indent + 1)
+        else:  # JSON's scalars and lists are YAML's
+            lines.append("  " * indent + f"{key}: {json.dumps(value)}")
+    return lines
+
+
+class Bench:
+    """A temporary directory with models and data; `run` trains in it."""
+
+    def __init__(self, megatraind=None):
+        self.megatraind = megatraind or str(ROOT / "bazel-bin/server/megatraind")
+        self.directory = tempfile.TemporaryDirectory(prefix="megatrain-bench-")
+        self.path = pathlib.Path(self.directory.name)
+        self.runs = 0
+
+    def run(self, config, *, steps, sequence_length=1024, global_batch=8, micro_batch=2,
+            precision="bf16", clipping=1.0, gradient_dtype="fp32", **engine):
+        """Trains `steps` steps from random weights. Returns (records, peak RSS in bytes)."""
+        self.runs += 1
+        place = self.path / f"run{self.runs}"
+        model = place / "model"
+        model.mkdir(parents=True)
+        (model / "config.json").write_text(json.dumps(config))
+        generator = random.Random(1)
+        tokens = array.array("H", (generator.randrange(config["vocab_size"])
+                                   for _ in range(sequence_length * global_batch * 2)))
+        (place / "tokens.bin").write_bytes(tokens.tobytes())
+        job = {
+            "name": "bench",
+            "model": {"path": str(model), "initialization": "random"},
+            "data": {"train": [{"path": str(place / "tokens.bin"), "format": "tokens",
+                                "dtype": "uint16"}], "sequence_length": sequence_length},
+            "training": {"steps": steps, "global_batch": global_batch, "micro_batch": micro_batch,
+                         "precision": precision, "gradient_dtype": gradient_dtype},
+            "optimizer": {"max_gradient_norm": clipping},
+            # No checkpoint while it runs; the one at the end is thrown away.
+            "checkpoint": {"directory": str(place / "checkpoints"), "every_steps": 0, "keep": 1},
+            "engine": {"device": "cpu", **engine},
+        }
+        (place / "job.yaml").write_text("\n".join(yaml_lines(job)) + "\n")
+        metrics = place / "metrics.jsonl"
+        with open(place / "log", "w") as log:
+            process = subprocess.Popen(
+                [self.megatraind, "run", str(place / "job.yaml"), "--metrics-out", str(metrics)],
+                stdout=log, stderr=subprocess.STDOUT)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            raise RuntimeError(f"megatraind run gave {process.returncode}:\n"
+                               + (place / "log").read_text()[-4000:])
+        records = [json.loads(line) for line in metrics.read_text().splitlines()]
+        subprocess.run(["rm", "-rf", str(place)], check=True)
+        return records, usage.ru_maxrss * 1024
+
+
+def step_seconds(records, skip=1):
+    """Median of the steps after the first `skip`, which warm up."""
+    return statistics.median(record["step_seconds"] for record in records[skip:])
