@@ -15,10 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/data/inspect_sequences.h"
+#include "engine/inspect/inspect_checkpoint.h"
 #include "engine/inspect/job_data.h"
-#include "engine/inspect/model_description.h"
 #include "engine/job/data_file_keys.h"
 #include "engine/job/job_parser.h"
+#include "engine/model/inspect_model.h"
 #include "server/commands/command.h"
 
 namespace megatrain {
@@ -151,16 +152,10 @@ absl::StatusOr<std::string> Inspect(const InspectArguments& arguments) {
   if (!arguments.sequences.empty()) {
     return absl::InvalidArgumentError("--sequences is for jobs and data");
   }
-  absl::StatusOr<ModelDescription> description;
-  if (!is_directory) {
-    description = DescribeSafetensors(arguments.path);
-  } else if (std::filesystem::exists(path / "manifest.json", error)) {
-    description = DescribeCheckpoint(arguments.path);
-  } else {
-    description = DescribeModelDirectory(arguments.path);
-  }
-  if (!description.ok()) return description.status();
-  return arguments.json() ? ModelDescriptionJson(*description) : ModelDescriptionText(*description);
+  const bool is_checkpoint = is_directory && std::filesystem::exists(path / "manifest.json", error);
+  MT_ASSIGN_OR_RETURN(const ModelReport report, is_checkpoint ? InspectCheckpoint(arguments.path)
+                                                              : InspectModel(arguments.path));
+  return arguments.json() ? report.json : report.text;
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+#include "engine/inspect/inspect_checkpoint.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/json.h"
+#include "engine/base/status.h"
+#include "engine/checkpoint/checkpoint.h"
+
+namespace megatrain {
+
+absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
+  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint));
+  MT_ASSIGN_OR_RETURN(ModelReport report, InspectModel(checkpoint));
+  const CheckpointState& state = manifest.state;
+  report.text =
+      absl::StrCat("step        ", state.step, " of ", state.steps_total, "\n",                 //
+                   "sequences   ", FormatCount(state.data_position), " seen\n",                 //
+                   "precision   ", state.weight_dtype == DType::kBF16 ? "bf16" : "fp32", "\n",  //
+                   "threads     ", state.threads, "\n",                                         //
+                   "on disk     ", FormatBytes(manifest.total_bytes()), "\n", report.text);
+  MT_ASSIGN_OR_RETURN(nlohmann::ordered_json json, ParseOrderedJson(report.json, checkpoint));
+  json["kind"] = "checkpoint";
+  nlohmann::ordered_json& entry = json["checkpoint"];
+  entry["step"] = state.step;
+  entry["steps_total"] = state.steps_total;
+  entry["data_position"] = state.data_position;
+  entry["seed"] = state.seed;
+  entry["weight_dtype"] = DTypeName(state.weight_dtype);
+  entry["threads"] = state.threads;
+  entry["bytes"] = manifest.total_bytes();
+  entry["spec"] = state.spec;
+  report.json = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return report;
+}
+
+}  // namespace megatrain

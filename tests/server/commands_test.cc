@@ -1,0 +1,192 @@
+// The program as the shell sees it: exit codes and messages of commands that need little training.
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Result {
+  int exit_code = -1;
+  std::string output;  // standard output and error
+};
+
+Result Run(const std::string& arguments) {
+  const std::string command = "server/megatraind " + arguments + " 2>&1";
+  FILE* const pipe = popen(command.c_str(), "r");
+  Result result;
+  std::array<char, 4096> buffer;
+  size_t n = 0;
+  while ((n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
+    result.output.append(buffer.data(), n);
+  }
+  const int status = pclose(pipe);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+class CommandsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = std::string(std::getenv("TEST_TMPDIR")) + "/" +
+                 ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+  }
+
+  std::string Path(const std::string& name) const { return directory_ + "/" + name; }
+
+  void WriteFile(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name), std::ios::binary) << text;
+  }
+
+  // A tiny model, text and job; `training` is the job's section.
+  void MakeJob(const std::string& training) const {
+    ASSERT_EQ(Run("init --preset llama-tiny --out " + Path("model")).exit_code, 0);
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += "All work and no play makes Jack a dull boy. ";
+    WriteFile("train.txt", text);
+    WriteFile("job.yaml",
+              "model: {path: model}\n"
+              "data:\n"
+              "  train: [{path: train.txt, format: text}]\n"
+              "  eval_fraction: 0.1\n"
+              "  sequence_length: 64\n"
+              "training: " +
+                  training +
+                  "\n"
+                  "output: {directory: out}\n");
+  }
+
+  std::string directory_;
+};
+
+TEST_F(CommandsTest, UsageErrorsAreTwo) {
+  EXPECT_EQ(Run("").exit_code, 2);
+  EXPECT_EQ(Run("serve").exit_code, 2);
+  EXPECT_EQ(Run("run").exit_code, 2);
+  EXPECT_EQ(Run("run a.yaml --no-such-option").exit_code, 2);
+  EXPECT_EQ(Run("--help").exit_code, 0);
+  EXPECT_EQ(Run("run --help").exit_code, 0);
+  const Result version = Run("--version");
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.output, HasSubstr("megatraind 0."));
+}
+
+TEST_F(CommandsTest, BadJobFilesAreTwoAndNameTheKey) {
+  EXPECT_EQ(Run("run " + Path("none.yaml")).exit_code, 2);
+  WriteFile("job.yaml", "model: {path: m}\ntrainig: {steps: 1}\n");
+  const Result run = Run("run " + Path("job.yaml"));
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.output, HasSubstr("job.yaml:2: trainig: unknown key; did you mean training?"));
+  EXPECT_EQ(Run("plan " + Path("job.yaml")).output, run.output);
+}
+
+TEST_F(CommandsTest, InitRefusesUnknownPresetsAndInspectShowsModels) {
+  const Result refused = Run("init --preset gpt-5 --out " + Path("x"));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("llama-tiny"));
+  ASSERT_EQ(Run("init --preset qwen3-0.6b --config-only --out " + Path("q")).exit_code, 0);
+  const Result inspect = Run("inspect -o json " + Path("q"));
+  EXPECT_EQ(inspect.exit_code, 0) << inspect.output;
+  const auto json = nlohmann::json::parse(inspect.output);
+  EXPECT_EQ(json["model"]["family"], "qwen3");
+  EXPECT_EQ(json["parameters"], 596049920);
+  EXPECT_TRUE(json["tensors"].empty());
+  EXPECT_EQ(Run("inspect " + Path("nothing")).exit_code, 2);
+}
+
+TEST_F(CommandsTest, AJobThatDoesNotFitIsThree) {
+  MakeJob("{steps: 1}");
+  EXPECT_EQ(Run("plan " + Path("job.yaml")).exit_code, 0);
+  const std::string small = Path("job.yaml") + " --set engine.host_memory=1MiB";
+  EXPECT_EQ(Run("plan " + small).exit_code, 3);
+  EXPECT_EQ(Run("run " + small).exit_code, 3);
+  const Result json = Run("plan -o json " + Path("job.yaml"));
+  EXPECT_TRUE(nlohmann::json::accept(json.output)) << json.output;
+}
+
+TEST_F(CommandsTest, TrainsVerifiesExportsAndGenerates) {
+  MakeJob("{steps: 3, global_batch: 2, micro_batch: 1, eval_every: 2}");
+  const std::string metrics = Path("metrics.jsonl");
+  const std::string run = "run " + Path("job.yaml") + " --metrics-out " + metrics;
+  Result result = Run(run);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("step 3/3"));
+  std::ifstream file(metrics);
+  std::string line;
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(std::getline(file, line));
+    const auto json = nlohmann::json::parse(line);
+    EXPECT_EQ(json["step"], step);
+    EXPECT_EQ(json.contains("eval_loss"), step >= 2);  // every two steps, and at the end
+  }
+  EXPECT_FALSE(std::getline(file, line));
+  // Finished already: nothing to do, and the metrics stay.
+  const auto size = std::filesystem::file_size(metrics);
+  EXPECT_EQ(Run(run).exit_code, 0);
+  EXPECT_EQ(std::filesystem::file_size(metrics), size);
+  EXPECT_EQ(Run(run + " --resume never").exit_code, 2);
+  // A key that a resumed run may not change.
+  result = Run(run + " --set optimizer.beta1=0.5 --set training.steps=4");
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.output, HasSubstr("optimizer.beta1"));
+
+  const std::string checkpoint = Path("demo/checkpoints/step-00000003");
+  EXPECT_EQ(Run("verify " + checkpoint).exit_code, 0);
+  EXPECT_EQ(Run("inspect " + checkpoint).exit_code, 0);
+  result = Run("export " + checkpoint + " --out " + Path("exported"));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(Run("inspect " + Path("exported")).exit_code, 0);
+  const std::string generate = " --prompt 'All work' --tokens 8 --temperature 0";
+  const Result from_export = Run("generate " + Path("exported") + generate);
+  EXPECT_EQ(from_export.exit_code, 0) << from_export.output;
+  EXPECT_EQ(Run("generate " + Path("out") + generate).output, from_export.output);
+  EXPECT_EQ(Run("generate " + checkpoint + generate).output, from_export.output);
+
+  // One flipped bit is found and its file named.
+  std::string victim;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoint)) {
+    const std::string name = entry.path().filename();
+    if (name.rfind("optimizer-", 0) == 0) victim = name;
+  }
+  std::fstream bits(checkpoint + "/" + victim, std::ios::in | std::ios::out | std::ios::binary);
+  bits.seekg(-1, std::ios::end);
+  const char last = static_cast<char>(bits.get() ^ 1);
+  bits.seekp(-1, std::ios::end);
+  bits.put(last);
+  bits.close();
+  result = Run("verify " + checkpoint);
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.output, HasSubstr(victim));
+}
+
+TEST_F(CommandsTest, InspectShowsWhatTrainingSees) {
+  MakeJob("{steps: 3, global_batch: 2}");
+  Result result = Run("inspect " + Path("job.yaml") + " --sequences 0:2 -o json");
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const auto json = nlohmann::json::parse(result.output);
+  ASSERT_EQ(json.size(), 2u);
+  for (const char* key : {"input_ids", "labels", "position_ids", "document_ids"}) {
+    EXPECT_EQ(json[0][key].size(), 64u) << key;
+  }
+  EXPECT_EQ(Run("inspect " + Path("job.yaml")).exit_code, 0);
+  EXPECT_EQ(Run("inspect " + Path("job.yaml") + " --sequences x").exit_code, 2);
+  result = Run("inspect " + Path("train.txt"));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("All work"));
+}
+
+}  // namespace
+}  // namespace megatrain
