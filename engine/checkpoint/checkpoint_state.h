@@ -31,9 +31,10 @@ struct CheckpointState {
 // the mathematics without changing a shape (heads, rotary embedding, norm epsilon).
 std::string ModelFingerprint(const ModelLayout& layout);
 
-// May a job that would begin as `wanted` go on from `saved`? Step, data position, threads and
-// steps_total are not compared. FailedPrecondition names what differs, with both values: the model
-// first, then precision, spec keys in order (all of them), seed, and the data.
+// May a job that would begin as `wanted` go on from `saved`? Step, data position,
+// input tokens, threads and steps_total are not compared. FailedPrecondition names what differs,
+// with both values: the model first, then precision, spec keys in order (all of them), seed, and
+// the data.
 absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted);
 
 }  // namespace megatrain

@@ -60,6 +60,7 @@ CheckpointState MakeState(const ModelLayout& layout, DType weight_dtype, int64_t
   state.step = step;
   state.weight_dtype = weight_dtype;
   state.data_position = step * 8;
+  state.input_tokens = step * 512;
   state.seed = 42;
   state.data_fingerprint = "0123456789abcdef0123456789abcdef";
   state.model_fingerprint = ModelFingerprint(layout);

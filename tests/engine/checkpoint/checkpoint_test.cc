@@ -10,9 +10,8 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
-#include "engine/checkpoint/describe_checkpoint.h"
-#include "engine/checkpoint/export_checkpoint.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/inspect/export_checkpoint.h"
 #include "engine/model/hf_directory.h"
 #include "engine/model/safetensors.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
@@ -20,7 +19,6 @@
 namespace megatrain {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -112,21 +110,6 @@ TEST_P(CheckpointTest, ExportsAHuggingFaceDirectory) {
                                      spec.offset * DTypeBytes(dtype),
                                  tensor->bytes()));
   });
-}
-
-TEST_P(CheckpointTest, DescribesItself) {
-  const std::string path = Save(3, GetParam());
-  const auto description = DescribeCheckpoint(path);
-  ASSERT_TRUE(description.ok()) << description.status();
-  EXPECT_THAT(description->text,
-              AllOf(HasSubstr("3 of 200"), HasSubstr(absl::StrCat(TinyLayout().tile_count())),
-                    HasSubstr("optimizer.learning_rate: 0.0003")));
-  EXPECT_THAT(description->json,
-              AllOf(HasSubstr("\"step\": 3"),
-                    HasSubstr(absl::StrCat("\"parameters\": ", TinyLayout().parameters))));
-  EXPECT_TRUE(IsCheckpoint(path));
-  EXPECT_FALSE(IsCheckpoint(config_));
-  EXPECT_EQ(DescribeCheckpoint(config_).status().code(), absl::StatusCode::kNotFound);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CheckpointTest, ::testing::Values(DType::kBF16, DType::kF32),

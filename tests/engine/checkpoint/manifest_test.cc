@@ -51,6 +51,7 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(after->state.seed, ~uint64_t{0});
   EXPECT_EQ(after->state.weight_dtype, DType::kBF16);
   EXPECT_EQ(after->state.data_position, before.state.data_position);
+  EXPECT_EQ(after->state.input_tokens, before.state.input_tokens);
   EXPECT_EQ(after->state.threads, before.state.threads);
   EXPECT_EQ(after->state.steps_total, before.state.steps_total);
   EXPECT_EQ(after->state.spec, before.state.spec);
