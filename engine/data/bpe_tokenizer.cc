@@ -1,0 +1,366 @@
+#include "engine/data/bpe_tokenizer.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/status.h"
+#include "engine/data/byte_unicode.h"
+#include "engine/data/normalizer.h"
+#include "engine/data/text_map.h"
+#include "engine/data/tokenizer_config.h"
+#include "engine/data/tokenizer_json.h"
+#include "engine/data/utf8.h"
+
+namespace megatrain {
+namespace {
+
+// A token's characters as the bytes that they stand for; false if one stands for none.
+bool ToBytes(std::string_view token, std::string* bytes) {
+  bytes->clear();
+  for (size_t at = 0; at < token.size();) {
+    const int byte = UnicodeToByte(Utf8At(token, at));
+    if (byte < 0) return false;
+    bytes->push_back(static_cast<char>(byte));
+    at += Utf8Length(static_cast<unsigned char>(token[at]));
+  }
+  return true;
+}
+
+class BpeTokenizer : public Tokenizer {
+ public:
+  // `json` is taken over. `config` adds tokens and names the special ones.
+  absl::Status Initialize(TokenizerJson json, const TokenizerConfig& config);
+
+  absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const override {
+    return EncodeWithOffsets(text, ids, nullptr);
+  }
+  absl::Status EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
+                                 std::vector<size_t>* offsets) const override;
+  std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override;
+  std::optional<int32_t> TokenId(std::string_view token) const override;
+
+  int64_t vocabulary() const override { return vocabulary_; }
+  int32_t eos_id() const override { return eos_id_; }
+  int32_t bos_id() const override { return bos_id_; }
+  int32_t pad_id() const override { return pad_id_; }
+  std::string fingerprint() const override { return fingerprint_; }
+
+  void SetEos(int32_t id) { eos_id_ = id; }
+  void SetFingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
+
+ private:
+  // What Encode fills, and the buffers that it uses again for every word.
+  struct Output {
+    std::vector<int32_t>* ids;
+    std::vector<size_t>* offsets;  // may be null
+    std::vector<BpeSymbol> symbols;
+    std::string prefixed;
+    std::string normalized;
+    OffsetRuns runs;
+  };
+  struct Decoded {
+    std::string bytes;
+    bool special = false;
+  };
+
+  absl::Status AddTokens(const std::vector<AddedToken>& tokens, std::string_view file);
+  absl::Status SetSpecials(const TokenizerConfig& config);
+  absl::Status BuildMatchers();
+  void BuildTables();
+
+  // A stretch of the original text between tokens that are looked for there; `origin` is its
+  // offset.
+  absl::Status EncodeRaw(std::string_view text, size_t origin, Output* out) const;
+  // A stretch of normalized text between added tokens. `position(i)` is the offset in the original
+  // of the stretch's byte i.
+  template <typename Position>
+  absl::Status EncodeStretch(std::string_view text, const Position& position, Output* out) const;
+  template <typename Position>
+  void EncodeWord(std::string_view word, size_t begin, const Position& position, Output* out) const;
+
+  TokenizerJson json_;
+  absl::flat_hash_map<int32_t, AddedToken> added_;  // by id
+  TextMap<int32_t> added_ids_;
+  AddedTokenMatcher raw_matcher_;
+  AddedTokenMatcher normalized_matcher_;
+  int32_t byte_ids_[256];   // -1: the byte is no token
+  TextMap<int32_t> words_;  // whole words as bytes, with ignore_merges
+  absl::flat_hash_map<int32_t, Decoded> decoded_;
+  int64_t vocabulary_ = 0;
+  int32_t eos_id_ = -1;
+  int32_t bos_id_ = -1;
+  int32_t pad_id_ = -1;
+  std::string fingerprint_;
+};
+
+absl::Status BpeTokenizer::Initialize(TokenizerJson json, const TokenizerConfig& config) {
+  json_ = std::move(json);
+  MT_RETURN_IF_ERROR(AddTokens(json_.added_tokens, "tokenizer.json: added_tokens"));
+  // transformers adds the tokens that only tokenizer_config.json has.
+  std::vector<AddedToken> missing;
+  for (const AddedToken& token : config.added_tokens) {
+    const std::optional<int32_t> id = TokenId(token.content);
+    if (!id.has_value()) {
+      missing.push_back(token);
+    } else if (*id != token.id) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "tokenizer_config.json: added_tokens_decoder gives \"%s\" the id %d, tokenizer.json %d",
+          token.content, token.id, *id));
+    }
+  }
+  MT_RETURN_IF_ERROR(AddTokens(missing, "tokenizer_config.json: added_tokens_decoder"));
+  MT_RETURN_IF_ERROR(SetSpecials(config));
+  MT_RETURN_IF_ERROR(BuildMatchers());
+  BuildTables();
+  return absl::OkStatus();
+}
+
+// Ids as `tokenizers` gives them: a token of the model keeps its id, others are numbered from the
+// vocabulary's size on.
+absl::Status BpeTokenizer::AddTokens(const std::vector<AddedToken>& tokens, std::string_view file) {
+  const auto size = static_cast<int32_t>(json_.vocabulary.size());
+  int32_t next = size;
+  for (const auto& [id, token] : added_) next = std::max(next, id + 1);
+  for (const AddedToken& token : tokens) {
+    if (token.content.empty()) continue;
+    const std::optional<int32_t> known = TokenId(token.content);
+    const int32_t id = known.has_value() ? *known : next++;
+    if (id != token.id) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s gives \"%s\" the id %d, but `tokenizers` numbers it %d", file,
+                          token.content, token.id, id));
+    }
+    added_.insert_or_assign(id, token);
+    added_ids_[token.content] = id;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::SetSpecials(const TokenizerConfig& config) {
+  const auto set = [this](const std::optional<std::string>& text, const char* key, int32_t* id) {
+    if (!text.has_value() || text->empty()) return absl::OkStatus();
+    const std::optional<int32_t> found = TokenId(*text);
+    if (!found.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("tokenizer_config.json: ", key, " \"", *text,
+                                                     "\" is not a token of tokenizer.json"));
+    }
+    *id = *found;
+    // transformers makes it an added token if it is none.
+    if (!added_.contains(*found)) {
+      AddedToken token;
+      token.id = *found;
+      token.content = *text;
+      token.special = true;
+      added_.emplace(*found, token);
+      added_ids_.emplace(*text, *found);
+    }
+    return absl::OkStatus();
+  };
+  MT_RETURN_IF_ERROR(set(config.bos_token, "bos_token", &bos_id_));
+  MT_RETURN_IF_ERROR(set(config.eos_token, "eos_token", &eos_id_));
+  MT_RETURN_IF_ERROR(set(config.pad_token, "pad_token", &pad_id_));
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::BuildMatchers() {
+  std::vector<int32_t> order;
+  for (const auto& [id, token] : added_) order.push_back(id);
+  std::sort(order.begin(), order.end());
+  for (const int32_t id : order) {
+    const AddedToken& token = added_.at(id);
+    if (!token.normalized) {
+      MT_RETURN_IF_ERROR(raw_matcher_.Add(token.content, token));
+      continue;
+    }
+    std::string text = token.content;
+    if (json_.nfc) MT_RETURN_IF_ERROR(NormalizeNfc(token.content, &text, nullptr));
+    MT_RETURN_IF_ERROR(normalized_matcher_.Add(text, token));
+  }
+  return absl::OkStatus();
+}
+
+void BpeTokenizer::BuildTables() {
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string character;
+    AppendUtf8(ByteToUnicode(static_cast<uint8_t>(byte)), &character);
+    const auto found = json_.vocabulary.find(character);
+    byte_ids_[byte] = found == json_.vocabulary.end() ? -1 : found->second;
+  }
+  std::string bytes;
+  for (const auto& [token, id] : json_.vocabulary) {
+    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
+    const bool mapped = ToBytes(token, &bytes);
+    if (mapped && json_.ignore_merges) words_.emplace(bytes, id);
+    decoded_[id] = {mapped ? bytes : token, false};
+  }
+  absl::flat_hash_set<std::string> specials;
+  for (const auto& [id, token] : added_) {
+    if (token.special) specials.insert(token.content);
+  }
+  for (const auto& [id, token] : added_) {
+    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
+    std::string text = token.content;
+    if (token.normalized && json_.nfc) {
+      // It was normalized before (BuildMatchers): this cannot fail.
+      if (!NormalizeNfc(token.content, &text, nullptr).ok()) text = token.content;
+    }
+    const bool mapped = ToBytes(text, &bytes);
+    decoded_[id] = {mapped ? bytes : text, specials.contains(token.content)};
+  }
+}
+
+template <typename Position>
+void BpeTokenizer::EncodeWord(std::string_view word, size_t begin, const Position& position,
+                              Output* out) const {
+  const auto give = [&](int32_t id, size_t at) {
+    out->ids->push_back(id);
+    if (out->offsets != nullptr) out->offsets->push_back(position(begin + at));
+  };
+  if (json_.ignore_merges) {
+    const auto found = words_.find(word);
+    if (found != words_.end()) {
+      give(found->second, 0);
+      return;
+    }
+  }
+  std::vector<BpeSymbol>& symbols = out->symbols;
+  symbols.clear();
+  bool open_unknown = false;  // the symbol before is an unknown one that may be fused
+  for (size_t i = 0; i < word.size(); ++i) {
+    const int32_t id = byte_ids_[static_cast<uint8_t>(word[i])];
+    if (id >= 0) {
+      symbols.push_back({id, static_cast<uint32_t>(i)});
+      open_unknown = false;
+    } else if (json_.unknown_id.has_value()) {
+      if (!(open_unknown && json_.fuse_unknown)) {
+        symbols.push_back({*json_.unknown_id, static_cast<uint32_t>(i)});
+      }
+      open_unknown = true;
+    }  // else the byte is dropped, as `tokenizers` does
+  }
+  json_.merges.Apply(&symbols);
+  for (const BpeSymbol& symbol : symbols) give(symbol.id, symbol.begin);
+}
+
+template <typename Position>
+absl::Status BpeTokenizer::EncodeStretch(std::string_view text, const Position& position,
+                                         Output* out) const {
+  if (text.size() > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a text of ", text.size(), " bytes is more than 4 GiB: split it"));
+  }
+  if (json_.pre_tokenizer.needs_prefix_space() && text[0] != ' ') {
+    out->prefixed.assign(1, ' ');
+    out->prefixed += text;
+    const std::string_view prefixed = out->prefixed;
+    const auto shifted = [&](size_t offset) { return position(offset == 0 ? 0 : offset - 1); };
+    return json_.pre_tokenizer.Cut(prefixed, [&](size_t begin, size_t end) {
+      EncodeWord(prefixed.substr(begin, end - begin), begin, shifted, out);
+    });
+  }
+  return json_.pre_tokenizer.Cut(text, [&](size_t begin, size_t end) {
+    EncodeWord(text.substr(begin, end - begin), begin, position, out);
+  });
+}
+
+absl::Status BpeTokenizer::EncodeRaw(std::string_view text, size_t origin, Output* out) const {
+  std::string_view normalized = text;
+  out->runs.clear();
+  if (json_.nfc && !IsTriviallyNfc(text)) {
+    MT_RETURN_IF_ERROR(
+        NormalizeNfc(text, &out->normalized, out->offsets != nullptr ? &out->runs : nullptr));
+    normalized = out->normalized;
+  }
+  absl::Status status;
+  normalized_matcher_.Cut(normalized, [&](size_t begin, size_t end, const AddedToken* token) {
+    const auto position = [&](size_t offset) {
+      return origin + OriginalOffset(out->runs, begin + offset);
+    };
+    if (token == nullptr) {
+      status.Update(EncodeStretch(normalized.substr(begin, end - begin), position, out));
+    } else if (begin < end) {
+      out->ids->push_back(token->id);
+      if (out->offsets != nullptr) out->offsets->push_back(position(0));
+    }
+  });
+  return status;
+}
+
+absl::Status BpeTokenizer::EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
+                                             std::vector<size_t>* offsets) const {
+  MT_RETURN_IF_ERROR(CheckUtf8(text));
+  Output out;
+  out.ids = ids;
+  out.offsets = offsets;
+  ids->reserve(ids->size() + text.size() / 4);
+  absl::Status status;
+  raw_matcher_.Cut(text, [&](size_t begin, size_t end, const AddedToken* token) {
+    if (token == nullptr) {
+      status.Update(EncodeRaw(text.substr(begin, end - begin), begin, &out));
+    } else if (begin < end) {
+      ids->push_back(token->id);
+      if (offsets != nullptr) offsets->push_back(begin);
+    }
+  });
+  return status;
+}
+
+std::string BpeTokenizer::Decode(const std::vector<int32_t>& ids, bool skip_special) const {
+  std::string text;
+  for (const int32_t id : ids) {
+    const auto found = decoded_.find(id);
+    if (found == decoded_.end() || (skip_special && found->second.special)) continue;
+    text += found->second.bytes;
+  }
+  return text;
+}
+
+std::optional<int32_t> BpeTokenizer::TokenId(std::string_view token) const {
+  if (const auto found = added_ids_.find(token); found != added_ids_.end()) return found->second;
+  const auto found = json_.vocabulary.find(token);
+  if (found == json_.vocabulary.end()) return std::nullopt;
+  return found->second;
+}
+
+std::string Fingerprint(std::string_view tokenizer_json, const Tokenizer& tokenizer,
+                        const TokenizerConfig& config) {
+  // The file, and what tokenizer_config.json can change beside it.
+  std::string text = absl::StrCat(ToAbsl(tokenizer_json), "\n", tokenizer.eos_id(), " ",
+                                  tokenizer.bos_id(), " ", tokenizer.pad_id());
+  for (const AddedToken& token : config.added_tokens) {
+    absl::StrAppend(&text, "\n", token.id, " ", token.content, " ", token.single_word, token.lstrip,
+                    token.rstrip, token.normalized);
+  }
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeBpeTokenizer(std::string_view tokenizer_json,
+                                                                  std::string_view tokenizer_config,
+                                                                  std::string_view model_config) {
+  MT_ASSIGN_OR_RETURN(const TokenizerConfig config,
+                      ParseTokenizerConfig(tokenizer_config, model_config));
+  absl::StatusOr<TokenizerJson> json = ParseTokenizerJson(tokenizer_json);
+  if (!json.ok()) {
+    return absl::Status(json.status().code(),
+                        absl::StrCat("tokenizer.json: ", json.status().message()));
+  }
+  auto tokenizer = std::make_shared<BpeTokenizer>();
+  MT_RETURN_IF_ERROR(tokenizer->Initialize(*std::move(json), config));
+  if (tokenizer->eos_id() < 0 && config.eos_token_id >= 0 &&
+      config.eos_token_id < tokenizer->vocabulary()) {
+    tokenizer->SetEos(config.eos_token_id);
+  }
+  tokenizer->SetFingerprint(Fingerprint(tokenizer_json, *tokenizer, config));
+  return tokenizer;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,35 @@
+// Recognises a family's chat template by the text of its Jinja program.
+#ifndef MEGATRAIN_ENGINE_DATA_CHAT_TEMPLATE_TEXT_H_
+#define MEGATRAIN_ENGINE_DATA_CHAT_TEMPLATE_TEXT_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace megatrain {
+
+enum class ChatFormat { kChatml, kLlama3, kAlpaca };
+
+// A chat format, with what varies within it.
+struct ChatVariant {
+  ChatFormat format = ChatFormat::kChatml;
+  // chatml: the system turn that is put first if the conversation has none; empty: nothing is put.
+  std::string default_system;
+  // chatml: Qwen3's handling of reasoning. The assistant's turns behind the last question begin
+  // with their <think> block, earlier ones lose it.
+  bool think = false;
+  // With `think`: a question that is wrapped in <tool_response> is not the last question if it
+  // begins and ends with the tags (true), or holds both anywhere (false).
+  bool tool_response_wraps = true;
+  // llama3: Llama 3.1's system header with this "Today Date"; empty: Llama 3, without.
+  std::string date;
+};
+
+// `text` is the Jinja program. Unimplemented if it is not one that is known to render as a variant
+// does: a template taken for another would train on wrong text.
+absl::StatusOr<ChatVariant> RecogniseChatTemplate(std::string_view text);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_CHAT_TEMPLATE_TEXT_H_

@@ -1,0 +1,42 @@
+// Reads Hugging Face's tokenizer.json.
+#ifndef MEGATRAIN_ENGINE_DATA_TOKENIZER_JSON_H_
+#define MEGATRAIN_ENGINE_DATA_TOKENIZER_JSON_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/data/added_tokens.h"
+#include "engine/data/bpe_merge.h"
+#include "engine/data/pre_tokenizer.h"
+#include "engine/data/text_map.h"
+
+namespace megatrain {
+
+// Files larger than this are refused: the largest known (256,000 tokens) have 35 MB.
+inline constexpr size_t kTokenizerJsonBytesMax = size_t{256} << 20;
+// Ids are below this: no known vocabulary has a tenth of it.
+inline constexpr int64_t kTokenIdMax = int64_t{1} << 24;
+
+// What a tokenizer.json with a byte-level BPE says.
+struct TokenizerJson {
+  TextMap<int32_t> vocabulary;  // tokens as written: bytes as characters
+  BpeMerges merges;
+  bool ignore_merges = false;  // a word that is a token is not merged
+  std::optional<int32_t> unknown_id;
+  bool fuse_unknown = false;
+  bool nfc = false;
+  PreTokenizer pre_tokenizer;
+  std::vector<AddedToken> added_tokens;  // in file order; ids as in the file, not checked here
+};
+
+// InvalidArgument: broken JSON, a missing or contradicting part (named). Unimplemented: a component
+// or setting that is not supported (named, with what works instead).
+absl::StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view text);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_TOKENIZER_JSON_H_
