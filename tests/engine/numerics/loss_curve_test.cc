@@ -5,8 +5,8 @@
 #include <string>
 #include <tuple>
 
+#include "tests/engine/numerics/job_run.h"
 #include "tests/engine/numerics/model_reference.h"
-#include "tests/engine/numerics/training_run.h"
 
 namespace megatrain {
 namespace {
@@ -18,7 +18,7 @@ class LossCurveTest : public ::testing::TestWithParam<std::tuple<std::string, bo
 };
 
 TEST_P(LossCurveTest, Fp32) {
-  const TrainingRun run =
+  const JobRun run =
       Train(CurveJob(reference_, Precision::kFp32, clipped_, FreshDirectory("fp32")));
   ASSERT_TRUE(run.status.ok()) << run.status;
   const LossCurve curve = run.curve(), &expected = reference_.fp32_curve[clipped_],
@@ -40,7 +40,7 @@ TEST_P(LossCurveTest, Fp32) {
 
 // The deviation from FP32 is at most 1.5 times that of transformers in BF16 on an FP32 master.
 TEST_P(LossCurveTest, Bf16) {
-  const TrainingRun run =
+  const JobRun run =
       Train(CurveJob(reference_, Precision::kBf16, clipped_, FreshDirectory("bf16")));
   ASSERT_TRUE(run.status.ok()) << run.status;
   const LossCurve curve = run.curve(), &fp32 = reference_.fp32_curve[clipped_],

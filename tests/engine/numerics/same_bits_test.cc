@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/engine/numerics/job_run.h"
 #include "tests/engine/numerics/model_reference.h"
-#include "tests/engine/numerics/training_run.h"
 
 namespace megatrain {
 namespace {
@@ -33,7 +33,7 @@ class SameBitsTest : public ::testing::TestWithParam<Case> {
     return spec;
   }
 
-  static void ExpectSame(const TrainingRun& run, const TrainingRun& expected) {
+  static void ExpectSame(const JobRun& run, const JobRun& expected) {
     ASSERT_EQ(run.records.size(), expected.records.size());
     for (size_t k = 0; k < run.records.size(); ++k) {
       EXPECT_EQ(run.records[k].step, expected.records[k].step);
@@ -58,7 +58,7 @@ class SameBitsTest : public ::testing::TestWithParam<Case> {
 
 TEST_P(SameBitsTest, WhateverTheEngineOptions) {
   const JobSpec plain = Job("plain");
-  const TrainingRun expected = Train(plain);
+  const JobRun expected = Train(plain);
   ASSERT_TRUE(expected.status.ok()) << expected.status;
 
   using Engine = JobSpec::Engine;
@@ -85,7 +85,7 @@ TEST_P(SameBitsTest, WhateverTheEngineOptions) {
     SCOPED_TRACE(name);
     JobSpec spec = Job("variant");
     change(spec.engine);
-    const TrainingRun run = Train(spec);
+    const JobRun run = Train(spec);
     ASSERT_TRUE(run.status.ok()) << run.status;
     ExpectSame(run, expected);
     ExpectSameFiles(spec, plain);
@@ -96,44 +96,60 @@ TEST_P(SameBitsTest, WhateverTheEngineOptions) {
     SCOPED_TRACE("gradient_slabs " + std::to_string(slabs));
     JobSpec spec = Job("variant");
     spec.engine.gradient_slabs = slabs;
-    const TrainingRun run = Train(spec);
+    const JobRun run = Train(spec);
     ASSERT_TRUE(run.status.ok()) << run.status;
     ExpectSame(run, expected);
     ExpectSameFiles(spec, plain);
   }
 }
 
-TEST_P(SameBitsTest, WhereverItIsStoppedAndResumed) {
+// A checkpoint is written after every step, beside the steps that follow. From each of them alone
+// the job ends as if it had never been interrupted.
+TEST_P(SameBitsTest, FromEveryCheckpoint) {
   const JobSpec plain = Job("plain");
-  const TrainingRun expected = Train(plain);
+  const JobRun expected = Train(plain);
   ASSERT_TRUE(expected.status.ok()) << expected.status;
-  for (int64_t stop = 1; stop < kSteps; ++stop) {
-    SCOPED_TRACE("stopped after step " + std::to_string(stop));
-    const JobSpec spec = Job("stopped");
-    TrainingRun run = Train(spec, stop);
-    ASSERT_TRUE(run.status.ok()) << run.status;
-    ASSERT_EQ(run.outcome, TrainingOutcome::kInterrupted);
-    ASSERT_EQ(static_cast<int64_t>(run.records.size()), stop);
-    const TrainingRun rest = Train(spec);
+  JobSpec all = Job("all");
+  all.checkpoint.every_steps = 1;
+  all.checkpoint.keep = kSteps;
+  const JobRun saving = Train(all);
+  ASSERT_TRUE(saving.status.ok()) << saving.status;
+  ExpectSame(saving, expected);
+  ExpectSameFiles(all, plain);
+  for (int64_t step = 1; step < kSteps; ++step) {
+    SCOPED_TRACE("from the checkpoint of step " + std::to_string(step));
+    const JobSpec spec = Job("resumed");
+    const std::string name = "/step-0000000" + std::to_string(step);
+    std::filesystem::create_directories(spec.checkpoint.directory);
+    std::filesystem::copy(all.checkpoint.directory + name, spec.checkpoint.directory + name,
+                          std::filesystem::copy_options::recursive);
+    JobRun run;
+    run.records.assign(saving.records.begin(), saving.records.begin() + step);
+    const JobRun rest = Train(spec);
     ASSERT_TRUE(rest.status.ok()) << rest.status;
-    ASSERT_EQ(rest.outcome, TrainingOutcome::kFinished);
     run.records.insert(run.records.end(), rest.records.begin(), rest.records.end());
     ExpectSame(run, expected);
     ExpectSameFiles(spec, plain);
   }
 }
 
-// Stopped and resumed after every single step.
-TEST_P(SameBitsTest, StoppedAtEveryStep) {
+// Asked to stop during every run's first step, resumed until it is done. A step that was already
+// under way behind the first is finished too.
+TEST_P(SameBitsTest, StoppedAgainAndAgain) {
   const JobSpec plain = Job("plain"), spec = Job("stopped");
-  const TrainingRun expected = Train(plain);
+  const JobRun expected = Train(plain);
   ASSERT_TRUE(expected.status.ok()) << expected.status;
-  TrainingRun all;
-  for (int64_t step = 1; step <= kSteps; ++step) {
-    const TrainingRun run = Train(spec, step);
+  JobRun all;
+  int runs = 0;
+  for (bool finished = false; !finished; ++runs) {
+    ASSERT_LT(runs, kSteps + 1);
+    const int64_t first = static_cast<int64_t>(all.records.size()) + 1;
+    const JobRun run = Train(spec, first);
     ASSERT_TRUE(run.status.ok()) << run.status;
+    finished = run.outcome == TrainingOutcome::kFinished;
     all.records.insert(all.records.end(), run.records.begin(), run.records.end());
   }
+  EXPECT_GE(runs, 2);
   ExpectSame(all, expected);
   ExpectSameFiles(spec, plain);
 }

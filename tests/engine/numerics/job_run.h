@@ -1,6 +1,6 @@
 // Runs whole jobs through the engine's public face and keeps what came of them.
-#ifndef MEGATRAIN_TESTS_ENGINE_NUMERICS_TRAINING_RUN_H_
-#define MEGATRAIN_TESTS_ENGINE_NUMERICS_TRAINING_RUN_H_
+#ifndef MEGATRAIN_TESTS_ENGINE_NUMERICS_JOB_RUN_H_
+#define MEGATRAIN_TESTS_ENGINE_NUMERICS_JOB_RUN_H_
 
 #include <cstdint>
 #include <map>
@@ -20,7 +20,7 @@ namespace megatrain {
 JobSpec CurveJob(const ModelReference& reference, Precision precision, bool clipped,
                  const std::string& directory);
 
-struct TrainingRun {
+struct JobRun {
   absl::Status status;
   TrainingOutcome outcome = TrainingOutcome::kFinished;
   std::vector<StepRecord> records;
@@ -30,7 +30,7 @@ struct TrainingRun {
 };
 
 // Trains. `stop_after` > 0 asks for a stop while that step's record is delivered.
-TrainingRun Train(const JobSpec& spec, int64_t stop_after = 0);
+JobRun Train(const JobSpec& spec, int64_t stop_after = 0);
 
 // A fresh directory beneath the test's own temporary directory.
 std::string FreshDirectory(const std::string& name);
@@ -41,4 +41,4 @@ std::map<std::string, std::string> CheckpointTensorFiles(const JobSpec& spec);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_TESTS_ENGINE_NUMERICS_TRAINING_RUN_H_
+#endif  // MEGATRAIN_TESTS_ENGINE_NUMERICS_JOB_RUN_H_

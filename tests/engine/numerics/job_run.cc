@@ -1,4 +1,4 @@
-#include "tests/engine/numerics/training_run.h"
+#include "tests/engine/numerics/job_run.h"
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ JobSpec CurveJob(const ModelReference& reference, Precision precision, bool clip
   return spec;
 }
 
-LossCurve TrainingRun::curve() const {
+LossCurve JobRun::curve() const {
   LossCurve curve;
   for (const StepRecord& record : records) {
     curve.losses.push_back(record.loss);
@@ -45,8 +45,8 @@ LossCurve TrainingRun::curve() const {
   return curve;
 }
 
-TrainingRun Train(const JobSpec& spec, int64_t stop_after) {
-  TrainingRun run;
+JobRun Train(const JobSpec& spec, int64_t stop_after) {
+  JobRun run;
   TrainingControl control;
   TrainingObserver observer;
   observer.message = [&](const std::string& line) { run.messages.push_back(line); };
