@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import statistics
 import subprocess
 import tempfile
@@ -57,9 +58,9 @@ class Bench:
         self.path = pathlib.Path(self.directory.name)
         self.runs = 0
 
-    def run(self, config, *, steps, sequence_length=1024, global_batch=8, micro_batch=2,
-            precision="bf16", clipping=1.0, gradient_dtype="fp32", **engine):
-        """Trains `steps` steps from random weights. Returns (records, peak RSS in bytes)."""
+    def prepare(self, config, *, steps, sequence_length=1024, global_batch=8, micro_batch=2,
+                precision="bf16", clipping=1.0, gradient_dtype="fp32", **engine):
+        """Writes model, data and job file; returns their directory."""
         self.runs += 1
         place = self.path / f"run{self.runs}"
         model = place / "model"
@@ -82,6 +83,11 @@ class Bench:
             "engine": {"device": "cpu", **engine},
         }
         (place / "job.yaml").write_text("\n".join(yaml_lines(job)) + "\n")
+        return place
+
+    def run(self, config, **settings):
+        """Trains from random weights. Returns (records, peak RSS in bytes)."""
+        place = self.prepare(config, **settings)
         metrics = place / "metrics.jsonl"
         with open(place / "log", "w") as log:
             process = subprocess.Popen(
@@ -93,8 +99,18 @@ class Bench:
             raise RuntimeError(f"megatraind run gave {process.returncode}:\n"
                                + (place / "log").read_text()[-4000:])
         records = [json.loads(line) for line in metrics.read_text().splitlines()]
-        subprocess.run(["rm", "-rf", str(place)], check=True)
+        shutil.rmtree(place)
         return records, usage.ru_maxrss * 1024
+
+    def plan(self, config, **settings):
+        """`megatraind plan` as an object; a job that does not fit (exit code 3) has one too."""
+        place = self.prepare(config, **settings)
+        result = subprocess.run([self.megatraind, "plan", str(place / "job.yaml"), "-o", "json"],
+                                capture_output=True, text=True)
+        if result.returncode not in (0, 3):
+            raise RuntimeError(f"megatraind plan gave {result.returncode}:\n{result.stderr}")
+        shutil.rmtree(place)
+        return json.loads(result.stdout)
 
 
 def step_seconds(records, skip=1):
