@@ -98,6 +98,8 @@ class Trainer {
   PipelineState pipeline_state_;
   std::deque<Pending> pending_;
   std::chrono::steady_clock::time_point last_finished_{};
+  const Kernels* kernels_ = nullptr;
+  double last_matmul_seconds_ = 0;  // the kernels' total when the last step was collected
   std::unique_ptr<CheckpointJob> save_job_;
   std::shared_ptr<Executor::Ticket> save_ticket_, save_end_ticket_;
   std::unique_ptr<Executor> executor_;  // last: its lanes use the rest

@@ -25,6 +25,7 @@ struct StepRecord {
   double model_flops_per_second = 0;  // 6 * parameters * tokens_per_second
   int64_t h2d_bytes = 0, d2h_bytes = 0;
   LaneSeconds lane_busy_seconds;
+  double matmul_seconds = 0;  // of the compute lane's, inside matrix products
   int64_t host_bytes = 0, device_bytes = 0;
   std::optional<double> eval_loss;
   std::string time;  // RFC 3339
