@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -167,6 +168,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
   options.pad_id = PadId(tokenizer.get(), model_vocabulary);
   options.stream.cache_directory =
       data.cache_directory.empty() ? cache_directory : data.cache_directory;
+  options.stream.threads = spec.engine.threads > 0
+                               ? static_cast<int>(spec.engine.threads)
+                               : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   DocumentEncoderOptions& encoder = options.stream.encoder;
   encoder.tokenizer = tokenizer.get();
   encoder.train_on_prompt = data.train_on_prompt;

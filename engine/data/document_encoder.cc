@@ -43,7 +43,6 @@ absl::Status DocumentEncoder::TextPiece(std::string_view text, bool first,
   ids_.clear();
   MT_RETURN_IF_ERROR(options_.tokenizer->Encode(text, &ids_));
   MT_RETURN_IF_ERROR(CheckIds());
-  words->reserve(words->size() + ids_.size() + 1);
   for (size_t i = 0; i < ids_.size(); ++i) {
     words->push_back(static_cast<uint32_t>(ids_[i]) | kTargetBit |
                      (first && i == 0 ? kDocumentBit : 0));

@@ -1,6 +1,7 @@
 #include "engine/data/token_stream.h"
 
 #include <algorithm>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/base/thread_pool.h"
 #include "engine/data/example.h"
 #include "engine/data/utf8.h"
 
@@ -17,6 +19,11 @@ namespace {
 
 // Part of every key: a change of what the words mean or how they are made changes it.
 constexpr char kStreamVersion[] = "megatrain words 1";
+
+// Records that are tokenised at once, by all threads. Their text and words are held in memory.
+constexpr size_t kBatchBytes = size_t{4} << 20;
+// Blocks of a batch that each thread gets on average: they take different times.
+constexpr size_t kBlocksPerThread = 4;
 
 absl::Status Prefixed(const std::string& where, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
@@ -33,7 +40,11 @@ class StreamMaker {
  public:
   StreamMaker(const TokenStreamOptions& options, const ByteProgress& progress,
               CacheFileWriter* writer)
-      : options_(options), progress_(progress), writer_(writer), encoder_(options.encoder) {}
+      : options_(options), progress_(progress), writer_(writer), pool_(options.threads) {
+    const size_t blocks =
+        options.threads == 1 ? 1 : kBlocksPerThread * static_cast<size_t>(options.threads);
+    for (size_t i = 0; i < blocks; ++i) blocks_.emplace_back(options.encoder);
+  }
 
   // `hash` is what the file's content had when the key was made.
   absl::Status Add(const DataFile& file, const DataFileReader& reader, const std::string& hash) {
@@ -53,9 +64,25 @@ class StreamMaker {
   }
 
   int64_t documents() const { return documents_; }
-  int64_t largest_id() const { return encoder_.largest_id(); }
+  int64_t largest_id() const {
+    int64_t largest = -1;
+    for (const Block& block : blocks_) largest = std::max(largest, block.encoder.largest_id());
+    return largest;
+  }
 
  private:
+  struct Pending {
+    JsonRecord record;  // where it is; its text is gone
+    Example example;
+  };
+  struct Block {
+    explicit Block(const DocumentEncoderOptions& options) : encoder(options) {}
+    DocumentEncoder encoder;
+    std::vector<uint32_t> words;
+    absl::Status status;
+    size_t failed = 0;  // in the batch
+  };
+
   absl::Status Write() {
     MT_RETURN_IF_ERROR(writer_->Append(words_.data(), words_.size()));
     words_.clear();
@@ -71,32 +98,65 @@ class StreamMaker {
     JsonRecordReader records(stream, file.path, options_.chunk_bytes);
     ExampleParser parser;
     JsonRecord record;
-    Example example;
+    size_t batch_bytes = 0;
     int64_t reported = 0;
     while (true) {
       MT_ASSIGN_OR_RETURN(const bool more, records.Next(&record));
       if (!more) break;
-      absl::Status status = parser.Parse(file.format, record.json, &example);
+      Pending pending;
+      pending.record = record;
+      const absl::Status status = parser.Parse(file.format, record.json, &pending.example);
       if (!status.ok()) {
+        // What is wrong with an earlier record is said first, whatever the batches.
+        MT_RETURN_IF_ERROR(EncodeBatch(records));
         const size_t valid = Utf8ValidPrefix(record.json);
         if (valid < record.json.size()) {
           return InvalidUtf8(records.Where(record), record.offset + static_cast<int64_t>(valid));
         }
-      } else {
-        status = encoder_.Encode(example, &words_);
+        return Prefixed(records.Where(record), status);
       }
-      if (!status.ok()) return Prefixed(records.Where(record), status);
-      ++documents_;
-      MT_RETURN_IF_ERROR(Write());
-      if (stream->offset() > reported) Report(*stream, &reported);
+      batch_.push_back(std::move(pending));
+      batch_bytes += record.json.size();
+      if (batch_bytes < kBatchBytes) continue;
+      MT_RETURN_IF_ERROR(EncodeBatch(records));
+      batch_bytes = 0;
+      Report(*stream, &reported);
     }
+    MT_RETURN_IF_ERROR(EncodeBatch(records));
     Report(*stream, &reported);
+    return absl::OkStatus();
+  }
+
+  // Tokenises the batch, each block of consecutive records by one thread, and writes the words in
+  // the records' order.
+  absl::Status EncodeBatch(const JsonRecordReader& records) {
+    const size_t share = (batch_.size() + blocks_.size() - 1) / blocks_.size();
+    pool_.ParallelFor(static_cast<int64_t>(blocks_.size()), [&](int64_t index) {
+      Block& block = blocks_[static_cast<size_t>(index)];
+      block.words.clear();
+      block.status = absl::OkStatus();
+      const size_t begin = std::min(batch_.size(), static_cast<size_t>(index) * share);
+      const size_t end = std::min(batch_.size(), begin + share);
+      for (size_t i = begin; i < end && block.status.ok(); ++i) {
+        block.status = block.encoder.Encode(batch_[i].example, &block.words);
+        block.failed = i;
+      }
+    });
+    for (Block& block : blocks_) {
+      if (!block.status.ok()) {
+        return Prefixed(records.Where(batch_[block.failed].record), block.status);
+      }
+      MT_RETURN_IF_ERROR(writer_->Append(block.words.data(), block.words.size()));
+    }
+    documents_ += static_cast<int64_t>(batch_.size());
+    batch_.clear();
     return absl::OkStatus();
   }
 
   // The file is one document; a byte order mark is not part of it.
   absl::Status AddPlainText(const DataFile& file, HashingStream* stream) {
     const size_t piece_bytes = options_.encoder.text_piece_bytes;
+    DocumentEncoder& encoder = blocks_.front().encoder;
     std::string buffer;
     int64_t buffer_offset = 0;  // of buffer[0] in the file
     int64_t reported = 0;
@@ -122,7 +182,7 @@ class StreamMaker {
         if (valid < cut) {
           return InvalidUtf8(file.path, buffer_offset + static_cast<int64_t>(valid));
         }
-        const absl::Status status = encoder_.TextPiece(piece, first, &words_);
+        const absl::Status status = encoder.TextPiece(piece, first, &words_);
         if (!status.ok()) return Prefixed(file.path, status);
         first = first && words_.empty();
         MT_RETURN_IF_ERROR(Write());
@@ -133,7 +193,7 @@ class StreamMaker {
       if (end) break;
     }
     if (first) return absl::OkStatus();
-    encoder_.EndText(false, &words_);
+    encoder.EndText(false, &words_);
     ++documents_;
     return Write();
   }
@@ -141,8 +201,10 @@ class StreamMaker {
   const TokenStreamOptions& options_;
   const ByteProgress& progress_;
   CacheFileWriter* const writer_;
-  DocumentEncoder encoder_;
-  std::vector<uint32_t> words_;
+  ThreadPool pool_;
+  std::deque<Block> blocks_;
+  std::vector<Pending> batch_;
+  std::vector<uint32_t> words_;  // of a plain text's piece
   int64_t documents_ = 0;
 };
 

@@ -22,6 +22,7 @@ struct TokenStreamOptions {
   DocumentEncoderOptions encoder;
   std::string cache_directory;
   size_t chunk_bytes = kRecordChunkBytes;  // read at once from a data file
+  int threads = 1;                         // that tokenise records; the words do not depend on it
 };
 
 // Whether the file holds JSON records: every format but `text` does, and `text` does in files

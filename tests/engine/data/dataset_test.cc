@@ -74,6 +74,38 @@ TEST(DatasetTest, LongTextIsReadInPiecesAndIsOneDocument) {
   EXPECT_EQ((*dataset)->train_report().documents, 1);
 }
 
+TEST(DatasetTest, TheWordsDoNotDependOnTheThreads) {
+  TestDirectory directory;
+  std::string lines;
+  for (int i = 0; i < 30000; ++i) {
+    lines += "{\"text\": \"" + std::string(static_cast<size_t>(i * 7919 % 400), 'a' + i % 26) +
+             std::to_string(i) + "\"}\n";
+  }
+  ASSERT_GT(lines.size(), size_t{5} << 20);  // more than one batch
+  const std::string path = directory.Write("a.jsonl", lines);
+  std::string words;
+  for (const int64_t threads : {1, 2, 5}) {
+    JobSpec spec = SpecOf({{path, DataFormat::kText, ""}}, 512);
+    spec.engine.threads = threads;
+    spec.data.cache_directory = directory.Path("cache" + std::to_string(threads));
+    const auto dataset = OpenWithBytes(spec, directory);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ((*dataset)->train_report().documents, 30000);
+    for (const auto& entry : std::filesystem::directory_iterator(spec.data.cache_directory)) {
+      if (entry.path().filename().string().substr(0, 5) != "words") continue;
+      const std::string made = ReadWholeFile(entry.path());
+      if (threads == 1) words = made;
+      EXPECT_TRUE(made == words) << threads;
+    }
+  }
+  ASSERT_FALSE(words.empty());
+  // The first bad record is named, whatever the blocks.
+  directory.Write("a.jsonl",
+                  lines + "{\"text\": \"<|pad|>\"}\n{\"text\": 1}\n{\"text\": \"\xff\"}\n");
+  EXPECT_THAT(OpenError(SpecOf({{path, DataFormat::kText, ""}}, 512), directory),
+              HasSubstr("a.jsonl:30002: \"text\" is a number"));
+}
+
 TEST(DatasetTest, TokensAreCutAndTheRemainderDroppedAndReported) {
   TestDirectory directory;
   std::vector<uint16_t> first(7), second(6);
