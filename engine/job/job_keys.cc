@@ -291,7 +291,7 @@ std::vector<JobKey> MakeKeys() {
           "training.gradient_dtype", Words<Precision>{precisions[1], precisions[0]}),
       Seed<FIELD(training, Training, seed)>("training.seed"),
       Integer<FIELD(training, Training, eval_every)>("training.eval_every", 0, kInt64Max,
-                                                     " (0 = never)"),
+                                                     " (0 = only after the last step)"),
 
       OptimizerType(),
       Number<FIELD(optimizer, Optimizer, learning_rate)>("optimizer.learning_rate", {0, 1000}),
