@@ -83,8 +83,12 @@ absl::Status ExportHfDirectory(const std::string& source_directory, const ModelL
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
                                const std::string& directory, int64_t shard_bytes,
                                FileSystem* files) {
-  const std::string target = WithoutTrailingSlash(directory);
   std::error_code error;
+  std::string target = WithoutTrailingSlash(directory);
+  // A link to a directory on another disk: that disk is meant, and the link stays.
+  if (std::filesystem::is_symlink(target, error)) {
+    target = std::filesystem::weakly_canonical(target, error).string();
+  }
   if (std::filesystem::equivalent(source_directory, target, error)) {
     return absl::FailedPreconditionError(
         absl::StrCat(target,

@@ -1,5 +1,6 @@
 #include "engine/model/hf_writer.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -37,6 +38,20 @@ std::vector<std::vector<Item>> CutIntoShards(const ModelLayout& layout, DType dt
     shards.back().push_back({tile, &tensor});
   });
   return shards;
+}
+
+// What an interrupted run left may be removed; anything else of that name is somebody's.
+absl::Status CheckLeftover(FileSystem* files, const std::string& path) {
+  if (!files->FileExists(path)) return absl::OkStatus();
+  std::string foreign = "it is no directory";
+  if (files->IsDirectory(path)) {
+    MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(path));
+    const auto found = std::find_if_not(names.begin(), names.end(), IsHfFileName);
+    if (found == names.end()) return absl::OkStatus();
+    foreign = absl::StrCat("it holds ", *found);
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      path, " is in the way and was not left by an export: ", foreign, ". Move it away"));
 }
 
 }  // namespace
@@ -77,6 +92,8 @@ absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
   const std::string previous = absl::StrCat(directory, ".previous");
   const std::string parent = ParentDirectory(directory);
   MT_RETURN_IF_ERROR(files->CreateDirectories(parent));
+  MT_RETURN_IF_ERROR(CheckLeftover(files, temporary));
+  MT_RETURN_IF_ERROR(CheckLeftover(files, previous));
   MT_RETURN_IF_ERROR(files->RemoveTree(temporary));
   MT_RETURN_IF_ERROR(files->CreateDirectories(temporary));
   absl::Status status = write(temporary);

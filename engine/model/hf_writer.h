@@ -24,8 +24,9 @@ absl::Status WriteHfWeights(
         emit);
 
 // Fills a new directory through `write(temporary)` and puts it in `directory`'s place: written as
-// `directory`.tmp, synced, renamed. What was there before is removed after that; if anything fails
-// it is as it was.
+// `directory`.tmp, synced, renamed. What was there before is moved to `directory`.previous and
+// removed after that; if anything fails it is as it was. Leftovers of those two names are removed
+// if they hold nothing but model files, else refused.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

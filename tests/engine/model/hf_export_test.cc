@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -233,6 +234,27 @@ TEST(HfExportTest, ReplacesAnEarlierExportButNothingForeign) {
   EXPECT_FALSE(Export(model, DType::kF32, out + "/config.json").ok());
   // An empty directory is fine.
   EXPECT_TRUE(Export(model, DType::kF32, FreshDirectory("empty")).ok());
+}
+
+TEST(HfExportTest, RemovesItsOwnLeftoversOnly) {
+  FileSystem* const files = PosixFileSystem();
+  const Model model = SmallModel(DType::kF32);
+  const std::string out = Target();
+  ASSERT_TRUE(files->CreateDirectories(out + ".tmp").ok());
+  ASSERT_TRUE(WriteFileSynced(files, out + ".tmp/model.safetensors", "half").ok());
+  ASSERT_TRUE(Export(model, DType::kF32, out).ok());
+  ASSERT_TRUE(files->CreateDirectories(out + ".previous/mine").ok());
+  EXPECT_EQ(Export(model, DType::kF32, out).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(files->FileExists(out + ".previous/mine"));
+}
+
+TEST(HfExportTest, FollowsALinkToTheOutputDirectory) {
+  const Model model = SmallModel(DType::kF32);
+  const std::string real = FreshDirectory("real"), link = Target();
+  std::filesystem::create_directory_symlink(real, link);
+  ASSERT_TRUE(Export(model, DType::kF32, link).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_THAT(List(real), ElementsAre("config.json", "model.safetensors", "tokenizer.json"));
 }
 
 TEST(HfExportTest, AFullDiskLeavesTheEarlierExport) {
