@@ -155,7 +155,7 @@ def memory(bench, arguments, report):
                      micro_batch=1, sequence_length=512, recompute="all",
                      threads=arguments.threads)
         plan = bench.plan(config, **shape)
-        host = {item["name"]: item["bytes"] for item in plan["host"]}
+        host = plan["host"]
         state = host["tiles"] + (host["gradient slabs"] if clipping else 0)
         what = f"clipping {'on' if clipping else 'off'}, {gradient_dtype} gradients"
         report.at_most(f"host bytes of state a parameter, {what}", state / count, bound)
