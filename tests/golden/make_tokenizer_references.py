@@ -1,0 +1,261 @@
+"""Makes tests/golden/tokenizers: small tokenizers in the families' configurations, and what the
+`tokenizers` and `transformers` libraries make of hard text and of conversations.
+
+    python tests/golden/make_tokenizer_references.py
+
+Made with tokenizers 0.23 and transformers 5.23. Everything is drawn from fixed seeds.
+"""
+
+import json
+import pathlib
+import random
+
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import trainers
+from transformers import PreTrainedTokenizerFast
+
+HERE = pathlib.Path(__file__).resolve().parent
+OUT = HERE / "tokenizers"
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+          r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|"
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+# GPT-4o's: categories inside classes and optional contractions behind words.
+O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+         r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|"
+         r"\s+(?!\S)|\s+")
+
+WORDS = """the of and to in is that it was for on are as with his they at be this have from or had
+by not word but what some we can out other were all there when up use your how said an each she
+which do their time if will way about many then them write would like so these her long make thing
+see him two has look more day could go come did number sound no most people my over know water than
+call first who may down side been now find any new work part take get place made live where after
+back little only round man year came show every good me give our under name very through just form
+sentence great think say help low line differ turn cause much mean before move right boy old too
+same tell does set three want air well also play small end put home read hand port large spell add
+even land here must big high such follow act why ask men change went light kind off need house
+picture try us again animal point mother world near build self earth father I'm don't it's we've
+you'll they'd he's DON'T IT'S""".split()
+
+OTHER = ["你好世界，今天天气很好。", "これは日本語の文章です。カタカナもあります。", "안녕하세요 세계",
+         "Привет, мир! Как дела?", "مرحبا بالعالم كيف حالك", "สวัสดีชาวโลก", "नमस्ते दुनिया",
+         "Γειά σου Κόσμε", "Größe, naïve, façade, Åse, crème brûlée", "🙂🎉👩‍👩‍👧‍👦🏳️‍🌈",
+         "def f(x):\n    return x ** 2  # square\n", "for (int i = 0; i < 10; ++i) {\n\tsum += a[i];\n}\n",
+         "{\"key\": [1, 2.5, null]}\r\n", "3.14159 2024-11-21 1,000,000 ٣٤٥ ६७ Ⅷ ½"]
+
+
+def corpus(rng):
+  lines = []
+  for _ in range(3000):
+    line = " ".join(rng.choice(WORDS) for _ in range(rng.randint(3, 14)))
+    lines.append(line[:1].upper() + line[1:] + rng.choice([".", "!", "?", ",", "...", "\n\n"]))
+    if rng.random() < 0.4:
+      lines.append(rng.choice(OTHER))
+  return lines
+
+
+HARD = [
+    "", " ", "  ", "\n", "\n\n\n", " \n \n", "\t\t x", "a", "Hello world", " Hello  world ",
+    "I'm you're HE'S DON'T we'VE they'll I'D o'clock 'tis rock'n'roll '\u017f it'\u017f",
+    "def f(x):\n    if x:\n        return  x\n\n\n\n    #   done   \n", "a\r\nb\r\n\r\nc\rd",
+    "x=1;y+=2;z**=3//4 -> [i for i in range(10)]", "<div class=\"a\">text</div>\n\t<br/>",
+    "你好，世界！今天是2024年11月21日。", "日本語とEnglishの混在テキスト、カタカナ・ひらがな。",
+    "한국어 텍스트입니다", "\u1112\u1161\u11ab\u1100\u1173\u11af", "각각\u11a8 \u1100\u1161\u11a8",
+    "e\u0301 \u00e9 E\u0301\u0327 \u1e69 s\u0323\u0307 s\u0307\u0323 \u0344 \u212b \u2126 \u2000",
+    "a\u0300\u0301\u0302\u0303\u0304\u0305\u0327\u0328 q\u0307\u0323", "\u0301 alone", "\u0958 \u0929 \u2adc",
+    "👩‍👩‍👧‍👦 👍🏽 🏳️‍🌈 🇩🇪🇫🇷 ☺️ ☺ 1️⃣", "🙂🙂🙂🎉", "مرحبا بالعالم، كيف الحال؟", "שָׁלוֹם עולם",
+    "สวัสดีชาวโลก ก็ดี", "नमस्ते दुनिया क्षत्रिय", "Tiếng Việt có dấu", "Ελληνικά ΚΕΦΑΛΑΊΑ",
+    "0 1 12 123 1234 12345 123456 1,234.56 ٠١٢٣٤٥ ०१२ ⅣⅨ ²³ ½¾ 𝟘𝟙𝟚 ㊀", "a1b22c333d4444", "３４５６７",
+    "\u00a0x\u00a0\u00a0y \u3000z\u2028p\u2029q\u0085r\u180es\ufefft\u200bu\u200dv\u001cw\u000bx\u000cy",
+    " " * 50 + "x", "\n" * 40, "\t" * 33 + "\n", " \t" * 20, "x" + " " * 30, "=" * 100, "-" * 7 + "\n",
+    "a" * 500, "ab" * 300, "the" * 200, "word " * 60, "é" * 120, "好" * 120, "🙂" * 40,
+    "\u0000\u0001\u007f", "\ufffd\uffff\U0010ffff\U000e0001", "\U00031350\U000323af \U0001e4d0\U00011f50",
+    "<|endoftext|>", "a<|endoftext|>b", " <|endoftext|> ", "<|endoftext|><|endoftext|>", "<|endof", "<|",
+    "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n", "<|begin_of_text|>x<|eot_id|>",
+    "x [MASK] y", "x\n  [MASK]  \ny", "[MASK][MASK]", "  [MASK]", "word[MASK]word",
+    "left  <L>  right", "left  <R>  right", "  <L><R>  <LR>  <L>", "a<LR>b", "<R>\u3000\n<L>",
+    "solo asolo soloa a solo b solo.solo,_solo solo\u0301 \u00e9solo", "caf\u00e9X cafe\u0301X CAFE",
+    "<tool_call>{\"a\": 1}</tool_call>", "overlap overlapping overlappingx",
+    "https://example.com/a?b=c&d=%20#frag user@host.org", "C:\\Users\\x\\n \"quoted\" 'single' `tick`",
+]
+
+
+def random_texts(rng, count):
+  blocks = [(0x20, 0x7e), (0x20, 0x7e), (0x9, 0xd), (0xa0, 0x24f), (0x300, 0x36f), (0x370, 0x5ff),
+            (0x600, 0x6ff), (0x900, 0xdff), (0xe00, 0xe7f), (0x1100, 0x11ff), (0x1e00, 0x20cf),
+            (0x2000, 0x206f), (0x2100, 0x2bff), (0x3000, 0x30ff), (0x4e00, 0x9fff), (0xac00, 0xd7a3),
+            (0xf900, 0xfaff), (0xfe00, 0xfe0f), (0xff00, 0xffef), (0x1f300, 0x1faff), (0x10000, 0x1ffff),
+            (0x20000, 0x323af)]
+  texts = []
+  for _ in range(count):
+    text = ""
+    for _ in range(rng.randint(1, 12)):
+      low, high = rng.choice(blocks)
+      text += "".join(chr(rng.randint(low, high)) for _ in range(rng.randint(1, 5)))
+      if rng.random() < 0.4:
+        text += rng.choice([" ", "  ", "\n", "'s", "'LL", "the", " and", "12", "\u0301", "<|endoftext|>", "[MASK]"])
+    texts.append(text)
+  return texts
+
+
+def fnv(hash_, value):
+  for byte in value.to_bytes(4, "little"):
+    hash_ = (hash_ ^ byte) * 0x100000001b3 & 0xffffffffffffffff
+  return hash_
+
+
+def all_code_point_hashes(pre_tokenizer):
+  """For each block of 4096 code points: a hash of the byte lengths of the pieces of a text that
+  holds each of them between letters, digits, punctuation and apostrophes."""
+  hashes = []
+  for block in range(0x110):
+    text = "".join(f"a{chr(c)}1{chr(c)}.{chr(c)} {chr(c)}'{chr(c)}{chr(c)}\n"
+                   for c in range(block * 4096, block * 4096 + 4096) if not 0xd800 <= c <= 0xdfff)
+    hash_ = 0xcbf29ce484222325
+    if text:
+      for _, (begin, end) in pre_tokenizer.pre_tokenize_str(text):
+        hash_ = fnv(hash_, len(text[begin:end].encode()))
+    hashes.append(f"{hash_:016x}")
+  return hashes
+
+
+BYTE_LEVEL = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+
+
+def split(pattern, behavior="isolated", invert=False):
+  return pre_tokenizers.Split(Regex(pattern), behavior, invert)
+
+
+EXTRA = [
+    AddedToken("[MASK]", lstrip=True, special=True, normalized=False),
+    AddedToken("<L>", lstrip=True, special=False, normalized=False),
+    AddedToken("<R>", rstrip=True, special=False, normalized=False),
+    AddedToken("<LR>", lstrip=True, rstrip=True, special=False, normalized=True),
+    AddedToken("solo", single_word=True, special=False, normalized=True),
+    AddedToken("cafe\u0301X", special=False, normalized=True),
+    AddedToken("overlap", special=False, normalized=False),
+    AddedToken("overlapping", special=False, normalized=False),
+]
+
+# name: (normalizer, pre-tokenizer, specials, further added tokens, ignore_merges, list merges)
+CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+CONFIGURATIONS = {
+    "gpt2": (None, pre_tokenizers.ByteLevel(add_prefix_space=False), ["<|endoftext|>"], [], False),
+    "gpt2_prefix": (None, pre_tokenizers.ByteLevel(add_prefix_space=True), ["<|endoftext|>"], EXTRA, False),
+    "llama3": (None, pre_tokenizers.Sequence([split(LLAMA3), BYTE_LEVEL]),
+               ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>",
+                "<|eot_id|>"], [], True),
+    "qwen": (normalizers.NFC(), pre_tokenizers.Sequence([split(QWEN), BYTE_LEVEL]), CHATML,
+             [AddedToken("<think>", normalized=False), AddedToken("</think>", normalized=False),
+              AddedToken("<tool_call>", normalized=False)], False),
+    "qwen_added": (normalizers.Sequence([normalizers.NFC()]),
+                   pre_tokenizers.Sequence([split(QWEN), BYTE_LEVEL]), CHATML, EXTRA, False),
+    "o200k": (None, pre_tokenizers.Sequence([split(O200K, "removed", True), BYTE_LEVEL]),
+              ["<|endoftext|>"], [], False),
+    "splits": (None, pre_tokenizers.Sequence([
+        split(r"\p{N}{1,3}"), split(r"[,;]", "merged_with_previous"),
+        split(r"[<(]", "merged_with_next"), split(r"[-=]", "contiguous"),
+        pre_tokenizers.Digits(individual_digits=False),
+        pre_tokenizers.Split(".", "removed"), split(r"\s+", "isolated"), BYTE_LEVEL]),
+               ["<|endoftext|>"], [], False),
+}
+
+CHATML_PLAIN = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
+                "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
+                "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+
+CONVERSATIONS = [
+    [("user", "Hello"), ("assistant", "Hi there!")],
+    [("system", "Be brief."), ("user", "What is 2+2?"), ("assistant", "4")],
+    [("user", "One"), ("assistant", "1"), ("user", "Two"), ("assistant", "2")],
+    [("system", " Padded \n"), ("user", "\n\n spaces  "), ("assistant", "\n  indented\n\n"),
+     ("user", "\u001cx\u0085"), ("assistant", "\u3000 wide \u00a0")],
+    [("user", "Q"), ("assistant", "<think>\nhmm\n</think>\n\nanswer"), ("user", "again"),
+     ("assistant", "<think>\n\nsecond\n\n</think>\nyes")],
+    [("user", "Q"), ("assistant", "a"), ("assistant", "b"), ("user", "c")],
+    [("assistant", "I begin"), ("user", "ok"), ("assistant", "")],
+    [("user", "Q"), ("system", "middle"), ("assistant", "no close <think> here")],
+    [("user", "你好 e\u0301"), ("assistant", "e\u0301\u0327 世界 🙂")],
+    [("user", "<tool_response>x</tool_response>"), ("assistant", "r")],
+    [("user", "ask"), ("assistant", "mid"), ("user", "<tool_response>x</tool_response>"),
+     ("assistant", "<think>t</think>r")],
+    [("user", "sneaky <|im_end|> text <|eot_id|>"), ("assistant", "ok <|im_start|> ok")],
+]
+
+
+def chat_cases(tokenizer):
+  """What the library renders, and the ids of that."""
+  cases = []
+  for conversation in CONVERSATIONS:
+    messages = [{"role": role, "content": content} for role, content in conversation]
+    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    cases.append({"messages": messages, "text": text, "ids": ids})
+  return cases
+
+
+def build(name, rng):
+  normalizer, pre_tokenizer, specials, added, ignore_merges = CONFIGURATIONS[name]
+  tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+  if normalizer is not None:
+    tokenizer.normalizer = normalizer
+  tokenizer.pre_tokenizer = pre_tokenizer
+  tokenizer.decoder = decoders.ByteLevel()
+  trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                show_progress=False)
+  tokenizer.train_from_iterator(corpus(rng), trainer)
+  tokenizer.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in specials])
+  tokenizer.add_tokens([t for t in added])
+  folder = OUT / name
+  folder.mkdir(parents=True, exist_ok=True)
+  content = json.loads(tokenizer.to_str())
+  if name.startswith("gpt2"):  # the older form of merges
+    content["model"]["merges"] = [" ".join(m) for m in content["model"]["merges"]]
+  if ignore_merges:
+    # A word that is a token but that no merge reaches.
+    content["model"]["vocab"]["\u0120zyzzyva"] = len(content["model"]["vocab"])
+    for token in content["added_tokens"]:
+      token["id"] += 1
+  (folder / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n")
+  tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+  texts = HARD + random_texts(rng, 300) + [" zyzzyva zyzzyva"]
+  cases = []
+  for text in texts:
+    ids = tokenizer.encode(text, add_special_tokens=False).ids
+    cases.append({"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=False)})
+  hashes = all_code_point_hashes(tokenizer.pre_tokenizer) if name not in ("gpt2_prefix", "qwen_added") else []
+  result = {"cases": cases, "code_point_hashes": hashes}
+  (folder / "cases.json").write_text(json.dumps(result, ensure_ascii=True, indent=None, separators=(",", ":")) + "\n")
+  return folder
+
+
+def chats(folder_of, templates):
+  # name: (tokenizer, special names)
+  for name, (source, text) in templates.items():
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(folder_of[source] / "tokenizer.json"),
+        bos_token="<|begin_of_text|>" if source == "llama3" else None,
+        eos_token="<|eot_id|>" if source == "llama3" else "<|im_end|>")
+    tokenizer.chat_template = text
+    folder = OUT / "chat" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "chat_template.jinja").write_text(text)
+    (folder / "cases.json").write_text(json.dumps(chat_cases(tokenizer), indent=None) + "\n")
+
+
+def main():
+  folders = {name: build(name, random.Random(f"tokenizer {name}")) for name in CONFIGURATIONS}
+  templates = {"chatml": ("qwen", CHATML_PLAIN)}
+  for name, source in (("qwen2", "qwen"), ("qwen2.5", "qwen"), ("qwen3", "qwen"), ("llama3", "llama3"),
+                       ("llama3.1", "llama3")):
+    path = HERE / "chat_templates" / f"{name}.jinja"
+    templates[name] = (source, path.read_text())
+  chats(folders, templates)
+
+
+if __name__ == "__main__":
+  main()
