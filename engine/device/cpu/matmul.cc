@@ -15,6 +15,11 @@ constexpr int64_t kWidenedDepth = 1024;
 // and its tiles are at most this long and wide, so that its buffers stay in the cache.
 constexpr int64_t kWidenedTile = 512;
 
+// oneDNN slows down to about half where k is much longer than this (the head's dX: k is the
+// vocabulary); an FP32 output is then summed in parts of kDepthPart.
+constexpr int64_t kDepthMax = 16384;
+constexpr int64_t kDepthPart = 4096;
+
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 const char* At(const void* matrix, int64_t row, int64_t column, int64_t stride, DType dtype) {
@@ -64,8 +69,20 @@ absl::Status NativeTile(const MatMulArgs& args, const Tile& tile, Workspace& wor
                            .b_stride = args.b_stride,
                            .out_stride = args.out_stride};
   const void* bias = args.bias ? At(args.bias, 0, tile.column, 0, args.dtype) : nullptr;
-  return workspace.Multiply(shape, OperandA(args, tile.row, 0), OperandB(args, 0, tile.column), out,
-                            bias);
+  if (args.out_dtype == DType::kBF16 || args.k <= kDepthMax) {
+    return workspace.Multiply(shape, OperandA(args, tile.row, 0), OperandB(args, 0, tile.column),
+                              out, bias);
+  }
+  for (int64_t depth = 0; depth < args.k; depth += kDepthPart) {
+    ProductShape part = shape;
+    part.k = std::min(kDepthPart, args.k - depth);
+    part.bias = shape.bias && depth == 0;
+    part.accumulate = shape.accumulate || depth > 0;
+    MT_RETURN_IF_ERROR(workspace.Multiply(part, OperandA(args, tile.row, depth),
+                                          OperandB(args, depth, tile.column), out,
+                                          part.bias ? bias : nullptr));
+  }
+  return absl::OkStatus();
 }
 
 // BF16 without BF16 instructions: the same sums, from operands widened piece by piece.

@@ -15,20 +15,32 @@ HWY_BEFORE_NAMESPACE();
 namespace megatrain {
 namespace HWY_NAMESPACE {
 
+// The lanes of the vector at i that lie in [begin, end).
+HWY_INLINE hn::Mask<DF> Inside(size_t i, size_t begin, size_t end) {
+  const DF df;
+  const auto until = hn::FirstN(df, end - i);
+  return begin <= i ? until : hn::AndNot(hn::FirstN(df, begin - i), until);
+}
+
+// Rows are read and written in whole vectors (they are padded to that), masked at the ends.
 HWY_INLINE float MaxOfRange(const float* x, size_t begin, size_t end) {
-  const size_t lanes = hn::Lanes(DF());
-  float largest = -std::numeric_limits<float>::infinity();
-  size_t i = begin;
-  if (end - begin >= 2 * lanes) {
-    VF m0 = Load(x + i), m1 = Load(x + i + lanes);
-    for (i += 2 * lanes; i + 2 * lanes <= end; i += 2 * lanes) {
-      m0 = hn::Max(m0, Load(x + i));
-      m1 = hn::Max(m1, Load(x + i + lanes));
-    }
-    largest = MaxLanes(hn::Max(m0, m1));
+  const DF df;
+  const size_t lanes = hn::Lanes(df);
+  const VF lowest = hn::Set(df, -std::numeric_limits<float>::infinity());
+  VF m0 = lowest, m1 = lowest;
+  size_t i = begin / lanes * lanes;
+  if (i < begin) {
+    m0 = hn::IfThenElse(Inside(i, begin, end), Load(x + i), lowest);
+    i += lanes;
   }
-  for (; i < end; ++i) largest = std::max(largest, x[i]);
-  return largest;
+  for (; i + 2 * lanes <= end; i += 2 * lanes) {
+    m0 = hn::Max(m0, Load(x + i));
+    m1 = hn::Max(m1, Load(x + i + lanes));
+  }
+  for (; i < end; i += lanes) {
+    m0 = hn::Max(m0, hn::IfThenElse(Inside(i, begin, end), Load(x + i), lowest));
+  }
+  return MaxLanes(hn::Max(m0, m1));
 }
 
 // p[i] = exp(scale * x[i] - shift) over [begin, end); the rest of [0, n) is zero. Returns the sum.
@@ -37,26 +49,29 @@ HWY_INLINE float ExpOfRange(const float* x, size_t n, size_t begin, size_t end, 
                             float shift, T* p) {
   const size_t lanes = hn::Lanes(DF());
   const VF factor = hn::Set(DF(), scale), minus = hn::Set(DF(), -shift);
-  std::memset(p, 0, begin * sizeof(T));
+  const auto exp_at = [&](size_t at)
+                          HWY_ATTR { return ExpNegative(hn::MulAdd(Load(x + at), factor, minus)); };
   VF s0 = hn::Zero(DF()), s1 = s0;
-  size_t i = begin;
+  size_t i = begin / lanes * lanes;
+  std::memset(p, 0, i * sizeof(T));
+  if (i < begin) {
+    s0 = hn::IfThenElseZero(Inside(i, begin, end), exp_at(i));
+    Store(s0, p + i);
+    i += lanes;
+  }
   for (; i + 2 * lanes <= end; i += 2 * lanes) {
-    const VF a = ExpNegative(hn::MulAdd(Load(x + i), factor, minus));
-    const VF b = ExpNegative(hn::MulAdd(Load(x + i + lanes), factor, minus));
+    const VF a = exp_at(i), b = exp_at(i + lanes);
     Store(a, p + i);
     Store(b, p + i + lanes);
     s0 = hn::Add(s0, a);
     s1 = hn::Add(s1, b);
   }
   for (; i < end; i += lanes) {
-    const size_t count = std::min(lanes, end - i);
-    const auto inside = hn::FirstN(DF(), count);
-    const VF a =
-        hn::IfThenElseZero(inside, ExpNegative(hn::MulAdd(LoadFirst(x + i, count), factor, minus)));
-    StoreFirst(a, p + i, count);
+    const VF a = hn::IfThenElseZero(Inside(i, begin, end), exp_at(i));
+    Store(a, p + i);
     s0 = hn::Add(s0, a);
   }
-  std::memset(p + end, 0, (n - end) * sizeof(T));
+  if (i < n) std::memset(p + i, 0, (n - i) * sizeof(T));
   return SumLanes(hn::Add(s0, s1));
 }
 
@@ -111,40 +126,58 @@ void Finish(const SoftmaxStepArgs& args, T* out, int64_t out_stride, float* lse)
   }
 }
 
-template <bool kTail, typename T>
+// One vector at i; kMasked: only the lanes in [begin, end) are not zero. The columns' lse and delta
+// are not padded, so past the last whole vector they are copied out.
+template <bool kMasked, typename T>
 HWY_INLINE void BackwardPart(const SoftmaxBackwardArgs& args, const float* scores, const float* dp,
-                             T* p, T* ds, int64_t i, size_t count) {
+                             T* p, T* ds, size_t i, size_t begin, size_t end) {
+  const size_t lanes = hn::Lanes(DF());
   const VF scale = hn::Set(DF(), args.scale);
-  const VF x =
-      hn::MulSub(LoadPart<kTail>(scores + i, count), scale, LoadPart<kTail>(args.lse + i, count));
-  const VF probability = ExpNegative(x);
-  const VF slope = hn::Sub(LoadPart<kTail>(dp + i, count), LoadPart<kTail>(args.delta + i, count));
-  StorePart<kTail>(probability, p + i, count);
-  StorePart<kTail>(hn::Mul(hn::Mul(probability, scale), slope), ds + i, count);
+  const size_t left = static_cast<size_t>(args.columns) - i;
+  const bool whole = !kMasked || left >= lanes;
+  const VF lse = whole ? Load(args.lse + i) : LoadFirst(args.lse + i, left);
+  const VF delta = whole ? Load(args.delta + i) : LoadFirst(args.delta + i, left);
+  VF probability = ExpNegative(hn::MulSub(Load(scores + i), scale, lse));
+  VF slope = hn::Mul(hn::Mul(probability, scale), hn::Sub(Load(dp + i), delta));
+  if constexpr (kMasked) {
+    const auto inside = Inside(i, begin, end);
+    probability = hn::IfThenElseZero(inside, probability);
+    slope = hn::IfThenElseZero(inside, slope);
+  }
+  Store(probability, p + i);
+  Store(slope, ds + i);
 }
 
 template <typename T>
 void Backward(const SoftmaxBackwardArgs& args) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
+  const size_t lanes = hn::Lanes(DF());
   const int64_t n = args.columns;
   for (int64_t row = 0; row < args.rows; ++row) {
-    const int64_t begin = std::clamp<int64_t>(args.first[row], 0, n);
-    const int64_t end = std::clamp<int64_t>(args.last[row], begin, n);
+    const size_t begin = static_cast<size_t>(std::clamp<int64_t>(args.first[row], 0, n));
+    const size_t end =
+        static_cast<size_t>(std::clamp<int64_t>(args.last[row], static_cast<int64_t>(begin), n));
     const float* scores = args.scores + row * args.stride;
     const float* dp = args.dp + row * args.stride;
     T* p = static_cast<T*>(args.p) + row * args.p_stride;
     T* ds = static_cast<T*>(args.ds) + row * args.p_stride;
-    std::memset(p, 0, static_cast<size_t>(begin) * sizeof(T));
-    std::memset(ds, 0, static_cast<size_t>(begin) * sizeof(T));
-    int64_t i = begin;
+    size_t i = begin / lanes * lanes;
+    std::memset(p, 0, i * sizeof(T));
+    std::memset(ds, 0, i * sizeof(T));
+    if (i < begin && i < end) {
+      BackwardPart<true>(args, scores, dp, p, ds, i, begin, end);
+      i += lanes;
+    }
     for (; i + lanes <= end; i += lanes) {
-      BackwardPart<false>(args, scores, dp, p, ds, i, static_cast<size_t>(lanes));
+      BackwardPart<false>(args, scores, dp, p, ds, i, begin, end);
     }
     if (i < end) {
-      BackwardPart<true>(args, scores, dp, p, ds, i, static_cast<size_t>(end - i));
+      BackwardPart<true>(args, scores, dp, p, ds, i, begin, end);
+      i += lanes;
     }
-    std::memset(p + end, 0, static_cast<size_t>(n - end) * sizeof(T));
-    std::memset(ds + end, 0, static_cast<size_t>(n - end) * sizeof(T));
+    if (i < static_cast<size_t>(n)) {
+      std::memset(p + i, 0, (static_cast<size_t>(n) - i) * sizeof(T));
+      std::memset(ds + i, 0, (static_cast<size_t>(n) - i) * sizeof(T));
+    }
   }
 }
 

@@ -1,5 +1,7 @@
 // The element-wise half of blocked attention: what happens between the products of one block.
-// Scores are scaled by `scale` and a masked score gives a probability that is a true zero.
+// Scores are scaled by `scale` and a masked score gives a probability that is a true zero. Rows of
+// scores, p, dp and ds are read and written in whole vectors: strides are multiples of 16 elements
+// and at least `columns`.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_SOFTMAX_BLOCK_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_SOFTMAX_BLOCK_H_
 
