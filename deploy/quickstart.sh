@@ -55,7 +55,7 @@ echo "== a Llama with random weights"
   eval_fraction: 0.1
   sequence_length: 256
 training:
-  steps: 600
+  steps: 400
   global_batch: 16
   micro_batch: 8
   precision: fp32
