@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
+#include "engine/model/json_fields.h"
 
 namespace megatrain {
 namespace {
@@ -60,7 +61,7 @@ constexpr const char* kIgnoredKeys[] = {
     "length_penalty",
     "max_length",
     "max_sequence_length",
-    
+
     "min_length",
     "model_max_length",
     "name_or_path",
@@ -100,109 +101,8 @@ constexpr const char* kIgnoredKeys[] = {
     "use_cache",
 };
 
-// Reads members of one object, remembers which, and refuses the rest. The first error stays; later
-// calls then return defaults.
-class Fields {
- public:
-  // `path` begins messages; `prefix` is put before a key's name. Keeps references.
-  Fields(const json& object, std::string path, std::string prefix = "")
-      : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
-
-  // Null and absent are the same, as in transformers.
-  const json* Find(const std::string& key) {
-    read_.insert(key);
-    const auto found = object_.find(key);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-
-  bool Has(const std::string& key) const { return object_.contains(key); }
-
-  void Refuse(const std::string& key, const std::string& what) {
-    if (status_.ok()) {
-      status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": ", prefix_, key, ": ", what));
-    }
-  }
-
-  int64_t Integer(const std::string& key, int64_t least, int64_t most, int64_t absent) {
-    const json* const value = Find(key);
-    if (value == nullptr) return absent;
-    if (value->is_number_integer() &&
-        !(value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{INT64_MAX})) {
-      const int64_t number = value->get<int64_t>();
-      if (number >= least && number <= most) return number;
-    }
-    Refuse(key, absl::StrCat("must be an integer from ", least, " to ", most, ", not ",
-                             DescribeJson(*value)));
-    return absent;
-  }
-
-  int64_t RequiredInteger(const std::string& key, int64_t least, int64_t most) {
-    if (Find(key) == nullptr) Refuse(key, "is missing");
-    return Integer(key, least, most, least);
-  }
-
-  // `least` itself is allowed.
-  double Number(const std::string& key, double least, double most, double absent) {
-    const json* const value = Find(key);
-    if (value == nullptr) return absent;
-    if (value->is_number()) {
-      const double number = value->get<double>();
-      if (number >= least && number <= most) return number;
-    }
-    Refuse(key, absl::StrCat("must be a number from ", least, " to ", most, ", not ",
-                             DescribeJson(*value)));
-    return absent;
-  }
-
-  bool Boolean(const std::string& key, bool absent) {
-    const json* const value = Find(key);
-    if (value == nullptr) return absent;
-    if (value->is_boolean()) return value->get<bool>();
-    Refuse(key, absl::StrCat("must be true or false, not ", DescribeJson(*value)));
-    return absent;
-  }
-
-  std::string String(const std::string& key, const std::string& absent) {
-    const json* const value = Find(key);
-    if (value == nullptr) return absent;
-    if (value->is_string()) return value->get<std::string>();
-    Refuse(key, absl::StrCat("must be a string, not ", DescribeJson(*value)));
-    return absent;
-  }
-
-  // A key whose only value that the engine computes is `only` (or its absence).
-  void MustBe(const std::string& key, const json& only, const std::string& why) {
-    const json* const value = Find(key);
-    if (value != nullptr && *value != only) {
-      Refuse(key, absl::StrCat(DescribeJson(*value), " is not supported: ", why));
-    }
-  }
-
-  void RefuseUnread(const std::set<std::string>& ignored) {
-    std::vector<std::string> unknown;
-    for (const auto& [key, value] : object_.items()) {
-      if (!read_.contains(key) && !ignored.contains(key)) unknown.push_back(prefix_ + key);
-    }
-    if (status_.ok() && !unknown.empty()) {
-      status_ = absl::InvalidArgumentError(absl::StrCat(
-          path_, ": unknown key", unknown.size() > 1 ? "s " : " ", absl::StrJoin(unknown, ", "),
-          ": what is not understood may change the mathematics and is not ignored; remove it if "
-          "it does not"));
-    }
-  }
-
-  const absl::Status& status() const { return status_; }
-
- private:
-  const json& object_;
-  const std::string path_;
-  const std::string prefix_;
-  std::set<std::string> read_;
-  absl::Status status_;
-};
-
 // RoPE's settings: the object `rope_scaling` or `rope_parameters`, with what stands beside it.
-absl::Status ReadRope(Fields& root, const std::string& path, ModelConfig& config) {
+absl::Status ReadRope(JsonFields& root, const std::string& path, ModelConfig& config) {
   RopeConfig& rope = config.rope;
   const json* scaling = root.Find("rope_scaling");
   const json* parameters = root.Find("rope_parameters");
@@ -224,7 +124,7 @@ absl::Status ReadRope(Fields& root, const std::string& path, ModelConfig& config
     root.Refuse(name, absl::StrCat("must be an object, not ", DescribeJson(*object)));
     return root.status();
   }
-  Fields fields(*object, path, name + ".");
+  JsonFields fields(*object, path, name + ".");
   const std::string legacy = fields.String("type", "default");
   const std::string type = fields.String("rope_type", legacy);
   if (type == "default") {
@@ -283,7 +183,7 @@ absl::Status ReadRope(Fields& root, const std::string& path, ModelConfig& config
 }
 
 // "full_attention" for every layer; without the list, Qwen's window settings decide.
-void CheckAttentionWindow(Fields& fields, const ModelConfig& config) {
+void CheckAttentionWindow(JsonFields& fields, const ModelConfig& config) {
   const bool use_window = fields.Boolean("use_sliding_window", false);
   const int64_t window = fields.Integer("sliding_window", 1, kPositionsMax, 0);
   const int64_t first = fields.Integer("max_window_layers", 0, kLayersMax, 28);
@@ -312,7 +212,7 @@ void CheckAttentionWindow(Fields& fields, const ModelConfig& config) {
   }
 }
 
-void ReadTokenIds(Fields& fields, ModelConfig& config) {
+void ReadTokenIds(JsonFields& fields, ModelConfig& config) {
   config.bos_token_id = fields.Integer("bos_token_id", -1, kVocabularyMax - 1, -1);
   const json* const eos = fields.Find("eos_token_id");
   if (eos == nullptr) return;
@@ -327,7 +227,7 @@ void ReadTokenIds(Fields& fields, ModelConfig& config) {
   }
 }
 
-void CheckArchitectures(Fields& fields) {
+void CheckArchitectures(JsonFields& fields) {
   const json* const architectures = fields.Find("architectures");
   if (architectures == nullptr) return;
   if (!architectures->is_array()) {
@@ -343,7 +243,7 @@ void CheckArchitectures(Fields& fields) {
 }
 
 // What the engine does not compute, by the value that switches it off.
-void CheckUnsupported(Fields& fields, ModelFamily family) {
+void CheckUnsupported(JsonFields& fields, ModelFamily family) {
   const std::string act = fields.String("hidden_act", "silu");
   if (act != "silu" && act != "swish") {
     fields.Refuse("hidden_act", absl::StrCat("\"", act, "\" is not supported; only silu is"));
@@ -368,7 +268,7 @@ void CheckUnsupported(Fields& fields, ModelFamily family) {
   fields.MustBe("auto_map", nullptr, "the directory's own code is not run");
 }
 
-absl::StatusOr<ModelFamily> ReadFamily(Fields& fields, const std::string& path) {
+absl::StatusOr<ModelFamily> ReadFamily(JsonFields& fields, const std::string& path) {
   const std::string type = fields.String("model_type", "");
   MT_RETURN_IF_ERROR(fields.status());
   constexpr ModelFamily kFamilies[] = {ModelFamily::kLlama, ModelFamily::kQwen2,
@@ -386,7 +286,7 @@ absl::StatusOr<ModelFamily> ReadFamily(Fields& fields, const std::string& path) 
                                                absl::StrJoin(names, ", ")));
 }
 
-void ReadShape(Fields& fields, ModelConfig& config) {
+void ReadShape(JsonFields& fields, ModelConfig& config) {
   const bool llama = config.family == ModelFamily::kLlama;
   config.vocabulary = fields.RequiredInteger("vocab_size", 1, kVocabularyMax);
   config.hidden = fields.RequiredInteger("hidden_size", 1, kHiddenMax);
@@ -434,7 +334,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::s
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": must be an object, not ", DescribeJson(root)));
   }
-  Fields fields(root, path);
+  JsonFields fields(root, path);
   ModelConfig config;
   MT_ASSIGN_OR_RETURN(config.family, ReadFamily(fields, path));
   config.qkv_bias = config.family == ModelFamily::kQwen2;
