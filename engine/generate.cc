@@ -89,9 +89,10 @@ absl::Status Generate(const std::string& path, const GenerateOptions& options,
   spec.engine.threads = options.threads;
   spec.training.micro_batch = 1;
   MT_ASSIGN_OR_RETURN(Session session, OpenSession(spec.engine));
-  MT_ASSIGN_OR_RETURN(
-      const MemoryPlan plan,
-      PlanGeneration(layout, DType::kBF16, length, session.device->kernels(), session.budget));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights, HfWeights::Open(path, layout));
+  MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                      PlanGeneration(layout, weights->ExactDType(), length,
+                                     session.device->kernels(), session.budget));
   if (!plan.fits) {
     return absl::ResourceExhaustedError(absl::StrCat("the model does not fit\n", plan.Table()));
   }
@@ -102,7 +103,6 @@ absl::Status Generate(const std::string& path, const GenerateOptions& options,
   MT_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
       Trainer::Create(spec, plan, session.device.get(), session.update_pool(), pool.get()));
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights, HfWeights::Open(path, layout));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }

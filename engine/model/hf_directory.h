@@ -37,6 +37,8 @@ class HfWeights {
   // beside the tile stays under 64 MiB. Moments and remainder may be null: only weights are then
   // filled, rounded as EncodeMaster does. Thread safe for different tiles.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
+  // The narrower of FP32 and BF16 that holds every stored weight exactly.
+  virtual DType ExactDType() const = 0;
 };
 
 // Fills a tile's master with random weights as HF does it (normal with initializer_range, norms 1,

@@ -82,6 +82,13 @@ class Weights : public HfWeights {
     return absl::OkStatus();
   }
 
+  DType ExactDType() const override {
+    for (const auto& [name, source] : sources_) {
+      if (source.tensor->dtype != "BF16") return DType::kF32;
+    }
+    return DType::kBF16;
+  }
+
  private:
   absl::Status CheckTensors() const {
     std::vector<std::string> problems;
