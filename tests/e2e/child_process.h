@@ -1,0 +1,44 @@
+// A program started by a test, its output kept.
+#ifndef MEGATRAIN_TESTS_E2E_CHILD_PROCESS_H_
+#define MEGATRAIN_TESTS_E2E_CHILD_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace megatrain {
+
+class ChildProcess {
+ public:
+  // Starts arguments[0] with standard output and error in `output_file`. `file_bytes_max`: what a
+  // file may grow to (RLIMIT_FSIZE; a longer write fails with EFBIG), 0 = no limit.
+  ChildProcess(const std::vector<std::string>& arguments, std::string output_file,
+               int64_t file_bytes_max = 0);
+  // Kills it if it still runs.
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  void Signal(int number);
+  bool Running();
+  // Waits for its end. The exit code, or -number if a signal ended it.
+  int Wait();
+  std::string Output() const;
+
+ private:
+  void Reap(int status);
+
+  const std::string output_file_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+  int exit_code_ = 0;
+};
+
+// "" if the file cannot be read.
+std::string ReadFileOrEmpty(const std::string& path);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_E2E_CHILD_PROCESS_H_
