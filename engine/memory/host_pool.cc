@@ -121,7 +121,7 @@ void HostPool::Touch(const HostPoolOptions& options) {
 }
 
 int64_t HostPool::FindOffset(int64_t bytes) const {
-  if (bytes >= kHugePageBytes) {
+  if (bytes >= kLargeLeaseBytes) {
     for (const auto& [offset, size] : free_) {
       const int64_t aligned = RoundUp(offset, kHugePageBytes);
       if (aligned + bytes <= offset + size) return aligned;
