@@ -25,8 +25,8 @@ size_t OriginalOffset(const OffsetRuns& runs, size_t offset) {
       [](size_t value, const std::pair<size_t, size_t>& run) { return value < run.first; });
   const auto run = std::prev(after);
   const size_t original = run->second + (offset - run->first);
-  // A run that shrank or grew must not reach into the next one.
-  return after == runs.end() ? original : std::min(original, after->second);
+  // A run that grew must not reach into the next one. (The last is an empty one at the end.)
+  return after == runs.end() ? original : std::min(original, after->second - 1);
 }
 
 bool IsTriviallyNfc(std::string_view text) {
@@ -70,6 +70,7 @@ absl::Status NormalizeNfc(std::string_view text, std::string* normalized, Offset
       nfc->normalizeUTF8(0, Piece(text.substr(begin, end - begin)), sink, nullptr, error);
       begin = end;
     }
+    runs->emplace_back(normalized->size(), text.size());
   }
   if (U_FAILURE(error)) {
     return absl::InternalError(absl::StrCat("NFC failed: ", u_errorName(error)));

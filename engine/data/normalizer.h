@@ -12,7 +12,7 @@
 namespace megatrain {
 
 // Where a normalized text's characters come from: runs that begin at `first` in the normalized text
-// begin at `second` in the original. Empty: the texts are equal.
+// begin at `second` in the original, the last an empty one at the end. Empty: the texts are equal.
 using OffsetRuns = std::vector<std::pair<size_t, size_t>>;
 
 // The offset in the original of `offset` in the normalized text; inside a run that was changed, the
