@@ -13,8 +13,9 @@ cd "$source_directory"
 deploy/install-deps.sh
 echo "== building"
 bazel build //server:megatraind //tests/tools:bigram_baseline
-megatraind=$source_directory/bazel-bin/server/megatraind
-bigram_baseline=$source_directory/bazel-bin/tests/tools/bigram_baseline
+binaries=$(bazel info bazel-bin 2>/dev/null)
+megatraind=$binaries/server/megatraind
+bigram_baseline=$binaries/tests/tools/bigram_baseline
 
 # Only a directory that an earlier call made is replaced.
 marker=$directory/.megatrain-quickstart
