@@ -78,6 +78,7 @@ absl::Status TrainingRun::OpenData() {
 
 absl::Status TrainingRun::ChooseStart() {
   const std::string& directory = spec_.checkpoint.directory;
+  MT_ASSIGN_OR_RETURN(lock_, DirectoryLock::Take(directory));
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers, RemoveLeftovers(directory));
   for (const std::string& line : leftovers) Say(line);
   switch (options_.resume) {
@@ -210,7 +211,9 @@ absl::Status TrainingRun::EndSave(bool must_succeed) {
   if (!trainer_->saving()) return absl::OkStatus();
   const bool stalled = !trainer_->save_done();
   const absl::Time start = absl::Now();
-  const absl::StatusOr<std::string> directory = trainer_->FinishSave();
+  std::vector<std::string> notes;
+  const absl::StatusOr<std::string> directory = trainer_->FinishSave(&notes);
+  for (const std::string& note : notes) Say(note);
   if (directory.ok()) {
     saved_step_ = saving_step_;
     std::string line = absl::StrCat("saved ", *directory);

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/directory_lock.h"
 #include "engine/data/batch_loader.h"
 #include "engine/engine.h"
 #include "engine/memory/host_pool.h"
@@ -59,6 +60,7 @@ class TrainingRun {
   MemoryPlan plan_;
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<HostPool> pool_;
+  DirectoryLock lock_;                     // on checkpoint.directory
   std::optional<std::string> checkpoint_;  // to go on from
   int64_t first_step_ = 1;
   int64_t total_steps_ = 0;

@@ -27,7 +27,7 @@ struct DatasetReport {
 };
 
 // The job's tokenised, packed sequences, indexed in file order. Memory use does not grow with the
-// data: token ids lie in a cache file that is mapped. Thread safety: const methods may be called
+// data: token ids lie in a cache file. Thread safety: const methods may be called
 // from several threads.
 class Dataset {
  public:

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/checkpoint/checkpoint_writer.h"
@@ -23,25 +24,32 @@ class CheckpointJob {
   void SaveTile(int index, const Tile& tile) {
     if (!status_.ok()) return;
     status_ = writer_->WriteTile(index, tile);
-    if (!status_.ok()) writer_.reset();  // removes what was written: the disk may be full
+    if (!status_.ok()) Close();  // removes what was written: the disk may be full
   }
   void Finish() {
     if (!status_.ok()) return;
     absl::StatusOr<std::string> directory = writer_->Finish(keep_);
     status_ = directory.status();
     if (directory.ok()) directory_ = *std::move(directory);
-    writer_.reset();
+    Close();
   }
 
   // After the save's ticket has been waited for.
   const absl::Status& status() const { return status_; }
   const std::string& directory() const { return directory_; }
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
+  void Close() {
+    notes_ = writer_->notes();
+    writer_.reset();
+  }
+
   std::unique_ptr<CheckpointWriter> writer_;
   const int64_t keep_;
   absl::Status status_;
   std::string directory_;
+  std::vector<std::string> notes_;  // lines for the log
 };
 
 }  // namespace megatrain

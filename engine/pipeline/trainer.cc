@@ -167,11 +167,12 @@ bool Trainer::save_done() const {
   return save_end_ticket_ != nullptr && executor_->Done(save_end_ticket_);
 }
 
-absl::StatusOr<std::string> Trainer::FinishSave() {
+absl::StatusOr<std::string> Trainer::FinishSave(std::vector<std::string>* notes) {
   absl::Status status = executor_->Wait(save_ticket_).status();
   if (status.ok()) status = executor_->Wait(save_end_ticket_).status();
   save_ticket_ = save_end_ticket_ = nullptr;
   const std::unique_ptr<CheckpointJob> job = std::move(save_job_);
+  *notes = job->notes();
   MT_RETURN_IF_ERROR(status);
   MT_RETURN_IF_ERROR(job->status());
   return job->directory();

@@ -71,9 +71,9 @@ class Trainer {
   void CommitSave();
   bool saving() const { return save_job_ != nullptr; }
   bool save_done() const;
-  // Waits for the save: its directory, or why it failed. REQUIRES: saving() and CommitSave was
-  // called.
-  absl::StatusOr<std::string> FinishSave();
+  // Waits for the save: its directory, or why it failed, and lines for the log. REQUIRES: saving()
+  // and CommitSave was called.
+  absl::StatusOr<std::string> FinishSave(std::vector<std::string>* notes);
 
   int64_t parameters() const { return plan_.parameters; }
 
