@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dnnl.hpp"
+#include "engine/base/mutex.h"
 #include "engine/base/status.h"
 
 // GNU OpenMP, which Debian's oneDNN is built with.
@@ -23,6 +24,10 @@ Memory::desc MatrixOf(int64_t rows, int64_t columns, DType dtype, bool transpose
                       transposed ? Memory::dims{1, stride} : Memory::dims{stride, 1});
 }
 
+// oneDNN's cache of primitives is shared by the process and synchronised in code that TSan cannot
+// see; making a product is rare, so one at a time costs nothing.
+Mutex creation;
+
 }  // namespace
 
 struct Product::State {
@@ -40,6 +45,7 @@ Product::~Product() = default;
 
 absl::StatusOr<std::unique_ptr<Product>> Product::Create(const ProductShape& s) {
   UseOneOpenMpThread();
+  const MutexLock one_at_a_time(&creation);
   try {
     auto state = std::make_unique<State>();
     const Memory::desc a = MatrixOf(s.m, s.k, s.dtype, s.transpose_a, s.a_stride);
