@@ -16,7 +16,7 @@ JobSpec CurveJob(const ModelReference& reference, Precision precision, bool clip
   spec.data.train = {{model + "/tokens.bin", DataFormat::kTokens, "uint16"}};
   spec.data.sequence_length = settings.sequence_length;
   spec.data.shuffle = false;
-  spec.data.cache_directory = directory + "/cache";
+  spec.data.cache_directory = ::testing::TempDir() + "/cache";  // a resumed job must name the same
   spec.training.steps = settings.steps;
   spec.training.global_batch = settings.global_batch;
   spec.training.micro_batch = 2;
