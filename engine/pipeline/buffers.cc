@@ -135,6 +135,7 @@ std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d) {
       add(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes());
     }
   }
+  add(HostKind::kStash, d.embedding_stash_micro_batches() * d.hidden_bytes());
   return bytes;
 }
 
@@ -158,6 +159,11 @@ absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPo
           pool.Lease(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes()));
       b.stash.push_back(std::move(lease));
     }
+  }
+  if (d.training) {
+    MT_ASSIGN_OR_RETURN(
+        b.embedding_stash,
+        pool.Lease(HostKind::kStash, d.embedding_stash_micro_batches() * d.hidden_bytes()));
   }
   for (int slot = 0; slot < kStepSlots; ++slot) {
     MT_ASSIGN_OR_RETURN(b.batch[slot],

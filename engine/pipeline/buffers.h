@@ -35,6 +35,11 @@ struct PipelineDimensions {
   int64_t hidden_bytes() const {  // of one micro-batch at one boundary
     return micro_batch_tokens * layout->config.hidden * DTypeBytes(dtype);
   }
+  // Micro-batches whose gradient by the embedding's output waits on the host for the last sweep.
+  int embedding_stash_micro_batches() const {
+    if (!shape.tied) return 0;
+    return (micro_batches - 1) / shape.sweep_micro_batches * shape.sweep_micro_batches;
+  }
   // Elements of a slab: FP32 partial sums need the FP32 size.
   int64_t slab_element_bytes() const {
     const bool partials = micro_batches > shape.sweep_micro_batches;
@@ -84,8 +89,11 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
 struct HostBuffers {
   std::vector<HostLease> tiles;
   std::vector<HostLease> slabs;
-  std::vector<HostLease> stash;             // one a layer: [sweep][micro_batch_tokens, hidden]
-  std::array<HostLease, kStepSlots> batch;  // BatchArrays, then loss_sums, then norms
+  // One a layer: [sweep][micro_batch_tokens, hidden]; empty with the stash on the device.
+  std::vector<HostLease> stash;
+  HostLease
+      embedding_stash;  // [micro-batches of all sweeps but the last][micro_batch_tokens, hidden]
+  std::array<HostLease, kStepSlots> batch;         // BatchArrays, then loss_sums, then norms
   std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
   std::array<double*, kStepSlots> norms = {};      // [tiles]
 };

@@ -206,7 +206,7 @@ class StepBuilder {
     AtMicroBatch(op, i);
     op.layer = layer;
     op.input_slot = ForwardSlot(layer, i);
-    op.stash_slot = layer * shape_.sweep_micro_batches + i;
+    op.stash_slot = shape_.stash_slot(layer, i);
     op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
     op.reads = {{ResourceKind::kHidden, op.input_slot}};
     op.writes = {{ResourceKind::kHostStash, op.stash_slot}};
@@ -219,7 +219,7 @@ class StepBuilder {
     Op& op = Add(OpKind::kLoadStash, Lane::kH2D);
     AtMicroBatch(op, i);
     op.layer = layer;
-    op.stash_slot = layer * shape_.sweep_micro_batches + i;
+    op.stash_slot = shape_.stash_slot(layer, i);
     op.output_slot = slot;
     op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
     op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
@@ -376,8 +376,26 @@ class StepBuilder {
     EndGradient(tile, accumulator);
   }
 
+  // The gradient of a tied matrix is one left fold: the head's part of every micro-batch, then the
+  // embedding's. Sweeps before the last therefore put theirs by, so that the bits do not depend on
+  // the number of sweeps.
   void EmbedBackward() {
     const int accumulator = shape_.tied ? accumulator_of_head_ : BeginGradient(0);
+    if (shape_.tied && !last_sweep()) {
+      for (int i = 0; i < sweep_size_; ++i) {
+        Op& op = Add(OpKind::kStoreHiddenGradient, Lane::kD2H);
+        AtMicroBatch(op, i);
+        op.stash_slot = shape_.embedding_stash_slot(op.micro_batch);
+        op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
+        op.reads = {{ResourceKind::kHiddenGradient, i}};
+        op.writes = {{ResourceKind::kHostStash, op.stash_slot}};
+      }
+      EndGradient(0, accumulator);
+      return;
+    }
+    if (shape_.tied) {
+      for (int m = 0; m < first_; ++m) PutByEmbedBackward(m, accumulator);
+    }
     for (int i = 0; i < sweep_size_; ++i) {
       Op& op = Add(OpKind::kEmbedBackward, Lane::kCompute);
       AtMicroBatch(op, i);
@@ -387,6 +405,27 @@ class StepBuilder {
       op.writes = {{ResourceKind::kAccumulator, accumulator}};
     }
     EndGradient(0, accumulator);
+  }
+
+  // Micro-batch m of an earlier sweep. Backward has left the slots of hidden states by now.
+  void PutByEmbedBackward(int m, int accumulator) {
+    const int slot = m % shape_.hidden_slots();
+    {
+      Op& op = Add(OpKind::kLoadHiddenGradient, Lane::kH2D);
+      op.micro_batch = m;
+      op.stash_slot = shape_.embedding_stash_slot(m);
+      op.output_slot = slot;
+      op.bytes = shape_.hidden_bytes_per_token * tokens_[m];
+      op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
+      op.writes = {{ResourceKind::kHidden, slot}};
+    }
+    Op& op = Add(OpKind::kEmbedBackward, Lane::kCompute);
+    op.micro_batch = m;
+    op.tile = 0;
+    op.accumulator = accumulator;
+    op.input_slot = slot;
+    op.reads = {{ResourceKind::kHidden, slot}, {ResourceKind::kDeviceBatch, slot_}};
+    op.writes = {{ResourceKind::kAccumulator, accumulator}};
   }
 
   void ClipAndUpdate() {
@@ -428,6 +467,10 @@ const char* OpKindName(OpKind kind) {
       return "load stash";
     case OpKind::kLoadPartial:
       return "load partial gradient";
+    case OpKind::kLoadHiddenGradient:
+      return "load hidden gradient";
+    case OpKind::kStoreHiddenGradient:
+      return "store hidden gradient";
     case OpKind::kEmbedForward:
       return "embedding forward";
     case OpKind::kLayerForward:

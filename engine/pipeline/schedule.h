@@ -45,22 +45,24 @@ struct Resource {
 enum class OpKind {
   // h2d
   kUploadBatch,
-  kLoadTile,     // tile -> weight_buffer
-  kLoadStash,    // host stash -> input_slot
-  kLoadPartial,  // slab -> accumulator: the sum over earlier sweeps
+  kLoadTile,            // tile -> weight_buffer
+  kLoadStash,           // host stash -> input_slot
+  kLoadPartial,         // slab -> accumulator: the sum over earlier sweeps
+  kLoadHiddenGradient,  // host stash -> output_slot
   // compute
   kEmbedForward,  // -> output_slot
   kLayerForward,  // input_slot -> output_slot
   kHead,          // input_slot -> losses, hidden gradient, accumulator
   kHeadLoss,      // input_slot -> losses (evaluation)
   kLayerBackward,
-  kEmbedBackward,
+  kEmbedBackward,  // from the hidden gradient, or from input_slot
   kZeroGradient,
   kFinishGradient,  // sum of squares; BF16 rounding
   // d2h
   kStoreStash,  // input_slot -> host stash
   kStoreGradient,
   kStorePartial,
+  kStoreHiddenGradient,  // -> host stash
   kStoreLosses,
   // update
   kCheckLosses,  // stops the step before a non-finite loss reaches an update
@@ -126,6 +128,14 @@ struct PipelineShape {
 
   int tiles() const { return static_cast<int>(tile_elements.size()); }
   int head_tile() const { return tied ? 0 : tiles() - 1; }
+  // Host slots: the inputs of every layer; then, tied with several sweeps, the gradients by the
+  // embedding's output of all sweeps but the last (see StepBuilder::EmbedBackward).
+  int stash_slot(int layer, int sweep_index) const {
+    return layer * sweep_micro_batches + sweep_index;
+  }
+  int embedding_stash_slot(int micro_batch) const {
+    return layers * sweep_micro_batches + micro_batch;
+  }
   // Two take turns; the tied tile's stays from the head's backward to the embedding's.
   int accumulators() const { return tied ? 3 : 2; }
   // Device slots for hidden states: every boundary (stash on the device), or a ring of one boundary

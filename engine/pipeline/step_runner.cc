@@ -97,6 +97,11 @@ void* StepRunner::StashData(const Op& op) const {
          op.sweep_index * p_.dimensions->hidden_bytes();
 }
 
+void* StepRunner::EmbeddingStashData(const Op& op) const {
+  return static_cast<char*>(p_.host_buffers->embedding_stash.data()) +
+         op.micro_batch * p_.dimensions->hidden_bytes();
+}
+
 absl::Status StepRunner::Run(const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
   switch (op.kind) {
@@ -119,6 +124,12 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kZeroGradient:
     case OpKind::kFinishGradient:
       return Compute(op, *stream);
+    case OpKind::kLoadHiddenGradient:
+      return p_.device->CopyToDevice(*stream, b.hidden[op.output_slot], EmbeddingStashData(op),
+                                     op.bytes);
+    case OpKind::kStoreHiddenGradient:
+      return p_.device->CopyToHost(*stream, EmbeddingStashData(op),
+                                   b.hidden_gradient[op.sweep_index], op.bytes);
     case OpKind::kStoreStash:
       return p_.device->CopyToHost(*stream, StashData(op), b.hidden[op.input_slot], op.bytes);
     case OpKind::kStoreGradient:
@@ -205,7 +216,10 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
       return kernels.Sum(stream, b.losses, states_[slot].micro_batch_tokens[op.micro_batch],
                          b.loss_sums[slot] + op.micro_batch);
     case OpKind::kEmbedBackward:
-      return EmbeddingBackward(context, View(op), b.hidden_gradient[op.sweep_index], gradient);
+      return EmbeddingBackward(
+          context, View(op),
+          op.input_slot >= 0 ? b.hidden[op.input_slot] : b.hidden_gradient[op.sweep_index],
+          gradient);
     case OpKind::kZeroGradient:
       return kernels.Zero(stream, gradient, op.bytes);
     case OpKind::kFinishGradient: {

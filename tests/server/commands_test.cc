@@ -22,7 +22,7 @@ struct Result {
   std::string output;  // standard output and error
 };
 
-Result Run(const std::string& arguments) {
+Result Megatraind(const std::string& arguments) {
   const std::string command = "server/megatraind " + arguments + " 2>&1";
   FILE* const pipe = popen(command.c_str(), "r");
   Result result;
@@ -53,7 +53,7 @@ class CommandsTest : public ::testing::Test {
 
   // A tiny model, text and job; `training` is the job's section.
   void MakeJob(const std::string& training) const {
-    ASSERT_EQ(Run("init --preset llama-tiny --out " + Path("model")).exit_code, 0);
+    ASSERT_EQ(Megatraind("init --preset llama-tiny --out " + Path("model")).exit_code, 0);
     std::string text;
     for (int i = 0; i < 400; ++i) text += "All work and no play makes Jack a dull boy. ";
     WriteFile("train.txt", text);
@@ -73,47 +73,47 @@ class CommandsTest : public ::testing::Test {
 };
 
 TEST_F(CommandsTest, UsageErrorsAreTwo) {
-  EXPECT_EQ(Run("").exit_code, 2);
-  EXPECT_EQ(Run("serve").exit_code, 2);
-  EXPECT_EQ(Run("run").exit_code, 2);
-  EXPECT_EQ(Run("run a.yaml --no-such-option").exit_code, 2);
-  EXPECT_EQ(Run("--help").exit_code, 0);
-  EXPECT_EQ(Run("run --help").exit_code, 0);
-  const Result version = Run("--version");
+  EXPECT_EQ(Megatraind("").exit_code, 2);
+  EXPECT_EQ(Megatraind("serve").exit_code, 2);
+  EXPECT_EQ(Megatraind("run").exit_code, 2);
+  EXPECT_EQ(Megatraind("run a.yaml --no-such-option").exit_code, 2);
+  EXPECT_EQ(Megatraind("--help").exit_code, 0);
+  EXPECT_EQ(Megatraind("run --help").exit_code, 0);
+  const Result version = Megatraind("--version");
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_THAT(version.output, HasSubstr("megatraind 0."));
 }
 
 TEST_F(CommandsTest, BadJobFilesAreTwoAndNameTheKey) {
-  EXPECT_EQ(Run("run " + Path("none.yaml")).exit_code, 2);
+  EXPECT_EQ(Megatraind("run " + Path("none.yaml")).exit_code, 2);
   WriteFile("job.yaml", "model: {path: m}\ntrainig: {steps: 1}\n");
-  const Result run = Run("run " + Path("job.yaml"));
+  const Result run = Megatraind("run " + Path("job.yaml"));
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.output, HasSubstr("job.yaml:2: trainig: unknown key; did you mean training?"));
-  EXPECT_EQ(Run("plan " + Path("job.yaml")).output, run.output);
+  EXPECT_EQ(Megatraind("plan " + Path("job.yaml")).output, run.output);
 }
 
 TEST_F(CommandsTest, InitRefusesUnknownPresetsAndInspectShowsModels) {
-  const Result refused = Run("init --preset gpt-5 --out " + Path("x"));
+  const Result refused = Megatraind("init --preset gpt-5 --out " + Path("x"));
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.output, HasSubstr("llama-tiny"));
-  ASSERT_EQ(Run("init --preset qwen3-0.6b --config-only --out " + Path("q")).exit_code, 0);
-  const Result inspect = Run("inspect -o json " + Path("q"));
+  ASSERT_EQ(Megatraind("init --preset qwen3-0.6b --config-only --out " + Path("q")).exit_code, 0);
+  const Result inspect = Megatraind("inspect -o json " + Path("q"));
   EXPECT_EQ(inspect.exit_code, 0) << inspect.output;
   const auto json = nlohmann::json::parse(inspect.output);
   EXPECT_EQ(json["model"]["family"], "qwen3");
   EXPECT_EQ(json["parameters"], 596049920);
   EXPECT_TRUE(json["tensors"].empty());
-  EXPECT_EQ(Run("inspect " + Path("nothing")).exit_code, 2);
+  EXPECT_EQ(Megatraind("inspect " + Path("nothing")).exit_code, 2);
 }
 
 TEST_F(CommandsTest, AJobThatDoesNotFitIsThree) {
   MakeJob("{steps: 1}");
-  EXPECT_EQ(Run("plan " + Path("job.yaml")).exit_code, 0);
+  EXPECT_EQ(Megatraind("plan " + Path("job.yaml")).exit_code, 0);
   const std::string small = Path("job.yaml") + " --set engine.host_memory=1MiB";
-  EXPECT_EQ(Run("plan " + small).exit_code, 3);
-  EXPECT_EQ(Run("run " + small).exit_code, 3);
-  const Result json = Run("plan -o json " + Path("job.yaml"));
+  EXPECT_EQ(Megatraind("plan " + small).exit_code, 3);
+  EXPECT_EQ(Megatraind("run " + small).exit_code, 3);
+  const Result json = Megatraind("plan -o json " + Path("job.yaml"));
   EXPECT_TRUE(nlohmann::json::accept(json.output)) << json.output;
 }
 
@@ -121,7 +121,7 @@ TEST_F(CommandsTest, TrainsVerifiesExportsAndGenerates) {
   MakeJob("{steps: 3, global_batch: 2, micro_batch: 1, eval_every: 2}");
   const std::string metrics = Path("metrics.jsonl");
   const std::string run = "run " + Path("job.yaml") + " --metrics-out " + metrics;
-  Result result = Run(run);
+  Result result = Megatraind(run);
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("step 3/3"));
   std::ifstream file(metrics);
@@ -135,25 +135,25 @@ TEST_F(CommandsTest, TrainsVerifiesExportsAndGenerates) {
   EXPECT_FALSE(std::getline(file, line));
   // Finished already: nothing to do, and the metrics stay.
   const auto size = std::filesystem::file_size(metrics);
-  EXPECT_EQ(Run(run).exit_code, 0);
+  EXPECT_EQ(Megatraind(run).exit_code, 0);
   EXPECT_EQ(std::filesystem::file_size(metrics), size);
-  EXPECT_EQ(Run(run + " --resume never").exit_code, 2);
+  EXPECT_EQ(Megatraind(run + " --resume never").exit_code, 2);
   // A key that a resumed run may not change.
-  result = Run(run + " --set optimizer.beta1=0.5 --set training.steps=4");
+  result = Megatraind(run + " --set optimizer.beta1=0.5 --set training.steps=4");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_THAT(result.output, HasSubstr("optimizer.beta1"));
 
   const std::string checkpoint = Path("demo/checkpoints/step-00000003");
-  EXPECT_EQ(Run("verify " + checkpoint).exit_code, 0);
-  EXPECT_EQ(Run("inspect " + checkpoint).exit_code, 0);
-  result = Run("export " + checkpoint + " --out " + Path("exported"));
+  EXPECT_EQ(Megatraind("verify " + checkpoint).exit_code, 0);
+  EXPECT_EQ(Megatraind("inspect " + checkpoint).exit_code, 0);
+  result = Megatraind("export " + checkpoint + " --out " + Path("exported"));
   EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_EQ(Run("inspect " + Path("exported")).exit_code, 0);
+  EXPECT_EQ(Megatraind("inspect " + Path("exported")).exit_code, 0);
   const std::string generate = " --prompt 'All work' --tokens 8 --temperature 0";
-  const Result from_export = Run("generate " + Path("exported") + generate);
+  const Result from_export = Megatraind("generate " + Path("exported") + generate);
   EXPECT_EQ(from_export.exit_code, 0) << from_export.output;
-  EXPECT_EQ(Run("generate " + Path("out") + generate).output, from_export.output);
-  EXPECT_EQ(Run("generate " + checkpoint + generate).output, from_export.output);
+  EXPECT_EQ(Megatraind("generate " + Path("out") + generate).output, from_export.output);
+  EXPECT_EQ(Megatraind("generate " + checkpoint + generate).output, from_export.output);
 
   // One flipped bit is found and its file named.
   std::string victim;
@@ -167,23 +167,23 @@ TEST_F(CommandsTest, TrainsVerifiesExportsAndGenerates) {
   bits.seekp(-1, std::ios::end);
   bits.put(last);
   bits.close();
-  result = Run("verify " + checkpoint);
+  result = Megatraind("verify " + checkpoint);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.output, HasSubstr(victim));
 }
 
 TEST_F(CommandsTest, InspectShowsWhatTrainingSees) {
   MakeJob("{steps: 3, global_batch: 2}");
-  Result result = Run("inspect " + Path("job.yaml") + " --sequences 0:2 -o json");
+  Result result = Megatraind("inspect " + Path("job.yaml") + " --sequences 0:2 -o json");
   ASSERT_EQ(result.exit_code, 0) << result.output;
   const auto json = nlohmann::json::parse(result.output);
   ASSERT_EQ(json.size(), 2u);
   for (const char* key : {"input_ids", "labels", "position_ids", "document_ids"}) {
     EXPECT_EQ(json[0][key].size(), 64u) << key;
   }
-  EXPECT_EQ(Run("inspect " + Path("job.yaml")).exit_code, 0);
-  EXPECT_EQ(Run("inspect " + Path("job.yaml") + " --sequences x").exit_code, 2);
-  result = Run("inspect " + Path("train.txt"));
+  EXPECT_EQ(Megatraind("inspect " + Path("job.yaml")).exit_code, 0);
+  EXPECT_EQ(Megatraind("inspect " + Path("job.yaml") + " --sequences x").exit_code, 2);
+  result = Megatraind("inspect " + Path("train.txt"));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("All work"));
 }

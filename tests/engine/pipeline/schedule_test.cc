@@ -82,8 +82,15 @@ class Replay {
           }
           Accumulate(op);
           break;
+        case OpKind::kStoreHiddenGradient:
+          stash_[op.stash_slot] = gradient_[op.sweep_index];
+          break;
+        case OpKind::kLoadHiddenGradient:
+          hidden_[op.output_slot] = stash_[op.stash_slot];
+          break;
         case OpKind::kEmbedBackward:
-          EXPECT_EQ(gradient_[op.sweep_index], Hidden(0, op.micro_batch));
+          EXPECT_EQ(op.input_slot >= 0 ? hidden_[op.input_slot] : gradient_[op.sweep_index],
+                    Hidden(0, op.micro_batch));
           Accumulate(op);
           break;
         case OpKind::kZeroGradient:
@@ -106,8 +113,8 @@ class Replay {
           const bool both = shape_.tied && op.tile == 0;
           EXPECT_EQ(slab_[op.slab].second.size(),
                     static_cast<size_t>(micro_batches) * (both ? 2 : 1));
-          if (!both) {
-            for (int m = 0; m < micro_batches; ++m) EXPECT_EQ(slab_[op.slab].second[m], m);
+          for (size_t i = 0; i < slab_[op.slab].second.size(); ++i) {
+            EXPECT_EQ(slab_[op.slab].second[i], static_cast<int>(i) % micro_batches);
           }
           ++updates[op.tile];
           ++version_[op.tile];
