@@ -164,6 +164,9 @@ class StepBuilder {
 
   void Forward(bool keep) {
     const bool stash = keep && shape_.stash_on_host;
+    // Without clipping the embedding is the last tile that the step before updates: the layers
+    // behind it are ready sooner, and must not queue behind it for the link.
+    if (!shape_.clipping) Prefetch();
     int buffer = Use();
     Prefetch();
     for (int i = 0; i < sweep_size_; ++i) {
