@@ -58,7 +58,7 @@ absl::StatusOr<YamlNode*> Reach(YamlNode* root, const std::string& path, const s
         YamlNode fresh;
         fresh.where = where;
         node->entries.emplace_back(std::string(word), std::move(fresh));
-        next = &node->entries.back().second;
+        next = &node->entries.back().value;
       }
       node = next;
     }

@@ -20,6 +20,8 @@ inline constexpr size_t kYamlNodesMax = 20000;
 inline constexpr size_t kYamlKeysOfMapMax = 500;
 inline constexpr size_t kYamlDepthMax = 16;
 
+struct YamlEntry;
+
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap };
   Kind kind = Kind::kNull;
@@ -27,13 +29,19 @@ struct YamlNode {
   bool quoted = false;          // kScalar: written in quotes, so it is text whatever it looks like
   std::string where;            // "job.yaml:12", or "--set a.b=c"
   std::vector<YamlNode> items;  // kSequence
-  std::vector<std::pair<std::string, YamlNode>> entries;  // kMap, in file order
+  std::vector<YamlEntry> entries;  // kMap, in file order
 
   // The value of `key` in a map, or null.
   const YamlNode* Find(std::string_view key) const;
   YamlNode* Find(std::string_view key);
   // "a map", "a list", "the text \"x\"", "x", "nothing": for messages.
   std::string Describe() const;
+};
+
+struct YamlEntry {
+  YamlEntry(std::string k, YamlNode v) : key(std::move(k)), value(std::move(v)) {}
+  std::string key;
+  YamlNode value;
 };
 
 // One document of YAML 1.2. Errors are InvalidArgument and begin with `name`:LINE. An empty
