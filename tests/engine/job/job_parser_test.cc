@@ -21,7 +21,7 @@ constexpr char kMinimal[] =
     "    - {path: train.txt, format: text}\n";
 
 absl::StatusOr<JobSpec> Parse(const std::string& text, std::vector<std::string> overrides = {}) {
-  return ParseJobText(text, "job.yaml", "/work", overrides);
+  return ParseJobText(text, "job.yaml", "/jobs", overrides);
 }
 
 // The message of the refusal of `kMinimal` followed by `text`.
@@ -36,10 +36,10 @@ TEST(JobParserTest, DefaultsAreThoseOfTheSpec) {
   absl::StatusOr<JobSpec> spec = Parse(kMinimal);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->name, "demo");
-  EXPECT_EQ(spec->model.path, "/work/models/tiny");
+  EXPECT_EQ(spec->model.path, "/jobs/models/tiny");
   EXPECT_FALSE(spec->model.random_initialization);
   ASSERT_EQ(spec->data.train.size(), 1u);
-  EXPECT_EQ(spec->data.train[0].path, "/work/train.txt");
+  EXPECT_EQ(spec->data.train[0].path, "/jobs/train.txt");
   EXPECT_EQ(spec->data.train[0].format, DataFormat::kText);
   EXPECT_EQ(spec->data.sequence_length, 1024);
   EXPECT_EQ(spec->training.steps, 200);
@@ -49,7 +49,7 @@ TEST(JobParserTest, DefaultsAreThoseOfTheSpec) {
   EXPECT_EQ(spec->training.precision, Precision::kBf16);
   EXPECT_EQ(spec->training.gradient_dtype, Precision::kFp32);
   EXPECT_EQ(spec->optimizer.max_gradient_norm, 1.0);
-  EXPECT_EQ(spec->checkpoint.directory, "/work/demo/checkpoints");
+  EXPECT_EQ(spec->checkpoint.directory, "/jobs/demo/checkpoints");
   EXPECT_EQ(spec->output.directory, "");
   EXPECT_EQ(spec->engine.weight_buffers, 2);
 }
@@ -113,7 +113,7 @@ engine:
   EXPECT_EQ(spec->data.eval[0].format, DataFormat::kMessages);
   EXPECT_FALSE(spec->data.packing);
   EXPECT_FALSE(spec->data.shuffle);
-  EXPECT_EQ(spec->data.cache_directory, "/work/cache");
+  EXPECT_EQ(spec->data.cache_directory, "/jobs/cache");
   EXPECT_TRUE(spec->data.train_on_prompt);
   EXPECT_EQ(spec->data.chat_template, "chatml");
   EXPECT_EQ(spec->data.tokenizer, "bytes");
@@ -127,9 +127,9 @@ engine:
   EXPECT_EQ(spec->optimizer.max_gradient_norm, 0);
   EXPECT_EQ(spec->schedule.type, ScheduleType::kWarmupStableDecay);
   EXPECT_EQ(spec->schedule.decay_fraction, 0.2);
-  EXPECT_EQ(spec->checkpoint.directory, "/work/out/ckpt");
+  EXPECT_EQ(spec->checkpoint.directory, "/jobs/out/ckpt");
   EXPECT_EQ(spec->checkpoint.every_steps, 0);
-  EXPECT_EQ(spec->output.directory, "/work/out/hf");
+  EXPECT_EQ(spec->output.directory, "/jobs/out/hf");
   EXPECT_EQ(spec->engine.host_memory, int64_t{24} << 30);
   EXPECT_EQ(spec->engine.device_memory, int64_t{512} << 20);
   EXPECT_EQ(spec->engine.stash, StashPlace::kHost);
@@ -263,10 +263,10 @@ TEST(JobParserTest, Overrides) {
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->training.steps, 7);
   EXPECT_EQ(spec->name, "other");
-  EXPECT_EQ(spec->checkpoint.directory, "/work/other/checkpoints");
+  EXPECT_EQ(spec->checkpoint.directory, "/jobs/other/checkpoints");
   EXPECT_EQ(spec->engine.host_memory, int64_t{1} << 30);
-  EXPECT_EQ(spec->output.directory, "/work/hf");
-  EXPECT_EQ(spec->data.train[0].path, "/work/b.txt");
+  EXPECT_EQ(spec->output.directory, "/jobs/hf");
+  EXPECT_EQ(spec->data.train[0].path, "/jobs/b.txt");
   ASSERT_EQ(spec->data.eval.size(), 1u);
   EXPECT_EQ(spec->data.eval[0].format, DataFormat::kAlpaca);
   EXPECT_EQ(spec->data.cache_directory, "");
@@ -276,7 +276,7 @@ TEST(JobParserTest, OverridesAloneMakeAJob) {
   absl::StatusOr<JobSpec> spec =
       Parse("", {"model.path=m", "data.train=[{path: \"a b\", format: text}]"});
   ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(spec->data.train[0].path, "/work/a b");
+  EXPECT_EQ(spec->data.train[0].path, "/jobs/a b");
 }
 
 TEST(JobParserTest, BadOverrides) {
