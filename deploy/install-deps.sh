@@ -7,8 +7,10 @@ packages=(
   # The build.
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto g++
   # The libraries: third_party/system.BUILD gives each a target.
-  libabsl-dev libcli11-dev libdnnl-dev libhwy-dev libicu-dev libpcre2-dev libsimdjson-dev
-  libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev
+  libabsl-dev libcli11-dev libdnnl-dev libgrpc++-dev libhwy-dev libicu-dev libpcre2-dev
+  libprotobuf-dev libsimdjson-dev libsqlite3-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev
+  # The compilers of the API's protos.
+  protobuf-compiler protobuf-compiler-grpc
   # The tests.
   libbenchmark-dev libgmock-dev libgtest-dev
 )
