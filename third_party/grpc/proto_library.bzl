@@ -11,7 +11,7 @@ def cc_api_library(name, srcs, root, deps = [], grpc = False, **kwargs):
       srcs: .proto files of this package.
       root: the directory that imports and includes are written from: "proto" for
         proto/megatrain/v1/job.proto, which is imported as "megatrain/v1/job.proto".
-      deps: other libraries of this rule whose files are imported.
+      deps: other libraries of this rule, of the same root, whose files are imported.
       grpc: whether the files hold services.
       **kwargs: for the cc_library.
     """
@@ -36,8 +36,7 @@ def cc_api_library(name, srcs, root, deps = [], grpc = False, **kwargs):
         name = name + "_cc",
         srcs = srcs + [_protos(dep) for dep in deps],
         outs = sources + headers,
-        cmd = "protoc --proto_path=proto --proto_path=third_party/googleapis --cpp_out=$(GENDIR)/%s " % root +
-              plugin + " ".join(["$(location %s)" % src for src in srcs]),
+        cmd = "protoc --proto_path=%s --cpp_out=$(GENDIR)/%s " % (root, root) + plugin + " ".join(["$(location %s)" % src for src in srcs]),
         message = "Generating",
         visibility = ["//visibility:private"],
     )
