@@ -1,0 +1,152 @@
+// What the daemon knows of a job: plain values that the store keeps, the scheduler and the RPC
+// services exchange.
+#ifndef MEGATRAIN_SERVER_JOBS_JOB_H_
+#define MEGATRAIN_SERVER_JOBS_JOB_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "engine/job/job_spec.h"
+#include "engine/trace/step_record.h"
+#include "server/jobs/job_state_machine.h"
+
+namespace megatrain {
+
+// Why a job is in its state.
+enum class JobReason {
+  kNone,
+  kUserRequest,        // a user asked for it
+  kDiskFull,           // paused until there is room, by the daemon
+  kProcessRestart,     // the process died and was started again
+  kShutdown,           // the process was asked to stop
+  kRepeatedDeaths,     // the process died again and again without the job getting further
+  kTrainingError,      // the engine stopped with an error
+  kInvalidInput,       // model, data or checkpoint are missing or not what the spec says
+  kDoesNotFit,         // needs more memory than there is
+  kNonFinite,          // loss, gradient or weight is not finite
+  kCheckpointDamaged,  // every checkpoint there is
+};
+inline constexpr int kJobReasons = 11;
+
+// "DISK_FULL"; "NONE".
+const char* JobReasonName(JobReason reason);
+std::optional<JobReason> ParseJobReason(std::string_view name);
+
+// Why a queued job does not run yet.
+enum class WaitingReason {
+  kNone,           // is not waiting
+  kNotConsidered,  // the scheduler has not looked at it yet, as while the daemon is starting
+  kDeviceBusy,     // next in turn; another job has the device
+  kBehindOthers,   // other jobs come first
+  kHostMemory,     // paused jobs hold host memory that it needs
+  kDiskFull,       // no room on the disk that it writes to
+  kShuttingDown,   // the daemon is stopping
+};
+const char* WaitingReasonName(WaitingReason reason);
+
+// Who calls. Administrators see and control every user's jobs.
+struct Caller {
+  int64_t uid = -1;
+  std::string user;
+  bool administrator = false;
+};
+
+// A queued job's place. Recomputed all the time, never stored.
+struct QueuePlace {
+  int position = 0;  // from 1 = next; counts other users' jobs too; 0 = not queued
+  WaitingReason waiting = WaitingReason::kNone;
+  std::string text;  // the same for people; names no other user's job
+  // Nothing when a job ahead has not yet run long enough to tell, or is paused.
+  std::optional<absl::Time> predicted_start;
+
+  bool operator==(const QueuePlace&) const = default;
+};
+
+// A job file as it was submitted.
+struct JobFile {
+  std::string yaml;
+  std::string file_name;               // for error messages; never opened
+  std::vector<std::string> overrides;  // "KEY=VALUE"
+  // Absolute: what relative paths of the file are taken from. "": relative paths are refused.
+  std::string base_directory;
+
+  bool operator==(const JobFile&) const = default;
+};
+
+inline constexpr int kPriorityMin = -100;
+inline constexpr int kPriorityMax = 100;
+
+struct Job {
+  std::string id;      // opaque, [a-z0-9]; the resource's name is "jobs/ID"
+  int64_t number = 0;  // grows with each submission: the stable order of lists
+
+  // As submitted; never changes.
+  std::string display_name;  // the spec's name
+  std::string user;
+  int64_t uid = -1;
+  std::string request_id;  // "" = none was given
+  std::shared_ptr<const JobFile> file;
+  int priority = 0;  // higher runs first; kPriorityMin to kPriorityMax
+  // The file parsed: paths absolute, checkpoint.directory filled in. Null for a stored job whose
+  // file this version of the program refuses; it fails when its turn comes.
+  std::shared_ptr<const JobSpec> spec;
+
+  // By the plan at submission; 0 = not known.
+  int64_t pool_bytes = 0;        // of the host pool
+  int64_t checkpoint_bytes = 0;  // of one checkpoint
+
+  JobState state = JobState::kQueued;
+  JobReason reason = JobReason::kNone;
+  std::string reason_text;
+  // Infinite past: not yet.
+  absl::Time created = absl::InfinitePast();
+  absl::Time updated = absl::InfinitePast();  // of the last stored change
+  absl::Time started = absl::InfinitePast();  // first time in RUNNING
+  absl::Time ended = absl::InfinitePast();
+  int64_t version = 0;  // grows with each stored change: the etag
+
+  int attempts = 0;             // times that the engine was started for it
+  int64_t step = 0;             // the last one that is done
+  int64_t total_steps = 0;      // 0 = not known yet
+  int64_t checkpoint_step = 0;  // of the newest verified checkpoint; 0 = none
+
+  // PAUSING: what the pause is to do; PAUSED: what it has done or is doing.
+  bool release_host = false;
+  // PAUSED, or QUEUED since: the host memory is kept, going on is a matter of seconds.
+  bool host_retained = false;
+
+  // Deaths of the process that count: the job had got no further than at the death before.
+  int deaths = 0;  // in a row
+  int64_t death_step = 0;
+  int64_t death_checkpoint_step = 0;
+
+  // Not stored.
+  QueuePlace queue;
+  std::optional<StepRecord> last_step;  // of this process
+  double step_seconds = 0;              // mean of the last steps; 0 = not known
+};
+
+// An immutable picture of a job. A change makes a new one, so a holder never sees a half-made one.
+using JobPtr = std::shared_ptr<const Job>;
+
+// One entry of a job's event log: a change of state, stored before it was announced.
+struct JobEvent {
+  int64_t sequence = 0;  // from 1, without gaps, within the job
+  absl::Time time;
+  // Nothing: the job was created. Equal to `to`: something that changed no state, as `text` says.
+  std::optional<JobState> from;
+  JobState to = JobState::kQueued;
+  JobReason reason = JobReason::kNone;
+  std::string text;
+
+  bool operator==(const JobEvent&) const = default;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_JOBS_JOB_H_

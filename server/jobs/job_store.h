@@ -1,0 +1,71 @@
+// Jobs and their events on disk: one SQLite database in the state directory.
+//
+// Durability: a write is on stable storage when its method returns (write-ahead log,
+// synchronous=FULL), but for WriteProgress, which outlives the process and not a power cut. Each
+// method is one transaction: after a crash all of it is there or nothing.
+//
+// Errors name the file and say what to do: ResourceExhausted (disk full; the write is undone and
+// the store can be used on), DataLoss (the file is damaged), FailedPrecondition (a newer version
+// wrote it, another program's database, or another process holds it), Internal (the rest).
+//
+// Thread safety: all methods may be called from any thread; they are carried out one at a time.
+#ifndef MEGATRAIN_SERVER_JOBS_JOB_STORE_H_
+#define MEGATRAIN_SERVER_JOBS_JOB_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "server/jobs/job.h"
+
+struct sqlite3;
+
+namespace megatrain {
+
+inline constexpr char kJobStoreFileName[] = "jobs.sqlite3";
+
+// A job as it was stored, with its whole log.
+struct StoredJob {
+  Job job;
+  std::vector<JobEvent> events;  // by sequence
+};
+
+class JobStore {
+ public:
+  // Opens `directory`/jobs.sqlite3, made if it is missing (the directory too, mode 0700), checks it
+  // whole, and brings an older schema up to date. One process at a time may have it open.
+  static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
+
+  ~JobStore();
+  JobStore(const JobStore&) = delete;
+  JobStore& operator=(const JobStore&) = delete;
+
+  // AlreadyExists if the id, the number, or the user's request_id is taken.
+  absl::Status Insert(const Job& job, const JobEvent& event);
+  // Replaces the job and appends the events. NotFound if there is no such job.
+  absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
+  // Only Job::step.
+  absl::Status WriteProgress(const std::string& id, int64_t step);
+
+  // By number. Job::spec is null.
+  absl::StatusOr<std::vector<StoredJob>> ReadAll();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit JobStore(std::string path) : path_(std::move(path)) {}
+
+  const std::string path_;
+  int lock_fd_ = -1;
+  Mutex mutex_;
+  sqlite3* full_ ABSL_GUARDED_BY(mutex_) = nullptr;      // synchronous=FULL
+  sqlite3* progress_ ABSL_GUARDED_BY(mutex_) = nullptr;  // synchronous=NORMAL
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_JOBS_JOB_STORE_H_
