@@ -1,0 +1,79 @@
+// What a job leaves to be read: its step metrics and its log lines, in the directory
+//   metrics/   a record a step: StepRecordJson
+//   log/       a record a line: {"time": RFC 3339, "text": ...}
+// Both are kept for as long as the directory is, and are appended to again when the job goes on
+// after a restart.
+//
+// Thread safety: all methods from any thread.
+#ifndef MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_
+#define MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "engine/trace/step_record.h"
+#include "server/worker/record_log.h"
+
+namespace megatrain {
+
+// A step's record takes 600 to 700 bytes: 16 segments of 8 MiB hold the last 190,000 steps.
+inline constexpr RecordLogOptions kStepMetricsOptions = {int64_t{8} << 20, 16};
+// A line takes 100 to 200 bytes: 4 segments of 4 MiB hold the last 80,000 lines.
+inline constexpr RecordLogOptions kLogLinesOptions = {int64_t{4} << 20, 4};
+
+class JobRecords {
+ public:
+  // What was found torn or damaged is told in the log. One JobRecords at a time may be open on a
+  // directory: see JobRecordsDirectory.
+  static absl::StatusOr<std::unique_ptr<JobRecords>> Open(const std::string& directory);
+
+  // Writing never stops training. The first failure of a series (a full disk: see IsDiskFull) is
+  // returned, to be said once; later ones are counted, and how many records are missing is told in
+  // the log when it can be written again.
+  absl::Status AddStep(const StepRecord& record);
+  absl::Status AddLine(int64_t step, const std::string& text);
+  // The job goes on after `step`.
+  absl::Status FallBack(int64_t step);
+  // To be called before a checkpoint becomes valid, so that no power cut leaves it without the
+  // records of its steps.
+  absl::Status Sync();
+  // The job has ended for good: readers that follow end too.
+  void Close();
+
+  const RecordLog& metrics() const { return *metrics_; }
+  const RecordLog& log() const { return *log_; }
+
+ private:
+  JobRecords(std::unique_ptr<RecordLog> metrics, std::unique_ptr<RecordLog> log)
+      : metrics_(std::move(metrics)), log_(std::move(log)) {}
+  absl::Status Note(int64_t step, const absl::Status& status);
+  absl::Status AppendLine(int64_t step, const std::string& text);
+
+  const std::unique_ptr<RecordLog> metrics_, log_;
+  Mutex mutex_;
+  int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;  // records since writing began to fail
+};
+
+// The records of all jobs, beneath one directory. An open job's are shared; those that nobody uses
+// are closed when the next job's are opened.
+class JobRecordsDirectory {
+ public:
+  explicit JobRecordsDirectory(std::string directory) : directory_(std::move(directory)) {}
+
+  // `directory`/JOB_ID. REQUIRES: job_id is one path component.
+  absl::StatusOr<std::shared_ptr<JobRecords>> Open(const std::string& job_id);
+
+ private:
+  const std::string directory_;
+  Mutex mutex_;
+  std::map<std::string, std::shared_ptr<JobRecords>> open_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_

@@ -1,0 +1,141 @@
+#include "server/worker/job_records.h"
+
+#include <sys/resource.h>
+
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string FreshDirectory(const std::string& name) {
+  const std::string directory = ::testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(directory);
+  return directory;
+}
+
+std::vector<LogRecord> ReadAll(const RecordLog& log) {
+  std::vector<LogRecord> records;
+  int64_t missed = 0;
+  EXPECT_TRUE(log.Read(1)->Next(1 << 20, &records, &missed).ok());
+  return records;
+}
+
+std::vector<std::string> Lines(const JobRecords& records) {
+  std::vector<std::string> lines;
+  for (const LogRecord& record : ReadAll(records.log())) {
+    lines.push_back(nlohmann::json::parse(record.text)["text"]);
+  }
+  return lines;
+}
+
+StepRecord Step(int64_t step) {
+  StepRecord record;
+  record.step = step;
+  record.loss = 1.0 / static_cast<double>(step);
+  record.time = "2024-05-01T12:00:00Z";
+  return record;
+}
+
+TEST(JobRecordsTest, KeepsStepsAndLinesOverARestart) {
+  const std::string directory = FreshDirectory("restart");
+  {
+    auto records = JobRecords::Open(directory);
+    ASSERT_TRUE(records.ok()) << records.status();
+    EXPECT_TRUE((*records)->AddLine(0, "does not fit\n  host total  5 bytes\n\xff").ok());
+    EXPECT_TRUE((*records)->AddStep(Step(1)).ok());
+    EXPECT_TRUE((*records)->AddStep(Step(2)).ok());
+    EXPECT_TRUE((*records)->Sync().ok());
+  }
+  auto records = JobRecords::Open(directory);
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_TRUE((*records)->FallBack(1).ok());
+  EXPECT_TRUE((*records)->AddStep(Step(2)).ok());
+  const std::vector<LogRecord> steps = ReadAll((*records)->metrics());
+  ASSERT_EQ(steps.size(), 4u);
+  EXPECT_EQ(steps[0].text, StepRecordJson(Step(1)));
+  EXPECT_TRUE(steps[1].superseded);
+  EXPECT_EQ(steps[2].kind, LogRecord::Kind::kFellBack);
+  EXPECT_FALSE(steps[3].superseded);
+  EXPECT_THAT(Lines(**records), ElementsAre("does not fit\n  host total  5 bytes\n\xef\xbf\xbd"));
+  (*records)->Close();
+  EXPECT_TRUE((*records)->log().closed());
+  EXPECT_TRUE((*records)->metrics().closed());
+}
+
+TEST(JobRecordsTest, TellsOfTornRecordsInTheLog) {
+  const std::string directory = FreshDirectory("torn");
+  {
+    auto records = JobRecords::Open(directory);
+    ASSERT_TRUE(records.ok()) << records.status();
+    ASSERT_TRUE((*records)->AddStep(Step(1)).ok());
+    ASSERT_TRUE((*records)->AddStep(Step(2)).ok());
+  }
+  const std::string path = directory + "/metrics/00000000000000000001.log";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  auto records = JobRecords::Open(directory);
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_EQ((*records)->metrics().next_sequence(), 2);
+  EXPECT_THAT(Lines(**records), ElementsAre(HasSubstr("no whole record")));
+}
+
+TEST(JobRecordsTest, ALongLineIsCut) {
+  auto records = JobRecords::Open(FreshDirectory("long"));
+  ASSERT_TRUE(records.ok()) << records.status();
+  EXPECT_TRUE((*records)->AddLine(1, std::string(size_t{2} << 20, '\x01')).ok());
+  EXPECT_THAT(Lines(**records), ElementsAre(HasSubstr("bytes, cut)")));
+}
+
+TEST(JobRecordsTest, AFailureIsSaidOnceAndWhatIsMissingWhenItEnds) {
+  auto records = JobRecords::Open(FreshDirectory("full"));
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_TRUE((*records)->AddStep(Step(1)).ok());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 10;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const absl::Status first = (*records)->AddStep(Step(2));
+  const absl::Status second = (*records)->AddStep(Step(3));
+  const absl::Status third = (*records)->AddLine(3, "a line");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(first.ok());
+  EXPECT_TRUE(second.ok());
+  EXPECT_TRUE(third.ok());
+  EXPECT_TRUE((*records)->AddStep(Step(4)).ok());
+  EXPECT_THAT(Lines(**records), ElementsAre(HasSubstr("3 records of this job's")));
+  EXPECT_EQ(ReadAll((*records)->metrics()).size(), 2u);
+}
+
+TEST(JobRecordsDirectoryTest, SharesWhatIsOpenAndClosesWhatIsNot) {
+  JobRecordsDirectory directory(FreshDirectory("directory"));
+  auto a = directory.Open("a");
+  ASSERT_TRUE(a.ok()) << a.status();
+  auto again = directory.Open("a");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(a->get(), again->get());
+  EXPECT_TRUE((*a)->AddLine(0, "kept").ok());
+  a->reset();
+  again->reset();
+  for (int i = 0; i < 3; ++i) {
+    auto b = directory.Open(absl::StrCat("b", i));
+    ASSERT_TRUE(b.ok()) << b.status();
+  }
+  a = directory.Open("a");
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_THAT(Lines(**a), ElementsAre("kept"));
+}
+
+}  // namespace
+}  // namespace megatrain
