@@ -15,14 +15,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "server/jobs/job.h"
-
-struct sqlite3;
+#include "server/jobs/sqlite_database.h"
 
 namespace megatrain {
 
@@ -48,8 +48,8 @@ class JobStore {
   absl::Status Insert(const Job& job, const JobEvent& event);
   // Replaces the job and appends the events. NotFound if there is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
-  // Only Job::step.
-  absl::Status WriteProgress(const std::string& id, int64_t step);
+  // Only Job::step, of the job of that number. NotFound if there is no such job.
+  absl::Status WriteProgress(int64_t number, int64_t step);
 
   // By number. Job::spec is null.
   absl::StatusOr<std::vector<StoredJob>> ReadAll();
@@ -57,13 +57,25 @@ class JobStore {
   const std::string& path() const { return path_; }
 
  private:
-  explicit JobStore(std::string path) : path_(std::move(path)) {}
+  // The kernel gives the lock back when the process ends, however that happens.
+  JobStore(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+
+  absl::Status OpenDatabases() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Migrate(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteStep(SqliteDatabase* database, int64_t number, int64_t step)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteEvent(int64_t number, const JobEvent& event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadOverrides(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadEvents(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
-  int lock_fd_ = -1;
+  const int lock_fd_;
   Mutex mutex_;
-  sqlite3* full_ ABSL_GUARDED_BY(mutex_) = nullptr;      // synchronous=FULL
-  sqlite3* progress_ ABSL_GUARDED_BY(mutex_) = nullptr;  // synchronous=NORMAL
+  // Two connections, since the level of synchronisation is a connection's: FULL, and NORMAL, which
+  // writes the log without waiting for the disk.
+  std::unique_ptr<SqliteDatabase> database_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<SqliteDatabase> progress_database_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace megatrain
