@@ -159,14 +159,14 @@ class StepBuilder {
     sweep_ = sweep;
     first_ = sweep * shape_.sweep_micro_batches;
     sweep_size_ = std::min(shape_.sweep_micro_batches, micro_batches_ - first_);
-    stash_loads_ = 0;
+    next_input_ = sweep_size_;
   }
 
   void Forward(bool keep) {
     const bool stash = keep && shape_.stash_on_host;
-    // Without clipping the embedding is the last tile that the step before updates: the layers
-    // behind it are ready sooner, and must not queue behind it for the link.
-    if (!shape_.clipping) Prefetch();
+    // The embedding is the last tile whose gradient the step before stores: the layers behind it
+    // are updated sooner, and must not queue behind it for the link.
+    Prefetch();
     int buffer = Use();
     Prefetch();
     for (int i = 0; i < sweep_size_; ++i) {
@@ -215,19 +215,34 @@ class StepBuilder {
     op.writes = {{ResourceKind::kHostStash, op.stash_slot}};
   }
 
-  // Returns the device slot of the layer's input in backward.
-  int LoadStash(int layer, int i) {
+  // Backward reads one state after the other: the head its inputs, then every layer its own from
+  // the last to the first. By their number in this row they take turns in the ring, going on from
+  // where forward left the head's.
+  int BackwardSlot(int layer, int i) const {
     if (!shape_.stash_on_host) return ForwardSlot(layer, i);
-    const int slot = stash_loads_++ % shape_.hidden_slots();
-    Op& op = Add(OpKind::kLoadStash, Lane::kH2D);
-    AtMicroBatch(op, i);
-    op.layer = layer;
-    op.stash_slot = shape_.stash_slot(layer, i);
-    op.output_slot = slot;
-    op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
-    op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
-    op.writes = {{ResourceKind::kHidden, slot}};
-    return slot;
+    return (ForwardSlot(shape_.layers, 0) + BackwardNumber(layer, i)) % shape_.hidden_slots();
+  }
+  int BackwardNumber(int boundary, int i) const {
+    return (shape_.layers - boundary) * sweep_size_ + i;
+  }
+
+  // Lists the loads for which there is room once state `number` is read. So a layer's inputs come
+  // while its successor computes, ahead of a tile in the link's queue that waits for a buffer.
+  void LoadStashBehind(int number) {
+    if (!shape_.stash_on_host) return;
+    const int end = std::min(number + 1 + shape_.hidden_slots(), (shape_.layers + 1) * sweep_size_);
+    for (; next_input_ < end; ++next_input_) {
+      const int layer = shape_.layers - next_input_ / sweep_size_;
+      const int i = next_input_ % sweep_size_;
+      Op& op = Add(OpKind::kLoadStash, Lane::kH2D);
+      AtMicroBatch(op, i);
+      op.layer = layer;
+      op.stash_slot = shape_.stash_slot(layer, i);
+      op.output_slot = BackwardSlot(layer, i);
+      op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
+      op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
+      op.writes = {{ResourceKind::kHidden, op.output_slot}};
+    }
   }
 
   // The accumulator of `tile`, cleared or filled with the sum over the sweeps before.
@@ -269,6 +284,15 @@ class StepBuilder {
       op.bytes = elements * 4;
       op.writes = {{ResourceKind::kAccumulator, accumulator}};
     }
+    {
+      // Ahead of the gradient: clipping waits for the norms alone.
+      Op& op = Add(OpKind::kStoreNorm, Lane::kD2H);
+      op.tile = tile;
+      op.accumulator = accumulator;
+      op.bytes = sizeof(double);
+      op.reads = {{ResourceKind::kAccumulator, accumulator}};
+      op.writes = {HostNorm(tile)};
+    }
     int slab = tile;
     if (!shape_.slab_per_tile) {
       slab = state_.next_slab;
@@ -281,7 +305,7 @@ class StepBuilder {
       op.slab = slab;
       op.bytes = elements * shape_.gradient_element_bytes;
       op.reads = {{ResourceKind::kAccumulator, accumulator}};
-      op.writes = {{ResourceKind::kSlab, slab}, HostNorm(tile)};
+      op.writes = {{ResourceKind::kSlab, slab}};
     }
     if (!shape_.clipping) Update(tile, slab);
   }
@@ -308,6 +332,7 @@ class StepBuilder {
     const int buffer = Use();
     Prefetch();
     accumulator_of_head_ = BeginGradient(tile);
+    LoadStashBehind(-1);
     for (int i = 0; i < sweep_size_; ++i) {
       Op& op = Add(OpKind::kHead, Lane::kCompute);
       AtMicroBatch(op, i);
@@ -323,6 +348,7 @@ class StepBuilder {
                    {ResourceKind::kAccumulator, accumulator_of_head_},
                    {ResourceKind::kHeadScratch},
                    {ResourceKind::kDeviceLosses, slot_}};
+      LoadStashBehind(BackwardNumber(shape_.layers, i));
     }
     EndUse();
     if (last_sweep()) {
@@ -345,24 +371,16 @@ class StepBuilder {
   void LayerBackward(int layer) {
     const int tile = layer + 1;
     const int buffer = Use();
-    // The first inputs go ahead of the next tile's weights in the link's queue: those wait for this
-    // layer's successor to leave its buffer, and would hold the inputs up behind them.
-    constexpr int kInputsAhead = 2;
-    std::vector<int> inputs;
-    for (int i = 0; i < std::min(sweep_size_, kInputsAhead); ++i) {
-      inputs.push_back(LoadStash(layer, i));
-    }
     Prefetch();
     const int accumulator = BeginGradient(tile);
     for (int i = 0; i < sweep_size_; ++i) {
-      if (i >= kInputsAhead) inputs.push_back(LoadStash(layer, i));
       Op& op = Add(OpKind::kLayerBackward, Lane::kCompute);
       AtMicroBatch(op, i);
       op.layer = layer;
       op.tile = tile;
       op.weight_buffer = buffer;
       op.accumulator = accumulator;
-      op.input_slot = inputs[i];
+      op.input_slot = BackwardSlot(layer, i);
       Keep(op, layer, i);
       op.flops =
           (op.keep == KeepLevel::kNothing ? 3 : 2) * shape_.layer_flops_per_token * Tokens(i);
@@ -374,6 +392,7 @@ class StepBuilder {
                    {ResourceKind::kScratch}};
       // Backward overwrites what was kept.
       if (op.kept_slot >= 0) op.writes.push_back({ResourceKind::kKept, op.kept_slot});
+      LoadStashBehind(BackwardNumber(layer, i));
     }
     EndUse();
     EndGradient(tile, accumulator);
@@ -438,8 +457,11 @@ class StepBuilder {
       for (int tile = 0; tile < shape_.tiles(); ++tile) op.reads.push_back(HostNorm(tile));
       op.writes = {{ResourceKind::kClip, slot_}};
     }
-    // Forward order: tile i's update runs just ahead of the next step's load of tile i.
-    for (int tile = 0; tile < shape_.tiles(); ++tile) Update(tile, tile);
+    // The order of the next step's loads: tile i's update runs just ahead of its own. The embedding
+    // goes second, as its gradient comes last and is the largest.
+    Update(1, 1);
+    Update(0, 0);
+    for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile);
   }
 
   const PipelineShape& shape_;
@@ -454,7 +476,7 @@ class StepBuilder {
   int sweep_ = 0;
   int first_ = 0;       // the sweep's first micro-batch
   int sweep_size_ = 0;  // micro-batches in it
-  int stash_loads_ = 0;
+  int next_input_ = 0;  // number, among the states that backward reads, of the next to load
   int accumulator_of_head_ = -1;
 };
 
@@ -492,6 +514,8 @@ const char* OpKindName(OpKind kind) {
       return "finish gradient";
     case OpKind::kStoreStash:
       return "store stash";
+    case OpKind::kStoreNorm:
+      return "store gradient norm";
     case OpKind::kStoreGradient:
       return "store gradient";
     case OpKind::kStorePartial:

@@ -60,6 +60,7 @@ enum class OpKind {
   kFinishGradient,  // sum of squares; BF16 rounding
   // d2h
   kStoreStash,  // input_slot -> host stash
+  kStoreNorm,
   kStoreGradient,
   kStorePartial,
   kStoreHiddenGradient,  // -> host stash

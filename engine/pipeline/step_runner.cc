@@ -132,8 +132,12 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
                                    b.hidden_gradient[op.sweep_index], op.bytes);
     case OpKind::kStoreStash:
       return p_.device->CopyToHost(*stream, StashData(op), b.hidden[op.input_slot], op.bytes);
+    case OpKind::kStoreNorm:
+      return p_.device->CopyToHost(*stream, p_.host_buffers->norms[op.step_slot] + op.tile,
+                                   b.norms + op.accumulator, op.bytes);
     case OpKind::kStoreGradient:
-      return StoreGradient(op, *stream);
+      return p_.device->CopyToHost(*stream, p_.host_buffers->slabs[op.slab].data(),
+                                   b.accumulators[op.accumulator], op.bytes);
     case OpKind::kStorePartial:
       return p_.device->CopyToHost(*stream, p_.host_buffers->slabs[op.slab].data(),
                                    b.accumulators[op.accumulator], op.bytes);
@@ -249,14 +253,6 @@ absl::Status StepRunner::TakeLogits(const Op& op, Stream& stream) {
             stream, request.logits.data() + (first - request.first_token) * vocabulary, logits,
             tokens * vocabulary * int64_t{sizeof(float)});
       });
-}
-
-absl::Status StepRunner::StoreGradient(const Op& op, Stream& stream) {
-  MT_RETURN_IF_ERROR(p_.device->CopyToHost(stream, p_.host_buffers->norms[op.step_slot] + op.tile,
-                                           p_.device_buffers->norms + op.accumulator,
-                                           sizeof(double)));
-  return p_.device->CopyToHost(stream, p_.host_buffers->slabs[op.slab].data(),
-                               p_.device_buffers->accumulators[op.accumulator], op.bytes);
 }
 
 void StepRunner::CollectLoss(int slot) {

@@ -69,7 +69,7 @@ class StepRunner : public OpRunner {
 
   absl::Status Run(const Op& op, Stream* stream) override;
 
-  // Sums of losses and norms, copied by kStoreLosses and kStoreGradient.
+  // Sums of losses and norms, copied by kStoreLosses and kStoreNorm.
   void CollectLoss(int slot);
   void CollectNorm(int slot);
 
@@ -78,7 +78,6 @@ class StepRunner : public OpRunner {
   LayerContext Context(Stream* stream) const;
   absl::Status Upload(const Op& op, Stream& stream);
   absl::Status Compute(const Op& op, Stream& stream);
-  absl::Status StoreGradient(const Op& op, Stream& stream);
   absl::Status CheckLosses(const Op& op);
   absl::Status CheckNorm(const Op& op, int tile) const;
   absl::Status Clip(const Op& op);

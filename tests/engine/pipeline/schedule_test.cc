@@ -263,18 +263,42 @@ TEST(ScheduleTest, SlabsTakeTurnsWithoutClipping) {
   EXPECT_EQ(slabs, (std::set<int>{0, 1, 2}));
 }
 
-TEST(ScheduleTest, WithClippingUpdatesRunInForwardOrderAfterTheNormIsKnown) {
+TEST(ScheduleTest, WithClippingUpdatesRunInTheOrderOfTheNextLoadsAfterTheNormIsKnown) {
   const PipelineShape shape = MakeShape(3, false, 2, true, false, 1, 5);
   PipelineState state;
-  std::vector<int> order;
+  std::vector<int> updates, loads;
+  std::set<int> normed;
   bool clipped = false;
   for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
-    clipped |= op.kind == OpKind::kClip;
+    if (op.kind == OpKind::kStoreNorm) normed.insert(op.tile);
+    if (op.kind == OpKind::kClip) {
+      clipped = true;
+      EXPECT_EQ(normed.size(), 5u);
+    }
     if (op.kind != OpKind::kUpdateTile) continue;
     EXPECT_TRUE(clipped);
-    order.push_back(op.tile);
+    updates.push_back(op.tile);
   }
-  EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
+  for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
+    if (op.kind == OpKind::kLoadTile && loads.size() < 5) loads.push_back(op.tile);
+  }
+  EXPECT_EQ(updates, (std::vector<int>{1, 0, 2, 3, 4}));
+  EXPECT_EQ(loads, updates);
+}
+
+TEST(ScheduleTest, BackwardsInputsAreLoadedAheadOfTheTileThatWaitsForTheirLayersBuffer) {
+  const PipelineShape shape = MakeShape(4, true, 2, false, true, 6, 4);
+  PipelineState state;
+  const Schedule schedule = BuildTrainingStep(shape, std::vector<int64_t>(6, 16), state);
+  bool backward = false;
+  int inputs_of_layer_2 = 0;
+  for (const Op& op : schedule.ops) {
+    backward |= op.kind == OpKind::kHead;
+    if (op.kind == OpKind::kLoadStash && op.layer == 2) ++inputs_of_layer_2;
+    // Layer 1's tile takes layer 3's buffer while layer 2 computes.
+    if (backward && op.kind == OpKind::kLoadTile && op.tile == 2) break;
+  }
+  EXPECT_EQ(inputs_of_layer_2, 6);
 }
 
 TEST(ScheduleTest, CheckpointTakesEveryTileOnce) {

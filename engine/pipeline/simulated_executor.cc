@@ -1,0 +1,44 @@
+#include "engine/pipeline/simulated_executor.h"
+
+#include <algorithm>
+
+namespace megatrain {
+
+double SimulatedExecutor::Seconds(const Op& op) const {
+  const double bytes = static_cast<double>(op.bytes);
+  switch (op.lane) {
+    case Lane::kH2D:
+      return bytes / profile_.h2d_bytes_per_second;
+    case Lane::kCompute:
+      return std::max(op.flops / profile_.flops_per_second,
+                      bytes / profile_.device_bytes_per_second);
+    case Lane::kD2H:
+      return bytes / profile_.d2h_bytes_per_second;
+    case Lane::kUpdate:
+      return bytes / profile_.update_bytes_per_second;
+    case Lane::kIo:
+      return bytes / profile_.disk_bytes_per_second;
+  }
+  return 0;
+}
+
+SimulatedExecutor::Run SimulatedExecutor::Submit(const Schedule& schedule) {
+  Run run;
+  run.spans.reserve(schedule.ops.size());
+  for (const Op& op : schedule.ops) {
+    const LaneCounts waits = tracker_.Add(op);
+    const int lane = static_cast<int>(op.lane);
+    double start = ends_[lane].empty() ? 0 : ends_[lane].back();
+    for (int other = 0; other < kLanes; ++other) {
+      if (waits[other] > 0) start = std::max(start, ends_[other][waits[other] - 1]);
+    }
+    const double seconds = Seconds(op);
+    ends_[lane].push_back(start + seconds);
+    run.busy_seconds[lane] += seconds;
+    run.end_seconds = std::max(run.end_seconds, start + seconds);
+    run.spans.push_back({op.kind, op.lane, op.tile, start, start + seconds});
+  }
+  return run;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,107 @@
+#include "engine/pipeline/simulated_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+constexpr HardwareProfile kUnitRates = {1, 1, 1, 1, 1, 1};
+
+Op MakeOp(OpKind kind, Lane lane, int64_t bytes, double flops, Resource read, Resource write) {
+  Op op;
+  op.kind = kind;
+  op.lane = lane;
+  op.bytes = bytes;
+  op.flops = flops;
+  op.reads = {read};
+  op.writes = {write};
+  return op;
+}
+
+TEST(SimulatedExecutorTest, LanesOverlapAsFarAsResourcesAllow) {
+  const Resource tile{ResourceKind::kTileWeights, 1};
+  const Resource first{ResourceKind::kWeightBuffer, 0}, second{ResourceKind::kWeightBuffer, 1};
+  const Resource hidden{ResourceKind::kHidden, 0};
+  Schedule schedule;
+  schedule.ops = {MakeOp(OpKind::kLoadTile, Lane::kH2D, 3, 0, tile, first),
+                  MakeOp(OpKind::kLayerForward, Lane::kCompute, 0, 5, first, hidden),
+                  MakeOp(OpKind::kLoadTile, Lane::kH2D, 4, 0, tile, second),
+                  MakeOp(OpKind::kLayerForward, Lane::kCompute, 7, 2, second, hidden),
+                  MakeOp(OpKind::kLoadTile, Lane::kH2D, 2, 0, tile, first)};
+  SimulatedExecutor executor(kUnitRates);
+  const SimulatedExecutor::Run run = executor.Submit(schedule);
+  const std::vector<std::pair<double, double>> expected = {
+      {0, 3}, {3, 8}, {3, 7}, {8, 15}, {8, 10}};
+  ASSERT_EQ(run.spans.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(run.spans[i].start_seconds, expected[i].first) << i;
+    EXPECT_EQ(run.spans[i].end_seconds, expected[i].second) << i;
+  }
+  EXPECT_EQ(run.end_seconds, 15);
+  EXPECT_EQ(run.busy_seconds[static_cast<int>(Lane::kH2D)], 9);
+  EXPECT_EQ(run.busy_seconds[static_cast<int>(Lane::kCompute)], 12);
+
+  // The next schedule goes on where this one ended.
+  Schedule next;
+  next.ops = {MakeOp(OpKind::kStoreStash, Lane::kD2H, 1, 0, hidden, {ResourceKind::kHostStash, 0})};
+  EXPECT_EQ(executor.Submit(next).spans[0].start_seconds, 15);
+}
+
+// The design's promise of overlap (ARCHITECTURE.md, "One step"), on rates where the link's busier
+// direction takes 0.8 of compute and the stash is as large as the weights: the regime of large
+// batches.
+class StepOverBound : public testing::TestWithParam<bool> {};
+
+TEST_P(StepOverBound, IsAtMostOneTenthAboveOne) {
+  PipelineShape shape;
+  shape.layers = 24;
+  shape.tied = true;
+  shape.tile_elements.assign(25, 1000);
+  shape.weight_element_bytes = 2;
+  shape.clipping = GetParam();
+  shape.slab_per_tile = shape.clipping;
+  shape.gradient_slabs = shape.clipping ? shape.tiles() : 4;
+  shape.stash_on_host = true;
+  shape.sweep_micro_batches = 8;
+  const std::vector<int64_t> tokens(8, 25);
+  shape.hidden_bytes_per_token = 10;
+  shape.layer_flops_per_token = 2000;
+  shape.head_flops_per_token = 2000;
+  shape.kept = shape.kept_everything = shape.layers * shape.sweep_micro_batches;
+
+  PipelineState probe;
+  double flops = 0, up = 0, down = 0;
+  BuildTrainingStep(shape, tokens, probe);
+  for (const Op& op : BuildTrainingStep(shape, tokens, probe).ops) {
+    flops += op.flops;
+    if (op.lane == Lane::kH2D) up += static_cast<double>(op.bytes);
+    if (op.lane == Lane::kD2H) down += static_cast<double>(op.bytes);
+  }
+  HardwareProfile profile;
+  profile.flops_per_second = flops;  // a step's compute takes a second
+  profile.h2d_bytes_per_second = profile.d2h_bytes_per_second = std::max(up, down) / 0.8;
+  profile.device_bytes_per_second = 50 * profile.h2d_bytes_per_second;
+  profile.update_bytes_per_second = 10 * profile.h2d_bytes_per_second;
+  profile.disk_bytes_per_second = profile.h2d_bytes_per_second;
+  SimulatedExecutor executor(profile);
+  PipelineState state;
+  double before = 0, seconds = 0, update = 0;
+  for (int step = 0; step < 3; ++step) {
+    const SimulatedExecutor::Run run = executor.Submit(BuildTrainingStep(shape, tokens, state));
+    seconds = run.end_seconds - before;
+    before = run.end_seconds;
+    update = run.busy_seconds[static_cast<int>(Lane::kUpdate)];
+  }
+  // Forward is a third of compute; with clipping the updates cannot begin before backward's end.
+  const double bound = shape.clipping ? 2.0 / 3 + std::max(1.0 / 3, update) : 1.0;
+  EXPECT_GE(seconds, bound);
+  EXPECT_LE(seconds, 1.10 * bound);
+}
+
+INSTANTIATE_TEST_SUITE_P(Clipping, StepOverBound, testing::Bool());
+
+}  // namespace
+}  // namespace megatrain
