@@ -50,6 +50,8 @@ struct PlanReport {
   bool fits = false;
   std::string table;  // for people
   std::string json;
+  int64_t pool_bytes = 0;        // of the host pool
+  int64_t checkpoint_bytes = 0;  // of one checkpoint on disk
 };
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec);
 

@@ -353,7 +353,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec) {
   MT_ASSIGN_OR_RETURN(const Session session, OpenSession(spec.engine));
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
                       PlanMemory(spec, layout, session.device->kernels(), session.budget));
-  return PlanReport{plan.fits, plan.Table(), plan.Json()};
+  return PlanReport{plan.fits, plan.Table(), plan.Json(), plan.pool_bytes, plan.checkpoint_bytes};
 }
 
 }  // namespace megatrain

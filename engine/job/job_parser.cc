@@ -189,21 +189,36 @@ void ResolvePath(const std::string& base_directory, std::string* path) {
   if (path->size() > 1 && path->back() == '/') path->pop_back();
 }
 
-void ResolvePaths(const std::string& base_directory, JobSpec* spec) {
-  if (spec->checkpoint.directory.empty()) spec->checkpoint.directory = spec->name + "/checkpoints";
-  ResolvePath(base_directory, &spec->model.path);
-  for (DataFile& file : spec->data.train) ResolvePath(base_directory, &file.path);
-  for (DataFile& file : spec->data.eval) ResolvePath(base_directory, &file.path);
-  ResolvePath(base_directory, &spec->data.cache_directory);
-  ResolvePath(base_directory, &spec->checkpoint.directory);
-  ResolvePath(base_directory, &spec->output.directory);
+// Each path of the spec with its key.
+std::vector<std::pair<std::string, std::string*>> Paths(JobSpec* spec) {
+  std::vector<std::pair<std::string, std::string*>> paths = {{"model.path", &spec->model.path}};
+  for (DataFile& file : spec->data.train) paths.emplace_back("data.train", &file.path);
+  for (DataFile& file : spec->data.eval) paths.emplace_back("data.eval", &file.path);
+  paths.emplace_back("data.cache_directory", &spec->data.cache_directory);
+  paths.emplace_back("checkpoint.directory", &spec->checkpoint.directory);
+  paths.emplace_back("output.directory", &spec->output.directory);
+  return paths;
 }
 
-}  // namespace
+// An empty `base_directory`: nothing that a relative path could be taken from.
+absl::Status ResolvePaths(const std::string& base_directory, const std::string& name,
+                          const Given& given, JobSpec* spec) {
+  for (const auto& [key, path] : Paths(spec)) {
+    if (base_directory.empty() && !path->empty() && path->front() != '/') {
+      const std::string where = WhereGiven(given, key);
+      return Invalid(where.empty() ? name : where, key,
+                     absl::StrCat("\"", *path,
+                                  "\" is a relative path, and there is no directory here to take "
+                                  "it from; give an absolute path"));
+    }
+    ResolvePath(base_directory, path);
+  }
+  return absl::OkStatus();
+}
 
-absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& name,
-                                     const std::string& base_directory,
-                                     const std::vector<std::string>& overrides) {
+absl::StatusOr<JobSpec> Parse(std::string_view text, const std::string& name,
+                              const std::string& base_directory,
+                              const std::vector<std::string>& overrides, bool submitted) {
   MT_ASSIGN_OR_RETURN(YamlNode root, ParseYaml(text, name));
   if (root.kind == YamlNode::Kind::kNull) root.kind = YamlNode::Kind::kMap;
   if (root.kind != YamlNode::Kind::kMap) {
@@ -215,8 +230,25 @@ absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& n
   Given given;
   MT_RETURN_IF_ERROR(ReadSection(root, "", &spec, &given));
   MT_RETURN_IF_ERROR(CheckTogether(name, given, &spec));
-  ResolvePaths(base_directory, &spec);
+  if (!submitted && spec.checkpoint.directory.empty()) {
+    spec.checkpoint.directory = spec.name + "/checkpoints";
+  }
+  MT_RETURN_IF_ERROR(ResolvePaths(base_directory, name, given, &spec));
   return spec;
+}
+
+}  // namespace
+
+absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& name,
+                                     const std::string& base_directory,
+                                     const std::vector<std::string>& overrides) {
+  return Parse(text, name, base_directory, overrides, /*submitted=*/false);
+}
+
+absl::StatusOr<JobSpec> ParseSubmittedJob(std::string_view text, const std::string& name,
+                                          const std::string& base_directory,
+                                          const std::vector<std::string>& overrides) {
+  return Parse(text, name, base_directory, overrides, /*submitted=*/true);
 }
 
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& path,

@@ -28,6 +28,12 @@ absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& n
                                      const std::string& base_directory,
                                      const std::vector<std::string>& overrides);
 
+// The same for a job that was handed over rather than read from a file here. `base_directory` may
+// be empty: relative paths are then refused. An empty checkpoint.directory stays empty.
+absl::StatusOr<JobSpec> ParseSubmittedJob(std::string_view text, const std::string& name,
+                                          const std::string& base_directory,
+                                          const std::vector<std::string>& overrides);
+
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_ENGINE_JOB_JOB_PARSER_H_

@@ -314,5 +314,42 @@ TEST(JobParserTest, FilesAreReadAndPathsAreTheirDirectorys) {
   EXPECT_THAT(std::string(ParseJobFile(path, {}).status().message()), HasSubstr("bytes long"));
 }
 
+TEST(JobParserTest, ASubmittedJobWithoutABaseHasAbsolutePathsOnly) {
+  const auto parse = [](std::vector<std::string> overrides) {
+    return ParseSubmittedJob(
+        "model: {path: /models/../tiny/}\n"
+        "data: {train: [{path: /data/train.txt, format: text}]}\n",
+        "job.yaml", "", overrides);
+  };
+  const absl::StatusOr<JobSpec> spec = parse({});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model.path, "/tiny");
+  EXPECT_EQ(spec->data.train[0].path, "/data/train.txt");
+  EXPECT_EQ(spec->checkpoint.directory, "");
+  EXPECT_EQ(spec->output.directory, "");
+
+  EXPECT_THAT(std::string(ParseSubmittedJob(kMinimal, "job.yaml", "", {}).status().message()),
+              StartsWith("job.yaml:1: model.path: \"models/tiny\" is a relative path"));
+  // Of an entry of a list the place is the list's.
+  EXPECT_THAT(std::string(parse({"data.train.0.path=some/where"}).status().message()),
+              StartsWith("job.yaml:2: data.train: \"some/where\" is a relative path"));
+  for (const std::string key :
+       {"data.cache_directory", "checkpoint.directory", "output.directory"}) {
+    const absl::Status status = parse({key + "=some/where"}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << key;
+    EXPECT_THAT(std::string(status.message()), StartsWith("--set " + key + "=some/where: " + key));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("absolute path"));
+  }
+}
+
+TEST(JobParserTest, ASubmittedJobTakesRelativePathsFromItsBase) {
+  const absl::StatusOr<JobSpec> spec =
+      ParseSubmittedJob(kMinimal, "job.yaml", "/srv/anna", {"output.directory=out"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->model.path, "/srv/anna/models/tiny");
+  EXPECT_EQ(spec->output.directory, "/srv/anna/out");
+  EXPECT_EQ(spec->checkpoint.directory, "") << "is the daemon's to choose";
+}
+
 }  // namespace
 }  // namespace megatrain
