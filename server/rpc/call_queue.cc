@@ -1,0 +1,65 @@
+#include "server/rpc/call_queue.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "megatrain/v1/error_reason.pb.h"
+#include "server/jobs/error_reason.h"
+
+namespace megatrain {
+namespace {
+
+absl::Status Stopping() {
+  return WithReason(absl::UnavailableError("the daemon is stopping"),
+                    v1::ErrorReason_Name(v1::STOPPING));
+}
+
+}  // namespace
+
+CallQueue::CallQueue(int threads, size_t waiting_max) : waiting_max_(waiting_max) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+}
+
+CallQueue::~CallQueue() { Stop(); }
+
+absl::Status CallQueue::Add(std::function<void(const absl::Status& status)> call) {
+  MutexLock lock(&mutex_);
+  if (stopping_) return Stopping();
+  if (waiting_.size() >= waiting_max_) {
+    return WithReason(
+        absl::UnavailableError(absl::StrCat(waiting_.size(), " calls wait; try again later")),
+        v1::ErrorReason_Name(v1::OVERLOADED));
+  }
+  waiting_.push_back(std::move(call));
+  added_.NotifyOne();
+  return absl::OkStatus();
+}
+
+void CallQueue::Stop() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    added_.NotifyAll();
+  }
+  for (std::thread& thread : threads_) {
+    if (thread.joinable()) thread.join();
+  }
+}
+
+void CallQueue::Run() {
+  for (;;) {
+    std::function<void(const absl::Status&)> call;
+    bool stopping = false;
+    {
+      MutexLock lock(&mutex_);
+      while (waiting_.empty() && !stopping_) added_.Wait(&mutex_);
+      if (waiting_.empty()) return;
+      call = std::move(waiting_.front());
+      waiting_.pop_front();
+      stopping = stopping_;
+    }
+    call(stopping ? Stopping() : absl::OkStatus());
+  }
+}
+
+}  // namespace megatrain

@@ -1,0 +1,132 @@
+#include "server/rpc/grpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "server/rpc/unix_socket.h"
+
+namespace megatrain {
+namespace {
+
+// Calls that wait for a disk: a store on a slow one delays a few callers, not all.
+constexpr int kQueueThreads = 4;
+constexpr size_t kQueuedCallsMax = 256;
+
+// A job file has at most 1 MiB; the rest of a request is small.
+constexpr int kRequestBytesMax = 2 << 20;
+constexpr int kMetadataBytesMax = 16 << 10;
+// A client multiplexes its calls over one connection; more of them wait.
+constexpr int kCallsOfConnectionMax = 512;
+// What gRPC may buffer for all connections.
+constexpr size_t kBufferBytesMax = size_t{64} << 20;
+// Reflection is the only service that holds a thread for a call. Beyond these it is refused.
+constexpr int kThreadsMax = 12;
+
+// A connection whose peer has vanished is given up after a minute; clients may ask as often as
+// every ten seconds.
+constexpr int kKeepaliveMilliseconds = 40'000;
+constexpr int kKeepaliveTimeoutMilliseconds = 20'000;
+constexpr int kClientPingMilliseconds = 10'000;
+
+void SetLimits(grpc::ServerBuilder* builder) {
+  builder->SetMaxReceiveMessageSize(kRequestBytesMax);
+  builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMilliseconds);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                              kClientPingMilliseconds);
+  // Two processes on one port would each get a share of the calls.
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  grpc::ResourceQuota quota("megatraind");
+  quota.Resize(kBufferBytesMax);
+  quota.SetMaxThreads(kThreadsMax);
+  builder->SetResourceQuota(quota);
+  builder->SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+}
+
+// gRPC wants this before the first server of the process.
+void EnablePlugins() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+}  // namespace
+
+GrpcServer::GrpcServer(const GrpcServerOptions& options, JobManager* manager,
+                       JobRecordsDirectory* records, NodeStatusReader node_status)
+    : queue_(kQueueThreads, kQueuedCallsMax),
+      pump_(options.streams_max),
+      job_service_(manager, records,
+                   ServiceContext{&authenticator_, &queue_, &pump_, options.streams}),
+      node_service_(std::move(node_status),
+                    ServiceContext{&authenticator_, &queue_, &pump_, options.streams}) {}
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOptions& options,
+                                                              JobManager* manager,
+                                                              JobRecordsDirectory* records,
+                                                              NodeStatusReader node_status) {
+  EnablePlugins();
+  grpc::ServerBuilder builder;
+  SetLimits(&builder);
+  std::vector<int> ports(options.listen.size(), 0);
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    const std::string& address = options.listen[i];
+    if (!absl::StartsWith(address, "unix:")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "listen: ", address, ": this version listens on Unix sockets only, as in unix:/PATH"));
+    }
+    MT_RETURN_IF_ERROR(PreparePrivateSocket(address.substr(5)));
+    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &ports[i]);
+  }
+  std::unique_ptr<GrpcServer> server(
+      new GrpcServer(options, manager, records, std::move(node_status)));
+  builder.RegisterService(&server->job_service_);
+  builder.RegisterService(&server->node_service_);
+  server->server_ = builder.BuildAndStart();
+  for (size_t i = 0; i < options.listen.size(); ++i) {
+    if (server->server_ == nullptr || ports[i] == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("listen: ", options.listen[i], ": cannot listen there"));
+    }
+  }
+  grpc::HealthCheckServiceInterface* const health = server->server_->GetHealthCheckService();
+  health->SetServingStatus(v1::JobService::service_full_name(), true);
+  health->SetServingStatus(v1::NodeService::service_full_name(), true);
+  server->SetReady(false);
+  return server;
+}
+
+GrpcServer::~GrpcServer() { Stop(std::chrono::seconds(1)); }
+
+void GrpcServer::SetReady(bool ready) {
+  server_->GetHealthCheckService()->SetServingStatus("", ready);
+}
+
+void GrpcServer::Stop(std::chrono::milliseconds grace) {
+  if (server_ == nullptr) {
+    return;
+  }
+  server_->GetHealthCheckService()->Shutdown();
+  pump_.Stop();
+  server_->Shutdown(std::chrono::system_clock::now() + grace);
+  server_->Wait();
+  queue_.Stop();
+}
+
+}  // namespace megatrain

@@ -1,0 +1,71 @@
+// The daemon's gRPC server: both services, health, reflection, and the limits on what a caller can
+// make it hold.
+#ifndef MEGATRAIN_SERVER_RPC_GRPC_SERVER_H_
+#define MEGATRAIN_SERVER_RPC_GRPC_SERVER_H_
+
+#include <grpcpp/server.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/jobs/job_manager.h"
+#include "server/rpc/authenticator.h"
+#include "server/rpc/call_queue.h"
+#include "server/rpc/job_service.h"
+#include "server/rpc/node_service.h"
+#include "server/rpc/node_status.h"
+#include "server/rpc/server_stream.h"
+#include "server/rpc/stream_pump.h"
+#include "server/worker/job_records.h"
+
+namespace megatrain {
+
+struct GrpcServerOptions {
+  std::vector<std::string> listen;  // "unix:/ABSOLUTE/PATH"
+  size_t streams_max = 2000;        // of all callers
+  StreamOptions streams;
+};
+
+// Thread safety: all methods may be called from any thread.
+class GrpcServer {
+ public:
+  // Listens and serves. Health is NOT_SERVING for "" and SERVING for the services. `manager` and
+  // `records` must outlive the server. InvalidArgument for an address that cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
+                                                           JobManager* manager,
+                                                           JobRecordsDirectory* records,
+                                                           NodeStatusReader node_status);
+  // Stop, if it was not called.
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  // What health says of the whole daemon, service "": whether jobs can run.
+  void SetReady(bool ready);
+
+  // Takes no more calls, ends streams with STOPPING, lets calls under way end, and cuts off what is
+  // left after `grace`.
+  void Stop(std::chrono::milliseconds grace);
+
+  size_t streams() const { return pump_.streams(); }
+
+ private:
+  GrpcServer(const GrpcServerOptions& options, JobManager* manager, JobRecordsDirectory* records,
+             NodeStatusReader node_status);
+
+  const PrivateSocketAuthenticator authenticator_;
+  CallQueue queue_;
+  StreamPump pump_;
+  JobService job_service_;
+  NodeService node_service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_RPC_GRPC_SERVER_H_

@@ -1,0 +1,297 @@
+#include "server/rpc/job_service.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "server/rpc/conversion.h"
+#include "server/rpc/error_status.h"
+#include "server/rpc/job_filter.h"
+#include "server/rpc/job_sources.h"
+#include "server/rpc/page_token.h"
+#include "server/rpc/record_cursor.h"
+#include "server/rpc/resource_name.h"
+#include "server/rpc/unary_call.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int kPageSizeDefault = 50;
+constexpr int kPageSizeMax = 1000;
+constexpr size_t kRequestIdBytesMax = 100;
+
+absl::Status CheckFile(const std::string& field, bool given, const v1::JobFile& file) {
+  if (!given || file.yaml().empty()) {
+    return InvalidField(absl::StrCat(field, ".yaml"), "is missing; it is the job file's text");
+  }
+  if (!file.base_directory().empty() && !absl::StartsWith(file.base_directory(), "/")) {
+    return InvalidField(absl::StrCat(field, ".base_directory"),
+                        absl::StrCat("expects an absolute path, got ", file.base_directory()));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CreateJobOptions> ToOptions(const v1::CreateJobRequest& request) {
+  const v1::Job& job = request.job();
+  MT_RETURN_IF_ERROR(CheckFile("job.file", job.has_file(), job.file()));
+  if (job.priority() < kPriorityMin || job.priority() > kPriorityMax) {
+    return InvalidField("job.priority", absl::StrCat("expects a number from ", kPriorityMin, " to ",
+                                                     kPriorityMax, ", got ", job.priority()));
+  }
+  if (request.request_id().size() > kRequestIdBytesMax) {
+    return InvalidField("request_id", absl::StrCat("is ", request.request_id().size(),
+                                                   " bytes long; at most ", kRequestIdBytesMax));
+  }
+  CreateJobOptions options;
+  options.file = FromProto(job.file());
+  options.request_id = request.request_id();
+  options.priority = job.priority();
+  options.validate_only = request.validate_only();
+  return options;
+}
+
+// `*question` is what a page token is bound to.
+absl::StatusOr<ListJobsOptions> ToOptions(const v1::ListJobsRequest& request,
+                                          std::string* question) {
+  ListJobsOptions options;
+  if (request.page_size() < 0) {
+    return InvalidField("page_size", absl::StrCat("expects 0 or more, got ", request.page_size()));
+  }
+  options.page_size =
+      request.page_size() == 0 ? kPageSizeDefault : std::min(request.page_size(), kPageSizeMax);
+  if (request.order_by().empty() || request.order_by() == "create_time desc") {
+    options.newest_first = true;
+  } else if (request.order_by() == "create_time") {
+    options.newest_first = false;
+  } else {
+    return InvalidField("order_by", "expects \"create_time\" or \"create_time desc\"");
+  }
+  MT_ASSIGN_OR_RETURN(options.filter, ParseJobFilter(request.filter()));
+  *question = absl::StrCat(options.newest_first ? "desc " : "asc ", request.filter());
+  MT_ASSIGN_OR_RETURN(options.after_number, ReadPageToken(request.page_token(), *question));
+  return options;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
+                                                const v1::CreateJobRequest* request,
+                                                v1::Job* response) {
+  return AnswerLater(*context_.authenticator, context_.queue, context,
+                     [this, request, response](const Caller& caller) -> absl::Status {
+                       MT_ASSIGN_OR_RETURN(const CreateJobOptions options, ToOptions(*request));
+                       MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Create(caller, options));
+                       ToProto(*job, JobView::kFull, response);
+                       return absl::OkStatus();
+                     });
+}
+
+grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* context,
+                                              const v1::PlanJobRequest* request,
+                                              v1::PlanJobResponse* response) {
+  return AnswerLater(*context_.authenticator, context_.queue, context,
+                     [this, request, response](const Caller& caller) -> absl::Status {
+                       MT_RETURN_IF_ERROR(CheckFile("file", request->has_file(), request->file()));
+                       MT_ASSIGN_OR_RETURN(const JobPlan plan,
+                                           manager_->Plan(caller, FromProto(request->file())));
+                       response->set_jobs_ahead(plan.jobs_ahead);
+                       return ToProto(plan.report, response->mutable_plan());
+                     });
+}
+
+grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
+                                             const v1::GetJobRequest* request, v1::Job* response) {
+  return AnswerNow(*context_.authenticator, context,
+                   [this, request, response](const Caller& caller) -> absl::Status {
+                     MT_ASSIGN_OR_RETURN(const std::string id,
+                                         ParseJobName("name", request->name()));
+                     MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Get(caller, id));
+                     ToProto(*job, JobView::kFull, response);
+                     return absl::OkStatus();
+                   });
+}
+
+grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
+                                               const v1::ListJobsRequest* request,
+                                               v1::ListJobsResponse* response) {
+  return AnswerNow(*context_.authenticator, context,
+                   [this, request, response](const Caller& caller) -> absl::Status {
+                     std::string question;
+                     MT_ASSIGN_OR_RETURN(const ListJobsOptions options,
+                                         ToOptions(*request, &question));
+                     MT_ASSIGN_OR_RETURN(const JobPage page, manager_->List(caller, options));
+                     for (const JobPtr& job : page.jobs) {
+                       ToProto(*job, JobView::kBasic, response->add_jobs());
+                     }
+                     if (page.next != 0) {
+                       response->set_next_page_token(MakePageToken(page.next, question));
+                     }
+                     return absl::OkStatus();
+                   });
+}
+
+template <class Control>
+grpc::ServerUnaryReactor* JobService::AnswerControl(grpc::CallbackServerContext* context,
+                                                    const std::string& name, v1::Job* response,
+                                                    Control control) {
+  return AnswerLater(*context_.authenticator, context_.queue, context,
+                     [&name, response, control](const Caller& caller) -> absl::Status {
+                       MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", name));
+                       MT_ASSIGN_OR_RETURN(const JobPtr job, control(caller, id));
+                       ToProto(*job, JobView::kFull, response);
+                       return absl::OkStatus();
+                     });
+}
+
+grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
+                                               const v1::PauseJobRequest* request,
+                                               v1::Job* response) {
+  return AnswerControl(context, request->name(), response,
+                       [this, request](const Caller& caller, const std::string& id) {
+                         return manager_->Pause(caller, id, request->release_host_memory());
+                       });
+}
+
+grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
+                                                const v1::ResumeJobRequest* request,
+                                                v1::Job* response) {
+  return AnswerControl(
+      context, request->name(), response,
+      [this](const Caller& caller, const std::string& id) { return manager_->Resume(caller, id); });
+}
+
+grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
+                                                const v1::CancelJobRequest* request,
+                                                v1::Job* response) {
+  return AnswerControl(
+      context, request->name(), response,
+      [this](const Caller& caller, const std::string& id) { return manager_->Cancel(caller, id); });
+}
+
+grpc::ServerUnaryReactor* JobService::CheckpointJob(grpc::CallbackServerContext* context,
+                                                    const v1::CheckpointJobRequest* request,
+                                                    v1::Job* response) {
+  return AnswerControl(context, request->name(), response,
+                       [this](const Caller& caller, const std::string& id) {
+                         return manager_->Checkpoint(caller, id);
+                       });
+}
+
+grpc::ServerUnaryReactor* JobService::ListCheckpoints(grpc::CallbackServerContext* context,
+                                                      const v1::ListCheckpointsRequest* request,
+                                                      v1::ListCheckpointsResponse* response) {
+  return AnswerLater(*context_.authenticator, context_.queue, context,
+                     [this, request, response](const Caller& caller) -> absl::Status {
+                       MT_ASSIGN_OR_RETURN(const std::string id,
+                                           ParseJobName("parent", request->parent()));
+                       MT_ASSIGN_OR_RETURN(const std::vector<JobCheckpoint> checkpoints,
+                                           manager_->ListCheckpoints(caller, id));
+                       for (const JobCheckpoint& checkpoint : checkpoints) {
+                         ToProto(id, checkpoint, response->add_checkpoints());
+                       }
+                       return absl::OkStatus();
+                     });
+}
+
+grpc::ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(
+    grpc::CallbackServerContext* context, const v1::ExportJobRequest* request) {
+  using Source = StreamSource<v1::ExportJobResponse>;
+  return AnswerWithStream<v1::ExportJobResponse>(
+      *context_.authenticator, context_.queue, context_.pump, context_.streams, context,
+      [this, request](const Caller& caller,
+                      std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
+        MT_ASSIGN_OR_RETURN(const JobCheckpointName name,
+                            ParseCheckpointName("name", request->name()));
+        if (!absl::StartsWith(request->directory(), "/")) {
+          return InvalidField("directory", "expects an absolute path on the daemon's machine");
+        }
+        const auto progress = std::make_shared<ExportProgress>(std::move(wake));
+        MT_ASSIGN_OR_RETURN(
+            const JobCheckpoint checkpoint,
+            manager_->Export(caller, name.job_id, name.step, request->directory(),
+                             [progress](const absl::Status& status) { progress->Done(status); }));
+        v1::ExportedModel exported;
+        exported.set_directory(request->directory());
+        exported.set_step(checkpoint.step);
+        progress->Begun(std::move(exported));
+        return NewExportSource(progress);
+      });
+}
+
+grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
+    grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
+  using Source = StreamSource<v1::WatchJobResponse>;
+  return AnswerWithStream<v1::WatchJobResponse>(
+      *context_.authenticator, context_.queue, context_.pump, context_.streams, context,
+      [this, request](const Caller& caller,
+                      std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
+        MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
+        if (request->start_sequence() < 0) {
+          return InvalidField("start_sequence",
+                              absl::StrCat("expects 0 or more, got ", request->start_sequence()));
+        }
+        const int64_t start = std::max<int64_t>(1, request->start_sequence());
+        MT_ASSIGN_OR_RETURN(std::unique_ptr<JobWatch> watch,
+                            manager_->Watch(caller, id, start, std::move(wake)));
+        return NewWatchSource(std::move(watch), start);
+      });
+}
+
+absl::StatusOr<RecordsRequest> JobService::OpenRecords(const Caller& caller,
+                                                       const std::string& name,
+                                                       int64_t start_sequence, bool follow,
+                                                       std::function<void()> wake) {
+  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", name));
+  MT_RETURN_IF_ERROR(manager_->Get(caller, id).status());
+  RecordsRequest records;
+  MT_ASSIGN_OR_RETURN(records.records, records_->Open(id));
+  records.start_sequence = start_sequence;
+  records.follow = follow;
+  records.ended = [this, caller, id] {
+    const absl::StatusOr<JobPtr> job = manager_->Get(caller, id);
+    return !job.ok() || IsEnded((*job)->state);
+  };
+  records.wake = std::move(wake);
+  return records;
+}
+
+grpc::ServerWriteReactor<v1::StreamStepMetricsResponse>* JobService::StreamStepMetrics(
+    grpc::CallbackServerContext* context, const v1::StreamStepMetricsRequest* request) {
+  using Source = StreamSource<v1::StreamStepMetricsResponse>;
+  return AnswerWithStream<v1::StreamStepMetricsResponse>(
+      *context_.authenticator, context_.queue, context_.pump, context_.streams, context,
+      [this, request](const Caller& caller,
+                      std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
+        MT_ASSIGN_OR_RETURN(RecordsRequest records,
+                            OpenRecords(caller, request->name(), request->start_sequence(),
+                                        request->follow(), std::move(wake)));
+        const RecordLog* const log = &records.records->metrics();
+        MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
+                            RecordCursor::Open(std::move(records), log));
+        return NewStepMetricsSource(std::move(cursor));
+      });
+}
+
+grpc::ServerWriteReactor<v1::StreamLogsResponse>* JobService::StreamLogs(
+    grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
+  using Source = StreamSource<v1::StreamLogsResponse>;
+  return AnswerWithStream<v1::StreamLogsResponse>(
+      *context_.authenticator, context_.queue, context_.pump, context_.streams, context,
+      [this, request](const Caller& caller,
+                      std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
+        MT_ASSIGN_OR_RETURN(RecordsRequest records,
+                            OpenRecords(caller, request->name(), request->start_sequence(),
+                                        request->follow(), std::move(wake)));
+        const RecordLog* const log = &records.records->log();
+        MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
+                            RecordCursor::Open(std::move(records), log));
+        return NewLogSource(std::move(cursor));
+      });
+}
+
+}  // namespace megatrain

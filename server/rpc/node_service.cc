@@ -1,0 +1,98 @@
+#include "server/rpc/node_service.h"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/status.h"
+#include "server/rpc/conversion.h"
+#include "server/rpc/resource_name.h"
+#include "server/rpc/stream_source.h"
+#include "server/rpc/unary_call.h"
+#include "server/rpc/utf8.h"
+
+namespace megatrain {
+namespace {
+
+v1::Node::State ToProto(NodeStatus::State state) {
+  switch (state) {
+    case NodeStatus::State::kStarting:
+      return v1::Node::STARTING;
+    case NodeStatus::State::kReady:
+      return v1::Node::READY;
+    case NodeStatus::State::kStopping:
+      return v1::Node::STOPPING;
+  }
+  return v1::Node::STATE_UNSPECIFIED;
+}
+
+void ToProto(const NodeStatus& status, v1::Node* proto) {
+  proto->set_name(kNodeName);
+  proto->set_state(ToProto(status.state));
+  proto->set_daemon_version(status.daemon_version);
+  proto->set_hostname(ValidUtf8(status.hostname));
+  *proto->mutable_start_time() = ToTimestamp(status.started);
+  proto->mutable_device()->set_id(status.device);
+  proto->mutable_device()->set_description(ValidUtf8(status.device_description));
+  proto->mutable_host_pool()->set_size_bytes(status.pool_bytes);
+  proto->mutable_host_pool()->set_pinned_bytes(status.pool_pinned_bytes);
+  proto->mutable_host_pool()->set_used_bytes(status.pool_used_bytes);
+  proto->mutable_state_disk()->set_size_bytes(status.disk_bytes);
+  proto->mutable_state_disk()->set_free_bytes(status.disk_free_bytes);
+  proto->set_threads(status.threads);
+  proto->mutable_jobs()->set_queued(status.queued_jobs);
+  proto->mutable_jobs()->set_running(status.active_jobs);
+  proto->mutable_jobs()->set_paused(status.paused_jobs);
+}
+
+// Looks once a second: the node has no series of events to be woken by.
+class NodeSource : public StreamSource<v1::WatchNodeResponse> {
+ public:
+  explicit NodeSource(NodeStatusReader status) : status_(std::move(status)) {}
+
+  absl::StatusOr<StreamNext> Next(v1::WatchNodeResponse* message) override {
+    NodeStatus now = status_();
+    if (told_ == now) return StreamNext::kNothing;
+    ToProto(now, message->mutable_node());
+    told_ = std::move(now);
+    return StreamNext::kMessage;
+  }
+  int64_t next_sequence() const override { return 0; }
+  std::chrono::milliseconds poll_interval() const override { return std::chrono::seconds(1); }
+
+ private:
+  const NodeStatusReader status_;
+  std::optional<NodeStatus> told_;
+};
+
+}  // namespace
+
+grpc::ServerUnaryReactor* NodeService::GetNode(grpc::CallbackServerContext* context,
+                                               const v1::GetNodeRequest* request,
+                                               v1::Node* response) {
+  return AnswerNow(*context_.authenticator, context,
+                   [this, request, response](const Caller&) -> absl::Status {
+                     MT_RETURN_IF_ERROR(CheckNodeName("name", request->name()));
+                     ToProto(status_(), response);
+                     return absl::OkStatus();
+                   });
+}
+
+grpc::ServerWriteReactor<v1::WatchNodeResponse>* NodeService::WatchNode(
+    grpc::CallbackServerContext* context, const v1::WatchNodeRequest* request) {
+  using Source = StreamSource<v1::WatchNodeResponse>;
+  StreamOptions streams = context_.streams;
+  streams.pace = std::chrono::seconds(1);
+  return AnswerWithStream<v1::WatchNodeResponse>(
+      *context_.authenticator, context_.queue, context_.pump, streams, context,
+      [this, request](const Caller&,
+                      std::function<void()>) -> absl::StatusOr<std::unique_ptr<Source>> {
+        MT_RETURN_IF_ERROR(CheckNodeName("name", request->name()));
+        return std::make_unique<NodeSource>(status_);
+      });
+}
+
+}  // namespace megatrain

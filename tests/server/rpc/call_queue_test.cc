@@ -1,0 +1,49 @@
+#include "server/rpc/call_queue.h"
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "server/jobs/error_reason.h"
+
+namespace megatrain {
+namespace {
+
+TEST(CallQueueTest, RunsWhatIsAdded) {
+  CallQueue queue(2, 10);
+  std::promise<absl::Status> ran;
+  ASSERT_TRUE(queue.Add([&ran](const absl::Status& status) { ran.set_value(status); }).ok());
+  EXPECT_TRUE(ran.get_future().get().ok());
+}
+
+TEST(CallQueueTest, RefusesMoreThanItMayHoldAndEndsWhatWaits) {
+  CallQueue queue(1, 2);
+  std::promise<void> entered, leave;
+  ASSERT_TRUE(queue
+                  .Add([&](const absl::Status&) {
+                    entered.set_value();
+                    leave.get_future().wait();
+                  })
+                  .ok());
+  entered.get_future().wait();
+  std::atomic<int> stopped{0};
+  const auto count = [&stopped](const absl::Status& status) {
+    stopped += ReasonOf(status).has_value() && ReasonOf(status)->reason == "STOPPING";
+  };
+  EXPECT_TRUE(queue.Add(count).ok());
+  EXPECT_TRUE(queue.Add(count).ok());
+  const absl::Status refused = queue.Add(count);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(refused)->reason, "OVERLOADED");
+
+  std::thread stopper([&queue] { queue.Stop(); });
+  // Refused as stopping, no longer as overloaded, once Stop has begun.
+  while (ReasonOf(queue.Add(count))->reason != "STOPPING") std::this_thread::yield();
+  leave.set_value();
+  stopper.join();
+  EXPECT_EQ(stopped, 2);
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,94 @@
+#include "server/rpc/unix_socket.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+class UnixSocketTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/us_XXXXXX";
+    directory_ = mkdtemp(pattern.data());
+    path_ = directory_ + "/m.sock";
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  // A bound socket; the caller closes it.
+  int Bind(bool listening) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path_.c_str(), sizeof(address.sun_path) - 1);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_TRUE(!listening || listen(fd, 1) == 0);
+    return fd;
+  }
+
+  std::string directory_, path_;
+};
+
+TEST_F(UnixSocketTest, APrivateDirectoryIsEnough) { EXPECT_TRUE(PreparePrivateSocket(path_).ok()); }
+
+TEST_F(UnixSocketTest, AMissingDirectoryIsMadePrivate) {
+  const std::string made = directory_ + "/run";
+  EXPECT_TRUE(PreparePrivateSocket(made + "/m.sock").ok());
+  struct stat info = {};
+  ASSERT_EQ(stat(made.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0700u);
+}
+
+TEST_F(UnixSocketTest, DirectoriesThatOthersCanEnterAreRefused) {
+  for (const mode_t mode : {0701, 0710, 0755, 0777}) {
+    ASSERT_EQ(chmod(directory_.c_str(), mode), 0);
+    const absl::Status status = PreparePrivateSocket(path_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("0700"));
+  }
+}
+
+TEST_F(UnixSocketTest, ASocketThatNobodyListensOnIsRemoved) {
+  close(Bind(true));
+  ASSERT_TRUE(std::filesystem::exists(path_));
+  EXPECT_TRUE(PreparePrivateSocket(path_).ok());
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_F(UnixSocketTest, ASocketInUseIsLeftAlone) {
+  const int fd = Bind(true);
+  const absl::Status status = PreparePrivateSocket(path_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("another process"));
+  EXPECT_TRUE(std::filesystem::exists(path_));
+  close(fd);
+}
+
+TEST_F(UnixSocketTest, OtherFilesAreLeftAlone) {
+  std::ofstream(path_) << "precious";
+  EXPECT_EQ(PreparePrivateSocket(path_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(std::filesystem::exists(path_));
+}
+
+TEST_F(UnixSocketTest, PathsThatCannotBeSocketsAreRefused) {
+  for (const std::string& path :
+       {std::string("m.sock"), std::string(), directory_ + "/" + std::string(200, 'a')}) {
+    EXPECT_EQ(PreparePrivateSocket(path).code(), absl::StatusCode::kInvalidArgument) << path;
+  }
+  EXPECT_FALSE(PreparePrivateSocket(directory_ + "/a/b/m.sock").ok());  // parents are not made
+}
+
+}  // namespace
+}  // namespace megatrain
