@@ -1,0 +1,37 @@
+// The daemon's configuration: YAML and overrides in, checked values out.
+#ifndef MEGATRAIN_SERVER_CONFIG_DAEMON_CONFIG_H_
+#define MEGATRAIN_SERVER_CONFIG_DAEMON_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace megatrain {
+
+struct DaemonConfig {
+  // Sockets in directories that only the daemon's user can enter.
+  std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
+  // Store, logs, checkpoints of jobs that name no directory. One daemon each.
+  std::string state_directory = "/var/lib/megatrain";
+  int64_t host_memory = 0;  // bytes of the pool; 0 = 80% of what is free at start
+  std::string device = "auto";
+  int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
+};
+
+// Reads `path`, or takes the defaults if it is empty; an override is "a.b=value" as in
+// "host_memory=24GiB", plain text or YAML if it begins with [, {, or a quote, and replaces the
+// file's. Errors are InvalidArgument "FILE:LINE: KEY: what is wrong and what is expected", an
+// override's place is "--set KEY=VALUE"; a file that cannot be read is NotFound. A setting of what
+// this version does not have (TCP, TLS, tokens, metrics, limits) is refused, not ignored.
+absl::StatusOr<DaemonConfig> ReadDaemonConfig(const std::string& path,
+                                              const std::vector<std::string>& overrides);
+
+// The same for a text; `name` stands for the file in errors.
+absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::string& text, const std::string& name,
+                                               const std::vector<std::string>& overrides);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_CONFIG_DAEMON_CONFIG_H_

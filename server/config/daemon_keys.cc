@@ -1,0 +1,181 @@
+#include "server/config/daemon_keys.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+
+namespace megatrain {
+namespace {
+
+using Set = std::function<std::string(const YamlNode& node, DaemonConfig* config)>;
+
+constexpr int64_t kThreadsMax = 4096;
+
+std::string Expects(const std::string& what, const YamlNode& node) {
+  return absl::StrCat("expects ", what, ", got ", node.Describe());
+}
+
+bool IsPlain(const YamlNode& node) {
+  return node.kind == YamlNode::Kind::kScalar && !node.quoted && !node.scalar.empty();
+}
+
+// ---- Values of keys ----
+
+std::string ReadText(const YamlNode& node, const std::string& expects, std::string* text) {
+  if (node.kind != YamlNode::Kind::kScalar) return Expects(expects, node);
+  *text = node.scalar;
+  return "";
+}
+
+std::string ReadTexts(const YamlNode& node, const std::string& expects,
+                      std::vector<std::string>* texts) {
+  if (node.kind != YamlNode::Kind::kSequence) return Expects(expects, node);
+  texts->clear();
+  for (const YamlNode& item : node.items) {
+    if (item.kind != YamlNode::Kind::kScalar || item.scalar.empty()) return Expects(expects, node);
+    texts->push_back(item.scalar);
+  }
+  return "";
+}
+
+std::string ReadWhole(const YamlNode& node, int64_t max, int64_t* value) {
+  int64_t read = 0;
+  if (!IsPlain(node) || !absl::SimpleAtoi(node.scalar, &read) || read < 0 || read > max) {
+    return Expects(absl::StrCat("a whole number from 0 to ", max), node);
+  }
+  *value = read;
+  return "";
+}
+
+std::string ReadBytes(const YamlNode& node, int64_t* value) {
+  if (IsPlain(node)) {
+    if (const absl::StatusOr<int64_t> bytes = ParseBytes(node.scalar); bytes.ok()) {
+      *value = *bytes;
+      return "";
+    }
+  }
+  return Expects("a size in bytes, or with KiB, MiB, GiB or TiB, as in 24GiB", node);
+}
+
+// ---- Keys ----
+
+std::string SetListen(const YamlNode& node, DaemonConfig* config) {
+  std::vector<std::string> addresses;
+  const std::string expects = "a list of addresses, as in [\"unix:/run/megatrain/megatrain.sock\"]";
+  if (std::string error = ReadTexts(node, expects, &addresses); !error.empty()) return error;
+  if (addresses.empty()) return "expects at least one address";
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    if (!absl::StartsWith(addresses[i], "unix:")) {
+      return absl::StrCat(
+          "this version listens on Unix sockets only: TCP needs TLS or tokens, "
+          "which it does not have; expects unix:/PATH, got ",
+          addresses[i]);
+    }
+    if (!absl::StartsWith(addresses[i], "unix:/")) {
+      return absl::StrCat("expects an absolute path after unix:, got ", addresses[i]);
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (addresses[i] == addresses[j]) return absl::StrCat(addresses[i], " is there twice");
+    }
+  }
+  config->listen = std::move(addresses);
+  return "";
+}
+
+std::string SetStateDirectory(const YamlNode& node, DaemonConfig* config) {
+  std::string path;
+  const std::string expects = "an absolute path";
+  if (std::string error = ReadText(node, expects, &path); !error.empty()) return error;
+  if (!absl::StartsWith(path, "/")) return Expects(expects, node);
+  config->state_directory = std::move(path);
+  return "";
+}
+
+std::string SetDevice(const YamlNode& node, DaemonConfig* config) {
+  std::string device;
+  if (std::string error = ReadText(node, "auto or cpu", &device); !error.empty()) return error;
+  if (device == "cuda" || absl::StartsWith(device, "cuda:")) {
+    return absl::StrCat("this version trains on the cpu device only and has no ", device,
+                        "; write cpu or auto");
+  }
+  if (device != "auto" && device != "cpu") return Expects("auto or cpu", node);
+  config->device = std::move(device);
+  return "";
+}
+
+// ---- What this version does not have ----
+// Such a key is read as it will be, so that a configuration can be checked, and then refused unless
+// its value means "off".
+
+std::string NotHere(const std::string& what, const std::string& off) {
+  return absl::StrCat("this version has no ", what, "; write ", off, " or leave the key out");
+}
+
+Set OffText(const std::string& what) {
+  return [what](const YamlNode& node, DaemonConfig*) {
+    std::string text;
+    if (std::string error = ReadText(node, "a text", &text); !error.empty()) return error;
+    return text.empty() ? "" : NotHere(what, "\"\"");
+  };
+}
+
+Set OffTexts(const std::string& what) {
+  return [what](const YamlNode& node, DaemonConfig*) {
+    std::vector<std::string> texts;
+    if (std::string error = ReadTexts(node, "a list of texts", &texts); !error.empty()) {
+      return error;
+    }
+    return texts.empty() ? "" : NotHere(what, "[]");
+  };
+}
+
+Set OffCount(const std::string& what) {
+  return [what](const YamlNode& node, DaemonConfig*) {
+    int64_t value = 0;
+    if (std::string error = ReadWhole(node, 1000000, &value); !error.empty()) return error;
+    return value == 0 ? "" : NotHere(what, "0");
+  };
+}
+
+Set OffBytes(const std::string& what) {
+  return [what](const YamlNode& node, DaemonConfig*) {
+    int64_t value = 0;
+    if (std::string error = ReadBytes(node, &value); !error.empty()) return error;
+    return value == 0 ? "" : NotHere(what, "0");
+  };
+}
+
+}  // namespace
+
+const std::vector<DaemonKey>& DaemonKeys() {
+  static const auto& keys = *new std::vector<DaemonKey>{
+      {"listen", SetListen},
+      {"metrics_listen", OffText("metrics page")},
+      {"state_directory", SetStateDirectory},
+      {"host_memory", [](const YamlNode& node,
+                         DaemonConfig* config) { return ReadBytes(node, &config->host_memory); }},
+      {"device", SetDevice},
+      {"threads",
+       [](const YamlNode& node, DaemonConfig* config) {
+         return ReadWhole(node, kThreadsMax, &config->threads);
+       }},
+      {"roots", OffTexts("limits on the paths of jobs: they may name what the daemon's user may")},
+      {"administrators",
+       OffTexts("users beside the daemon's own, who is the administrator of its private socket")},
+      {"limits.queued_jobs_per_user", OffCount("limits per user")},
+      {"limits.running_jobs_per_user", OffCount("limits per user")},
+      {"limits.host_memory_per_user", OffBytes("limits per user")},
+      {"limits.disk_per_user", OffBytes("limits per user")},
+      {"tls.certificate", OffText("TLS")},
+      {"tls.key", OffText("TLS")},
+      {"tls.client_ca", OffText("TLS")},
+      {"tokens_file", OffText("tokens")},
+  };
+  return keys;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,147 @@
+#include "server/config/daemon_config.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::StatusOr<DaemonConfig> Parse(const std::string& text,
+                                   const std::vector<std::string>& overrides = {}) {
+  return ParseDaemonConfig(text, "f.yaml", overrides);
+}
+
+std::string ErrorOf(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  const absl::StatusOr<DaemonConfig> config = Parse(text, overrides);
+  if (config.ok()) return "accepted";
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(config.status().message());
+}
+
+TEST(DaemonConfigTest, NothingGivesTheDefaults) {
+  const DaemonConfig config = ReadDaemonConfig("", {}).value();
+  EXPECT_THAT(config.listen, ElementsAre("unix:/run/megatrain/megatrain.sock"));
+  EXPECT_EQ(config.state_directory, "/var/lib/megatrain");
+  EXPECT_EQ(config.host_memory, 0);
+  EXPECT_EQ(config.device, "auto");
+  EXPECT_EQ(config.threads, 0);
+}
+
+TEST(DaemonConfigTest, ReadsWhatItHas) {
+  const DaemonConfig config = Parse(R"(
+listen: ["unix:/a/m.sock", "unix:/b/m.sock"]
+metrics_listen: ""
+state_directory: /data/state
+host_memory: 1.5GiB
+device: cpu
+threads: 3
+roots: []
+administrators: []
+limits: {queued_jobs_per_user: 0, running_jobs_per_user: 0, host_memory_per_user: 0, disk_per_user: 0}
+tls: {certificate: "", key: "", client_ca: ""}
+tokens_file: ""
+)")
+                                  .value();
+  EXPECT_THAT(config.listen, ElementsAre("unix:/a/m.sock", "unix:/b/m.sock"));
+  EXPECT_EQ(config.state_directory, "/data/state");
+  EXPECT_EQ(config.host_memory, int64_t{3} << 29);
+  EXPECT_EQ(config.device, "cpu");
+  EXPECT_EQ(config.threads, 3);
+}
+
+TEST(DaemonConfigTest, OverridesReplaceTheFilesValues) {
+  const DaemonConfig config = Parse("host_memory: nonsense\nstate_directory: /a\n",
+                                    {"host_memory=2GiB", "listen=[\"unix:/c/m.sock\"]", "threads=1",
+                                     "threads=2", "tls.key=\"\""})
+                                  .value();
+  EXPECT_EQ(config.host_memory, int64_t{2} << 30);
+  EXPECT_EQ(config.state_directory, "/a");
+  EXPECT_THAT(config.listen, ElementsAre("unix:/c/m.sock"));
+  EXPECT_EQ(config.threads, 2);
+}
+
+TEST(DaemonConfigTest, WhatIsNotUnderstoodIsRefusedByPathAndLine) {
+  const std::string cases[][2] = {
+      {"\nhost_memry: 1\n", "f.yaml:2: host_memry: unknown key; did you mean host_memory?"},
+      {"tls: {kee: x}", "tls.kee: unknown key; did you mean tls.key?"},
+      {"tls: 3", "tls: expects a map, got 3"},
+      {"tls.key: x", "keys are nested"},
+      {"[a]", "a configuration is a map of keys"},
+      {"threads: -1", "f.yaml:1: threads: expects a whole number from 0 to 4096, got -1"},
+      {"threads: 5000", "from 0 to 4096"},
+      {"threads: \"2\"", "expects a whole number"},
+      {"threads: [2]", "got a list"},
+      {"threads:", "got nothing"},
+      {"host_memory: 3 apples", "host_memory: expects a size in bytes"},
+      {"host_memory: -1", "expects a size in bytes"},
+      {"state_directory: state", "expects an absolute path, got state"},
+      {"state_directory: {}", "expects an absolute path"},
+      {"device: gpu", "expects auto or cpu, got gpu"},
+      {"device: cuda:0", "this version trains on the cpu device only"},
+      {"listen: unix:/a", "expects a list of addresses"},
+      {"listen: []", "at least one"},
+      {"listen: [[]]", "expects a list of addresses"},
+      {"listen: [\"unix:m.sock\"]", "absolute path after unix:"},
+      {"listen: [\"unix:/a\", \"unix:/a\"]", "twice"},
+      {"threads: 1\nthreads: 2", "f.yaml:2"},
+      {"threads: *a", "f.yaml"},
+      {": :", "f.yaml"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_THAT(ErrorOf(text), HasSubstr(message)) << text;
+}
+
+TEST(DaemonConfigTest, WhatThisVersionDoesNotHaveIsRefusedNotIgnored) {
+  const std::string cases[][2] = {
+      {"listen: [\"127.0.0.1:7000\"]", "TCP needs TLS or tokens"},
+      {"metrics_listen: 127.0.0.1:9464", "metrics_listen: this version has no metrics page"},
+      {"roots: [/srv]", "roots: this version has no"},
+      {"administrators: [anna]", "administrators: this version has no"},
+      {"limits: {queued_jobs_per_user: 32}", "limits.queued_jobs_per_user: this version has no"},
+      {"limits: {running_jobs_per_user: 1}", "limits.running_jobs_per_user: this version has no"},
+      {"limits: {host_memory_per_user: 1GiB}", "limits.host_memory_per_user: this version has no"},
+      {"limits: {disk_per_user: 1}", "limits.disk_per_user: this version has no"},
+      {"tls: {certificate: a}", "tls.certificate: this version has no TLS"},
+      {"tls: {key: a}", "tls.key: this version has no TLS"},
+      {"tls: {client_ca: a}", "tls.client_ca: this version has no TLS"},
+      {"tokens_file: /etc/t", "tokens_file: this version has no tokens"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_THAT(ErrorOf(text), HasSubstr(message)) << text;
+  // And with values that will never be right.
+  EXPECT_THAT(ErrorOf("limits: {disk_per_user: much}"), HasSubstr("expects a size"));
+  EXPECT_THAT(ErrorOf("limits: {queued_jobs_per_user: -1}"), HasSubstr("expects a whole number"));
+  EXPECT_THAT(ErrorOf("roots: /srv"), HasSubstr("expects a list"));
+  EXPECT_THAT(ErrorOf("tokens_file: []"), HasSubstr("expects a text"));
+}
+
+TEST(DaemonConfigTest, WrongOverridesNameThemselves) {
+  EXPECT_EQ(ErrorOf("", {"thread=2"}),
+            "--set thread=2: thread: unknown key; did you mean threads?");
+  EXPECT_THAT(ErrorOf("", {"threads"}), HasSubstr("expects KEY=VALUE"));
+  EXPECT_THAT(ErrorOf("", {"=2"}), HasSubstr("expects KEY=VALUE"));
+  EXPECT_THAT(ErrorOf("", {"tls=x"}), HasSubstr("is a section"));
+  EXPECT_THAT(ErrorOf("", {"threads=many"}), HasSubstr("--set threads=many: threads: expects"));
+  EXPECT_THAT(ErrorOf("", {"listen=[\"unix:/a\""}), HasSubstr("--set listen="));
+}
+
+TEST(DaemonConfigTest, FilesThatCannotBeRead) {
+  const std::string directory = testing::TempDir();
+  EXPECT_EQ(ReadDaemonConfig(directory + "/missing.yaml", {}).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadDaemonConfig(directory, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string large = directory + "/large.yaml";
+  std::ofstream(large) << std::string(2 << 20, '#');
+  EXPECT_EQ(ReadDaemonConfig(large, {}).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string good = directory + "/good.yaml";
+  std::ofstream(good) << "threads: 1\n";
+  EXPECT_EQ(ReadDaemonConfig(good, {})->threads, 1);
+}
+
+}  // namespace
+}  // namespace megatrain
