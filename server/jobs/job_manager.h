@@ -59,13 +59,12 @@ struct JobCheckpoint {
 
 struct JobPlan {
   PlanReport report;
-  int jobs_ahead = 0;  // active and queued jobs that would go before it now, at priority 0
+  int jobs_ahead = 0;  // active jobs, and queued ones of priority 0 and above
 };
 
 class JobManager {
  public:
   struct Options {
-    std::string state_directory;  // absolute
     // The plan on this machine's whole pool, whatever is free now. May read files; called on the
     // caller's thread, by several at once.
     std::function<absl::StatusOr<PlanReport>(const JobSpec& spec)> plan;

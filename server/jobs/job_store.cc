@@ -79,9 +79,9 @@ absl::Time TimeOf(const SqliteStatement& row, int column) {
 constexpr char kColumns[] =
     "number, id, display_name, user, uid, request_id, file_yaml, file_name, base_directory, "
     "priority, pool_bytes, checkpoint_bytes, state, reason, reason_text, created, updated, "
-    "started, ended, version, attempts, total_steps, checkpoint_step, release_host, "
+    "started, ended, version, attempts, step, total_steps, checkpoint_step, release_host, "
     "host_retained, deaths, death_step, death_checkpoint_step";
-constexpr char kParameters[] = "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?";
+constexpr char kParameters[] = "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?";
 
 void BindJob(SqliteStatement* statement, const Job& job) {
   statement->Bind(job.number);
@@ -109,6 +109,7 @@ void BindJob(SqliteStatement* statement, const Job& job) {
   BindTime(statement, job.ended);
   statement->Bind(job.version);
   statement->Bind(int64_t{job.attempts});
+  statement->Bind(job.step);
   statement->Bind(job.total_steps);
   statement->Bind(job.checkpoint_step);
   statement->Bind(int64_t{job.release_host});
@@ -132,7 +133,6 @@ absl::StatusOr<JobReason> ReasonOf(const std::string& name) {
   return *reason;
 }
 
-// The row's last column, after kColumns, is the step.
 absl::StatusOr<Job> ReadJob(const SqliteStatement& row) {
   Job job;
   auto file = std::make_shared<JobFile>();
@@ -159,6 +159,7 @@ absl::StatusOr<Job> ReadJob(const SqliteStatement& row) {
   job.ended = TimeOf(row, column++);
   job.version = row.Int(column++);
   job.attempts = static_cast<int>(row.Int(column++));
+  job.step = row.Int(column++);
   job.total_steps = row.Int(column++);
   job.checkpoint_step = row.Int(column++);
   job.release_host = row.Int(column++) != 0;
@@ -166,7 +167,6 @@ absl::StatusOr<Job> ReadJob(const SqliteStatement& row) {
   job.deaths = static_cast<int>(row.Int(column++));
   job.death_step = row.Int(column++);
   job.death_checkpoint_step = row.Int(column++);
-  job.step = row.Int(column++);
   return job;
 }
 
@@ -178,20 +178,19 @@ absl::StatusOr<std::unique_ptr<JobStore>> JobStore::Open(const std::string& dire
   std::unique_ptr<JobStore> store(
       new JobStore(absl::StrCat(directory, "/", kJobStoreFileName), lock_fd));
   MutexLock lock(&store->mutex_);
-  MT_RETURN_IF_ERROR(Advised(store->path_, store->OpenDatabases()));
+  MT_RETURN_IF_ERROR(Advised(store->path_, store->OpenDatabase()));
   return store;
 }
 
 JobStore::~JobStore() {
   {
     MutexLock lock(&mutex_);
-    progress_database_.reset();
     database_.reset();
   }
   close(lock_fd_);
 }
 
-absl::Status JobStore::OpenDatabases() {
+absl::Status JobStore::OpenDatabase() {
   // SQLite would make it readable for all; its side files take the mode of this one.
   const int fd = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return FileFailure("open", path_, errno);
@@ -227,10 +226,7 @@ absl::Status JobStore::OpenDatabases() {
   MT_RETURN_IF_ERROR(database_->Execute("PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON"));
   MT_ASSIGN_OR_RETURN(const std::string check, database_->Value("PRAGMA integrity_check(1)"));
   if (check != "ok") return absl::DataLossError(check);
-  MT_RETURN_IF_ERROR(Migrate(version));
-
-  MT_ASSIGN_OR_RETURN(progress_database_, SqliteDatabase::Open(path_));
-  return progress_database_->Execute("PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON");
+  return Migrate(version);
 }
 
 absl::Status JobStore::Migrate(int64_t version) {
@@ -261,7 +257,6 @@ absl::Status JobStore::Insert(const Job& job, const JobEvent& event) {
       row.Bind(text);
       MT_RETURN_IF_ERROR(row.Run());
     }
-    MT_RETURN_IF_ERROR(WriteStep(database_.get(), job.number, job.step));
     return WriteEvent(job.number, event);
   }));
 }
@@ -279,33 +274,9 @@ absl::Status JobStore::Update(const Job& job, const std::vector<JobEvent>& event
     if (database_->ChangedRows() == 0) {
       return absl::NotFoundError(absl::StrCat(path_, ": holds no job ", job.id));
     }
-    MT_RETURN_IF_ERROR(WriteStep(database_.get(), job.number, job.step));
     for (const JobEvent& event : events) MT_RETURN_IF_ERROR(WriteEvent(job.number, event));
     return absl::OkStatus();
   }));
-}
-
-absl::Status JobStore::WriteProgress(int64_t number, int64_t step) {
-  MutexLock lock(&mutex_);
-  return Advised(path_, progress_database_->Transaction([&]() -> absl::Status {
-    MT_ASSIGN_OR_RETURN(SqliteStatement update,
-                        progress_database_->Prepare("UPDATE progress SET step = ? WHERE job = ?"));
-    update.Bind(step);
-    update.Bind(number);
-    MT_RETURN_IF_ERROR(update.Run());
-    if (progress_database_->ChangedRows() == 0) {
-      return absl::NotFoundError(absl::StrCat(path_, ": holds no job of number ", number));
-    }
-    return absl::OkStatus();
-  }));
-}
-
-absl::Status JobStore::WriteStep(SqliteDatabase* database, int64_t number, int64_t step) {
-  MT_ASSIGN_OR_RETURN(SqliteStatement write,
-                      database->Prepare("INSERT OR REPLACE INTO progress VALUES (?,?)"));
-  write.Bind(number);
-  write.Bind(step);
-  return write.Run();
 }
 
 absl::Status JobStore::WriteEvent(int64_t number, const JobEvent& event) {
@@ -329,11 +300,9 @@ absl::StatusOr<std::vector<StoredJob>> JobStore::ReadAll() {
   MutexLock lock(&mutex_);
   std::vector<StoredJob> jobs;
   const absl::Status status = [&]() -> absl::Status {
-    MT_ASSIGN_OR_RETURN(SqliteStatement row,
-                        database_->Prepare(absl::StrCat(
-                            "SELECT ", kColumns,
-                            ", progress.step FROM jobs LEFT JOIN progress ON progress.job = number "
-                            "ORDER BY number")));
+    MT_ASSIGN_OR_RETURN(
+        SqliteStatement row,
+        database_->Prepare(absl::StrCat("SELECT ", kColumns, " FROM jobs ORDER BY number")));
     for (;;) {
       MT_ASSIGN_OR_RETURN(const bool more, row.Step());
       if (!more) break;

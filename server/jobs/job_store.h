@@ -1,8 +1,7 @@
 // Jobs and their events on disk: one SQLite database in the state directory.
 //
 // Durability: a write is on stable storage when its method returns (write-ahead log,
-// synchronous=FULL), but for WriteProgress, which outlives the process and not a power cut. Each
-// method is one transaction: after a crash all of it is there or nothing.
+// synchronous=FULL). Each method is one transaction: after a crash all of it is there or nothing.
 //
 // Errors name the file and say what to do: ResourceExhausted (disk full; the write is undone and
 // the store can be used on), DataLoss (the file is damaged), FailedPrecondition (a newer version
@@ -48,9 +47,6 @@ class JobStore {
   absl::Status Insert(const Job& job, const JobEvent& event);
   // Replaces the job and appends the events. NotFound if there is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
-  // Only Job::step, of the job of that number. NotFound if there is no such job.
-  absl::Status WriteProgress(int64_t number, int64_t step);
-
   // By number. Job::spec is null.
   absl::StatusOr<std::vector<StoredJob>> ReadAll();
 
@@ -60,10 +56,8 @@ class JobStore {
   // The kernel gives the lock back when the process ends, however that happens.
   JobStore(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
 
-  absl::Status OpenDatabases() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status OpenDatabase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Migrate(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status WriteStep(SqliteDatabase* database, int64_t number, int64_t step)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteEvent(int64_t number, const JobEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReadOverrides(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -72,10 +66,7 @@ class JobStore {
   const std::string path_;
   const int lock_fd_;
   Mutex mutex_;
-  // Two connections, since the level of synchronisation is a connection's: FULL, and NORMAL, which
-  // writes the log without waiting for the disk.
   std::unique_ptr<SqliteDatabase> database_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<SqliteDatabase> progress_database_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace megatrain

@@ -12,8 +12,7 @@ inline constexpr int64_t kJobStoreApplicationId = 0x4d675472;
 // Entry i brings version i to version i + 1; the version is the header's user_version, 0 for a new
 // file. Entries are added, never changed: files of every version are out there.
 //
-// Times are microseconds since 1970, NULL = not yet. A job's step has a table of its own, so that
-// writing it while the job trains touches one small page.
+// Times are microseconds since 1970, NULL = not yet.
 inline constexpr const char* kJobStoreMigrations[] = {
     R"sql(
 CREATE TABLE jobs (
@@ -38,6 +37,7 @@ CREATE TABLE jobs (
   ended INTEGER,
   version INTEGER NOT NULL,
   attempts INTEGER NOT NULL,
+  step INTEGER NOT NULL,
   total_steps INTEGER NOT NULL,
   checkpoint_step INTEGER NOT NULL,
   release_host INTEGER NOT NULL,
@@ -53,10 +53,6 @@ CREATE TABLE overrides (
   text TEXT NOT NULL,
   PRIMARY KEY (job, position)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE progress (
-  job INTEGER PRIMARY KEY REFERENCES jobs (number),
-  step INTEGER NOT NULL
-) STRICT;
 CREATE TABLE events (
   job INTEGER NOT NULL REFERENCES jobs (number),
   sequence INTEGER NOT NULL,

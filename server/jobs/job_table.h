@@ -35,12 +35,8 @@ class JobTable {
   JobTable(const JobTable&) = delete;
   JobTable& operator=(const JobTable&) = delete;
 
-  // A new job, or a new picture of one; `events` are appended. Watches of the job are rung.
+  // A new job, or a new picture of one; `events` are appended. Watches of the job are told.
   void Put(Job job, std::vector<JobEvent> events);
-  // Changes what is not stored of a job (progress, its place in the queue). Without effect for a
-  // job that is not there.
-  void Edit(const std::string& id, const std::function<void(Job* job)>& edit);
-
   JobPtr Find(const std::string& id) const;  // null: none
   // Of a user, by the request_id that made it. Null: none, or `request_id` is empty.
   JobPtr FindRequest(int64_t uid, const std::string& request_id) const;

@@ -10,6 +10,7 @@
 #ifndef MEGATRAIN_SERVER_JOBS_JOB_WATCH_H_
 #define MEGATRAIN_SERVER_JOBS_JOB_WATCH_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,7 +34,8 @@ class JobWatch {
     bool ended = false;            // the job has ended, and with this update all is said
   };
 
-  // `on_ready` is not called any more when this returns.
+  // `on_ready` is not called any more when this returns. REQUIRES: no lock is held that on_ready
+  // takes.
   ~JobWatch();
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
@@ -48,13 +50,13 @@ class JobWatch {
   struct Bell {
     explicit Bell(std::function<void()> on_ready) : on_ready(std::move(on_ready)) {}
     void Ring() {
+      if (!armed.exchange(false)) return;
       MutexLock lock(&mutex);
-      if (armed && on_ready) on_ready();
-      armed = false;
+      if (on_ready) on_ready();
     }
+    std::atomic<bool> armed{true};  // until rung; armed again by Poll
     Mutex mutex;
     std::function<void()> on_ready ABSL_GUARDED_BY(mutex);
-    bool armed ABSL_GUARDED_BY(mutex) = false;  // until rung; armed again by Poll
   };
 
   JobWatch(JobTable* table, std::string id, int64_t next_sequence, std::shared_ptr<Bell> bell)

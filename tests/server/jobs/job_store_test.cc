@@ -123,22 +123,6 @@ TEST(JobStoreTest, JobsAndEventsAreReadBackAsWritten) {
   EXPECT_EQ(jobs[1].events, std::vector<JobEvent>{CreatedEvent(second)});
 }
 
-TEST(JobStoreTest, ProgressIsKept) {
-  const TestDirectory directory;
-  {
-    const auto store = OpenStore(directory.path());
-    const Job job = TestJob(1);
-    ASSERT_TRUE(store->Insert(job, CreatedEvent(job)).ok());
-    ASSERT_TRUE(store->WriteProgress(1, 17).ok());
-    EXPECT_EQ(ReadJobs(store.get())[0].job.step, 17);
-    ASSERT_TRUE(store->Update(RunningJob(job), {}).ok());
-    EXPECT_EQ(ReadJobs(store.get())[0].job.step, 41);
-    ASSERT_TRUE(store->WriteProgress(1, 18).ok());
-    EXPECT_EQ(store->WriteProgress(2, 1).code(), absl::StatusCode::kNotFound);
-  }
-  EXPECT_EQ(ReadJobs(OpenStore(directory.path()).get())[0].job.step, 18);
-}
-
 TEST(JobStoreTest, WhatMustBeUniqueIs) {
   const TestDirectory directory;
   const auto store = OpenStore(directory.path());
@@ -299,7 +283,6 @@ TEST(JobStoreTest, WhatIsAcknowledgedOutlivesTheProcess) {
     const Job job = TestJob(1);
     if (!(*store)->Insert(job, CreatedEvent(job)).ok()) _exit(2);
     if (!(*store)->Update(RunningJob(job), {}).ok()) _exit(3);
-    if (!(*store)->WriteProgress(1, 55).ok()) _exit(4);
     _exit(0);  // nothing is closed
   }
   int result = 0;
@@ -308,7 +291,7 @@ TEST(JobStoreTest, WhatIsAcknowledgedOutlivesTheProcess) {
   const std::vector<StoredJob> jobs = ReadJobs(OpenStore(directory.path()).get());
   ASSERT_EQ(jobs.size(), 1u);
   EXPECT_EQ(jobs[0].job.state, JobState::kRunning);
-  EXPECT_EQ(jobs[0].job.step, 55);
+  EXPECT_EQ(jobs[0].job.step, 41);
 }
 
 TEST(JobStoreTest, WhatIsAcknowledgedOutlivesAPowerCut) {
@@ -341,7 +324,6 @@ TEST(JobStoreTest, WhatIsAcknowledgedOutlivesAPowerCut) {
     JobEvent event = CreatedEvent(first);
     event.sequence = sequence;
     ASSERT_TRUE(store->Update(first, {event}).ok());
-    ASSERT_TRUE(store->WriteProgress(2, sequence).ok());
     if (sequence % 100 < 2) expect_durable({first.state, JobState::kQueued}, sequence);
   }
   vfs->set_durable_directory("");
@@ -369,21 +351,19 @@ TEST(JobStoreTest, AFailedWriteLeavesTheStoreUsable) {
       ++event.sequence;
       vfs->FailAfter(operation, code);
       const absl::Status status = store->Update(changed, {event});
-      const absl::Status progress = store->WriteProgress(1, operation + 1);
       vfs->Heal();
       const std::vector<StoredJob> jobs = ReadJobs(store.get());
       ASSERT_EQ(jobs.size(), 1u);
       EXPECT_EQ(jobs[0].job.state, status.ok() ? JobState::kPreparing : JobState::kQueued);
       EXPECT_EQ(static_cast<int64_t>(jobs[0].events.size()),
                 status.ok() ? event.sequence : event.sequence - 1);
-      for (const absl::Status& failed : {status, progress}) {
-        if (failed.ok()) continue;
+      if (!status.ok()) {
         ++failures;
-        EXPECT_THAT(std::string(failed.message()), HasSubstr(store->path()));
-        EXPECT_EQ(failed.code(), code == SQLITE_FULL ? absl::StatusCode::kResourceExhausted
+        --event.sequence;
+        EXPECT_THAT(std::string(status.message()), HasSubstr(store->path()));
+        EXPECT_EQ(status.code(), code == SQLITE_FULL ? absl::StatusCode::kResourceExhausted
                                                      : absl::StatusCode::kInternal);
       }
-      if (!status.ok()) --event.sequence;
       ASSERT_TRUE(store->Update(job, {}).ok()) << "operation " << operation;
     }
     EXPECT_GT(failures, 5);

@@ -1,0 +1,141 @@
+#include "server/jobs/job_table.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace megatrain {
+namespace {
+
+int* CountOf(JobState state, JobCounts* counts) {
+  if (IsEnded(state)) return &counts->ended;
+  if (IsActive(state)) return &counts->active;
+  return state == JobState::kPaused ? &counts->paused : &counts->queued;
+}
+
+}  // namespace
+
+void JobTable::Put(Job job, std::vector<JobEvent> events) {
+  std::vector<std::shared_ptr<JobWatch::Bell>> bells;
+  {
+    MutexLock lock(&mutex_);
+    Entry& entry = entries_[job.number];
+    if (entry.job != nullptr) {
+      --*CountOf(entry.job->state, &counts_);
+    } else {
+      numbers_[job.id] = job.number;
+      if (!job.request_id.empty()) requests_[{job.uid, job.request_id}] = job.number;
+    }
+    ++*CountOf(job.state, &counts_);
+    entry.events.insert(entry.events.end(), std::make_move_iterator(events.begin()),
+                        std::make_move_iterator(events.end()));
+    entry.job = std::make_shared<const Job>(std::move(job));
+    bells = entry.bells;
+  }
+  for (const auto& bell : bells) bell->Ring();
+}
+
+const JobTable::Entry* JobTable::FindEntry(const std::string& id) const {
+  const auto number = numbers_.find(id);
+  return number == numbers_.end() ? nullptr : &entries_.at(number->second);
+}
+
+JobPtr JobTable::Find(const std::string& id) const {
+  MutexLock lock(&mutex_);
+  const Entry* const entry = FindEntry(id);
+  return entry == nullptr ? nullptr : entry->job;
+}
+
+JobPtr JobTable::FindRequest(int64_t uid, const std::string& request_id) const {
+  MutexLock lock(&mutex_);
+  const auto found = requests_.find({uid, request_id});
+  return found == requests_.end() ? nullptr : entries_.at(found->second).job;
+}
+
+std::vector<JobPtr> JobTable::All() const {
+  MutexLock lock(&mutex_);
+  std::vector<JobPtr> jobs;
+  jobs.reserve(entries_.size());
+  for (const auto& [number, entry] : entries_) jobs.push_back(entry.job);
+  return jobs;
+}
+
+std::vector<JobPtr> JobTable::Range(int64_t after, bool descending, size_t count,
+                                    const std::function<bool(const Job& job)>& filter) const {
+  std::vector<JobPtr> jobs;
+  MutexLock lock(&mutex_);
+  if (descending) {
+    auto at = after == 0 ? entries_.end() : entries_.lower_bound(after);
+    while (at != entries_.begin() && jobs.size() < count) {
+      --at;
+      if (filter(*at->second.job)) jobs.push_back(at->second.job);
+    }
+  } else {
+    for (auto at = entries_.upper_bound(after); at != entries_.end() && jobs.size() < count; ++at) {
+      if (filter(*at->second.job)) jobs.push_back(at->second.job);
+    }
+  }
+  return jobs;
+}
+
+JobCounts JobTable::Counts() const {
+  MutexLock lock(&mutex_);
+  return counts_;
+}
+
+int64_t JobTable::EventCount(const std::string& id) const {
+  MutexLock lock(&mutex_);
+  const Entry* const entry = FindEntry(id);
+  return entry == nullptr ? 0 : static_cast<int64_t>(entry->events.size());
+}
+
+std::vector<JobEvent> JobTable::Events(const std::string& id, int64_t first, size_t count) const {
+  MutexLock lock(&mutex_);
+  const Entry* const entry = FindEntry(id);
+  if (entry == nullptr) return {};
+  const size_t begin = std::min(static_cast<size_t>(first - 1), entry->events.size());
+  const size_t end = begin + std::min(count, entry->events.size() - begin);
+  return std::vector<JobEvent>(entry->events.begin() + static_cast<std::ptrdiff_t>(begin),
+                               entry->events.begin() + static_cast<std::ptrdiff_t>(end));
+}
+
+std::unique_ptr<JobWatch> JobTable::Watch(const std::string& id, int64_t first_sequence,
+                                          std::function<void()> on_ready) {
+  auto bell = std::make_shared<JobWatch::Bell>(std::move(on_ready));
+  MutexLock lock(&mutex_);
+  entries_[numbers_.at(id)].bells.push_back(bell);
+  return std::unique_ptr<JobWatch>(new JobWatch(this, id, first_sequence, std::move(bell)));
+}
+
+JobWatch::Update JobTable::Poll(JobWatch* watch, int events_max) {
+  // Before the look: a change right behind it rings again.
+  watch->bell_->armed.store(true);
+  JobWatch::Update update;
+  MutexLock lock(&mutex_);
+  const Entry& entry = *FindEntry(watch->id_);
+  const auto end = static_cast<int64_t>(entry.events.size());
+  while (watch->next_sequence_ <= end && static_cast<int>(update.events.size()) < events_max) {
+    update.events.push_back(entry.events[static_cast<size_t>(watch->next_sequence_++ - 1)]);
+  }
+  update.more_events = watch->next_sequence_ <= end;
+  if (watch->seen_ != entry.job) update.job = entry.job;
+  watch->seen_ = entry.job;
+  update.ended = IsEnded(entry.job->state) && !update.more_events;
+  return update;
+}
+
+void JobTable::Unwatch(JobWatch* watch) {
+  MutexLock lock(&mutex_);
+  auto& bells = entries_[numbers_.at(watch->id_)].bells;
+  bells.erase(std::find(bells.begin(), bells.end(), watch->bell_));
+}
+
+JobWatch::~JobWatch() {
+  table_->Unwatch(this);
+  // A ring under way ends first.
+  MutexLock lock(&bell_->mutex);
+  bell_->on_ready = nullptr;
+}
+
+JobWatch::Update JobWatch::Poll(int events_max) { return table_->Poll(this, events_max); }
+
+}  // namespace megatrain

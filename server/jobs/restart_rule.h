@@ -1,0 +1,24 @@
+// What becomes of a job whose process died: a pure function.
+//
+// The job's state follows StateAfterRestart. A death while it was being prepared or trained counts
+// against the job if it got no further than at the death before, neither by a step nor by a
+// checkpoint (the first death is held against the job's beginning); kDeathsMax such in a row fail
+// it. What it had in host memory is lost: it goes on from its newest checkpoint.
+#ifndef MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
+#define MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
+
+#include <optional>
+
+#include "server/jobs/job.h"
+#include "server/jobs/job_change.h"
+
+namespace megatrain {
+
+inline constexpr int kDeathsMax = 5;
+
+// Nothing: the death does not concern the job.
+std::optional<JobChange> ChangeAfterRestart(const Job& job);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_

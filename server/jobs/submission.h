@@ -1,0 +1,28 @@
+// From a submitted job file to a spec.
+#ifndef MEGATRAIN_SERVER_JOBS_SUBMISSION_H_
+#define MEGATRAIN_SERVER_JOBS_SUBMISSION_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/job/job_spec.h"
+#include "server/jobs/job.h"
+
+namespace megatrain {
+
+// What the daemon keeps of a job: "STATE_DIRECTORY/jobs/ID".
+std::string JobDirectory(const std::string& state_directory, const std::string& id);
+
+// Parses the file. checkpoint.directory, if it names none, becomes "checkpoints" in the job's own
+// directory. InvalidArgument, reason INVALID_JOB_FILE or INVALID_FIELD.
+absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
+                                 const std::string& id);
+
+// The files that the job reads are there. InvalidArgument, reason INVALID_JOB_FILE, names the one
+// that is not.
+absl::Status CheckInputsExist(const JobSpec& spec);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_JOBS_SUBMISSION_H_
