@@ -2,58 +2,111 @@
 #ifndef MEGATRAIN_ENGINE_ENGINE_H_
 #define MEGATRAIN_ENGINE_ENGINE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/engine_host.h"  // IWYU pragma: export
 #include "engine/job/job_spec.h"
 #include "engine/trace/step_record.h"
+#include "engine/training_control.h"  // IWYU pragma: export
 
 namespace megatrain {
-
-// Requests from outside, honoured between steps. Thread safe; may be set from a signal handler.
-struct TrainingControl {
-  std::atomic<bool> stop{false};        // finish the step, save, end as interrupted
-  std::atomic<bool> checkpoint{false};  // save after the step; reset when taken
-};
 
 enum class ResumeMode { kAuto, kNever, kPath };
 
 struct TrainingOptions {
   ResumeMode resume = ResumeMode::kAuto;
   std::string resume_path;  // kPath
+  // A full disk under the checkpoints or the output pauses the run in place instead of being told
+  // (a checkpoint) or ending the run (the last checkpoint, the output). What could not be written
+  // is tried again after Resume.
+  bool pause_on_full_disk = false;
 };
 
-// Called from the training thread.
+enum class TrainingPhase {
+  kPreparing,  // reading, tokenising, loading: before the first step
+  kRunning,    // steps
+  kSaving,     // no step runs while a checkpoint or the output is written
+  kPaused,     // in place
+};
+
+struct TrainingActivity {
+  TrainingPhase phase = TrainingPhase::kPreparing;
+  std::string what;      // "tokenising", "loading the model"; empty while running
+  double fraction = -1;  // of it that is done, from 0 to 1; negative: unknown
+};
+
+// Why a run stands still, its host state kept.
+struct TrainingPause {
+  // OK: asked for. Else what could not be done: a save (IsDiskFull tells a full disk), the output,
+  // or to take the device again.
+  absl::Status status;
+  // Of a full disk: bytes that are needed there.
+  std::string directory;
+  int64_t disk_bytes = 0;
+};
+
+// Called from the training thread, `alive` excepted. Any may be empty.
 struct TrainingObserver {
   // A line for people: what is loaded, data report, warnings, checkpoints written.
   std::function<void(const std::string& line)> message;
-  // Once, before the first step.
+  std::function<void(const TrainingActivity& activity)> activity;
+  // Steps begin: before the first one, and again after every pause. A run that had finished before
+  // tells first_step = total_steps + 1.
   std::function<void(int64_t first_step, int64_t total_steps)> started;
   std::function<void(const StepRecord& record)> step;
+  // The checkpoint of `step` is about to become valid: what must not be lost while it is there,
+  // such as the records of its steps, must be on stable storage when this returns.
+  std::function<void(int64_t step)> before_checkpoint;
+  // A verified checkpoint is on disk.
+  std::function<void(int64_t step, const std::string& directory)> checkpoint;
+  // It could not be written; the one before is kept.
+  std::function<void(int64_t step, const absl::Status& status)> checkpoint_failed;
+  // The device is given back; nothing runs until TrainingControl::Resume.
+  std::function<void(const TrainingPause& pause)> paused;
+  // Work went on where no other call tells: bytes were read or written, an evaluation's batch is
+  // done. From any thread, often; must be cheap.
+  std::function<void()> alive;
 };
 
-enum class TrainingOutcome { kFinished, kInterrupted };
+enum class TrainingOutcome {
+  kFinished,
+  kInterrupted,  // Stop: saved, if a step was made
+  kReleased,     // Release: saved, if a step was made
+  kCancelled,
+};
 
-// Trains `spec` to its end or until stopped. Paths in `spec` are absolute, directories filled in. A
-// job that does not fit: ResourceExhausted whose message is the plan's table. Invalid spec or
-// input: InvalidArgument, NotFound. A non-finite loss or gradient: Aborted, naming step and tile.
-absl::StatusOr<TrainingOutcome> RunTraining(const JobSpec& spec, const TrainingOptions& options,
+// Trains `spec` to its end or until told otherwise, on the host's threads, device and pool; what it
+// took goes back before this returns. Paths in `spec` are absolute, directories filled in. A job
+// that does not fit: ResourceExhausted whose message is the plan's table; one that would fit if
+// other jobs held less of the pool: Unavailable. Invalid spec or input: InvalidArgument, NotFound,
+// FailedPrecondition. A non-finite loss or gradient: Aborted, naming step and tile. Damaged
+// checkpoints: DataLoss. IsDiskFull tells a full disk from the rest.
+absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spec,
+                                            const TrainingOptions& options,
                                             TrainingControl* control,
                                             const TrainingObserver& observer);
 
-// The bytes a job needs on host, device and disk, as a table.
+// The bytes a job needs on host, device and disk.
 struct PlanReport {
   bool fits = false;
   std::string table;  // for people
   std::string json;
   int64_t pool_bytes = 0;        // of the host pool
   int64_t checkpoint_bytes = 0;  // of one checkpoint on disk
+  int64_t host_bytes = 0;  // the pool's, the process', and the device's where it shares the host
+  int64_t device_bytes = 0;
+  std::string model_family;
+  int64_t parameters = 0;
 };
+// On this machine as it is now.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec);
+// On a host with this budget, nothing else running: what does not fit there never will. Reads the
+// model's config.json and nothing else.
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget);
 
 // Text from a HF directory or checkpoint, its tiles streamed as in training. temperature 0 is
 // greedy.

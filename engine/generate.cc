@@ -13,6 +13,7 @@
 #include "engine/data/sequence.h"
 #include "engine/engine.h"
 #include "engine/memory/host_pool.h"
+#include "engine/memory/system_memory.h"
 #include "engine/model/hf_directory.h"
 #include "engine/pipeline/trainer.h"
 #include "engine/session.h"
@@ -88,21 +89,23 @@ absl::Status Generate(const std::string& path, const GenerateOptions& options,
   JobSpec spec;
   spec.engine.threads = options.threads;
   spec.training.micro_batch = 1;
-  MT_ASSIGN_OR_RETURN(Session session, OpenSession(spec.engine));
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings, ChooseSession(spec.engine, "auto", 0));
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, OpenSession(settings));
+  MemoryBudget budget;
+  MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights, HfWeights::Open(path, layout));
-  MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                      PlanGeneration(layout, weights->ExactDType(), length,
-                                     session.device->kernels(), session.budget));
+  MT_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanGeneration(layout, weights->ExactDType(), length,
+                                                            session->device->kernels(), budget));
   if (!plan.fits) {
     return absl::ResourceExhaustedError(absl::StrCat("the model does not fit\n", plan.Table()));
   }
   HostPoolOptions pool_options;
   pool_options.capacity = plan.pool_bytes;
-  pool_options.touch_threads = session.threads;
+  pool_options.touch_threads = settings.threads;
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<HostPool> pool, HostPool::Create(pool_options));
   MT_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(spec, plan, session.device.get(), session.update_pool(), pool.get()));
+      Trainer::Create(spec, plan, session->device.get(), session->update_pool(), pool.get()));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/device/cpu/cpu_device.h"
-#include "engine/memory/system_memory.h"
 
 namespace megatrain {
 
@@ -19,25 +18,42 @@ int AvailableProcessors() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-absl::StatusOr<Session> OpenSession(const JobSpec::Engine& engine) {
-  if (engine.device != "auto" && engine.device != "cpu") {
+absl::Status CheckDevice(const std::string& key, const std::string& device) {
+  if (device == "auto" || device == "cpu") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(key, ": '", device, "' is not in this build; use cpu or auto"));
+}
+
+absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
+                                              const std::string& host_device,
+                                              int host_threads_max) {
+  MT_RETURN_IF_ERROR(CheckDevice("engine.device", engine.device));
+  MT_RETURN_IF_ERROR(CheckDevice("device", host_device));
+  SessionSettings settings;
+  settings.threads = engine.threads > 0     ? static_cast<int>(engine.threads)
+                     : host_threads_max > 0 ? host_threads_max
+                                            : AvailableProcessors();
+  if (host_threads_max > 0) settings.threads = std::min(settings.threads, host_threads_max);
+  settings.update_threads = static_cast<int>(engine.update_threads);
+  if (settings.update_threads >= settings.threads) {
     return absl::InvalidArgumentError(
-        absl::StrCat("engine.device: '", engine.device, "' is not in this build; use cpu or auto"));
+        absl::StrCat("engine.update_threads: ", settings.update_threads, " leaves none of the ",
+                     settings.threads, " threads for compute; use at most ", settings.threads - 1,
+                     ", or 0 to share them"));
   }
-  Session session;
-  session.threads = engine.threads > 0 ? static_cast<int>(engine.threads) : AvailableProcessors();
-  const int update = static_cast<int>(engine.update_threads);
-  if (update >= session.threads) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "engine.update_threads: ", update, " leaves none of the ", session.threads,
-        " threads for compute; use at most ", session.threads - 1, ", or 0 to share them"));
-  }
-  session.compute_pool = std::make_unique<ThreadPool>(session.threads - update);
-  if (update > 0) session.own_update_pool = std::make_unique<ThreadPool>(update);
+  settings.link_gigabytes_per_second = engine.link_gigabytes_per_second;
+  return settings;
+}
+
+absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings) {
+  auto session = std::make_shared<Session>();
+  session->settings = settings;
+  const int update = settings.update_threads;
+  session->compute_pool = std::make_unique<ThreadPool>(settings.threads - update);
+  if (update > 0) session->own_update_pool = std::make_unique<ThreadPool>(update);
   CpuDeviceOptions options;
-  options.link_gigabytes_per_second = engine.link_gigabytes_per_second;
-  session.device = CreateCpuDevice(session.compute_pool.get(), options);
-  MT_ASSIGN_OR_RETURN(session.budget.host_bytes, AvailableMemoryBytes());
+  options.link_gigabytes_per_second = settings.link_gigabytes_per_second;
+  session->device = CreateCpuDevice(session->compute_pool.get(), options);
   return session;
 }
 

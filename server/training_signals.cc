@@ -18,13 +18,13 @@ std::atomic<TrainingControl*> signal_control{nullptr};
 void OnStop(int) {
   const int saved_errno = errno;
   TrainingControl* const control = signal_control.load();
-  if (control->stop.exchange(true)) _exit(kExitInterrupted);
+  if (control->Stop()) _exit(kExitInterrupted);
   constexpr char kMessage[] = "\nstopping after this step; once more ends at once\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
   errno = saved_errno;
 }
 
-void OnCheckpoint(int) { signal_control.load()->checkpoint = true; }
+void OnCheckpoint(int) { signal_control.load()->Checkpoint(); }
 
 void Handle(int signal, void (*handler)(int)) {
   struct sigaction action = {};

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/status.h"
@@ -17,6 +18,8 @@ namespace {
 // Large enough that a write call's cost vanishes, small beside any tile.
 constexpr int64_t kBufferBytes = int64_t{1} << 20;
 constexpr int64_t kReadBytes = int64_t{4} << 20;
+
+constexpr char kDiskFullPayload[] = "megatrain/disk-full";
 
 std::string HashHex(XXH128_hash_t hash) {
   return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
@@ -29,7 +32,7 @@ absl::Status FileError(const char* operation, const std::string& path, int error
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-      return absl::ResourceExhaustedError(
+      return DiskFullError(
           bytes > 0 ? absl::StrCat("disk full writing ", path, ": ", bytes, " bytes did not fit (",
                                    reason, ")")
                     : absl::StrCat("disk full: cannot ", operation, " ", path, " (", reason, ")"));
@@ -44,6 +47,17 @@ absl::Status FileError(const char* operation, const std::string& path, int error
     default:
       return absl::InternalError(absl::StrCat("cannot ", operation, " ", path, ": ", reason));
   }
+}
+
+absl::Status DiskFullError(std::string_view message) {
+  absl::Status status =
+      absl::ResourceExhaustedError(absl::string_view(message.data(), message.size()));
+  status.SetPayload(kDiskFullPayload, absl::Cord());
+  return status;
+}
+
+bool IsDiskFull(const absl::Status& status) {
+  return status.GetPayload(kDiskFullPayload).has_value();
 }
 
 std::string ParentDirectory(const std::string& path) {

@@ -138,6 +138,11 @@ std::string JoinPath(const std::string& a, const std::string& b);
 absl::Status FileError(const char* operation, const std::string& path, int error,
                        int64_t bytes = 0);
 
+// ResourceExhausted that IsDiskFull knows: memory that does not suffice has the same code.
+absl::Status DiskFullError(std::string_view message);
+// Whether there was no room on a disk, or none left in a quota: waiting may help.
+bool IsDiskFull(const absl::Status& status);
+
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_ENGINE_BASE_FILE_H_

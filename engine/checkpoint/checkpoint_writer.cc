@@ -33,7 +33,7 @@ absl::Status CreateDirectoriesDurably(const std::string& path, FileSystem* files
 absl::Status CheckFreeSpace(const std::string& directory, int64_t needed, FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const int64_t free, files->FreeDiskBytes(directory));
   if (free >= needed) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
+  return DiskFullError(absl::StrCat(
       "disk full: a checkpoint needs ", FormatBytes(needed), " in ", directory, ", where ",
       FormatBytes(free),
       " are free; make room there or name another checkpoint.directory (a new checkpoint is "

@@ -45,14 +45,19 @@ class Dataset {
   virtual std::string fingerprint() const = 0;
 };
 
+// Called often while data is prepared. Cancelled abandons the preparation and is what it returns.
+using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t bytes_total)>;
+
 // Reads, tokenises (or finds in the cache) and packs. `tokenizer` may be null if every file is
 // `tokens`. Paths in `spec` are absolute. `model_vocabulary`: an id at or above it is refused with
 // file and offset. `cache_directory` is where tokenised data goes when the spec names none.
-// `progress(bytes_done, bytes_total)` may be null.
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
-    const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
-    const std::string& model_directory, int64_t model_vocabulary,
-    const std::string& cache_directory, const std::function<void(int64_t, int64_t)>& progress);
+// `progress` may be null.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
+                                                     std::shared_ptr<const Tokenizer> tokenizer,
+                                                     const std::string& model_directory,
+                                                     int64_t model_vocabulary,
+                                                     const std::string& cache_directory,
+                                                     const DataProgress& progress);
 
 // Steps that the spec asks for: `training.steps`, or ceil(epochs * n / global_batch).
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t train_sequences);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/base/file.h"
 #include "engine/base/status.h"
 
 namespace megatrain {
@@ -29,6 +30,7 @@ std::string Hex(XXH128_hash_t hash) {
 absl::Status ErrnoStatus(const std::string& path, std::string_view what, int error) {
   const std::string message = absl::StrCat(path, ": ", absl::string_view(what.data(), what.size()),
                                            ": ", std::strerror(error));
+  if (error == ENOSPC || error == EDQUOT) return DiskFullError(message);
   return absl::Status(absl::ErrnoToStatusCode(error), message);
 }
 
@@ -103,7 +105,7 @@ absl::StatusOr<std::string> HashDataFile(const DataFileReader& file, const ByteP
   while (true) {
     MT_ASSIGN_OR_RETURN(const size_t got, stream.Read(buffer.data(), buffer.size()));
     if (got == 0) return stream.Digest();
-    if (progress) progress(static_cast<int64_t>(got));
+    if (progress) MT_RETURN_IF_ERROR(progress(static_cast<int64_t>(got)));
   }
 }
 

@@ -14,7 +14,8 @@
 
 namespace megatrain {
 
-// "PATH: what: No space left on device", with the code that errno means.
+// "PATH: what: No space left on device", with the code that errno means; IsDiskFull knows a full
+// disk.
 absl::Status ErrnoStatus(const std::string& path, std::string_view what, int error);
 
 // An open regular file. Thread safety: const methods may be called from several threads.
@@ -44,8 +45,9 @@ class DataFileReader {
   const int64_t size_;
 };
 
-// Called with the bytes just done.
-using ByteProgress = std::function<void(int64_t bytes)>;
+// Called with the bytes just done, 0 where work goes on that is not counted. An error abandons the
+// work and is what it returns. May be null.
+using ByteProgress = std::function<absl::Status(int64_t bytes)>;
 
 // The file's bytes in order, and XXH3-128 over them.
 class HashingStream {

@@ -37,7 +37,7 @@ absl::Status DataSide::AddDocuments(absl::Span<const DataFile> files,
   run.first_sequence = report_.sequences;
   MT_ASSIGN_OR_RETURN(run.stream, TokenStream::Open(files, options_.stream, progress));
   MT_ASSIGN_OR_RETURN(run.index, SequenceIndex::Open(run.stream.get(), options_.packing,
-                                                     options_.stream.cache_directory));
+                                                     options_.stream.cache_directory, progress));
   const PackingCounts& counts = run.index->counts();
   report_.documents += run.stream->documents();
   report_.tokens += counts.tokens;

@@ -154,10 +154,12 @@ absl::StatusOr<int64_t> ProgressBytes(const JobSpec::Data& data) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
-    const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
-    const std::string& model_directory, int64_t model_vocabulary,
-    const std::string& cache_directory, const std::function<void(int64_t, int64_t)>& progress) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
+                                                     std::shared_ptr<const Tokenizer> tokenizer,
+                                                     const std::string& model_directory,
+                                                     int64_t model_vocabulary,
+                                                     const std::string& cache_directory,
+                                                     const DataProgress& progress) {
   const JobSpec::Data& data = spec.data;
   MT_RETURN_IF_ERROR(CheckSpec(data));
   std::vector<DataFile> files = data.train;
@@ -200,7 +202,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
     MT_ASSIGN_OR_RETURN(const int64_t bytes_total, ProgressBytes(data));
     counted = [&progress, &bytes_done, bytes_total](int64_t bytes) {
       bytes_done += bytes;
-      progress(std::min(bytes_done, bytes_total), bytes_total);
+      return progress(std::min(bytes_done, bytes_total), bytes_total);
     };
   }
 

@@ -38,13 +38,14 @@ PackingCounts FromText(const std::string& text) {
 }
 
 absl::StatusOr<PackingCounts> Make(const TokenStream& stream, const PackingOptions& options,
-                                   CacheFileWriter* writer) {
+                                   const ByteProgress& progress, CacheFileWriter* writer) {
   SequencePacker packer(options, [writer](uint64_t word) { return writer->Append(&word, 1); });
   std::vector<uint32_t> words;
   for (int64_t at = 0; at < stream.words(); at += kScanWords) {
     words.resize(static_cast<size_t>(std::min(kScanWords, stream.words() - at)));
     MT_RETURN_IF_ERROR(stream.Read(at, static_cast<int64_t>(words.size()), words.data()));
     MT_RETURN_IF_ERROR(packer.Append(words));
+    if (progress) MT_RETURN_IF_ERROR(progress(0));
   }
   MT_RETURN_IF_ERROR(packer.Finish());
   MT_RETURN_IF_ERROR(writer->Finish(ToText(packer.counts())));
@@ -54,23 +55,26 @@ absl::StatusOr<PackingCounts> Make(const TokenStream& stream, const PackingOptio
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SequenceIndex>> SequenceIndex::Open(
-    const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory) {
+    const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory,
+    const ByteProgress& progress) {
   const std::string key =
       HashText(absl::StrCat(kIndexVersion, "\n", stream->key(), "\n", options.sequence_length, " ",
                             options.packing ? "packed" : "unpacked"));
   const std::string name = absl::StrCat("sequences-", key, ".cache");
   for (int round = 0; round < 2; ++round) {
     absl::StatusOr<std::unique_ptr<CacheFile>> begins =
-        CacheFile::Open(cache_directory, name, key, sizeof(uint64_t));
+        CacheFile::Open(cache_directory, name, key, sizeof(uint64_t), progress);
+    if (absl::IsCancelled(begins.status())) return begins.status();
     if (begins.ok()) {
       const PackingCounts counts = FromText((*begins)->meta());
       return std::unique_ptr<SequenceIndex>(
           new SequenceIndex(stream, options, *std::move(begins), counts));
     }
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFileWriter> writer,
-                        CacheFileWriter::Create(cache_directory, name, key, sizeof(uint64_t)));
+    MT_ASSIGN_OR_RETURN(
+        std::unique_ptr<CacheFileWriter> writer,
+        CacheFileWriter::Create(cache_directory, name, key, sizeof(uint64_t), progress));
     if (writer == nullptr) continue;
-    MT_RETURN_IF_ERROR(Make(*stream, options, writer.get()).status());
+    MT_RETURN_IF_ERROR(Make(*stream, options, progress, writer.get()).status());
   }
   return absl::DataLossError(
       absl::StrCat(cache_directory, "/", name, ": was just made and cannot be read"));

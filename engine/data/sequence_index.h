@@ -18,9 +18,11 @@ namespace megatrain {
 class SequenceIndex {
  public:
   // Finds the index in the cache or makes it by one pass over `stream`, which must outlive it.
+  // `progress` is called with 0 bytes as the work goes on.
   static absl::StatusOr<std::unique_ptr<SequenceIndex>> Open(const TokenStream* stream,
                                                              const PackingOptions& options,
-                                                             const std::string& cache_directory);
+                                                             const std::string& cache_directory,
+                                                             const ByteProgress& progress);
 
   const PackingCounts& counts() const { return counts_; }
   // O(1), two reads. REQUIRES: 0 <= index < counts().sequences.

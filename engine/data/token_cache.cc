@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,8 @@ namespace {
 constexpr char kMagic[9] = "MTCACHE1";
 constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr uint64_t kMetaBytesMax = uint64_t{1} << 24;
+// Short beside making such a file, and no load.
+constexpr std::chrono::milliseconds kLockPoll{50};
 
 uint64_t HeaderHash(const CacheHeader& header) {
   return XXH3_64bits(&header, offsetof(CacheHeader, header_xxh3));
@@ -57,7 +61,8 @@ absl::Status SyncDirectory(const std::string& directory) {
 
 // Opens PATH for writing with the lock on it held. -1 if meanwhile FINAL has come into being by
 // another process's work.
-absl::StatusOr<int> LockTemporary(const std::string& path, const std::string& final_path) {
+absl::StatusOr<int> LockTemporary(const std::string& path, const std::string& final_path,
+                                  const ByteProgress& progress) {
   bool waited = false;
   while (true) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
@@ -65,11 +70,15 @@ absl::StatusOr<int> LockTemporary(const std::string& path, const std::string& fi
       return ErrnoStatus(path, "cannot be made (prepared data; data.cache_directory moves it)",
                          errno);
     }
-    if (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    // Any other failure (a file system without locks) costs only that two may do the same work.
+    while (::flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       waited = true;
-      // Any other failure (a file system without locks) costs only that two may do the same work.
-      while (::flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+      const absl::Status go_on = progress ? progress(0) : absl::OkStatus();
+      if (!go_on.ok()) {
+        ::close(fd);
+        return go_on;
       }
+      std::this_thread::sleep_for(kLockPoll);
     }
     // Whoever held the lock may have renamed or removed the file that is now locked here.
     struct stat held, named;
@@ -115,7 +124,7 @@ CacheFileWriter::~CacheFileWriter() = default;
 
 absl::StatusOr<std::unique_ptr<CacheFileWriter>> CacheFileWriter::Create(
     const std::string& directory, const std::string& name, const std::string& key,
-    size_t element_bytes) {
+    size_t element_bytes, const ByteProgress& progress) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
@@ -126,7 +135,7 @@ absl::StatusOr<std::unique_ptr<CacheFileWriter>> CacheFileWriter::Create(
   state->directory = directory;
   state->path = absl::StrCat(directory, "/", name);
   state->temporary = absl::StrCat(state->path, ".tmp");
-  MT_ASSIGN_OR_RETURN(state->fd, LockTemporary(state->temporary, state->path));
+  MT_ASSIGN_OR_RETURN(state->fd, LockTemporary(state->temporary, state->path, progress));
   if (state->fd < 0) return std::unique_ptr<CacheFileWriter>();
   if (::ftruncate(state->fd, 0) != 0) return ErrnoStatus(state->temporary, "cannot be cut", errno);
   std::memcpy(state->header.magic, kMagic, sizeof(state->header.magic));
@@ -171,7 +180,8 @@ absl::Status CacheFileWriter::Finish(const std::string& meta) {
 absl::StatusOr<std::unique_ptr<CacheFile>> CacheFile::Open(const std::string& directory,
                                                            const std::string& name,
                                                            const std::string& key,
-                                                           size_t element_bytes) {
+                                                           size_t element_bytes,
+                                                           const ByteProgress& progress) {
   const std::string path = absl::StrCat(directory, "/", name);
   MT_ASSIGN_OR_RETURN(std::unique_ptr<DataFileReader> reader, DataFileReader::Open(path));
   const auto damaged = [&path](const char* what) {
@@ -207,6 +217,7 @@ absl::StatusOr<std::unique_ptr<CacheFile>> CacheFile::Open(const std::string& di
     const size_t take = static_cast<size_t>(std::min<uint64_t>(left, buffer.size()));
     read = reader->ReadAt(offset, buffer.data(), take);
     if (read.ok()) XXH3_64bits_update(state, buffer.data(), take);
+    if (read.ok() && progress) read = progress(0);
     offset += static_cast<int64_t>(take);
     left -= take;
   }

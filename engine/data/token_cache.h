@@ -35,10 +35,12 @@ class CacheFileWriter {
  public:
   // Begins DIRECTORY/NAME. While another process writes the same file this waits, and then returns
   // null: the file is there to be read. A NAME.tmp that a killed process left is taken over.
+  // `progress` is asked now and then while it waits.
   static absl::StatusOr<std::unique_ptr<CacheFileWriter>> Create(const std::string& directory,
                                                                  const std::string& name,
                                                                  const std::string& key,
-                                                                 size_t element_bytes);
+                                                                 size_t element_bytes,
+                                                                 const ByteProgress& progress = {});
   // Removes NAME.tmp if Finish was not reached.
   ~CacheFileWriter();
   CacheFileWriter(const CacheFileWriter&) = delete;
@@ -57,11 +59,12 @@ class CacheFileWriter {
 class CacheFile {
  public:
   // Reads the file once and verifies every checksum. NotFound, or DataLoss that says what is wrong:
-  // either way it is to be made again.
+  // either way it is to be made again. `progress` is called with 0 bytes as the reading goes on.
   static absl::StatusOr<std::unique_ptr<CacheFile>> Open(const std::string& directory,
                                                          const std::string& name,
                                                          const std::string& key,
-                                                         size_t element_bytes);
+                                                         size_t element_bytes,
+                                                         const ByteProgress& progress = {});
   int64_t elements() const { return elements_; }
   const std::string& meta() const { return meta_; }
   // REQUIRES: the range lies in the file.

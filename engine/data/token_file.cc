@@ -142,7 +142,7 @@ absl::StatusOr<std::string> TokenFile::Scan(int64_t vocabulary,
       return OutsideVocabulary(element + static_cast<int64_t>(first), id, vocabulary);
     }
     element += static_cast<int64_t>(count);
-    if (progress) progress(static_cast<int64_t>(got));
+    if (progress) MT_RETURN_IF_ERROR(progress(static_cast<int64_t>(got)));
   }
   if (element != tokens_) {
     return absl::DataLossError(absl::StrCat(path(), ": changed while it was read"));

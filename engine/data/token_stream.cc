@@ -89,9 +89,10 @@ class StreamMaker {
     return absl::OkStatus();
   }
 
-  void Report(const HashingStream& stream, int64_t* reported) const {
-    if (progress_) progress_(stream.offset() - *reported);
+  absl::Status Report(const HashingStream& stream, int64_t* reported) const {
+    const int64_t bytes = stream.offset() - *reported;
     *reported = stream.offset();
+    return progress_ ? progress_(bytes) : absl::OkStatus();
   }
 
   absl::Status AddRecords(const DataFile& file, HashingStream* stream) {
@@ -120,11 +121,10 @@ class StreamMaker {
       if (batch_bytes < kBatchBytes) continue;
       MT_RETURN_IF_ERROR(EncodeBatch(records));
       batch_bytes = 0;
-      Report(*stream, &reported);
+      MT_RETURN_IF_ERROR(Report(*stream, &reported));
     }
     MT_RETURN_IF_ERROR(EncodeBatch(records));
-    Report(*stream, &reported);
-    return absl::OkStatus();
+    return Report(*stream, &reported);
   }
 
   // Tokenises the batch, each block of consecutive records by one thread, and writes the words in
@@ -189,7 +189,7 @@ class StreamMaker {
         buffer.erase(0, cut);
         buffer_offset += static_cast<int64_t>(cut);
       }
-      Report(*stream, &reported);
+      MT_RETURN_IF_ERROR(Report(*stream, &reported));
       if (end) break;
     }
     if (first) return absl::OkStatus();
@@ -269,19 +269,20 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
   // A second round finds what another process has just made.
   for (int round = 0; round < 2; ++round) {
     absl::StatusOr<std::unique_ptr<CacheFile>> cache =
-        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t));
+        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t), progress);
+    if (absl::IsCancelled(cache.status())) return cache.status();
     if (cache.ok()) {
       const StreamMeta meta = FromText((*cache)->meta());
       // Else it is of a model with a larger vocabulary; making it again finds where the id is.
       if (meta.largest_id < options.encoder.vocabulary) {
-        if (progress) progress(bytes);
+        if (progress) MT_RETURN_IF_ERROR(progress(bytes));
         return std::unique_ptr<TokenStream>(
             new TokenStream(*std::move(cache), key, meta.documents));
       }
     }
     MT_ASSIGN_OR_RETURN(
         std::unique_ptr<CacheFileWriter> writer,
-        CacheFileWriter::Create(options.cache_directory, name, key, sizeof(uint32_t)));
+        CacheFileWriter::Create(options.cache_directory, name, key, sizeof(uint32_t), progress));
     if (writer == nullptr) continue;
     StreamMaker maker(options, progress, writer.get());
     for (size_t i = 0; i < files.size(); ++i) {
@@ -289,8 +290,9 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
     }
     MT_RETURN_IF_ERROR(writer->Finish(ToText({maker.documents(), maker.largest_id()})));
     writer.reset();
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFile> made,
-                        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t)));
+    MT_ASSIGN_OR_RETURN(
+        std::unique_ptr<CacheFile> made,
+        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t), progress));
     return std::unique_ptr<TokenStream>(new TokenStream(std::move(made), key, maker.documents()));
   }
   return absl::DataLossError(absl::StrCat(options.cache_directory, "/", name,

@@ -88,6 +88,9 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
 
   std::unique_ptr<HostPool> pool(new HostPool(base, capacity));
   if (options.touch_threads > 0) pool->Touch(options);
+  if (options.cancelled && options.cancelled()) {
+    return absl::CancelledError("host pool: the reservation was abandoned");
+  }
   return pool;
 }
 
@@ -103,6 +106,7 @@ void HostPool::Touch(const HostPoolOptions& options) {
   int64_t touched = 0;
   const auto work = [&] {
     for (int64_t chunk = next++; chunk < chunks; chunk = next++) {
+      if (options.cancelled && options.cancelled()) return;
       const int64_t begin = chunk * kTouchChunkBytes;
       const int64_t end = std::min(begin + kTouchChunkBytes, capacity_);
       for (int64_t at = begin; at < end; at += kPageBytes) {

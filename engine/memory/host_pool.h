@@ -71,6 +71,8 @@ struct HostPoolOptions {
   int touch_threads = 1;
   // Called while touching, from one thread at a time, with the bytes touched so far.
   std::function<void(int64_t touched, int64_t capacity)> progress;
+  // Asked now and then while touching, from several threads; true abandons it. May be null.
+  std::function<bool()> cancelled;
 };
 
 class HostPool {
@@ -79,7 +81,8 @@ class HostPool {
   static constexpr int64_t kHugePageBytes = int64_t{2} << 20;
   static constexpr int64_t kLargeLeaseBytes = int64_t{256} << 20;
 
-  // ResourceExhausted if the kernel refuses the reservation, InvalidArgument if capacity < 0.
+  // ResourceExhausted if the kernel refuses the reservation, InvalidArgument if capacity < 0,
+  // Cancelled.
   static absl::StatusOr<std::unique_ptr<HostPool>> Create(const HostPoolOptions& options);
   // REQUIRES: no lease is left.
   ~HostPool();

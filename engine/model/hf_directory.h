@@ -47,6 +47,9 @@ class HfWeights {
 void InitializeTile(const ModelConfig& config, uint64_t seed, const Tile& tile,
                     ThreadPool* pool = nullptr);
 
+// Of one file of weights, at most: what transformers writes.
+inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
+
 // Writes a HF directory: config.json with torch_dtype rewritten, tokenizer and generation files
 // copied through from `source_directory`, weights as model.safetensors, or shards of at most
 // `shard_bytes` with an index. Written as `directory`.tmp, fsynced, renamed; an existing non-empty
@@ -58,7 +61,7 @@ absl::Status ExportHfDirectory(const std::string& source_directory, const ModelL
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
                                const std::string& directory,
-                               int64_t shard_bytes = int64_t{5000000000},
+                               int64_t shard_bytes = kHfShardBytes,
                                FileSystem* files = PosixFileSystem());
 
 // `init`: writes a HF directory with random weights for a named preset; the tokenizer is bytes for

@@ -146,7 +146,17 @@ void Finish(const Kernels& kernels, MemoryPlan& plan) {
   for (int64_t elements : d.shape.tile_elements) {
     plan.checkpoint_bytes += TileBytes(elements, d.dtype);
   }
-  if (plan.host_bytes > plan.host_limit) {
+  const int64_t beside_bytes = plan.host_bytes - plan.pool_bytes;
+  const int64_t beside_limit = plan.budget.host_bytes - plan.budget.pool_bytes;
+  if (plan.budget.pool_bytes >= 0 && plan.pool_bytes > plan.budget.pool_bytes) {
+    plan.fits = false;
+    plan.misfit = absl::StrCat("host pool: needs ", FormatBytes(plan.pool_bytes), ", has ",
+                               FormatBytes(plan.budget.pool_bytes));
+  } else if (plan.budget.pool_bytes >= 0 && beside_bytes > beside_limit) {
+    plan.fits = false;
+    plan.misfit = absl::StrCat("host memory beside the pool: needs ", FormatBytes(beside_bytes),
+                               ", has ", FormatBytes(beside_limit));
+  } else if (plan.host_bytes > plan.host_limit) {
     plan.fits = false;
     plan.misfit = absl::StrCat("host memory: needs ", FormatBytes(plan.host_bytes), ", has ",
                                FormatBytes(plan.host_limit));
@@ -213,7 +223,11 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
                    std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep))
              : d.micro_batches,
          spec.engine.stash == StashPlace::kHost, whole);
-    const int64_t free = std::max<int64_t>(0, plan.host_limit - HostBytes(whole) - kProcessBytes);
+    int64_t free = plan.host_limit - HostBytes(whole) - kProcessBytes;
+    if (budget.pool_bytes >= 0) {
+      free = std::min(free, budget.host_bytes - budget.pool_bytes - kProcessBytes);
+    }
+    free = std::max<int64_t>(0, free);
     plan.device_limit = std::min(DeviceBytes(whole, kernels), free / 2);
     // Rather a recomputing job than none: a small device is still given what the smallest choice
     // takes.

@@ -18,7 +18,10 @@ namespace megatrain {
 
 // What the machine offers.
 struct MemoryBudget {
-  int64_t host_bytes = 0;  // free host memory
+  int64_t host_bytes = 0;  // free host memory, the pool's included
+  // Of it, what lies in a pool that is reserved already: tiles, slabs, stash and batches come from
+  // there alone, all else from beside it. Negative: nothing is reserved.
+  int64_t pool_bytes = -1;
   // Device memory. The cpu device's lies in host memory: 0 = what `recompute: none` needs, at most
   // half of what is free after the host state.
   int64_t device_bytes = 0;

@@ -23,12 +23,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
                                                          ThreadPool* update_pool, HostPool* pool) {
   std::unique_ptr<Trainer> trainer(new Trainer(spec, plan));
   const PipelineDimensions& d = trainer->plan_.dimensions;
-  MT_ASSIGN_OR_RETURN(trainer->arena_memory_, device->Allocate(plan.arena_bytes));
-  DeviceArena arena(trainer->arena_memory_->data(), plan.arena_bytes);
+  trainer->device_ = device;
   trainer->kernels_ = &device->kernels();
   trainer->last_matmul_seconds_ = trainer->kernels_->MatMulSeconds();
-  MT_ASSIGN_OR_RETURN(trainer->device_buffers_, ReserveDeviceBuffers(d, device->kernels(), arena));
-  arena.Seal();
+  MT_RETURN_IF_ERROR(trainer->TakeDevice());
   MT_ASSIGN_OR_RETURN(trainer->host_buffers_, LeaseHostBuffers(d, *pool));
   for (int i = 0; i < d.shape.tiles(); ++i) {
     const TileLayout* layout = &d.layout->tiles[i];
@@ -43,7 +41,6 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
       trainer->tiles_.push_back(tile);
     }
   }
-  MT_RETURN_IF_ERROR(trainer->UploadRopeTables(*device));
   StepRunnerParts parts;
   parts.dimensions = &d;
   parts.device = device;
@@ -58,18 +55,34 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
 
 Trainer::~Trainer() = default;
 
-absl::Status Trainer::UploadRopeTables(Device& device) {
+absl::Status Trainer::TakeDevice() {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<DeviceMemory> memory, device_->Allocate(plan_.arena_bytes));
+  DeviceArena arena(memory->data(), plan_.arena_bytes);
+  MT_ASSIGN_OR_RETURN(device_buffers_, ReserveDeviceBuffers(plan_.dimensions, *kernels_, arena));
+  arena.Seal();
+  MT_RETURN_IF_ERROR(UploadRopeTables());
+  pipeline_state_ = {};  // what the buffers held is gone
+  arena_memory_ = std::move(memory);
+  return absl::OkStatus();
+}
+
+void Trainer::ReleaseDevice() {
+  device_buffers_ = {};
+  arena_memory_ = nullptr;
+}
+
+absl::Status Trainer::UploadRopeTables() {
   const PipelineDimensions& d = plan_.dimensions;
   const int64_t n = d.sequence_length * (d.layout->config.head_dim / 2);
   std::vector<float> cosine(n), sine(n);
   RopeTables(d.layout->config, d.sequence_length, cosine.data(), sine.data());
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device.CreateStream());
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_->CreateStream());
   MT_RETURN_IF_ERROR(
-      device.CopyToDevice(*stream, device_buffers_.rope_cosine, cosine.data(), n * 4));
-  MT_RETURN_IF_ERROR(device.CopyToDevice(*stream, device_buffers_.rope_sine, sine.data(), n * 4));
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<Event> done, device.CreateEvent());
-  MT_RETURN_IF_ERROR(device.Record(*stream, *done));
-  return device.Synchronize(*done);
+      device_->CopyToDevice(*stream, device_buffers_.rope_cosine, cosine.data(), n * 4));
+  MT_RETURN_IF_ERROR(device_->CopyToDevice(*stream, device_buffers_.rope_sine, sine.data(), n * 4));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<Event> done, device_->CreateEvent());
+  MT_RETURN_IF_ERROR(device_->Record(*stream, *done));
+  return device_->Synchronize(*done);
 }
 
 absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {

@@ -75,6 +75,14 @@ class Trainer {
   // and CommitSave was called.
   absl::StatusOr<std::string> FinishSave(std::vector<std::string>* notes);
 
+  // Gives the device's memory back and keeps the state, which may still be saved. REQUIRES:
+  // in_flight() == 0, the device is held.
+  void ReleaseDevice();
+  // Takes it again: ResourceExhausted if it is not there any more; the device is then not held.
+  // REQUIRES: the device is not held.
+  absl::Status TakeDevice();
+  bool holds_device() const { return arena_memory_ != nullptr; }
+
   int64_t parameters() const { return plan_.parameters; }
 
  private:
@@ -85,11 +93,12 @@ class Trainer {
   };
 
   Trainer(const JobSpec& spec, const MemoryPlan& plan) : spec_(spec), plan_(plan) {}
-  absl::Status UploadRopeTables(Device& device);
+  absl::Status UploadRopeTables();
   absl::StatusOr<int> RunForward(const Batch& batch, LogitsRequest* logits);
 
   const JobSpec spec_;
   const MemoryPlan plan_;
+  Device* device_ = nullptr;
   std::unique_ptr<DeviceMemory> arena_memory_;
   DeviceBuffers device_buffers_;
   HostBuffers host_buffers_;

@@ -68,7 +68,8 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
     if (metrics != nullptr && metrics_status.ok()) note_metrics(metrics->Write(record));
     progress.Step(record);
   };
-  return RunTraining(spec, ResumeOptions(arguments.resume), &control, observer);
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create({}));
+  return RunTraining(*host, spec, ResumeOptions(arguments.resume), &control, observer);
 }
 
 }  // namespace

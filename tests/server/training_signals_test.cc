@@ -25,7 +25,7 @@ TEST(TrainingSignalsTest, TheFirstAsksAndTheSecondEnds) {
                 static TrainingControl control;
                 InstallTrainingSignals(&control);
                 raise(signal);
-                return control.stop && !control.checkpoint ? 0 : 1;
+                return control.stop_requested() && !control.checkpoint_requested() ? 0 : 1;
               }),
               0);
     EXPECT_EQ(ExitCodeOfChild([signal] {
@@ -46,7 +46,7 @@ TEST(TrainingSignalsTest, UserSignalAsksForACheckpoint) {
               raise(SIGUSR1);
               raise(SIGUSR1);
               raise(SIGPIPE);
-              return control.checkpoint && !control.stop ? 0 : 1;
+              return control.checkpoint_requested() && !control.stop_requested() ? 0 : 1;
             }),
             0);
 }
@@ -57,7 +57,7 @@ TEST(TrainingSignalsTest, AnIgnoredHangupStaysIgnored) {
               signal(SIGHUP, SIG_IGN);
               InstallTrainingSignals(&control);
               raise(SIGHUP);
-              return control.stop ? 1 : 0;
+              return control.stop_requested() ? 1 : 0;
             }),
             0);
 }

@@ -95,8 +95,8 @@ TEST(FileTest, NamesPathAndReasonOfFailures) {
 
 TEST(FileTest, DiskFullIsResourceExhausted) {
   EXPECT_EQ(FileError("write", "/a/b", ENOSPC, 4096),
-            absl::ResourceExhaustedError("disk full writing /a/b: 4096 bytes did not fit (No space "
-                                         "left on device)"));
+            DiskFullError("disk full writing /a/b: 4096 bytes did not fit (No space left on "
+                          "device)"));
   EXPECT_EQ(FileError("create", "/a/b", EROFS).code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(FileError("write", "/a/b", EIO).code(), absl::StatusCode::kInternal);
   // The system's own full device.
@@ -106,6 +106,11 @@ TEST(FileTest, DiskFullIsResourceExhausted) {
   const absl::Status status = (*writer)->SyncAndClose();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(status.message()), HasSubstr("disk full writing /dev/full"));
+  EXPECT_TRUE(IsDiskFull(status));
+  EXPECT_TRUE(IsDiskFull(FileError("create", "a", EDQUOT)));
+  EXPECT_FALSE(IsDiskFull(FileError("create", "a", EIO)));
+  EXPECT_FALSE(IsDiskFull(absl::ResourceExhaustedError("disk full")));
+  EXPECT_FALSE(IsDiskFull(absl::OkStatus()));
 }
 
 TEST(FileTest, AtomicWriteReplacesAndLeavesNothingBehind) {

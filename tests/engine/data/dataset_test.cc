@@ -311,10 +311,37 @@ TEST(DatasetTest, ReportsProgressToTheEnd) {
                                        EXPECT_GE(done, last);
                                        last = done;
                                        total = of;
+                                       return absl::OkStatus();
                                      });
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     EXPECT_EQ(last, total);
     EXPECT_EQ(total, 2 * 5000 + 2 * 13 + 8);
+  }
+}
+
+// Abandoned at each of its calls, made and found in the cache: nothing but the error comes back,
+// and the next attempt is none the worse.
+TEST(DatasetTest, IsAbandonedWhereverProgressSaysSo) {
+  TestDirectory directory;
+  const JobSpec spec =
+      SpecOf({{directory.Write("a.txt", std::string(5000, 'a')), DataFormat::kText, ""},
+              {directory.Write("b.jsonl", "{\"text\":\"x\"}\n"), DataFormat::kText, ""},
+              {directory.Write("t.bin", "12345678"), DataFormat::kTokens, "uint16"}},
+             4);
+  for (int allowed = 0;; ++allowed) {
+    int calls = 0;
+    const auto dataset = OpenDataset(
+        spec, MakeBytesTokenizer(), directory.path(), 60000, directory.Path("cache"),
+        [&](int64_t, int64_t) {
+          return ++calls > allowed ? absl::CancelledError("abandoned") : absl::OkStatus();
+        });
+    if (dataset.ok()) {
+      EXPECT_GT(allowed, 5);
+      EXPECT_LE(calls, allowed);
+      break;
+    }
+    EXPECT_EQ(dataset.status().code(), absl::StatusCode::kCancelled) << dataset.status();
+    EXPECT_EQ(calls, allowed + 1);
   }
 }
 

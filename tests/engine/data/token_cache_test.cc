@@ -111,6 +111,20 @@ TEST(TokenCacheTest, AnotherWriterWaitsAndFindsTheFile) {
   other.join();
 }
 
+TEST(TokenCacheTest, WaitingForAnotherWriterIsAbandonedWhenAsked) {
+  TestDirectory directory;
+  auto writer = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);
+  ASSERT_TRUE(writer.ok());
+  int questions = 0;
+  const auto second =
+      CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4, [&](int64_t bytes) {
+        EXPECT_EQ(bytes, 0);
+        return ++questions == 2 ? absl::CancelledError("abandoned") : absl::OkStatus();
+      });
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(questions, 2);
+}
+
 TEST(TokenCacheTest, SaysThatItCannotBeWritten) {
   TestDirectory directory;
   directory.Write("file", "");

@@ -178,6 +178,16 @@ TEST(HostPoolTest, TouchesEveryPageAndReportsProgress) {
   EXPECT_EQ(reported.back(), (*pool)->capacity());
 }
 
+TEST(HostPoolTest, TouchingIsAbandonedWhenAsked) {
+  HostPoolOptions options;
+  options.capacity = 1024 * kMiB;
+  int64_t touched_bytes = 0;
+  options.progress = [&touched_bytes](int64_t touched, int64_t) { touched_bytes = touched; };
+  options.cancelled = [&touched_bytes] { return touched_bytes > 0; };
+  EXPECT_EQ(HostPool::Create(options).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(touched_bytes, 256 * kMiB);
+}
+
 TEST(HostPoolTest, ManyThreadsLease) {
   auto pool = MakePool(64 * kMiB);
   std::vector<std::thread> threads;

@@ -53,9 +53,11 @@ JobRun Train(const JobSpec& spec, int64_t stop_after) {
   observer.started = [](int64_t, int64_t) {};
   observer.step = [&](const StepRecord& record) {
     run.records.push_back(record);
-    if (record.step == stop_after) control.stop = true;
+    if (record.step == stop_after) control.Stop();
   };
-  absl::StatusOr<TrainingOutcome> outcome = RunTraining(spec, {}, &control, observer);
+  absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create({});
+  EXPECT_TRUE(host.ok()) << host.status();
+  absl::StatusOr<TrainingOutcome> outcome = RunTraining(**host, spec, {}, &control, observer);
   run.status = outcome.status();
   if (outcome.ok()) run.outcome = *outcome;
   return run;

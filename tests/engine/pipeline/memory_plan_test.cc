@@ -160,5 +160,34 @@ TEST_F(MemoryPlanTest, ContradictingSettingsAreRefused) {
               HasSubstr("512 positions"));
 }
 
+// A pool that is reserved already and what lies beside it are two limits.
+TEST_F(MemoryPlanTest, AReservedPoolIsALimitOfItsOwn) {
+  const ModelLayout layout = BuildModelLayout(Config(3));
+  const MemoryPlan free = Plan(Spec(), layout);
+  ASSERT_TRUE(free.fits);
+  const int64_t beside = free.host_bytes - free.pool_bytes;
+  MemoryBudget budget;
+  budget.pool_bytes = free.pool_bytes;
+  budget.host_bytes = free.pool_bytes + 4 * beside;
+  EXPECT_TRUE(Plan(Spec(), layout, budget).fits);
+
+  budget.pool_bytes = free.pool_bytes - 4096;
+  MemoryPlan plan = Plan(Spec(), layout, budget);
+  EXPECT_FALSE(plan.fits) << "what is free beside the pool is of no use to it";
+  EXPECT_THAT(plan.misfit, HasSubstr("host pool"));
+
+  budget.pool_bytes = 8 * free.pool_bytes;
+  budget.host_bytes = budget.pool_bytes + (int64_t{1} << 20);
+  plan = Plan(Spec(), layout, budget);
+  EXPECT_FALSE(plan.fits) << "the pool's room is of no use to the process";
+  EXPECT_THAT(plan.misfit, HasSubstr("beside the pool"));
+
+  // Too little for all activations: the device takes less, and the job fits still.
+  budget.host_bytes = budget.pool_bytes + beside;
+  plan = Plan(Spec(), layout, budget);
+  EXPECT_TRUE(plan.fits) << plan.misfit;
+  EXPECT_LT(plan.arena_bytes, free.arena_bytes);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -1,0 +1,60 @@
+// A file system that asks before it moves bytes: for progress, and to abandon long reads and writes
+// at any point. Only the moving of bytes asks: whoever is told to stop can still remove what it
+// has begun.
+#ifndef MEGATRAIN_ENGINE_BASE_WATCHED_FILE_SYSTEM_H_
+#define MEGATRAIN_ENGINE_BASE_WATCHED_FILE_SYSTEM_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+
+namespace megatrain {
+
+class WatchedFileSystem : public FileSystem {
+ public:
+  // Bytes moved between two questions, at most: a tenth of a second on a slow disk.
+  static constexpr int64_t kPieceBytes = int64_t{16} << 20;
+
+  // `base` must outlive this and all files opened through it. `go_on` is called from whichever
+  // thread moves bytes; its error is what the operation returns.
+  WatchedFileSystem(FileSystem* base, std::function<absl::Status()> go_on)
+      : base_(base), go_on_(std::move(go_on)) {}
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override;
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return base_->Rename(from, to);
+  }
+  absl::Status SyncDirectory(const std::string& path) override {
+    return base_->SyncDirectory(path);
+  }
+  absl::Status CreateDirectories(const std::string& path) override {
+    return base_->CreateDirectories(path);
+  }
+  absl::Status RemoveFile(const std::string& path) override { return base_->RemoveFile(path); }
+  absl::Status RemoveTree(const std::string& path) override { return base_->RemoveTree(path); }
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {
+    return base_->ListDirectory(path);
+  }
+  bool FileExists(const std::string& path) override { return base_->FileExists(path); }
+  bool IsDirectory(const std::string& path) override { return base_->IsDirectory(path); }
+  absl::StatusOr<int64_t> FreeDiskBytes(const std::string& path) override {
+    return base_->FreeDiskBytes(path);
+  }
+
+ private:
+  FileSystem* const base_;
+  const std::function<absl::Status()> go_on_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_BASE_WATCHED_FILE_SYSTEM_H_

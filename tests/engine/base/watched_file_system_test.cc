@@ -1,0 +1,45 @@
+#include "engine/base/watched_file_system.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace megatrain {
+namespace {
+
+TEST(WatchedFileSystemTest, AsksBeforeEveryPieceAndStopsWhenTold) {
+  int questions = 0, allowed = 1000;
+  WatchedFileSystem files(PosixFileSystem(), [&] {
+    return ++questions > allowed ? absl::CancelledError("abandoned") : absl::OkStatus();
+  });
+  const std::string path = ::testing::TempDir() + "/watched";
+  const std::string content(2 * WatchedFileSystem::kPieceBytes + 5, 'x');
+  {
+    auto file = files.NewWritableFile(path);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE((*file)->Append(content.data(), static_cast<int64_t>(content.size())).ok());
+    ASSERT_TRUE((*file)->Sync().ok());
+    ASSERT_TRUE((*file)->Close().ok());
+  }
+  EXPECT_EQ(questions, 5);  // made, three pieces, synced
+
+  auto file = files.OpenForReading(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->size(), static_cast<int64_t>(content.size()));
+  std::string read(content.size(), ' ');
+  ASSERT_TRUE((*file)->Read(0, read.data(), static_cast<int64_t>(read.size())).ok());
+  EXPECT_EQ(read, content);
+  EXPECT_EQ(questions, 8);
+
+  allowed = 9;
+  EXPECT_EQ((*file)->Read(0, read.data(), static_cast<int64_t>(read.size())).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(questions, 10);
+  EXPECT_EQ(files.NewWritableFile(path).status().code(), absl::StatusCode::kCancelled);
+  // What was begun can still be removed.
+  EXPECT_TRUE(files.RemoveFile(path).ok());
+  EXPECT_FALSE(files.FileExists(path));
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,106 @@
+#include "engine/engine_host.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/base/bytes.h"
+#include "engine/session.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<EngineHost> Host(int threads = 0) {
+  EngineHostOptions options;
+  options.threads = threads;
+  auto host = EngineHost::Create(options);
+  EXPECT_TRUE(host.ok()) << host.status();
+  return *std::move(host);
+}
+
+TEST(EngineHostTest, RefusesADeviceThereIsNot) {
+  EngineHostOptions options;
+  options.device = "cuda:9";
+  const absl::Status status = EngineHost::Create(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("'cuda:9' is not in this build"));
+}
+
+TEST(EngineHostTest, ReservesOnceWithProgress) {
+  const auto host = Host();
+  std::vector<int64_t> touched;
+  ASSERT_TRUE(host->ReservePool(
+                      600 * kMiB,
+                      [&](int64_t bytes, int64_t capacity) {
+                        EXPECT_EQ(capacity, 600 * kMiB);
+                        EXPECT_EQ(host->pool_usage().capacity, 0);  // readable meanwhile
+                        touched.push_back(bytes);
+                      },
+                      nullptr)
+                  .ok());
+  EXPECT_EQ(touched.size(), 3u);
+  EXPECT_EQ(host->pool_usage().capacity, 600 * kMiB);
+  EXPECT_EQ(host->pool_usage().free_bytes, 600 * kMiB);
+  const EngineBudget budget = host->budget();
+  EXPECT_EQ(budget.pool_bytes, 600 * kMiB);
+  EXPECT_GT(budget.beside_pool_bytes, 0);
+  EXPECT_EQ(host->ReservePool(1, nullptr, nullptr).code(), absl::StatusCode::kFailedPrecondition);
+  const auto pool = host->Pool(5);
+  ASSERT_TRUE(pool.ok()) << pool.status();
+  EXPECT_EQ((*pool)->capacity(), 600 * kMiB);
+}
+
+TEST(EngineHostTest, AnAbandonedReservationLeavesNone) {
+  const auto host = Host();
+  EXPECT_EQ(host->ReservePool(600 * kMiB, nullptr, [] { return true; }).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_FALSE(host->has_pool());
+  EXPECT_TRUE(host->ReservePool(1 * kMiB, nullptr, [] { return false; }).ok());
+}
+
+TEST(EngineHostTest, RefusesMoreThanIsFreeBeforeTouchingIt) {
+  const auto host = Host();
+  const absl::Status status = host->ReservePool(int64_t{1} << 50, nullptr, nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("host_memory"));
+  const auto bytes = EngineHost::DefaultPoolBytes();
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_GT(*bytes, 0);
+}
+
+TEST(EngineHostTest, ThreadsOfAJobAreCappedByTheHosts) {
+  JobSpec::Engine engine;
+  const auto three = Host(3), any = Host();
+  EXPECT_EQ((*three->OpenSession(engine))->settings.threads, 3);
+  EXPECT_EQ((*any->OpenSession(engine))->settings.threads, AvailableProcessors());
+  engine.threads = 2;
+  EXPECT_EQ((*three->OpenSession(engine))->settings.threads, 2);
+  engine.threads = 5;
+  EXPECT_EQ((*three->OpenSession(engine))->settings.threads, 3);
+  EXPECT_EQ((*any->OpenSession(engine))->settings.threads, 5);
+  engine.update_threads = 3;
+  EXPECT_EQ(three->OpenSession(engine).status().code(), absl::StatusCode::kInvalidArgument);
+  engine.update_threads = 1;
+  EXPECT_EQ((*three->OpenSession(engine))->compute_pool->threads(), 2);
+  engine.device = "cuda";
+  EXPECT_THAT(std::string(three->OpenSession(engine).status().message()),
+              HasSubstr("engine.device"));
+}
+
+TEST(EngineHostTest, JobsOfTheSameSettingsShareASession) {
+  const auto host = Host(2);
+  JobSpec::Engine engine;
+  const auto first = *host->OpenSession(engine);
+  EXPECT_EQ(*host->OpenSession(engine), first);
+  engine.link_gigabytes_per_second = 1;
+  const auto throttled = *host->OpenSession(engine);
+  EXPECT_NE(throttled, first);
+  EXPECT_EQ(first->compute_pool->threads(), 2) << "a job that is paused keeps its own";
+}
+
+}  // namespace
+}  // namespace megatrain
