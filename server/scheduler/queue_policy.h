@@ -1,0 +1,65 @@
+// Which queued job starts next, and what each of the others is told: a pure function of a snapshot.
+//
+// - Higher priorities go first. At equal priority the user with the least use of the device goes
+//   first (recent use, and what the jobs before in this very queue will add), so that users take
+//   turns; a user's jobs go in the order of submission.
+// - A job that cannot start for a reason of its own (its disk is full, paused jobs hold the memory
+//   it needs) does not hold up those behind it.
+// - A job that does not fit beside active ones, which will end, does hold them up: else small jobs
+//   would keep a large one waiting for ever.
+#ifndef MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_
+#define MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "server/jobs/job.h"
+
+namespace megatrain {
+
+struct QueuedJob {
+  std::string id;
+  int64_t number = 0;  // order of submission
+  int64_t uid = -1;
+  int priority = 0;
+  int64_t pool_bytes = 0;  // that it needs beyond what it holds; 0 = none, or not known
+  // Not to be started now: why. kNone: nothing of its own speaks against it.
+  WaitingReason hold = WaitingReason::kNone;
+  std::string hold_text;
+  std::optional<double> seconds;  // that it will run, if that is known
+};
+
+struct ActiveJob {
+  int64_t uid = -1;
+  int64_t pool_bytes = 0;
+  std::optional<double> seconds;  // that it will still run
+};
+
+struct QueueSnapshot {
+  absl::Time now;
+  bool accepts = true;  // false: the daemon is stopping, nothing starts
+  int slots = 1;        // jobs that may be active at a time
+  std::vector<QueuedJob> queued;
+  std::vector<ActiveJob> active;
+  int64_t pool_bytes = 0;                 // all there is; 0 = not known, everything fits
+  int64_t pool_paused_bytes = 0;          // held by jobs that are paused
+  std::map<int64_t, double> use_seconds;  // of the device, recent, by uid
+};
+
+struct QueueDecision {
+  std::vector<std::string> start;  // now, in this order
+  std::map<std::string, QueuePlace> places;
+};
+
+// What a job whose length is not known is taken to add to its user's use.
+inline constexpr double kUnknownJobSeconds = 3600;
+
+QueueDecision DecideQueue(const QueueSnapshot& snapshot);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_

@@ -1,0 +1,37 @@
+// How much of the device each user had lately: seconds, halved with each day that has passed since.
+#ifndef MEGATRAIN_SERVER_SCHEDULER_USAGE_METER_H_
+#define MEGATRAIN_SERVER_SCHEDULER_USAGE_METER_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "server/jobs/job.h"
+
+namespace megatrain {
+
+inline constexpr absl::Duration kUsageHalfLife = absl::Hours(24);
+
+// Thread safety: none.
+class UsageMeter {
+ public:
+  // A job of `uid` had the device from `from` to `to`. In any order; `to` before `from` counts
+  // nothing (a clock that was set back).
+  void Add(int64_t uid, absl::Time from, absl::Time to);
+  // What a job's event log tells: from PREPARING until it left the device.
+  void AddEvents(int64_t uid, const std::vector<JobEvent>& events);
+
+  // As of `now`.
+  std::map<int64_t, double> Seconds(absl::Time now) const;
+
+ private:
+  // Weighted by 2^(time / half-life), the time counted from `origin_`, so that what was added need
+  // not be touched again as time passes.
+  std::map<int64_t, double> weighted_;
+  absl::Time origin_ = absl::InfinitePast();
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_SCHEDULER_USAGE_METER_H_

@@ -1,0 +1,294 @@
+#include "server/scheduler/queue_policy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+const absl::Time kNow = absl::FromUnixSeconds(1700000000);
+
+QueuedJob Queued(int64_t number, int64_t uid, int priority = 0) {
+  QueuedJob job;
+  job.id = "j" + std::to_string(number);
+  job.number = number;
+  job.uid = uid;
+  job.priority = priority;
+  return job;
+}
+
+QueueSnapshot Snapshot(std::vector<QueuedJob> queued) {
+  QueueSnapshot snapshot;
+  snapshot.now = kNow;
+  snapshot.queued = std::move(queued);
+  return snapshot;
+}
+
+ActiveJob Active(int64_t uid, std::optional<double> seconds = std::nullopt) {
+  ActiveJob job;
+  job.uid = uid;
+  job.seconds = seconds;
+  return job;
+}
+
+// Ids by position.
+std::vector<std::string> Order(const QueueDecision& decision) {
+  std::vector<std::string> order(decision.places.size());
+  for (const auto& [id, place] : decision.places) {
+    order.at(static_cast<size_t>(place.position - 1)) = id;
+  }
+  return order;
+}
+
+TEST(QueuePolicyTest, AnEmptyQueue) {
+  const QueueDecision decision = DecideQueue(Snapshot({}));
+  EXPECT_THAT(decision.start, IsEmpty());
+  EXPECT_THAT(decision.places, IsEmpty());
+}
+
+TEST(QueuePolicyTest, TheOldestStartsOnAFreeDevice) {
+  const QueueDecision decision = DecideQueue(Snapshot({Queued(2, 1), Queued(1, 1), Queued(3, 1)}));
+  EXPECT_THAT(decision.start, ElementsAre("j1"));
+  EXPECT_THAT(Order(decision), ElementsAre("j1", "j2", "j3"));
+  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kNone);
+  EXPECT_EQ(decision.places.at("j2").waiting, WaitingReason::kDeviceBusy);
+  EXPECT_EQ(decision.places.at("j3").waiting, WaitingReason::kBehindOthers);
+  EXPECT_EQ(decision.places.at("j3").text, "1 job comes first");
+}
+
+TEST(QueuePolicyTest, NothingStartsBesideARunningJob) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 1)});
+  snapshot.active = {Active(1)};
+  const QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_THAT(decision.start, IsEmpty());
+  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kDeviceBusy);
+  EXPECT_EQ(decision.places.at("j1").position, 1);
+}
+
+TEST(QueuePolicyTest, PriorityGoesBeforeFairness) {
+  QueueSnapshot snapshot = Snapshot(
+      {Queued(1, 1), Queued(2, 2, 5), Queued(3, 2, 5), Queued(4, 1, -1), Queued(5, 3, -1)});
+  snapshot.use_seconds = {{2, 1e6}};
+  EXPECT_THAT(Order(DecideQueue(snapshot)), ElementsAre("j2", "j3", "j1", "j5", "j4"))
+      << "at -1 the user that has none before goes first";
+}
+
+TEST(QueuePolicyTest, UsersTakeTurns) {
+  const QueueSnapshot snapshot =
+      Snapshot({Queued(1, 1), Queued(2, 1), Queued(3, 1), Queued(4, 2), Queued(5, 2)});
+  EXPECT_THAT(Order(DecideQueue(snapshot)), ElementsAre("j1", "j4", "j2", "j5", "j3"));
+}
+
+TEST(QueuePolicyTest, WhoHadLessGoesFirst) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2)});
+  snapshot.use_seconds = {{1, 20}, {2, 10}};
+  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j2"));
+  snapshot.use_seconds = {{1, 10}, {2, 20}};
+  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j1"));
+}
+
+TEST(QueuePolicyTest, WhoRunsHasHadATurn) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2)});
+  snapshot.active = {Active(1)};
+  EXPECT_THAT(Order(DecideQueue(snapshot)), ElementsAre("j2", "j1"));
+}
+
+TEST(QueuePolicyTest, ShortJobsCountLess) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 1), Queued(3, 1), Queued(4, 2)});
+  for (QueuedJob& job : snapshot.queued) job.seconds = job.uid == 1 ? 100 : 1000;
+  snapshot.use_seconds = {{2, 150}};
+  EXPECT_THAT(Order(DecideQueue(snapshot)), ElementsAre("j1", "j2", "j4", "j3"));
+}
+
+TEST(QueuePolicyTest, PredictedStarts) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 1), Queued(3, 1), Queued(4, 1)});
+  snapshot.active = {Active(1, 60)};
+  snapshot.queued[0].seconds = 100;
+  snapshot.queued[1].seconds = 200;
+  const QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_EQ(decision.places.at("j1").predicted_start, kNow + absl::Seconds(60));
+  EXPECT_EQ(decision.places.at("j2").predicted_start, kNow + absl::Seconds(160));
+  EXPECT_EQ(decision.places.at("j3").predicted_start, kNow + absl::Seconds(360));
+  EXPECT_EQ(decision.places.at("j4").predicted_start, std::nullopt) << "j3's length is unknown";
+  snapshot.active = {Active(1)};
+  for (const auto& [id, place] : DecideQueue(snapshot).places) {
+    EXPECT_EQ(place.predicted_start, std::nullopt) << id;
+  }
+  snapshot.active = {};
+  EXPECT_EQ(DecideQueue(snapshot).places.at("j1").predicted_start, kNow);
+}
+
+TEST(QueuePolicyTest, AHeldJobLetsOthersPass) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1, 9), Queued(2, 1)});
+  snapshot.queued[0].hold = WaitingReason::kDiskFull;
+  snapshot.queued[0].hold_text = "no room";
+  const QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_THAT(decision.start, ElementsAre("j2"));
+  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kDiskFull);
+  EXPECT_EQ(decision.places.at("j1").text, "no room");
+  EXPECT_EQ(decision.places.at("j1").position, 2);
+  EXPECT_EQ(decision.places.at("j1").predicted_start, std::nullopt);
+}
+
+TEST(QueuePolicyTest, MemoryThatPausedJobsKeep) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 1)});
+  snapshot.pool_bytes = 10 * kGiB;
+  snapshot.pool_paused_bytes = 6 * kGiB;
+  snapshot.queued[0].pool_bytes = 5 * kGiB;
+  snapshot.queued[1].pool_bytes = 4 * kGiB;
+  const QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_THAT(decision.start, ElementsAre("j2"));
+  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kHostMemory);
+  EXPECT_THAT(decision.places.at("j1").text, HasSubstr("5.00 GiB"));
+  EXPECT_THAT(decision.places.at("j1").text, HasSubstr("6.00 GiB"));
+  EXPECT_THAT(decision.places.at("j1").text, HasSubstr("10.00 GiB"));
+}
+
+TEST(QueuePolicyTest, AJobThatKeepsItsMemoryNeedsNone) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1)});
+  snapshot.pool_bytes = 10 * kGiB;
+  snapshot.pool_paused_bytes = 10 * kGiB;
+  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j1"));
+}
+
+TEST(QueuePolicyTest, TurnsAreOpenToMoreThanOneJob) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2), Queued(3, 3)});
+  snapshot.slots = 3;
+  snapshot.active = {Active(4)};
+  snapshot.active[0].pool_bytes = 4 * kGiB;
+  snapshot.pool_bytes = 10 * kGiB;
+  for (QueuedJob& job : snapshot.queued) job.pool_bytes = 3 * kGiB;
+  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j1", "j2"));
+  // What waits for active jobs to end is not passed by smaller ones.
+  snapshot.queued[0].pool_bytes = 7 * kGiB;
+  EXPECT_THAT(DecideQueue(snapshot).start, IsEmpty());
+}
+
+TEST(QueuePolicyTest, AStoppingDaemonStartsNothing) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 1)});
+  snapshot.accepts = false;
+  const QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_THAT(decision.start, IsEmpty());
+  EXPECT_THAT(Order(decision), ElementsAre("j1", "j2"));
+  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kShuttingDown);
+}
+
+// Equal jobs of up to three users in every arrangement of six: as long as two users both have jobs
+// left, none has had two turns more than the other.
+TEST(QueuePolicyTest, EveryArrangementOfSixJobsIsFair) {
+  for (int arrangement = 0; arrangement < 729; ++arrangement) {
+    QueueSnapshot snapshot = Snapshot({});
+    std::map<int64_t, int> left;
+    for (int i = 0, rest = arrangement; i < 6; ++i, rest /= 3) {
+      snapshot.queued.push_back(Queued(i + 1, rest % 3));
+      ++left[rest % 3];
+    }
+    std::map<int64_t, int> had;
+    for (const std::string& id : Order(DecideQueue(snapshot))) {
+      const int64_t uid = snapshot.queued[static_cast<size_t>(std::stoi(id.substr(1)) - 1)].uid;
+      ++had[uid];
+      --left[uid];
+      for (const auto& [other, count] : left) {
+        if (count > 0) {
+          ASSERT_LE(had[uid], had[other] + 1) << arrangement;
+        }
+      }
+    }
+  }
+}
+
+// What must hold of any snapshot.
+TEST(QueuePolicyTest, PropertiesOfRandomSnapshots) {
+  std::mt19937 random(7);
+  const auto below = [&random](int bound) {
+    return static_cast<int>(random() % static_cast<unsigned>(bound));
+  };
+  for (int round = 0; round < 3000; ++round) {
+    QueueSnapshot snapshot = Snapshot({});
+    snapshot.slots = 1 + below(3);
+    snapshot.pool_bytes = below(2) * 10 * kGiB;
+    snapshot.pool_paused_bytes = snapshot.pool_bytes > 0 ? below(8) * kGiB : 0;
+    for (int i = below(snapshot.slots + 1); i > 0; --i) {
+      ActiveJob job = Active(below(4));
+      if (below(2)) job.seconds = below(1000);
+      job.pool_bytes = below(2) * kGiB;
+      snapshot.active.push_back(job);
+    }
+    for (int i = below(12); i > 0; --i) {
+      QueuedJob job = Queued(i, below(4), below(3) - 1);
+      job.pool_bytes = below(11) * kGiB;
+      if (below(5) == 0) job.hold = WaitingReason::kDiskFull;
+      if (below(2)) job.seconds = below(1000);
+      snapshot.queued.push_back(job);
+    }
+    for (int64_t uid = 0; uid < 4; ++uid) snapshot.use_seconds[uid] = below(5000);
+    const QueueDecision decision = DecideQueue(snapshot);
+
+    // Every job has a place, the places are 1 to n.
+    ASSERT_EQ(decision.places.size(), snapshot.queued.size());
+    std::set<int> positions;
+    for (const auto& [id, place] : decision.places) positions.insert(place.position);
+    ASSERT_EQ(positions.size(), snapshot.queued.size());
+    if (!positions.empty()) {
+      ASSERT_EQ(*positions.begin(), 1);
+      ASSERT_EQ(*positions.rbegin(), static_cast<int>(positions.size()));
+    }
+
+    // No more starts than there are slots and bytes.
+    std::map<std::string, const QueuedJob*> jobs;
+    for (const QueuedJob& job : snapshot.queued) jobs[job.id] = &job;
+    ASSERT_LE(snapshot.active.size() + decision.start.size(), static_cast<size_t>(snapshot.slots));
+    int64_t held = snapshot.pool_paused_bytes;
+    for (const ActiveJob& job : snapshot.active) held += job.pool_bytes;
+    for (const std::string& id : decision.start) held += jobs.at(id)->pool_bytes;
+    if (snapshot.pool_bytes > 0 && !decision.start.empty()) {
+      ASSERT_LE(held, snapshot.pool_bytes);
+    }
+
+    const auto can_start = [&](const QueuedJob& job) {
+      return job.hold == WaitingReason::kNone &&
+             (snapshot.pool_bytes == 0 ||
+              job.pool_bytes <= snapshot.pool_bytes - snapshot.pool_paused_bytes);
+    };
+    for (const QueuedJob& a : snapshot.queued) {
+      const QueuePlace& place = decision.places.at(a.id);
+      const bool started = std::count(decision.start.begin(), decision.start.end(), a.id) == 1;
+      ASSERT_EQ(place.waiting == WaitingReason::kNone, started);
+      ASSERT_FALSE(place.text.empty() && can_start(a));
+      for (const QueuedJob& b : snapshot.queued) {
+        const bool before = place.position < decision.places.at(b.id).position;
+        if (can_start(a) != can_start(b)) {
+          ASSERT_EQ(before, can_start(a)) << "who can start goes before who cannot";
+        } else if (a.priority != b.priority) {
+          ASSERT_EQ(before, a.priority > b.priority);
+        } else if (a.uid == b.uid && a.id != b.id) {
+          ASSERT_EQ(before, a.number < b.number) << "first in, first out";
+        }
+      }
+    }
+
+    // An idle device is given away if there is any job for it.
+    if (snapshot.active.empty() &&
+        std::any_of(snapshot.queued.begin(), snapshot.queued.end(), can_start)) {
+      ASSERT_FALSE(decision.start.empty());
+    }
+
+    // The order in which the snapshot lists the jobs does not matter.
+    std::shuffle(snapshot.queued.begin(), snapshot.queued.end(), random);
+    const QueueDecision again = DecideQueue(snapshot);
+    ASSERT_EQ(again.start, decision.start);
+    ASSERT_EQ(again.places, decision.places);
+  }
+}
+
+}  // namespace
+}  // namespace megatrain
