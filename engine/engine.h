@@ -99,7 +99,7 @@ struct PlanReport {
   int64_t checkpoint_bytes = 0;  // of one checkpoint on disk
   int64_t host_bytes = 0;  // the pool's, the process', and the device's where it shares the host
   int64_t device_bytes = 0;
-  std::string model_family;
+  std::string model_family{};
   int64_t parameters = 0;
 };
 // On this machine as it is now.

@@ -34,9 +34,10 @@ absl::StatusOr<double> TrainingRun::Evaluate() {
     MT_RETURN_IF_ERROR(HonourAmidStep());
     Batch batch;
     for (int64_t i = first; i < std::min(n, first + batch_sequences); ++i) {
-      MT_ASSIGN_OR_RETURN(Sequence sequence, dataset_->EvalSequence(i));
-      for (int32_t target : PredictionTargets(sequence)) predictions += target >= 0;
-      batch.sequences.push_back(std::move(sequence));
+      absl::StatusOr<Sequence> sequence = dataset_->EvalSequence(i);
+      if (!sequence.ok()) return AsInputError(sequence.status());
+      for (int32_t target : PredictionTargets(*sequence)) predictions += target >= 0;
+      batch.sequences.push_back(*std::move(sequence));
     }
     MT_ASSIGN_OR_RETURN(const double loss, trainer_->EvaluateLossSum(batch));
     sum += loss;
@@ -145,11 +146,13 @@ bool TrainingRun::SaveInTheWay() const {
 }
 
 absl::Status TrainingRun::SubmitNext(BatchLoader& loader) {
-  MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Batch> batch, loader.Next());
+  const absl::StatusOr<std::shared_ptr<const Batch>> next = loader.Next();
+  if (!next.ok()) return AsInputError(next.status());
+  const Batch& batch = **next;
   MT_RETURN_IF_ERROR(trainer_->Submit(
-      *batch,
+      batch,
       LearningRate(spec_.schedule, spec_.optimizer.learning_rate, next_step_, total_steps_)));
-  submitted_tokens_ += batch->input_tokens;
+  submitted_tokens_ += batch.input_tokens;
   if (SaveDue(next_step_) && next_step_ != total_steps_) {
     // A save that cannot begin leaves the last good checkpoint untouched.
     const absl::Status status = BeginSave(next_step_);

@@ -98,6 +98,13 @@ absl::Status TrainingRun::Plan() {
   return absl::OkStatus();
 }
 
+absl::Status TrainingRun::AsInputError(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kDataLoss && status.code() != absl::StatusCode::kAborted) {
+    return status;
+  }
+  return absl::InvalidArgumentError(status.message());
+}
+
 absl::Status TrainingRun::OpenData() {
   constexpr char kActivity[] = "reading and tokenising the data";
   Report(TrainingPhase::kPreparing, kActivity);
@@ -114,9 +121,11 @@ absl::Status TrainingRun::OpenData() {
     told_percent = percent;
     return GoOn();
   };
-  MT_ASSIGN_OR_RETURN(dataset_,
-                      OpenDataset(spec_, tokenizer, spec_.model.path, layout_.config.vocabulary,
-                                  spec_.checkpoint.directory + "/data", progress));
+  absl::StatusOr<std::unique_ptr<Dataset>> dataset =
+      OpenDataset(spec_, tokenizer, spec_.model.path, layout_.config.vocabulary,
+                  spec_.checkpoint.directory + "/data", progress);
+  if (!dataset.ok()) return AsInputError(dataset.status());
+  dataset_ = *std::move(dataset);
   MT_ASSIGN_OR_RETURN(total_steps_, TotalSteps(spec_, dataset_->train_sequences()));
   Say(DescribeData("train", dataset_->train_report()));
   if (dataset_->eval_sequences() > 0) {

@@ -53,6 +53,8 @@ class TrainingRun {
   // What the run was told to end as, if it was.
   Ending AskedToEnd() const;
   absl::Status Plan();
+  // Data that is damaged or changes under the run is the input's fault, not a checkpoint's.
+  static absl::Status AsInputError(const absl::Status& status);
   absl::Status OpenData();
   absl::Status ChooseStart();
   absl::Status FindCheckpoint();

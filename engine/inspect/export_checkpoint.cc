@@ -11,8 +11,9 @@
 
 namespace megatrain {
 
-absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory) {
-  MT_ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(checkpoint));
+absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
+                              FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(checkpoint, files));
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(checkpoint));
   const ModelLayout layout = BuildModelLayout(config);
   const size_t bytes =
@@ -26,10 +27,10 @@ absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& 
         tile.layout = &layout.tiles[index];
         tile.weight_dtype = state.weight_dtype;
         tile.weights = weights.get();
-        MT_RETURN_IF_ERROR(LoadCheckpointTile(checkpoint, layout, index, tile));
+        MT_RETURN_IF_ERROR(LoadCheckpointTile(checkpoint, layout, index, tile, files));
         return tile;
       },
-      directory);
+      directory, kHfShardBytes, files);
 }
 
 }  // namespace megatrain

@@ -5,13 +5,15 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "engine/base/file.h"
 
 namespace megatrain {
 
 // Writes the checkpoint's weights, BF16 or FP32 as they were trained, with config.json and the
 // tokenizer's files beside them. Checksums are compared as the bytes pass. Memory: the weights of
 // the largest tile.
-absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory);
+absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
+                              FileSystem* files = PosixFileSystem());
 
 }  // namespace megatrain
 

@@ -47,15 +47,17 @@ enum class RunFailure {
 
 struct RunEnd {
   enum class Kind {
-    kFinished,   // the last step is done and saved, the output written
-    kReleased,   // Pause(release_host): saved (if a step was made), all memory given back
-    kStopped,    // Stop: saved (if a step was made); to be started again
+    kFinished,  // the last step is done and saved, the output written
+    kReleased,  // Pause(release_host): saved (if a step was made), all memory given back
+    // Stop: to be started again. Saved if a step was made, unless `status` says why that failed:
+    // it then goes on from the checkpoint before.
+    kStopped,
     kCancelled,  // nothing was saved; older checkpoints are untouched
     kFailed,
   };
   Kind kind = Kind::kFailed;
-  RunFailure failure = RunFailure::kNone;  // kFailed
-  absl::Status status;                     // kFailed
+  RunFailure failure = RunFailure::kNone;  // of status
+  absl::Status status;                     // kFailed; kStopped
 };
 
 // Why a job stands still with its host memory kept.

@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -202,7 +203,9 @@ TEST_P(SameBitsTest, PausedInTheMidstOfAnEvaluation) {
   hooked.activity = [&](const TrainingActivity& now) {
     running = now.phase == TrainingPhase::kRunning;
   };
+  const std::thread::id training_thread = std::this_thread::get_id();
   hooked.alive = [&] {
+    if (std::this_thread::get_id() != training_thread) return;  // a save's
     if (running && pauses == 0 && hooked.run.records.size() == 1) hooked.control.Pause();
   };
   hooked.paused = [&](const TrainingPause&) {

@@ -72,10 +72,13 @@ std::string FreshDirectory(const std::string& name) {
 
 std::map<std::string, std::string> CheckpointTensorFiles(const JobSpec& spec) {
   std::filesystem::path newest;
-  for (const auto& entry : std::filesystem::directory_iterator(spec.checkpoint.directory)) {
-    if (entry.path().filename() > newest.filename()) newest = entry.path();
-  }
   std::map<std::string, std::string> files;
+  if (!std::filesystem::exists(spec.checkpoint.directory)) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(spec.checkpoint.directory)) {
+    const bool whole =
+        entry.path().filename().string().rfind("step-", 0) == 0 && entry.path().extension().empty();
+    if (whole && entry.path().filename() > newest.filename()) newest = entry.path();
+  }
   if (newest.empty()) return files;
   for (const auto& entry : std::filesystem::directory_iterator(newest)) {
     if (entry.path().extension() == ".safetensors") {

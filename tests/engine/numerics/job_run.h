@@ -36,7 +36,7 @@ JobRun Train(const JobSpec& spec, int64_t stop_after = 0);
 std::string FreshDirectory(const std::string& name);
 
 // The tensor files of the newest checkpoint in the job's directory, whole, by file name: weights,
-// remainders and moments.
+// remainders and moments; none if there is no checkpoint.
 std::map<std::string, std::string> CheckpointTensorFiles(const JobSpec& spec);
 
 }  // namespace megatrain

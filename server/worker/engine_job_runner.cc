@@ -1,0 +1,287 @@
+#include "server/worker/engine_job_runner.h"
+
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "server/worker/job_records.h"
+
+namespace megatrain {
+namespace {
+
+RunFailure FailureOf(const absl::Status& status) {
+  if (IsDiskFull(status)) return RunFailure::kDiskFull;
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return RunFailure::kNone;
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kPermissionDenied:
+      return RunFailure::kInvalidInput;
+    case absl::StatusCode::kResourceExhausted:
+      return RunFailure::kDoesNotFit;
+    case absl::StatusCode::kUnavailable:
+      return RunFailure::kPoolBusy;
+    case absl::StatusCode::kAborted:
+      return RunFailure::kNonFinite;
+    case absl::StatusCode::kDataLoss:
+      return RunFailure::kCheckpointDamaged;
+    default:
+      return RunFailure::kInternal;
+  }
+}
+
+RunEnd::Kind KindOf(TrainingOutcome outcome) {
+  switch (outcome) {
+    case TrainingOutcome::kFinished:
+      return RunEnd::Kind::kFinished;
+    case TrainingOutcome::kInterrupted:
+      return RunEnd::Kind::kStopped;
+    case TrainingOutcome::kReleased:
+      return RunEnd::Kind::kReleased;
+    case TrainingOutcome::kCancelled:
+      return RunEnd::Kind::kCancelled;
+  }
+  return RunEnd::Kind::kFailed;
+}
+
+Watchdog::Phase PhaseOf(TrainingPhase phase) {
+  switch (phase) {
+    case TrainingPhase::kPreparing:
+      return Watchdog::Phase::kPreparing;
+    case TrainingPhase::kRunning:
+      return Watchdog::Phase::kStepping;
+    case TrainingPhase::kSaving:
+      return Watchdog::Phase::kSaving;
+    case TrainingPhase::kPaused:
+      return Watchdog::Phase::kIdle;
+  }
+  return Watchdog::Phase::kIdle;
+}
+
+}  // namespace
+
+struct EngineJobRunner::Run {
+  Run(RunRequest request_, RunCallbacks callbacks_, const EngineJobRunnerOptions& options)
+      : request(std::move(request_)),
+        callbacks(std::move(callbacks_)),
+        watchdog(options.watchdog, [this, stalled = options.stalled](const std::string& why) {
+          if (stalled) stalled(request.job_id, why);
+        }) {}
+
+  void Say(const std::string& line) {
+    if (request.records != nullptr) Note(request.records->AddLine(step, line));
+    if (callbacks.message) callbacks.message(line);
+  }
+  // Records that cannot be written do not stop training; the first failure of a series is said.
+  void Note(const absl::Status& status) {
+    if (!status.ok() && callbacks.message) {
+      callbacks.message(
+          absl::StrCat("this job's metrics and log are incomplete: ", status.message()));
+    }
+  }
+
+  const RunRequest request;
+  const RunCallbacks callbacks;
+  TrainingControl control;
+  Watchdog watchdog;
+  int64_t step = 0;  // the training thread's: the last one seen
+
+  // Guarded by the runner's mutex.
+  bool wanted_running = true;  // as last asked for
+  bool parked = false;         // paused in place: not active
+  bool ended = false;          // nothing is asked of it any more
+  bool exited = false;         // its thread has nothing left to do
+
+  std::thread thread;
+};
+
+EngineJobRunner::EngineJobRunner(EngineHost* host, EngineJobRunnerOptions options)
+    : host_(host), options_(std::move(options)), exports_(host->files()) {}
+
+EngineJobRunner::~EngineJobRunner() {
+  std::vector<std::unique_ptr<Run>> runs;
+  {
+    MutexLock lock(&mutex_);
+    closing_ = true;
+    for (const std::unique_ptr<Run>& run : runs_) run->control.Cancel();
+    runs.swap(runs_);
+  }
+  for (const std::unique_ptr<Run>& run : runs) run->thread.join();
+}
+
+absl::StatusOr<EngineJobRunner::Run*> EngineJobRunner::Find(const std::string& job_id) const {
+  for (const std::unique_ptr<Run>& run : runs_) {
+    if (!run->ended && run->request.job_id == job_id) return run.get();
+  }
+  return absl::NotFoundError(absl::StrCat("job ", job_id, " does not run"));
+}
+
+absl::Status EngineJobRunner::CheckNoneActive() const {
+  for (const std::unique_ptr<Run>& run : runs_) {
+    if (!run->ended && !run->parked) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("job ", run->request.job_id, " is running"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EngineJobRunner::Start(RunRequest request, RunCallbacks callbacks) {
+  std::vector<std::unique_ptr<Run>> exited;  // destroyed without the lock
+  MutexLock lock(&mutex_);
+  for (size_t i = 0; i < runs_.size();) {
+    if (!runs_[i]->exited) {
+      ++i;
+      continue;
+    }
+    runs_[i]->thread.join();
+    exited.push_back(std::move(runs_[i]));
+    runs_.erase(runs_.begin() + static_cast<int64_t>(i));
+  }
+  if (closing_) return absl::FailedPreconditionError("the engine is ending");
+  if (Find(request.job_id).ok()) {
+    return absl::AlreadyExistsError(absl::StrCat("job ", request.job_id, " runs already"));
+  }
+  MT_RETURN_IF_ERROR(CheckNoneActive());
+  runs_.push_back(std::make_unique<Run>(std::move(request), std::move(callbacks), options_));
+  Run& run = *runs_.back();
+  run.thread = std::thread([this, &run] { RunJob(run); });
+  return absl::OkStatus();
+}
+
+absl::Status EngineJobRunner::Pause(const std::string& job_id, bool release_host) {
+  MutexLock lock(&mutex_);
+  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
+  run->wanted_running = false;
+  release_host ? run->control.Release() : run->control.Pause();
+  return absl::OkStatus();
+}
+
+absl::Status EngineJobRunner::Resume(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
+  if (run->parked) MT_RETURN_IF_ERROR(CheckNoneActive());
+  run->wanted_running = true;
+  run->parked = false;
+  run->control.Resume();
+  return absl::OkStatus();
+}
+
+absl::Status EngineJobRunner::Cancel(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
+  run->control.Cancel();
+  return absl::OkStatus();
+}
+
+absl::Status EngineJobRunner::Checkpoint(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
+  run->control.Checkpoint();
+  run->control.Wake();
+  return absl::OkStatus();
+}
+
+absl::Status EngineJobRunner::Stop(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  MT_ASSIGN_OR_RETURN(Run* const run, Find(job_id));
+  run->control.Stop();
+  run->control.Wake();
+  return absl::OkStatus();
+}
+
+void EngineJobRunner::Export(const std::string& checkpoint, const std::string& directory,
+                             std::function<void(const absl::Status& status)> done) {
+  exports_.Add(checkpoint, directory, std::move(done));
+}
+
+TrainingObserver EngineJobRunner::Observe(Run& run) {
+  const RunCallbacks& callbacks = run.callbacks;
+  JobRecords* const records = run.request.records.get();
+  TrainingObserver observer;
+  observer.message = [&run](const std::string& line) { run.Say(line); };
+  observer.activity = [&run, &callbacks](const TrainingActivity& activity) {
+    run.watchdog.Enter(PhaseOf(activity.phase));
+    if (activity.phase == TrainingPhase::kPreparing && callbacks.preparing) {
+      callbacks.preparing(activity.what, activity.fraction);
+    }
+  };
+  observer.alive = [&run] { run.watchdog.Alive(); };
+  observer.started = [&run, &callbacks, records](int64_t first_step, int64_t total_steps) {
+    run.step = first_step - 1;
+    if (records != nullptr) run.Note(records->FallBack(run.step));
+    if (callbacks.running) callbacks.running(first_step, total_steps);
+  };
+  observer.step = [&run, &callbacks, records](const StepRecord& record) {
+    run.step = record.step;
+    run.watchdog.Step(record.step, record.step_seconds);
+    if (records != nullptr) run.Note(records->AddStep(record));
+    if (callbacks.step) callbacks.step(record);
+  };
+  observer.before_checkpoint = [&run, records](int64_t) {
+    if (records != nullptr) run.Note(records->Sync());
+  };
+  observer.checkpoint = [&callbacks](int64_t step, const std::string& directory) {
+    if (callbacks.checkpoint) callbacks.checkpoint(step, directory);
+  };
+  observer.checkpoint_failed = [&callbacks](int64_t step, const absl::Status& status) {
+    if (callbacks.checkpoint_failed) callbacks.checkpoint_failed(step, status);
+  };
+  observer.paused = [this, &run, &callbacks](const TrainingPause& pause) {
+    {
+      MutexLock lock(&mutex_);
+      if (!pause.status.ok()) run.wanted_running = false;
+      // Resumed already: it goes on, and nobody may take its place.
+      run.parked = !run.wanted_running;
+    }
+    if (callbacks.paused) {
+      callbacks.paused({FailureOf(pause.status), pause.status, pause.disk_bytes, pause.directory});
+    }
+  };
+  return observer;
+}
+
+RunEnd EngineJobRunner::Train(Run& run) {
+  TrainingOptions options;
+  options.pause_on_full_disk = true;
+  const TrainingObserver observer = Observe(run);
+  absl::StatusOr<TrainingOutcome> outcome = absl::InternalError("");
+  try {
+    outcome = RunTraining(*host_, run.request.spec, options, &run.control, observer);
+  } catch (const std::exception& error) {  // out of memory, a library's own
+    outcome = absl::InternalError(absl::StrCat("the engine failed: ", error.what()));
+  }
+  RunEnd end;
+  if (outcome.ok()) {
+    end.kind = KindOf(*outcome);
+    return end;
+  }
+  end.status = outcome.status();
+  end.failure = FailureOf(end.status);
+  // What failed while the process ends is found again, or not, when the job is started again.
+  end.kind = run.control.stop_requested() ? RunEnd::Kind::kStopped : RunEnd::Kind::kFailed;
+  return end;
+}
+
+void EngineJobRunner::RunJob(Run& run) {
+  const RunEnd end = Train(run);
+  run.watchdog.Enter(Watchdog::Phase::kIdle);
+  if (!end.status.ok()) run.Say(std::string(end.status.message()));
+  {
+    MutexLock lock(&mutex_);
+    run.ended = true;
+  }
+  if (run.callbacks.ended) run.callbacks.ended(end);
+  MutexLock lock(&mutex_);
+  run.exited = true;
+}
+
+}  // namespace megatrain

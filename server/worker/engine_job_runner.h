@@ -1,0 +1,64 @@
+// JobRunner on the real engine.
+#ifndef MEGATRAIN_SERVER_WORKER_ENGINE_JOB_RUNNER_H_
+#define MEGATRAIN_SERVER_WORKER_ENGINE_JOB_RUNNER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "engine/engine.h"
+#include "server/worker/export_queue.h"
+#include "server/worker/job_runner.h"
+#include "server/worker/watchdog.h"
+
+namespace megatrain {
+
+struct EngineJobRunnerOptions {
+  WatchdogOptions watchdog;
+  // The job hangs: called once, on a thread of its own. A process cannot end a thread that hangs in
+  // a device or a disk: it ends itself, and its successor starts the job again.
+  std::function<void(const std::string& job_id, const std::string& why)> stalled;
+};
+
+// Each job has a thread from Start to its end, and a watchdog.
+class EngineJobRunner : public JobRunner {
+ public:
+  // `host` must outlive the runner.
+  EngineJobRunner(EngineHost* host, EngineJobRunnerOptions options);
+  ~EngineJobRunner() override;
+
+  absl::Status Start(RunRequest request, RunCallbacks callbacks) override;
+  absl::Status Pause(const std::string& job_id, bool release_host) override;
+  absl::Status Resume(const std::string& job_id) override;
+  absl::Status Cancel(const std::string& job_id) override;
+  absl::Status Checkpoint(const std::string& job_id) override;
+  absl::Status Stop(const std::string& job_id) override;
+  void Export(const std::string& checkpoint, const std::string& directory,
+              std::function<void(const absl::Status& status)> done) override;
+
+ private:
+  struct Run;
+
+  void RunJob(Run& run);
+  TrainingObserver Observe(Run& run);
+  RunEnd Train(Run& run);
+  // Of a job that has not ended.
+  absl::StatusOr<Run*> Find(const std::string& job_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckNoneActive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  EngineHost* const host_;
+  const EngineJobRunnerOptions options_;
+  Mutex mutex_;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  // One that has ended stays until the next Start joins its thread.
+  std::vector<std::unique_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
+  ExportQueue exports_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_WORKER_ENGINE_JOB_RUNNER_H_

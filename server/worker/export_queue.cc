@@ -1,0 +1,54 @@
+#include "server/worker/export_queue.h"
+
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/watched_file_system.h"
+#include "engine/inspect/export_checkpoint.h"
+
+namespace megatrain {
+
+ExportQueue::ExportQueue(FileSystem* files) : files_(files), thread_([this] { Work(); }) {}
+
+ExportQueue::~ExportQueue() {
+  {
+    MutexLock lock(&mutex_);
+    ending_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.join();
+}
+
+void ExportQueue::Add(const std::string& checkpoint, const std::string& directory,
+                      std::function<void(const absl::Status& status)> done) {
+  MutexLock lock(&mutex_);
+  items_.push_back({checkpoint, directory, std::move(done)});
+  changed_.NotifyAll();
+}
+
+void ExportQueue::Work() {
+  WatchedFileSystem files(files_, [this]() -> absl::Status {
+    return ending_ ? absl::CancelledError("the export was abandoned: the server ends")
+                   : absl::OkStatus();
+  });
+  while (true) {
+    Item item;
+    {
+      MutexLock lock(&mutex_);
+      while (items_.empty() && !ending_) changed_.Wait(&mutex_);
+      if (items_.empty()) return;
+      item = std::move(items_.front());
+      items_.pop_front();
+    }
+    absl::Status status;
+    try {
+      status = ExportCheckpoint(item.checkpoint, item.directory, &files);
+    } catch (const std::exception& error) {  // out of memory, a library's own
+      status = absl::InternalError(absl::StrCat("exporting ", item.checkpoint, ": ", error.what()));
+    }
+    if (item.done) item.done(status);
+  }
+}
+
+}  // namespace megatrain

@@ -1,0 +1,104 @@
+#include "server/worker/watchdog.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace megatrain {
+
+Watchdog::Watchdog(const WatchdogOptions& options,
+                   std::function<void(const std::string& why)> stalled)
+    : options_(options), stalled_(std::move(stalled)), thread_([this] { Poll(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    MutexLock lock(&mutex_);
+    ending_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.join();
+}
+
+double Watchdog::Now() const {
+  if (options_.now) return options_.now();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void Watchdog::Enter(Phase phase) {
+  const double now = Now();
+  MutexLock lock(&mutex_);
+  phase_ = phase;
+  advanced_ = now;
+  told_ = false;
+}
+
+void Watchdog::Alive() {
+  const double now = Now();
+  MutexLock lock(&mutex_);
+  advanced_ = now;
+  told_ = false;
+}
+
+void Watchdog::Step(int64_t step, double step_seconds) {
+  const double now = Now();
+  MutexLock lock(&mutex_);
+  step_ = step;
+  step_seconds_[static_cast<size_t>(steps_++ % kStepsRemembered)] = step_seconds;
+  advanced_ = now;
+  told_ = false;
+}
+
+double Watchdog::Limit() const {
+  switch (phase_) {
+    case Phase::kIdle:
+      return -1;
+    case Phase::kPreparing:
+      return options_.preparing_seconds;
+    case Phase::kSaving:
+      return options_.saving_seconds;
+    case Phase::kStepping:
+      break;
+  }
+  if (steps_ == 0) return options_.first_step_seconds;
+  const double longest = *std::max_element(step_seconds_.begin(), step_seconds_.end());
+  return std::max(options_.step_seconds_min, options_.step_factor * longest);
+}
+
+double Watchdog::limit_seconds() const {
+  MutexLock lock(&mutex_);
+  return Limit();
+}
+
+void Watchdog::Check() {
+  const double now = Now();
+  std::string why;
+  {
+    MutexLock lock(&mutex_);
+    const double limit = Limit();
+    const double silent = now - advanced_;
+    if (limit < 0 || silent <= limit || told_) return;
+    told_ = true;
+    const char* what = phase_ == Phase::kPreparing ? "preparing"
+                       : phase_ == Phase::kSaving  ? "saving"
+                                                   : "training";
+    why = absl::StrFormat("%s has not advanced for %.0f s (at most %.0f s are expected)", what,
+                          silent, limit);
+    if (phase_ == Phase::kStepping) absl::StrAppendFormat(&why, " after step %d", step_);
+  }
+  stalled_(why);
+}
+
+void Watchdog::Poll() {
+  while (true) {
+    {
+      MutexLock lock(&mutex_);
+      if (!ending_) changed_.WaitFor(&mutex_, options_.poll_seconds);
+      if (ending_) return;
+    }
+    Check();
+  }
+}
+
+}  // namespace megatrain
