@@ -68,16 +68,18 @@ void EnablePlugins() {
 
 }  // namespace
 
-GrpcServer::GrpcServer(const GrpcServerOptions& options, JobManager* manager,
-                       JobRecordsDirectory* records, NodeStatusReader node_status)
+GrpcServer::GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
+                       JobManager* manager, JobRecordsDirectory* records,
+                       NodeStatusReader node_status)
     : queue_(kQueueThreads, kQueuedCallsMax),
       pump_(options.streams_max),
       job_service_(manager, records,
-                   ServiceContext{&authenticator_, &queue_, &pump_, options.streams}),
+                   ServiceContext{authenticator, &queue_, &pump_, options.streams}),
       node_service_(std::move(node_status),
-                    ServiceContext{&authenticator_, &queue_, &pump_, options.streams}) {}
+                    ServiceContext{authenticator, &queue_, &pump_, options.streams}) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOptions& options,
+                                                              const Authenticator* authenticator,
                                                               JobManager* manager,
                                                               JobRecordsDirectory* records,
                                                               NodeStatusReader node_status) {
@@ -95,7 +97,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &ports[i]);
   }
   std::unique_ptr<GrpcServer> server(
-      new GrpcServer(options, manager, records, std::move(node_status)));
+      new GrpcServer(options, authenticator, manager, records, std::move(node_status)));
   builder.RegisterService(&server->job_service_);
   builder.RegisterService(&server->node_service_);
   server->server_ = builder.BuildAndStart();
@@ -119,9 +121,7 @@ void GrpcServer::SetReady(bool ready) {
 }
 
 void GrpcServer::Stop(std::chrono::milliseconds grace) {
-  if (server_ == nullptr) {
-    return;
-  }
+  if (server_ == nullptr) return;
   server_->GetHealthCheckService()->Shutdown();
   pump_.Stop();
   server_->Shutdown(std::chrono::system_clock::now() + grace);

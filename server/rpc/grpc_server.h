@@ -34,9 +34,11 @@ struct GrpcServerOptions {
 // Thread safety: all methods may be called from any thread.
 class GrpcServer {
  public:
-  // Listens and serves. Health is NOT_SERVING for "" and SERVING for the services. `manager` and
-  // `records` must outlive the server. InvalidArgument for an address that cannot be listened on.
+  // Listens and serves. Health is NOT_SERVING for "" and SERVING for the services. What the
+  // pointers point to must outlive the server. InvalidArgument for an address that cannot be
+  // listened on.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
+                                                           const Authenticator* authenticator,
                                                            JobManager* manager,
                                                            JobRecordsDirectory* records,
                                                            NodeStatusReader node_status);
@@ -55,10 +57,9 @@ class GrpcServer {
   size_t streams() const { return pump_.streams(); }
 
  private:
-  GrpcServer(const GrpcServerOptions& options, JobManager* manager, JobRecordsDirectory* records,
-             NodeStatusReader node_status);
+  GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
+             JobManager* manager, JobRecordsDirectory* records, NodeStatusReader node_status);
 
-  const PrivateSocketAuthenticator authenticator_;
   CallQueue queue_;
   StreamPump pump_;
   JobService job_service_;

@@ -23,7 +23,6 @@ namespace {
 
 constexpr int kPageSizeDefault = 50;
 constexpr int kPageSizeMax = 1000;
-constexpr size_t kRequestIdBytesMax = 100;
 
 absl::Status CheckFile(const std::string& field, bool given, const v1::JobFile& file) {
   if (!given || file.yaml().empty()) {
@@ -39,14 +38,6 @@ absl::Status CheckFile(const std::string& field, bool given, const v1::JobFile& 
 absl::StatusOr<CreateJobOptions> ToOptions(const v1::CreateJobRequest& request) {
   const v1::Job& job = request.job();
   MT_RETURN_IF_ERROR(CheckFile("job.file", job.has_file(), job.file()));
-  if (job.priority() < kPriorityMin || job.priority() > kPriorityMax) {
-    return InvalidField("job.priority", absl::StrCat("expects a number from ", kPriorityMin, " to ",
-                                                     kPriorityMax, ", got ", job.priority()));
-  }
-  if (request.request_id().size() > kRequestIdBytesMax) {
-    return InvalidField("request_id", absl::StrCat("is ", request.request_id().size(),
-                                                   " bytes long; at most ", kRequestIdBytesMax));
-  }
   CreateJobOptions options;
   options.file = FromProto(job.file());
   options.request_id = request.request_id();
