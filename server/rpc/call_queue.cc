@@ -16,21 +16,25 @@ absl::Status Stopping() {
 
 }  // namespace
 
-CallQueue::CallQueue(int threads, size_t waiting_max) : waiting_max_(waiting_max) {
+CallQueue::CallQueue(int threads, size_t waiting_max, size_t waiting_bytes_max)
+    : waiting_max_(waiting_max), waiting_bytes_max_(waiting_bytes_max) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
 CallQueue::~CallQueue() { Stop(); }
 
-absl::Status CallQueue::Add(std::function<void(const absl::Status& status)> call) {
+absl::Status CallQueue::Add(size_t bytes, std::function<void(const absl::Status& status)> call) {
   MutexLock lock(&mutex_);
   if (stopping_) return Stopping();
-  if (waiting_.size() >= waiting_max_) {
+  const bool too_many = waiting_.size() >= waiting_max_;
+  const bool too_large = !waiting_.empty() && waiting_bytes_ + bytes > waiting_bytes_max_;
+  if (too_many || too_large) {
     return WithReason(
         absl::UnavailableError(absl::StrCat(waiting_.size(), " calls wait; try again later")),
         v1::ErrorReason_Name(v1::OVERLOADED));
   }
-  waiting_.push_back(std::move(call));
+  waiting_.push_back({bytes, std::move(call)});
+  waiting_bytes_ += bytes;
   added_.NotifyOne();
   return absl::OkStatus();
 }
@@ -48,7 +52,7 @@ void CallQueue::Stop() {
 
 void CallQueue::Run() {
   for (;;) {
-    std::function<void(const absl::Status&)> call;
+    Call call;
     bool stopping = false;
     {
       MutexLock lock(&mutex_);
@@ -56,9 +60,10 @@ void CallQueue::Run() {
       if (waiting_.empty()) return;
       call = std::move(waiting_.front());
       waiting_.pop_front();
+      waiting_bytes_ -= call.bytes;
       stopping = stopping_;
     }
-    call(stopping ? Stopping() : absl::OkStatus());
+    call.run(stopping ? Stopping() : absl::OkStatus());
   }
 }
 

@@ -19,7 +19,9 @@ namespace {
 
 // Calls that wait for a disk: a store on a slow one delays a few callers, not all.
 constexpr int kQueueThreads = 4;
-constexpr size_t kQueuedCallsMax = 256;
+// All streams may be opened at once, as after a restart.
+constexpr size_t kQueuedCallsMax = 4096;
+constexpr size_t kQueuedBytesMax = size_t{32} << 20;
 
 // A job file has at most 1 MiB; the rest of a request is small.
 constexpr int kRequestBytesMax = 2 << 20;
@@ -71,7 +73,7 @@ void EnablePlugins() {
 GrpcServer::GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
                        JobManager* manager, JobRecordsDirectory* records,
                        NodeStatusReader node_status)
-    : queue_(kQueueThreads, kQueuedCallsMax),
+    : queue_(kQueueThreads, kQueuedCallsMax, kQueuedBytesMax),
       pump_(options.streams_max),
       job_service_(manager, records,
                    ServiceContext{authenticator, &queue_, &pump_, options.streams}),

@@ -73,7 +73,7 @@ absl::StatusOr<ListJobsOptions> ToOptions(const v1::ListJobsRequest& request,
 grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
                                                 const v1::CreateJobRequest* request,
                                                 v1::Job* response) {
-  return AnswerLater(*context_.authenticator, context_.queue, context,
+  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
                      [this, request, response](const Caller& caller) -> absl::Status {
                        MT_ASSIGN_OR_RETURN(const CreateJobOptions options, ToOptions(*request));
                        MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Create(caller, options));
@@ -85,7 +85,7 @@ grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* context,
                                               const v1::PlanJobRequest* request,
                                               v1::PlanJobResponse* response) {
-  return AnswerLater(*context_.authenticator, context_.queue, context,
+  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
                      [this, request, response](const Caller& caller) -> absl::Status {
                        MT_RETURN_IF_ERROR(CheckFile("file", request->has_file(), request->file()));
                        MT_ASSIGN_OR_RETURN(const JobPlan plan,
@@ -126,13 +126,14 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
                    });
 }
 
-template <class Control>
+template <class Request, class Control>
 grpc::ServerUnaryReactor* JobService::AnswerControl(grpc::CallbackServerContext* context,
-                                                    const std::string& name, v1::Job* response,
+                                                    const Request* request, v1::Job* response,
                                                     Control control) {
-  return AnswerLater(*context_.authenticator, context_.queue, context,
-                     [&name, response, control](const Caller& caller) -> absl::Status {
-                       MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", name));
+  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
+                     [request, response, control](const Caller& caller) -> absl::Status {
+                       MT_ASSIGN_OR_RETURN(const std::string id,
+                                           ParseJobName("name", request->name()));
                        MT_ASSIGN_OR_RETURN(const JobPtr job, control(caller, id));
                        ToProto(*job, JobView::kFull, response);
                        return absl::OkStatus();
@@ -142,7 +143,7 @@ grpc::ServerUnaryReactor* JobService::AnswerControl(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
                                                const v1::PauseJobRequest* request,
                                                v1::Job* response) {
-  return AnswerControl(context, request->name(), response,
+  return AnswerControl(context, request, response,
                        [this, request](const Caller& caller, const std::string& id) {
                          return manager_->Pause(caller, id, request->release_host_memory());
                        });
@@ -152,7 +153,7 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
                                                 const v1::ResumeJobRequest* request,
                                                 v1::Job* response) {
   return AnswerControl(
-      context, request->name(), response,
+      context, request, response,
       [this](const Caller& caller, const std::string& id) { return manager_->Resume(caller, id); });
 }
 
@@ -160,14 +161,14 @@ grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* con
                                                 const v1::CancelJobRequest* request,
                                                 v1::Job* response) {
   return AnswerControl(
-      context, request->name(), response,
+      context, request, response,
       [this](const Caller& caller, const std::string& id) { return manager_->Cancel(caller, id); });
 }
 
 grpc::ServerUnaryReactor* JobService::CheckpointJob(grpc::CallbackServerContext* context,
                                                     const v1::CheckpointJobRequest* request,
                                                     v1::Job* response) {
-  return AnswerControl(context, request->name(), response,
+  return AnswerControl(context, request, response,
                        [this](const Caller& caller, const std::string& id) {
                          return manager_->Checkpoint(caller, id);
                        });
@@ -176,7 +177,7 @@ grpc::ServerUnaryReactor* JobService::CheckpointJob(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* JobService::ListCheckpoints(grpc::CallbackServerContext* context,
                                                       const v1::ListCheckpointsRequest* request,
                                                       v1::ListCheckpointsResponse* response) {
-  return AnswerLater(*context_.authenticator, context_.queue, context,
+  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
                      [this, request, response](const Caller& caller) -> absl::Status {
                        MT_ASSIGN_OR_RETURN(const std::string id,
                                            ParseJobName("parent", request->parent()));
@@ -193,7 +194,7 @@ grpc::ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(
     grpc::CallbackServerContext* context, const v1::ExportJobRequest* request) {
   using Source = StreamSource<v1::ExportJobResponse>;
   return AnswerWithStream<v1::ExportJobResponse>(
-      *context_.authenticator, context_.queue, context_.pump, context_.streams, context,
+      *context_.authenticator, context_.queue, context_.pump, context_.streams, context, *request,
       [this, request](const Caller& caller,
                       std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
         MT_ASSIGN_OR_RETURN(const JobCheckpointName name,
@@ -218,7 +219,7 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
     grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
   using Source = StreamSource<v1::WatchJobResponse>;
   return AnswerWithStream<v1::WatchJobResponse>(
-      *context_.authenticator, context_.queue, context_.pump, context_.streams, context,
+      *context_.authenticator, context_.queue, context_.pump, context_.streams, context, *request,
       [this, request](const Caller& caller,
                       std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
         MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
@@ -255,7 +256,7 @@ grpc::ServerWriteReactor<v1::StreamStepMetricsResponse>* JobService::StreamStepM
     grpc::CallbackServerContext* context, const v1::StreamStepMetricsRequest* request) {
   using Source = StreamSource<v1::StreamStepMetricsResponse>;
   return AnswerWithStream<v1::StreamStepMetricsResponse>(
-      *context_.authenticator, context_.queue, context_.pump, context_.streams, context,
+      *context_.authenticator, context_.queue, context_.pump, context_.streams, context, *request,
       [this, request](const Caller& caller,
                       std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
         MT_ASSIGN_OR_RETURN(RecordsRequest records,
@@ -272,7 +273,7 @@ grpc::ServerWriteReactor<v1::StreamLogsResponse>* JobService::StreamLogs(
     grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
   using Source = StreamSource<v1::StreamLogsResponse>;
   return AnswerWithStream<v1::StreamLogsResponse>(
-      *context_.authenticator, context_.queue, context_.pump, context_.streams, context,
+      *context_.authenticator, context_.queue, context_.pump, context_.streams, context, *request,
       [this, request](const Caller& caller,
                       std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
         MT_ASSIGN_OR_RETURN(RecordsRequest records,

@@ -57,9 +57,9 @@ class JobService final : public v1::JobService::CallbackService {
 
  private:
   // Answers a control call with the job as it is after it.
-  template <class Control>
+  template <class Request, class Control>
   grpc::ServerUnaryReactor* AnswerControl(grpc::CallbackServerContext* context,
-                                          const std::string& name, v1::Job* response,
+                                          const Request* request, v1::Job* response,
                                           Control control);
   absl::StatusOr<RecordsRequest> OpenRecords(const Caller& caller, const std::string& name,
                                              int64_t start_sequence, bool follow,

@@ -87,7 +87,7 @@ grpc::ServerWriteReactor<v1::WatchNodeResponse>* NodeService::WatchNode(
   StreamOptions streams = context_.streams;
   streams.pace = std::chrono::seconds(1);
   return AnswerWithStream<v1::WatchNodeResponse>(
-      *context_.authenticator, context_.queue, context_.pump, streams, context,
+      *context_.authenticator, context_.queue, context_.pump, streams, context, *request,
       [this, request](const Caller&,
                       std::function<void()>) -> absl::StatusOr<std::unique_ptr<Source>> {
         MT_RETURN_IF_ERROR(CheckNodeName("name", request->name()));

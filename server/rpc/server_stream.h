@@ -119,7 +119,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
     return StreamPump::kNever;
   }
 
-  Clock::time_point End(const absl::Status& status) {
+  Clock::time_point End(absl::Status status) {
     ended_ = true;
     source_ = absl::FailedPreconditionError("ended");  // wakes nobody any more
     this->Finish(ToGrpcStatus(status));
@@ -145,12 +145,12 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
 
 // Answers a streaming RPC. `open` is absl::StatusOr<std::unique_ptr<StreamSource<Message>>>(const
 // Caller&, std::function<void()> wake) and is run on a thread of `queue`.
-template <class Message, class Open>
+template <class Message, class Request, class Open>
 grpc::ServerWriteReactor<Message>* AnswerWithStream(const Authenticator& authenticator,
                                                     CallQueue* queue, StreamPump* pump,
                                                     const StreamOptions& options,
                                                     grpc::CallbackServerContext* context,
-                                                    Open open) {
+                                                    const Request& request, Open open) {
   const auto stream = std::make_shared<ServerStream<Message>>(pump, options);
   if (const absl::Status joined = stream->Join(); !joined.ok()) {
     stream->Begin(joined);
@@ -162,13 +162,14 @@ grpc::ServerWriteReactor<Message>* AnswerWithStream(const Authenticator& authent
     return stream.get();
   }
   const absl::Status added =
-      queue->Add([stream, caller = *caller, open = std::move(open)](const absl::Status& status) {
-        if (!status.ok()) {
-          stream->Begin(status);
-        } else {
-          stream->Begin(open(caller, stream->Waker()));
-        }
-      });
+      queue->Add(request.ByteSizeLong(),
+                 [stream, caller = *caller, open = std::move(open)](const absl::Status& status) {
+                   if (!status.ok()) {
+                     stream->Begin(status);
+                   } else {
+                     stream->Begin(open(caller, stream->Waker()));
+                   }
+                 });
   if (!added.ok()) stream->Begin(added);
   return stream.get();
 }

@@ -27,19 +27,21 @@ grpc::ServerUnaryReactor* AnswerNow(const Authenticator& authenticator,
   return reactor;
 }
 
-// Answers on a thread of `queue`, for what waits for a disk. A call whose client has gone or whose
-// deadline has passed by then is not acted on.
-template <class Answer>
+// Answers `request` on a thread of `queue`, for what waits for a disk. A call whose client has gone
+// or whose deadline has passed by then is not acted on.
+template <class Request, class Answer>
 grpc::ServerUnaryReactor* AnswerLater(const Authenticator& authenticator, CallQueue* queue,
-                                      grpc::CallbackServerContext* context, Answer answer) {
+                                      grpc::CallbackServerContext* context, const Request& request,
+                                      Answer answer) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::StatusOr<Caller> caller = authenticator.Authenticate(*context);
   if (!caller.ok()) {
     reactor->Finish(ToGrpcStatus(caller.status()));
     return reactor;
   }
-  const absl::Status added =
-      queue->Add([=, caller = *caller, answer = std::move(answer)](const absl::Status& status) {
+  const absl::Status added = queue->Add(
+      request.ByteSizeLong(),
+      [=, caller = *caller, answer = std::move(answer)](const absl::Status& status) {
         absl::Status result = status;
         if (result.ok() && context->IsCancelled()) {
           result =

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <future>
 #include <set>
@@ -424,6 +425,7 @@ TEST_F(JobServiceTest, CheckpointsAreListedAndExported) {
   const std::string directory = job.summary().checkpoint_directory();
   for (const char* step : {"step-00000010", "step-00000020"}) {
     std::filesystem::create_directories(directory + "/" + step);
+    std::ofstream(directory + "/" + step + "/manifest.json") << "{}";
   }
   ASSERT_EQ(CodeAndReason(jobs_->ListCheckpoints(As("anna").get(), request, &response)), "OK");
   ASSERT_THAT(response.checkpoints(), SizeIs(2));
@@ -459,7 +461,9 @@ TEST_F(JobServiceTest, ALongExportHasHeartbeatsAndOutlivesItsCaller) {
   const std::string id = Create();
   v1::Job job;
   ASSERT_TRUE(Get("anna", "jobs/" + id, &job).ok());
-  std::filesystem::create_directories(job.summary().checkpoint_directory() + "/step-00000010");
+  const std::string step = job.summary().checkpoint_directory() + "/step-00000010";
+  std::filesystem::create_directories(step);
+  std::ofstream(step + "/manifest.json") << "{}";
   driver_.finish_export = false;
   v1::ExportJobRequest request;
   request.set_name("jobs/" + id);
@@ -535,9 +539,18 @@ TEST_F(JobServiceTest, HugeRequestsAreRefused) {
   request.mutable_job()->mutable_file()->set_yaml(std::string((1 << 20) + 1, '#'));
   EXPECT_EQ(CodeAndReason(jobs_->CreateJob(As("anna").get(), request, &job)),
             "INVALID_ARGUMENT INVALID_JOB_FILE");
+}
+
+TEST_F(JobServiceTest, HugeMetadataIsRefused) {
+  // Its connection may be closed; those of others are not.
+  grpc::ChannelArguments own;
+  own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto stub = v1::JobService::NewStub(
+      grpc::CreateCustomChannel(options_.listen[0], grpc::InsecureChannelCredentials(), own));
   const auto context = As("anna");
   context->AddMetadata("large", std::string(100000, 'a'));
-  EXPECT_FALSE(jobs_->GetJob(context.get(), {}, &job).ok());
+  v1::Job job;
+  EXPECT_FALSE(stub->GetJob(context.get(), {}, &job).ok());
   Create();  // the daemon goes on
 }
 

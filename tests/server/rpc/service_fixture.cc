@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -141,6 +142,14 @@ void ServiceTest::AddStep(const std::string& id, int64_t step) {
 
 void ServiceTest::AddLine(const std::string& id, const std::string& text) {
   ASSERT_TRUE(Records(id)->AddLine(0, text).ok());
+}
+
+void WaitUntil(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!condition() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ASSERT_TRUE(condition());
 }
 
 std::unique_ptr<grpc::ClientContext> As(const std::string& user) {

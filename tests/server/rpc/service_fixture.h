@@ -32,7 +32,6 @@ class TestAuthenticator : public Authenticator {
 
 class TestDriver : public JobDriver {
  public:
-  void Wake() override {}
   absl::Status Checkpoint(const std::string&) override {
     ++checkpoints;
     return checkpoint_status;
@@ -102,6 +101,9 @@ class ServiceTest : public testing::Test {
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::NodeService::Stub> nodes_;
 };
+
+// Waits for what must come; a failure of the test if it does not within a minute.
+void WaitUntil(const std::function<bool()>& condition);
 
 // A client's context as `user`, with a deadline that no sound call meets.
 std::unique_ptr<grpc::ClientContext> As(const std::string& user);

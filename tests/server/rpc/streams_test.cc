@@ -52,7 +52,7 @@ class StreamsTest : public ServiceTest {
                       [&](int64_t step) { return step > message.fell_back().checkpoint_step(); });
       }
       missed += message.has_missed();
-      if (message.has_heartbeat()) EXPECT_EQ(message.heartbeat().next_sequence(), next);
+      EXPECT_TRUE(!message.has_heartbeat() || message.heartbeat().next_sequence() == next);
       return true;
     }
   };
@@ -366,7 +366,7 @@ TEST_F(StreamsTest, HundredsOfStreamsTakeNoMoreThreads) {
   for (int i = 0; i < kStreams; ++i) {
     readers.push_back(std::make_unique<CountingReader>(jobs_.get(), id));
   }
-  while (server_->streams() < kStreams) std::this_thread::yield();
+  WaitUntil([&] { return server_->streams() == kStreams; });
   EXPECT_LT(ThreadsOfThisProcess(), 60);
   for (int64_t step = 2; step <= 20; ++step) AddStep(id, step);
   Move(id, JobState::kSucceeded);
@@ -392,7 +392,7 @@ TEST_F(StreamsTest, OverTheLimitStreamsAreRefused) {
     steps->context->TryCancel();
     steps->reader->Finish();
   }
-  while (server_->streams() > 0) std::this_thread::yield();
+  WaitUntil([&] { return server_->streams() == 0; });
   Steps fourth = StreamSteps(id, 1, true);
   EXPECT_TRUE(fourth.Read());
   fourth.context->TryCancel();
@@ -417,7 +417,7 @@ TEST_F(StreamsTest, ClientsThatVanishLeaveNothingBehind) {
     steps.context->TryCancel();
     steps.reader->Finish();
   }
-  while (server_->streams() > 0) std::this_thread::yield();
+  WaitUntil([&] { return server_->streams() == 0; });
 }
 
 // ---- The node ----
