@@ -26,6 +26,11 @@ void JobTable::Put(Job job, std::vector<JobEvent> events) {
       if (!job.request_id.empty()) requests_[{job.uid, job.request_id}] = job.number;
     }
     ++*CountOf(job.state, &counts_);
+    if (IsEnded(job.state)) {
+      live_.erase(job.number);
+    } else {
+      live_.insert(job.number);
+    }
     entry.events.insert(entry.events.end(), std::make_move_iterator(events.begin()),
                         std::make_move_iterator(events.end()));
     entry.job = std::make_shared<const Job>(std::move(job));
@@ -56,6 +61,13 @@ std::vector<JobPtr> JobTable::All() const {
   std::vector<JobPtr> jobs;
   jobs.reserve(entries_.size());
   for (const auto& [number, entry] : entries_) jobs.push_back(entry.job);
+  return jobs;
+}
+
+std::vector<JobPtr> JobTable::Live() const {
+  MutexLock lock(&mutex_);
+  std::vector<JobPtr> jobs;
+  for (const int64_t number : live_) jobs.push_back(entries_.at(number).job);
   return jobs;
 }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -40,7 +41,8 @@ class JobTable {
   JobPtr Find(const std::string& id) const;  // null: none
   // Of a user, by the request_id that made it. Null: none, or `request_id` is empty.
   JobPtr FindRequest(int64_t uid, const std::string& request_id) const;
-  std::vector<JobPtr> All() const;  // by number
+  std::vector<JobPtr> All() const;   // by number
+  std::vector<JobPtr> Live() const;  // those that have not ended, by number
   // At most `count` jobs for which `filter` holds, by number, rising from above `after` or falling
   // from below it (0: from the end).
   std::vector<JobPtr> Range(int64_t after, bool descending, size_t count,
@@ -69,6 +71,7 @@ class JobTable {
 
   mutable Mutex mutex_;
   std::map<int64_t, Entry> entries_ ABSL_GUARDED_BY(mutex_);  // by number
+  std::set<int64_t> live_ ABSL_GUARDED_BY(mutex_);            // jobs that have not ended
   std::unordered_map<std::string, int64_t> numbers_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<int64_t, std::string>, int64_t> requests_ ABSL_GUARDED_BY(mutex_);
   JobCounts counts_ ABSL_GUARDED_BY(mutex_);

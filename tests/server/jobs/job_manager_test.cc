@@ -94,7 +94,7 @@ class JobManagerTest : public ::testing::Test {
   JobState StateOf(const std::string& id) { return ledger_->table().Find(id)->state; }
 
   TestDirectory directory_;
-  absl::StatusOr<PlanReport> plan_ = PlanReport{true, "the table", "{}", 1000, 77};
+  absl::StatusOr<PlanReport> plan_ = TestPlan(true, 1000);
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobManager> manager_;
 };
@@ -142,7 +142,7 @@ TEST_F(JobManagerTest, TheSameRequestIsTheSameJob) {
   EXPECT_EQ(Submit(kAnna, "one")->id, job->id);
   Open();
   EXPECT_EQ(Submit(kAnna, "one")->id, job->id) << "after a restart";
-  plan_ = PlanReport{true, "", "", 0, 0};
+  plan_ = TestPlan(true, 0);
   Move(job->id, {S::kFailed});
   EXPECT_EQ(Submit(kAnna, "one")->id, job->id) << "whatever became of it";
   EXPECT_NE(Submit(kBert, "one")->id, job->id) << "another user's";
@@ -186,7 +186,7 @@ TEST_F(JobManagerTest, ValidateOnlyChecksAndKeepsNothing) {
 }
 
 TEST_F(JobManagerTest, WhatCanNeverFitIsRefusedWithThePlan) {
-  plan_ = PlanReport{false, "host 9 TiB of 1 TiB", "{}", 1, 1};
+  plan_ = TestPlan(false, 1, "host 9 TiB of 1 TiB");
   const absl::Status status = manager_->Create(kAnna, Options()).status();
   EXPECT_EQ(Refusal(status), "FAILED_PRECONDITION DOES_NOT_FIT");
   EXPECT_EQ(status.message(), "host 9 TiB of 1 TiB");

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "engine/engine.h"
 #include "server/jobs/job.h"
 
 namespace megatrain {
@@ -69,6 +70,15 @@ inline Job TestJob(int64_t number, const std::string& request_id = "") {
   job.updated = TestTime(number);
   job.version = 1;
   return job;
+}
+
+inline PlanReport TestPlan(bool fits, int64_t pool_bytes, const std::string& table = "") {
+  PlanReport plan;
+  plan.fits = fits;
+  plan.table = table;
+  plan.pool_bytes = pool_bytes;
+  plan.checkpoint_bytes = 77;
+  return plan;
 }
 
 inline JobEvent CreatedEvent(const Job& job) {

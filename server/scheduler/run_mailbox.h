@@ -1,0 +1,65 @@
+// From the engine's threads to the scheduler's: what runs tell, in order.
+//
+// Thread safety: all methods may be called from any thread. Posting never waits for the scheduler.
+// Invariants: bounded, since of a job's steps only the newest is kept; whatever else a run tells,
+// it tells a few times.
+#ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
+#define MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "engine/trace/step_record.h"
+#include "server/scheduler/run_facts.h"
+#include "server/worker/job_runner.h"
+
+namespace megatrain {
+
+class RunMailbox {
+ public:
+  // One thing that a run told, to be applied to its facts.
+  struct Report {
+    std::string job_id;
+    std::function<void(RunFacts* facts)> tell;
+  };
+  struct Progress {
+    StepRecord record;
+    double step_seconds = 0;  // mean of the last steps
+  };
+  struct Mail {
+    std::vector<Report> reports;
+    std::map<std::string, Progress> progress;  // by job
+  };
+
+  void Post(Report report);
+  void PostStep(const std::string& job_id, const StepRecord& record);
+  // The run has ended: its pace is forgotten.
+  void PostEnded(Report report);
+  // Something else has changed.
+  void Wake();
+
+  // Everything since the last call.
+  Mail Take();
+  // Until there is a report or a wake, or `seconds` have passed; steps alone are let through only
+  // when `step_seconds` have.
+  void Wait(double seconds, double step_seconds);
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  Mail mail_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, double> pace_ ABSL_GUARDED_BY(mutex_);  // seconds a step, by job
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// Callbacks that post to `mailbox`, which they keep alive.
+RunCallbacks PostingCallbacks(const std::string& job_id, std::shared_ptr<RunMailbox> mailbox);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_

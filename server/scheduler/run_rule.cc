@@ -1,0 +1,302 @@
+#include "server/scheduler/run_rule.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace megatrain {
+namespace {
+
+using Kind = RunAction::Kind;
+using Phase = RunFacts::Phase;
+
+RunAction Nothing() { return RunAction{}; }
+
+RunAction Ask(Kind kind, bool asked_already) {
+  return asked_already ? Nothing() : RunAction{kind, {}};
+}
+
+RunAction Become(JobState state, JobReason reason, std::string text,
+                 std::function<void(Job*)> edit = {}) {
+  return {Kind::kChange, {state, reason, std::move(text), std::move(edit)}};
+}
+
+RunAction Note(JobReason reason, std::string text, std::function<void(Job*)> edit) {
+  return {Kind::kChange, {std::nullopt, reason, std::move(text), std::move(edit)}};
+}
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+std::string GoesOnFrom(const Job& job) {
+  return job.checkpoint_step > 0 ? absl::StrCat("goes on from step ", job.checkpoint_step + 1)
+                                 : std::string("goes on from the beginning");
+}
+
+void ForgetHostMemory(Job* job) {
+  job->host_retained = false;
+  job->release_host = false;
+}
+
+// The job is to go on from its newest checkpoint.
+void LoseHostMemory(Job* job) {
+  ForgetHostMemory(job);
+  job->step = job->checkpoint_step;
+}
+
+JobReason ReasonOfFailure(RunFailure failure) {
+  switch (failure) {
+    case RunFailure::kInvalidInput:
+      return JobReason::kInvalidInput;
+    case RunFailure::kDoesNotFit:
+    case RunFailure::kPoolBusy:
+      return JobReason::kDoesNotFit;
+    case RunFailure::kDiskFull:
+      return JobReason::kDiskFull;
+    case RunFailure::kNonFinite:
+      return JobReason::kNonFinite;
+    case RunFailure::kCheckpointDamaged:
+      return JobReason::kCheckpointDamaged;
+    case RunFailure::kNone:
+    case RunFailure::kInternal:
+      return JobReason::kTrainingError;
+  }
+  return JobReason::kTrainingError;
+}
+
+// ---- The run has ended ----
+
+RunAction DecideFinished(const Job& job) {
+  switch (job.state) {
+    case JobState::kPreparing:  // all steps were done before
+      return Become(JobState::kRunning, JobReason::kNone, "all steps are done already");
+    case JobState::kCancelling:
+      return Become(JobState::kCancelled, job.reason,
+                    "its last step was done when it was cancelled; what it wrote is whole");
+    default:
+      return Become(JobState::kSucceeded, JobReason::kNone, "", [](Job* edited) {
+        edited->step = std::max(edited->step, edited->total_steps);
+        ForgetHostMemory(edited);
+      });
+  }
+}
+
+// A failure that waiting may mend.
+RunAction DecideSetback(const Job& job, const RunEnd& end) {
+  switch (job.state) {
+    case JobState::kPreparing:
+      return Become(JobState::kQueued,
+                    end.failure == RunFailure::kDiskFull ? JobReason::kDiskFull : JobReason::kNone,
+                    Message(end.status), LoseHostMemory);
+    case JobState::kRunning:
+      if (end.failure != RunFailure::kDiskFull) break;
+      return Become(JobState::kPausing, JobReason::kDiskFull, Message(end.status));
+    case JobState::kPausing:
+      return Become(JobState::kPaused, job.reason, Message(end.status), LoseHostMemory);
+    case JobState::kCancelling:
+      return Become(JobState::kCancelled, job.reason, "");
+    default:
+      break;
+  }
+  return Become(JobState::kFailed, ReasonOfFailure(end.failure), Message(end.status),
+                ForgetHostMemory);
+}
+
+// Nothing went wrong: what was asked for was done, or the runner gave up the job for the daemon.
+RunAction DecideLetGo(const Job& job, const RunEnd& end) {
+  std::string text = end.kind == RunEnd::Kind::kReleased
+                         ? std::string("its host memory was given back; ")
+                         : std::string("the daemon is stopping; ");
+  if (!end.status.ok()) {
+    absl::StrAppend(&text, "its last steps could not be saved: ", end.status.message(), "; ");
+  }
+  absl::StrAppend(&text, GoesOnFrom(job));
+  switch (job.state) {
+    case JobState::kPausing:
+      return Become(JobState::kPaused, job.reason, std::move(text), LoseHostMemory);
+    case JobState::kCancelling:
+      return Become(JobState::kCancelled, job.reason, "");
+    default:
+      return Become(JobState::kQueued, JobReason::kShutdown, std::move(text), LoseHostMemory);
+  }
+}
+
+// Of a job that was paused in place, or waits to go on since.
+RunAction DecideEndedInPlace(const Job& job, const RunEnd& end) {
+  if (!job.host_retained) return {Kind::kForget, {}};
+  std::string text = end.kind == RunEnd::Kind::kFailed
+                         ? absl::StrCat("lost its host memory: ", Message(end.status), "; it ")
+                         : std::string("its host memory was given back; it ");
+  return Note(job.reason, absl::StrCat(text, GoesOnFrom(job)), LoseHostMemory);
+}
+
+RunAction DecideEnded(const Job& job, const RunEnd& end) {
+  if (IsEnded(job.state)) return {Kind::kForget, {}};
+  if (job.state == JobState::kPaused || job.state == JobState::kQueued) {
+    return DecideEndedInPlace(job, end);
+  }
+  switch (end.kind) {
+    case RunEnd::Kind::kFinished:
+      return DecideFinished(job);
+    case RunEnd::Kind::kFailed:
+      if (end.failure == RunFailure::kDiskFull || end.failure == RunFailure::kPoolBusy) {
+        return DecideSetback(job, end);
+      }
+      return Become(JobState::kFailed, ReasonOfFailure(end.failure), Message(end.status),
+                    ForgetHostMemory);
+    case RunEnd::Kind::kReleased:
+    case RunEnd::Kind::kStopped:
+    case RunEnd::Kind::kCancelled:
+      return DecideLetGo(job, end);
+  }
+  return Nothing();
+}
+
+// ---- The run goes on ----
+
+RunAction Running(const Job& job, const RunFacts& facts) {
+  const bool from_checkpoint = !job.host_retained;
+  return Become(JobState::kRunning, JobReason::kNone,
+                absl::StrCat("step ", facts.first_step, " of ", facts.total_steps, " is the next"),
+                [facts, from_checkpoint](Job* edited) {
+                  edited->step = facts.step;
+                  edited->total_steps = facts.total_steps;
+                  // It began from there, whatever was known of it.
+                  if (from_checkpoint) {
+                    edited->checkpoint_step = std::max(facts.first_step - 1, facts.checkpoint_step);
+                  }
+                  edited->host_retained = false;
+                });
+}
+
+RunAction DecidePreparing(const RunFacts& facts, bool stopping) {
+  // It tried to go on and could not: on the way to PAUSED again.
+  if (facts.phase == Phase::kPaused && facts.resume_failed) {
+    return Become(JobState::kRunning, JobReason::kNone, Message(facts.pause.status),
+                  [](Job* edited) { edited->host_retained = false; });
+  }
+  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
+  if (facts.phase == Phase::kPaused) return Ask(Kind::kResume, facts.resume_asked);
+  return Nothing();
+}
+
+RunAction DecideRunning(const RunFacts& facts, bool stopping) {
+  const bool paused_itself = facts.phase == Phase::kPaused && !facts.resume_asked &&
+                             facts.pause.failure != RunFailure::kNone;
+  if (paused_itself) {
+    return Become(JobState::kPausing, ReasonOfFailure(facts.pause.failure),
+                  Message(facts.pause.status));
+  }
+  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
+  // A pause was withdrawn.
+  if (facts.phase == Phase::kPaused || facts.pause_asked) {
+    return Ask(Kind::kResume, facts.resume_asked);
+  }
+  return Nothing();
+}
+
+RunAction DecidePausing(const Job& job, const RunFacts& facts, bool stopping) {
+  if (facts.phase == Phase::kPaused && (!job.release_host || facts.release_failed)) {
+    std::string text = "its host memory is kept";
+    if (facts.pause.failure != RunFailure::kNone) {
+      absl::StrAppend(&text, ": ", facts.pause.status.message());
+    }
+    return Become(JobState::kPaused, job.reason, std::move(text), [](Job* edited) {
+      edited->host_retained = true;
+      edited->release_host = false;
+    });
+  }
+  if (job.release_host && !facts.release_asked) return {Kind::kRelease, {}};
+  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
+  return Ask(Kind::kPause, facts.pause_asked || facts.release_asked);
+}
+
+RunAction DecidePaused(const Job& job, const RunFacts& facts, bool stopping) {
+  if (job.release_host && facts.release_failed) {
+    return Note(job.reason, absl::StrCat("its host memory is kept: ", facts.pause.status.message()),
+                [](Job* edited) { edited->release_host = false; });
+  }
+  if (job.release_host && !facts.release_asked) return {Kind::kRelease, {}};
+  if (stopping) return Ask(Kind::kStop, facts.stop_asked);
+  if (facts.phase != Phase::kPaused) return Ask(Kind::kPause, facts.pause_asked);
+  return Nothing();
+}
+
+}  // namespace
+
+RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping) {
+  if (facts.checkpoint_step > job.checkpoint_step && !IsEnded(job.state)) {
+    return Note(JobReason::kNone, "",
+                [step = facts.checkpoint_step](Job* edited) { edited->checkpoint_step = step; });
+  }
+  if (facts.steps_told && job.state == JobState::kPreparing) return Running(job, facts);
+  if (facts.steps_told && job.state == JobState::kRunning) {  // after a pause that was withdrawn
+    return Note(JobReason::kNone, "", [facts](Job* edited) {
+      edited->step = facts.step;
+      edited->total_steps = facts.total_steps;
+    });
+  }
+  if (facts.phase == Phase::kEnded) return DecideEnded(job, facts.end);
+  switch (job.state) {
+    case JobState::kQueued:
+      // Paused in place, and resumed: the queue decides when.
+      return stopping ? Ask(Kind::kStop, facts.stop_asked) : Nothing();
+    case JobState::kPreparing:
+      return DecidePreparing(facts, stopping);
+    case JobState::kRunning:
+      return DecideRunning(facts, stopping);
+    case JobState::kPausing:
+      return DecidePausing(job, facts, stopping);
+    case JobState::kPaused:
+      return DecidePaused(job, facts, stopping);
+    case JobState::kCancelling:
+    case JobState::kSucceeded:
+    case JobState::kFailed:
+    case JobState::kCancelled:
+      return Ask(Kind::kCancel, facts.cancel_asked);
+  }
+  return Nothing();
+}
+
+void NoteAsked(RunAction::Kind kind, RunFacts* facts) {
+  switch (kind) {
+    case Kind::kPause:
+      facts->pause_asked = true;
+      facts->resume_asked = false;
+      break;
+    case Kind::kRelease:
+      facts->release_asked = true;
+      facts->release_failed = facts->resume_asked = false;
+      break;
+    case Kind::kResume:
+      facts->resume_asked = true;
+      facts->resume_failed = facts->pause_asked = false;
+      break;
+    case Kind::kCancel:
+      facts->cancel_asked = true;
+      break;
+    case Kind::kStop:
+      facts->stop_asked = true;
+      break;
+    case Kind::kNone:
+    case Kind::kChange:
+    case Kind::kForget:
+      break;
+  }
+}
+
+void NoteChanged(JobState state, RunFacts* facts) {
+  if (state == JobState::kRunning) facts->steps_told = false;
+  if (state == JobState::kPaused) facts->release_failed = facts->resume_failed = false;
+}
+
+RunAction DecideWithoutRun(const Job& job) {
+  if (!IsActive(job.state)) return Nothing();
+  const JobReason reason = job.state == JobState::kPausing || job.state == JobState::kCancelling
+                               ? job.reason
+                               : JobReason::kNone;
+  return Become(StateAfterRestart(job.state), reason, "", LoseHostMemory);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,127 @@
+// Gives queued jobs the device and carries out what users ask of running ones: brings the states in
+// the ledger and the runs in the runner together.
+//
+// It remembers no requests. Each round it takes in what the runner told, then asks pure functions
+// what is to be done (queue_policy.h, run_rule.h) and does it: a change of state through the
+// ledger, or a request to the runner. A change that cannot be stored (a full disk) is tried again
+// in a later round; until then nobody is told of it.
+//
+// Thread safety: all methods may be called from any thread, but RunRound and Start ... Shutdown
+// exclude each other.
+// Invariants: state changes of jobs that the runner has are made by one thread.
+#ifndef MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
+#define MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/jobs/job.h"
+#include "server/jobs/job_driver.h"
+#include "server/jobs/job_ledger.h"
+#include "server/scheduler/disk_waits.h"
+#include "server/scheduler/queue_policy.h"
+#include "server/scheduler/run_facts.h"
+#include "server/scheduler/run_mailbox.h"
+#include "server/scheduler/run_rule.h"
+#include "server/scheduler/usage_meter.h"
+#include "server/worker/job_records.h"
+#include "server/worker/job_runner.h"
+
+namespace megatrain {
+
+class Scheduler : public JobDriver {
+ public:
+  struct Options {
+    int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
+    DiskWaits::FreeBytes free_disk_bytes;
+    // A line for the daemon's own log: what users are not told elsewhere. May be empty.
+    std::function<void(const std::string& line)> log;
+  };
+
+  // All must outlive the scheduler. `records` may be null: nothing is recorded then.
+  Scheduler(JobLedger* ledger, JobRunner* runner, JobRecordsDirectory* records, Options options);
+  // As Shutdown, if started.
+  ~Scheduler() override;
+
+  // Begins to work, on a thread of its own.
+  void Start();
+  // Has every run saved and ended, stores that, and returns. Jobs that ran are QUEUED then and go
+  // on when the daemon is started again. Takes as long as the saves. What cannot be stored is as
+  // after a death of the process.
+  void Shutdown();
+
+  // One round. For tests, in place of Start.
+  void RunRound();
+
+  absl::Status Checkpoint(const std::string& id) override;
+  void Export(const std::string& checkpoint, const std::string& directory,
+              std::function<void(const absl::Status& status)> done) override;
+
+ private:
+  struct Run {
+    RunFacts facts;
+    std::shared_ptr<JobRecords> records;
+    absl::Time since;  // has the device
+    bool has_device = true;
+  };
+  // A queued job that could not be started: not before `until`, or before another run has ended.
+  struct StartWait {
+    absl::Time until;
+    int64_t runs_ended = 0;
+    WaitingReason reason = WaitingReason::kNone;
+    std::string text;
+  };
+
+  void Loop();
+  void TakeMail();
+  void SettleRun(const std::string& id);
+  // False: there is nothing more to do for now.
+  bool SettleOnce(const std::string& id, Run* run);
+  absl::Status AskRunner(RunAction::Kind kind, const std::string& id);
+  void ForgetRun(const std::string& id, const Job& job);
+  void SettleJobsWithoutRun();
+  void SettleDiskWaits();
+  void CloseRecordsOfEnded();
+  void MeterUse();
+
+  void StartJobs();
+  QueueSnapshot TakeSnapshot();
+  QueuedJob Describe(const Job& job);
+  bool StartJob(const std::string& id);
+  // Stores `change` if the job is in `from` still.
+  absl::StatusOr<JobPtr> Change(const std::string& id, JobState from, JobChange change);
+  void Note(const std::string& what, const absl::Status& status);
+  double SecondsToNextRound() const;
+
+  JobLedger* const ledger_;
+  JobRunner* const runner_;
+  JobRecordsDirectory* const records_;
+  const Options options_;
+  const std::shared_ptr<RunMailbox> mailbox_ = std::make_shared<RunMailbox>();
+  std::thread thread_;
+  std::atomic<bool> stopping_{false};
+
+  // Of the thread alone.
+  std::map<std::string, Run> runs_;
+  std::map<std::string, StartWait> start_waits_;
+  std::set<std::string> unclosed_;  // jobs whose records are to be closed when they end
+  int64_t last_number_ = 0;         // of the newest job that was seen
+  DiskWaits disk_waits_;
+  UsageMeter usage_;
+  int64_t runs_ended_ = 0;
+  bool store_failed_ = false;  // in this round: another is due soon
+  std::string last_note_;      // said once, not each round
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_SCHEDULER_SCHEDULER_H_

@@ -1,0 +1,96 @@
+#include "server/scheduler/disk_waits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/server/jobs/test_job.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DiskWaitsTest, WaitsUntilThereIsRoom) {
+  int64_t free = 99;
+  std::string asked;
+  DiskWaits waits([&](const std::string& directory) -> absl::StatusOr<int64_t> {
+    asked = directory;
+    return free;
+  });
+  const Job job = TestJob(1);
+  EXPECT_FALSE(waits.Waits(job.id));
+  EXPECT_TRUE(waits.HasRoom(job.id, TestTime(0))) << "who does not wait";
+  EXPECT_EQ(waits.NextLook(), std::nullopt);
+  waits.Add(job, {{"/big", 100}}, TestTime(0));
+  EXPECT_TRUE(waits.Waits(job.id));
+  EXPECT_EQ(waits.NextLook(), TestTime(10));
+  EXPECT_FALSE(waits.HasRoom(job.id, TestTime(9)));
+  EXPECT_EQ(asked, "") << "not before its time";
+  EXPECT_FALSE(waits.HasRoom(job.id, TestTime(10)));
+  EXPECT_EQ(asked, "/big");
+  EXPECT_THAT(waits.Text(job.id), HasSubstr("the disk of /big is full: 100 bytes are needed, 99"));
+  free = 100;
+  EXPECT_FALSE(waits.HasRoom(job.id, TestTime(19)));
+  EXPECT_TRUE(waits.HasRoom(job.id, TestTime(20)));
+  waits.Remove(job.id);
+  EXPECT_FALSE(waits.Waits(job.id));
+}
+
+TEST(DiskWaitsTest, EveryNeedMustBeMet) {
+  std::map<std::string, int64_t> free = {{"/a", 10}, {"/b", 1}};
+  DiskWaits waits(
+      [&](const std::string& directory) -> absl::StatusOr<int64_t> { return free.at(directory); });
+  const Job job = TestJob(1);
+  waits.Add(job, {{"/a", 10}, {"/b", 10}}, TestTime(0));
+  EXPECT_FALSE(waits.HasRoom(job.id, TestTime(10)));
+  EXPECT_THAT(waits.Text(job.id), HasSubstr("/b"));
+  free["/b"] = 10;
+  EXPECT_TRUE(waits.HasRoom(job.id, TestTime(20)));
+}
+
+TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
+  DiskWaits waits([](const std::string&) -> absl::StatusOr<int64_t> { return 1000; });
+  Job job = TestJob(1);
+  absl::Time now = TestTime(0);
+  absl::Duration longest;
+  for (int i = 0; i < 12; ++i) {
+    waits.Add(job, {{"/a", 10}}, now);
+    waits.Add(job, {{"/a", 10}}, now + absl::Seconds(1));  // once is enough
+    const absl::Duration wait = *waits.NextLook() - now;
+    EXPECT_EQ(wait, std::min(kDiskWaitMin * (1 << i), kDiskWaitMax));
+    longest = wait;
+    now += wait;
+    EXPECT_TRUE(waits.HasRoom(job.id, now));
+    waits.Remove(job.id);
+  }
+  EXPECT_EQ(longest, kDiskWaitMax);
+  job.step = 1;
+  waits.Add(job, {{"/a", 10}}, now);
+  EXPECT_EQ(*waits.NextLook() - now, kDiskWaitMin) << "a step further";
+}
+
+TEST(DiskWaitsTest, ADirectoryThatCannotBeAskedIsTried) {
+  DiskWaits waits(
+      [](const std::string&) -> absl::StatusOr<int64_t> { return absl::NotFoundError("gone"); });
+  const Job job = TestJob(1);
+  waits.Add(job, {{"/a", 10}}, TestTime(0));
+  EXPECT_TRUE(waits.HasRoom(job.id, TestTime(10)));
+}
+
+TEST(DiskWaitsTest, NeedsOfAJob) {
+  Job job = TestJob(1);
+  EXPECT_TRUE(DiskNeedsOf(job).empty());
+  JobSpec spec;
+  spec.checkpoint.directory = "/c";
+  spec.output.directory = "/o";
+  job.spec = std::make_shared<const JobSpec>(spec);
+  job.checkpoint_bytes = 1000;
+  const std::vector<DiskNeed> needs = DiskNeedsOf(job);
+  ASSERT_EQ(needs.size(), 2u);
+  EXPECT_EQ(needs[0].directory, "/c");
+  EXPECT_EQ(needs[0].bytes, 1000 + kDiskMarginBytes);
+  EXPECT_EQ(needs[1].directory, "/o");
+}
+
+}  // namespace
+}  // namespace megatrain

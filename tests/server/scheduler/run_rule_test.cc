@@ -1,0 +1,103 @@
+#include "server/scheduler/run_rule.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/server/jobs/test_job.h"
+
+namespace megatrain {
+namespace {
+
+using Kind = RunAction::Kind;
+using Phase = RunFacts::Phase;
+
+// Every combination that can be told apart, possible or not: the rule takes only legal steps, and
+// comes to rest.
+TEST(RunRuleTest, LegalAndAtRestFromAnywhere) {
+  int64_t combinations = 0;
+  for (const JobState state : AllJobStates()) {
+    for (int bits = 0; bits < 1 << 10; ++bits) {
+      const auto bit = [bits](int i) { return (bits >> i & 1) != 0; };
+      for (int phase = 0; phase < 4; ++phase) {
+        const int variants = phase == 3 ? 5 * 4 : phase == 2 ? 3 : 1;
+        for (int variant = 0; variant < variants; ++variant) {
+          Job job = TestJob(1);
+          job.state = state;
+          job.host_retained = bit(0);
+          job.release_host = bit(1);
+          RunFacts facts;
+          facts.phase = static_cast<Phase>(phase);
+          facts.pause_asked = bit(2);
+          facts.release_asked = bit(3);
+          facts.resume_asked = bit(4);
+          facts.cancel_asked = bit(5);
+          facts.stop_asked = bit(6);
+          facts.steps_told = bit(7);
+          facts.release_failed = bit(8);
+          facts.resume_failed = bit(8);
+          facts.checkpoint_step = bit(9) ? 5 : 0;
+          const RunFailure failures[] = {RunFailure::kNone, RunFailure::kDiskFull,
+                                         RunFailure::kInternal, RunFailure::kPoolBusy};
+          if (phase == 2) facts.pause.failure = failures[variant];
+          if (phase == 3) {
+            facts.end.kind = static_cast<RunEnd::Kind>(variant % 5);
+            facts.end.failure = failures[variant / 5];
+          }
+          for (const bool stopping : {false, true}) {
+            ++combinations;
+            Job now = job;
+            RunFacts facts_now = facts;
+            int rounds = 0;
+            for (;; ++rounds) {
+              ASSERT_LT(rounds, 10)
+                  << JobStateName(state) << " " << bits << " " << phase << " " << variant;
+              const RunAction action = DecideRun(now, facts_now, stopping);
+              if (action.kind == Kind::kNone) break;
+              if (action.kind == Kind::kForget) {
+                EXPECT_EQ(facts_now.phase, Phase::kEnded);
+                EXPECT_FALSE(IsActive(now.state));
+                EXPECT_FALSE(now.host_retained && !IsEnded(now.state));
+                break;
+              }
+              if (action.kind != Kind::kChange) {
+                EXPECT_NE(facts_now.phase, Phase::kEnded) << "nobody is there to be asked";
+                NoteAsked(action.kind, &facts_now);
+                continue;
+              }
+              if (action.change.to.has_value()) {
+                ASSERT_TRUE(IsLegalTransition(now.state, *action.change.to))
+                    << JobStateName(now.state) << " " << JobStateName(*action.change.to);
+                now.state = *action.change.to;
+                now.reason = action.change.reason;
+              }
+              if (action.change.edit) action.change.edit(&now);
+              NoteChanged(now.state, &facts_now);
+            }
+            if (facts_now.phase == Phase::kEnded) {
+              EXPECT_FALSE(IsActive(now.state)) << "the run has ended, the job does not know";
+            }
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(combinations, 100000);
+}
+
+TEST(RunRuleTest, WithoutARun) {
+  for (const JobState state : AllJobStates()) {
+    Job job = TestJob(1);
+    job.state = state;
+    const RunAction action = DecideWithoutRun(job);
+    ASSERT_EQ(action.kind == Kind::kChange, IsActive(state)) << JobStateName(state);
+    if (action.kind == Kind::kChange) {
+      EXPECT_EQ(action.change.to, StateAfterRestart(state));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,195 @@
+// Full disks: under checkpoints, and under the store.
+#include <sqlite3.h>
+
+#include "tests/server/jobs/faulty_vfs.h"
+#include "tests/server/scheduler/scheduler_fixture.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using S = JobState;
+
+// ---- A full disk ----
+
+RunPause DiskFull(int64_t bytes) {
+  RunPause pause;
+  pause.failure = RunFailure::kDiskFull;
+  pause.status = absl::ResourceExhaustedError("disk full writing /big/step-00000020.tmp");
+  pause.disk_bytes = bytes;
+  pause.directory = "/big";
+  return pause;
+}
+
+TEST_F(SchedulerTest, AFullDiskPausesAndRoomResumes) {
+  const std::string id = Train(20);
+  free_disk_bytes_ = 499;
+  runner_->Paused(id, DiskFull(500));
+  Round();
+  EXPECT_EQ(State(id), S::kPaused);
+  EXPECT_EQ(Get(id)->reason, JobReason::kDiskFull);
+  EXPECT_THAT(Get(id)->reason_text, HasSubstr("disk full writing /big"));
+  EXPECT_TRUE(Get(id)->host_retained);
+  EXPECT_EQ(History(id), "QUEUED PREPARING RUNNING PAUSING PAUSED");
+  now_ += absl::Hours(1);
+  Round();
+  EXPECT_EQ(State(id), S::kPaused) << "no room";
+  free_disk_bytes_ = 500;
+  now_ += kDiskWaitMax;
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  EXPECT_THAT(runner_->Asked(), ElementsAre("resume " + id));
+  runner_->Running(id, 21, 100);
+  Round();
+  EXPECT_EQ(State(id), S::kRunning);
+}
+
+TEST_F(SchedulerTest, ADiskThatStaysFullIsTriedLessAndLess) {
+  const std::string id = Train(20);
+  std::vector<absl::Duration> waits;
+  for (int i = 0; i < 4; ++i) {
+    runner_->Paused(id, DiskFull(500));  // there is room, but not for this user
+    Round();
+    ASSERT_EQ(State(id), S::kPaused);
+    EXPECT_EQ(Get(id)->reason, JobReason::kDiskFull);
+    EXPECT_TRUE(Get(id)->host_retained);
+    const absl::Time since = now_;
+    while (State(id) == S::kPaused) {
+      now_ += absl::Seconds(1);
+      Round();
+    }
+    ASSERT_EQ(State(id), S::kPreparing);
+    EXPECT_THAT(runner_->Asked(), ElementsAre("resume " + id));
+    waits.push_back(now_ - since);
+  }
+  EXPECT_THAT(waits, ElementsAre(absl::Seconds(10), absl::Seconds(20), absl::Seconds(40),
+                                 absl::Seconds(80)));
+}
+
+TEST_F(SchedulerTest, AUsersPauseIsNotEndedByTheDaemon) {
+  const std::string id = Train(20);
+  runner_->Paused(id, DiskFull(500));
+  Round();
+  ASSERT_TRUE(manager_->Pause(kAnna, id, false).ok());
+  now_ += absl::Hours(1);
+  Round();
+  EXPECT_EQ(State(id), S::kPaused);
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+}
+
+TEST_F(SchedulerTest, AUserMayResumeAtOnce) {
+  const std::string id = Train(20);
+  free_disk_bytes_ = 0;
+  runner_->Paused(id, DiskFull(500));
+  Round();
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+}
+
+TEST_F(SchedulerTest, ADiskFullPauseOutlivesARestart) {
+  const std::string id = Train(20);
+  runner_->Paused(id, DiskFull(500));
+  Round();
+  free_disk_bytes_ = 0;
+  Restart();
+  Round();
+  EXPECT_EQ(State(id), S::kPaused);
+  EXPECT_EQ(Get(id)->reason, JobReason::kDiskFull);
+  EXPECT_FALSE(Get(id)->host_retained);
+  now_ += absl::Minutes(1);
+  Round();
+  EXPECT_EQ(State(id), S::kPaused);
+  free_disk_bytes_ = int64_t{1} << 40;
+  now_ += absl::Minutes(1);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  EXPECT_THAT(runner_->Asked(), ElementsAre("start " + id));
+}
+
+TEST_F(SchedulerTest, ARunThatEndsForAFullDisk) {
+  // In preparing: back to the queue, where it waits for room.
+  const std::string id = Submit();
+  Round();
+  free_disk_bytes_ = 0;
+  runner_->End(id, RunEnd::Kind::kFailed, RunFailure::kDiskFull, "no room for the cache");
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->reason, JobReason::kDiskFull);
+  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kDiskFull);
+  const std::string other = Submit();
+  Round();
+  EXPECT_EQ(State(other), S::kPreparing) << "others may have room";
+  runner_->Running(other, 1, 100);
+  // In training: paused.
+  runner_->End(other, RunEnd::Kind::kFailed, RunFailure::kDiskFull, "no room for the output");
+  Round();
+  EXPECT_EQ(State(other), S::kPaused);
+  EXPECT_EQ(Get(other)->reason, JobReason::kDiskFull);
+  EXPECT_FALSE(Get(other)->host_retained);
+  free_disk_bytes_ = int64_t{1} << 40;
+  now_ += absl::Seconds(10);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  EXPECT_EQ(State(other), S::kQueued);
+}
+
+TEST_F(SchedulerTest, APoolThatIsBusyIsNoFailure) {
+  const std::string paused = Train(1);
+  ASSERT_TRUE(manager_->Pause(kAnna, paused, false).ok());
+  Round();
+  runner_->Paused(paused);
+  const std::string id = Submit();
+  Round();
+  runner_->End(id, RunEnd::Kind::kFailed, RunFailure::kPoolBusy, "the pool is in pieces");
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kHostMemory);
+  EXPECT_EQ(Get(id)->queue.text, "the pool is in pieces");
+  now_ += absl::Hours(1);
+  Round();
+  EXPECT_EQ(State(id), S::kQueued) << "nothing has changed";
+  ASSERT_TRUE(manager_->Pause(kAnna, paused, true).ok());
+  Round();
+  runner_->End(paused, RunEnd::Kind::kReleased);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+}
+
+// ---- The store cannot be written ----
+
+TEST_F(SchedulerTest, WhatCannotBeStoredIsNotToldAndTriedAgain) {
+  FaultyVfs* const vfs = FaultyVfs::Install();
+  Restart();
+  const std::string id = Submit();
+  vfs->FailAfter(0, SQLITE_FULL);
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_THAT(runner_->Asked(), IsEmpty()) << "nothing is started that the store does not know";
+  EXPECT_EQ(log_.size(), 1u);
+  EXPECT_THAT(log_[0], HasSubstr("disk is full"));
+  Round();
+  EXPECT_EQ(log_.size(), 1u) << "said once";
+  vfs->Heal();
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  runner_->Running(id, 1, 100);
+  vfs->FailAfter(0, SQLITE_FULL);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  runner_->End(id, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  EXPECT_EQ(manager_->Cancel(kAnna, id).status().code(), absl::StatusCode::kResourceExhausted);
+  vfs->Heal();
+  Round();
+  EXPECT_EQ(History(id), "QUEUED PREPARING RUNNING SUCCEEDED");
+  EXPECT_GE(log_.size(), 2u);
+}
+
+}  // namespace
+}  // namespace megatrain

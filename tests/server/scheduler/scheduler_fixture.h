@@ -1,0 +1,123 @@
+// The daemon but for the engine and RPC, for tests that say what the engine tells.
+#ifndef MEGATRAIN_TESTS_SERVER_SCHEDULER_SCHEDULER_FIXTURE_H_
+#define MEGATRAIN_TESTS_SERVER_SCHEDULER_SCHEDULER_FIXTURE_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "server/jobs/job_manager.h"
+#include "server/jobs/recorded_step.h"
+#include "server/scheduler/scheduler.h"
+#include "tests/server/jobs/test_job.h"
+#include "tests/server/scheduler/fake_runner.h"
+
+namespace megatrain {
+
+inline const Caller kAnna = {.uid = 1000, .user = "anna", .administrator = false};
+inline const Caller kBert = {.uid = 1001, .user = "bert", .administrator = false};
+
+// On a state directory that outlives the daemon.
+class SchedulerTest : public ::testing::Test {
+ protected:
+  SchedulerTest() {
+    std::filesystem::create_directory(directory_ / "model");
+    std::ofstream(directory_ / "train.jsonl") << "{}";
+    Open(directory_ / "state");
+  }
+
+  void Open(const std::string& state) {
+    records_ = std::make_unique<JobRecordsDirectory>(state + "/jobs");
+    auto store = JobStore::Open(state);
+    ASSERT_TRUE(store.ok()) << store.status();
+    auto ledger = JobLedger::Open(
+        *std::move(store),
+        {.state_directory = state,
+         .reached_step = [this](const std::string& id) { return RecordedStep(records_.get(), id); },
+         .now = [this] { return now_; }});
+    ASSERT_TRUE(ledger.ok()) << ledger.status();
+    ledger_ = *std::move(ledger);
+    manager_ = std::make_unique<JobManager>(
+        ledger_.get(), JobManager::Options{.plan = [this](const JobSpec&) {
+          return absl::StatusOr<PlanReport>(TestPlan(true, job_pool_bytes_));
+        }});
+    runner_ = std::make_unique<FakeRunner>();
+    scheduler_ = std::make_unique<Scheduler>(
+        ledger_.get(), runner_.get(), records_.get(),
+        Scheduler::Options{.pool_bytes = 10000,
+                           .free_disk_bytes = [this](const std::string&)
+                               -> absl::StatusOr<int64_t> { return free_disk_bytes_; },
+                           .log = [this](const std::string& line) { log_.push_back(line); }});
+    manager_->SetDriver(scheduler_.get());
+  }
+  // As a kill -9: nobody is told, nothing is saved.
+  void Kill() {
+    if (runner_ != nullptr) runner_->Die();
+    if (manager_ != nullptr) manager_->SetDriver(nullptr);
+    scheduler_.reset();
+    runner_.reset();
+    manager_.reset();
+    ledger_.reset();
+    records_.reset();
+  }
+  void Restart() {
+    Kill();
+    Open(directory_ / "state");
+  }
+
+  std::string Submit(const Caller& caller = kAnna, int priority = 0) {
+    CreateJobOptions options;
+    options.file = TestFile();
+    options.file.overrides = {
+        "model.path=" + (directory_ / "model"),
+        "data.train=[{path: " + (directory_ / "train.jsonl") + ", format: alpaca}]"};
+    options.priority = priority;
+    const auto job = manager_->Create(caller, options);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return (*job)->id;
+  }
+  // A job that trains, step `step` of 100 done.
+  std::string Train(int64_t step = 0) {
+    const std::string id = Submit();
+    Round();
+    runner_->Running(id, 1, 100);
+    if (step > 0) runner_->Step(id, step);
+    Round();
+    EXPECT_EQ(State(id), JobState::kRunning);
+    runner_->Asked();
+    return id;
+  }
+
+  void Round() { scheduler_->RunRound(); }
+  JobPtr Get(const std::string& id) { return ledger_->table().Find(id); }
+  JobState State(const std::string& id) { return Get(id)->state; }
+  std::string History(const std::string& id) {
+    std::string history;
+    for (const JobEvent& event : ledger_->table().Events(id, 1, 1000)) {
+      if (event.from == event.to) continue;
+      absl::StrAppend(&history, history.empty() ? "" : " ", JobStateName(event.to));
+    }
+    return history;
+  }
+
+  TestDirectory directory_;
+  absl::Time now_ = TestTime(0);
+  int64_t free_disk_bytes_ = int64_t{1} << 40;
+  int64_t job_pool_bytes_ = 4000;
+  std::vector<std::string> log_;
+  std::unique_ptr<JobRecordsDirectory> records_;
+  std::unique_ptr<JobLedger> ledger_;
+  std::unique_ptr<JobManager> manager_;
+  std::unique_ptr<FakeRunner> runner_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_SERVER_SCHEDULER_SCHEDULER_FIXTURE_H_

@@ -1,0 +1,288 @@
+// The life of jobs, and what a death of the process makes of it.
+#include "tests/server/scheduler/scheduler_fixture.h"
+
+namespace megatrain {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using S = JobState;
+
+// ---- A job's ordinary life ----
+
+TEST_F(SchedulerTest, FromTheQueueToTheEnd) {
+  const std::string id = Submit();
+  EXPECT_EQ(State(id), S::kQueued);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  EXPECT_THAT(runner_->Asked(), ElementsAre("start " + id));
+  EXPECT_EQ(runner_->request(id).spec.checkpoint.directory,
+            directory_.path() + "/state/jobs/" + id + "/checkpoints");
+  EXPECT_NE(runner_->request(id).records, nullptr);
+  runner_->Running(id, 1, 100);
+  Round();
+  EXPECT_EQ(State(id), S::kRunning);
+  EXPECT_EQ(Get(id)->total_steps, 100);
+  EXPECT_EQ(Get(id)->started, now_);
+  for (int64_t step = 1; step <= 50; ++step) runner_->Step(id, step);
+  runner_->Checkpointed(id, 50);
+  Round();
+  EXPECT_EQ(Get(id)->step, 50);
+  EXPECT_EQ(Get(id)->last_step->step, 50);
+  EXPECT_NEAR(Get(id)->step_seconds, 2, 1e-9);
+  EXPECT_EQ(Get(id)->checkpoint_step, 50);
+  runner_->End(id, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(State(id), S::kSucceeded);
+  EXPECT_EQ(Get(id)->step, 100);
+  EXPECT_EQ(Get(id)->attempts, 1);
+  EXPECT_EQ(History(id), "QUEUED PREPARING RUNNING SUCCEEDED");
+  EXPECT_TRUE((*records_->Open(id))->metrics().closed()) << "readers that follow end";
+}
+
+TEST_F(SchedulerTest, NewsThatComeTogetherAreToldInOrder) {
+  const std::string id = Submit();
+  Round();
+  runner_->Running(id, 1, 3);
+  for (int64_t step = 1; step <= 3; ++step) runner_->Step(id, step);
+  runner_->Checkpointed(id, 3);
+  runner_->End(id, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(History(id), "QUEUED PREPARING RUNNING SUCCEEDED");
+  EXPECT_EQ(Get(id)->step, 3);
+  EXPECT_EQ(Get(id)->checkpoint_step, 3);
+}
+
+TEST_F(SchedulerTest, AJobThatWasFinishedBefore) {
+  const std::string id = Submit();
+  Round();
+  runner_->End(id, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(History(id), "QUEUED PREPARING RUNNING SUCCEEDED");
+}
+
+TEST_F(SchedulerTest, FailuresHaveTheirReason) {
+  const std::vector<std::pair<RunFailure, JobReason>> table = {
+      {RunFailure::kInvalidInput, JobReason::kInvalidInput},
+      {RunFailure::kDoesNotFit, JobReason::kDoesNotFit},
+      {RunFailure::kNonFinite, JobReason::kNonFinite},
+      {RunFailure::kCheckpointDamaged, JobReason::kCheckpointDamaged},
+      {RunFailure::kInternal, JobReason::kTrainingError}};
+  for (const auto& [failure, reason] : table) {
+    for (const bool running : {false, true}) {
+      const std::string id = running ? Train(7) : Submit();
+      Round();
+      runner_->End(id, RunEnd::Kind::kFailed, failure, "loss is NaN");
+      Round();
+      EXPECT_EQ(State(id), S::kFailed);
+      EXPECT_EQ(Get(id)->reason, reason);
+      EXPECT_EQ(Get(id)->reason_text, "loss is NaN");
+      EXPECT_EQ(Get(id)->step, running ? 7 : 0);
+    }
+  }
+}
+
+TEST_F(SchedulerTest, OneAfterTheOther) {
+  const std::string first = Submit(), second = Submit();
+  Round();
+  EXPECT_EQ(State(first), S::kPreparing);
+  EXPECT_EQ(State(second), S::kQueued);
+  EXPECT_EQ(Get(second)->queue.position, 1);
+  EXPECT_EQ(Get(second)->queue.waiting, WaitingReason::kDeviceBusy);
+  runner_->Running(first, 1, 100);
+  runner_->Step(first, 40);
+  Round();
+  EXPECT_EQ(Get(second)->queue.predicted_start, now_ + absl::Seconds(120));
+  runner_->End(first, RunEnd::Kind::kFailed, RunFailure::kInternal);
+  Round();
+  EXPECT_EQ(State(second), S::kPreparing);
+  EXPECT_EQ(Get(second)->queue, QueuePlace{});
+}
+
+TEST_F(SchedulerTest, UsersTakeTurns) {
+  const std::string running = Train();
+  const std::string anna = Submit(kAnna), bert = Submit(kBert);
+  Round();
+  EXPECT_EQ(Get(bert)->queue.position, 1);
+  EXPECT_EQ(Get(anna)->queue.position, 2);
+  now_ += absl::Hours(1);
+  runner_->End(running, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(State(bert), S::kPreparing);
+  // What was used is remembered by the events, also after a restart.
+  const std::string urgent = Submit(kAnna);
+  Restart();
+  Round();
+  EXPECT_EQ(State(bert), S::kPreparing) << "anna has had an hour";
+  EXPECT_EQ(Get(anna)->queue.position, 1);
+  EXPECT_EQ(Get(urgent)->queue.position, 2);
+}
+
+TEST_F(SchedulerTest, AStartThatIsRefusedIsTriedAgain) {
+  const std::string id = Submit();
+  runner_->start_status = absl::FailedPreconditionError("not now");
+  Round();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kHostMemory);
+  EXPECT_THAT(Get(id)->queue.text, HasSubstr("not now"));
+  runner_->start_status = absl::OkStatus();
+  Round();
+  EXPECT_EQ(State(id), S::kQueued) << "not at once";
+  now_ += absl::Seconds(10);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+}
+
+TEST_F(SchedulerTest, AFileThatIsNoLongerUnderstoodFailsTheJob) {
+  Job job;
+  job.id = ledger_->NewId();
+  job.uid = 1000;
+  JobFile file = TestFile();
+  file.yaml += "future_key: 1\n";
+  job.file = std::make_shared<const JobFile>(file);
+  const std::string id = (*ledger_->Add(job, ""))->id;
+  const std::string behind = Submit();
+  Round();
+  EXPECT_EQ(State(id), S::kFailed);
+  EXPECT_EQ(Get(id)->reason, JobReason::kInvalidInput);
+  EXPECT_THAT(Get(id)->reason_text, HasSubstr("future_key"));
+  EXPECT_EQ(State(behind), S::kPreparing);
+}
+
+TEST_F(SchedulerTest, CheckpointAndExportGoToTheRunner) {
+  const std::string id = Train();
+  ASSERT_TRUE(manager_->Checkpoint(kAnna, id).ok());
+  EXPECT_THAT(runner_->Asked(), ElementsAre("checkpoint " + id));
+  const std::string checkpoint = Get(id)->spec->checkpoint.directory + "/step-00000010";
+  fs::create_directories(checkpoint);
+  std::ofstream(checkpoint + "/manifest.json") << "{}";
+  ASSERT_TRUE(manager_->Export(kAnna, id, 0, "/out", [](const absl::Status&) {}).ok());
+  EXPECT_THAT(runner_->Asked(), ElementsAre("export " + checkpoint + " to /out"));
+}
+
+// ---- The process dies ----
+
+TEST_F(SchedulerTest, AfterADeathTheJobGoesOnFromItsCheckpoint) {
+  const std::string id = Train(20);
+  runner_->Checkpointed(id, 20);
+  Round();
+  Restart();
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->reason, JobReason::kProcessRestart);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  runner_->Running(id, 21, 100);
+  Round();
+  EXPECT_EQ(State(id), S::kRunning);
+  EXPECT_EQ(Get(id)->attempts, 2);
+  EXPECT_EQ(Get(id)->step, 20);
+  runner_->End(id, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(State(id), S::kSucceeded);
+}
+
+TEST_F(SchedulerTest, FiveDeathsWithoutProgressFail) {
+  const std::string id = Submit();
+  for (int death = 0; death < 5; ++death) {
+    Round();
+    ASSERT_EQ(State(id), S::kPreparing) << death;
+    Restart();
+  }
+  EXPECT_EQ(State(id), S::kFailed);
+  EXPECT_EQ(Get(id)->reason, JobReason::kRepeatedDeaths);
+  EXPECT_EQ(Get(id)->attempts, 5);
+}
+
+TEST_F(SchedulerTest, DeathsWithProgressInTheRecordsDoNotCount) {
+  const std::string id = Submit();
+  for (int64_t death = 1; death <= 20; ++death) {
+    Round();
+    ASSERT_EQ(State(id), S::kPreparing) << death;
+    runner_->Running(id, 1, 100);
+    // The scheduler never hears of the step, the records have it.
+    StepRecord record;
+    record.step = death;
+    ASSERT_TRUE(runner_->request(id).records->AddStep(record).ok());
+    Restart();
+  }
+  EXPECT_EQ(State(id), S::kQueued);
+  EXPECT_EQ(Get(id)->deaths, 0);
+}
+
+// A kill in the midst of every change of a long life: whatever the moment, the job can be brought
+// to its end, and no event that was told is missing.
+TEST_F(SchedulerTest, AKillAtEveryTransition) {
+  const std::string state = directory_ / "state";
+  std::vector<std::string> copies;
+  std::vector<int64_t> told;
+  const std::string id = Submit();
+  std::unique_ptr<JobWatch> watch;
+  const auto copy = [&] {
+    copies.push_back(directory_ / ("copy" + std::to_string(copies.size())));
+    fs::copy(state, copies.back(), fs::copy_options::recursive);
+  };
+  watch = ledger_->table().Watch(id, 1, copy);
+  const auto see = [&] {
+    const auto update = watch->Poll(1000);
+    while (told.size() < copies.size()) told.push_back(ledger_->table().EventCount(id));
+    return update;
+  };
+  const auto round = [&] {
+    see();
+    Round();
+    see();
+  };
+  see();
+  round();
+  runner_->Running(id, 1, 100);
+  round();
+  runner_->Checkpointed(id, 10);
+  round();
+  ASSERT_TRUE(manager_->Pause(kAnna, id, false).ok());
+  round();
+  runner_->Paused(id);
+  round();
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  round();
+  runner_->Running(id, 11, 100);
+  round();
+  ASSERT_TRUE(manager_->Pause(kAnna, id, true).ok());
+  round();
+  runner_->End(id, RunEnd::Kind::kReleased);
+  round();
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  round();
+  runner_->Running(id, 11, 100);
+  round();
+  runner_->End(id, RunEnd::Kind::kFinished);
+  round();
+  ASSERT_EQ(State(id), S::kSucceeded);
+  const std::vector<JobEvent> all = ledger_->table().Events(id, 1, 1000);
+  watch.reset();
+
+  ASSERT_GT(copies.size(), 10u);
+  for (const std::string& killed : copies) {
+    SCOPED_TRACE(killed);
+    Kill();
+    Open(killed);
+    const std::vector<JobEvent> events = ledger_->table().Events(id, 1, 1000);
+    size_t same = 0;
+    while (same < events.size() && same < all.size() && events[same] == all[same]) ++same;
+    EXPECT_GE(same + 1, events.size()) << "what is not of that life is the restart's own event";
+    Round();
+    if (State(id) == S::kPaused) {
+      ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+    }
+    Round();
+    if (State(id) == S::kSucceeded) continue;
+    ASSERT_EQ(State(id), S::kPreparing);
+    runner_->Running(id, 11, 100);
+    runner_->End(id, RunEnd::Kind::kFinished);
+    Round();
+    EXPECT_EQ(State(id), S::kSucceeded);
+  }
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,158 @@
+#include "tests/server/scheduler/threaded_runner.h"
+
+#include <utility>
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kStepsBetweenCheckpoints = 10;
+
+}  // namespace
+
+ThreadedRunner::~ThreadedRunner() {
+  std::list<std::thread> threads;
+  {
+    MutexLock lock(&mutex_);
+    for (auto& [id, run] : runs_) run->cancel = true;
+    changed_.NotifyAll();
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+bool ThreadedRunner::OtherActive(const std::string& id) const {
+  for (const auto& [other, run] : runs_) {
+    if (other != id && run->active) return true;
+  }
+  return false;
+}
+
+absl::Status ThreadedRunner::Start(RunRequest request, RunCallbacks callbacks) {
+  MutexLock lock(&mutex_);
+  if (runs_.count(request.job_id) == 1) return absl::AlreadyExistsError(request.job_id);
+  if (OtherActive(request.job_id)) return absl::FailedPreconditionError("another job is active");
+  auto run = std::make_shared<Run>();
+  run->id = request.job_id;
+  run->callbacks = std::move(callbacks);
+  runs_[request.job_id] = run;
+  threads_.emplace_back([this, run] { Work(run); });
+  return absl::OkStatus();
+}
+
+absl::Status ThreadedRunner::Ask(const std::string& id,
+                                 const std::function<absl::Status(Run*)>& ask) {
+  MutexLock lock(&mutex_);
+  const auto run = runs_.find(id);
+  if (run == runs_.end()) return absl::NotFoundError(id);
+  absl::Status status = ask(run->second.get());
+  changed_.NotifyAll();
+  return status;
+}
+
+absl::Status ThreadedRunner::Pause(const std::string& id, bool release_host) {
+  return Ask(id, [&](Run* run) {
+    run->pause = true;
+    run->release = run->release || release_host;
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ThreadedRunner::Resume(const std::string& id) {
+  return Ask(id, [&](Run* run) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (OtherActive(id)) return absl::FailedPreconditionError("another job is active");
+    run->pause = false;
+    run->active = run->resumed = true;
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ThreadedRunner::Cancel(const std::string& id) {
+  return Ask(id, [](Run* run) {
+    run->cancel = true;
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ThreadedRunner::Checkpoint(const std::string& id) {
+  return Ask(id, [](Run* run) {
+    run->save = true;
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ThreadedRunner::Stop(const std::string& id) {
+  return Ask(id, [](Run* run) {
+    run->stop = true;
+    return absl::OkStatus();
+  });
+}
+
+bool ThreadedRunner::Obey(Run* run, int64_t done, RunEnd::Kind* end) {
+  for (;;) {
+    bool save = false, paused = false, resumed = false;
+    {
+      MutexLock lock(&mutex_);
+      if (run->cancel || run->stop || run->release) {
+        *end = run->cancel ? RunEnd::Kind::kCancelled
+               : run->stop ? RunEnd::Kind::kStopped
+                           : RunEnd::Kind::kReleased;
+        if (!run->cancel && done > 0) (*checkpoints_)[run->id] = done;
+        save = !run->cancel && done > 0;
+      } else if (run->pause) {
+        if (run->active) {
+          run->active = false;
+          paused = true;
+        } else {
+          changed_.Wait(&mutex_);
+          continue;
+        }
+      } else {
+        save = std::exchange(run->save, false) && done > 0;
+        if (save) (*checkpoints_)[run->id] = done;
+        resumed = std::exchange(run->resumed, false);
+      }
+    }
+    if (save) run->callbacks.checkpoint(done, "");
+    if (*end != RunEnd::Kind::kFinished) return false;
+    if (resumed) run->callbacks.running(done + 1, steps_);
+    if (!paused) return true;
+    run->callbacks.paused(RunPause{});
+  }
+}
+
+void ThreadedRunner::Work(std::shared_ptr<Run> run) {
+  RunEnd end;
+  end.kind = RunEnd::Kind::kFinished;
+  int64_t done = 0;
+  {
+    MutexLock lock(&mutex_);
+    const auto checkpoint = checkpoints_->find(run->id);
+    if (checkpoint != checkpoints_->end()) done = checkpoint->second;
+    if (run->cancel) end.kind = RunEnd::Kind::kCancelled;
+    if (run->stop) end.kind = RunEnd::Kind::kStopped;
+  }
+  if (end.kind == RunEnd::Kind::kFinished) {
+    run->callbacks.running(done + 1, steps_);
+    while (done < steps_ && Obey(run.get(), done, &end.kind)) {
+      StepRecord record;
+      record.step = ++done;
+      record.step_seconds = 0.001;
+      run->callbacks.step(record);
+      if (done % kStepsBetweenCheckpoints == 0) {
+        {
+          MutexLock lock(&mutex_);
+          (*checkpoints_)[run->id] = done;
+        }
+        run->callbacks.checkpoint(done, "");
+      }
+      std::this_thread::yield();
+    }
+  }
+  {
+    MutexLock lock(&mutex_);
+    runs_.erase(run->id);
+  }
+  run->callbacks.ended(end);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,60 @@
+// A JobRunner whose jobs count steps on threads of their own and do what they are asked, as the
+// contract in job_runner.h has it: what the engine does, without the training.
+#ifndef MEGATRAIN_TESTS_SERVER_SCHEDULER_THREADED_RUNNER_H_
+#define MEGATRAIN_TESTS_SERVER_SCHEDULER_THREADED_RUNNER_H_
+
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "engine/base/mutex.h"
+#include "server/worker/job_runner.h"
+
+namespace megatrain {
+
+class ThreadedRunner : public JobRunner {
+ public:
+  // A job has `steps` steps. Checkpoints, by job, outlive the runner as files do.
+  ThreadedRunner(int64_t steps, std::map<std::string, int64_t>* checkpoints)
+      : steps_(steps), checkpoints_(checkpoints) {}
+  ~ThreadedRunner() override;
+
+  absl::Status Start(RunRequest request, RunCallbacks callbacks) override;
+  absl::Status Pause(const std::string& id, bool release_host) override;
+  absl::Status Resume(const std::string& id) override;
+  absl::Status Cancel(const std::string& id) override;
+  absl::Status Checkpoint(const std::string& id) override;
+  absl::Status Stop(const std::string& id) override;
+  void Export(const std::string&, const std::string&,
+              std::function<void(const absl::Status& status)> done) override {
+    done(absl::OkStatus());
+  }
+
+ private:
+  struct Run {
+    std::string id;
+    RunCallbacks callbacks;
+    bool active = true;
+    bool pause = false, release = false, cancel = false, stop = false, save = false;
+    bool resumed = false;  // running() is due
+  };
+
+  void Work(std::shared_ptr<Run> run);
+  // Carries out what was asked; true: go on with the next step.
+  bool Obey(Run* run, int64_t done, RunEnd::Kind* end);
+  bool OtherActive(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Ask(const std::string& id, const std::function<absl::Status(Run*)>& ask);
+
+  const int64_t steps_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<std::string, int64_t>* const checkpoints_ ABSL_PT_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
+  std::list<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_SERVER_SCHEDULER_THREADED_RUNNER_H_
