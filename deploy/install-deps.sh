@@ -7,12 +7,13 @@ packages=(
   # The build.
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto g++
   # The libraries: third_party/system.BUILD gives each a target.
-  libabsl-dev libcli11-dev libdnnl-dev libgrpc++-dev libhwy-dev libicu-dev libpcre2-dev
-  libprotobuf-dev libsimdjson-dev libsqlite3-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev
+  libabsl-dev libcivetweb-dev libcli11-dev libdnnl-dev libgrpc++-dev libhwy-dev libicu-dev
+  libpcre2-dev libprotobuf-dev libsimdjson-dev libsqlite3-dev libsystemd-dev libxxhash-dev
+  libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
   # The compilers of the API's protos.
   protobuf-compiler protobuf-compiler-grpc
   # The tests.
-  libbenchmark-dev libgmock-dev libgtest-dev
+  libbenchmark-dev libgmock-dev libgtest-dev prometheus
 )
 
 missing=()
@@ -42,6 +43,13 @@ if ((EUID != 0)); then
     exit 1
   fi
   sudo=(sudo)
+fi
+
+# The tests want the program prometheus; a service that listens on this machine is not asked for.
+unit=prometheus.service
+if [[ " ${missing[*]} " == *" prometheus "* && -d /run/systemd/system ]]; then
+  "${sudo[@]}" systemctl mask --runtime --quiet "$unit"
+  trap '"${sudo[@]}" systemctl unmask --runtime --quiet "$unit"; "${sudo[@]}" systemctl disable --quiet "$unit" || true' EXIT
 fi
 
 echo "install-deps: installing ${missing[*]}"

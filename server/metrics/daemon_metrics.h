@@ -1,0 +1,103 @@
+// What the daemon counts and measures, and the page of it that Prometheus reads.
+//
+// The page names no user, no path and no job's name: jobs are opaque ids, so it may be read by
+// people who may not see the jobs. Its size does not depend on how many jobs there were: only the
+// job that has the device is named, and of steps it tells the last one. Measures of steps stay
+// after their job's end, so that a short job's are not lost between two readings, until another
+// job's steps begin.
+//
+// Thread safety: all methods may be called from any thread; none waits for anything but memory.
+// Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
+#ifndef MEGATRAIN_SERVER_METRICS_DAEMON_METRICS_H_
+#define MEGATRAIN_SERVER_METRICS_DAEMON_METRICS_H_
+
+#include <prometheus/histogram.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "engine/base/mutex.h"
+#include "engine/memory/host_pool.h"
+#include "engine/trace/step_record.h"
+#include "server/jobs/job.h"
+
+namespace megatrain {
+
+class MetricPage;
+
+// A job that is given the device.
+struct MeasuredJob {
+  std::string id;            // opaque
+  std::string model_family;  // "llama"
+  // Of the device, by what they are for.
+  std::vector<std::pair<std::string, int64_t>> device_bytes;
+  // Of the device at the job's precision, at most: what the MFU is measured by; 0 = not known.
+  double peak_flops_per_second = 0;
+};
+
+// What is read when the page is, rather than told.
+struct MeasuredNode {
+  std::vector<JobPtr> jobs;  // all
+  absl::Time now;
+  std::array<int64_t, kHostKinds> pool_bytes = {};  // leased, by HostKind
+  int64_t pool_free_bytes = 0;
+  int64_t disk_bytes = 0;  // of the state directory's file system
+  int64_t disk_free_bytes = 0;
+};
+
+class DaemonMetrics {
+ public:
+  // `device`: "cpu", "cuda".
+  DaemonMetrics(std::string version, std::string device);
+
+  // ---- The job that has the device ----
+  void JobHasDevice(const MeasuredJob& job);
+  // It paused or ended. Without effect if another job has it.
+  void JobLeftDevice(const std::string& id);
+  void StepDone(const StepRecord& record);
+  // Loss, gradient or weight were not finite; the step has no record.
+  void StepNotFinite();
+  // `seconds`: from the first byte to its verified end.
+  void CheckpointDone(absl::Time time, double seconds);
+
+  // ---- RPC ----
+  // `method`: gRPC's, "/megatrain.v1.JobService/GetJob". REQUIRES: it is served here, so that there
+  // are not many; those of other services (health, reflection) are counted together. `code`:
+  // gRPC's.
+  void RequestDone(std::string_view method, int code);
+
+  // In Prometheus' text format, metrics in a fixed order.
+  std::string Page(const MeasuredNode& node) const;
+
+ private:
+  void AddLastStep(MetricPage* page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string version_, device_;
+  mutable Mutex mutex_;
+  std::optional<MeasuredJob> job_ ABSL_GUARDED_BY(mutex_);  // has the device
+  std::string steps_of_ ABSL_GUARDED_BY(mutex_);            // the job that last_step_ is of
+  double peak_flops_per_second_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<StepRecord> last_step_ ABSL_GUARDED_BY(mutex_);
+  std::optional<double> eval_loss_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Time> last_step_time_ ABSL_GUARDED_BY(mutex_);
+  int64_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  LaneSeconds lanes_ ABSL_GUARDED_BY(mutex_);
+  int64_t h2d_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t d2h_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t nonfinite_steps_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<absl::Time> checkpoint_time_ ABSL_GUARDED_BY(mutex_);
+  std::optional<double> checkpoint_seconds_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<std::string, std::string>, int64_t> requests_ ABSL_GUARDED_BY(mutex_);
+  prometheus::Histogram step_seconds_;  // safe by itself
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_METRICS_DAEMON_METRICS_H_

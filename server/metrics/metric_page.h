@@ -1,0 +1,52 @@
+// A page of metrics as it is written down: families with name, type and help, and in each a value
+// for every set of labels.
+//
+// Thread safety: one thread.
+#ifndef MEGATRAIN_SERVER_METRICS_METRIC_PAGE_H_
+#define MEGATRAIN_SERVER_METRICS_METRIC_PAGE_H_
+
+#include <prometheus/client_metric.h>
+#include <prometheus/metric_family.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace megatrain {
+
+using MetricLabels = std::vector<std::pair<std::string, std::string>>;
+
+class MetricPage {
+ public:
+  // The series of a family, to be added before the next family is.
+  class Series {
+   public:
+    explicit Series(prometheus::MetricFamily* family) : family_(family) {}
+    Series& Add(const MetricLabels& labels, double value);
+    Series& Add(double value) { return Add({}, value); }
+    // Nothing: no series.
+    Series& Add(const std::optional<double>& value) { return value ? Add({}, *value) : *this; }
+
+   private:
+    prometheus::MetricFamily* const family_;
+  };
+
+  Series Gauge(const std::string& name, const std::string& help);
+  // REQUIRES: the name ends in _total.
+  Series Counter(const std::string& name, const std::string& help);
+  void Histogram(const std::string& name, const std::string& help, prometheus::ClientMetric value);
+
+  // A family without series has its HELP and TYPE.
+  std::string Text() const;
+
+ private:
+  prometheus::MetricFamily* NewFamily(const std::string& name, const std::string& help,
+                                      prometheus::MetricType type);
+
+  std::vector<prometheus::MetricFamily> families_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_METRICS_METRIC_PAGE_H_

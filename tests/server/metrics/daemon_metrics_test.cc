@@ -1,0 +1,247 @@
+#include "server/metrics/daemon_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <limits>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/server/metrics/test_page.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Samples = std::map<std::string, std::string>;
+
+// The contract: every name, its type and the names of its labels.
+const std::map<std::string, std::pair<std::string, std::string>>& Contract() {
+  static const auto& contract = *new std::map<std::string, std::pair<std::string, std::string>>{
+      {"megatrain_build_info", {"gauge", "version,device"}},
+      {"megatrain_jobs", {"gauge", "state"}},
+      {"megatrain_job_info", {"gauge", "job,model"}},
+      {"megatrain_step", {"gauge", ""}},
+      {"megatrain_tokens_total", {"counter", ""}},
+      {"megatrain_loss", {"gauge", ""}},
+      {"megatrain_eval_loss", {"gauge", ""}},
+      {"megatrain_gradient_norm", {"gauge", ""}},
+      {"megatrain_learning_rate", {"gauge", ""}},
+      {"megatrain_step_duration_seconds", {"histogram", ""}},
+      {"megatrain_lane_busy_seconds_total", {"counter", "lane"}},
+      {"megatrain_link_bytes_total", {"counter", "direction"}},
+      {"megatrain_mfu_ratio", {"gauge", ""}},
+      {"megatrain_nonfinite_steps_total", {"counter", ""}},
+      {"megatrain_host_pool_bytes", {"gauge", "kind"}},
+      {"megatrain_device_bytes", {"gauge", "kind"}},
+      {"megatrain_disk_size_bytes", {"gauge", ""}},
+      {"megatrain_disk_free_bytes", {"gauge", ""}},
+      {"megatrain_last_step_timestamp_seconds", {"gauge", ""}},
+      {"megatrain_checkpoint_last_success_timestamp_seconds", {"gauge", ""}},
+      {"megatrain_checkpoint_duration_seconds", {"gauge", ""}},
+      {"megatrain_queue_wait_seconds", {"gauge", ""}},
+      {"megatrain_grpc_requests_total", {"counter", "method,code"}},
+  };
+  return contract;
+}
+
+std::string LabelNames(const std::string& sample) {
+  const size_t brace = sample.find('{');
+  if (brace == std::string::npos) return "";
+  std::vector<std::string> names;
+  for (const absl::string_view label :
+       absl::StrSplit(sample.substr(brace + 1, sample.size() - brace - 2), ',')) {
+    names.push_back(std::string(label.substr(0, label.find('='))));
+  }
+  return absl::StrJoin(names, ",");
+}
+
+TEST(DaemonMetricsTest, ThePageHasTheMetricsOfTheContractWithTheirTypesAndLabels) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  FillMetrics(&metrics);
+  const std::string page = metrics.Page(TestNode());
+  const auto types = PageTypes(page);
+  EXPECT_EQ(types.size(), Contract().size());
+  for (const auto& [name, what] : Contract()) {
+    const auto& [type, labels] = what;
+    ASSERT_EQ(types.count(name), 1u) << name;
+    EXPECT_EQ(types.at(name), type) << name;
+    bool found = type == "histogram";
+    for (const auto& [sample, value] : PageSamples(page)) {
+      if (sample != name && sample.rfind(name + "{", 0) != 0) continue;
+      found = true;
+      EXPECT_EQ(LabelNames(sample), labels);
+    }
+    EXPECT_TRUE(found) << name;
+  }
+}
+
+TEST(DaemonMetricsTest, AnIdleDaemonHasEveryMetricAndNoJobs) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  MeasuredNode node;
+  node.now = absl::FromUnixSeconds(1700000000);
+  const std::string page = metrics.Page(node);
+  EXPECT_EQ(PageTypes(page).size(), Contract().size());
+  const Samples samples = PageSamples(page);
+  EXPECT_EQ(samples.count("megatrain_step"), 0u);
+  EXPECT_EQ(samples.at("megatrain_queue_wait_seconds"), "0");
+  // Counters begin at 0, so that the first increase is seen.
+  EXPECT_EQ(samples.at("megatrain_nonfinite_steps_total"), "0");
+  EXPECT_EQ(samples.at("megatrain_tokens_total"), "0");
+  for (const JobState state : AllJobStates()) {
+    const std::string name = absl::StrCat("megatrain_jobs{state=\"", JobStateName(state), "\"}");
+    EXPECT_EQ(samples.at(name), "0") << name;
+  }
+}
+
+TEST(DaemonMetricsTest, ValuesAreThoseThatWereTold) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  FillMetrics(&metrics);
+  const Samples samples = PageSamples(metrics.Page(TestNode()));
+  const Samples expected = {
+      {"megatrain_build_info{version=\"1.2.3\",device=\"cpu\"}", "1"},
+      {"megatrain_jobs{state=\"QUEUED\"}", "2"},
+      {"megatrain_jobs{state=\"RUNNING\"}", "1"},
+      {"megatrain_jobs{state=\"SUCCEEDED\"}", "1"},
+      {"megatrain_jobs{state=\"PAUSED\"}", "0"},
+      {"megatrain_queue_wait_seconds", "90"},
+      {"megatrain_job_info{job=\"id2\",model=\"llama\"}", "1"},
+      {"megatrain_step", "2"},
+      {"megatrain_loss", "2.5"},
+      {"megatrain_eval_loss", "2.75"},
+      {"megatrain_gradient_norm", "0.75"},
+      {"megatrain_tokens_total", "2000"},
+      {"megatrain_mfu_ratio", "0.25"},
+      {"megatrain_step_duration_seconds_count", "2"},
+      {"megatrain_step_duration_seconds_sum", "0.4"},
+      {"megatrain_step_duration_seconds_bucket{le=\"0.1\"}", "0"},
+      {"megatrain_step_duration_seconds_bucket{le=\"0.25\"}", "2"},
+      {"megatrain_step_duration_seconds_bucket{le=\"+Inf\"}", "2"},
+      {"megatrain_lane_busy_seconds_total{lane=\"h2d\"}", "0.1"},
+      {"megatrain_lane_busy_seconds_total{lane=\"compute\"}", "0.3"},
+      {"megatrain_lane_busy_seconds_total{lane=\"d2h\"}", "0.05"},
+      {"megatrain_lane_busy_seconds_total{lane=\"update\"}", "0.2"},
+      {"megatrain_lane_busy_seconds_total{lane=\"io\"}", "1"},
+      {"megatrain_link_bytes_total{direction=\"h2d\"}", "8000"},
+      {"megatrain_link_bytes_total{direction=\"d2h\"}", "4000"},
+      {"megatrain_host_pool_bytes{kind=\"tiles\"}", "1000"},
+      {"megatrain_host_pool_bytes{kind=\"gradient_slabs\"}", "200"},
+      {"megatrain_host_pool_bytes{kind=\"free\"}", "5000"},
+      {"megatrain_device_bytes{kind=\"weights\"}", "100"},
+      {"megatrain_disk_free_bytes", "536870912"},
+      {"megatrain_checkpoint_last_success_timestamp_seconds", "1699999000"},
+      {"megatrain_checkpoint_duration_seconds", "12.5"},
+      {"megatrain_grpc_requests_total{method=\"GetJob\",code=\"OK\"}", "2"},
+      {"megatrain_grpc_requests_total{method=\"GetJob\",code=\"NOT_FOUND\"}", "1"},
+      {"megatrain_grpc_requests_total{method=\"GetNode\",code=\"OK\"}", "1"},
+      {"megatrain_grpc_requests_total{method=\"other\",code=\"OK\"}", "1"},
+  };
+  for (const auto& [sample, value] : expected) {
+    ASSERT_EQ(samples.count(sample), 1u) << sample;
+    EXPECT_DOUBLE_EQ(std::stod(samples.at(sample)), std::stod(value)) << sample;
+  }
+}
+
+TEST(DaemonMetricsTest, ThePageNamesNobodyAndNothingOfTheirs) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  FillMetrics(&metrics);
+  const std::string page = metrics.Page(TestNode());
+  EXPECT_THAT(page, Not(HasSubstr("anna")));
+  EXPECT_THAT(page, Not(HasSubstr("secret-plan")));
+  EXPECT_THAT(page, Not(HasSubstr("id3")));
+}
+
+TEST(DaemonMetricsTest, StepsOfAnEndedJobStayUntilAnotherJobHasTheDevice) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  FillMetrics(&metrics);
+  metrics.JobLeftDevice("id1");  // another one
+  EXPECT_THAT(metrics.Page(TestNode()), HasSubstr("job=\"id2\""));
+  metrics.JobLeftDevice("id2");
+  std::string page = metrics.Page(TestNode());
+  EXPECT_THAT(page, Not(HasSubstr("id2")));
+  EXPECT_EQ(PageSamples(page).at("megatrain_step"), "2");
+  EXPECT_EQ(PageSamples(page).count("megatrain_device_bytes{kind=\"weights\"}"), 0u);
+
+  // The same job goes on: its measures are still its own.
+  metrics.JobHasDevice(TestMeasuredJob("id2"));
+  EXPECT_EQ(PageSamples(metrics.Page(TestNode())).at("megatrain_step"), "2");
+
+  metrics.JobHasDevice(TestMeasuredJob("id9"));
+  page = metrics.Page(TestNode());
+  EXPECT_THAT(page, HasSubstr("job=\"id9\""));
+  for (const char* gone : {"megatrain_step", "megatrain_loss", "megatrain_eval_loss",
+                           "megatrain_last_step_timestamp_seconds",
+                           "megatrain_checkpoint_last_success_timestamp_seconds",
+                           "megatrain_checkpoint_duration_seconds"}) {
+    EXPECT_EQ(PageSamples(page).count(gone), 0u) << gone;
+  }
+  // Counters go on.
+  EXPECT_EQ(PageSamples(page).at("megatrain_tokens_total"), "2000");
+}
+
+TEST(DaemonMetricsTest, AThousandJobsLeaveAPageOfTheSameSize) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  FillMetrics(&metrics);
+  const size_t before = PageSamples(metrics.Page(TestNode())).size();
+  for (int i = 0; i < 1000; ++i) {
+    const std::string id = absl::StrCat("job", i);
+    metrics.JobHasDevice(TestMeasuredJob(id));
+    StepRecord step = TestStep(1);
+    step.eval_loss = 1;
+    metrics.StepDone(step);
+    metrics.CheckpointDone(absl::FromUnixSeconds(1), 1);
+    if (i < 999) metrics.JobLeftDevice(id);
+  }
+  EXPECT_EQ(PageSamples(metrics.Page(TestNode())).size(), before);
+}
+
+TEST(DaemonMetricsTest, NumbersThatAreNotFinite) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  StepRecord step = TestStep(1);
+  step.loss = std::numeric_limits<double>::quiet_NaN();
+  step.gradient_norm = std::numeric_limits<double>::infinity();
+  metrics.StepDone(step);
+  metrics.StepNotFinite();
+  const Samples samples = PageSamples(metrics.Page(TestNode()));
+  EXPECT_EQ(samples.at("megatrain_loss"), "Nan");
+  EXPECT_EQ(samples.at("megatrain_gradient_norm"), "+Inf");
+  EXPECT_EQ(samples.at("megatrain_nonfinite_steps_total"), "1");
+}
+
+TEST(DaemonMetricsTest, CodesThatGrpcDoesNotHaveAreUnknown) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  metrics.RequestDone("/megatrain.v1.JobService/GetJob", 17);
+  metrics.RequestDone("/megatrain.v1.JobService/GetJob", -1);
+  metrics.RequestDone("/megatrain.v1.JobService/GetJob", 16);
+  const Samples samples = PageSamples(metrics.Page(TestNode()));
+  EXPECT_EQ(samples.at("megatrain_grpc_requests_total{method=\"GetJob\",code=\"UNKNOWN\"}"), "2");
+  EXPECT_EQ(samples.at("megatrain_grpc_requests_total{method=\"GetJob\",code=\"UNAUTHENTICATED\"}"),
+            "1");
+}
+
+TEST(DaemonMetricsTest, ReadWhileItIsWritten) {
+  DaemonMetrics metrics("1.2.3", "cpu");
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    while (!done) EXPECT_THAT(metrics.Page(TestNode()), HasSubstr("megatrain_step"));
+  });
+  std::thread caller([&] {
+    for (int i = 0; i < 500; ++i) metrics.RequestDone("/megatrain.v1.JobService/GetJob", 0);
+  });
+  for (int i = 1; i <= 500; ++i) {
+    metrics.JobHasDevice(TestMeasuredJob(absl::StrCat("job", i)));
+    metrics.StepDone(TestStep(i));
+    metrics.JobLeftDevice(absl::StrCat("job", i));
+  }
+  caller.join();
+  done = true;
+  reader.join();
+  EXPECT_EQ(PageSamples(metrics.Page(TestNode())).at("megatrain_tokens_total"), "500000");
+}
+
+}  // namespace
+}  // namespace megatrain
