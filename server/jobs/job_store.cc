@@ -231,52 +231,56 @@ absl::Status JobStore::OpenDatabase() {
 
 absl::Status JobStore::Migrate(int64_t version) {
   for (; version < kJobStoreVersion; ++version) {
-    MT_RETURN_IF_ERROR(database_->Transaction([&]() -> absl::Status {
-      MT_RETURN_IF_ERROR(database_->Execute(kJobStoreMigrations[version]));
-      return database_->Execute(absl::StrCat("PRAGMA application_id=", kJobStoreApplicationId,
-                                             "; PRAGMA user_version=", version + 1));
-    }));
+    MT_RETURN_IF_ERROR(
+        database_->Transaction([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+          MT_RETURN_IF_ERROR(database_->Execute(kJobStoreMigrations[version]));
+          return database_->Execute(absl::StrCat("PRAGMA application_id=", kJobStoreApplicationId,
+                                                 "; PRAGMA user_version=", version + 1));
+        }));
   }
   return absl::OkStatus();
 }
 
 absl::Status JobStore::Insert(const Job& job, const JobEvent& event) {
   MutexLock lock(&mutex_);
-  return Advised(path_, database_->Transaction([&]() -> absl::Status {
-    MT_ASSIGN_OR_RETURN(SqliteStatement insert,
-                        database_->Prepare(absl::StrCat("INSERT INTO jobs (", kColumns,
-                                                        ") VALUES (", kParameters, ")")));
-    BindJob(&insert, job);
-    MT_RETURN_IF_ERROR(insert.Run());
-    int64_t position = 0;
-    for (const std::string& text : job.file->overrides) {
-      MT_ASSIGN_OR_RETURN(SqliteStatement row,
-                          database_->Prepare("INSERT INTO overrides VALUES (?,?,?)"));
-      row.Bind(job.number);
-      row.Bind(position++);
-      row.Bind(text);
-      MT_RETURN_IF_ERROR(row.Run());
-    }
-    return WriteEvent(job.number, event);
-  }));
+  return Advised(
+      path_, database_->Transaction([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        MT_ASSIGN_OR_RETURN(SqliteStatement insert,
+                            database_->Prepare(absl::StrCat("INSERT INTO jobs (", kColumns,
+                                                            ") VALUES (", kParameters, ")")));
+        BindJob(&insert, job);
+        MT_RETURN_IF_ERROR(insert.Run());
+        int64_t position = 0;
+        for (const std::string& text : job.file->overrides) {
+          MT_ASSIGN_OR_RETURN(SqliteStatement row,
+                              database_->Prepare("INSERT INTO overrides VALUES (?,?,?)"));
+          row.Bind(job.number);
+          row.Bind(position++);
+          row.Bind(text);
+          MT_RETURN_IF_ERROR(row.Run());
+        }
+        return WriteEvent(job.number, event);
+      }));
 }
 
 absl::Status JobStore::Update(const Job& job, const std::vector<JobEvent>& events) {
   MutexLock lock(&mutex_);
-  return Advised(path_, database_->Transaction([&]() -> absl::Status {
-    // What was submitted never changes; the rest is written whole, so that no field is forgotten.
-    MT_ASSIGN_OR_RETURN(SqliteStatement update,
-                        database_->Prepare(absl::StrCat("UPDATE jobs SET (", kColumns, ") = (",
-                                                        kParameters, ") WHERE id = ?")));
-    BindJob(&update, job);
-    update.Bind(job.id);
-    MT_RETURN_IF_ERROR(update.Run());
-    if (database_->ChangedRows() == 0) {
-      return absl::NotFoundError(absl::StrCat(path_, ": holds no job ", job.id));
-    }
-    for (const JobEvent& event : events) MT_RETURN_IF_ERROR(WriteEvent(job.number, event));
-    return absl::OkStatus();
-  }));
+  return Advised(
+      path_, database_->Transaction([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        // What was submitted never changes; the rest is written whole, so that no field is
+        // forgotten.
+        MT_ASSIGN_OR_RETURN(SqliteStatement update,
+                            database_->Prepare(absl::StrCat("UPDATE jobs SET (", kColumns, ") = (",
+                                                            kParameters, ") WHERE id = ?")));
+        BindJob(&update, job);
+        update.Bind(job.id);
+        MT_RETURN_IF_ERROR(update.Run());
+        if (database_->ChangedRows() == 0) {
+          return absl::NotFoundError(absl::StrCat(path_, ": holds no job ", job.id));
+        }
+        for (const JobEvent& event : events) MT_RETURN_IF_ERROR(WriteEvent(job.number, event));
+        return absl::OkStatus();
+      }));
 }
 
 absl::Status JobStore::WriteEvent(int64_t number, const JobEvent& event) {
@@ -299,7 +303,7 @@ absl::Status JobStore::WriteEvent(int64_t number, const JobEvent& event) {
 absl::StatusOr<std::vector<StoredJob>> JobStore::ReadAll() {
   MutexLock lock(&mutex_);
   std::vector<StoredJob> jobs;
-  const absl::Status status = [&]() -> absl::Status {
+  const absl::Status status = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
     MT_ASSIGN_OR_RETURN(
         SqliteStatement row,
         database_->Prepare(absl::StrCat("SELECT ", kColumns, " FROM jobs ORDER BY number")));

@@ -319,7 +319,7 @@ TEST(JobStoreTest, WhatIsAcknowledgedOutlivesAPowerCut) {
   ASSERT_TRUE(store->Insert(second, CreatedEvent(second)).ok());
   expect_durable({JobState::kQueued, JobState::kQueued}, 1);
   // Enough for the log to be carried over into the database several times.
-  for (int64_t sequence = 2; sequence < 600; ++sequence) {
+  for (int64_t sequence = 2; sequence < 400; ++sequence) {
     first.state = sequence % 2 == 0 ? JobState::kPreparing : JobState::kQueued;
     JobEvent event = CreatedEvent(first);
     event.sequence = sequence;
