@@ -195,7 +195,8 @@ TEST(BytesTokenizer, ItsTokenizerJsonGivesTheSameIds) {
   EXPECT_EQ((*bpe)->eos_id(), kBytesEosId);
   EXPECT_EQ((*bpe)->bos_id(), kBytesBosId);
   EXPECT_EQ((*bpe)->pad_id(), kBytesPadId);
-  for (const Json& item : Json::parse(Read("qwen/cases.json"))["cases"]) {
+  const Json reference = Json::parse(Read("qwen/cases.json"));
+  for (const Json& item : reference["cases"]) {
     const std::string text = item["text"].get<std::string>() + "<|eos|>x<|bos|><|pad|";
     std::vector<int32_t> a, b;
     ASSERT_TRUE(bytes->Encode(text, &a).ok());

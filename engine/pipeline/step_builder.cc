@@ -1,0 +1,474 @@
+// The order of a step's operations: BuildTrainingStep and BuildEvaluation.
+#include <algorithm>
+#include <utility>
+
+#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/weight_uses.h"
+
+namespace megatrain {
+namespace {
+
+class StepBuilder {
+ public:
+  StepBuilder(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
+              PipelineState& state)
+      : shape_(shape),
+        tokens_(micro_batch_tokens),
+        micro_batches_(static_cast<int>(micro_batch_tokens.size())),
+        sweeps_((micro_batches_ + shape.sweep_micro_batches - 1) / shape.sweep_micro_batches),
+        state_(state),
+        slot_(state.next_step_slot),
+        uses_(shape.weight_buffers, &state.buffer_tile) {
+    state_.next_step_slot = (slot_ + 1) % kStepSlots;
+  }
+
+  Schedule Train() {
+    for (int sweep = 0; sweep < sweeps_; ++sweep) ListUses(/*backward=*/true);
+    Upload();
+    for (int sweep = 0; sweep < sweeps_; ++sweep) {
+      BeginSweep(sweep);
+      Forward(/*keep=*/true);
+      Head();
+      for (int layer = shape_.layers - 1; layer >= 0; --layer) LayerBackward(layer);
+      EmbedBackward();
+    }
+    if (shape_.clipping) ClipAndUpdate();
+    return std::move(schedule_);
+  }
+
+  Schedule Evaluate() {
+    for (int sweep = 0; sweep < sweeps_; ++sweep) ListUses(/*backward=*/false);
+    Upload();
+    for (int sweep = 0; sweep < sweeps_; ++sweep) {
+      BeginSweep(sweep);
+      Forward(/*keep=*/false);
+      const int buffer = Use();
+      for (int i = 0; i < sweep_size_; ++i) {
+        Op& op = Add(OpKind::kHeadLoss, Lane::kCompute);
+        AtMicroBatch(op, i);
+        op.tile = shape_.head_tile();
+        op.weight_buffer = buffer;
+        op.input_slot = ForwardSlot(shape_.layers, i);
+        op.flops = shape_.head_flops_per_token * Tokens(i);
+        op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                    {ResourceKind::kHidden, op.input_slot},
+                    {ResourceKind::kDeviceBatch, slot_}};
+        op.writes = {{ResourceKind::kHeadScratch}, {ResourceKind::kDeviceLosses, slot_}};
+      }
+      EndUse();
+    }
+    StoreLosses();
+    return std::move(schedule_);
+  }
+
+ private:
+  bool last_sweep() const { return sweep_ == sweeps_ - 1; }
+  int64_t Tokens(int sweep_index) const { return tokens_[first_ + sweep_index]; }
+
+  Op& Add(OpKind kind, Lane lane) {
+    Op& op = schedule_.ops.emplace_back();
+    op.kind = kind;
+    op.lane = lane;
+    op.step_slot = slot_;
+    return op;
+  }
+  void AtMicroBatch(Op& op, int sweep_index) {
+    op.sweep_index = sweep_index;
+    op.micro_batch = first_ + sweep_index;
+  }
+
+  // --- Weights: loaded weight_buffers - 1 uses ahead.
+
+  void ListUses(bool backward) {
+    for (int tile = 0; tile <= shape_.layers; ++tile) uses_.Append(tile);
+    uses_.Append(shape_.head_tile());
+    if (!backward) return;
+    for (int tile = shape_.layers; tile >= 1; --tile) uses_.Append(tile);
+  }
+
+  // The buffer that holds the present use's tile; loads it if no earlier use did.
+  int Use() { return Buffer(0); }
+
+  // Lists the loads that may run while the present use computes.
+  void Prefetch() {
+    for (int ahead = 1; ahead < shape_.weight_buffers && ahead < uses_.left(); ++ahead) {
+      Buffer(ahead);
+    }
+  }
+  void EndUse() { uses_.End(); }
+
+  int Buffer(int ahead) {
+    const WeightUses::Place place = uses_.Take(ahead);
+    if (place.load) {
+      Op& op = Add(OpKind::kLoadTile, Lane::kH2D);
+      op.tile = place.tile;
+      op.weight_buffer = place.buffer;
+      op.bytes = shape_.tile_elements[place.tile] * shape_.weight_element_bytes;
+      op.reads = {{ResourceKind::kTileWeights, place.tile}};
+      op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
+    }
+    return place.buffer;
+  }
+
+  // --- Hidden states.
+
+  int ForwardSlot(int boundary, int i) const {
+    if (!shape_.stash_on_host) return boundary * shape_.sweep_micro_batches + i;
+    const int ring = shape_.hidden_slots();
+    return ((i - 2 * boundary) % ring + ring) % ring;
+  }
+
+  int KeptPair(int layer, int i) const {
+    return (shape_.layers - 1 - layer) * shape_.sweep_micro_batches + i;
+  }
+  void Keep(Op& op, int layer, int i) {
+    const int pair = KeptPair(layer, i);
+    if (pair >= shape_.kept) return;
+    op.kept_slot = pair;
+    op.keep = pair < shape_.kept_everything ? KeepLevel::kEverything : KeepLevel::kCheapRecomputed;
+  }
+
+  // --- The step.
+
+  void Upload() {
+    Op& op = Add(OpKind::kUploadBatch, Lane::kH2D);
+    for (int64_t tokens : tokens_) op.bytes += tokens * 4 * int64_t{sizeof(int32_t)};
+    op.writes = {{ResourceKind::kDeviceBatch, slot_}};
+  }
+
+  void BeginSweep(int sweep) {
+    sweep_ = sweep;
+    first_ = sweep * shape_.sweep_micro_batches;
+    sweep_size_ = std::min(shape_.sweep_micro_batches, micro_batches_ - first_);
+    next_input_ = sweep_size_;
+  }
+
+  void Forward(bool keep) {
+    const bool stash = keep && shape_.stash_on_host;
+    // The embedding is the last tile whose gradient the step before stores: the layers behind it
+    // are updated sooner, and must not queue behind it for the link.
+    Prefetch();
+    int buffer = Use();
+    Prefetch();
+    for (int i = 0; i < sweep_size_; ++i) {
+      Op& op = Add(OpKind::kEmbedForward, Lane::kCompute);
+      AtMicroBatch(op, i);
+      op.tile = 0;
+      op.weight_buffer = buffer;
+      op.output_slot = ForwardSlot(0, i);
+      op.reads = {{ResourceKind::kWeightBuffer, buffer}, {ResourceKind::kDeviceBatch, slot_}};
+      op.writes = {{ResourceKind::kHidden, op.output_slot}};
+      if (stash) StoreStash(0, i);
+    }
+    EndUse();
+    for (int layer = 0; layer < shape_.layers; ++layer) {
+      buffer = Use();
+      Prefetch();
+      for (int i = 0; i < sweep_size_; ++i) {
+        Op& op = Add(OpKind::kLayerForward, Lane::kCompute);
+        AtMicroBatch(op, i);
+        op.layer = layer;
+        op.tile = layer + 1;
+        op.weight_buffer = buffer;
+        op.input_slot = ForwardSlot(layer, i);
+        op.output_slot = ForwardSlot(layer + 1, i);
+        op.flops = shape_.layer_flops_per_token * Tokens(i);
+        op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                    {ResourceKind::kHidden, op.input_slot},
+                    {ResourceKind::kDeviceBatch, slot_}};
+        op.writes = {{ResourceKind::kHidden, op.output_slot}, {ResourceKind::kScratch}};
+        if (keep) Keep(op, layer, i);
+        if (op.kept_slot >= 0) op.writes.push_back({ResourceKind::kKept, op.kept_slot});
+        if (stash && layer + 1 < shape_.layers) StoreStash(layer + 1, i);
+      }
+      EndUse();
+    }
+  }
+
+  void StoreStash(int layer, int i) {
+    Op& op = Add(OpKind::kStoreStash, Lane::kD2H);
+    AtMicroBatch(op, i);
+    op.layer = layer;
+    op.input_slot = ForwardSlot(layer, i);
+    op.stash_slot = shape_.stash_slot(layer, i);
+    op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
+    op.reads = {{ResourceKind::kHidden, op.input_slot}};
+    op.writes = {{ResourceKind::kHostStash, op.stash_slot}};
+  }
+
+  // Backward reads one state after the other: the head its inputs, then every layer its own from
+  // the last to the first. By their number in this row they take turns in the ring, going on from
+  // where forward left the head's.
+  int BackwardSlot(int layer, int i) const {
+    if (!shape_.stash_on_host) return ForwardSlot(layer, i);
+    return (ForwardSlot(shape_.layers, 0) + BackwardNumber(layer, i)) % shape_.hidden_slots();
+  }
+  int BackwardNumber(int boundary, int i) const {
+    return (shape_.layers - boundary) * sweep_size_ + i;
+  }
+
+  // Lists the loads for which there is room once state `number` is read. So a layer's inputs come
+  // while its successor computes, ahead of a tile in the link's queue that waits for a buffer.
+  void LoadStashBehind(int number) {
+    if (!shape_.stash_on_host) return;
+    const int end = std::min(number + 1 + shape_.hidden_slots(), (shape_.layers + 1) * sweep_size_);
+    for (; next_input_ < end; ++next_input_) {
+      const int layer = shape_.layers - next_input_ / sweep_size_;
+      const int i = next_input_ % sweep_size_;
+      Op& op = Add(OpKind::kLoadStash, Lane::kH2D);
+      AtMicroBatch(op, i);
+      op.layer = layer;
+      op.stash_slot = shape_.stash_slot(layer, i);
+      op.output_slot = BackwardSlot(layer, i);
+      op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
+      op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
+      op.writes = {{ResourceKind::kHidden, op.output_slot}};
+    }
+  }
+
+  // The accumulator of `tile`, cleared or filled with the sum over the sweeps before.
+  int BeginGradient(int tile) {
+    int accumulator = 2;
+    if (!(shape_.tied && tile == 0)) {
+      accumulator = state_.next_accumulator;
+      state_.next_accumulator = (accumulator + 1) % 2;
+    }
+    const bool first = sweep_ == 0;
+    Op& op = Add(first ? OpKind::kZeroGradient : OpKind::kLoadPartial,
+                 first ? Lane::kCompute : Lane::kH2D);
+    op.tile = tile;
+    op.accumulator = accumulator;
+    op.bytes = shape_.tile_elements[tile] * 4;
+    op.writes = {{ResourceKind::kAccumulator, accumulator}};
+    if (!first) {
+      op.slab = tile;
+      op.reads = {{ResourceKind::kSlab, tile}};
+    }
+    return accumulator;
+  }
+
+  void EndGradient(int tile, int accumulator) {
+    const int64_t elements = shape_.tile_elements[tile];
+    if (!last_sweep()) {
+      Op& op = Add(OpKind::kStorePartial, Lane::kD2H);
+      op.tile = op.slab = tile;
+      op.accumulator = accumulator;
+      op.bytes = elements * 4;
+      op.reads = {{ResourceKind::kAccumulator, accumulator}};
+      op.writes = {{ResourceKind::kSlab, tile}};
+      return;
+    }
+    {
+      Op& op = Add(OpKind::kFinishGradient, Lane::kCompute);
+      op.tile = tile;
+      op.accumulator = accumulator;
+      op.bytes = elements * 4;
+      op.writes = {{ResourceKind::kAccumulator, accumulator}};
+    }
+    {
+      // Ahead of the gradient: clipping waits for the norms alone.
+      Op& op = Add(OpKind::kStoreNorm, Lane::kD2H);
+      op.tile = tile;
+      op.accumulator = accumulator;
+      op.bytes = sizeof(double);
+      op.reads = {{ResourceKind::kAccumulator, accumulator}};
+      op.writes = {HostNorm(tile)};
+    }
+    int slab = tile;
+    if (!shape_.slab_per_tile) {
+      slab = state_.next_slab;
+      state_.next_slab = (slab + 1) % shape_.gradient_slabs;
+    }
+    {
+      Op& op = Add(OpKind::kStoreGradient, Lane::kD2H);
+      op.tile = tile;
+      op.accumulator = accumulator;
+      op.slab = slab;
+      op.bytes = elements * shape_.gradient_element_bytes;
+      op.reads = {{ResourceKind::kAccumulator, accumulator}};
+      op.writes = {{ResourceKind::kSlab, slab}};
+    }
+    if (!shape_.clipping) Update(tile, slab);
+  }
+
+  void Update(int tile, int slab) {
+    Op& op = Add(OpKind::kUpdateTile, Lane::kUpdate);
+    op.tile = tile;
+    op.slab = slab;
+    // Reads and writes the state but the gradient, which is only read.
+    op.bytes = shape_.tile_elements[tile] * (2 * 12 + shape_.gradient_element_bytes);
+    op.reads = {{ResourceKind::kSlab, slab}, HostNorm(tile), {ResourceKind::kHostLosses, slot_}};
+    if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
+    op.writes = {{ResourceKind::kTileWeights, tile}, {ResourceKind::kTileMoments, tile}};
+    uses_.Forget(tile);
+  }
+
+  Resource HostNorm(int tile) const {
+    return {ResourceKind::kHostNorm, slot_ * shape_.tiles() + tile};
+  }
+
+  void Head() {
+    const int tile = shape_.head_tile();
+    const int buffer = Use();
+    Prefetch();
+    accumulator_of_head_ = BeginGradient(tile);
+    LoadStashBehind(-1);
+    for (int i = 0; i < sweep_size_; ++i) {
+      Op& op = Add(OpKind::kHead, Lane::kCompute);
+      AtMicroBatch(op, i);
+      op.tile = tile;
+      op.weight_buffer = buffer;
+      op.accumulator = accumulator_of_head_;
+      op.input_slot = ForwardSlot(shape_.layers, i);
+      op.flops = 3 * shape_.head_flops_per_token * Tokens(i);
+      op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                  {ResourceKind::kHidden, op.input_slot},
+                  {ResourceKind::kDeviceBatch, slot_}};
+      op.writes = {{ResourceKind::kHiddenGradient, i},
+                   {ResourceKind::kAccumulator, accumulator_of_head_},
+                   {ResourceKind::kHeadScratch},
+                   {ResourceKind::kDeviceLosses, slot_}};
+      LoadStashBehind(BackwardNumber(shape_.layers, i));
+    }
+    EndUse();
+    if (last_sweep()) {
+      StoreLosses();
+      if (!shape_.clipping) {
+        Op& op = Add(OpKind::kCheckLosses, Lane::kUpdate);
+        op.reads = {{ResourceKind::kHostLosses, slot_}};
+      }
+    }
+    if (!shape_.tied) EndGradient(tile, accumulator_of_head_);
+  }
+
+  void StoreLosses() {
+    Op& op = Add(OpKind::kStoreLosses, Lane::kD2H);
+    op.bytes = static_cast<int64_t>(micro_batches_) * 8;
+    op.reads = {{ResourceKind::kDeviceLosses, slot_}};
+    op.writes = {{ResourceKind::kHostLosses, slot_}};
+  }
+
+  void LayerBackward(int layer) {
+    const int tile = layer + 1;
+    const int buffer = Use();
+    Prefetch();
+    const int accumulator = BeginGradient(tile);
+    for (int i = 0; i < sweep_size_; ++i) {
+      Op& op = Add(OpKind::kLayerBackward, Lane::kCompute);
+      AtMicroBatch(op, i);
+      op.layer = layer;
+      op.tile = tile;
+      op.weight_buffer = buffer;
+      op.accumulator = accumulator;
+      op.input_slot = BackwardSlot(layer, i);
+      Keep(op, layer, i);
+      op.flops =
+          (op.keep == KeepLevel::kNothing ? 3 : 2) * shape_.layer_flops_per_token * Tokens(i);
+      op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                  {ResourceKind::kHidden, op.input_slot},
+                  {ResourceKind::kDeviceBatch, slot_}};
+      op.writes = {{ResourceKind::kHiddenGradient, i},
+                   {ResourceKind::kAccumulator, accumulator},
+                   {ResourceKind::kScratch}};
+      // Backward overwrites what was kept.
+      if (op.kept_slot >= 0) op.writes.push_back({ResourceKind::kKept, op.kept_slot});
+      LoadStashBehind(BackwardNumber(layer, i));
+    }
+    EndUse();
+    EndGradient(tile, accumulator);
+  }
+
+  // The gradient of a tied matrix is one left fold: the head's part of every micro-batch, then the
+  // embedding's. Sweeps before the last therefore put theirs by, so that the bits do not depend on
+  // the number of sweeps.
+  void EmbedBackward() {
+    const int accumulator = shape_.tied ? accumulator_of_head_ : BeginGradient(0);
+    if (shape_.tied && !last_sweep()) {
+      for (int i = 0; i < sweep_size_; ++i) {
+        Op& op = Add(OpKind::kStoreHiddenGradient, Lane::kD2H);
+        AtMicroBatch(op, i);
+        op.stash_slot = shape_.embedding_stash_slot(op.micro_batch);
+        op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
+        op.reads = {{ResourceKind::kHiddenGradient, i}};
+        op.writes = {{ResourceKind::kHostStash, op.stash_slot}};
+      }
+      EndGradient(0, accumulator);
+      return;
+    }
+    if (shape_.tied) {
+      for (int m = 0; m < first_; ++m) PutByEmbedBackward(m, accumulator);
+    }
+    for (int i = 0; i < sweep_size_; ++i) {
+      Op& op = Add(OpKind::kEmbedBackward, Lane::kCompute);
+      AtMicroBatch(op, i);
+      op.tile = 0;
+      op.accumulator = accumulator;
+      op.reads = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kDeviceBatch, slot_}};
+      op.writes = {{ResourceKind::kAccumulator, accumulator}};
+    }
+    EndGradient(0, accumulator);
+  }
+
+  // Micro-batch m of an earlier sweep. Backward has left the slots of hidden states by now.
+  void PutByEmbedBackward(int m, int accumulator) {
+    const int slot = m % shape_.hidden_slots();
+    {
+      Op& op = Add(OpKind::kLoadHiddenGradient, Lane::kH2D);
+      op.micro_batch = m;
+      op.stash_slot = shape_.embedding_stash_slot(m);
+      op.output_slot = slot;
+      op.bytes = shape_.hidden_bytes_per_token * tokens_[m];
+      op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
+      op.writes = {{ResourceKind::kHidden, slot}};
+    }
+    Op& op = Add(OpKind::kEmbedBackward, Lane::kCompute);
+    op.micro_batch = m;
+    op.tile = 0;
+    op.accumulator = accumulator;
+    op.input_slot = slot;
+    op.reads = {{ResourceKind::kHidden, slot}, {ResourceKind::kDeviceBatch, slot_}};
+    op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  }
+
+  void ClipAndUpdate() {
+    {
+      Op& op = Add(OpKind::kClip, Lane::kUpdate);
+      op.reads = {{ResourceKind::kHostLosses, slot_}};
+      for (int tile = 0; tile < shape_.tiles(); ++tile) op.reads.push_back(HostNorm(tile));
+      op.writes = {{ResourceKind::kClip, slot_}};
+    }
+    // The order of the next step's loads: tile i's update runs just ahead of its own. The embedding
+    // goes second, as its gradient comes last and is the largest.
+    Update(1, 1);
+    Update(0, 0);
+    for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile);
+  }
+
+  const PipelineShape& shape_;
+  const std::vector<int64_t>& tokens_;
+  const int micro_batches_;
+  const int sweeps_;
+  PipelineState& state_;
+  const int slot_;
+  Schedule schedule_;
+  WeightUses uses_;
+  int sweep_ = 0;
+  int first_ = 0;       // the sweep's first micro-batch
+  int sweep_size_ = 0;  // micro-batches in it
+  int next_input_ = 0;  // number, among the states that backward reads, of the next to load
+  int accumulator_of_head_ = -1;
+};
+
+}  // namespace
+
+Schedule BuildTrainingStep(const PipelineShape& shape,
+                           const std::vector<int64_t>& micro_batch_tokens, PipelineState& state) {
+  return StepBuilder(shape, micro_batch_tokens, state).Train();
+}
+
+Schedule BuildEvaluation(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
+                         PipelineState& state) {
+  return StepBuilder(shape, micro_batch_tokens, state).Evaluate();
+}
+
+}  // namespace megatrain
