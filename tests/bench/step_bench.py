@@ -160,7 +160,7 @@ def affine(bench, arguments, report):
 
 
 def memory(bench, arguments, report):
-    if arguments.parameters == "large":  # 1.34e9 parameters
+    if arguments.parameters == "large":  # 1.28e9 parameters
         config = engine_run.llama(hidden=2048, layers=24, heads=16, intermediate=5504)
     else:
         config = engine_run.llama()
