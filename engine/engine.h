@@ -61,8 +61,9 @@ struct TrainingObserver {
   // The checkpoint of `step` is about to become valid: what must not be lost while it is there,
   // such as the records of its steps, must be on stable storage when this returns.
   std::function<void(int64_t step)> before_checkpoint;
-  // A verified checkpoint is on disk.
-  std::function<void(int64_t step, const std::string& directory)> checkpoint;
+  // A verified checkpoint is on disk; it took `seconds` from when its writing began, which overlaps
+  // steps.
+  std::function<void(int64_t step, const std::string& directory, double seconds)> checkpoint;
   // It could not be written; the one before is kept.
   std::function<void(int64_t step, const absl::Status& status)> checkpoint_failed;
   // The device is given back; nothing runs until TrainingControl::Resume.

@@ -67,6 +67,7 @@ absl::Status TrainingRun::BeginSave(int64_t step) {
   trainer_->BeginSave(std::move(writer), spec_.checkpoint.keep);
   saving_step_ = step;
   saving_committed_ = false;
+  saving_since_ = absl::Now();
   return absl::OkStatus();
 }
 
@@ -88,13 +89,14 @@ absl::Status TrainingRun::EndSave() {
   if (!directory.ok()) return directory.status();
   saved_step_ = saving_step_;
   saved_directory_ = *directory;
+  saved_seconds_ = absl::ToDoubleSeconds(absl::Now() - saving_since_);
   std::string line = absl::StrCat("saved ", *directory);
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
   if (stalled && seconds > 1) {
     absl::StrAppendFormat(&line, " (training waited %.1f s for the disk)", seconds);
   }
   Say(line);
-  if (observer_.checkpoint) observer_.checkpoint(saved_step_, saved_directory_);
+  if (observer_.checkpoint) observer_.checkpoint(saved_step_, saved_directory_, saved_seconds_);
   return absl::OkStatus();
 }
 
@@ -136,7 +138,7 @@ void TrainingRun::AnswerCheckpointRequest() {
   if (!status.ok()) {
     NoteFailedSave(done_, status);
   } else if (there && observer_.checkpoint) {
-    observer_.checkpoint(saved_step_, saved_directory_);
+    observer_.checkpoint(saved_step_, saved_directory_, saved_seconds_);
   }
 }
 

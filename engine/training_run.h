@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/directory_lock.h"
@@ -118,7 +119,9 @@ class TrainingRun {
   int64_t done_ = 0;         // last collected
   int64_t saving_step_ = 0;  // of the save in flight
   bool saving_committed_ = false;
+  absl::Time saving_since_;
   int64_t saved_step_ = 0;        // of the newest checkpoint
+  double saved_seconds_ = 0;      // that it took
   int64_t total_tokens_ = 0;      // of collected steps
   int64_t submitted_tokens_ = 0;  // of submitted ones
   std::string saved_directory_;

@@ -98,6 +98,11 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
     MT_RETURN_IF_ERROR(PreparePrivateSocket(address.substr(5)));
     builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &ports[i]);
   }
+  if (options.request_observer) {
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+    creators.push_back(ObserveRequests(options.request_observer));
+    builder.experimental().SetInterceptorCreators(std::move(creators));
+  }
   std::unique_ptr<GrpcServer> server(
       new GrpcServer(options, authenticator, manager, records, std::move(node_status)));
   builder.RegisterService(&server->job_service_);

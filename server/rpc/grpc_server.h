@@ -19,6 +19,7 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/node_service.h"
 #include "server/rpc/node_status.h"
+#include "server/rpc/request_observer.h"
 #include "server/rpc/server_stream.h"
 #include "server/rpc/stream_pump.h"
 #include "server/worker/job_records.h"
@@ -29,6 +30,7 @@ struct GrpcServerOptions {
   std::vector<std::string> listen;  // "unix:/ABSOLUTE/PATH"
   size_t streams_max = 2000;        // of all callers
   StreamOptions streams;
+  RequestObserver request_observer;  // may be empty
 };
 
 // Thread safety: all methods may be called from any thread.

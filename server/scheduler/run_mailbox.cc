@@ -73,7 +73,7 @@ RunCallbacks PostingCallbacks(const std::string& job_id, std::shared_ptr<RunMail
   callbacks.step = [job_id, mailbox](const StepRecord& record) {
     mailbox->PostStep(job_id, record);
   };
-  callbacks.checkpoint = [post](int64_t step, const std::string&) {
+  callbacks.checkpoint = [post](int64_t step, const std::string&, double) {
     post([step](RunFacts* facts) {
       facts->checkpoint_step = std::max(facts->checkpoint_step, step);
     });

@@ -229,8 +229,8 @@ TrainingObserver EngineJobRunner::Observe(Run& run) {
   observer.before_checkpoint = [&run, records](int64_t) {
     if (records != nullptr) run.Note(records->Sync());
   };
-  observer.checkpoint = [&callbacks](int64_t step, const std::string& directory) {
-    if (callbacks.checkpoint) callbacks.checkpoint(step, directory);
+  observer.checkpoint = [&callbacks](int64_t step, const std::string& directory, double seconds) {
+    if (callbacks.checkpoint) callbacks.checkpoint(step, directory, seconds);
   };
   observer.checkpoint_failed = [&callbacks](int64_t step, const absl::Status& status) {
     if (callbacks.checkpoint_failed) callbacks.checkpoint_failed(step, status);

@@ -81,8 +81,8 @@ struct RunCallbacks {
   std::function<void(int64_t first_step, int64_t total_steps)> running;
   std::function<void(const StepRecord& record)> step;
   std::function<void(const std::string& line)> message;  // a log line, may hold line ends
-  // A verified checkpoint of `step` is on disk.
-  std::function<void(int64_t step, const std::string& directory)> checkpoint;
+  // A verified checkpoint of `step` is on disk; writing it took `seconds`.
+  std::function<void(int64_t step, const std::string& directory, double seconds)> checkpoint;
   // A checkpoint failed and training goes on with the one before.
   std::function<void(int64_t step, const absl::Status& status)> checkpoint_failed;
   // The device is free, host memory is kept; no step runs until Resume.

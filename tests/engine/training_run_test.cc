@@ -64,7 +64,8 @@ struct Hooked {
     observer.before_checkpoint = [&](int64_t at) {
       if (before_checkpoint) before_checkpoint(at);
     };
-    observer.checkpoint = [&](int64_t at, const std::string& directory) {
+    observer.checkpoint = [&](int64_t at, const std::string& directory, double seconds) {
+      EXPECT_GE(seconds, 0);
       EXPECT_TRUE(std::filesystem::exists(directory + "/manifest.json")) << directory;
       events.push_back(absl::StrCat("checkpoint ", at));
     };

@@ -34,7 +34,7 @@ class FakeRunner : public JobRunner {
     runs_.at(id).callbacks.step(record);
   }
   void Checkpointed(const std::string& id, int64_t step) {
-    runs_.at(id).callbacks.checkpoint(step, absl::StrCat("step-", step));
+    runs_.at(id).callbacks.checkpoint(step, absl::StrCat("step-", step), 1.5);
   }
   void Paused(const std::string& id, RunPause pause = {}) {
     runs_.at(id).active = false;

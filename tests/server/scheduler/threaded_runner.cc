@@ -112,7 +112,7 @@ bool ThreadedRunner::Obey(Run* run, int64_t done, RunEnd::Kind* end) {
         resumed = std::exchange(run->resumed, false);
       }
     }
-    if (save) run->callbacks.checkpoint(done, "");
+    if (save) run->callbacks.checkpoint(done, "", 0);
     if (*end != RunEnd::Kind::kFinished) return false;
     if (resumed) run->callbacks.running(done + 1, steps_);
     if (!paused) return true;
@@ -143,7 +143,7 @@ void ThreadedRunner::Work(std::shared_ptr<Run> run) {
           MutexLock lock(&mutex_);
           (*checkpoints_)[run->id] = done;
         }
-        run->callbacks.checkpoint(done, "");
+        run->callbacks.checkpoint(done, "", 0);
       }
       std::this_thread::yield();
     }

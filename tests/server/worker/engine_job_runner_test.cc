@@ -73,7 +73,8 @@ class Job {
       MutexLock lock(&mutex_);
       messages_.push_back(line);
     };
-    callbacks.checkpoint = [this](int64_t step, const std::string& directory) {
+    callbacks.checkpoint = [this](int64_t step, const std::string& directory, double seconds) {
+      EXPECT_GE(seconds, 0);
       EXPECT_TRUE(std::filesystem::exists(directory + "/manifest.json"));
       Tell(absl::StrCat("checkpoint ", step));
     };

@@ -1,0 +1,141 @@
+#include "server/service_manager.h"
+
+#include <systemd/sd-daemon.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace megatrain {
+
+ServiceManager::ServiceManager(Options options)
+    : options_(options), interval_seconds_(options.interval_seconds) {
+  told_to_ = getenv("NOTIFY_SOCKET") != nullptr;
+  if (!told_to_) return;
+  uint64_t watchdog_microseconds = 0;
+  watchdog_ = sd_watchdog_enabled(/*unset_environment=*/0, &watchdog_microseconds) > 0;
+  if (watchdog_) {
+    interval_seconds_ =
+        std::min(interval_seconds_, 1e-6 * static_cast<double>(watchdog_microseconds) / 3);
+  }
+  thread_ = std::thread([this] { Loop(); });
+}
+
+ServiceManager::~ServiceManager() {
+  if (!thread_.joinable()) return;
+  {
+    MutexLock lock(&mutex_);
+    ending_ = true;
+    changed_.NotifyAll();
+  }
+  thread_.join();
+}
+
+void ServiceManager::Starting(const std::string& activity) { SetStatus("", activity); }
+
+void ServiceManager::Ready() {
+  MutexLock lock(&mutex_);
+  phase_ = Phase::kReady;
+  phase_told_ = false;
+  if (job_id_.empty()) status_ = "no job runs";
+  changed_.NotifyAll();
+}
+
+void ServiceManager::Stopping() {
+  MutexLock lock(&mutex_);
+  phase_ = Phase::kStopping;
+  phase_told_ = false;
+  changed_.NotifyAll();
+}
+
+void ServiceManager::Hangs() {
+  MutexLock lock(&mutex_);
+  hangs_ = true;
+}
+
+// A status waits for the next message: steps may be many a second.
+void ServiceManager::SetStatus(const std::string& job_id, std::string status) {
+  MutexLock lock(&mutex_);
+  job_id_ = job_id;
+  status_ = std::move(status);
+}
+
+void ServiceManager::Preparing(const ObservedRun& run, const std::string& activity,
+                               double fraction) {
+  std::string status = absl::StrCat("job ", run.job_id, ": ", activity);
+  if (fraction >= 0) absl::StrAppendFormat(&status, " (%.0f%%)", 100 * fraction);
+  SetStatus(run.job_id, std::move(status));
+}
+
+void ServiceManager::Running(const ObservedRun& run, int64_t first_step, int64_t total_steps) {
+  {
+    MutexLock lock(&mutex_);
+    total_steps_ = total_steps;
+  }
+  SetStatus(run.job_id,
+            absl::StrCat("job ", run.job_id, ": step ", first_step, " of ", total_steps));
+}
+
+void ServiceManager::Step(const ObservedRun& run, const StepRecord& record) {
+  MutexLock lock(&mutex_);
+  job_id_ = run.job_id;
+  status_ = absl::StrFormat("job %s: step %d of %d, loss %.4f, %.0f tokens/s", run.job_id,
+                            record.step, total_steps_, record.loss, record.tokens_per_second);
+}
+
+void ServiceManager::Paused(const ObservedRun& run, const RunPause&) {
+  MutexLock lock(&mutex_);
+  if (job_id_ == run.job_id) status_ = absl::StrCat("job ", run.job_id, ": paused");
+}
+
+void ServiceManager::Ended(const ObservedRun& run, const RunEnd&) {
+  MutexLock lock(&mutex_);
+  if (job_id_ != run.job_id) return;
+  job_id_.clear();
+  status_ = "no job runs";
+}
+
+std::string ServiceManager::Message() {
+  std::string message;
+  if (!phase_told_) {
+    absl::StrAppend(&message, phase_ == Phase::kReady ? "READY=1\n" : "STOPPING=1\n");
+    phase_told_ = true;
+  }
+  if (status_ != told_status_) {
+    // A line end would begin another assignment.
+    std::string line = status_;
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    absl::StrAppend(&message, "STATUS=", phase_ == Phase::kStopping ? "stopping; " : "", line,
+                    "\n");
+    told_status_ = status_;
+  }
+  if (hangs_) return message;
+  if (watchdog_) absl::StrAppend(&message, "WATCHDOG=1\n");
+  if (phase_ != Phase::kReady) {
+    absl::StrAppend(&message,
+                    "EXTEND_TIMEOUT_USEC=", static_cast<int64_t>(1e6 * options_.extension_seconds),
+                    "\n");
+  }
+  return message;
+}
+
+void ServiceManager::Loop() {
+  bool ending = false;
+  while (!ending) {
+    std::string message;
+    {
+      MutexLock lock(&mutex_);
+      message = Message();
+    }
+    if (!message.empty()) sd_notify(/*unset_environment=*/0, message.c_str());
+    MutexLock lock(&mutex_);
+    // What was set while the message was sent is told at once.
+    if (phase_told_ && !ending_) changed_.WaitFor(&mutex_, interval_seconds_);
+    ending = ending_ && phase_told_;
+  }
+}
+
+}  // namespace megatrain

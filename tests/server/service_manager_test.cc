@@ -1,0 +1,188 @@
+#include "server/service_manager.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "engine/base/mutex.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// The manager's end of the socket. Takes messages in all the time: a sender waits if they pile up.
+class NotifySocket {
+ public:
+  NotifySocket() {
+    char pattern[] = "/tmp/notify_XXXXXX";
+    directory_ = mkdtemp(pattern);
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    const std::string path = directory_ + "/socket";
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    setenv("NOTIFY_SOCKET", path.c_str(), 1);
+    thread_ = std::thread([this] { Take(); });
+  }
+  ~NotifySocket() {
+    shutdown(fd_, SHUT_RD);
+    thread_.join();
+    close(fd_);
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+    unsetenv("WATCHDOG_PID");
+    std::filesystem::remove_all(directory_);
+  }
+
+  // The next message.
+  std::string Receive() {
+    MutexLock lock(&mutex_);
+    while (messages_.empty()) changed_.Wait(&mutex_);
+    std::string message = std::move(messages_.front());
+    messages_.pop_front();
+    return message;
+  }
+  // The next one that holds `text`.
+  std::string ReceiveUntil(const std::string& text) {
+    while (true) {
+      std::string message = Receive();
+      if (message.find(text) != std::string::npos) return message;
+    }
+  }
+
+ private:
+  void Take() {
+    char buffer[4096];
+    ssize_t got = 0;
+    while ((got = recv(fd_, buffer, sizeof(buffer), 0)) > 0) {
+      MutexLock lock(&mutex_);
+      messages_.emplace_back(buffer, got);
+      changed_.NotifyAll();
+    }
+  }
+
+  std::string directory_;
+  int fd_ = -1;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::string> messages_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+ServiceManager::Options Fast() { return {.interval_seconds = 0.01, .extension_seconds = 7}; }
+
+ObservedRun TheRun(const std::string& id) {
+  ObservedRun run;
+  run.job_id = id;
+  return run;
+}
+
+TEST(ServiceManagerTest, WithoutAManagerNothingIsDone) {
+  unsetenv("NOTIFY_SOCKET");
+  ServiceManager manager;
+  manager.Starting("reserving");
+  manager.Ready();
+  manager.Step(TheRun("a1"), StepRecord());
+  manager.Stopping();
+}
+
+TEST(ServiceManagerTest, FromStartToEnd) {
+  NotifySocket socket;
+  auto manager = std::make_unique<ServiceManager>(Fast());
+  manager->Starting("reserving 1 of 2 GiB");
+  std::string message = socket.ReceiveUntil("STATUS=reserving 1 of 2 GiB\n");
+  EXPECT_THAT(message, HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
+  EXPECT_THAT(message, Not(HasSubstr("READY")));
+
+  manager->Ready();
+  message = socket.ReceiveUntil("READY=1\n");
+  EXPECT_THAT(message, HasSubstr("STATUS=no job runs\n"));
+  EXPECT_THAT(message, Not(HasSubstr("EXTEND")));
+
+  manager->Stopping();
+  message = socket.ReceiveUntil("STOPPING=1\n");
+  EXPECT_THAT(message, HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
+  EXPECT_THAT(socket.Receive(), HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
+  // What was set last is told even if the end follows at once.
+  manager.reset();
+}
+
+TEST(ServiceManagerTest, ThePhaseIsToldEvenIfTheEndFollowsAtOnce) {
+  NotifySocket socket;
+  {
+    ServiceManager manager({.interval_seconds = 1000, .extension_seconds = 7});
+    manager.Ready();
+  }
+  EXPECT_THAT(socket.ReceiveUntil("READY=1"), HasSubstr("READY=1"));
+}
+
+TEST(ServiceManagerTest, TheStatusSaysWhatRunsByItsIdAlone) {
+  NotifySocket socket;
+  ServiceManager manager(Fast());
+  manager.Ready();
+  ObservedRun run = TheRun("a1");
+  run.spec.name = "secret";
+  manager.Preparing(run, "tokenising", 0.25);
+  EXPECT_THAT(socket.ReceiveUntil("a1"), HasSubstr("STATUS=job a1: tokenising (25%)\n"));
+  manager.Running(run, 1, 200);
+  EXPECT_THAT(socket.ReceiveUntil("of 200"), HasSubstr("STATUS=job a1: step 1 of 200\n"));
+  StepRecord record;
+  record.step = 17;
+  record.loss = 2.5;
+  record.tokens_per_second = 1234;
+  manager.Step(run, record);
+  EXPECT_THAT(socket.ReceiveUntil("step 17"),
+              HasSubstr("STATUS=job a1: step 17 of 200, loss 2.5000, 1234 tokens/s\n"));
+  manager.Paused(run, RunPause());
+  EXPECT_THAT(socket.ReceiveUntil("paused"), HasSubstr("STATUS=job a1: paused\n"));
+  // Another job's end says nothing of this one.
+  manager.Ended(TheRun("b2"), RunEnd());
+  manager.Preparing(run, "two\nlines", -1);
+  EXPECT_THAT(socket.ReceiveUntil("two"), HasSubstr("STATUS=job a1: two lines\n"));
+  manager.Ended(run, RunEnd());
+  EXPECT_THAT(socket.ReceiveUntil("no job"), HasSubstr("STATUS=no job runs\n"));
+}
+
+TEST(ServiceManagerTest, TheWatchdogIsFedUntilARunHangs) {
+  NotifySocket socket;
+  setenv("WATCHDOG_USEC", "60000", 1);
+  setenv("WATCHDOG_PID", std::to_string(getpid()).c_str(), 1);
+  // The interval follows from the watchdog's time.
+  ServiceManager manager({.interval_seconds = 1000, .extension_seconds = 7});
+  manager.Ready();
+  socket.ReceiveUntil("READY=1");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(socket.Receive(), "WATCHDOG=1\n");
+  manager.Hangs();
+  manager.Preparing(TheRun("a1"), "first", -1);
+  socket.ReceiveUntil("first");
+  manager.Preparing(TheRun("a1"), "second", -1);
+  // Messages come on, the watchdog's do not.
+  EXPECT_EQ(socket.ReceiveUntil("second"), "STATUS=job a1: second\n");
+  manager.Stopping();
+  EXPECT_THAT(socket.ReceiveUntil("STOPPING"), Not(HasSubstr("EXTEND")));
+}
+
+TEST(ServiceManagerTest, AnotherProcessWatchdogIsNotOurs) {
+  NotifySocket socket;
+  setenv("WATCHDOG_USEC", "60000", 1);
+  setenv("WATCHDOG_PID", "1", 1);
+  ServiceManager manager(Fast());
+  manager.Ready();
+  EXPECT_THAT(socket.ReceiveUntil("READY=1"), Not(HasSubstr("WATCHDOG")));
+}
+
+}  // namespace
+}  // namespace megatrain
