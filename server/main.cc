@@ -1,4 +1,4 @@
-// megatraind: the engine and the tools that need no server.
+// megatraind: the daemon, the engine in the foreground, and the tools that need no server.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("megatraind ") + megatrain::kVersion);
   app.require_subcommand(1);
   int exit_code = megatrain::kExitDone;
+  megatrain::AddServeCommand(&app, &exit_code);
   megatrain::AddRunCommand(&app, &exit_code);
   megatrain::AddPlanCommand(&app, &exit_code);
   megatrain::AddInspectCommand(&app, &exit_code);

@@ -13,6 +13,7 @@ namespace megatrain {
 int Report(const absl::Status& status);
 
 void AddRunCommand(CLI::App* app, int* exit_code);
+void AddServeCommand(CLI::App* app, int* exit_code);
 void AddPlanCommand(CLI::App* app, int* exit_code);
 void AddInspectCommand(CLI::App* app, int* exit_code);
 void AddInitCommand(CLI::App* app, int* exit_code);

@@ -74,7 +74,9 @@ class CommandsTest : public ::testing::Test {
 
 TEST_F(CommandsTest, UsageErrorsAreTwo) {
   EXPECT_EQ(Megatraind("").exit_code, 2);
-  EXPECT_EQ(Megatraind("serve").exit_code, 2);
+  EXPECT_EQ(Megatraind("no-such-command").exit_code, 2);
+  EXPECT_EQ(Megatraind("serve --no-such-option").exit_code, 2);
+  EXPECT_EQ(Megatraind("serve --config " + Path("none.yaml")).exit_code, 2);
   EXPECT_EQ(Megatraind("run").exit_code, 2);
   EXPECT_EQ(Megatraind("run a.yaml --no-such-option").exit_code, 2);
   EXPECT_EQ(Megatraind("--help").exit_code, 0);

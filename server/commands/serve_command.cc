@@ -1,0 +1,74 @@
+// megatraind serve: the daemon.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "server/commands/command.h"
+#include "server/config/daemon_config.h"
+#include "server/daemon/daemon.h"
+#include "server/exit_code.h"
+#include "server/stop_signals.h"
+
+namespace megatrain {
+namespace {
+
+struct ServeArguments {
+  std::string config;
+  std::vector<std::string> overrides;
+};
+
+// A line at a time, so that lines of several threads do not mix.
+void Log(const std::string& line) {
+  const std::string text = absl::StrCat("megatraind: ", line, "\n");
+  std::fputs(text.c_str(), stderr);
+}
+
+// A stream takes a file of its job's log beside its connection's share: the default of 1,024 is
+// soon used up. What cannot be had is gone without.
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+absl::Status Serve(const ServeArguments& arguments) {
+  MT_ASSIGN_OR_RETURN(const DaemonConfig config,
+                      ReadDaemonConfig(arguments.config, arguments.overrides));
+  RaiseFileLimit();
+  InstallStopSignals();
+  DaemonHooks hooks;
+  hooks.log = Log;
+  // The store is on stable storage after every change; a hanging thread would hold up any other
+  // way out.
+  hooks.end_process = [] { _exit(kExitFailed); };
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Daemon> daemon, Daemon::Open(config, hooks));
+  const absl::Status pinned = daemon->PinPool(StopRequested);
+  if (!pinned.ok() && !StopRequested()) return pinned;
+  WaitForStop();
+  daemon->Stop();
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddServeCommand(CLI::App* app, int* exit_code) {
+  auto arguments = std::make_shared<ServeArguments>();
+  CLI::App* const command = app->add_subcommand("serve", "Serve jobs to clients");
+  command->add_option("--config", arguments->config, "the configuration; none: the defaults")
+      ->type_name("F.yaml");
+  command
+      ->add_option("--set", arguments->overrides,
+                   "replace a value of the configuration; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command->callback([arguments, exit_code] { *exit_code = Report(Serve(*arguments)); });
+}
+
+}  // namespace megatrain

@@ -1,0 +1,129 @@
+#include "server/daemon/daemon.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/bytes.h"
+#include "engine/base/file.h"
+#include "engine/base/status.h"
+#include "megatrain/v1/error_reason.pb.h"
+#include "server/jobs/error_reason.h"
+#include "server/jobs/job_store.h"
+#include "server/jobs/recorded_step.h"
+
+namespace megatrain {
+namespace {
+
+// For calls under way when everything is saved; they take milliseconds.
+constexpr std::chrono::seconds kLastCalls{5};
+
+}  // namespace
+
+Daemon::Daemon(const DaemonConfig& config, const DaemonHooks& hooks)
+    : config_(config), hooks_(hooks) {}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
+                                                     const DaemonHooks& hooks) {
+  std::unique_ptr<Daemon> daemon(new Daemon(config, hooks));
+  // The store first: its lock keeps a second daemon from touching anything.
+  MT_RETURN_IF_ERROR(daemon->OpenStore());
+  EngineHostOptions host;
+  host.device = config.device;
+  host.threads = static_cast<int>(config.threads);
+  MT_ASSIGN_OR_RETURN(daemon->host_, EngineHost::Create(host));
+  daemon->manager_ = std::make_unique<JobManager>(
+      daemon->ledger_.get(),
+      JobManager::Options{
+          .plan = [self = daemon.get()](const JobSpec& spec) { return self->Plan(spec); }});
+  daemon->monitor_ = std::make_unique<NodeMonitor>(daemon->host_.get(), daemon->manager_.get(),
+                                                   config.state_directory);
+  GrpcServerOptions server;
+  server.listen = config.listen;
+  MT_ASSIGN_OR_RETURN(daemon->server_,
+                      GrpcServer::Start(server, &daemon->authenticator_, daemon->manager_.get(),
+                                        daemon->records_.get(), [monitor = daemon->monitor_.get()] {
+                                          return monitor->Read();
+                                        }));
+  hooks.log(absl::StrCat("listening on ", absl::StrJoin(config.listen, ", "), "; state in ",
+                         config.state_directory));
+  return daemon;
+}
+
+Daemon::~Daemon() { Stop(); }
+
+absl::Status Daemon::OpenStore() {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<JobStore> store, JobStore::Open(config_.state_directory));
+  records_ = std::make_unique<JobRecordsDirectory>(JoinPath(config_.state_directory, "jobs"));
+  JobLedger::Options options;
+  options.state_directory = config_.state_directory;
+  options.reached_step = [records = records_.get()](const std::string& id) {
+    return RecordedStep(records, id);
+  };
+  MT_ASSIGN_OR_RETURN(ledger_, JobLedger::Open(std::move(store), std::move(options)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlanReport> Daemon::Plan(const JobSpec& spec) const {
+  if (monitor_->state() == NodeStatus::State::kStarting) {
+    return WithReason(
+        absl::UnavailableError("the daemon is starting: its host memory is being reserved"),
+        v1::ErrorReason_Name(v1::STARTING));
+  }
+  return PlanTraining(spec, host_->budget());
+}
+
+absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
+  int64_t bytes = config_.host_memory;
+  if (bytes == 0) {
+    MT_ASSIGN_OR_RETURN(bytes, EngineHost::DefaultPoolBytes());
+  }
+  hooks_.log(absl::StrCat("reserving ", FormatBytes(bytes), " of host memory"));
+  MT_RETURN_IF_ERROR(host_->ReservePool(
+      bytes, [this](int64_t touched, int64_t capacity) { monitor_->SetPinning(touched, capacity); },
+      cancelled));
+
+  EngineJobRunnerOptions runner;
+  runner.stalled = [this](const std::string& job, const std::string& why) {
+    hooks_.log(absl::StrCat("job ", job, " hangs: ", why, "; ending the process"));
+    hooks_.end_process();
+  };
+  runner_ = std::make_unique<EngineJobRunner>(host_.get(), std::move(runner));
+  Scheduler::Options scheduler;
+  scheduler.pool_bytes = host_->pool_usage().capacity;
+  scheduler.free_disk_bytes = [](const std::string& directory) {
+    return PosixFileSystem()->FreeDiskBytes(directory);
+  };
+  scheduler.log = hooks_.log;
+  scheduler_ = std::make_unique<Scheduler>(ledger_.get(), runner_.get(), records_.get(),
+                                           std::move(scheduler));
+  manager_->SetDriver(scheduler_.get());
+  scheduler_->Start();
+  monitor_->SetState(NodeStatus::State::kReady);
+  server_->SetReady(true);
+  hooks_.log("ready");
+  return absl::OkStatus();
+}
+
+void Daemon::Stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  if (server_ != nullptr) {
+    monitor_->SetState(NodeStatus::State::kStopping);
+    server_->SetReady(false);
+  }
+  // Callers still see what happens while jobs are saved.
+  if (scheduler_ != nullptr) {
+    hooks_.log("saving what runs");
+    scheduler_->Shutdown();
+    manager_->SetDriver(nullptr);
+    // With them end exports under way, whose streams the server still has.
+    scheduler_.reset();
+    runner_.reset();
+  }
+  if (server_ != nullptr) server_->Stop(kLastCalls);
+  hooks_.log("stopped");
+}
+
+}  // namespace megatrain

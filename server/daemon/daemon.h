@@ -1,0 +1,77 @@
+// megatraind serve: the store, the engine and the API of one state directory, put together.
+//
+// Life: Open reads the store and begins to answer calls, PinPool reserves the host pool and begins
+// to run jobs, Stop saves what runs and ends. A process that dies at any point in between loses
+// nothing that was announced; the next one goes on.
+//
+// Thread safety: one thread at a time; the API is answered on threads of its own.
+#ifndef MEGATRAIN_SERVER_DAEMON_DAEMON_H_
+#define MEGATRAIN_SERVER_DAEMON_DAEMON_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/engine_host.h"
+#include "server/config/daemon_config.h"
+#include "server/daemon/node_monitor.h"
+#include "server/jobs/job_ledger.h"
+#include "server/jobs/job_manager.h"
+#include "server/rpc/authenticator.h"
+#include "server/rpc/grpc_server.h"
+#include "server/scheduler/scheduler.h"
+#include "server/worker/engine_job_runner.h"
+#include "server/worker/job_records.h"
+
+namespace megatrain {
+
+struct DaemonHooks {
+  // A line of the daemon's own log. From any thread.
+  std::function<void(const std::string& line)> log;
+  // A job hangs and cannot be ended but with the process: must not return.
+  std::function<void()> end_process;
+};
+
+class Daemon {
+ public:
+  // FailedPrecondition if another daemon has the state directory or a socket.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Open(const DaemonConfig& config,
+                                                      const DaemonHooks& hooks);
+  // As Stop, if it was not called.
+  ~Daemon();
+  Daemon(const Daemon&) = delete;
+  Daemon& operator=(const Daemon&) = delete;
+
+  // Until this returns OK, jobs are listed and wait, and new ones are refused as STARTING.
+  // Cancelled if `cancelled` became true; ResourceExhausted if there is not that much memory.
+  absl::Status PinPool(const std::function<bool()>& cancelled);
+
+  // Running jobs are saved and go on when the daemon is started again; takes as long as the saves.
+  void Stop();
+
+ private:
+  Daemon(const DaemonConfig& config, const DaemonHooks& hooks);
+  absl::Status OpenStore();
+  absl::StatusOr<PlanReport> Plan(const JobSpec& spec) const;
+
+  const DaemonConfig config_;
+  const DaemonHooks hooks_;
+  bool stopped_ = false;
+
+  // In the order of their making; each uses those before it.
+  std::unique_ptr<EngineHost> host_;
+  std::unique_ptr<JobRecordsDirectory> records_;
+  std::unique_ptr<JobLedger> ledger_;
+  std::unique_ptr<JobManager> manager_;
+  std::unique_ptr<NodeMonitor> monitor_;
+  std::unique_ptr<EngineJobRunner> runner_;
+  std::unique_ptr<Scheduler> scheduler_;
+  PrivateSocketAuthenticator authenticator_;
+  std::unique_ptr<GrpcServer> server_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_DAEMON_DAEMON_H_

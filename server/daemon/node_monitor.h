@@ -1,0 +1,39 @@
+// What the daemon says of itself at any moment.
+#ifndef MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
+#define MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "engine/engine_host.h"
+#include "server/jobs/job_manager.h"
+#include "server/rpc/node_status.h"
+
+namespace megatrain {
+
+// Thread safety: all methods may be called from any thread; none blocks.
+class NodeMonitor {
+ public:
+  // `host` and `manager` must outlive the monitor.
+  NodeMonitor(const EngineHost* host, const JobManager* manager, std::string state_directory);
+
+  void SetState(NodeStatus::State state) { state_ = state; }
+  NodeStatus::State state() const { return state_; }
+  // While the pool is pinned the host has none to tell of.
+  void SetPinning(int64_t pinned, int64_t capacity);
+
+  NodeStatus Read() const;
+
+ private:
+  const EngineHost* const host_;
+  const JobManager* const manager_;
+  const std::string state_directory_;
+  NodeStatus fixed_;  // what does not change
+  std::atomic<NodeStatus::State> state_{NodeStatus::State::kStarting};
+  std::atomic<int64_t> pinned_{0}, capacity_{0};
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
