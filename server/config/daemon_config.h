@@ -3,6 +3,7 @@
 #define MEGATRAIN_SERVER_CONFIG_DAEMON_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace megatrain {
 struct DaemonConfig {
   // Sockets in directories that only the daemon's user can enter.
   std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
+  // "HOST:PORT" of the metrics page, "" = none. Nothing: the default one (metrics_address.h), which
+  // is gone without if another daemon has it.
+  std::optional<std::string> metrics_listen;
   // Store, logs, checkpoints of jobs that name no directory. One daemon each.
   std::string state_directory = "/var/lib/megatrain";
   int64_t host_memory = 0;  // bytes of the pool; 0 = 80% of what is free at start
@@ -24,7 +28,7 @@ struct DaemonConfig {
 // "host_memory=24GiB", plain text or YAML if it begins with [, {, or a quote, and replaces the
 // file's. Errors are InvalidArgument "FILE:LINE: KEY: what is wrong and what is expected", an
 // override's place is "--set KEY=VALUE"; a file that cannot be read is NotFound. A setting of what
-// this version does not have (TCP, TLS, tokens, metrics, limits) is refused, not ignored.
+// this version does not have (TCP, TLS, tokens, limits) is refused, not ignored.
 absl::StatusOr<DaemonConfig> ReadDaemonConfig(const std::string& path,
                                               const std::vector<std::string>& overrides);
 

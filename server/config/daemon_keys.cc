@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "server/metrics/metrics_address.h"
 
 namespace megatrain {
 namespace {
@@ -86,6 +87,17 @@ std::string SetListen(const YamlNode& node, DaemonConfig* config) {
   return "";
 }
 
+std::string SetMetricsListen(const YamlNode& node, DaemonConfig* config) {
+  std::string address;
+  const std::string expects = "HOST:PORT, or \"\" for none";
+  if (std::string error = ReadText(node, expects, &address); !error.empty()) return error;
+  if (!address.empty()) {
+    if (std::string error = CheckMetricsAddress(address); !error.empty()) return error;
+  }
+  config->metrics_listen = std::move(address);
+  return "";
+}
+
 std::string SetStateDirectory(const YamlNode& node, DaemonConfig* config) {
   std::string path;
   const std::string expects = "an absolute path";
@@ -154,7 +166,7 @@ Set OffBytes(const std::string& what) {
 const std::vector<DaemonKey>& DaemonKeys() {
   static const auto& keys = *new std::vector<DaemonKey>{
       {"listen", SetListen},
-      {"metrics_listen", OffText("metrics page")},
+      {"metrics_listen", SetMetricsListen},
       {"state_directory", SetStateDirectory},
       {"host_memory", [](const YamlNode& node,
                          DaemonConfig* config) { return ReadBytes(node, &config->host_memory); }},

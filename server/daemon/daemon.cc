@@ -39,8 +39,13 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
           .plan = [self = daemon.get()](const JobSpec& spec) { return self->Plan(spec); }});
   daemon->monitor_ = std::make_unique<NodeMonitor>(daemon->host_.get(), daemon->manager_.get(),
                                                    config.state_directory);
+  MT_ASSIGN_OR_RETURN(
+      daemon->monitoring_,
+      Monitoring::Start(config, daemon->host_.get(), &std::as_const(*daemon->ledger_).table(),
+                        daemon->monitor_.get(), hooks.log));
   GrpcServerOptions server;
   server.listen = config.listen;
+  server.request_observer = daemon->monitoring_->request_observer();
   MT_ASSIGN_OR_RETURN(daemon->server_,
                       GrpcServer::Start(server, &daemon->authenticator_, daemon->manager_.get(),
                                         daemon->records_.get(), [monitor = daemon->monitor_.get()] {
@@ -81,27 +86,36 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   }
   hooks_.log(absl::StrCat("reserving ", FormatBytes(bytes), " of host memory"));
   MT_RETURN_IF_ERROR(host_->ReservePool(
-      bytes, [this](int64_t touched, int64_t capacity) { monitor_->SetPinning(touched, capacity); },
+      bytes,
+      [this](int64_t touched, int64_t capacity) {
+        monitor_->SetPinning(touched, capacity);
+        monitoring_->service_manager().Starting(absl::StrCat(
+            "reserving host memory: ", FormatBytes(touched), " of ", FormatBytes(capacity)));
+      },
       cancelled));
 
   EngineJobRunnerOptions runner;
   runner.stalled = [this](const std::string& job, const std::string& why) {
     hooks_.log(absl::StrCat("job ", job, " hangs: ", why, "; ending the process"));
+    monitoring_->service_manager().Hangs();
     hooks_.end_process();
   };
   runner_ = std::make_unique<EngineJobRunner>(host_.get(), std::move(runner));
+  observed_runner_ =
+      std::make_unique<ObservedJobRunner>(runner_.get(), monitoring_->run_observers());
   Scheduler::Options scheduler;
   scheduler.pool_bytes = host_->pool_usage().capacity;
   scheduler.free_disk_bytes = [](const std::string& directory) {
     return PosixFileSystem()->FreeDiskBytes(directory);
   };
   scheduler.log = hooks_.log;
-  scheduler_ = std::make_unique<Scheduler>(ledger_.get(), runner_.get(), records_.get(),
+  scheduler_ = std::make_unique<Scheduler>(ledger_.get(), observed_runner_.get(), records_.get(),
                                            std::move(scheduler));
   manager_->SetDriver(scheduler_.get());
   scheduler_->Start();
   monitor_->SetState(NodeStatus::State::kReady);
   server_->SetReady(true);
+  monitoring_->service_manager().Ready();
   hooks_.log("ready");
   return absl::OkStatus();
 }
@@ -111,6 +125,7 @@ void Daemon::Stop() {
   stopped_ = true;
   if (server_ != nullptr) {
     monitor_->SetState(NodeStatus::State::kStopping);
+    monitoring_->service_manager().Stopping();
     server_->SetReady(false);
   }
   // Callers still see what happens while jobs are saved.
@@ -120,6 +135,7 @@ void Daemon::Stop() {
     manager_->SetDriver(nullptr);
     // With them end exports under way, whose streams the server still has.
     scheduler_.reset();
+    observed_runner_.reset();
     runner_.reset();
   }
   if (server_ != nullptr) server_->Stop(kLastCalls);

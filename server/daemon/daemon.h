@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "engine/engine_host.h"
 #include "server/config/daemon_config.h"
+#include "server/daemon/monitoring.h"
 #include "server/daemon/node_monitor.h"
 #include "server/jobs/job_ledger.h"
 #include "server/jobs/job_manager.h"
@@ -24,6 +25,7 @@
 #include "server/scheduler/scheduler.h"
 #include "server/worker/engine_job_runner.h"
 #include "server/worker/job_records.h"
+#include "server/worker/observed_job_runner.h"
 
 namespace megatrain {
 
@@ -66,7 +68,9 @@ class Daemon {
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobManager> manager_;
   std::unique_ptr<NodeMonitor> monitor_;
+  std::unique_ptr<Monitoring> monitoring_;
   std::unique_ptr<EngineJobRunner> runner_;
+  std::unique_ptr<ObservedJobRunner> observed_runner_;
   std::unique_ptr<Scheduler> scheduler_;
   PrivateSocketAuthenticator authenticator_;
   std::unique_ptr<GrpcServer> server_;

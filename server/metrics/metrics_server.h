@@ -28,9 +28,6 @@ struct MetricsSources {
   std::function<absl::Status()> ready;
 };
 
-// What is wrong with an address "HOST:PORT", as in 127.0.0.1:9464 or [::1]:9464; "" = nothing.
-std::string CheckMetricsAddress(const std::string& address);
-
 class MetricsServer {
  public:
   // `address`: "HOST:PORT"; port 0 takes a free one. InvalidArgument: cannot be listened on.

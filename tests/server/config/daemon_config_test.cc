@@ -31,6 +31,7 @@ TEST(DaemonConfigTest, NothingGivesTheDefaults) {
   EXPECT_EQ(config.state_directory, "/var/lib/megatrain");
   EXPECT_EQ(config.host_memory, 0);
   EXPECT_EQ(config.device, "auto");
+  EXPECT_EQ(config.metrics_listen, std::nullopt);
   EXPECT_EQ(config.threads, 0);
 }
 
@@ -52,6 +53,7 @@ tokens_file: ""
   EXPECT_THAT(config.listen, ElementsAre("unix:/a/m.sock", "unix:/b/m.sock"));
   EXPECT_EQ(config.state_directory, "/data/state");
   EXPECT_EQ(config.host_memory, int64_t{3} << 29);
+  EXPECT_EQ(config.metrics_listen, "");
   EXPECT_EQ(config.device, "cpu");
   EXPECT_EQ(config.threads, 3);
 }
@@ -59,12 +61,13 @@ tokens_file: ""
 TEST(DaemonConfigTest, OverridesReplaceTheFilesValues) {
   const DaemonConfig config = Parse("host_memory: nonsense\nstate_directory: /a\n",
                                     {"host_memory=2GiB", "listen=[\"unix:/c/m.sock\"]", "threads=1",
-                                     "threads=2", "tls.key=\"\""})
+                                     "threads=2", "tls.key=\"\"", "metrics_listen='[::1]:9000'"})
                                   .value();
   EXPECT_EQ(config.host_memory, int64_t{2} << 30);
   EXPECT_EQ(config.state_directory, "/a");
   EXPECT_THAT(config.listen, ElementsAre("unix:/c/m.sock"));
   EXPECT_EQ(config.threads, 2);
+  EXPECT_EQ(config.metrics_listen, "[::1]:9000");
 }
 
 TEST(DaemonConfigTest, WhatIsNotUnderstoodIsRefusedByPathAndLine) {
@@ -85,6 +88,9 @@ TEST(DaemonConfigTest, WhatIsNotUnderstoodIsRefusedByPathAndLine) {
       {"state_directory: {}", "expects an absolute path"},
       {"device: gpu", "expects auto or cpu, got gpu"},
       {"device: cuda:0", "this version trains on the cpu device only"},
+      {"metrics_listen: 9464", "metrics_listen: expects HOST:PORT, as in 127.0.0.1:9464, got 9464"},
+      {"metrics_listen: []", "metrics_listen: expects HOST:PORT"},
+      {"metrics_listen: \"127.0.0.1:1,127.0.0.1:2\"", "expects HOST:PORT"},
       {"listen: unix:/a", "expects a list of addresses"},
       {"listen: []", "at least one"},
       {"listen: [[]]", "expects a list of addresses"},
@@ -100,7 +106,6 @@ TEST(DaemonConfigTest, WhatIsNotUnderstoodIsRefusedByPathAndLine) {
 TEST(DaemonConfigTest, WhatThisVersionDoesNotHaveIsRefusedNotIgnored) {
   const std::string cases[][2] = {
       {"listen: [\"127.0.0.1:7000\"]", "TCP needs TLS or tokens"},
-      {"metrics_listen: 127.0.0.1:9464", "metrics_listen: this version has no metrics page"},
       {"roots: [/srv]", "roots: this version has no"},
       {"administrators: [anna]", "administrators: this version has no"},
       {"limits: {queued_jobs_per_user: 32}", "limits.queued_jobs_per_user: this version has no"},

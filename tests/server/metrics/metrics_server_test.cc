@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "server/metrics/metrics_address.h"
 #include "tests/server/metrics/http_request.h"
 #include "tests/server/metrics/test_page.h"
 

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Installs the daemon as a service of this machine: binaries, unit, user, directories, configuration.
+# To be run as root, after
+#   bazel build //server:megatraind //client:megatrain
+#
+#   deploy/install.sh [--binaries DIRECTORY]    default: bazel-bin of this tree
+#
+# Installed again it replaces what it installed, but never the configuration. DESTDIR=DIRECTORY
+# installs beneath it and changes nothing of the running system: for packages.
+set -euo pipefail
+source_directory=$(cd "$(dirname "$0")/.." && pwd)
+binaries=$source_directory/bazel-bin
+destination=${DESTDIR:-}
+
+usage() {
+  echo "usage: deploy/install.sh [--binaries DIRECTORY]" >&2
+  exit 2
+}
+while (($#)); do
+  case $1 in
+    --binaries)
+      (($# >= 2)) || usage
+      binaries=$2
+      shift 2
+      ;;
+    *) usage ;;
+  esac
+done
+if [[ -z $destination && $EUID -ne 0 ]]; then
+  echo "install: run as root, or with DESTDIR=DIRECTORY to install beneath it" >&2
+  exit 1
+fi
+
+daemon=$binaries/server/megatraind
+client=$binaries/client/megatrain
+if [[ ! -x $daemon ]]; then
+  echo "install: $daemon is not there; build it: bazel build //server:megatraind" >&2
+  exit 1
+fi
+
+place() {  # MODE SOURCE TARGET
+  install -D -m "$1" "$2" "$destination$3"
+  echo "$destination$3"
+}
+place 0755 "$daemon" /usr/local/bin/megatraind
+if [[ -x $client ]]; then place 0755 "$client" /usr/local/bin/megatrain; fi
+place 0644 "$source_directory/README.md" /usr/local/share/doc/megatrain/README.md
+systemd=$source_directory/deploy/systemd
+place 0644 "$systemd/megatraind.service" /etc/systemd/system/megatraind.service
+place 0644 "$systemd/megatrain.sysusers" /usr/lib/sysusers.d/megatrain.conf
+place 0644 "$systemd/megatrain.tmpfiles" /usr/lib/tmpfiles.d/megatrain.conf
+configuration=/etc/megatrain/megatraind.yaml
+if [[ -e $destination$configuration ]]; then
+  echo "$destination$configuration is kept"
+else
+  place 0644 "$systemd/megatraind.yaml" "$configuration"
+fi
+[[ -z $destination ]] || exit 0
+
+systemd-sysusers /usr/lib/sysusers.d/megatrain.conf
+systemd-tmpfiles --create /usr/lib/tmpfiles.d/megatrain.conf
+if [[ -d /run/systemd/system ]]; then systemctl daemon-reload; fi
+cat <<'TEXT'
+
+Look at /etc/megatrain/megatraind.yaml, host_memory first, then start the daemon:
+  systemctl enable --now megatraind
+  systemctl status megatraind
+TEXT

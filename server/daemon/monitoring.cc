@@ -1,0 +1,84 @@
+#include "server/daemon/monitoring.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "server/metrics/metrics_address.h"
+#include "server/version.h"
+
+namespace megatrain {
+
+Monitoring::Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node)
+    : host_(host),
+      jobs_(jobs),
+      node_(node),
+      metrics_(kVersion, node->Read().device),
+      run_metrics_(&metrics_, [this](const JobSpec& spec) { return Describe(spec); }) {}
+
+absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(
+    const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
+    const NodeMonitor* node, const std::function<void(const std::string& line)>& log) {
+  std::unique_ptr<Monitoring> monitoring(new Monitoring(host, jobs, node));
+  if (absl::Status status = monitoring->Serve(config, log); !status.ok()) return status;
+  return monitoring;
+}
+
+absl::Status Monitoring::Serve(const DaemonConfig& config,
+                               const std::function<void(const std::string& line)>& log) {
+  const std::string address = config.metrics_listen.value_or(kDefaultMetricsAddress);
+  if (address.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<MetricsServer>> server = MetricsServer::Start(
+      address,
+      {.page = [this] { return metrics_.Page(Measure()); }, .ready = [this] { return Ready(); }});
+  if (server.ok()) {
+    server_ = std::move(*server);
+    log(absl::StrCat("metrics on http://", server_->address(), "/metrics"));
+    return absl::OkStatus();
+  }
+  const std::string error = absl::StrCat("metrics_listen: ", server.status().message());
+  if (config.metrics_listen.has_value()) return absl::InvalidArgumentError(error);
+  // Nobody asked for this address: a second daemon on the machine is not kept from its work.
+  log(absl::StrCat(error, "; no metrics are served: set metrics_listen to a free address"));
+  return absl::OkStatus();
+}
+
+RequestObserver Monitoring::request_observer() {
+  return [this](std::string_view method, int code) { metrics_.RequestDone(method, code); };
+}
+
+MeasuredJob Monitoring::Describe(const JobSpec& spec) const {
+  MeasuredJob job;
+  const absl::StatusOr<PlanReport> plan = PlanTraining(spec, host_->budget());
+  // A job that runs was planned before; its files may be gone by now.
+  job.model_family = plan.ok() ? plan->model_family : "unknown";
+  if (plan.ok()) job.device_bytes = {{"arena", plan->device_bytes}};
+  return job;
+}
+
+MeasuredNode Monitoring::Measure() const {
+  MeasuredNode measured;
+  measured.jobs = jobs_->All();
+  measured.now = absl::Now();
+  const PoolUsage pool = host_->pool_usage();
+  measured.pool_bytes = pool.bytes;
+  measured.pool_free_bytes = pool.free_bytes;
+  const NodeStatus node = node_->Read();
+  measured.disk_bytes = node.disk_bytes;
+  measured.disk_free_bytes = node.disk_free_bytes;
+  return measured;
+}
+
+absl::Status Monitoring::Ready() const {
+  switch (node_->state()) {
+    case NodeStatus::State::kStarting:
+      return absl::UnavailableError("starting: host memory is being reserved");
+    case NodeStatus::State::kReady:
+      return absl::OkStatus();
+    case NodeStatus::State::kStopping:
+      return absl::UnavailableError("stopping");
+  }
+  return absl::UnavailableError("unknown");
+}
+
+}  // namespace megatrain

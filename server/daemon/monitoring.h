@@ -1,0 +1,57 @@
+// What looks on while the daemon works: the metrics page, and the service manager that started it.
+//
+// Thread safety: all methods may be called from any thread.
+#ifndef MEGATRAIN_SERVER_DAEMON_MONITORING_H_
+#define MEGATRAIN_SERVER_DAEMON_MONITORING_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/engine.h"
+#include "server/config/daemon_config.h"
+#include "server/daemon/node_monitor.h"
+#include "server/jobs/job_table.h"
+#include "server/metrics/daemon_metrics.h"
+#include "server/metrics/metrics_server.h"
+#include "server/metrics/run_metrics.h"
+#include "server/rpc/request_observer.h"
+#include "server/service_manager.h"
+
+namespace megatrain {
+
+class Monitoring {
+ public:
+  // Serves the page, if one is wanted. All pointers must outlive this. InvalidArgument if the
+  // address that the configuration names cannot be had.
+  static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
+      const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
+      const NodeMonitor* node, const std::function<void(const std::string& line)>& log);
+
+  // Must not be called when this is gone, as those below.
+  RequestObserver request_observer();
+  std::vector<RunObserver*> run_observers() { return {&run_metrics_, &service_manager_}; }
+  ServiceManager& service_manager() { return service_manager_; }
+
+ private:
+  Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node);
+  absl::Status Serve(const DaemonConfig& config,
+                     const std::function<void(const std::string& line)>& log);
+  MeasuredJob Describe(const JobSpec& spec) const;
+  MeasuredNode Measure() const;
+  absl::Status Ready() const;
+
+  const EngineHost* const host_;
+  const JobTable* const jobs_;
+  const NodeMonitor* const node_;
+  DaemonMetrics metrics_;
+  RunMetrics run_metrics_;
+  ServiceManager service_manager_;
+  std::unique_ptr<MetricsServer> server_;  // last: uses the rest
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_DAEMON_MONITORING_H_
