@@ -28,6 +28,9 @@ namespace megatrain {
 class TestAuthenticator : public Authenticator {
  public:
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
+
+  // Who calls without a name.
+  std::string nameless;
 };
 
 class TestDriver : public JobDriver {

@@ -1,0 +1,61 @@
+// megatrain checkpoints JOB
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "client/commands/command.h"
+#include "client/connection.h"
+#include "client/job_name.h"
+#include "client/output/proto_json.h"
+#include "client/output/proto_time.h"
+#include "client/output/table.h"
+#include "engine/base/status.h"
+
+namespace megatrain::client {
+namespace {
+
+absl::StatusOr<ExitCode> Checkpoints(const Invocation& invocation, const std::string& argument) {
+  v1::ListCheckpointsRequest request;
+  MT_ASSIGN_OR_RETURN(*request.mutable_parent(), ParseJobName(argument));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
+  MT_ASSIGN_OR_RETURN(
+      const v1::ListCheckpointsResponse response,
+      connection->Call(connection->jobs(), &v1::JobService::Stub::ListCheckpoints, request));
+  if (invocation.quiet) {
+    for (const v1::Checkpoint& each : response.checkpoints()) invocation.Print(each.name() + "\n");
+    return kExitDone;
+  }
+  if (invocation.format() != OutputFormat::kTable) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const v1::Checkpoint& each : response.checkpoints()) list.push_back(ToJson(each));
+    invocation.PrintObject(list);
+    return kExitDone;
+  }
+  if (response.checkpoints().empty()) {
+    invocation.Note(absl::StrCat(request.parent(), " has no checkpoint yet"));
+    return kExitDone;
+  }
+  const Environment& environment = invocation.environment();
+  Table table({{.heading = "STEP", .right = true},
+               {.heading = "SIZE", .right = true},
+               {.heading = "WRITTEN", .dispensable = 1},
+               {.heading = "DIRECTORY", .width_min = 20}});
+  for (const v1::Checkpoint& each : response.checkpoints()) {
+    table.AddRow({absl::StrCat(each.step()), FormatBytes(each.bytes()),
+                  FormatLocalTime(ToTime(each.create_time()), environment.zone), each.directory()});
+  }
+  invocation.Print(table.Render(invocation.table_width(), environment.charset));
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddCheckpointsCommand(CLI::App* app, CommandContext context) {
+  const auto job = std::make_shared<std::string>();
+  AddJobArgument(
+      AddCommand(app, "checkpoints", "The verified checkpoints of a job, the newest first", context,
+                 [context, job] { return Checkpoints(*context.invocation, *job); }),
+      job.get());
+}
+
+}  // namespace megatrain::client

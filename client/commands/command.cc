@@ -1,0 +1,39 @@
+#include "client/commands/command.h"
+
+#include <utility>
+
+#include "client/rpc_error.h"
+
+namespace megatrain::client {
+
+CLI::App* AddCommand(CLI::App* app, const std::string& name, const std::string& description,
+                     CommandContext context, std::function<absl::StatusOr<ExitCode>()> run) {
+  CLI::App* const command = app->add_subcommand(name, description);
+  command->fallthrough();
+  command->callback([context, run = std::move(run)] {
+    const absl::StatusOr<ExitCode> code = run();
+    context.invocation->Report(code.status());
+    *context.exit_code = code.ok() ? *code : ExitCodeOf(code.status());
+  });
+  return command;
+}
+
+void AddJobArgument(CLI::App* command, std::string* job) {
+  command->add_option("job", *job, "the job's name, jobs/ID or ID")->required()->type_name("JOB");
+}
+
+void AddJobFileArguments(CLI::App* command, std::string* path,
+                         std::vector<std::string>* overrides) {
+  command->add_option("file", *path, "the job file; - is standard input")
+      ->required()
+      ->type_name("JOB.yaml");
+  command->add_option("--set", *overrides, "replace a value of the job file; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+ExitCode ExitCodeOf(const v1::Job& job) {
+  return job.state() == v1::Job::SUCCEEDED ? kExitDone : kExitFailed;
+}
+
+}  // namespace megatrain::client

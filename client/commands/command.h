@@ -1,0 +1,52 @@
+// How a command joins the program: Add...Command declares its options and a callback that runs it
+// and leaves its end in `exit_code`.
+#ifndef MEGATRAIN_CLIENT_COMMANDS_COMMAND_H_
+#define MEGATRAIN_CLIENT_COMMANDS_COMMAND_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/exit_code.h"
+#include "client/invocation.h"
+#include "megatrain/v1/job.pb.h"
+
+namespace megatrain::client {
+
+// What every command is given; outlives the parsing.
+struct CommandContext {
+  const Invocation* invocation = nullptr;
+  int* exit_code = nullptr;
+};
+
+void AddSubmitCommand(CLI::App* app, CommandContext context);
+void AddPlanCommand(CLI::App* app, CommandContext context);
+void AddListCommand(CLI::App* app, CommandContext context);
+void AddShowCommand(CLI::App* app, CommandContext context);
+void AddWatchCommand(CLI::App* app, CommandContext context);
+void AddLogsCommand(CLI::App* app, CommandContext context);
+void AddMetricsCommand(CLI::App* app, CommandContext context);
+void AddWaitCommand(CLI::App* app, CommandContext context);
+void AddControlCommands(CLI::App* app,
+                        CommandContext context);  // pause, resume, cancel, checkpoint
+void AddCheckpointsCommand(CLI::App* app, CommandContext context);
+void AddExportCommand(CLI::App* app, CommandContext context);
+void AddInfoCommand(CLI::App* app, CommandContext context);
+void AddContextCommands(CLI::App* app, CommandContext context);
+void AddCompletionCommand(CLI::App* app, CommandContext context);
+void AddVersionCommand(CLI::App* app, CommandContext context);
+
+// A subcommand that `run` carries out. Options of the whole program may come after its own.
+CLI::App* AddCommand(CLI::App* app, const std::string& name, const std::string& description,
+                     CommandContext context, std::function<absl::StatusOr<ExitCode>()> run);
+void AddJobArgument(CLI::App* command, std::string* job);
+void AddJobFileArguments(CLI::App* command, std::string* path, std::vector<std::string>* overrides);
+
+// Of a job that has ended: kExitDone if it succeeded.
+ExitCode ExitCodeOf(const v1::Job& job);
+
+}  // namespace megatrain::client
+
+#endif  // MEGATRAIN_CLIENT_COMMANDS_COMMAND_H_

@@ -1,0 +1,76 @@
+// megatrain info
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/commands/command.h"
+#include "client/connection.h"
+#include "client/output/proto_json.h"
+#include "client/output/proto_time.h"
+#include "engine/base/status.h"
+#include "server/version.h"
+
+namespace megatrain::client {
+namespace {
+
+absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
+  v1::GetNodeRequest request;
+  request.set_name("nodes/local");
+  MT_ASSIGN_OR_RETURN(
+      const v1::Node node,
+      connection->Call(connection->nodes(), &v1::NodeService::Stub::GetNode, request));
+  if (invocation.quiet) {
+    invocation.Print(node.name() + "\n");
+    return kExitDone;
+  }
+  if (invocation.format() != OutputFormat::kTable) {
+    nlohmann::ordered_json json = ToJson(node);
+    json["server"] = connection->address().text;
+    json["client_version"] = kVersion;
+    invocation.PrintObject(json);
+    return kExitDone;
+  }
+  const v1::HostPool& pool = node.host_pool();
+  const std::vector<std::pair<std::string, std::string>> lines = {
+      {"server", connection->address().text},
+      {"state", v1::Node::State_Name(node.state())},
+      {"host", node.hostname()},
+      {"daemon", absl::StrCat(node.daemon_version(), ", up ",
+                              DurationText(absl::Now() - ToTime(node.start_time())))},
+      {"client", kVersion},
+      {"device", node.device().description().empty()
+                     ? node.device().id()
+                     : absl::StrCat(node.device().id(), ": ", node.device().description())},
+      {"threads", absl::StrCat(node.threads())},
+      {"host pool",
+       absl::StrCat(FormatBytes(pool.used_bytes()), " used of ", FormatBytes(pool.size_bytes()),
+                    pool.pinned_bytes() < pool.size_bytes()
+                        ? absl::StrCat(", ", FormatBytes(pool.pinned_bytes()), " pinned so far")
+                        : "")},
+      {"disk", absl::StrCat(FormatBytes(node.state_disk().free_bytes()), " free of ",
+                            FormatBytes(node.state_disk().size_bytes()))},
+      {"jobs", absl::StrCat(node.jobs().running(), " running, ", node.jobs().queued(), " queued, ",
+                            node.jobs().paused(), " paused")}};
+  std::string text;
+  for (const auto& [label, value] : lines) {
+    const std::string line = absl::StrCat(PadRight(label, 11), Printable(value));
+    const int width = invocation.table_width();
+    absl::StrAppend(
+        &text, width > 0 ? Ellipsize(line, width, invocation.environment().charset) : line, "\n");
+  }
+  invocation.Print(text);
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddInfoCommand(CLI::App* app, CommandContext context) {
+  AddCommand(app, "info", "The daemon, its device, its host pool, how busy it is", context,
+             [context] { return Info(*context.invocation); });
+}
+
+}  // namespace megatrain::client

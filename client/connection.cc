@@ -1,0 +1,83 @@
+#include "client/connection.h"
+
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
+
+#include <random>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/backoff.h"
+#include "client/rpc_error.h"
+
+namespace megatrain::client {
+namespace {
+
+// The server allows a ping every ten seconds; a peer that is gone is found after half a minute.
+constexpr int kKeepaliveMilliseconds = 20'000;
+constexpr int kKeepaliveTimeoutMilliseconds = 10'000;
+// The channel's own pauses between attempts; shorter than those of Backoff, so that these decide.
+constexpr int kReconnectMillisecondsMin = 50;
+constexpr int kReconnectMillisecondsMax = 1'000;
+// A job with its file, and a page of a thousand jobs, have at most a few MiB.
+constexpr int kResponseBytesMax = 16 << 20;
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMilliseconds);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMillisecondsMin);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMillisecondsMin);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMillisecondsMax);
+  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+  arguments.SetMaxReceiveMessageSize(kResponseBytesMax);
+  if (address.local()) {
+    return grpc::CreateCustomChannel("unix:" + address.socket_path,
+                                     grpc::InsecureChannelCredentials(), arguments);
+  }
+  // Never in clear: what is sent over TCP may be read on the way.
+  return grpc::CreateCustomChannel(address.text, grpc::SslCredentials({}), arguments);
+}
+
+}  // namespace
+
+Connection::Connection(const ServerAddress& address)
+    : address_(address),
+      channel_(MakeChannel(address)),
+      jobs_(v1::JobService::NewStub(channel_)),
+      nodes_(v1::NodeService::NewStub(channel_)) {}
+
+std::unique_ptr<grpc::ClientContext> Connection::StreamContext() {
+  return std::make_unique<grpc::ClientContext>();
+}
+
+absl::Status Connection::Explain(const grpc::Status& status) const {
+  const absl::Status error = FromGrpcStatus(status);
+  if (!ReasonOf(error).empty()) return error;
+  if (absl::IsDeadlineExceeded(error)) {
+    return absl::DeadlineExceededError(absl::StrCat(
+        address_.text, ": the server did not answer in time; it is busy or hangs: try again"));
+  }
+  if (absl::IsUnavailable(error)) return WhyUnreachable(address_, status.error_message());
+  return error;
+}
+
+absl::Status Connection::CallUntil(
+    absl::Time deadline, const std::function<grpc::Status(grpc::ClientContext*)>& call) const {
+  Backoff backoff(std::random_device{}());
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(deadline));
+    const absl::Status status = Explain(call(&context));
+    const std::string reason = ReasonOf(status);
+    if (reason != "OVERLOADED" && reason != "STARTING") return status;
+    const absl::Duration pause = backoff.Next();
+    if (absl::Now() + pause >= deadline) return status;
+    absl::SleepFor(pause);
+  }
+}
+
+}  // namespace megatrain::client

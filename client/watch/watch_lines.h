@@ -1,0 +1,37 @@
+// The plain view of a job, for pipes and dumb terminals: events in, lines out. Pure.
+#ifndef MEGATRAIN_CLIENT_WATCH_WATCH_LINES_H_
+#define MEGATRAIN_CLIENT_WATCH_WATCH_LINES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/watch/watch_model.h"
+
+namespace megatrain::client {
+
+class WatchLines {
+ public:
+  // Steps are told at most once in `step_interval` of their own time, except the first and the last
+  // one, and those with an evaluation.
+  explicit WatchLines(absl::Duration step_interval = absl::Seconds(5))
+      : step_interval_(step_interval) {}
+
+  // The lines of an event. `model` has applied it.
+  std::vector<std::string> Lines(const WatchEvent& event, const WatchModel& model);
+
+ private:
+  void Add(const v1::WatchJobResponse& message, std::vector<std::string>* lines);
+  void Add(const v1::StreamStepMetricsResponse& message, const WatchState& state,
+           std::vector<std::string>* lines);
+
+  const absl::Duration step_interval_;
+  bool has_step_ = false;
+  absl::Time last_step_time_ = absl::InfinitePast();
+  std::string last_situation_;
+  bool is_lost_ = false;
+};
+
+}  // namespace megatrain::client
+
+#endif  // MEGATRAIN_CLIENT_WATCH_WATCH_LINES_H_

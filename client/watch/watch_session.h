@@ -1,0 +1,22 @@
+// Watching a job until it ends or the user leaves.
+#ifndef MEGATRAIN_CLIENT_WATCH_WATCH_SESSION_H_
+#define MEGATRAIN_CLIENT_WATCH_WATCH_SESSION_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/connection.h"
+#include "client/invocation.h"
+#include "client/signal_watch.h"
+#include "megatrain/v1/job.pb.h"
+
+namespace megatrain::client {
+
+// A live view on a terminal, plain lines elsewhere. Gives the job as it ended, after a closing line
+// that says so. Cancelled if a signal came: the job goes on.
+absl::StatusOr<v1::Job> WatchJob(const Invocation& invocation, Connection* connection,
+                                 const std::string& job, SignalWatch* signals);
+
+}  // namespace megatrain::client
+
+#endif  // MEGATRAIN_CLIENT_WATCH_WATCH_SESSION_H_

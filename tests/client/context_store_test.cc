@@ -1,0 +1,84 @@
+#include "client/context_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace megatrain::client {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class ContextStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fs::remove_all(directory_);
+    path_ = directory_ / "config/megatrain/contexts.json";
+  }
+  absl::Status ReadText(const std::string& text) {
+    fs::create_directories(path_.parent_path());
+    std::ofstream(path_) << text;
+    return ReadContexts(path_).status();
+  }
+
+  const fs::path directory_ = fs::path(::testing::TempDir()) / "context_store_test";
+  fs::path path_;
+};
+
+TEST_F(ContextStoreTest, NoFileIsNoContexts) {
+  const auto contexts = ReadContexts(path_);
+  ASSERT_TRUE(contexts.ok()) << contexts.status();
+  EXPECT_EQ(*contexts, Contexts());
+}
+
+TEST_F(ContextStoreTest, WhatIsWrittenIsReadAgain) {
+  Contexts contexts;
+  ASSERT_TRUE(AddContext("lab", "unix:/run/lab.sock", &contexts).ok());
+  ASSERT_TRUE(AddContext("far", "node7:9463", &contexts).ok());
+  EXPECT_EQ(contexts.current, "lab") << "the first one is the current one";
+  ASSERT_TRUE(UseContext("far", &contexts).ok());
+  ASSERT_TRUE(WriteContexts(path_, contexts).ok());
+  EXPECT_EQ(*ReadContexts(path_), contexts);
+  struct stat info = {};
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_EQ(std::distance(fs::directory_iterator(path_.parent_path()), fs::directory_iterator()), 1)
+      << "nothing else is left there";
+}
+
+TEST_F(ContextStoreTest, AddingTwiceAndWrongNames) {
+  Contexts contexts;
+  ASSERT_TRUE(AddContext("lab", "node7:1", &contexts).ok());
+  EXPECT_TRUE(AddContext("lab", "node7:1", &contexts).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(AddContext("lab", "node8:1", &contexts)));
+  EXPECT_TRUE(absl::IsInvalidArgument(AddContext("a b", "node8:1", &contexts)));
+  EXPECT_TRUE(absl::IsInvalidArgument(AddContext("", "node8:1", &contexts)));
+  EXPECT_TRUE(absl::IsInvalidArgument(AddContext("x", "node8", &contexts)));
+  const absl::Status status = UseContext("nope", &contexts);
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_THAT(status.message(), HasSubstr("there are lab"));
+}
+
+TEST_F(ContextStoreTest, WhatIsNotUnderstoodIsRefusedByName) {
+  for (const char* const text :
+       {"", "[]", "{\"current\": 1}", "{\"contexts\": {\"a\": {}}}", "{\"other\": {}}",
+        "{\"current\": \"a\"}", "{\"contexts\": {\"a\": {\"server\": \"x:1\", \"token\": 1}}}"}) {
+    const absl::Status status = ReadText(text);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
+    EXPECT_THAT(status.message(), HasSubstr("contexts.json")) << text;
+  }
+}
+
+TEST_F(ContextStoreTest, WhatCannotBeWrittenNamesTheFile) {
+  fs::create_directories(path_);
+  const absl::Status status = WriteContexts(path_, Contexts());
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(status.message(), HasSubstr("contexts.json"));
+}
+
+}  // namespace
+}  // namespace megatrain::client

@@ -1,0 +1,54 @@
+#include "client/output/table.h"
+
+#include <gtest/gtest.h>
+
+namespace megatrain::client {
+namespace {
+
+Table Jobs() {
+  Table table({{.heading = "JOB"},
+               {.heading = "NAME", .width_min = 6},
+               {.heading = "STEP", .right = true, .dispensable = 1},
+               {.heading = "WHY", .width_min = 4, .dispensable = 2}});
+  table.AddRow({"jobs/a1", "a-rather-long-name", "12/400", "the device is busy"});
+  table.AddRow({"jobs/b2", "demo", "3", ""});
+  return table;
+}
+
+TEST(TableTest, AsWideAsItsCellsWhereNothingLimitsIt) {
+  EXPECT_EQ(Jobs().Render(0, Charset::kUtf8),
+            "JOB      NAME                  STEP  WHY\n"
+            "jobs/a1  a-rather-long-name  12/400  the device is busy\n"
+            "jobs/b2  demo                     3\n");
+}
+
+TEST(TableTest, TheWidestCellsAreCutFirst) {
+  EXPECT_EQ(Jobs().Render(40, Charset::kUtf8),
+            "JOB      NAME          STEP  WHY\n"
+            "jobs/a1  a-rather-…  12/400  the device…\n"
+            "jobs/b2  demo             3\n");
+}
+
+TEST(TableTest, ThenColumnsGo) {
+  EXPECT_EQ(Jobs().Render(26, Charset::kAscii),
+            "JOB      NAME         STEP\n"
+            "jobs/a1  a-rather~  12/400\n"
+            "jobs/b2  demo            3\n");
+  EXPECT_EQ(Jobs().Render(20, Charset::kAscii),
+            "JOB      NAME\n"
+            "jobs/a1  a-rather-l~\n"
+            "jobs/b2  demo\n");
+  EXPECT_EQ(Jobs().Render(10, Charset::kAscii),
+            "JOB      ~\n"
+            "jobs/a1  ~\n"
+            "jobs/b2  ~\n");
+}
+
+TEST(TableTest, CellsCannotDriveTheTerminal) {
+  Table table({{.heading = "NAME"}});
+  table.AddRow({"a\x1b[31m\nb"});
+  EXPECT_EQ(table.Render(0, Charset::kUtf8), "NAME\na?[31m?b\n");
+}
+
+}  // namespace
+}  // namespace megatrain::client

@@ -1,0 +1,442 @@
+// The client's commands against the daemon's real services, in one process.
+#include "client/program.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/exit_code.h"
+#include "tests/server/rpc/service_fixture.h"
+
+namespace megatrain::client {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+};
+
+// Standard output and error of a call, readable while it runs.
+class Captured {
+ public:
+  Captured() : file_(std::tmpfile()) {}
+  ~Captured() { std::fclose(file_); }
+  FILE* file() { return file_; }
+  std::string Text() const {
+    std::string text(1 << 20, '\0');
+    const ssize_t bytes = pread(fileno(file_), text.data(), text.size(), 0);
+    text.resize(bytes < 0 ? 0 : static_cast<size_t>(bytes));
+    return text;
+  }
+
+ private:
+  FILE* const file_;
+};
+
+class ProgramTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    ServiceTest::SetUp();
+    authenticator_.nameless = "anna";
+    variables_["MEGATRAIN_SERVER"] = options_.listen[0];
+    variables_["HOME"] = directory_.path() + "/home";
+    std::ofstream(JobFile()) << "name: demo\n"
+                                "model: {path: model}\n"
+                                "data: {train: [{path: train.jsonl, format: alpaca}]}\n"
+                                "training: {steps: 100}\n";
+  }
+
+  std::string JobFile() const { return directory_.path() + "/job.yaml"; }
+
+  int RunInto(const std::vector<std::string>& arguments, Captured* out, Captured* err) {
+    Environment environment;
+    environment.out = out->file();
+    environment.err = err->file();
+    environment.variable = [this](const char* name) {
+      const auto found = variables_.find(name);
+      return found == variables_.end() ? std::string() : found->second;
+    };
+    environment.columns = [] { return 80; };
+    environment.rows = [] { return 24; };
+    environment.zone = absl::UTCTimeZone();
+    return RunProgram(arguments, environment);
+  }
+  Result Run(const std::vector<std::string>& arguments) {
+    Captured out, err;
+    Result result;
+    result.code = RunInto(arguments, &out, &err);
+    std::fflush(err.file());
+    result.out = out.Text();
+    result.err = err.Text();
+    return result;
+  }
+  nlohmann::json Json(std::vector<std::string> arguments) {
+    arguments.insert(arguments.end(), {"-o", "json"});
+    const Result result = Run(arguments);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return nlohmann::json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  }
+  void MoveToRunning(const std::string& id) {
+    Move(id, JobState::kPreparing);
+    Move(id, JobState::kRunning);
+  }
+
+  std::map<std::string, std::string> variables_;
+};
+
+std::string LastWord(const std::string& text) {
+  const std::vector<std::string> words =
+      absl::StrSplit(text, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  return words.empty() ? "" : words.back();
+}
+
+std::vector<std::string> Lines(const std::string& text) {
+  return absl::StrSplit(text, '\n', absl::SkipEmpty());
+}
+
+TEST_F(ProgramTest, SubmitSaysTheNameLast) {
+  const Result result = Run({"submit", JobFile()});
+  ASSERT_EQ(result.code, kExitDone) << result.err;
+  EXPECT_THAT(LastWord(result.out), StartsWith("jobs/"));
+  EXPECT_EQ(Run({"submit", JobFile(), "-q"}).out.substr(0, 5), "jobs/");
+  const nlohmann::json job = Json({"submit", JobFile(), "--set", "training.steps=7"});
+  EXPECT_EQ(job["display_name"], "demo");
+  EXPECT_EQ(job["summary"]["model_path"], directory_.path() + "/model")
+      << "from the job file's directory";
+  EXPECT_EQ(job["file"]["overrides"][0], "training.steps=7");
+}
+
+TEST_F(ProgramTest, TheSameRequestIsOneJob) {
+  const std::vector<std::string> arguments = {"submit", JobFile(), "-q", "--request-id", "r-1"};
+  const Result first = Run(arguments);
+  EXPECT_EQ(Run(arguments).out, first.out);
+  std::vector<std::string> other = arguments;
+  other.insert(other.end(), {"--set", "training.steps=3"});
+  const Result refused = Run(other);
+  EXPECT_EQ(refused.code, kExitUsage);
+  EXPECT_THAT(refused.err, HasSubstr("leave --request-id out"));
+  EXPECT_EQ(Json({"ls"}).size(), 1u);
+}
+
+TEST_F(ProgramTest, ValidatingSubmitsNothing) {
+  EXPECT_EQ(Run({"submit", JobFile(), "--validate-only"}).code, kExitDone);
+  EXPECT_EQ(Json({"ls", "--all"}).size(), 0u);
+}
+
+TEST_F(ProgramTest, WhatIsWrongWithAJobFile) {
+  Result result = Run({"submit", JobFile(), "--set", "training.stepz=3"});
+  EXPECT_EQ(result.code, kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr("training.stepz"));
+  result = Run({"submit", directory_.path() + "/nope.yaml"});
+  EXPECT_EQ(result.code, kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr("nope.yaml: No such file"));
+  result = Run({"submit", JobFile(), "--set", "model.path=other"});
+  EXPECT_EQ(result.code, kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr(directory_.path() + "/other"));
+}
+
+TEST_F(ProgramTest, WhatDoesNotFitIsRefusedWithThePlan) {
+  plan_ = [plan = plan_](const JobSpec& spec) {
+    absl::StatusOr<PlanReport> report = plan(spec);
+    report->fits = false;
+    report->table = "needs 9 GiB\nhas 1 GiB\n";
+    return report;
+  };
+  const Result result = Run({"submit", JobFile()});
+  EXPECT_EQ(result.code, kExitDoesNotFit);
+  EXPECT_THAT(result.err, HasSubstr("needs 9 GiB\nhas 1 GiB"));
+  EXPECT_THAT(result.err, HasSubstr("max_gradient_norm"));
+  EXPECT_EQ(Run({"plan", JobFile()}).code, kExitDoesNotFit);
+}
+
+TEST_F(ProgramTest, Plan) {
+  Create();
+  const Result result = Run({"plan", JobFile()});
+  EXPECT_EQ(result.code, kExitDone) << result.err;
+  EXPECT_EQ(result.out, "all fits\njobs ahead of it in the queue: 1\n");
+  EXPECT_EQ(Json({"plan", JobFile()})["plan"]["host_limit_bytes"], 3);
+}
+
+TEST_F(ProgramTest, Lists) {
+  Result result = Run({"ls"});
+  EXPECT_EQ(result.code, kExitDone);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr("--all"));
+  const std::string running = Create("anna", "first"), cancelled = Create("anna", "second");
+  Create("bob", "third");
+  MoveToRunning(running);
+  AddStep(running, 3);
+  Move(cancelled, JobState::kCancelled);
+
+  EXPECT_EQ(Run({"ls", "-q"}).out, absl::StrCat("jobs/", running, "\n"));
+  EXPECT_EQ(Run({"-q", "ls", "--all"}).out,
+            absl::StrCat("jobs/", cancelled, "\njobs/", running, "\n"));
+  EXPECT_EQ(Run({"ls", "-q", "--state", "cancelled,FAILED"}).out,
+            absl::StrCat("jobs/", cancelled, "\n"));
+  result = Run({"ls"});
+  EXPECT_THAT(result.out, AllOf(StartsWith("JOB "), HasSubstr("first  RUNNING"),
+                                HasSubstr("0.3333"), Not(HasSubstr("third"))));
+  const nlohmann::json jobs = Json({"ls", "--all"});
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_EQ(jobs[1]["progress"]["last_step"]["step"], 3);
+  result = Run({"ls", "--state", "SLEEPING"});
+  EXPECT_EQ(result.code, kExitUsage);
+  EXPECT_THAT(result.err, HasSubstr("there is no state SLEEPING"));
+}
+
+TEST_F(ProgramTest, ShowHasTheEvents) {
+  const std::string id = Create();
+  MoveToRunning(id);
+  const Result result = Run({"show", id});
+  EXPECT_EQ(result.code, kExitDone) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("state        RUNNING\n"), HasSubstr("submitted by anna"),
+                                HasSubstr("PREPARING  by the test\n")));
+  const nlohmann::json job = Json({"show", "jobs/" + id});
+  ASSERT_EQ(job["events"].size(), 3u);
+  EXPECT_EQ(job["events"][2]["to_state"], "RUNNING");
+  EXPECT_THAT(job["file"]["yaml"], HasSubstr("name: demo"));
+  EXPECT_THAT(Run({"show", id, "-o", "yaml"}).out, HasSubstr("\nstate: RUNNING\n"));
+}
+
+TEST_F(ProgramTest, ErrorsSayWhatToDoNext) {
+  const std::string other = Create("bob");
+  for (const char* const command : {"show", "watch", "wait", "logs", "metrics", "pause", "resume",
+                                    "cancel", "checkpoint", "checkpoints"}) {
+    for (const std::string& name : {std::string("nope"), other}) {
+      const Result result = Run({command, name});
+      EXPECT_EQ(result.code, kExitNotFound) << command;
+      EXPECT_THAT(result.err, HasSubstr("megatrain ls --all")) << command;
+    }
+    EXPECT_EQ(Run({command, "a/b"}).code, kExitUsage) << command;
+    EXPECT_EQ(Run({command}).code, kExitUsage) << command;
+  }
+  const std::string id = Create();
+  const Result result = Run({"pause", id});
+  EXPECT_EQ(result.code, kExitUsage);
+  EXPECT_THAT(result.err,
+              AllOf(HasSubstr("is QUEUED and cannot be paused"), HasSubstr("megatrain show JOB")));
+  authenticator_.nameless = "";
+  EXPECT_EQ(Run({"show", id}).code, kExitNotPermitted);
+}
+
+TEST_F(ProgramTest, NobodyAnswers) {
+  StopDaemon();
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"ls"},
+                                                    {"watch", "a"},
+                                                    {"wait", "a"},
+                                                    {"logs", "-f", "a"},
+                                                    {"export", "a", "--out", "x"},
+                                                    {"info"}}) {
+    const Result result = Run(arguments);
+    EXPECT_EQ(result.code, kExitUnreachable) << arguments[0];
+    EXPECT_THAT(result.err, HasSubstr("megatraind serve")) << arguments[0];
+  }
+  EXPECT_THAT(Run({"submit", JobFile()}).err, HasSubstr("--request-id "));
+  StartDaemon();
+}
+
+TEST_F(ProgramTest, Control) {
+  const std::string id = Create();
+  MoveToRunning(id);
+  EXPECT_THAT(Run({"checkpoint", id}).out, HasSubstr("saves a checkpoint"));
+  EXPECT_EQ(driver_.checkpoints, 1);
+  EXPECT_EQ(Run({"pause", id, "--release-host"}).out,
+            absl::StrCat("jobs/", id, " (demo) is PAUSING\n"));
+  EXPECT_TRUE(ledger_->table().Find(id)->release_host);
+  Move(id, JobState::kPaused);
+  EXPECT_EQ(Json({"resume", id})["state"], "QUEUED");
+  EXPECT_EQ(Run({"cancel", id, "-q"}).out, absl::StrCat("jobs/", id, "\n"));
+  EXPECT_EQ(Json({"show", id})["state"], "CANCELLED");
+}
+
+TEST_F(ProgramTest, CheckpointsAndExport) {
+  const std::string id = Create();
+  Result result = Run({"checkpoints", id});
+  EXPECT_EQ(result.code, kExitDone);
+  EXPECT_THAT(result.err, HasSubstr("no checkpoint yet"));
+  EXPECT_EQ(Json({"checkpoints", id}), nlohmann::json::array());
+  result = Run({"export", id, "--out", directory_.path() + "/out"});
+  EXPECT_EQ(result.code, kExitNotFound);
+  EXPECT_THAT(result.err, HasSubstr("megatrain checkpoints JOB"));
+  EXPECT_EQ(Run({"export", id}).code, kExitUsage) << "without --out";
+}
+
+TEST_F(ProgramTest, Info) {
+  const Result result = Run({"info"});
+  EXPECT_EQ(result.code, kExitDone) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr(options_.listen[0]), HasSubstr("daemon     0.1.0")));
+  EXPECT_EQ(Json({"info"})["daemon_version"], "0.1.0");
+}
+
+TEST_F(ProgramTest, LogsAndMetrics) {
+  const std::string id = Create();
+  AddLine(id, "loading \x1b[1m");
+  for (int64_t step = 1; step <= 3; ++step) AddStep(id, step);
+  ASSERT_TRUE(Records(id)->FallBack(2).ok());
+  AddStep(id, 3);
+  EXPECT_THAT(Run({"logs", id}).out, ::testing::EndsWith("  loading ?[1m\n"));
+  const Result table = Run({"metrics", id});
+  EXPECT_EQ(table.code, kExitDone) << table.err;
+  EXPECT_EQ(Lines(table.out).size(), 4u) << "a heading and three steps\n" << table.out;
+
+  const Result records = Run({"metrics", id, "-o", "json"});
+  std::vector<std::string> seen;
+  for (const std::string& line : Lines(records.out)) {
+    const nlohmann::json record = nlohmann::json::parse(line);
+    seen.push_back(absl::StrCat(record["step"].get<int>(), record["superseded"] ? "!" : ""));
+  }
+  EXPECT_THAT(seen, ::testing::ElementsAre("1", "2", "3!", "3"));
+}
+
+TEST_F(ProgramTest, WaitTellsHowItEnded) {
+  for (const auto& [end, code] : std::map<JobState, int>{{JobState::kSucceeded, kExitDone},
+                                                         {JobState::kFailed, kExitFailed}}) {
+    const std::string id = Create();
+    MoveToRunning(id);
+    std::thread ending([&, end = end] {
+      WaitUntil([&] { return server_->streams() > 0; });
+      Move(id, end);
+    });
+    const Result result = Run({"wait", id});
+    ending.join();
+    EXPECT_EQ(result.code, code) << result.err;
+    EXPECT_EQ(LastWord(result.out), "jobs/" + id);
+  }
+  const std::string id = Create();
+  Move(id, JobState::kCancelled);
+  EXPECT_EQ(Run({"wait", id}).code, kExitFailed);
+}
+
+TEST_F(ProgramTest, WatchAndMetricsGoOnOverARestartWithoutAGap) {
+  const std::string id = Create();
+  MoveToRunning(id);
+  AddStep(id, 1);
+  Captured watch_out, watch_err, metrics_out, metrics_err;
+  int watch_code = -1, metrics_code = -1;
+  std::thread watch([&] { watch_code = RunInto({"watch", id}, &watch_out, &watch_err); });
+  std::thread metrics([&] {
+    metrics_code = RunInto({"metrics", id, "-f", "-o", "json"}, &metrics_out, &metrics_err);
+  });
+  WaitUntil([&] {
+    return watch_out.Text().find("step 1") != std::string::npos && !metrics_out.Text().empty();
+  });
+  StopDaemon();
+  WaitUntil([&] { return watch_out.Text().find("server is away") != std::string::npos; });
+  StartDaemon();
+  WaitUntil([&] { return watch_out.Text().find("server is back") != std::string::npos; });
+  MoveToRunning(id);
+  for (int64_t step = 2; step <= 5; ++step) AddStep(id, step);
+  WaitUntil([&] { return metrics_out.Text().find("\"step\":5") != std::string::npos; });
+  Move(id, JobState::kSucceeded);
+  watch.join();
+  metrics.join();
+  EXPECT_EQ(watch_code, kExitDone) << watch_err.Text();
+  EXPECT_EQ(metrics_code, kExitDone) << metrics_err.Text();
+  EXPECT_EQ(LastWord(watch_out.Text()), "jobs/" + id);
+  int64_t sequence = 0;
+  for (const std::string& line : Lines(metrics_out.Text())) {
+    EXPECT_EQ(nlohmann::json::parse(line)["sequence"], ++sequence);
+  }
+  EXPECT_EQ(sequence, 5);
+}
+
+TEST_F(ProgramTest, WatchAsRecords) {
+  const std::string id = Create();
+  MoveToRunning(id);
+  AddStep(id, 1);
+  Move(id, JobState::kSucceeded);
+  const Result result = Run({"watch", id, "-o", "json"});
+  EXPECT_EQ(result.code, kExitDone) << result.err;
+  EXPECT_THAT(result.out, AllOf(StartsWith("{"), HasSubstr("{\"step\":{\"step\":1,"),
+                                HasSubstr("\"to_state\":\"SUCCEEDED\"")));
+}
+
+TEST_F(ProgramTest, SubmitAndWatch) {
+  std::thread ending([&] {
+    WaitUntil([&] { return server_->streams() >= 3; });
+    const std::string id = ledger_->table().All().front()->id;
+    MoveToRunning(id);
+    Move(id, JobState::kFailed);
+  });
+  const Result result = Run({"submit", JobFile(), "--watch"});
+  ending.join();
+  EXPECT_EQ(result.code, kExitFailed) << result.err;
+  EXPECT_THAT(LastWord(result.out), StartsWith("jobs/"));
+  EXPECT_THAT(result.out, AllOf(StartsWith("submitted demo: "), HasSubstr("\nPREPARING"),
+                                HasSubstr("\ndemo has failed")));
+}
+
+TEST_F(ProgramTest, ServersInTheirOrder) {
+  const std::string server = variables_["MEGATRAIN_SERVER"];
+  variables_["MEGATRAIN_SERVER"] = "nonsense";
+  EXPECT_EQ(Run({"info"}).code, kExitUsage);
+  EXPECT_EQ(Run({"info", "--server", server}).code, kExitDone);
+  variables_.erase("MEGATRAIN_SERVER");
+  EXPECT_THAT(Run({"info"}).err, HasSubstr("/run/megatrain/megatrain.sock"));
+
+  EXPECT_EQ(Run({"context", "add", "near", server}).code, kExitDone);
+  EXPECT_EQ(Run({"context", "add", "far", "node7:1"}).code, kExitDone);
+  EXPECT_EQ(Run({"info"}).code, kExitDone) << "the first context is the current one";
+  EXPECT_EQ(Run({"context", "use", "far"}).code, kExitDone);
+  EXPECT_THAT(Run({"context", "ls"}).out, HasSubstr("*  far   node7:1"));
+  EXPECT_EQ(Json({"context", "ls"})[0]["current"], true);
+  EXPECT_EQ(Run({"context", "use", "nope"}).code, kExitNotFound);
+  variables_["XDG_CONFIG_HOME"] = directory_.path() + "/xdg";
+  EXPECT_EQ(Run({"context", "ls"}).out, "");
+}
+
+TEST_F(ProgramTest, Usage) {
+  EXPECT_EQ(Run({}).code, kExitUsage);
+  EXPECT_EQ(Run({"nope"}).code, kExitUsage);
+  EXPECT_EQ(Run({"ls", "-o", "xml"}).code, kExitUsage);
+  EXPECT_EQ(Run({"--help"}).code, kExitDone);
+  EXPECT_THAT(Run({"submit", "--help"}).out, HasSubstr("--request-id"));
+  EXPECT_THAT(Run({"--version"}).out, HasSubstr("megatrain 0.1.0"));
+  EXPECT_THAT(Run({"version"}).out, HasSubstr("megatrain 0.1.0"));
+  EXPECT_EQ(Json({"version"})["version"], "0.1.0");
+}
+
+TEST_F(ProgramTest, BashCompletesWhatThereIs) {
+  const std::string script = directory_.path() + "/completion.bash";
+  std::ofstream(script) << Run({"completion", "bash"}).out;
+  const auto complete = [&](const std::string& words) {
+    const std::string test = directory_.path() + "/test.bash", out = directory_.path() + "/out";
+    std::ofstream(test) << "megatrain() { echo jobs/a1; echo jobs/b2; }\n"
+                        << "source " << script << "\nCOMP_WORDS=(" << words
+                        << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_megatrain\n"
+                        << "printf '%s\\n' \"${COMPREPLY[@]}\"\n";
+    EXPECT_EQ(std::system(("bash -u " + test + " > " + out).c_str()), 0);
+    std::ifstream file(out);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  EXPECT_EQ(complete("megatrain wa"), "watch\nwait\n");
+  EXPECT_EQ(complete("megatrain --server unix:/x pa"), "pause\n");
+  EXPECT_EQ(complete("megatrain show jobs/a"), "jobs/a1\n");
+  EXPECT_EQ(complete("megatrain pause --re"), "--release-host\n");
+  EXPECT_EQ(complete("megatrain ls -o j"), "json\n");
+  EXPECT_EQ(complete("megatrain context u"), "use\n");
+  for (const char* const shell : {"zsh", "fish"}) {
+    EXPECT_THAT(Run({"completion", shell}).out,
+                AllOf(HasSubstr("release-host"), HasSubstr("megatrain ls --all --quiet")));
+  }
+  EXPECT_EQ(Run({"completion", "csh"}).code, kExitUsage);
+}
+
+}  // namespace
+}  // namespace megatrain::client

@@ -1,0 +1,59 @@
+#include "client/server_address.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace megatrain::client {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ServerAddressTest, UnixSockets) {
+  const auto address = ParseServerAddress("unix:/run/m/../m.sock");
+  ASSERT_TRUE(address.ok()) << address.status();
+  EXPECT_TRUE(address->local());
+  EXPECT_EQ(address->socket_path, "/run/m.sock");
+  EXPECT_EQ(address->text, "unix:/run/m.sock");
+  EXPECT_EQ(ParseServerAddress("unix:///run/m.sock")->socket_path, "/run/m.sock");
+  std::filesystem::current_path("/tmp");  // the test's own may be too long for a socket
+  EXPECT_EQ(ParseServerAddress("unix:m.sock")->socket_path, "/tmp/m.sock");
+}
+
+TEST(ServerAddressTest, HostsAndPorts) {
+  for (const char* const text : {"node7:9463", "10.0.0.1:1", "[::1]:65535"}) {
+    const auto address = ParseServerAddress(text);
+    ASSERT_TRUE(address.ok()) << address.status();
+    EXPECT_FALSE(address->local());
+    EXPECT_EQ(address->text, text);
+  }
+}
+
+TEST(ServerAddressTest, WhatIsNeitherIsRefusedWithWhatIsExpected) {
+  for (const std::string& text :
+       {std::string(""), std::string("unix:"), std::string("/run/m.sock"), std::string("node7"),
+        std::string(":1"), std::string("node7:0"), std::string("node7:65536"),
+        std::string("node7:x"), std::string("::1:5"), "unix:/" + std::string(200, 'a')}) {
+    const auto address = ParseServerAddress(text);
+    EXPECT_TRUE(absl::IsInvalidArgument(address.status())) << text;
+    EXPECT_THAT(address.status().message(),
+                ::testing::AnyOf(HasSubstr("expects unix:PATH or HOST:PORT"),
+                                 HasSubstr("the system allows")))
+        << text;
+  }
+}
+
+TEST(ServerAddressTest, SaysWhyNobodyAnswers) {
+  const auto address = ParseServerAddress("unix:/nonexistent/m.sock");
+  const absl::Status status = WhyUnreachable(*address, "refused");
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(status.message(), HasSubstr("there is no such socket"));
+  EXPECT_THAT(status.message(), HasSubstr("megatraind serve"));
+  EXPECT_THAT(WhyUnreachable(*ParseServerAddress("node7:9463"), "name not known").message(),
+              HasSubstr("no answer from node7:9463: name not known"));
+}
+
+}  // namespace
+}  // namespace megatrain::client
