@@ -148,9 +148,12 @@ bool TrainingRun::SaveInTheWay() const {
 }
 
 absl::Status TrainingRun::SubmitNext(BatchLoader& loader) {
-  const absl::StatusOr<std::shared_ptr<const Batch>> next = loader.Next();
-  if (!next.ok()) return AsInputError(next.status());
-  const Batch& batch = **next;
+  if (!std::exchange(withdrawn_, false)) {
+    absl::StatusOr<std::shared_ptr<const Batch>> next = loader.Next();
+    if (!next.ok()) return AsInputError(next.status());
+    last_batch_ = *std::move(next);
+  }
+  const Batch& batch = *last_batch_;
   MT_RETURN_IF_ERROR(trainer_->Submit(
       batch,
       LearningRate(spec_.schedule, spec_.optimizer.learning_rate, next_step_, total_steps_)));
@@ -163,6 +166,13 @@ absl::Status TrainingRun::SubmitNext(BatchLoader& loader) {
   }
   ++next_step_;
   return absl::OkStatus();
+}
+
+void TrainingRun::WithdrawStep() {
+  if (trainer_->in_flight() != 1 || trainer_->saving() || !trainer_->Withdraw()) return;
+  withdrawn_ = true;
+  submitted_tokens_ -= last_batch_->input_tokens;
+  --next_step_;
 }
 
 absl::Status TrainingRun::CollectOne() {
@@ -197,6 +207,7 @@ absl::StatusOr<TrainingOutcome> TrainingRun::Loop() {
         barrier = Barrier(next_step_ - 1);
       }
       if (trainer_->in_flight() > 0) MT_RETURN_IF_ERROR(CollectOne());
+      if (control_.Any()) WithdrawStep();
       if (trainer_->in_flight() > 0 && !control_.cancel_requested()) continue;
       barrier = false;
       if (done_ == total_steps_ || !control_.Any()) continue;

@@ -38,6 +38,9 @@ struct Executor::Item {
   // Host lanes: when it ran. Device lanes: when it was queued.
   Clock::time_point host_start, host_end;
   bool ran = false;
+  // Guarded by the executor's mutex.
+  bool started = false;
+  bool withdrawn = false;
 };
 
 class Executor::Ticket {
@@ -140,10 +143,12 @@ void Executor::RunLane(int lane) {
         // A host lane's operation is done when it is issued; a stream's only when its event has
         // passed.
         if (number > retired_[other] && IsDeviceLane(static_cast<Lane>(other))) {
-          device_waits.push_back(live_[other][number - retired_[other] - 1]->end);
+          const Item& before = *live_[other][number - retired_[other] - 1];
+          if (before.end != nullptr) device_waits.push_back(before.end);
         }
       }
-      skip = !status_.ok();
+      skip = !status_.ok() || item->withdrawn;
+      item->started = !skip;
     }
     absl::Status status;
     if (!skip) {
@@ -165,9 +170,7 @@ void Executor::RunLane(int lane) {
 absl::StatusOr<Executor::Timing> Executor::Wait(const std::shared_ptr<Ticket>& ticket) {
   {
     MutexLock lock(&mutex_);
-    for (int lane = 0; lane < kLanes; ++lane) {
-      while (issued_[lane] < ticket->last[lane]) changed_.Wait(&mutex_);
-    }
+    WaitIssued(*ticket);
     if (!status_.ok()) return status_;
   }
   Timing timing;
@@ -192,8 +195,19 @@ absl::StatusOr<Executor::Timing> Executor::Wait(const std::shared_ptr<Ticket>& t
     first = false;
   }
   MutexLock lock(&mutex_);
+  Retire(*ticket);
+  return timing;
+}
+
+void Executor::WaitIssued(const Ticket& ticket) {
   for (int lane = 0; lane < kLanes; ++lane) {
-    while (retired_[lane] < ticket->last[lane]) {
+    while (issued_[lane] < ticket.last[lane]) changed_.Wait(&mutex_);
+  }
+}
+
+void Executor::Retire(const Ticket& ticket) {
+  for (int lane = 0; lane < kLanes; ++lane) {
+    while (retired_[lane] < ticket.last[lane]) {
       Item& item = *live_[lane].front();
       if (item.start != nullptr) free_events_.push_back(std::move(item.start));
       if (item.end != nullptr) free_events_.push_back(std::move(item.end));
@@ -201,7 +215,27 @@ absl::StatusOr<Executor::Timing> Executor::Wait(const std::shared_ptr<Ticket>& t
       ++retired_[lane];
     }
   }
-  return timing;
+}
+
+bool Executor::Withdraw(const std::shared_ptr<Ticket>& ticket, OpKind final) {
+  {
+    MutexLock lock(&mutex_);
+    if (!status_.ok()) return false;
+    for (const std::shared_ptr<Item>& item : ticket->items) {
+      if (item->op.kind == final && item->started) return false;
+    }
+    for (const std::shared_ptr<Item>& item : ticket->items) item->withdrawn = true;
+    // Each is still counted in its turn, when what it waits for is done: later schedules rely on
+    // that.
+    WaitIssued(*ticket);
+    if (!status_.ok()) return false;
+  }
+  for (const std::shared_ptr<Item>& item : ticket->items) {
+    if (item->end != nullptr && !device_->Synchronize(*item->end).ok()) return false;
+  }
+  MutexLock lock(&mutex_);
+  Retire(*ticket);
+  return true;
 }
 
 bool Executor::Done(const std::shared_ptr<Ticket>& ticket) const {

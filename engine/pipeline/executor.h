@@ -55,6 +55,11 @@ class Executor {
   // Blocks until all operations of the ticket are done. REQUIRES: tickets are waited for in order,
   // each once.
   absl::StatusOr<Timing> Wait(const std::shared_ptr<Ticket>& ticket);
+  // Instead of Wait, of the last submitted ticket: starts none of its operations any more, blocks
+  // until those that run are done, and returns true. Returns false, and the ticket is to be waited
+  // for, once an operation of kind `final` has started, or after an error. REQUIRES: every other
+  // ticket was waited for.
+  bool Withdraw(const std::shared_ptr<Ticket>& ticket, OpKind final);
   // Whether Wait would return at once (device work may still be queued).
   bool Done(const std::shared_ptr<Ticket>& ticket) const;
   // The first error, or OK.
@@ -68,6 +73,8 @@ class Executor {
   void RunLane(int lane);
   absl::Status RunItem(int lane, Item& item);
   absl::StatusOr<std::shared_ptr<Event>> TakeEvent() ABSL_LOCKS_EXCLUDED(mutex_);
+  void WaitIssued(const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Retire(const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Device* const device_;
   OpRunner* const runner_;

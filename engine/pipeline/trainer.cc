@@ -112,6 +112,13 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   return absl::OkStatus();
 }
 
+bool Trainer::Withdraw() {
+  if (!executor_->Withdraw(pending_.back().ticket, OpKind::kUpdateTile)) return false;
+  pending_.pop_back();
+  pipeline_state_ = {};  // buffers hold what they happened to be given
+  return true;
+}
+
 absl::StatusOr<StepRecord> Trainer::Collect() {
   Pending pending = std::move(pending_.front());
   pending_.pop_front();

@@ -49,6 +49,9 @@ class Trainer {
   // updates. REQUIRES: in_flight() < 2, steps in order.
   absl::Status Submit(const Batch& batch, double learning_rate);
   int in_flight() const { return static_cast<int>(pending_.size()); }
+  // Takes back the step in flight if it has changed nothing of the state yet; what it computed is
+  // lost, and it may be submitted again. REQUIRES: in_flight() == 1, no save is in flight.
+  bool Withdraw();
   // Waits for the oldest step, its updates included; Aborted (naming step and tile) if it met a
   // non-finite value. The record lacks what spans steps or files: total_tokens, eval_loss, time.
   // REQUIRES: in_flight() > 0.

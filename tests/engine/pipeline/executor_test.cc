@@ -146,5 +146,69 @@ TEST(ExecutorTest, DestroyedWithWorkQueuedItStops) {
   executor.reset();
 }
 
+// A schedule that is taken back at any moment: its operations run to a point and no further, or to
+// the end; what is submitted later runs in order behind both.
+TEST(ExecutorTest, ATicketIsWithdrawnUntilItsFinalOperationStarts) {
+  std::vector<int> ran;  // guarded by the serial order of the operations
+  std::atomic<int> reached{-1}, hold{-1};
+  FunctionRunner runner([&](const Op& op) {
+    reached = op.tile;
+    while (hold == op.tile) std::this_thread::yield();
+    ran.push_back(op.tile);
+    return absl::OkStatus();
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  const auto schedule = [](int first) {
+    Schedule made;
+    made.ops = {MakeOp(Lane::kH2D, first, {}, {0}), MakeOp(Lane::kCompute, first + 1, {0}, {1}),
+                MakeOp(Lane::kUpdate, first + 2, {1}, {2}),
+                MakeOp(Lane::kH2D, first + 3, {2}, {0})};
+    made.ops[2].kind = OpKind::kUpdateTile;
+    return made;
+  };
+  for (int at = 0; at < 4; ++at) {
+    ran.clear();
+    reached = -1;
+    hold = at;
+    auto ticket = executor->Submit(schedule(0));
+    while (reached != at) std::this_thread::yield();
+    std::thread release([&] {
+      std::this_thread::yield();
+      hold = -1;
+    });
+    const bool withdrawn = executor->Withdraw(ticket, OpKind::kUpdateTile);
+    release.join();
+    // Whether it came in time is the threads' affair; that it came too late is not.
+    if (at >= 2) {
+      EXPECT_FALSE(withdrawn);
+    }
+    if (withdrawn) {
+      EXPECT_LE(ran.size(), 2u) << "the final operation was not started";
+    } else {
+      ASSERT_TRUE(executor->Wait(ticket).ok());
+      EXPECT_EQ(ran.size(), 4u);
+    }
+    std::vector<int> expected;
+    for (int i = 0; i < static_cast<int>(ran.size()); ++i) expected.push_back(i);
+    EXPECT_EQ(ran, expected);
+    ASSERT_TRUE(executor->Wait(executor->Submit(schedule(10))).ok());
+    expected.insert(expected.end(), {10, 11, 12, 13});
+    EXPECT_EQ(ran, expected);
+  }
+}
+
+TEST(ExecutorTest, AfterAnErrorNothingIsWithdrawn) {
+  FunctionRunner runner([&](const Op&) { return absl::AbortedError("broken"); });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  Schedule schedule;
+  schedule.ops = {MakeOp(Lane::kH2D, 0, {}, {0})};
+  auto ticket = executor->Submit(std::move(schedule));
+  while (executor->status().ok()) std::this_thread::yield();
+  EXPECT_FALSE(executor->Withdraw(ticket, OpKind::kUpdateTile));
+  EXPECT_EQ(executor->Wait(ticket).status().message(), "broken");
+}
+
 }  // namespace
 }  // namespace megatrain
