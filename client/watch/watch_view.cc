@@ -234,11 +234,10 @@ std::string SituationText(const v1::Job& job, absl::Time now) {
       }
     }
   }
-  if (!job.reason_text().empty()) parts.push_back(job.reason_text());
-  if (job.state() == v1::Job::PAUSED) {
-    parts.push_back(job.host_memory_kept() ? "its host memory is kept"
-                                           : "its host memory is given back");
-  }
+  // Of a job that goes its way the text says only how it came to it.
+  const bool goes_its_way = job.state() == v1::Job::PREPARING || job.state() == v1::Job::RUNNING ||
+                            job.state() == v1::Job::SUCCEEDED;
+  if (!goes_its_way && !job.reason_text().empty()) parts.push_back(job.reason_text());
   std::string text;
   for (const std::string& part : parts) absl::StrAppend(&text, text.empty() ? "" : "; ", part);
   return text;
@@ -262,7 +261,8 @@ std::string ClosingLine(const v1::Job& job) {
     absl::StrAppend(&line, ", ", DurationText(ToTime(job.end_time()) - ToTime(job.start_time())),
                     " after its start");
   }
-  if (IsEnded(job.state()) && !job.reason_text().empty()) {
+  if ((job.state() == v1::Job::FAILED || job.state() == v1::Job::CANCELLED) &&
+      !job.reason_text().empty()) {
     absl::StrAppend(&line, " (", Printable(job.reason_text()), ")");
   }
   return absl::StrCat(line, ": ", Printable(job.name()));

@@ -61,14 +61,19 @@ std::optional<JobChange> ChangeAfterRestart(const Job& job) {
                       : "the process died",
           .edit = LoseHostMemory};
     case JobState::kPaused:
-    case JobState::kQueued:
+    case JobState::kQueued: {
       if (!job.host_retained) return std::nullopt;
-      return JobChange{.to = std::nullopt,
-                       .reason = JobReason::kProcessRestart,
-                       .text = absl::StrCat("the process died and with it the job's host memory; "
-                                            "it goes on ",
-                                            GoesOnFrom(job)),
-                       .edit = LoseHostMemory};
+      JobChange change;
+      change.reason = JobReason::kProcessRestart;
+      change.text = absl::StrCat("the process died and with it the job's host memory; it goes on ",
+                                 GoesOnFrom(job));
+      // Why it is paused stays; that its memory is kept, which the text said, is no longer so.
+      change.edit = [text = change.text](Job* edited) {
+        edited->reason_text = text;
+        LoseHostMemory(edited);
+      };
+      return change;
+    }
     default:
       return std::nullopt;
   }

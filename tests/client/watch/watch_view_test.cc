@@ -102,6 +102,15 @@ TEST(WatchViewTest, AQueuedJobSaysWhy) {
             "no step yet\n");
 }
 
+TEST(WatchViewTest, APausedJobSaysWhyARunningOneDoesNot) {
+  v1::Job job = JobMessage(v1::Job::PAUSED).job();
+  job.set_reason_text("paused by anna; its host memory is kept");
+  EXPECT_EQ(SituationText(job, absl::UnixEpoch()), job.reason_text());
+  job.set_state(v1::Job::RUNNING);
+  job.set_reason_text("step 1 of 400 is the next");
+  EXPECT_EQ(SituationText(job, absl::UnixEpoch()), "");
+}
+
 TEST(WatchViewTest, TheServerIsAway) {
   WatchModel model;
   model.Apply(JobMessage(v1::Job::RUNNING, 10, 100));

@@ -103,6 +103,7 @@ TEST(RestartRuleTest, HostMemoryIsLost) {
     const Job after = Die(job, state, 12, 10);
     EXPECT_EQ(after.state, state);
     EXPECT_FALSE(after.host_retained);
+    EXPECT_THAT(after.reason_text, HasSubstr("with it the job's host memory"));
     EXPECT_EQ(after.step, 10);
   }
 }
