@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From nothing to a trained model: installs, builds, makes a small Llama with random weights, trains
-# it on the licence texts that every Debian has, and compares it with a byte-bigram model on the
-# same held-out text.
+# From nothing to a trained model: installs, builds, makes a small Llama with random weights, starts
+# a daemon of its own, submits a job that trains the model on the licence texts that every Debian
+# has, watches it, and compares it with a byte-bigram model on the same held-out text.
 #
 #   deploy/quickstart.sh [DIRECTORY]     default: ./quickstart; made anew at each call
 set -euo pipefail
@@ -12,9 +12,10 @@ licences=/usr/share/common-licenses
 cd "$source_directory"
 deploy/install-deps.sh
 echo "== building"
-bazel build //server:megatraind //tests/tools:bigram_baseline
+bazel build //server:megatraind //client:megatrain //tests/tools:bigram_baseline
 binaries=$(bazel info bazel-bin 2>/dev/null)
 megatraind=$binaries/server/megatraind
+megatrain=$binaries/client/megatrain
 bigram_baseline=$binaries/tests/tools/bigram_baseline
 
 # Only a directory that an earlier call made is replaced.
@@ -68,10 +69,49 @@ output: {directory: trained}
 YAML
 } > job.yaml
 
-echo "== what it will need"
-"$megatraind" plan job.yaml
-echo "== training"
-"$megatraind" run job.yaml --metrics-out metrics.jsonl
+echo "== a daemon of our own"
+# The socket's directory, which nobody else can enter, is a short path: sockets need one.
+socket_directory=$(mktemp -d /tmp/megatrain.XXXXXX)
+daemon=
+stop_daemon() {
+  if [[ -n $daemon ]]; then
+    kill "$daemon" 2>/dev/null || true
+    wait "$daemon" || true
+    daemon=
+  fi
+  rm -rf "$socket_directory"
+}
+trap stop_daemon EXIT
+cat > daemon.yaml <<YAML
+listen: ["unix:$socket_directory/megatrain.sock"]
+state_directory: $directory/state
+host_memory: 512MiB
+metrics_listen: ""
+YAML
+"$megatraind" serve --config daemon.yaml > daemon.log 2>&1 &
+daemon=$!
+export MEGATRAIN_SERVER=unix:$socket_directory/megatrain.sock
+# It answers within moments, and is ready when its memory is reserved.
+for ((i = 0; i < 600; ++i)); do
+  "$megatrain" info > info.txt 2>&1 && grep -q '^state *READY' info.txt && break
+  kill -0 "$daemon" 2>/dev/null || break
+  sleep 0.1
+done
+if ! "$megatrain" info; then
+  echo "quickstart: the daemon does not answer; it said:" >&2
+  cat daemon.log >&2
+  exit 1
+fi
+
+echo "== what the job will need"
+"$megatrain" plan job.yaml
+echo "== training; Ctrl-C leaves the view, and here also ends the daemon"
+job=$("$megatrain" submit job.yaml | awk '{ print $NF }')
+"$megatrain" watch "$job"
+echo "== the job"
+"$megatrain" ls --all
+"$megatrain" metrics "$job" -o json > metrics.jsonl
+stop_daemon
 
 held_out=$(grep -o '"eval_loss":[0-9.]*' metrics.jsonl | tail -n 1 | cut -d: -f2)
 bigram=$("$bigram_baseline" job.yaml)

@@ -91,6 +91,19 @@ absl::Status PlanError(const absl::Status& status) {
   }
 }
 
+// What is in a directory is not written over.
+absl::Status CheckFree(const std::string& directory) {
+  std::error_code error;
+  const bool free = !std::filesystem::exists(directory, error) ||
+                    (std::filesystem::is_directory(directory, error) &&
+                     std::filesystem::is_empty(directory, error));
+  if (error) return absl::InvalidArgumentError(absl::StrCat(directory, ": ", error.message()));
+  if (free) return absl::OkStatus();
+  return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                        directory, ": is there already and is not an empty directory")),
+                    "OUTPUT_EXISTS");
+}
+
 JobCheckpoint DescribeCheckpoint(const std::string& directory) {
   namespace fs = std::filesystem;
   JobCheckpoint checkpoint;
@@ -347,6 +360,7 @@ absl::StatusOr<JobCheckpoint> JobManager::Export(
                                 : absl::StrCat("job ", id, " has no checkpoint of step ", step)),
         "CHECKPOINT_NOT_FOUND", {{"job", id}});
   }
+  MT_RETURN_IF_ERROR(CheckFree(directory));
   MutexLock lock(&driver_mutex_);
   if (driver_ == nullptr) {
     return WithReason(absl::UnavailableError("the daemon is starting; try again in a moment"),

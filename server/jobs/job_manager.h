@@ -5,7 +5,7 @@
 // Errors carry a reason (error_reason.h): JOB_NOT_FOUND, ILLEGAL_TRANSITION (FailedPrecondition),
 // INVALID_FIELD, INVALID_JOB_FILE (InvalidArgument), DOES_NOT_FIT (FailedPrecondition, the message
 // is the plan's table), REQUEST_ID_REUSED (AlreadyExists), NOT_PERMITTED (PermissionDenied),
-// CHECKPOINT_NOT_FOUND, STARTING (Unavailable); of the store DISK_FULL (ResourceExhausted),
+// CHECKPOINT_NOT_FOUND, OUTPUT_EXISTS (FailedPrecondition), STARTING (Unavailable); of the store DISK_FULL (ResourceExhausted),
 // CORRUPT_DATA (DataLoss). An error of a control call means that nothing has changed.
 //
 // Thread safety: all methods may be called from any thread. Reads never wait for the disk, nor for
@@ -100,7 +100,8 @@ class JobManager {
   absl::StatusOr<std::vector<JobCheckpoint>> ListCheckpoints(const Caller& caller,
                                                              const std::string& id) const;
   // Writes a HF directory from the job's checkpoint of `step` (0: the newest). Returns the one
-  // taken; `done` is called later, from another thread. `directory` is absolute.
+  // taken; `done` is called later, from another thread. `directory` is absolute, and empty or not
+  // there (OUTPUT_EXISTS).
   absl::StatusOr<JobCheckpoint> Export(const Caller& caller, const std::string& id, int64_t step,
                                        const std::string& directory,
                                        std::function<void(const absl::Status& status)> done);

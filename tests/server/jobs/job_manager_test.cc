@@ -476,6 +476,10 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
   EXPECT_EQ(manager_->Export(kAnna, job->id, 20, "/out", nothing)->step, 20);
   EXPECT_THAT(driver.exported, ElementsAre(checkpoints + "/step-00000100 to /out",
                                            checkpoints + "/step-00000020 to /out"));
+  for (const std::string& taken : {checkpoints, checkpoints + "/step-00000020/manifest.json"}) {
+    EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, taken, nothing).status()),
+              "FAILED_PRECONDITION OUTPUT_EXISTS");
+  }
   EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 7, "/out", nothing).status()),
             "NOT_FOUND CHECKPOINT_NOT_FOUND");
   EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, "out", nothing).status()),
