@@ -127,11 +127,13 @@ TEST(SchedulerThreadTest, AStopSavesAndTheNextStartGoesOn) {
   {
     Daemon daemon(directory / "state", int64_t{1} << 40, &checkpoints);
     paused = daemon.Submit(kAnna);
-    ASSERT_TRUE(daemon.Await(paused, [](const Job& job) { return job.step > 3; }));
+    // Steps are told by the engine's thread, the state by the scheduler's: it may come after them.
+    const auto under_way = [](const Job& job) { return job.state == S::kRunning && job.step > 3; };
+    ASSERT_TRUE(daemon.Await(paused, under_way));
     ASSERT_TRUE(daemon.manager().Pause(kAnna, paused, false).ok());
     ASSERT_TRUE(daemon.AwaitState(paused, S::kPaused));
     running = daemon.Submit(kAnna);
-    ASSERT_TRUE(daemon.Await(running, [](const Job& job) { return job.step > 3; }));
+    ASSERT_TRUE(daemon.Await(running, under_way));
     queued = daemon.Submit(kAnna);
     daemon.scheduler().Shutdown();
     EXPECT_EQ(daemon.Get(paused)->state, S::kPaused);
