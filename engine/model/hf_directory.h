@@ -60,8 +60,7 @@ inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 absl::Status ExportHfDirectory(const std::string& source_directory, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
-                               const std::string& directory,
-                               int64_t shard_bytes = kHfShardBytes,
+                               const std::string& directory, int64_t shard_bytes = kHfShardBytes,
                                FileSystem* files = PosixFileSystem());
 
 // `init`: writes a HF directory with random weights for a named preset; the tokenizer is bytes for

@@ -5,8 +5,9 @@
 // Errors carry a reason (error_reason.h): JOB_NOT_FOUND, ILLEGAL_TRANSITION (FailedPrecondition),
 // INVALID_FIELD, INVALID_JOB_FILE (InvalidArgument), DOES_NOT_FIT (FailedPrecondition, the message
 // is the plan's table), REQUEST_ID_REUSED (AlreadyExists), NOT_PERMITTED (PermissionDenied),
-// CHECKPOINT_NOT_FOUND, OUTPUT_EXISTS (FailedPrecondition), STARTING (Unavailable); of the store DISK_FULL (ResourceExhausted),
-// CORRUPT_DATA (DataLoss). An error of a control call means that nothing has changed.
+// CHECKPOINT_NOT_FOUND, OUTPUT_EXISTS (FailedPrecondition), STARTING (Unavailable); of the store
+// DISK_FULL (ResourceExhausted), CORRUPT_DATA (DataLoss). An error of a control call means that
+// nothing has changed.
 //
 // Thread safety: all methods may be called from any thread. Reads never wait for the disk, nor for
 // the engine; changes wait for the store.

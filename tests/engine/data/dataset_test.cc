@@ -330,11 +330,11 @@ TEST(DatasetTest, IsAbandonedWhereverProgressSaysSo) {
              4);
   for (int allowed = 0;; ++allowed) {
     int calls = 0;
-    const auto dataset = OpenDataset(
-        spec, MakeBytesTokenizer(), directory.path(), 60000, directory.Path("cache"),
-        [&](int64_t, int64_t) {
-          return ++calls > allowed ? absl::CancelledError("abandoned") : absl::OkStatus();
-        });
+    const auto dataset = OpenDataset(spec, MakeBytesTokenizer(), directory.path(), 60000,
+                                     directory.Path("cache"), [&](int64_t, int64_t) {
+                                       return ++calls > allowed ? absl::CancelledError("abandoned")
+                                                                : absl::OkStatus();
+                                     });
     if (dataset.ok()) {
       EXPECT_GT(allowed, 5);
       EXPECT_LE(calls, allowed);

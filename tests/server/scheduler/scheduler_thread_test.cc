@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using S = JobState;
 
-constexpr double kPatienceSeconds = 120;
+constexpr double kPatienceSeconds = 30;
 
 class Daemon {
  public:
@@ -74,21 +74,25 @@ class Daemon {
   bool Await(const std::string& id, const std::function<bool(const Job&)>& wanted) {
     Mutex mutex;
     CondVar changed;
-    bool ready = true;
+    bool ready = false;
     const auto watch = ledger_->table().Watch(id, 1, [&] {
       MutexLock lock(&mutex);
       ready = true;
       changed.NotifyAll();
     });
     for (;;) {
+      {
+        // Before the look: news that come after it must not be forgotten.
+        MutexLock lock(&mutex);
+        ready = false;
+      }
       const JobWatch::Update update = watch->Poll();
       if (update.job != nullptr && wanted(*update.job)) return true;
+      if (update.more_events) continue;
       MutexLock lock(&mutex);
-      ready = ready && update.more_events;
       while (!ready) {
         if (!changed.WaitFor(&mutex, kPatienceSeconds) && !ready) return false;
       }
-      ready = false;
     }
   }
   bool AwaitState(const std::string& id, JobState state) {
