@@ -1,7 +1,18 @@
 #!/usr/bin/env bash
-# Installs what building and testing Megatrain needs, on Debian 12. Does nothing, and needs neither
+# Installs what building and running Megatrain needs, on Debian 12. Does nothing, and needs neither
 # root nor a network, when everything is there.
+#
+#   deploy/install-deps.sh [--tests]     --tests: what `bazel test` and the benchmarks need too
 set -euo pipefail
+
+tests=false
+for argument in "$@"; do
+  if [[ $argument != --tests ]]; then
+    echo "usage: deploy/install-deps.sh [--tests]" >&2
+    exit 2
+  fi
+  tests=true
+done
 
 packages=(
   # The build.
@@ -12,9 +23,9 @@ packages=(
   libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
   # The compilers of the API's protos.
   protobuf-compiler protobuf-compiler-grpc
-  # The tests.
-  libbenchmark-dev libgmock-dev libgtest-dev prometheus
 )
+# systemd: for systemd-analyze and systemd-sysusers, which look at the unit and its user.
+if $tests; then packages+=(libbenchmark-dev libgmock-dev libgtest-dev prometheus systemd); fi
 
 missing=()
 for package in "${packages[@]}"; do

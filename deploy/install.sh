@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs the daemon as a service of this machine: binaries, unit, user, directories, configuration.
-# To be run as root, after
+# To be run as root, from an unpacked package (deploy/package.sh) or after
 #   bazel build //server:megatraind //client:megatrain
 #
-#   deploy/install.sh [--binaries DIRECTORY]    default: bazel-bin of this tree
+#   deploy/install.sh [--binaries DIRECTORY]    default: the package's, or bazel-bin of this tree
 #
 # Installed again it replaces what it installed, but never the configuration. DESTDIR=DIRECTORY
 # installs beneath it and changes nothing of the running system: for packages.
@@ -33,6 +33,12 @@ fi
 
 daemon=$binaries/server/megatraind
 client=$binaries/client/megatrain
+libraries=
+if [[ $binaries == "$source_directory/bazel-bin" && -x $source_directory/bin/megatraind ]]; then
+  daemon=$source_directory/bin/megatraind
+  client=$source_directory/bin/megatrain
+  libraries=$source_directory/lib/megatrain
+fi
 if [[ ! -x $daemon ]]; then
   echo "install: $daemon is not there; build it: bazel build //server:megatraind" >&2
   exit 1
@@ -42,6 +48,16 @@ place() {  # MODE SOURCE TARGET
   install -D -m "$1" "$2" "$destination$3"
   echo "$destination$3"
 }
+# A package's libraries lie where only these binaries look (deploy/BUILD.bazel, library_path); those
+# of a package installed before are not left behind.
+rm -rf "$destination/usr/local/lib/megatrain"
+if [[ -n $libraries ]]; then
+  for library in "$libraries"/*; do
+    place 0644 "$library" "/usr/local/lib/megatrain/${library##*/}"
+  done
+  mkdir -p "$destination/usr/local/share/doc/megatrain"
+  cp -r "$source_directory/share/licences" "$destination/usr/local/share/doc/megatrain/"
+fi
 place 0755 "$daemon" /usr/local/bin/megatraind
 if [[ -x $client ]]; then place 0755 "$client" /usr/local/bin/megatrain; fi
 place 0644 "$source_directory/README.md" /usr/local/share/doc/megatrain/README.md

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-deploy/install-deps.sh
+deploy/install-deps.sh --tests
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

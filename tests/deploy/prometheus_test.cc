@@ -37,7 +37,7 @@ std::string FindProgram(const std::string& name) {
     if (access(file.c_str(), X_OK) == 0) return file;
   }
   ADD_FAILURE() << name << " is missing: it is in Debian's package prometheus, which "
-                << "deploy/install-deps.sh installs";
+                << "deploy/install-deps.sh --tests installs";
   return "/bin/false";
 }
 

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# The package holds all that a bare machine lacks, finds it wherever it is unpacked, and installs.
+set -euo pipefail
+failures=0
+fail() {
+  echo "FAILED: $*" >&2
+  failures=$((failures + 1))
+}
+work=$TEST_TMPDIR/work
+mkdir -p "$work"
+
+for arguments in "--output" "--nonsense x" "--tests server" "--binaries $work --tests //no:where"; do
+  # shellcheck disable=SC2086
+  if deploy/package.sh $arguments 2>"$work/error"; then fail "package.sh $arguments was taken"; fi
+  [[ -s $work/error ]] || fail "package.sh $arguments: nothing is said"
+done
+if deploy/package.sh --binaries "$work" 2>"$work/error"; then fail "packed without binaries"; fi
+grep -q 'bazel build //server:megatraind' "$work/error" || fail "does not say how to build"
+
+export SOURCE_DATE_EPOCH=1700000000
+package=$(deploy/package.sh --binaries "$PWD" --output "$work" --tests //tests/tools:bigram_baseline)
+bytes=$(stat -c %s "$package")
+echo "$package: $bytes bytes"
+((bytes <= 64 << 20)) || fail "the package has $bytes bytes, more than 64 MiB"
+mkdir "$work/a place"
+tar -C "$work/a place" -xzf "$package"
+root=$(echo "$work/a place"/megatrain-*)
+version=$("$root/bin/megatraind" --version | cut -d ' ' -f 2)
+[[ ${package##*/} == "megatrain-$version-linux-$(uname -m).tar.gz" ]] || fail "is called $package"
+
+# All but glibc's from the package, and nothing of glibc or a driver in it.
+for binary in megatraind megatrain; do
+  while read -r library _ path _; do
+    case $library in
+      libc.so.*|libm.so.*|libresolv.so.*|librt.so.*|libdl.so.*|libpthread.so.*|libmvec.so.*) ;;
+      *) [[ $path == */lib/megatrain/$library ]] || fail "$binary takes $library from $path" ;;
+    esac
+  done < <(ldd "$root/bin/$binary" | grep -F '=>' | sed "s|$root|PACKAGE|")
+done
+for library in libgrpc.so.29 libprotobuf.so.32 libdnnl.so.2 libsqlite3.so.0 libstdc++.so.6 libgomp.so.1; do
+  [[ -f $root/lib/megatrain/$library ]] || fail "$library is missing"
+done
+for library in "$root"/lib/megatrain/*; do
+  case ${library##*/} in
+    ld-*|libc.so.*|libm.so.*|libpthread.so.*|libcuda.so.*|libnvidia*) fail "$library is the system's" ;;
+  esac
+done
+for file in "$root"/bin/* "$root"/lib/megatrain/*; do
+  path=$(readelf -d "$file" | sed -n -E 's/.*\((RPATH|RUNPATH)\).*\[(.*)\]/\2/p')
+  # shellcheck disable=SC2016
+  case $path in
+    '') [[ $file == */lib/* ]] || fail "$file has no library path" ;;
+    '$ORIGIN/../lib/megatrain') ;;
+    *) fail "$file looks for libraries in $path" ;;
+  esac
+  newest=$(objdump -T "$file" | { grep -o 'GLIBC_[0-9.]*' || true; } | sort -u -V | tail -n 1)
+  [[ $(printf '%s\nGLIBC_2.36\n' "$newest" | sort -V | tail -n 1) == GLIBC_2.36 ]] ||
+    fail "$file needs $newest, newer than Debian 12's"
+done
+[[ -z $(ldd "$root/bin/megatrain" | grep -E 'systemd|dnnl|sqlite') ]] || fail "the client is not thin"
+
+# Each library's licence, and the texts it refers to.
+for licence in libgrpc29 libdnnl2 libstdc++6 libsystemd0; do
+  [[ -s $root/share/licences/$licence/copyright ]] || fail "no licence of $licence"
+done
+[[ -s $root/share/licences/common-licenses/Apache-2.0 ]] || fail "no common licences"
+for file in README.md deploy/install.sh deploy/systemd/megatraind.service deploy/systemd/megatraind.yaml \
+  deploy/prometheus/alert_rules.yml deploy/grafana/dashboards/megatrain.json; do
+  [[ -f $root/$file ]] || fail "$file is missing"
+done
+
+# It works, with nothing of the environment.
+env -i "$root/bin/megatraind" init --preset llama-tiny --out "$work/model" --seed 1 >/dev/null || fail "init"
+env -i "$root/bin/megatrain" version --server "unix:$work/none" >/dev/null 2>&1 || [[ $? == 6 ]] || fail "version"
+
+# What it carries along: this program fails without a job file, with its libraries there it says so.
+[[ $(cat "$root/tests/list") == tests/tools/bigram_baseline ]] || fail "the list of tests is wrong"
+code=0
+env -i PATH="$PATH" "$root/tests/run.sh" bigram >"$work/said" 2>&1 || code=$?
+((code == 1)) && grep -q 'FAILED: tests/tools/bigram_baseline' "$work/said" && ! grep -q 'shared libraries' "$work/said" ||
+  fail "tests/run.sh: code $code, $(cat "$work/said")"
+"$root/tests/run.sh" no-such-test >"$work/said" 2>&1 && fail "a word that no test has is taken"
+
+# Installed from the package, and then from a build, which leaves no libraries behind.
+installed=$work/installed
+DESTDIR=$installed "$root/deploy/install.sh" >/dev/null
+env -i "$installed/usr/local/bin/megatraind" --version >/dev/null || fail "the installed daemon does not start"
+ldd "$installed/usr/local/bin/megatraind" | grep -q "libdnnl.*$installed" ||
+  fail "the installed daemon does not use the package's libraries"
+DESTDIR=$installed deploy/install.sh --binaries "$PWD" >/dev/null
+[[ ! -e $installed/usr/local/lib/megatrain ]] || fail "the package's libraries are left"
+
+((failures == 0)) && echo "all checks passed"
