@@ -35,7 +35,7 @@ TEST(FileTest, WritesInPiecesAndHashesAllBytes) {
   FileSystem* const files = PosixFileSystem();
   const std::string path = TestPath("pieces");
   std::string content;
-  for (int i = 0; i < 3'000'000; ++i) content.push_back(static_cast<char>(i * i >> 3));
+  for (int i = 0; i < 3'000'000; ++i) content.push_back(static_cast<char>(int64_t{i} * i >> 3));
   auto writer = FileWriter::Create(files, path);
   ASSERT_TRUE(writer.ok()) << writer.status();
   // Pieces smaller than, about, and larger than the buffer.
