@@ -67,7 +67,7 @@ bool IsConnectionLoss(const absl::Status& status) {
 
 ExitCode ExitCodeOf(const absl::Status& status) {
   const std::string reason = ReasonOf(status);
-  if (reason == "DOES_NOT_FIT") return kExitDoesNotFit;
+  if (reason == "DOES_NOT_FIT" || reason == "EXCEEDS_USER_LIMIT") return kExitDoesNotFit;
   if (reason == "LIMIT_REACHED") return kExitNotPermitted;
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -109,7 +109,10 @@ std::string AdviceFor(const absl::Status& status) {
       {"IN_USE", "wait until the other job has ended, or name another checkpoint.directory"},
       {"UNAUTHENTICATED_CALLER", "ask the daemon's administrator for access"},
       {"NOT_PERMITTED", "the daemon's administrator may do it"},
-      {"LIMIT_REACHED", "wait until jobs of yours have ended, or cancel some: `megatrain ls`"},
+      {"EXCEEDS_USER_LIMIT",
+       "`megatrain plan JOB.yaml` shows what needs how much; the daemon's administrator sets the "
+       "limit"},
+      {"LIMIT_REACHED", "`megatrain ls` lists your jobs; `megatrain cancel JOB` takes one back"},
       {"DISK_FULL", "make room on the daemon's disk: `megatrain info` shows what is free"},
       {"OVERLOADED", "try again in a moment"},
       {"STARTING", "try again in a moment: `megatrain info` shows when it is ready"},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/jobs/user_limits.h"
 
 namespace megatrain {
 
@@ -22,13 +23,14 @@ struct DaemonConfig {
   int64_t host_memory = 0;  // bytes of the pool; 0 = 80% of what is free at start
   std::string device = "auto";
   int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
+  UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
 };
 
 // Reads `path`, or takes the defaults if it is empty; an override is "a.b=value" as in
 // "host_memory=24GiB", plain text or YAML if it begins with [, {, or a quote, and replaces the
 // file's. Errors are InvalidArgument "FILE:LINE: KEY: what is wrong and what is expected", an
 // override's place is "--set KEY=VALUE"; a file that cannot be read is NotFound. A setting of what
-// this version does not have (TCP, TLS, tokens, limits) is refused, not ignored.
+// this version does not have (TCP, TLS, tokens) is refused, not ignored.
 absl::StatusOr<DaemonConfig> ReadDaemonConfig(const std::string& path,
                                               const std::vector<std::string>& overrides);
 

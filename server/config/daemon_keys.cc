@@ -15,6 +15,7 @@ namespace {
 using Set = std::function<std::string(const YamlNode& node, DaemonConfig* config)>;
 
 constexpr int64_t kThreadsMax = 4096;
+constexpr int64_t kJobsMax = 1000000;
 
 std::string Expects(const std::string& what, const YamlNode& node) {
   return absl::StrCat("expects ", what, ", got ", node.Describe());
@@ -145,14 +146,6 @@ Set OffTexts(const std::string& what) {
   };
 }
 
-Set OffCount(const std::string& what) {
-  return [what](const YamlNode& node, DaemonConfig*) {
-    int64_t value = 0;
-    if (std::string error = ReadWhole(node, 1000000, &value); !error.empty()) return error;
-    return value == 0 ? "" : NotHere(what, "0");
-  };
-}
-
 Set OffBytes(const std::string& what) {
   return [what](const YamlNode& node, DaemonConfig*) {
     int64_t value = 0;
@@ -178,10 +171,19 @@ const std::vector<DaemonKey>& DaemonKeys() {
       {"roots", OffTexts("limits on the paths of jobs: they may name what the daemon's user may")},
       {"administrators",
        OffTexts("users beside the daemon's own, who is the administrator of its private socket")},
-      {"limits.queued_jobs_per_user", OffCount("limits per user")},
-      {"limits.running_jobs_per_user", OffCount("limits per user")},
-      {"limits.host_memory_per_user", OffBytes("limits per user")},
-      {"limits.disk_per_user", OffBytes("limits per user")},
+      {kQueuedJobsLimit,
+       [](const YamlNode& node, DaemonConfig* config) {
+         return ReadWhole(node, kJobsMax, &config->limits.queued_jobs);
+       }},
+      {kRunningJobsLimit,
+       [](const YamlNode& node, DaemonConfig* config) {
+         return ReadWhole(node, kJobsMax, &config->limits.running_jobs);
+       }},
+      {kHostMemoryLimit,
+       [](const YamlNode& node, DaemonConfig* config) {
+         return ReadBytes(node, &config->limits.host_bytes);
+       }},
+      {"limits.disk_per_user", OffBytes("limits on disk")},
       {"tls.certificate", OffText("TLS")},
       {"tls.key", OffText("TLS")},
       {"tls.client_ca", OffText("TLS")},

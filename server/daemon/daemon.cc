@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   daemon->manager_ = std::make_unique<JobManager>(
       daemon->ledger_.get(),
       JobManager::Options{
-          .plan = [self = daemon.get()](const JobSpec& spec) { return self->Plan(spec); }});
+          .plan = [self = daemon.get()](const JobSpec& spec) { return self->Plan(spec); },
+          .limits = config.limits});
   daemon->monitor_ = std::make_unique<NodeMonitor>(daemon->host_.get(), daemon->manager_.get(),
                                                    config.state_directory);
   MT_ASSIGN_OR_RETURN(
@@ -105,6 +106,7 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
       std::make_unique<ObservedJobRunner>(runner_.get(), monitoring_->run_observers());
   Scheduler::Options scheduler;
   scheduler.pool_bytes = host_->pool_usage().capacity;
+  scheduler.limits = config_.limits;
   scheduler.free_disk_bytes = [](const std::string& directory) {
     return PosixFileSystem()->FreeDiskBytes(directory);
   };

@@ -51,6 +51,8 @@ const char* WaitingReasonName(WaitingReason reason) {
       return "HOST_MEMORY";
     case WaitingReason::kDiskFull:
       return "DISK_FULL";
+    case WaitingReason::kUserLimit:
+      return "USER_LIMIT";
     case WaitingReason::kShuttingDown:
       return "SHUTTING_DOWN";
   }

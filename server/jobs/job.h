@@ -45,6 +45,7 @@ enum class WaitingReason {
   kBehindOthers,   // other jobs come first
   kHostMemory,     // paused jobs hold host memory that it needs
   kDiskFull,       // no room on the disk that it writes to
+  kUserLimit,      // other jobs of its user have all that one user may have
   kShuttingDown,   // the daemon is stopping
 };
 const char* WaitingReasonName(WaitingReason reason);

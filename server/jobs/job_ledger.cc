@@ -79,11 +79,13 @@ std::string JobLedger::NewId() const {
   return id;
 }
 
-absl::StatusOr<JobPtr> JobLedger::Add(Job job, const std::string& text) {
+absl::StatusOr<JobPtr> JobLedger::Add(Job job, const std::string& text,
+                                      const std::function<absl::Status()>& admit) {
   MutexLock lock(&change_mutex_);
   if (!job.request_id.empty()) {
     if (JobPtr existing = table_.FindRequest(job.uid, job.request_id)) return existing;
   }
+  if (admit) MT_RETURN_IF_ERROR(admit());
   job.number = last_number_ + 1;
   job.state = JobState::kQueued;
   job.reason = JobReason::kUserRequest;

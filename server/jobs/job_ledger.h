@@ -50,8 +50,11 @@ class JobLedger {
   std::string NewId() const;
 
   // Adds a QUEUED job; its number and times are filled in. If its user has a job of its request_id
-  // already, returns that one and adds nothing.
-  absl::StatusOr<JobPtr> Add(Job job, const std::string& text);
+  // already, returns that one and adds nothing. An error of `admit`, if it is given, is passed on
+  // and nothing is added: it is asked under the lock, so that two jobs that are added at the same
+  // time do not both take the last place.
+  absl::StatusOr<JobPtr> Add(Job job, const std::string& text,
+                             const std::function<absl::Status()>& admit = {});
 
   // The one function that changes a job. An illegal transition is FailedPrecondition
   // (ILLEGAL_TRANSITION), a job that is not there NotFound; an error of `decide` or of the store is

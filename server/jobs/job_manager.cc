@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_directory.h"
+#include "server/jobs/admission.h"
 #include "server/jobs/error_reason.h"
 #include "server/jobs/submission.h"
 
@@ -166,11 +167,15 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   job.checkpoint_bytes = plan->checkpoint_bytes;
   job.spec = std::make_shared<const JobSpec>(std::move(spec));
   if (options.validate_only) {
+    MT_RETURN_IF_ERROR(CheckUserLimits(options_.limits, job, ledger_->table()));
     job.id.clear();
     return std::make_shared<const Job>(std::move(job));
   }
+  const Job candidate = job;
   MT_ASSIGN_OR_RETURN(JobPtr added,
-                      ledger_->Add(std::move(job), absl::StrCat("submitted ", By(caller))));
+                      ledger_->Add(std::move(job), absl::StrCat("submitted ", By(caller)), [&] {
+                        return CheckUserLimits(options_.limits, candidate, ledger_->table());
+                      }));
   // Another call with the same request_id may have been faster.
   return options.request_id.empty() ? added : SameRequest(std::move(added), options);
 }

@@ -4,10 +4,10 @@
 //
 // Errors carry a reason (error_reason.h): JOB_NOT_FOUND, ILLEGAL_TRANSITION (FailedPrecondition),
 // INVALID_FIELD, INVALID_JOB_FILE (InvalidArgument), DOES_NOT_FIT (FailedPrecondition, the message
-// is the plan's table), REQUEST_ID_REUSED (AlreadyExists), NOT_PERMITTED (PermissionDenied),
-// CHECKPOINT_NOT_FOUND, OUTPUT_EXISTS (FailedPrecondition), STARTING (Unavailable); of the store
-// DISK_FULL (ResourceExhausted), CORRUPT_DATA (DataLoss). An error of a control call means that
-// nothing has changed.
+// is the plan's table), EXCEEDS_USER_LIMIT, LIMIT_REACHED (admission.h), REQUEST_ID_REUSED
+// (AlreadyExists), NOT_PERMITTED (PermissionDenied), CHECKPOINT_NOT_FOUND, OUTPUT_EXISTS
+// (FailedPrecondition), STARTING (Unavailable); of the store DISK_FULL (ResourceExhausted),
+// CORRUPT_DATA (DataLoss). An error of a control call means that nothing has changed.
 //
 // Thread safety: all methods may be called from any thread. Reads never wait for the disk, nor for
 // the engine; changes wait for the store.
@@ -27,6 +27,7 @@
 #include "server/jobs/job_driver.h"
 #include "server/jobs/job_ledger.h"
 #include "server/jobs/job_watch.h"
+#include "server/jobs/user_limits.h"
 
 namespace megatrain {
 
@@ -69,6 +70,7 @@ class JobManager {
     // The plan on this machine's whole pool, whatever is free now. May read files; called on the
     // caller's thread, by several at once.
     std::function<absl::StatusOr<PlanReport>(const JobSpec& spec)> plan;
+    UserLimits limits = {};
   };
 
   // `ledger` must outlive the manager.
@@ -79,7 +81,7 @@ class JobManager {
   void SetDriver(JobDriver* driver);
 
   // The same request_id and file give the job that the first call made, whatever became of it.
-  // validate_only: the job as it would be, without an id.
+  // validate_only: everything is checked, and the job as it would be returned, without an id.
   absl::StatusOr<JobPtr> Create(const Caller& caller, const CreateJobOptions& options);
   absl::StatusOr<JobPlan> Plan(const Caller& caller, const JobFile& file);
 

@@ -135,6 +135,8 @@ v1::QueueStatus::Waiting ToProto(WaitingReason reason) {
       return v1::QueueStatus::HOST_MEMORY;
     case WaitingReason::kDiskFull:
       return v1::QueueStatus::WAITING_DISK_FULL;
+    case WaitingReason::kUserLimit:
+      return v1::QueueStatus::USER_LIMIT;
     case WaitingReason::kShuttingDown:
       return v1::QueueStatus::SHUTTING_DOWN;
   }

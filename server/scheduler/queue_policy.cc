@@ -78,6 +78,55 @@ QueuePlace HeldPlace(WaitingReason reason, std::string text) {
   return place;
 }
 
+// What users have of what one user may have.
+class UserShares {
+ public:
+  explicit UserShares(const QueueSnapshot& snapshot)
+      : limits_(snapshot.limits), paused_(snapshot.pool_paused_bytes), held_(paused_) {
+    for (const ActiveJob& job : snapshot.active) Start(job.uid, job.pool_bytes);
+  }
+
+  void Start(int64_t uid, int64_t pool_bytes) {
+    ++running_[uid];
+    held_[uid] += pool_bytes;
+  }
+
+  // Why the job cannot start: not before its user does something about paused jobs; empty: it can.
+  std::string HeldByPaused(const QueuedJob& job) const {
+    return MemoryText(job, paused_, "paused jobs keep");
+  }
+  // The same, not before a job of its user has ended.
+  std::string HeldByActive(const QueuedJob& job) const {
+    const auto running = running_.find(job.uid);
+    if (limits_.running_jobs > 0 && running != running_.end() &&
+        running->second >= limits_.running_jobs) {
+      return absl::StrCat("its user has ", running->second, " running of ", limits_.running_jobs,
+                          " (", kRunningJobsLimit, ")");
+    }
+    return MemoryText(job, held_, "other jobs hold");
+  }
+
+ private:
+  std::string MemoryText(const QueuedJob& job, const std::map<int64_t, int64_t>& by_user,
+                         const char* who) const {
+    const auto found = by_user.find(job.uid);
+    const int64_t taken = found == by_user.end() ? 0 : found->second;
+    if (limits_.host_bytes == 0 || job.pool_bytes == 0 ||
+        job.pool_bytes + taken <= limits_.host_bytes) {
+      return "";
+    }
+    return absl::StrCat("needs ", FormatBytesShort(job.pool_bytes), " of host memory; its user's ",
+                        who, " ", FormatBytesShort(taken), " of the ",
+                        FormatBytesShort(limits_.host_bytes), " a user may have (",
+                        kHostMemoryLimit, ")");
+  }
+
+  const UserLimits limits_;
+  const std::map<int64_t, int64_t> paused_;  // bytes by uid
+  std::map<int64_t, int64_t> held_;
+  std::map<int64_t, int64_t> running_;  // jobs by uid
+};
+
 std::string AheadText(int ahead) {
   return ahead == 1 ? "1 job comes first" : absl::StrCat(ahead, " jobs come first");
 }
@@ -87,12 +136,15 @@ std::string AheadText(int ahead) {
 QueueDecision DecideQueue(const QueueSnapshot& snapshot) {
   QueueDecision decision;
   const bool pool_known = snapshot.pool_bytes > 0;
-  const int64_t unpaused_bytes = snapshot.pool_bytes - snapshot.pool_paused_bytes;
+  int64_t paused_bytes = 0;
+  for (const auto& [uid, bytes] : snapshot.pool_paused_bytes) paused_bytes += bytes;
+  const int64_t unpaused_bytes = snapshot.pool_bytes - paused_bytes;
   int64_t free_bytes = unpaused_bytes;
   for (const ActiveJob& job : snapshot.active) free_bytes -= job.pool_bytes;
   int free_slots = snapshot.slots - static_cast<int>(snapshot.active.size());
   bool held_up = false;  // by a job that waits for active ones to give memory back
 
+  UserShares shares(snapshot);
   Timeline timeline(snapshot);
   int position = 0;
   std::vector<const QueuedJob*> held;
@@ -109,12 +161,18 @@ QueueDecision DecideQueue(const QueueSnapshot& snapshot) {
       continue;
     }
     if (pool_known && job->pool_bytes > unpaused_bytes) {
-      decision.places[job->id] =
-          HeldPlace(WaitingReason::kHostMemory,
-                    absl::StrCat("needs ", FormatBytesShort(job->pool_bytes),
-                                 " of host memory; paused jobs keep ",
-                                 FormatBytesShort(snapshot.pool_paused_bytes), " of the ",
-                                 FormatBytesShort(snapshot.pool_bytes), " there are"));
+      decision.places[job->id] = HeldPlace(
+          WaitingReason::kHostMemory,
+          absl::StrCat("needs ", FormatBytesShort(job->pool_bytes),
+                       " of host memory; paused jobs keep ", FormatBytesShort(paused_bytes),
+                       " of the ", FormatBytesShort(snapshot.pool_bytes), " there are"));
+      held.push_back(job);
+      continue;
+    }
+    std::string over = shares.HeldByPaused(*job);
+    if (over.empty() && free_slots > 0) over = shares.HeldByActive(*job);
+    if (!over.empty()) {
+      decision.places[job->id] = HeldPlace(WaitingReason::kUserLimit, std::move(over));
       held.push_back(job);
       continue;
     }
@@ -125,6 +183,7 @@ QueueDecision DecideQueue(const QueueSnapshot& snapshot) {
     if (free_slots > 0 && fits && !held_up) {
       --free_slots;
       free_bytes -= job->pool_bytes;
+      shares.Start(job->uid, job->pool_bytes);
       place.text = "starts now";
       decision.start.push_back(job->id);
     } else if (position - static_cast<int>(decision.start.size()) == 1) {

@@ -4,7 +4,7 @@
 //   first (recent use, and what the jobs before in this very queue will add), so that users take
 //   turns; a user's jobs go in the order of submission.
 // - A job that cannot start for a reason of its own (its disk is full, paused jobs hold the memory
-//   it needs) does not hold up those behind it.
+//   it needs, its user has all that one user may have) does not hold up those behind it.
 // - A job that does not fit beside active ones, which will end, does hold them up: else small jobs
 //   would keep a large one waiting for ever.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_QUEUE_POLICY_H_
@@ -18,6 +18,7 @@
 
 #include "absl/time/time.h"
 #include "server/jobs/job.h"
+#include "server/jobs/user_limits.h"
 
 namespace megatrain {
 
@@ -45,9 +46,10 @@ struct QueueSnapshot {
   int slots = 1;        // jobs that may be active at a time
   std::vector<QueuedJob> queued;
   std::vector<ActiveJob> active;
-  int64_t pool_bytes = 0;                 // all there is; 0 = not known, everything fits
-  int64_t pool_paused_bytes = 0;          // held by jobs that are paused
-  std::map<int64_t, double> use_seconds;  // of the device, recent, by uid
+  int64_t pool_bytes = 0;                        // all there is; 0 = not known, everything fits
+  std::map<int64_t, int64_t> pool_paused_bytes;  // held by jobs that are paused, by uid
+  std::map<int64_t, double> use_seconds;         // of the device, recent, by uid
+  UserLimits limits = {};                        // running_jobs and host_bytes matter here
 };
 
 struct QueueDecision {

@@ -306,13 +306,14 @@ QueueSnapshot Scheduler::TakeSnapshot() {
   snapshot.now = ledger_->Now();
   snapshot.accepts = !stopping_;
   snapshot.pool_bytes = options_.pool_bytes;
+  snapshot.limits = options_.limits;
   snapshot.use_seconds = usage_.Seconds(snapshot.now);
   for (const JobPtr& job : ledger_->table().Live()) {
     const auto run = runs_.find(job->id);
     if (IsActive(job->state) || (run != runs_.end() && run->second.facts.Occupies())) {
       snapshot.active.push_back({job->uid, job->pool_bytes, SecondsLeft(*job)});
     } else if (run != runs_.end()) {
-      snapshot.pool_paused_bytes += job->pool_bytes;
+      snapshot.pool_paused_bytes[job->uid] += job->pool_bytes;
     }
     if (job->state == JobState::kQueued) snapshot.queued.push_back(Describe(*job));
   }

@@ -42,6 +42,7 @@ class Scheduler : public JobDriver {
  public:
   struct Options {
     int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
+    UserLimits limits = {};
     DiskWaits::FreeBytes free_disk_bytes;
     // A line for the daemon's own log: what users are not told elsewhere. May be empty.
     std::function<void(const std::string& line)> log;

@@ -33,6 +33,9 @@ TEST(DaemonConfigTest, NothingGivesTheDefaults) {
   EXPECT_EQ(config.device, "auto");
   EXPECT_EQ(config.metrics_listen, std::nullopt);
   EXPECT_EQ(config.threads, 0);
+  EXPECT_EQ(config.limits.queued_jobs, 32);
+  EXPECT_EQ(config.limits.running_jobs, 1);
+  EXPECT_EQ(config.limits.host_bytes, 0);
 }
 
 TEST(DaemonConfigTest, ReadsWhatItHas) {
@@ -45,7 +48,7 @@ device: cpu
 threads: 3
 roots: []
 administrators: []
-limits: {queued_jobs_per_user: 0, running_jobs_per_user: 0, host_memory_per_user: 0, disk_per_user: 0}
+limits: {queued_jobs_per_user: 0, running_jobs_per_user: 3, host_memory_per_user: 24GiB, disk_per_user: 0}
 tls: {certificate: "", key: "", client_ca: ""}
 tokens_file: ""
 )")
@@ -56,6 +59,9 @@ tokens_file: ""
   EXPECT_EQ(config.metrics_listen, "");
   EXPECT_EQ(config.device, "cpu");
   EXPECT_EQ(config.threads, 3);
+  EXPECT_EQ(config.limits.queued_jobs, 0);
+  EXPECT_EQ(config.limits.running_jobs, 3);
+  EXPECT_EQ(config.limits.host_bytes, int64_t{24} << 30);
 }
 
 TEST(DaemonConfigTest, OverridesReplaceTheFilesValues) {
@@ -96,6 +102,11 @@ TEST(DaemonConfigTest, WhatIsNotUnderstoodIsRefusedByPathAndLine) {
       {"listen: [[]]", "expects a list of addresses"},
       {"listen: [\"unix:m.sock\"]", "absolute path after unix:"},
       {"listen: [\"unix:/a\", \"unix:/a\"]", "twice"},
+      {"limits: {queued_jobs_per_user: -1}",
+       "limits.queued_jobs_per_user: expects a whole number from 0 to 1000000, got -1"},
+      {"limits: {running_jobs_per_user: 1.5}", "expects a whole number"},
+      {"limits: {host_memory_per_user: much}", "limits.host_memory_per_user: expects a size"},
+      {"limits: {host_memory: 1}", "unknown key; did you mean"},
       {"threads: 1\nthreads: 2", "f.yaml:2"},
       {"threads: *a", "f.yaml"},
       {": :", "f.yaml"},
@@ -108,9 +119,6 @@ TEST(DaemonConfigTest, WhatThisVersionDoesNotHaveIsRefusedNotIgnored) {
       {"listen: [\"127.0.0.1:7000\"]", "TCP needs TLS or tokens"},
       {"roots: [/srv]", "roots: this version has no"},
       {"administrators: [anna]", "administrators: this version has no"},
-      {"limits: {queued_jobs_per_user: 32}", "limits.queued_jobs_per_user: this version has no"},
-      {"limits: {running_jobs_per_user: 1}", "limits.running_jobs_per_user: this version has no"},
-      {"limits: {host_memory_per_user: 1GiB}", "limits.host_memory_per_user: this version has no"},
       {"limits: {disk_per_user: 1}", "limits.disk_per_user: this version has no"},
       {"tls: {certificate: a}", "tls.certificate: this version has no TLS"},
       {"tls: {key: a}", "tls.key: this version has no TLS"},
@@ -120,7 +128,6 @@ TEST(DaemonConfigTest, WhatThisVersionDoesNotHaveIsRefusedNotIgnored) {
   for (const auto& [text, message] : cases) EXPECT_THAT(ErrorOf(text), HasSubstr(message)) << text;
   // And with values that will never be right.
   EXPECT_THAT(ErrorOf("limits: {disk_per_user: much}"), HasSubstr("expects a size"));
-  EXPECT_THAT(ErrorOf("limits: {queued_jobs_per_user: -1}"), HasSubstr("expects a whole number"));
   EXPECT_THAT(ErrorOf("roots: /srv"), HasSubstr("expects a list"));
   EXPECT_THAT(ErrorOf("tokens_file: []"), HasSubstr("expects a text"));
 }

@@ -142,7 +142,7 @@ TEST(QueuePolicyTest, AHeldJobLetsOthersPass) {
 TEST(QueuePolicyTest, MemoryThatPausedJobsKeep) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 1)});
   snapshot.pool_bytes = 10 * kGiB;
-  snapshot.pool_paused_bytes = 6 * kGiB;
+  snapshot.pool_paused_bytes = {{1, 2 * kGiB}, {2, 4 * kGiB}};
   snapshot.queued[0].pool_bytes = 5 * kGiB;
   snapshot.queued[1].pool_bytes = 4 * kGiB;
   const QueueDecision decision = DecideQueue(snapshot);
@@ -156,7 +156,7 @@ TEST(QueuePolicyTest, MemoryThatPausedJobsKeep) {
 TEST(QueuePolicyTest, AJobThatKeepsItsMemoryNeedsNone) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1)});
   snapshot.pool_bytes = 10 * kGiB;
-  snapshot.pool_paused_bytes = 10 * kGiB;
+  snapshot.pool_paused_bytes = {{1, 10 * kGiB}};
   EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j1"));
 }
 
@@ -171,6 +171,58 @@ TEST(QueuePolicyTest, TurnsAreOpenToMoreThanOneJob) {
   // What waits for active jobs to end is not passed by smaller ones.
   snapshot.queued[0].pool_bytes = 7 * kGiB;
   EXPECT_THAT(DecideQueue(snapshot).start, IsEmpty());
+}
+
+// ---- Limits of users ----
+
+TEST(QueuePolicyTest, AUserWithAllThatMayRunLetsOthersPass) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1, 5), Queued(2, 1), Queued(3, 2), Queued(4, 2)});
+  snapshot.slots = 3;
+  snapshot.active = {Active(1)};
+  snapshot.limits.running_jobs = 1;
+  const QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_THAT(decision.start, ElementsAre("j3")) << "and one of the other's own";
+  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kUserLimit);
+  EXPECT_EQ(decision.places.at("j1").text,
+            "its user has 1 running of 1 (limits.running_jobs_per_user)");
+  EXPECT_EQ(decision.places.at("j4").waiting, WaitingReason::kUserLimit);
+  EXPECT_THAT(Order(decision), ElementsAre("j3", "j1", "j4", "j2"));
+}
+
+TEST(QueuePolicyTest, WithOneSlotItIsTheDeviceThatIsWaitedFor) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2)});
+  snapshot.active = {Active(1, 60)};
+  snapshot.limits.running_jobs = 1;
+  const QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_EQ(decision.places.at("j2").waiting, WaitingReason::kDeviceBusy);
+  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kBehindOthers);
+}
+
+TEST(QueuePolicyTest, MemoryThatAUsersJobsHoldIsThatUsersWait) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 2), Queued(3, 1)});
+  snapshot.slots = 2;
+  snapshot.pool_bytes = 100 * kGiB;
+  snapshot.pool_paused_bytes = {{1, 6 * kGiB}, {3, 50 * kGiB}};
+  snapshot.limits.host_bytes = 10 * kGiB;
+  for (QueuedJob& job : snapshot.queued) job.pool_bytes = 5 * kGiB;
+  snapshot.queued[2].pool_bytes = 0;  // paused in place before, and resumed
+  QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_THAT(decision.start, ElementsAre("j2", "j3"));
+  EXPECT_EQ(decision.places.at("j1").waiting, WaitingReason::kUserLimit);
+  EXPECT_EQ(decision.places.at("j1").text,
+            "needs 5.00 GiB of host memory; its user's paused jobs keep 6.00 GiB of the 10.00 GiB "
+            "a user may have (limits.host_memory_per_user)");
+
+  // Active jobs end: until then others go first, on whatever slots there are.
+  snapshot.pool_paused_bytes = {};
+  snapshot.slots = 3;
+  snapshot.active = {Active(1)};
+  snapshot.active[0].pool_bytes = 6 * kGiB;
+  decision = DecideQueue(snapshot);
+  EXPECT_THAT(decision.start, ElementsAre("j2", "j3"));
+  EXPECT_THAT(decision.places.at("j1").text, HasSubstr("other jobs hold 6.00 GiB"));
+  snapshot.limits.host_bytes = 11 * kGiB;
+  EXPECT_THAT(DecideQueue(snapshot).start, ElementsAre("j2", "j1")) << "exactly as much as it may";
 }
 
 TEST(QueuePolicyTest, AStoppingDaemonStartsNothing) {
@@ -216,7 +268,10 @@ TEST(QueuePolicyTest, PropertiesOfRandomSnapshots) {
     QueueSnapshot snapshot = Snapshot({});
     snapshot.slots = 1 + below(3);
     snapshot.pool_bytes = below(2) * 10 * kGiB;
-    snapshot.pool_paused_bytes = snapshot.pool_bytes > 0 ? below(8) * kGiB : 0;
+    const int64_t paused_bytes = snapshot.pool_bytes > 0 ? below(8) * kGiB : 0;
+    snapshot.pool_paused_bytes = {{below(4), paused_bytes}};
+    snapshot.limits.running_jobs = below(3);
+    snapshot.limits.host_bytes = below(2) * 8 * kGiB;
     for (int i = below(snapshot.slots + 1); i > 0; --i) {
       ActiveJob job = Active(below(4));
       if (below(2)) job.seconds = below(1000);
@@ -247,17 +302,34 @@ TEST(QueuePolicyTest, PropertiesOfRandomSnapshots) {
     std::map<std::string, const QueuedJob*> jobs;
     for (const QueuedJob& job : snapshot.queued) jobs[job.id] = &job;
     ASSERT_LE(snapshot.active.size() + decision.start.size(), static_cast<size_t>(snapshot.slots));
-    int64_t held = snapshot.pool_paused_bytes;
-    for (const ActiveJob& job : snapshot.active) held += job.pool_bytes;
-    for (const std::string& id : decision.start) held += jobs.at(id)->pool_bytes;
+    int64_t held = paused_bytes;
+    std::map<int64_t, int64_t> user_held = snapshot.pool_paused_bytes;
+    std::map<int64_t, int64_t> user_running;
+    for (const ActiveJob& job : snapshot.active) {
+      held += job.pool_bytes;
+      user_held[job.uid] += job.pool_bytes;
+      ++user_running[job.uid];
+    }
+    for (const std::string& id : decision.start) {
+      const QueuedJob& job = *jobs.at(id);
+      held += job.pool_bytes;
+      user_held[job.uid] += job.pool_bytes;
+      ++user_running[job.uid];
+      if (snapshot.limits.running_jobs > 0) {
+        ASSERT_LE(user_running[job.uid], snapshot.limits.running_jobs);
+      }
+      if (snapshot.limits.host_bytes > 0 && job.pool_bytes > 0) {
+        ASSERT_LE(user_held[job.uid], snapshot.limits.host_bytes);
+      }
+    }
     if (snapshot.pool_bytes > 0 && !decision.start.empty()) {
       ASSERT_LE(held, snapshot.pool_bytes);
     }
 
     const auto can_start = [&](const QueuedJob& job) {
       return job.hold == WaitingReason::kNone &&
-             (snapshot.pool_bytes == 0 ||
-              job.pool_bytes <= snapshot.pool_bytes - snapshot.pool_paused_bytes);
+             (snapshot.pool_bytes == 0 || job.pool_bytes <= snapshot.pool_bytes - paused_bytes) &&
+             decision.places.at(job.id).waiting != WaitingReason::kUserLimit;
     };
     for (const QueuedJob& a : snapshot.queued) {
       const QueuePlace& place = decision.places.at(a.id);

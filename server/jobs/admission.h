@@ -1,0 +1,19 @@
+// Whether a user may submit one more job.
+#ifndef MEGATRAIN_SERVER_JOBS_ADMISSION_H_
+#define MEGATRAIN_SERVER_JOBS_ADMISSION_H_
+
+#include "absl/status/status.h"
+#include "server/jobs/job.h"
+#include "server/jobs/job_table.h"
+#include "server/jobs/user_limits.h"
+
+namespace megatrain {
+
+// EXCEEDS_USER_LIMIT (FailedPrecondition) for a job that alone needs more than its user may have:
+// waiting does not help. LIMIT_REACHED (ResourceExhausted) if the user's other jobs leave no room
+// for it.
+absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const JobTable& table);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_JOBS_ADMISSION_H_

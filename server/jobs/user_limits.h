@@ -1,0 +1,27 @@
+// What one user may have of the daemon at a time. 0 = no limit.
+//
+// They hold for administrators too: they bound what the daemon must keep, whoever asks for it. A
+// job counts for the user who submitted it, whoever else controls it.
+#ifndef MEGATRAIN_SERVER_JOBS_USER_LIMITS_H_
+#define MEGATRAIN_SERVER_JOBS_USER_LIMITS_H_
+
+#include <cstdint>
+
+namespace megatrain {
+
+struct UserLimits {
+  int64_t queued_jobs = 0;   // QUEUED; a new one beyond it is refused
+  int64_t running_jobs = 0;  // active: from PREPARING until the device is free again
+  int64_t host_bytes = 0;    // of the pool, for active jobs and paused ones that keep their memory
+
+  bool operator==(const UserLimits&) const = default;
+};
+
+// As the configuration and errors call them.
+inline constexpr char kQueuedJobsLimit[] = "limits.queued_jobs_per_user";
+inline constexpr char kRunningJobsLimit[] = "limits.running_jobs_per_user";
+inline constexpr char kHostMemoryLimit[] = "limits.host_memory_per_user";
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_JOBS_USER_LIMITS_H_
