@@ -24,6 +24,8 @@ struct TrainingOptions {
   // (a checkpoint) or ending the run (the last checkpoint, the output). What could not be written
   // is tried again after Resume.
   bool pause_on_full_disk = false;
+  // Of everything that the job names or makes; must outlive the run. Null: the host's.
+  FileSystem* files = nullptr;
 };
 
 enum class TrainingPhase {
@@ -106,8 +108,9 @@ struct PlanReport {
 // On this machine as it is now.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec);
 // On a host with this budget, nothing else running: what does not fit there never will. Reads the
-// model's config.json and nothing else.
-absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget);
+// model's config.json, from `files`, and nothing else.
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
+                                        FileSystem* files = PosixFileSystem());
 
 // Text from a HF directory or checkpoint, its tiles streamed as in training. temperature 0 is
 // greedy.

@@ -29,7 +29,7 @@ struct EngineHostOptions {
   // Threads of a job, at most; 0: the processors this process may use, and no limit on a job that
   // asks for more.
   int threads = 0;
-  FileSystem* files = PosixFileSystem();  // of checkpoints and exports; must outlive the host
+  FileSystem* files = PosixFileSystem();  // of runs that are given none; must outlive the host
 };
 
 // What a host offers a job when no other holds anything of it. A plain value: admission needs no

@@ -11,8 +11,8 @@ namespace megatrain {
 namespace {
 
 absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& settings,
-                                const MemoryBudget& budget) {
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path));
+                                const MemoryBudget& budget, FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path, files));
   const ModelLayout layout = BuildModelLayout(config);
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, OpenSession(settings));
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
@@ -36,16 +36,17 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec) {
   MT_ASSIGN_OR_RETURN(const SessionSettings settings, ChooseSession(spec.engine, "auto", 0));
   MemoryBudget budget;
   MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
-  return Plan(spec, settings, budget);
+  return Plan(spec, settings, budget, PosixFileSystem());
 }
 
-absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget) {
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
+                                        FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
                       ChooseSession(spec.engine, budget.device, budget.threads));
   MemoryBudget memory;
   memory.pool_bytes = budget.pool_bytes;
   memory.host_bytes = budget.pool_bytes + budget.beside_pool_bytes;
-  return Plan(spec, settings, memory);
+  return Plan(spec, settings, memory, files);
 }
 
 }  // namespace megatrain

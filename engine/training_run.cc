@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/checkpoint/directory_lock.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/job/spec_values.h"
 #include "engine/memory/system_memory.h"
@@ -72,7 +73,7 @@ absl::Status TrainingRun::GoOn() const {
 
 absl::Status TrainingRun::Plan() {
   Report(TrainingPhase::kPreparing, "planning");
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec_.model.path));
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec_.model.path, &files_));
   layout_ = BuildModelLayout(config);
   MT_ASSIGN_OR_RETURN(session_, host_.OpenSession(spec_.engine));
   const Kernels& kernels = session_->device->kernels();
@@ -110,7 +111,7 @@ absl::Status TrainingRun::OpenData() {
   Report(TrainingPhase::kPreparing, kActivity);
   std::shared_ptr<const Tokenizer> tokenizer;
   if (NeedsTokenizer(spec_)) {
-    MT_ASSIGN_OR_RETURN(tokenizer, OpenTokenizer(spec_.model.path, spec_.data.tokenizer));
+    MT_ASSIGN_OR_RETURN(tokenizer, OpenTokenizer(spec_.model.path, spec_.data.tokenizer, &files_));
   }
   int64_t told_percent = -1;
   const auto progress = [&](int64_t bytes_done, int64_t bytes_total) {
@@ -123,7 +124,7 @@ absl::Status TrainingRun::OpenData() {
   };
   absl::StatusOr<std::unique_ptr<Dataset>> dataset =
       OpenDataset(spec_, tokenizer, spec_.model.path, layout_.config.vocabulary,
-                  spec_.checkpoint.directory + "/data", progress);
+                  spec_.checkpoint.directory + "/data", progress, &files_);
   if (!dataset.ok()) return AsInputError(dataset.status());
   dataset_ = *std::move(dataset);
   MT_ASSIGN_OR_RETURN(total_steps_, TotalSteps(spec_, dataset_->train_sequences()));
@@ -171,7 +172,7 @@ absl::Status TrainingRun::FindCheckpoint() {
 
 absl::Status TrainingRun::ChooseStart() {
   Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
-  MT_ASSIGN_OR_RETURN(lock_, DirectoryLock::Take(spec_.checkpoint.directory));
+  MT_ASSIGN_OR_RETURN(lock_, LockDirectory(spec_.checkpoint.directory, &files_));
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
                       RemoveLeftovers(spec_.checkpoint.directory, &files_));
   for (const std::string& line : leftovers) Say(line);
@@ -202,7 +203,7 @@ absl::Status TrainingRun::LoadState() {
                                                 session_->update_pool(), pool));
   std::unique_ptr<HfWeights> weights;
   if (!checkpoint_.has_value() && !spec_.model.random_initialization) {
-    MT_ASSIGN_OR_RETURN(weights, HfWeights::Open(spec_.model.path, layout_));
+    MT_ASSIGN_OR_RETURN(weights, HfWeights::Open(spec_.model.path, layout_, &files_));
   }
   const int tiles = layout_.tile_count();
   for (int tile = 0; tile < tiles; ++tile) {

@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/checkpoint/directory_lock.h"
 #include "engine/data/batch_loader.h"
 #include "engine/engine.h"
 #include "engine/memory/host_pool.h"
@@ -36,7 +35,8 @@ class TrainingRun {
         options_(options),
         control_(*control),
         observer_(observer),
-        files_(host.files(), [this] { return GoOn(); }) {}
+        files_(options.files != nullptr ? options.files : host.files(), [this] { return GoOn(); }) {
+  }
 
   absl::StatusOr<TrainingOutcome> Run();
 
@@ -113,7 +113,7 @@ class TrainingRun {
   ModelLayout layout_;
   MemoryPlan plan_;
   std::unique_ptr<Dataset> dataset_;
-  DirectoryLock lock_;                     // on checkpoint.directory
+  std::unique_ptr<FileLock> lock_;         // on checkpoint.directory
   std::optional<std::string> checkpoint_;  // to go on from
   int64_t first_step_ = 1;
   int64_t total_steps_ = 0;

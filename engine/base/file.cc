@@ -44,9 +44,20 @@ absl::Status FileError(const char* operation, const std::string& path, int error
     case EROFS:
       return absl::PermissionDeniedError(
           absl::StrCat("cannot ", operation, " ", path, ": ", reason));
+    case ENAMETOOLONG:
+    case ELOOP:
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot ", operation, " ", path, ": ", reason));
     default:
       return absl::InternalError(absl::StrCat("cannot ", operation, " ", path, ": ", reason));
   }
+}
+
+absl::Status RandomAccessFile::Read(int64_t offset, void* out, int64_t bytes) const {
+  MT_ASSIGN_OR_RETURN(const int64_t got, ReadUpTo(offset, out, bytes));
+  if (got == bytes) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path(), " ends at byte ", offset + got, ", ", bytes - got, " bytes too early"));
 }
 
 absl::Status DiskFullError(std::string_view message) {

@@ -1,10 +1,11 @@
 // Files as the engine uses them: whole reads, positioned reads, sequential writes, and the few
 // directory operations that make a write survive a power cut.
 //
-// Everything that is written goes through a FileSystem, so that tests can put one in its place that
-// fails at the n-th operation, or loses what was not synced. Errors name the operation, the path
-// and the system's reason: NotFound (no such file), PermissionDenied, ResourceExhausted (disk
-// full), else Internal; a file that ends too early is DataLoss.
+// All files that a job names or makes are reached through one FileSystem, so that who hands it in
+// decides what the job may touch, and so that tests can put one in its place that fails at the n-th
+// operation, or loses what was not synced. Errors name the operation, the path and the system's
+// reason: NotFound (no such file), PermissionDenied, InvalidArgument (no name that a file can
+// have), ResourceExhausted (disk full), else Internal; a file that ends too early is DataLoss.
 //
 // Thread safety: a FileSystem and a RandomAccessFile may be used from several threads, a
 // WritableFile from one at a time.
@@ -19,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace megatrain {
 
@@ -38,10 +40,29 @@ class RandomAccessFile {
  public:
   virtual ~RandomAccessFile() = default;
   // Reads exactly `bytes` at `offset`; DataLoss if the file ends before.
-  virtual absl::Status Read(int64_t offset, void* out, int64_t bytes) const = 0;
+  absl::Status Read(int64_t offset, void* out, int64_t bytes) const;
+  // Reads up to `bytes`, and returns how many; fewer only at the file's end, which may have moved
+  // since it was opened.
+  virtual absl::StatusOr<int64_t> ReadUpTo(int64_t offset, void* out, int64_t bytes) const = 0;
   // When the file was opened.
   virtual int64_t size() const = 0;
   virtual const std::string& path() const = 0;
+};
+
+// Held as long as it lives; the kernel gives it back when the process ends, however that happens.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
+struct FileInfo {
+  bool is_regular = false;
+  bool is_directory = false;
+  int64_t bytes = 0;  // a regular file's
+  absl::Time modified;
+  // Equal for two paths of the same file.
+  uint64_t device = 0;
+  uint64_t inode = 0;
 };
 
 class FileSystem {
@@ -69,6 +90,16 @@ class FileSystem {
   virtual absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) = 0;
   virtual bool FileExists(const std::string& path) = 0;  // anything of that name
   virtual bool IsDirectory(const std::string& path) = 0;
+  // Of what the path leads to; symbolic links are followed.
+  virtual absl::StatusOr<FileInfo> Examine(const std::string& path) = 0;
+  // The same file's path without symbolic links.
+  virtual absl::StatusOr<std::string> RealPath(const std::string& path) = 0;
+  // Whether names can be made and removed in the directory `path`, or in the nearest existing one
+  // above it. PermissionDenied, or InvalidArgument if what is there is no directory.
+  virtual absl::Status CheckWritable(const std::string& path) = 0;
+  // Locks the file `path`, which is made if it is missing, against other holders of such locks.
+  // Null if there is one. A file system without locks locks nothing and forbids nothing.
+  virtual absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) = 0;
   // Free to this user on the file system that holds `path`, or its nearest existing parent.
   virtual absl::StatusOr<int64_t> FreeDiskBytes(const std::string& path) = 0;
 };

@@ -41,15 +41,17 @@ class WatchedRandomAccessFile : public RandomAccessFile {
   WatchedRandomAccessFile(std::unique_ptr<RandomAccessFile> file, const GoOn& go_on)
       : file_(std::move(file)), go_on_(go_on) {}
 
-  absl::Status Read(int64_t offset, void* out, int64_t bytes) const override {
+  absl::StatusOr<int64_t> ReadUpTo(int64_t offset, void* out, int64_t bytes) const override {
     char* to = static_cast<char*>(out);
-    for (int64_t done = 0; done < bytes;) {
+    int64_t done = 0;
+    while (done < bytes) {
       const int64_t piece = std::min(bytes - done, WatchedFileSystem::kPieceBytes);
       MT_RETURN_IF_ERROR(go_on_());
-      MT_RETURN_IF_ERROR(file_->Read(offset + done, to + done, piece));
-      done += piece;
+      MT_ASSIGN_OR_RETURN(const int64_t got, file_->ReadUpTo(offset + done, to + done, piece));
+      done += got;
+      if (got < piece) break;
     }
-    return absl::OkStatus();
+    return done;
   }
   int64_t size() const override { return file_->size(); }
   const std::string& path() const override { return file_->path(); }

@@ -46,6 +46,18 @@ class WatchedFileSystem : public FileSystem {
   }
   bool FileExists(const std::string& path) override { return base_->FileExists(path); }
   bool IsDirectory(const std::string& path) override { return base_->IsDirectory(path); }
+  absl::StatusOr<FileInfo> Examine(const std::string& path) override {
+    return base_->Examine(path);
+  }
+  absl::StatusOr<std::string> RealPath(const std::string& path) override {
+    return base_->RealPath(path);
+  }
+  absl::Status CheckWritable(const std::string& path) override {
+    return base_->CheckWritable(path);
+  }
+  absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) override {
+    return base_->TryLock(path);
+  }
   absl::StatusOr<int64_t> FreeDiskBytes(const std::string& path) override {
     return base_->FreeDiskBytes(path);
   }

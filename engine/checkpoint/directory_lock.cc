@@ -1,44 +1,29 @@
 #include "engine/checkpoint/directory_lock.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
-
 #include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
 
 namespace megatrain {
 
-absl::StatusOr<DirectoryLock> DirectoryLock::Take(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        directory, ": cannot be made (", error.message(), "); checkpoint.directory names it"));
+absl::StatusOr<std::unique_ptr<FileLock>> LockDirectory(const std::string& directory,
+                                                        FileSystem* files) {
+  const auto refuse = [](const absl::Status& status) {
+    if (IsDiskFull(status)) return status;
+    return absl::FailedPreconditionError(
+        absl::StrCat(status.message(), "; checkpoint.directory names it"));
+  };
+  if (const absl::Status made = files->CreateDirectories(directory); !made.ok()) {
+    return refuse(made);
   }
-  const std::string path = directory + "/.lock";
-  DirectoryLock lock;
-  lock.fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
-  if (lock.fd_ < 0) {
-    return absl::FailedPreconditionError(absl::StrCat(path, ": cannot be opened (", strerror(errno),
-                                                      "); checkpoint.directory names it"));
-  }
-  if (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  absl::StatusOr<std::unique_ptr<FileLock>> lock = files->TryLock(JoinPath(directory, ".lock"));
+  if (!lock.ok()) return refuse(lock.status());
+  if (*lock == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat(directory,
                      ": another process is training into it; wait for it to end, or use "
                      "another checkpoint.directory"));
   }
-  // A file system without locks protects nothing, but forbids nothing either.
   return lock;
-}
-
-DirectoryLock::~DirectoryLock() {
-  if (fd_ >= 0) close(fd_);
 }
 
 }  // namespace megatrain

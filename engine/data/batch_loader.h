@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/file.h"
 #include "engine/data/sequence.h"
 #include "engine/data/tokenizer.h"
 #include "engine/job/job_spec.h"
@@ -51,13 +52,14 @@ using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t byte
 // Reads, tokenises (or finds in the cache) and packs. `tokenizer` may be null if every file is
 // `tokens`. Paths in `spec` are absolute. `model_vocabulary`: an id at or above it is refused with
 // file and offset. `cache_directory` is where tokenised data goes when the spec names none.
-// `progress` may be null.
+// `progress` may be null. `files` must outlive the dataset.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
                                                      std::shared_ptr<const Tokenizer> tokenizer,
                                                      const std::string& model_directory,
                                                      int64_t model_vocabulary,
                                                      const std::string& cache_directory,
-                                                     const DataProgress& progress);
+                                                     const DataProgress& progress,
+                                                     FileSystem* files = PosixFileSystem());
 
 // Steps that the spec asks for: `training.steps`, or ceil(epochs * n / global_batch).
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t train_sequences);

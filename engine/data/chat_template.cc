@@ -217,12 +217,13 @@ class AlpacaTemplate : public ChatTemplate {
 };
 
 // The Jinja program of the model's directory, if it has one.
-absl::StatusOr<std::optional<std::string>> ReadProgram(const std::string& directory) {
+absl::StatusOr<std::optional<std::string>> ReadProgram(const std::string& directory,
+                                                       FileSystem* files) {
   MT_ASSIGN_OR_RETURN(std::optional<std::string> file,
-                      ReadModelDirectoryFile(directory, "chat_template.jinja"));
+                      ReadModelDirectoryFile(directory, "chat_template.jinja", files));
   if (file.has_value()) return file;
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> config,
-                      ReadModelDirectoryFile(directory, "tokenizer_config.json"));
+                      ReadModelDirectoryFile(directory, "tokenizer_config.json", files));
   absl::StatusOr<TokenizerConfig> parsed = ParseTokenizerConfig(config.value_or(""), "");
   if (!parsed.ok()) {
     return absl::Status(parsed.status().code(),
@@ -233,7 +234,8 @@ absl::StatusOr<std::optional<std::string>> ReadProgram(const std::string& direct
 
 // The variant that `name` means in this directory: a family's own variant where the directory has
 // one, else the plain one.
-absl::StatusOr<ChatVariant> ChooseVariant(const std::string& name, const std::string& directory) {
+absl::StatusOr<ChatVariant> ChooseVariant(const std::string& name, const std::string& directory,
+                                          FileSystem* files) {
   ChatVariant named;
   if (name == "alpaca") {
     named.format = ChatFormat::kAlpaca;
@@ -248,7 +250,7 @@ absl::StatusOr<ChatVariant> ChooseVariant(const std::string& name, const std::st
     return absl::InvalidArgumentError(absl::StrCat(
         "chat_template \"", name, "\" is not known; these are: auto, chatml, llama3, alpaca"));
   }
-  MT_ASSIGN_OR_RETURN(const std::optional<std::string> program, ReadProgram(directory));
+  MT_ASSIGN_OR_RETURN(const std::optional<std::string> program, ReadProgram(directory, files));
   if (!program.has_value()) {
     if (name != "auto") return named;
     return absl::NotFoundError(absl::StrCat(
@@ -269,8 +271,9 @@ std::string TokenText(const Tokenizer& tokenizer, int32_t id) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(
-    const std::string& name, const std::string& model_directory, const Tokenizer& tokenizer) {
-  MT_ASSIGN_OR_RETURN(ChatVariant variant, ChooseVariant(name, model_directory));
+    const std::string& name, const std::string& model_directory, const Tokenizer& tokenizer,
+    FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(ChatVariant variant, ChooseVariant(name, model_directory, files));
   switch (variant.format) {
     case ChatFormat::kChatml:
       return std::make_unique<ChatmlTemplate>(std::move(variant));

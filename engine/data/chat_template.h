@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/base/file.h"
 #include "engine/data/tokenizer.h"
 
 namespace megatrain {
@@ -30,9 +31,9 @@ class ChatTemplate {
   // one that the model directory's chat_template (in chat_template.jinja or tokenizer_config.json)
   // is. A template that is not known is refused with the list of those that are. `tokenizer` is
   // read during the call only.
-  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(const std::string& name,
-                                                              const std::string& model_directory,
-                                                              const Tokenizer& tokenizer);
+  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(
+      const std::string& name, const std::string& model_directory, const Tokenizer& tokenizer,
+      FileSystem* files = PosixFileSystem());
   virtual ~ChatTemplate() = default;
 
   // Appends the ids of the whole conversation, those of the text that the family's own template

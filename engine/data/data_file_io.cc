@@ -1,18 +1,12 @@
 #include "engine/data/data_file_io.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
-#include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "engine/base/file.h"
 #include "engine/base/status.h"
 
 namespace megatrain {
@@ -27,53 +21,21 @@ std::string Hex(XXH128_hash_t hash) {
 
 }  // namespace
 
-absl::Status ErrnoStatus(const std::string& path, std::string_view what, int error) {
-  const std::string message = absl::StrCat(path, ": ", absl::string_view(what.data(), what.size()),
-                                           ": ", std::strerror(error));
-  if (error == ENOSPC || error == EDQUOT) return DiskFullError(message);
-  return absl::Status(absl::ErrnoToStatusCode(error), message);
+absl::StatusOr<std::unique_ptr<DataFileReader>> DataFileReader::Open(const std::string& path,
+                                                                     FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, files->OpenForReading(path));
+  return std::unique_ptr<DataFileReader>(new DataFileReader(std::move(file)));
 }
-
-absl::StatusOr<std::unique_ptr<DataFileReader>> DataFileReader::Open(const std::string& path) {
-  // O_NONBLOCK: a FIFO is refused below instead of waiting here for its writer.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return ErrnoStatus(path, "cannot be opened", errno);
-  struct stat info;
-  if (::fstat(fd, &info) != 0) {
-    const int error = errno;
-    ::close(fd);
-    return ErrnoStatus(path, "cannot be examined", error);
-  }
-  if (!S_ISREG(info.st_mode)) {
-    ::close(fd);
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", S_ISDIR(info.st_mode) ? "is a directory" : "is not a regular file",
-                     "; a data file is needed"));
-  }
-  return std::unique_ptr<DataFileReader>(new DataFileReader(path, fd, info.st_size));
-}
-
-DataFileReader::~DataFileReader() { ::close(fd_); }
 
 absl::StatusOr<size_t> DataFileReader::ReadUpTo(int64_t offset, void* to, size_t bytes) const {
-  size_t done = 0;
-  while (done < bytes) {
-    const ssize_t got = ::pread(fd_, static_cast<char*>(to) + done, bytes - done,
-                                offset + static_cast<int64_t>(done));
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      return ErrnoStatus(path_, "cannot be read", errno);
-    }
-    if (got == 0) break;
-    done += static_cast<size_t>(got);
-  }
-  return done;
+  MT_ASSIGN_OR_RETURN(const int64_t got, file_->ReadUpTo(offset, to, static_cast<int64_t>(bytes)));
+  return static_cast<size_t>(got);
 }
 
 absl::Status DataFileReader::ReadAt(int64_t offset, void* to, size_t bytes) const {
   MT_ASSIGN_OR_RETURN(const size_t done, ReadUpTo(offset, to, bytes));
   if (done < bytes) {
-    return absl::DataLossError(absl::StrCat(path_, ": ends at byte ", offset + done,
+    return absl::DataLossError(absl::StrCat(path(), ": ends at byte ", offset + done,
                                             ", before byte ", offset + bytes,
                                             ": it was cut short while in use"));
   }

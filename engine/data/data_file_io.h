@@ -8,29 +8,27 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/file.h"
 
 namespace megatrain {
-
-// "PATH: what: No space left on device", with the code that errno means; IsDiskFull knows a full
-// disk.
-absl::Status ErrnoStatus(const std::string& path, std::string_view what, int error);
 
 // An open regular file. Thread safety: const methods may be called from several threads.
 // Positional reads, not a mapping: a file that shrinks under a running job is then an error to
 // report and not a SIGBUS, and its pages do not count as the process's memory.
 class DataFileReader {
  public:
-  // NotFound, or InvalidArgument for what is no regular file.
-  static absl::StatusOr<std::unique_ptr<DataFileReader>> Open(const std::string& path);
-  ~DataFileReader();
+  // NotFound, or InvalidArgument for what is no regular file. `files` must outlive the reader.
+  static absl::StatusOr<std::unique_ptr<DataFileReader>> Open(
+      const std::string& path, FileSystem* files = PosixFileSystem());
   DataFileReader(const DataFileReader&) = delete;
   DataFileReader& operator=(const DataFileReader&) = delete;
 
-  const std::string& path() const { return path_; }
-  int64_t size() const { return size_; }  // bytes, when it was opened
+  const std::string& path() const { return file_->path(); }
+  int64_t size() const { return file_->size(); }  // bytes, when it was opened
 
   // Reads exactly `bytes` at `offset`; DataLoss if the file ends before.
   absl::Status ReadAt(int64_t offset, void* to, size_t bytes) const;
@@ -38,11 +36,8 @@ class DataFileReader {
   absl::StatusOr<size_t> ReadUpTo(int64_t offset, void* to, size_t bytes) const;
 
  private:
-  DataFileReader(std::string path, int fd, int64_t size)
-      : path_(std::move(path)), fd_(fd), size_(size) {}
-  const std::string path_;
-  const int fd_;
-  const int64_t size_;
+  explicit DataFileReader(std::unique_ptr<RandomAccessFile> file) : file_(std::move(file)) {}
+  const std::unique_ptr<RandomAccessFile> file_;
 };
 
 // Called with the bytes just done, 0 where work goes on that is not counted. An error abandons the

@@ -37,7 +37,8 @@ absl::Status DataSide::AddDocuments(absl::Span<const DataFile> files,
   run.first_sequence = report_.sequences;
   MT_ASSIGN_OR_RETURN(run.stream, TokenStream::Open(files, options_.stream, progress));
   MT_ASSIGN_OR_RETURN(run.index, SequenceIndex::Open(run.stream.get(), options_.packing,
-                                                     options_.stream.cache_directory, progress));
+                                                     options_.stream.cache_directory, progress,
+                                                     options_.stream.files));
   const PackingCounts& counts = run.index->counts();
   report_.documents += run.stream->documents();
   report_.tokens += counts.tokens;
@@ -55,7 +56,8 @@ absl::Status DataSide::AddTokens(absl::Span<const DataFile> files, const BytePro
   run.first_sequence = report_.sequences;
   int64_t tokens = 0;
   for (const DataFile& file : files) {
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<TokenFile> opened, TokenFile::Open(file));
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<TokenFile> opened,
+                        TokenFile::Open(file, options_.stream.files));
     MT_ASSIGN_OR_RETURN(const std::string hash,
                         opened->Scan(options_.stream.encoder.vocabulary, progress));
     if (opened->tokens() == 0) {

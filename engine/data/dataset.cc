@@ -2,9 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "engine/data/batch_loader.h"
 #include "engine/data/data_file_io.h"
 #include "engine/data/data_side.h"
+#include "engine/data/model_directory_file.h"
 #include "engine/data/permutation.h"
 
 namespace megatrain {
@@ -64,12 +64,11 @@ class PreparedDataset : public Dataset {
 };
 
 // The first eos_token_id of config.json; -1 if it has none.
-int32_t EosOfConfig(const std::string& model_directory) {
-  std::ifstream file(model_directory + "/config.json", std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
+absl::StatusOr<int32_t> EosOfConfig(const std::string& model_directory, FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                      ReadModelDirectoryFile(model_directory, "config.json", files));
   const nlohmann::json config =
-      nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+      nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
   if (!config.is_object() || !config.contains("eos_token_id")) return -1;
   const nlohmann::json& eos = config["eos_token_id"];
   const nlohmann::json& first = eos.is_array() && !eos.empty() ? eos[0] : eos;
@@ -84,9 +83,11 @@ bool IsChat(const DataFile& file) {
 
 // The id that closes text documents.
 absl::StatusOr<int32_t> EosId(const Tokenizer& tokenizer, const std::string& model_directory,
-                              int64_t vocabulary) {
+                              int64_t vocabulary, FileSystem* files) {
   int32_t eos = tokenizer.eos_id();
-  if (eos < 0) eos = EosOfConfig(model_directory);
+  if (eos < 0) {
+    MT_ASSIGN_OR_RETURN(eos, EosOfConfig(model_directory, files));
+  }
   if (eos < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         model_directory,
@@ -140,12 +141,12 @@ absl::Status NoSequence(const char* key, const DatasetReport& report, int64_t se
 }
 
 // Bytes that preparing reports: token files are read once, others twice.
-absl::StatusOr<int64_t> ProgressBytes(const JobSpec::Data& data) {
+absl::StatusOr<int64_t> ProgressBytes(const JobSpec::Data& data, FileSystem* files) {
   int64_t total = 0;
   for (const auto* list : {&data.train, &data.eval}) {
     for (const DataFile& file : *list) {
       MT_ASSIGN_OR_RETURN(const std::unique_ptr<DataFileReader> reader,
-                          DataFileReader::Open(file.path));
+                          DataFileReader::Open(file.path, files));
       total += reader->size() * (file.format == DataFormat::kTokens ? 1 : 2);
     }
   }
@@ -154,22 +155,21 @@ absl::StatusOr<int64_t> ProgressBytes(const JobSpec::Data& data) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
-                                                     std::shared_ptr<const Tokenizer> tokenizer,
-                                                     const std::string& model_directory,
-                                                     int64_t model_vocabulary,
-                                                     const std::string& cache_directory,
-                                                     const DataProgress& progress) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
+    const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
+    const std::string& model_directory, int64_t model_vocabulary,
+    const std::string& cache_directory, const DataProgress& progress, FileSystem* files) {
   const JobSpec::Data& data = spec.data;
   MT_RETURN_IF_ERROR(CheckSpec(data));
-  std::vector<DataFile> files = data.train;
-  files.insert(files.end(), data.eval.begin(), data.eval.end());
+  std::vector<DataFile> data_files = data.train;
+  data_files.insert(data_files.end(), data.eval.begin(), data.eval.end());
 
   DataSideOptions options;
   options.packing = {data.sequence_length, data.packing};
   options.pad_id = PadId(tokenizer.get(), model_vocabulary);
   options.stream.cache_directory =
       data.cache_directory.empty() ? cache_directory : data.cache_directory;
+  options.stream.files = files;
   options.stream.threads = spec.engine.threads > 0
                                ? static_cast<int>(spec.engine.threads)
                                : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -178,7 +178,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
   encoder.train_on_prompt = data.train_on_prompt;
   encoder.vocabulary = model_vocabulary;
   std::unique_ptr<ChatTemplate> chat_template;
-  for (const DataFile& file : files) {
+  for (const DataFile& file : data_files) {
     if (file.format == DataFormat::kTokens) continue;
     if (tokenizer == nullptr) {
       return absl::InvalidArgumentError(
@@ -187,11 +187,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
                        "model's directory one, or data.tokenizer: bytes"));
     }
     if (file.format == DataFormat::kText && encoder.eos_id < 0) {
-      MT_ASSIGN_OR_RETURN(encoder.eos_id, EosId(*tokenizer, model_directory, model_vocabulary));
+      MT_ASSIGN_OR_RETURN(encoder.eos_id,
+                          EosId(*tokenizer, model_directory, model_vocabulary, files));
     }
     if (IsChat(file) && chat_template == nullptr) {
-      MT_ASSIGN_OR_RETURN(chat_template,
-                          ChatTemplate::Create(data.chat_template, model_directory, *tokenizer));
+      MT_ASSIGN_OR_RETURN(chat_template, ChatTemplate::Create(data.chat_template, model_directory,
+                                                              *tokenizer, files));
       encoder.chat_template = chat_template.get();
     }
   }
@@ -199,7 +200,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
   ByteProgress counted;
   int64_t bytes_done = 0;
   if (progress) {
-    MT_ASSIGN_OR_RETURN(const int64_t bytes_total, ProgressBytes(data));
+    MT_ASSIGN_OR_RETURN(const int64_t bytes_total, ProgressBytes(data, files));
     counted = [&progress, &bytes_done, bytes_total](int64_t bytes) {
       bytes_done += bytes;
       return progress(std::min(bytes_done, bytes_total), bytes_total);

@@ -1,38 +1,26 @@
 #include "engine/data/model_directory_file.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
-
 #include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
 
 namespace megatrain {
 
 absl::StatusOr<std::optional<std::string>> ReadModelDirectoryFile(const std::string& directory,
-                                                                  const std::string& name) {
-  const std::filesystem::path path = std::filesystem::path(directory) / name;
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  if (status.type() == std::filesystem::file_type::not_found) return std::nullopt;
-  if (error) return absl::UnavailableError(absl::StrCat(path.string(), ": ", error.message()));
-  if (status.type() != std::filesystem::file_type::regular) {
-    return absl::InvalidArgumentError(absl::StrCat(path.string(), ": not a regular file"));
+                                                                  const std::string& name,
+                                                                  FileSystem* files) {
+  constexpr int64_t kBytesMax = int64_t{256} << 20;
+  const std::string path = JoinPath(directory, name);
+  const absl::StatusOr<FileInfo> info = files->Examine(path);
+  if (absl::IsNotFound(info.status())) return std::nullopt;
+  if (!info.ok()) return info.status();
+  if (!info->is_regular) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
   }
-  constexpr uintmax_t kBytesMax = uintmax_t{256} << 20;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat(path.string(), ": ", error.message()));
-  if (size > kBytesMax) {
+  if (info->bytes > kBytesMax) {
     return absl::InvalidArgumentError(
-        absl::StrCat(path.string(), ": ", size, " bytes, more than ", kBytesMax));
+        absl::StrCat(path, ": ", info->bytes, " bytes, more than ", kBytesMax));
   }
-  std::ifstream file(path, std::ios::binary);
-  std::string content(size, '\0');
-  if (!file.read(content.data(), static_cast<std::streamsize>(size)) && size > 0) {
-    return absl::UnavailableError(
-        absl::StrCat(path.string(), ": cannot be read: ", std::strerror(errno)));
-  }
+  MT_ASSIGN_OR_RETURN(std::string content, ReadWholeFile(files, path, kBytesMax));
   return content;
 }
 

@@ -6,13 +6,14 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/base/file.h"
 
 namespace megatrain {
 
 // The content of directory/name, nothing if there is no such file. Files over 256 MiB and what
 // cannot be read are an error that names the path.
-absl::StatusOr<std::optional<std::string>> ReadModelDirectoryFile(const std::string& directory,
-                                                                  const std::string& name);
+absl::StatusOr<std::optional<std::string>> ReadModelDirectoryFile(
+    const std::string& directory, const std::string& name, FileSystem* files = PosixFileSystem());
 
 }  // namespace megatrain
 

@@ -12,7 +12,7 @@ namespace megatrain {
 namespace {
 
 // What a directory without tokenizer.json holds instead, and what works with it.
-absl::Status NoTokenizer(const std::string& directory) {
+absl::Status NoTokenizer(const std::string& directory, FileSystem* files) {
   struct Other {
     const char* file;
     const char* what;
@@ -23,7 +23,7 @@ absl::Status NoTokenizer(const std::string& directory) {
         Other{"vocab.txt", "a WordPiece tokenizer"},
         Other{"vocab.json", "GPT-2's older vocab.json and merges.txt"}}) {
     MT_ASSIGN_OR_RETURN(const std::optional<std::string> content,
-                        ReadModelDirectoryFile(directory, other.file));
+                        ReadModelDirectoryFile(directory, other.file, files));
     if (!content.has_value()) continue;
     const bool gpt2 = std::string_view(other.file) == "vocab.json";
     return absl::UnimplementedError(absl::StrCat(
@@ -41,19 +41,20 @@ absl::Status NoTokenizer(const std::string& directory) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(const std::string& model_directory,
-                                                               const std::string& choice) {
+                                                               const std::string& choice,
+                                                               FileSystem* files) {
   if (choice == "bytes") return MakeBytesTokenizer();
   if (choice != "auto") {
     return absl::InvalidArgumentError(
         absl::StrCat("tokenizer \"", choice, "\" is neither auto nor bytes"));
   }
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> tokenizer,
-                      ReadModelDirectoryFile(model_directory, "tokenizer.json"));
-  if (!tokenizer.has_value()) return NoTokenizer(model_directory);
+                      ReadModelDirectoryFile(model_directory, "tokenizer.json", files));
+  if (!tokenizer.has_value()) return NoTokenizer(model_directory, files);
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> tokenizer_config,
-                      ReadModelDirectoryFile(model_directory, "tokenizer_config.json"));
+                      ReadModelDirectoryFile(model_directory, "tokenizer_config.json", files));
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> model_config,
-                      ReadModelDirectoryFile(model_directory, "config.json"));
+                      ReadModelDirectoryFile(model_directory, "config.json", files));
   auto opened =
       MakeBpeTokenizer(*tokenizer, tokenizer_config.value_or(""), model_config.value_or(""));
   if (!opened.ok()) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/base/file.h"
 #include "engine/data/tokenizer.h"
 
 namespace megatrain {
@@ -14,8 +15,9 @@ namespace megatrain {
 // tokenizer.json (with tokenizer_config.json's bos_token, eos_token and pad_token; an eos_token it
 // does not name is config.json's first eos_token_id). A tokenizer that is not byte-level BPE is
 // refused by name, with what works instead.
-absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(const std::string& model_directory,
-                                                               const std::string& choice);
+absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(
+    const std::string& model_directory, const std::string& choice,
+    FileSystem* files = PosixFileSystem());
 
 }  // namespace megatrain
 

@@ -56,14 +56,14 @@ absl::StatusOr<PackingCounts> Make(const TokenStream& stream, const PackingOptio
 
 absl::StatusOr<std::unique_ptr<SequenceIndex>> SequenceIndex::Open(
     const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory,
-    const ByteProgress& progress) {
+    const ByteProgress& progress, FileSystem* files) {
   const std::string key =
       HashText(absl::StrCat(kIndexVersion, "\n", stream->key(), "\n", options.sequence_length, " ",
                             options.packing ? "packed" : "unpacked"));
   const std::string name = absl::StrCat("sequences-", key, ".cache");
   for (int round = 0; round < 2; ++round) {
     absl::StatusOr<std::unique_ptr<CacheFile>> begins =
-        CacheFile::Open(cache_directory, name, key, sizeof(uint64_t), progress);
+        CacheFile::Open(cache_directory, name, key, sizeof(uint64_t), progress, files);
     if (absl::IsCancelled(begins.status())) return begins.status();
     if (begins.ok()) {
       const PackingCounts counts = FromText((*begins)->meta());
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<SequenceIndex>> SequenceIndex::Open(
     }
     MT_ASSIGN_OR_RETURN(
         std::unique_ptr<CacheFileWriter> writer,
-        CacheFileWriter::Create(cache_directory, name, key, sizeof(uint64_t), progress));
+        CacheFileWriter::Create(cache_directory, name, key, sizeof(uint64_t), progress, files));
     if (writer == nullptr) continue;
     MT_RETURN_IF_ERROR(Make(*stream, options, progress, writer.get()).status());
   }

@@ -22,7 +22,8 @@ class SequenceIndex {
   static absl::StatusOr<std::unique_ptr<SequenceIndex>> Open(const TokenStream* stream,
                                                              const PackingOptions& options,
                                                              const std::string& cache_directory,
-                                                             const ByteProgress& progress);
+                                                             const ByteProgress& progress,
+                                                             FileSystem* files = PosixFileSystem());
 
   const PackingCounts& counts() const { return counts_; }
   // O(1), two reads. REQUIRES: 0 <= index < counts().sequences.

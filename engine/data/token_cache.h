@@ -1,8 +1,8 @@
 // Files of prepared data: numbers in order, checksummed, valid whole or not at all.
 //
 // Layout (little-endian):
-//   CacheHeader | elements * element_bytes of payload | meta_bytes of text that describes it
-// A file is written as NAME.tmp, synced, and renamed; the header goes in last, so that neither a
+//   elements * element_bytes of payload | meta_bytes of text that describes it | CacheTrailer
+// A file is written as NAME.tmp, synced, and renamed, and its trailer is checksummed: neither a
 // half-written file nor a damaged one is ever taken for whole.
 #ifndef MEGATRAIN_ENGINE_DATA_TOKEN_CACHE_H_
 #define MEGATRAIN_ENGINE_DATA_TOKEN_CACHE_H_
@@ -14,12 +14,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/file.h"
 #include "engine/data/data_file_io.h"
 
 namespace megatrain {
 
-struct CacheHeader {
-  char magic[8];  // "MTCACHE1"
+struct CacheTrailer {
+  char magic[8];  // "MTCACHE2"
   uint32_t element_bytes;
   uint32_t reserved;  // 0
   uint64_t elements;
@@ -27,20 +28,20 @@ struct CacheHeader {
   char key[32];           // XXH3-128 in hex of all that decides the content
   uint64_t payload_xxh3;  // XXH3-64
   uint64_t meta_xxh3;
-  uint64_t header_xxh3;  // of the fields above
+  uint64_t trailer_xxh3;  // of the fields above
 };
-static_assert(sizeof(CacheHeader) == 88);
+static_assert(sizeof(CacheTrailer) == 88);
 
 class CacheFileWriter {
  public:
   // Begins DIRECTORY/NAME. While another process writes the same file this waits, and then returns
   // null: the file is there to be read. A NAME.tmp that a killed process left is taken over.
   // `progress` is asked now and then while it waits.
-  static absl::StatusOr<std::unique_ptr<CacheFileWriter>> Create(const std::string& directory,
-                                                                 const std::string& name,
-                                                                 const std::string& key,
-                                                                 size_t element_bytes,
-                                                                 const ByteProgress& progress = {});
+  // `files` must outlive the writer.
+  static absl::StatusOr<std::unique_ptr<CacheFileWriter>> Create(
+      const std::string& directory, const std::string& name, const std::string& key,
+      size_t element_bytes, const ByteProgress& progress = {},
+      FileSystem* files = PosixFileSystem());
   // Removes NAME.tmp if Finish was not reached.
   ~CacheFileWriter();
   CacheFileWriter(const CacheFileWriter&) = delete;
@@ -60,11 +61,13 @@ class CacheFile {
  public:
   // Reads the file once and verifies every checksum. NotFound, or DataLoss that says what is wrong:
   // either way it is to be made again. `progress` is called with 0 bytes as the reading goes on.
+  // `files` must outlive the file.
   static absl::StatusOr<std::unique_ptr<CacheFile>> Open(const std::string& directory,
                                                          const std::string& name,
                                                          const std::string& key,
                                                          size_t element_bytes,
-                                                         const ByteProgress& progress = {});
+                                                         const ByteProgress& progress = {},
+                                                         FileSystem* files = PosixFileSystem());
   int64_t elements() const { return elements_; }
   const std::string& meta() const { return meta_; }
   // REQUIRES: the range lies in the file.

@@ -97,8 +97,10 @@ size_t FirstNotBelow(const T* values, size_t count, uint64_t limit) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(const DataFile& file) {
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<DataFileReader> reader, DataFileReader::Open(file.path));
+absl::StatusOr<std::unique_ptr<TokenFile>> TokenFile::Open(const DataFile& file,
+                                                           FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<DataFileReader> reader,
+                      DataFileReader::Open(file.path, files));
   const std::string lower = absl::AsciiStrToLower(file.path);
   Layout layout;
   if (absl::EndsWith(lower, ".npy")) {

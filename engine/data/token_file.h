@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/file.h"
 #include "engine/data/data_file_io.h"
 #include "engine/job/job_spec.h"
 
@@ -20,7 +21,8 @@ namespace megatrain {
 class TokenFile {
  public:
   // Reads the header alone. InvalidArgument names the file, what it holds and what is accepted.
-  static absl::StatusOr<std::unique_ptr<TokenFile>> Open(const DataFile& file);
+  static absl::StatusOr<std::unique_ptr<TokenFile>> Open(const DataFile& file,
+                                                         FileSystem* files = PosixFileSystem());
 
   const std::string& path() const { return reader_->path(); }
   int64_t bytes() const { return reader_->size(); }

@@ -257,7 +257,8 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
   std::vector<std::string> hashes;
   int64_t bytes = 0;
   for (const DataFile& file : files) {
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<DataFileReader> reader, DataFileReader::Open(file.path));
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<DataFileReader> reader,
+                        DataFileReader::Open(file.path, options.files));
     MT_ASSIGN_OR_RETURN(std::string hash, HashDataFile(*reader, progress));
     bytes += reader->size();
     readers.push_back(std::move(reader));
@@ -268,8 +269,8 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
 
   // A second round finds what another process has just made.
   for (int round = 0; round < 2; ++round) {
-    absl::StatusOr<std::unique_ptr<CacheFile>> cache =
-        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t), progress);
+    absl::StatusOr<std::unique_ptr<CacheFile>> cache = CacheFile::Open(
+        options.cache_directory, name, key, sizeof(uint32_t), progress, options.files);
     if (absl::IsCancelled(cache.status())) return cache.status();
     if (cache.ok()) {
       const StreamMeta meta = FromText((*cache)->meta());
@@ -280,9 +281,9 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
             new TokenStream(*std::move(cache), key, meta.documents));
       }
     }
-    MT_ASSIGN_OR_RETURN(
-        std::unique_ptr<CacheFileWriter> writer,
-        CacheFileWriter::Create(options.cache_directory, name, key, sizeof(uint32_t), progress));
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFileWriter> writer,
+                        CacheFileWriter::Create(options.cache_directory, name, key,
+                                                sizeof(uint32_t), progress, options.files));
     if (writer == nullptr) continue;
     StreamMaker maker(options, progress, writer.get());
     for (size_t i = 0; i < files.size(); ++i) {
@@ -290,9 +291,9 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
     }
     MT_RETURN_IF_ERROR(writer->Finish(ToText({maker.documents(), maker.largest_id()})));
     writer.reset();
-    MT_ASSIGN_OR_RETURN(
-        std::unique_ptr<CacheFile> made,
-        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t), progress));
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFile> made,
+                        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t),
+                                        progress, options.files));
     return std::unique_ptr<TokenStream>(new TokenStream(std::move(made), key, maker.documents()));
   }
   return absl::DataLossError(absl::StrCat(options.cache_directory, "/", name,

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/base/file.h"
 #include "engine/data/document_encoder.h"
 #include "engine/data/json_records.h"
 #include "engine/data/token_cache.h"
@@ -22,6 +23,7 @@ struct TokenStreamOptions {
   DocumentEncoderOptions encoder;
   std::string cache_directory;
   size_t chunk_bytes = kRecordChunkBytes;  // read at once from a data file
+  FileSystem* files = PosixFileSystem();   // must outlive the stream
   int threads = 1;                         // that tokenise records; the words do not depend on it
 };
 

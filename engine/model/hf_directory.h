@@ -21,7 +21,8 @@ namespace megatrain {
 // Parses and checks `directory`/config.json. An unsupported family is refused by name with the list
 // of those that are; a key that changes the mathematics and is not understood is refused, never
 // ignored.
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory);
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory,
+                                            FileSystem* files = PosixFileSystem());
 
 // The weights of a HF directory: model.safetensors, or the shards that model.safetensors.index.json
 // names. Opening checks that every tensor of the layout is there with its shape and a dtype of F32,
@@ -29,8 +30,10 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory);
 // duplicate excepted).
 class HfWeights {
  public:
+  // `files` must outlive the weights.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
-                                                         const ModelLayout& layout);
+                                                         const ModelLayout& layout,
+                                                         FileSystem* files = PosixFileSystem());
   virtual ~HfWeights() = default;
   // Fills the tile's master (weights and remainder), zeroes moments and padding. Values that are
   // not finite, or whose BF16 half would be infinite, are refused with the tensor's name. Memory

@@ -1,7 +1,5 @@
 // ExportHfDirectory of hf_directory.h.
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -33,6 +31,13 @@ bool SameTensors(const ModelLayout& a, const ModelLayout& b) {
   return signature(a) == signature(b);
 }
 
+bool SameFile(FileSystem* files, const std::string& a, const std::string& b) {
+  const absl::StatusOr<FileInfo> first = files->Examine(a);
+  const absl::StatusOr<FileInfo> second = files->Examine(b);
+  return first.ok() && second.ok() && first->device == second->device &&
+         first->inode == second->inode;
+}
+
 // Nothing there, an empty directory, or an earlier export of a model of these tensors.
 absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
                               const ModelLayout& layout) {
@@ -50,7 +55,7 @@ absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
       return refuse(absl::StrCat("it holds ", name, ", which no export writes"));
     }
   }
-  const absl::StatusOr<ModelConfig> config = ReadModelConfig(directory);
+  const absl::StatusOr<ModelConfig> config = ReadModelConfig(directory, files);
   if (!config.ok()) {
     return refuse(absl::StrCat("it holds files of a model but no configuration that can be read (",
                                std::string(config.status().message()), ")"));
@@ -83,13 +88,14 @@ absl::Status ExportHfDirectory(const std::string& source_directory, const ModelL
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
                                const std::string& directory, int64_t shard_bytes,
                                FileSystem* files) {
-  std::error_code error;
   std::string target = WithoutTrailingSlash(directory);
-  // A link to a directory on another disk: that disk is meant, and the link stays.
-  if (std::filesystem::is_symlink(target, error)) {
-    target = std::filesystem::weakly_canonical(target, error).string();
+  if (files->FileExists(target)) {
+    // A link to a directory on another disk: that disk is meant, and the link stays.
+    if (absl::StatusOr<std::string> real = files->RealPath(target); real.ok()) {
+      target = *std::move(real);
+    }
   }
-  if (std::filesystem::equivalent(source_directory, target, error)) {
+  if (SameFile(files, source_directory, target)) {
     return absl::FailedPreconditionError(
         absl::StrCat(target,
                      " is the directory that the model was read from; it is not "

@@ -45,8 +45,7 @@ class Weights : public HfWeights {
   Weights(std::string directory, const ModelLayout& layout)
       : directory_(std::move(directory)), layout_(layout) {}
 
-  absl::Status OpenFiles() {
-    FileSystem* const files = PosixFileSystem();
+  absl::Status OpenFiles(FileSystem* files) {
     MT_ASSIGN_OR_RETURN(const HfWeightFiles found, FindHfWeightFiles(files, directory_));
     for (const std::string& path : found.paths) {
       MT_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
@@ -159,24 +158,26 @@ class Weights : public HfWeights {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory) {
-  FileSystem* const files = PosixFileSystem();
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, FileSystem* files) {
   const std::string path = JoinPath(directory, kConfigFileName);
-  if (!files->IsDirectory(directory)) {
+  const absl::StatusOr<FileInfo> info = files->Examine(directory);
+  if (absl::IsNotFound(info.status()) || (info.ok() && !info->is_directory)) {
     return absl::NotFoundError(absl::StrCat(directory,
-                                            files->FileExists(directory)
+                                            info.ok()
                                                 ? " is not a directory: give the one that holds "
                                                 : ": there is no such directory to hold ",
                                             kConfigFileName));
   }
+  if (!info.ok()) return info.status();
   MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kConfigBytesMax));
   return ParseModelConfig(text, path);
 }
 
 absl::StatusOr<std::unique_ptr<HfWeights>> HfWeights::Open(const std::string& directory,
-                                                           const ModelLayout& layout) {
+                                                           const ModelLayout& layout,
+                                                           FileSystem* files) {
   auto weights = std::make_unique<Weights>(directory, layout);
-  MT_RETURN_IF_ERROR(weights->OpenFiles());
+  MT_RETURN_IF_ERROR(weights->OpenFiles(files));
   return weights;
 }
 

@@ -65,13 +65,12 @@ class FaultInjectionFileSystem::MemoryRandomAccessFile : public RandomAccessFile
         inode_(std::move(inode)),
         size_(static_cast<int64_t>(inode_->content.size())) {}
 
-  absl::Status Read(int64_t offset, void* out, int64_t bytes) const override {
+  absl::StatusOr<int64_t> ReadUpTo(int64_t offset, void* out, int64_t bytes) const override {
     MT_RETURN_IF_ERROR(files_->Operation("read", path_));
-    if (offset + bytes > static_cast<int64_t>(inode_->content.size())) {
-      return absl::DataLossError(absl::StrCat(path_, " ends too early"));
-    }
-    if (bytes > 0) std::memcpy(out, inode_->content.data() + offset, bytes);
-    return absl::OkStatus();
+    const int64_t there = static_cast<int64_t>(inode_->content.size()) - offset;
+    const int64_t got = std::clamp<int64_t>(there, 0, bytes);
+    if (got > 0) std::memcpy(out, inode_->content.data() + offset, got);
+    return got;
   }
   int64_t size() const override { return size_; }
   const std::string& path() const override { return path_; }
@@ -295,6 +294,39 @@ bool FaultInjectionFileSystem::FileExists(const std::string& path) { return Find
 bool FaultInjectionFileSystem::IsDirectory(const std::string& path) {
   const std::shared_ptr<Inode> inode = Find(path);
   return inode != nullptr && inode->is_directory;
+}
+
+absl::StatusOr<FileInfo> FaultInjectionFileSystem::Examine(const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("examine", path));
+  const std::shared_ptr<Inode> inode = Find(path);
+  if (inode == nullptr) return FileError("examine", path, ENOENT);
+  FileInfo info;
+  info.is_regular = !inode->is_directory;
+  info.is_directory = inode->is_directory;
+  info.bytes = static_cast<int64_t>(inode->content.size());
+  info.inode = reinterpret_cast<uintptr_t>(inode.get());
+  return info;
+}
+
+absl::StatusOr<std::string> FaultInjectionFileSystem::RealPath(const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("examine", path));
+  if (Find(path) == nullptr) return FileError("examine", path, ENOENT);
+  return path;  // there are no links
+}
+
+absl::Status FaultInjectionFileSystem::CheckWritable(const std::string& path) {
+  return Operation("write in", path);
+}
+
+absl::StatusOr<std::unique_ptr<FileLock>> FaultInjectionFileSystem::TryLock(
+    const std::string& path) {
+  MT_RETURN_IF_ERROR(Operation("open", path));
+  std::string name;
+  const std::shared_ptr<Inode> parent = FindParent(path, &name);
+  if (parent == nullptr) return FileError("open", path, ENOENT);
+  std::shared_ptr<Inode>& inode = parent->entries[name];
+  if (inode == nullptr) inode = std::make_shared<Inode>();
+  return std::make_unique<FileLock>();  // nobody else is there
 }
 
 absl::StatusOr<int64_t> FaultInjectionFileSystem::FreeDiskBytes(const std::string& path) {

@@ -63,6 +63,10 @@ class FaultInjectionFileSystem : public FileSystem {
   absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override;
   bool FileExists(const std::string& path) override;
   bool IsDirectory(const std::string& path) override;
+  absl::StatusOr<FileInfo> Examine(const std::string& path) override;
+  absl::StatusOr<std::string> RealPath(const std::string& path) override;
+  absl::Status CheckWritable(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) override;
   absl::StatusOr<int64_t> FreeDiskBytes(const std::string& path) override;
 
  private:

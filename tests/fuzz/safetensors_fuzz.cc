@@ -18,12 +18,12 @@ namespace {
 class MemoryFile : public RandomAccessFile {
  public:
   MemoryFile(const uint8_t* data, size_t size) : data_(data), size_(static_cast<int64_t>(size)) {}
-  absl::Status Read(int64_t offset, void* out, int64_t bytes) const override {
+  absl::StatusOr<int64_t> ReadUpTo(int64_t offset, void* out, int64_t bytes) const override {
     if (offset < 0 || bytes < 0 || offset > size_ || bytes > size_ - offset) {
       return absl::DataLossError(absl::StrCat("read of ", bytes, " at ", offset));
     }
     if (bytes > 0) std::memcpy(out, data_ + offset, bytes);
-    return absl::OkStatus();
+    return bytes;
   }
   int64_t size() const override { return size_; }
   const std::string& path() const override { return path_; }

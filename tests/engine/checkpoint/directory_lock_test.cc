@@ -9,17 +9,16 @@ namespace {
 TEST(DirectoryLockTest, OneHolderAtATime) {
   const std::string directory = testing::TempDir() + "/lock/new";
   {
-    auto lock = DirectoryLock::Take(directory);
+    auto lock = LockDirectory(directory);
     ASSERT_TRUE(lock.ok()) << lock.status();
-    EXPECT_THAT(DirectoryLock::Take(directory).status().message(),
+    EXPECT_THAT(LockDirectory(directory).status().message(),
                 testing::HasSubstr("another process is training into it"));
   }
-  EXPECT_TRUE(DirectoryLock::Take(directory).ok());
+  EXPECT_TRUE(LockDirectory(directory).ok());
 }
 
 TEST(DirectoryLockTest, ADirectoryThatCannotBeMadeIsNamed) {
-  EXPECT_THAT(DirectoryLock::Take("/proc/none").status().message(),
-              testing::HasSubstr("/proc/none"));
+  EXPECT_THAT(LockDirectory("/proc/none").status().message(), testing::HasSubstr("/proc/none"));
 }
 
 }  // namespace

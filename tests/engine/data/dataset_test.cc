@@ -388,7 +388,7 @@ TEST(DatasetTest, RefusesBadInputWithFileAndLine) {
       HasSubstr("2 tokens are fewer than one sequence of 8"));
   EXPECT_THAT(
       OpenError(SpecOf({{directory.Path("none.txt"), DataFormat::kText, ""}}, 8), directory),
-      HasSubstr("none.txt: cannot be opened"));
+      HasSubstr("none.txt: No such file"));
   EXPECT_THAT(OpenError(SpecOf({{directory.path(), DataFormat::kText, ""}}, 8), directory),
               HasSubstr("is a directory"));
   EXPECT_THAT(OpenError(SpecOf({}, 8), directory), HasSubstr("data.train: names no file"));

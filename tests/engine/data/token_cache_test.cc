@@ -57,11 +57,11 @@ TEST(TokenCacheTest, RefusesEveryDamage) {
     return CacheFile::Open(directory.path(), "x.cache", kKey, 4).ok();
   };
   ASSERT_TRUE(opens(whole));
-  // A flipped bit anywhere in the header, at some places in the payload, and in the meta.
-  std::vector<size_t> places(sizeof(CacheHeader));
-  std::iota(places.begin(), places.end(), size_t{0});
-  for (const size_t place : {sizeof(CacheHeader), whole.size() / 2, whole.size() - 9,
-                             whole.size() - 8, whole.size() - 1}) {
+  // A flipped bit anywhere in the trailer, at some places in the payload, and in the meta.
+  const size_t trailer = whole.size() - sizeof(CacheTrailer);
+  std::vector<size_t> places(sizeof(CacheTrailer));
+  std::iota(places.begin(), places.end(), trailer);
+  for (const size_t place : {size_t{0}, whole.size() / 2, trailer - 9, trailer - 8, trailer - 1}) {
     places.push_back(place);
   }
   for (const size_t place : places) {
@@ -69,7 +69,7 @@ TEST(TokenCacheTest, RefusesEveryDamage) {
     damaged[place] = static_cast<char>(damaged[place] ^ 0x10);
     EXPECT_FALSE(opens(damaged)) << place;
   }
-  for (const size_t size : {size_t{0}, size_t{10}, sizeof(CacheHeader), whole.size() - 1}) {
+  for (const size_t size : {size_t{0}, size_t{10}, sizeof(CacheTrailer), whole.size() - 1}) {
     EXPECT_FALSE(opens(whole.substr(0, size))) << size;
   }
   EXPECT_FALSE(opens(whole + "x"));
@@ -148,8 +148,8 @@ TEST(TokenCacheTest, AFailedWriteIsAnErrorAndLeavesNothing) {
     const std::vector<uint32_t> words = Content();
     const absl::Status status = (*writer)->Append(words.data(), words.size());
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("x.cache.tmp: cannot be written (prepared data; data.cache_directory "
-                          "moves it): File too large"));
+                HasSubstr("x.cache.tmp: File too large (prepared data; data.cache_directory "
+                          "moves it)"));
   }
   ::setrlimit(RLIMIT_FSIZE, &before);
   ::signal(SIGXFSZ, old_handler);

@@ -110,8 +110,7 @@ TEST(TokenFileTest, RefusesWhatIsNoPlainArrayOfIds) {
   EXPECT_THAT(OpenError(Tokens(odd, "uint16")), HasSubstr("no whole number of uint16 elements"));
   EXPECT_THAT(OpenError(Tokens(odd, "int32")), HasSubstr("dtype int32 is not accepted"));
   EXPECT_THAT(OpenError(Tokens(directory.Write("t.txt", "1"))), HasSubstr(".npy and .bin"));
-  EXPECT_THAT(OpenError(Tokens(directory.Path("none.npy"))),
-              HasSubstr("none.npy: cannot be opened: No such file"));
+  EXPECT_THAT(OpenError(Tokens(directory.Path("none.npy"))), HasSubstr("none.npy: No such file"));
   EXPECT_THAT(OpenError(Tokens(directory.path())), HasSubstr("is a directory"));
 }
 

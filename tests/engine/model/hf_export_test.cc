@@ -53,6 +53,18 @@ class SmallDisk : public FileSystem {
   }
   bool FileExists(const std::string& path) override { return posix_->FileExists(path); }
   bool IsDirectory(const std::string& path) override { return posix_->IsDirectory(path); }
+  absl::StatusOr<FileInfo> Examine(const std::string& path) override {
+    return posix_->Examine(path);
+  }
+  absl::StatusOr<std::string> RealPath(const std::string& path) override {
+    return posix_->RealPath(path);
+  }
+  absl::Status CheckWritable(const std::string& path) override {
+    return posix_->CheckWritable(path);
+  }
+  absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) override {
+    return posix_->TryLock(path);
+  }
   absl::StatusOr<int64_t> FreeDiskBytes(const std::string&) override { return left_; }
 
  private:

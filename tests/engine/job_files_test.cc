@@ -1,0 +1,125 @@
+// A job's files are reached through the file system that is handed in, and in no other way.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "engine/base/file.h"
+#include "engine/engine.h"
+#include "engine/inspect/export_checkpoint.h"
+#include "tests/engine/numerics/job_run.h"
+#include "tests/engine/numerics/model_reference.h"
+
+namespace megatrain {
+namespace {
+
+constexpr char kElsewhere[] = "/elsewhere";
+
+// Shows a directory of the machine as /elsewhere, where there is nothing.
+class MovedFileSystem : public FileSystem {
+ public:
+  explicit MovedFileSystem(std::string directory) : directory_(std::move(directory)) {}
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
+    return posix_->NewWritableFile(Moved(path));
+  }
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override {
+    return posix_->OpenForReading(Moved(path));
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return posix_->Rename(Moved(from), Moved(to));
+  }
+  absl::Status SyncDirectory(const std::string& path) override {
+    return posix_->SyncDirectory(Moved(path));
+  }
+  absl::Status CreateDirectories(const std::string& path) override {
+    return posix_->CreateDirectories(Moved(path));
+  }
+  absl::Status RemoveFile(const std::string& path) override {
+    return posix_->RemoveFile(Moved(path));
+  }
+  absl::Status RemoveTree(const std::string& path) override {
+    return posix_->RemoveTree(Moved(path));
+  }
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {
+    return posix_->ListDirectory(Moved(path));
+  }
+  bool FileExists(const std::string& path) override { return posix_->FileExists(Moved(path)); }
+  bool IsDirectory(const std::string& path) override { return posix_->IsDirectory(Moved(path)); }
+  absl::StatusOr<FileInfo> Examine(const std::string& path) override {
+    return posix_->Examine(Moved(path));
+  }
+  absl::StatusOr<std::string> RealPath(const std::string& path) override {
+    if (!posix_->FileExists(Moved(path))) return FileError("examine", path, ENOENT);
+    return path;
+  }
+  absl::Status CheckWritable(const std::string& path) override {
+    return posix_->CheckWritable(Moved(path));
+  }
+  absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) override {
+    return posix_->TryLock(Moved(path));
+  }
+  absl::StatusOr<int64_t> FreeDiskBytes(const std::string& path) override {
+    return posix_->FreeDiskBytes(Moved(path));
+  }
+
+ private:
+  std::string Moved(const std::string& path) const {
+    EXPECT_TRUE(absl::StartsWith(path, kElsewhere)) << path;
+    return directory_ + path.substr(std::string(kElsewhere).size());
+  }
+
+  FileSystem* const posix_ = PosixFileSystem();
+  const std::string directory_;
+};
+
+TEST(JobFilesTest, AJobTouchesNothingBesideTheFileSystemItIsGiven) {
+  const std::string directory = FreshDirectory("moved");
+  std::filesystem::copy(LoadModelReference("qwen2").directory, directory + "/model");
+  std::ofstream(directory + "/train.txt") << std::string(4000, 'a');
+  std::ofstream(directory + "/eval.jsonl") << "{\"text\": \"" << std::string(800, 'b') << "\"}\n";
+  JobSpec spec;
+  spec.name = "moved";
+  spec.model.path = "/elsewhere/model";
+  spec.data.train = {{"/elsewhere/train.txt", DataFormat::kText, ""}};
+  spec.data.eval = {{"/elsewhere/eval.jsonl", DataFormat::kText, ""}};
+  spec.data.tokenizer = "bytes";
+  spec.data.sequence_length = 32;
+  spec.training.steps = 2;
+  spec.training.global_batch = 2;
+  spec.training.micro_batch = 1;
+  spec.checkpoint.directory = "/elsewhere/checkpoints";
+  spec.output.directory = "/elsewhere/output";
+
+  MovedFileSystem files(directory);
+  EngineHostOptions host_options;
+  host_options.threads = 2;
+  const auto host = EngineHost::Create(host_options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  TrainingOptions options;
+  options.files = &files;
+  for (const int64_t steps : {2, 3}) {  // the second goes on from the first one's checkpoint
+    spec.training.steps = steps;
+    TrainingControl control;
+    TrainingObserver observer;
+    int64_t first = 0;
+    observer.started = [&first](int64_t first_step, int64_t) { first = first_step; };
+    const auto outcome = RunTraining(**host, spec, options, &control, observer);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(first, steps == 2 ? 1 : 3);
+  }
+  EXPECT_TRUE(std::filesystem::exists(directory + "/output/config.json"));
+  EXPECT_TRUE(std::filesystem::exists(directory + "/checkpoints/data"));
+  const absl::Status exported =
+      ExportCheckpoint("/elsewhere/checkpoints/step-00000003", "/elsewhere/exported", &files);
+  EXPECT_TRUE(exported.ok()) << exported;
+  EXPECT_TRUE(
+      PlanTraining(spec, EngineBudget{"cpu", 2, int64_t{1} << 30, int64_t{1} << 30}, &files).ok());
+  EXPECT_FALSE(std::filesystem::exists(kElsewhere));
+}
+
+}  // namespace
+}  // namespace megatrain
