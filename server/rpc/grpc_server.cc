@@ -8,6 +8,7 @@
 
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -88,7 +89,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
   EnablePlugins();
   grpc::ServerBuilder builder;
   SetLimits(&builder);
-  std::vector<int> ports(options.listen.size(), 0);
+  std::vector<Entrance> entrances(options.listen.size());
   for (size_t i = 0; i < options.listen.size(); ++i) {
     const std::string& address = options.listen[i];
     if (!absl::StartsWith(address, "unix:")) {
@@ -96,7 +97,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
           "listen: ", address, ": this version listens on Unix sockets only, as in unix:/PATH"));
     }
     MT_RETURN_IF_ERROR(PreparePrivateSocket(address.substr(5)));
-    builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &ports[i]);
+    MT_ASSIGN_OR_RETURN(entrances[i].listener, ConnectionListener::Listen(address));
+    entrances[i].acceptor = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        grpc::InsecureServerCredentials());
   }
   if (options.request_observer) {
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
@@ -108,16 +112,19 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
   builder.RegisterService(&server->job_service_);
   builder.RegisterService(&server->node_service_);
   server->server_ = builder.BuildAndStart();
-  for (size_t i = 0; i < options.listen.size(); ++i) {
-    if (server->server_ == nullptr || ports[i] == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("listen: ", options.listen[i], ": cannot listen there"));
-    }
-  }
+  if (server->server_ == nullptr) return absl::InternalError("gRPC cannot be started");
+  server->entrances_ = std::move(entrances);
   grpc::HealthCheckServiceInterface* const health = server->server_->GetHealthCheckService();
   health->SetServingStatus(v1::JobService::service_full_name(), true);
   health->SetServingStatus(v1::NodeService::service_full_name(), true);
   server->SetReady(false);
+  for (const Entrance& entrance : server->entrances_) {
+    entrance.listener->Accept([acceptor = entrance.acceptor.get()](int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = fd;
+      acceptor->HandleNewConnection(&connection);
+    });
+  }
   return server;
 }
 
@@ -129,6 +136,7 @@ void GrpcServer::SetReady(bool ready) {
 
 void GrpcServer::Stop(std::chrono::milliseconds grace) {
   if (server_ == nullptr) return;
+  for (Entrance& entrance : entrances_) entrance.listener.reset();
   server_->GetHealthCheckService()->Shutdown();
   pump_.Stop();
   server_->Shutdown(std::chrono::system_clock::now() + grace);

@@ -4,6 +4,7 @@
 #define MEGATRAIN_SERVER_RPC_GRPC_SERVER_H_
 
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include <chrono>
 #include <cstddef>
@@ -16,6 +17,7 @@
 #include "server/jobs/job_manager.h"
 #include "server/rpc/authenticator.h"
 #include "server/rpc/call_queue.h"
+#include "server/rpc/connection_listener.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/node_service.h"
 #include "server/rpc/node_status.h"
@@ -62,11 +64,18 @@ class GrpcServer {
   GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
              JobManager* manager, JobRecordsDirectory* records, NodeStatusReader node_status);
 
+  // An address, and where gRPC takes the connections that come by it.
+  struct Entrance {
+    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+    std::unique_ptr<ConnectionListener> listener;  // ends first
+  };
+
   CallQueue queue_;
   StreamPump pump_;
   JobService job_service_;
   NodeService node_service_;
   std::unique_ptr<grpc::Server> server_;
+  std::vector<Entrance> entrances_;
 };
 
 }  // namespace megatrain

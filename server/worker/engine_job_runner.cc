@@ -13,6 +13,9 @@
 namespace megatrain {
 namespace {
 
+// What must be free before a run that could not write its records goes on: minutes of them.
+constexpr int64_t kRecordsRoomBytes = int64_t{64} << 20;
+
 RunFailure FailureOf(const absl::Status& status) {
   if (IsDiskFull(status)) return RunFailure::kDiskFull;
   switch (status.code()) {
@@ -76,18 +79,6 @@ struct EngineJobRunner::Run {
           if (stalled) stalled(request.job_id, why);
         }) {}
 
-  void Say(const std::string& line) {
-    if (request.records != nullptr) Note(request.records->AddLine(step, line));
-    if (callbacks.message) callbacks.message(line);
-  }
-  // Records that cannot be written do not stop training; the first failure of a series is said.
-  void Note(const absl::Status& status) {
-    if (!status.ok() && callbacks.message) {
-      callbacks.message(
-          absl::StrCat("this job's metrics and log are incomplete: ", status.message()));
-    }
-  }
-
   const RunRequest request;
   const RunCallbacks callbacks;
   TrainingControl control;
@@ -97,6 +88,7 @@ struct EngineJobRunner::Run {
   // Guarded by the runner's mutex.
   bool wanted_running = true;  // as last asked for
   bool parked = false;         // paused in place: not active
+  absl::Status records_full;   // why it pauses by itself
   bool ended = false;          // nothing is asked of it any more
   bool exited = false;         // its thread has nothing left to do
 
@@ -171,6 +163,7 @@ absl::Status EngineJobRunner::Resume(const std::string& job_id) {
   if (run->parked) MT_RETURN_IF_ERROR(CheckNoneActive());
   run->wanted_running = true;
   run->parked = false;
+  run->records_full = absl::OkStatus();
   run->control.Resume();
   return absl::OkStatus();
 }
@@ -203,11 +196,35 @@ void EngineJobRunner::Export(const std::string& checkpoint, const std::string& d
   exports_.Add(checkpoint, directory, std::move(done));
 }
 
+void EngineJobRunner::Say(Run& run, const std::string& line) {
+  if (run.request.records != nullptr) {
+    NoteRecords(run, run.request.records->AddLine(run.step, line));
+  }
+  if (run.callbacks.message) run.callbacks.message(line);
+}
+
+// A full disk: the job stands still until there is room, rather than make steps whose records are
+// lost. Other failures do not stop it.
+void EngineJobRunner::NoteRecords(Run& run, const absl::Status& status) {
+  if (status.ok()) return;
+  if (IsDiskFull(status)) {
+    MutexLock lock(&mutex_);
+    if (!run.wanted_running) return;  // it pauses already
+    run.wanted_running = false;
+    run.records_full = status;
+    run.control.Pause();
+  }
+  if (run.callbacks.message) {
+    run.callbacks.message(
+        absl::StrCat("this job's metrics and log cannot be written: ", status.message()));
+  }
+}
+
 TrainingObserver EngineJobRunner::Observe(Run& run) {
   const RunCallbacks& callbacks = run.callbacks;
   JobRecords* const records = run.request.records.get();
   TrainingObserver observer;
-  observer.message = [&run](const std::string& line) { run.Say(line); };
+  observer.message = [this, &run](const std::string& line) { Say(run, line); };
   observer.activity = [&run, &callbacks](const TrainingActivity& activity) {
     run.watchdog.Enter(PhaseOf(activity.phase));
     if (activity.phase == TrainingPhase::kPreparing && callbacks.preparing) {
@@ -215,19 +232,19 @@ TrainingObserver EngineJobRunner::Observe(Run& run) {
     }
   };
   observer.alive = [&run] { run.watchdog.Alive(); };
-  observer.started = [&run, &callbacks, records](int64_t first_step, int64_t total_steps) {
+  observer.started = [this, &run, &callbacks, records](int64_t first_step, int64_t total_steps) {
     run.step = first_step - 1;
-    if (records != nullptr) run.Note(records->FallBack(run.step));
+    if (records != nullptr) NoteRecords(run, records->FallBack(run.step));
     if (callbacks.running) callbacks.running(first_step, total_steps);
   };
-  observer.step = [&run, &callbacks, records](const StepRecord& record) {
+  observer.step = [this, &run, &callbacks, records](const StepRecord& record) {
     run.step = record.step;
     run.watchdog.Step(record.step, record.step_seconds);
-    if (records != nullptr) run.Note(records->AddStep(record));
+    if (records != nullptr) NoteRecords(run, records->AddStep(record));
     if (callbacks.step) callbacks.step(record);
   };
-  observer.before_checkpoint = [&run, records](int64_t) {
-    if (records != nullptr) run.Note(records->Sync());
+  observer.before_checkpoint = [this, &run, records](int64_t) {
+    if (records != nullptr) NoteRecords(run, records->Sync());
   };
   observer.checkpoint = [&callbacks](int64_t step, const std::string& directory, double seconds) {
     if (callbacks.checkpoint) callbacks.checkpoint(step, directory, seconds);
@@ -235,16 +252,19 @@ TrainingObserver EngineJobRunner::Observe(Run& run) {
   observer.checkpoint_failed = [&callbacks](int64_t step, const absl::Status& status) {
     if (callbacks.checkpoint_failed) callbacks.checkpoint_failed(step, status);
   };
-  observer.paused = [this, &run, &callbacks](const TrainingPause& pause) {
+  observer.paused = [this, &run, &callbacks, records](const TrainingPause& pause) {
+    RunPause told{FailureOf(pause.status), pause.status, pause.disk_bytes, pause.directory};
     {
       MutexLock lock(&mutex_);
       if (!pause.status.ok()) run.wanted_running = false;
       // Resumed already: it goes on, and nobody may take its place.
       run.parked = !run.wanted_running;
+      if (pause.status.ok() && !run.records_full.ok()) {
+        told = {RunFailure::kDiskFull, run.records_full, kRecordsRoomBytes, records->directory()};
+      }
+      run.records_full = absl::OkStatus();
     }
-    if (callbacks.paused) {
-      callbacks.paused({FailureOf(pause.status), pause.status, pause.disk_bytes, pause.directory});
-    }
+    if (callbacks.paused) callbacks.paused(told);
   };
   return observer;
 }
@@ -274,7 +294,7 @@ RunEnd EngineJobRunner::Train(Run& run) {
 void EngineJobRunner::RunJob(Run& run) {
   const RunEnd end = Train(run);
   run.watchdog.Enter(Watchdog::Phase::kIdle);
-  if (!end.status.ok()) run.Say(std::string(end.status.message()));
+  if (!end.status.ok()) Say(run, std::string(end.status.message()));
   {
     MutexLock lock(&mutex_);
     run.ended = true;

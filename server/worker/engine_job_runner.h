@@ -46,6 +46,9 @@ class EngineJobRunner : public JobRunner {
   void RunJob(Run& run);
   TrainingObserver Observe(Run& run);
   RunEnd Train(Run& run);
+  // On the run's thread: a line for its log; what came of writing one of its records.
+  void Say(Run& run, const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteRecords(Run& run, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of a job that has not ended.
   absl::StatusOr<Run*> Find(const std::string& job_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNoneActive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

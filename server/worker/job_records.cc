@@ -31,44 +31,74 @@ absl::StatusOr<std::unique_ptr<JobRecords>> JobRecords::Open(const std::string& 
                       RecordLog::Open(JoinPath(directory, "metrics"), kStepMetricsOptions, &notes));
   MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordLog> log,
                       RecordLog::Open(JoinPath(directory, "log"), kLogLinesOptions, &notes));
-  std::unique_ptr<JobRecords> records(new JobRecords(std::move(metrics), std::move(log)));
+  std::unique_ptr<JobRecords> records(
+      new JobRecords(directory, std::move(metrics), std::move(log)));
   // A log that cannot be written can still be read.
   for (const std::string& note : notes) records->AddLine(0, note).IgnoreError();
   return records;
 }
 
-absl::Status JobRecords::AppendLine(int64_t step, const std::string& text) {
-  return log_->Append(step, LineJson(text)).status();
-}
-
-absl::Status JobRecords::Note(int64_t step, const absl::Status& status) {
-  int64_t lost = 0;
-  {
-    MutexLock lock(&mutex_);
-    if (!status.ok()) return lost_++ == 0 ? status : absl::OkStatus();
-    std::swap(lost, lost_);
-  }
-  if (lost == 0) return absl::OkStatus();
-  const absl::Status told =
-      AppendLine(step, absl::StrCat(lost, lost == 1 ? " record" : " records",
-                                    " of this job's metrics and log could not be written and ",
-                                    lost == 1 ? "is" : "are", " missing"));
-  if (!told.ok()) {
-    MutexLock lock(&mutex_);
-    lost_ += lost;
+absl::Status JobRecords::Write(const Record& record) {
+  switch (record.kind) {
+    case Record::Kind::kStep:
+      return metrics_->Append(record.step, record.text).status();
+    case Record::Kind::kLine:
+      return log_->Append(record.step, record.text).status();
+    case Record::Kind::kFallBack:
+      return metrics_->FallBack(record.step);
   }
   return absl::OkStatus();
 }
 
+void JobRecords::Keep(Record record, const absl::Status& status) {
+  if (!IsDiskFull(status) || waiting_bytes_ + record.text.size() > kWaitingBytesMax) {
+    ++lost_;
+    return;
+  }
+  waiting_bytes_ += record.text.size();
+  waiting_.push_back(std::move(record));
+}
+
+absl::Status JobRecords::WriteWaiting(int64_t step) {
+  while (!waiting_.empty()) {
+    if (absl::Status status = Write(waiting_.front()); !status.ok()) {
+      if (IsDiskFull(status)) return status;
+      ++lost_;
+    }
+    waiting_bytes_ -= waiting_.front().text.size();
+    waiting_.pop_front();
+  }
+  if (lost_ == 0) return absl::OkStatus();
+  const bool one = lost_ == 1;
+  MT_RETURN_IF_ERROR(
+      Write({Record::Kind::kLine, step,
+             LineJson(absl::StrCat(lost_, one ? " record" : " records",
+                                   " of this job's metrics and log could not be written and ",
+                                   one ? "is" : "are", " missing"))}));
+  lost_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status JobRecords::Add(Record record) {
+  MutexLock lock(&mutex_);
+  const bool failing = !waiting_.empty() || lost_ > 0;
+  absl::Status status = WriteWaiting(record.step);
+  // Behind what waits, never before it.
+  if (waiting_.empty()) status = Write(record);
+  if (status.ok()) return status;
+  Keep(std::move(record), status);
+  return failing && !IsDiskFull(status) ? absl::OkStatus() : status;
+}
+
 absl::Status JobRecords::AddStep(const StepRecord& record) {
-  return Note(record.step, metrics_->Append(record.step, StepRecordJson(record)).status());
+  return Add({Record::Kind::kStep, record.step, StepRecordJson(record)});
 }
 
 absl::Status JobRecords::AddLine(int64_t step, const std::string& text) {
-  return Note(step, AppendLine(step, text));
+  return Add({Record::Kind::kLine, step, LineJson(text)});
 }
 
-absl::Status JobRecords::FallBack(int64_t step) { return Note(step, metrics_->FallBack(step)); }
+absl::Status JobRecords::FallBack(int64_t step) { return Add({Record::Kind::kFallBack, step, ""}); }
 
 absl::Status JobRecords::Sync() {
   MT_RETURN_IF_ERROR(metrics_->Sync());
@@ -76,6 +106,10 @@ absl::Status JobRecords::Sync() {
 }
 
 void JobRecords::Close() {
+  {
+    MutexLock lock(&mutex_);
+    WriteWaiting(0).IgnoreError();
+  }
   metrics_->Close();
   log_->Close();
 }

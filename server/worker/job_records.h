@@ -9,9 +9,11 @@
 #define MEGATRAIN_SERVER_WORKER_JOB_RECORDS_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,13 +30,16 @@ inline constexpr RecordLogOptions kLogLinesOptions = {int64_t{4} << 20, 4};
 
 class JobRecords {
  public:
+  static constexpr size_t kWaitingBytesMax = size_t{4} << 20;
+
   // What was found torn or damaged is told in the log. One JobRecords at a time may be open on a
   // directory: see JobRecordsDirectory.
   static absl::StatusOr<std::unique_ptr<JobRecords>> Open(const std::string& directory);
 
-  // Writing never stops training. The first failure of a series (a full disk: see IsDiskFull) is
-  // returned, to be said once; later ones are counted, and how many records are missing is told in
-  // the log when it can be written again.
+  // What meets a full disk (see IsDiskFull) waits in memory, kWaitingBytesMax at most, and is
+  // written, in its order, by the first call that finds room; until then every call says that the
+  // disk is full. What fails otherwise is lost: the first failure of a series is returned, and how
+  // many records are missing is told in the log when it can be written again.
   absl::Status AddStep(const StepRecord& record);
   absl::Status AddLine(int64_t step, const std::string& text);
   // The job goes on after `step`.
@@ -42,20 +47,37 @@ class JobRecords {
   // To be called before a checkpoint becomes valid, so that no power cut leaves it without the
   // records of its steps.
   absl::Status Sync();
-  // The job has ended for good: readers that follow end too.
+  // The job has ended for good: readers that follow end too. Tries once more to write what waits.
   void Close();
+
+  const std::string& directory() const { return directory_; }
 
   const RecordLog& metrics() const { return *metrics_; }
   const RecordLog& log() const { return *log_; }
 
  private:
-  JobRecords(std::unique_ptr<RecordLog> metrics, std::unique_ptr<RecordLog> log)
-      : metrics_(std::move(metrics)), log_(std::move(log)) {}
-  absl::Status Note(int64_t step, const absl::Status& status);
-  absl::Status AppendLine(int64_t step, const std::string& text);
+  struct Record {
+    enum class Kind { kStep, kLine, kFallBack };
+    Kind kind = Kind::kStep;
+    int64_t step = 0;
+    std::string text;
+  };
 
+  JobRecords(std::string directory, std::unique_ptr<RecordLog> metrics,
+             std::unique_ptr<RecordLog> log)
+      : directory_(std::move(directory)), metrics_(std::move(metrics)), log_(std::move(log)) {}
+  absl::Status Add(Record record);
+  absl::Status Write(const Record& record);
+  // What waits, then how many are missing. Stops at the first that finds no room.
+  absl::Status WriteWaiting(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Of a record that could not be written.
+  void Keep(Record record, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string directory_;
   const std::unique_ptr<RecordLog> metrics_, log_;
-  Mutex mutex_;
+  Mutex mutex_;  // held over writes, which keeps the order of records
+  std::deque<Record> waiting_ ABSL_GUARDED_BY(mutex_);
+  size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;  // records since writing began to fail
 };
 

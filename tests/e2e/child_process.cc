@@ -20,8 +20,19 @@ std::string ReadFileOrEmpty(const std::string& path) {
   return text.str();
 }
 
+namespace {
+
+template <class Resource>
+void Limit(Resource resource, int64_t value) {
+  rlimit limit;
+  limit.rlim_cur = limit.rlim_max = static_cast<rlim_t>(value);
+  setrlimit(resource, &limit);
+}
+
+}  // namespace
+
 ChildProcess::ChildProcess(const std::vector<std::string>& arguments, std::string output_file,
-                           int64_t file_bytes_max)
+                           const ChildLimits& limits)
     : output_file_(std::move(output_file)) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -36,12 +47,11 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, std::strin
   const int out = open(output_file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   dup2(out, 1);
   dup2(out, 2);
-  if (file_bytes_max > 0) {
+  if (limits.file_bytes > 0) {
     signal(SIGXFSZ, SIG_IGN);
-    rlimit limit;
-    limit.rlim_cur = limit.rlim_max = static_cast<rlim_t>(file_bytes_max);
-    setrlimit(RLIMIT_FSIZE, &limit);
+    Limit(RLIMIT_FSIZE, limits.file_bytes);
   }
+  if (limits.open_files > 0) Limit(RLIMIT_NOFILE, limits.open_files);
   execv(argv[0], argv.data());
   _exit(127);
 }

@@ -10,12 +10,18 @@
 
 namespace megatrain {
 
+// What a process may use; 0 = as its parent.
+struct ChildLimits {
+  int64_t file_bytes =
+      0;  // what a file may grow to (RLIMIT_FSIZE); a longer write fails with EFBIG
+  int64_t open_files = 0;  // RLIMIT_NOFILE, which it cannot raise again
+};
+
 class ChildProcess {
  public:
-  // Starts arguments[0] with standard output and error in `output_file`. `file_bytes_max`: what a
-  // file may grow to (RLIMIT_FSIZE; a longer write fails with EFBIG), 0 = no limit.
+  // Starts arguments[0] with standard output and error in `output_file`.
   ChildProcess(const std::vector<std::string>& arguments, std::string output_file,
-               int64_t file_bytes_max = 0);
+               const ChildLimits& limits = {});
   // Kills it if it still runs.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
@@ -26,6 +32,7 @@ class ChildProcess {
   // Waits for its end. The exit code, or -number if a signal ended it.
   int Wait();
   std::string Output() const;
+  pid_t pid() const { return pid_; }
 
  private:
   void Reap(int status);

@@ -113,7 +113,8 @@ class RunTest : public ::testing::Test {
     std::vector<std::string> arguments = {Binary(), "run", directory / "job.yaml", "--metrics-out",
                                           directory / "metrics.jsonl"};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return std::make_unique<ChildProcess>(arguments, directory / "log", file_bytes_max);
+    return std::make_unique<ChildProcess>(arguments, directory / "log",
+                                          ChildLimits{.file_bytes = file_bytes_max});
   }
   std::unique_ptr<ChildProcess> Run(const std::vector<std::string>& more = {},
                                     int64_t file_bytes_max = 0) {

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/e2e/small_disk.h"
 
 namespace megatrain {
 namespace {
@@ -116,6 +118,34 @@ TEST(JobRecordsTest, AFailureIsSaidOnceAndWhatIsMissingWhenItEnds) {
   EXPECT_TRUE((*records)->AddStep(Step(4)).ok());
   EXPECT_THAT(Lines(**records), ElementsAre(HasSubstr("3 records of this job's")));
   EXPECT_EQ(ReadAll((*records)->metrics()).size(), 2u);
+}
+
+TEST(JobRecordsTest, WhatMeetsAFullDiskWaitsForRoom) {
+  const std::string directory = FreshDirectory("no_room");
+  std::filesystem::create_directories(directory);
+  auto disk = SmallDisk::Mount(directory, 1 << 20);
+  if (absl::IsPermissionDenied(disk.status())) GTEST_SKIP() << "needs the right to mount";
+  ASSERT_TRUE(disk.ok()) << disk.status();
+  auto records = JobRecords::Open(directory);
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_TRUE((*records)->AddStep(Step(1)).ok());
+  ASSERT_TRUE((*disk)->Fill().ok());
+  int64_t step = 2;
+  // What is left of the page that was begun is used up first.
+  while ((*records)->AddStep(Step(step)).ok()) ++step;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(IsDiskFull((*records)->AddStep(Step(++step))));
+  EXPECT_TRUE(IsDiskFull((*records)->AddLine(step, "a line")));
+  EXPECT_TRUE(IsDiskFull((*records)->FallBack(step - 1)));
+  EXPECT_LT(static_cast<int64_t>(ReadAll((*records)->metrics()).size()), step);
+  (*disk)->MakeRoom();
+  EXPECT_TRUE((*records)->AddStep(Step(step)).ok());
+  const std::vector<LogRecord> all = ReadAll((*records)->metrics());
+  ASSERT_EQ(static_cast<int64_t>(all.size()), step + 2);
+  for (int64_t i = 1; i <= step; ++i) EXPECT_EQ(all[static_cast<size_t>(i - 1)].step, i);
+  EXPECT_TRUE(all[static_cast<size_t>(step - 1)].superseded);
+  EXPECT_EQ(all[static_cast<size_t>(step)].kind, LogRecord::Kind::kFellBack);
+  EXPECT_EQ(all.back().step, step);
+  EXPECT_THAT(Lines(**records), ElementsAre("a line"));
 }
 
 TEST(JobRecordsDirectoryTest, SharesWhatIsOpenAndClosesWhatIsNot) {
