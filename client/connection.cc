@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "client/backoff.h"
 #include "client/rpc_error.h"
+#include "engine/base/status.h"
 
 namespace megatrain::client {
 namespace {
@@ -42,20 +43,48 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address) {
   return grpc::CreateCustomChannel(address.text, grpc::SslCredentials({}), arguments);
 }
 
+void Attach(const std::string& token, grpc::ClientContext* context) {
+  if (!token.empty()) context->AddMetadata("authorization", "Bearer " + token);
+}
+
 }  // namespace
 
 Connection::Connection(const ServerAddress& address)
     : address_(address),
+      token_(address),
       channel_(MakeChannel(address)),
       jobs_(v1::JobService::NewStub(channel_)),
       nodes_(v1::NodeService::NewStub(channel_)) {}
 
-std::unique_ptr<grpc::ClientContext> Connection::StreamContext() {
-  return std::make_unique<grpc::ClientContext>();
+Connection::StreamCall Connection::NewStream() {
+  StreamCall call{std::make_unique<grpc::ClientContext>(), token_.Get()};
+  Attach(call.token, call.context.get());
+  return call;
+}
+
+bool Connection::RenewToken(const absl::Status& status, const std::string& token) {
+  const std::string reason = ReasonOf(status);
+  if (reason != "TOKEN_INVALID" && reason != "TOKEN_EXPIRED" &&
+      reason != "UNAUTHENTICATED_CALLER") {
+    return false;
+  }
+  return token_.Renew(token);
+}
+
+absl::StatusOr<std::string> Connection::Authorization() {
+  if (const std::string token = token_.Get(); !token.empty()) return "Bearer " + token;
+  MT_RETURN_IF_ERROR(token_.problem());
+  return absl::FailedPreconditionError(absl::StrCat(
+      address_.text, ": calls to this server carry no token; a private socket needs none"));
 }
 
 absl::Status Connection::Explain(const grpc::Status& status) const {
   const absl::Status error = FromGrpcStatus(status);
+  if (absl::IsUnauthenticated(error)) {
+    // Why the daemon gave no token says more than that the call carried none.
+    const absl::Status problem = token_.problem();
+    if (!problem.ok()) return WithMessage(error, std::string(problem.message()));
+  }
   if (!ReasonOf(error).empty()) return error;
   if (absl::IsDeadlineExceeded(error)) {
     return absl::DeadlineExceededError(absl::StrCat(
@@ -65,13 +94,20 @@ absl::Status Connection::Explain(const grpc::Status& status) const {
   return error;
 }
 
-absl::Status Connection::CallUntil(
-    absl::Time deadline, const std::function<grpc::Status(grpc::ClientContext*)>& call) const {
+absl::Status Connection::CallUntil(absl::Time deadline,
+                                   const std::function<grpc::Status(grpc::ClientContext*)>& call) {
   Backoff backoff(std::random_device{}());
+  bool renewed = false;
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(deadline));
+    const std::string token = token_.Get();
+    Attach(token, &context);
     const absl::Status status = Explain(call(&context));
+    if (!renewed && RenewToken(status, token)) {
+      renewed = true;
+      continue;
+    }
     const std::string reason = ReasonOf(status);
     if (reason != "OVERLOADED" && reason != "STARTING") return status;
     const absl::Duration pause = backoff.Next();

@@ -11,10 +11,12 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/call_token.h"
 #include "client/server_address.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "megatrain/v1/node_service.grpc.pb.h"
@@ -52,7 +54,18 @@ class Connection {
   }
 
   // Of a stream: no deadline, since jobs last for weeks; keepalive finds a peer that is gone.
-  static std::unique_ptr<grpc::ClientContext> StreamContext();
+  struct StreamCall {
+    std::unique_ptr<grpc::ClientContext> context;
+    std::string token;  // that it carries; may be empty
+  };
+  StreamCall NewStream();
+  // After a call that carried `token` ended with `status`: whether it is to be made again at once,
+  // since the server wants another token, as after its restart, and there is one.
+  bool RenewToken(const absl::Status& status, const std::string& token);
+
+  // "Bearer TOKEN", as calls carry it in their metadata `authorization`. FailedPrecondition if they
+  // carry none.
+  absl::StatusOr<std::string> Authorization();
 
   // Whether the server has ever answered: from then on its silence is a connection that was lost,
   // and before it a server that is not there.
@@ -64,9 +77,10 @@ class Connection {
 
  private:
   absl::Status CallUntil(absl::Time deadline,
-                         const std::function<grpc::Status(grpc::ClientContext*)>& call) const;
+                         const std::function<grpc::Status(grpc::ClientContext*)>& call);
 
   const ServerAddress address_;
+  CallToken token_;
   std::atomic<bool> has_answered_{false};
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::JobService::Stub> jobs_;

@@ -39,6 +39,7 @@ int RunProgram(std::vector<std::string> arguments, const Environment& environmen
   AddPlanCommand(&app, context);
   AddInfoCommand(&app, context);
   AddContextCommands(&app, context);
+  AddTokenCommand(&app, context);
   AddCompletionCommand(&app, context);
   AddVersionCommand(&app, context);
   try {

@@ -50,15 +50,17 @@ class ResumableStream {
   absl::Status Run(int64_t start_sequence) {
     int64_t next = start_sequence;
     bool lost = false;
+    bool renewed = false;
     Backoff backoff(std::random_device{}());
     while (true) {
-      const std::unique_ptr<grpc::ClientContext> context = Connection::StreamContext();
-      if (!Begin(context.get())) return Stopped();
-      const std::unique_ptr<Reader> reader = open_(context.get(), next);
+      const Connection::StreamCall call = connection_->NewStream();
+      if (!Begin(call.context.get())) return Stopped();
+      const std::unique_ptr<Reader> reader = open_(call.context.get(), next);
       Response response;
       while (reader->Read(&response)) {
         connection_->NoteAnswer();
         backoff.Reset();
+        renewed = false;
         if (std::exchange(lost, false) && callbacks_.restored) callbacks_.restored();
         next = PositionAfter(response, next);
         callbacks_.message(std::move(response));
@@ -72,6 +74,10 @@ class ResumableStream {
           MetadataOf(error, "field") == "start_sequence") {
         next = 1;
         if (callbacks_.restarted) callbacks_.restarted();
+        continue;
+      }
+      if (!renewed && connection_->RenewToken(error, call.token)) {
+        renewed = true;
         continue;
       }
       if (!connection_->has_answered() || !IsConnectionLoss(error))

@@ -39,6 +39,14 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
   return result;
 }
 
+absl::Status WithMessage(const absl::Status& status, const std::string& message) {
+  absl::Status result(status.code(), message);
+  if (const std::optional<google::rpc::ErrorInfo> info = InfoOf(status); info.has_value()) {
+    result.SetPayload(kPayloadType, absl::Cord(info->SerializeAsString()));
+  }
+  return result;
+}
+
 std::string ReasonOf(const absl::Status& status) {
   const std::optional<google::rpc::ErrorInfo> info = InfoOf(status);
   return info.has_value() ? info->reason() : "";
@@ -108,6 +116,11 @@ std::string AdviceFor(const absl::Status& status) {
       {"OUTPUT_EXISTS", "name a directory that is empty or not there yet"},
       {"IN_USE", "wait until the other job has ended, or name another checkpoint.directory"},
       {"UNAUTHENTICATED_CALLER", "ask the daemon's administrator for access"},
+      {"TOKEN_INVALID",
+       "the token may have been revoked: ask the daemon's administrator for another"},
+      {"TOKEN_EXPIRED", "ask the daemon's administrator for another token"},
+      {"UNKNOWN_ACCOUNT",
+       "the daemon's administrator makes an account of that name on its machine"},
       {"NOT_PERMITTED", "the daemon's administrator may do it"},
       {"EXCEEDS_USER_LIMIT",
        "`megatrain plan JOB.yaml` shows what needs how much; the daemon's administrator sets the "

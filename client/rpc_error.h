@@ -17,6 +17,9 @@ namespace megatrain::client {
 
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
+// `status` with its code and reason, and other words.
+absl::Status WithMessage(const absl::Status& status, const std::string& message);
+
 // The name of an ErrorReason, "JOB_NOT_FOUND"; empty if no server gave one.
 std::string ReasonOf(const absl::Status& status);
 // Of the ErrorInfo's metadata; empty if it has no such key.

@@ -19,7 +19,7 @@ packages=(
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto g++
   # The libraries: third_party/system.BUILD gives each a target.
   libabsl-dev libcivetweb-dev libcli11-dev libdnnl-dev libgrpc++-dev libhwy-dev libicu-dev
-  libpcre2-dev libprotobuf-dev libsimdjson-dev libsqlite3-dev libsystemd-dev libxxhash-dev
+  libpcre2-dev libprotobuf-dev libsimdjson-dev libsqlite3-dev libssl-dev libsystemd-dev libxxhash-dev
   libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
   # The compilers of the API's protos.
   protobuf-compiler protobuf-compiler-grpc

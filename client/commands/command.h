@@ -36,6 +36,7 @@ void AddExportCommand(CLI::App* app, CommandContext context);
 void AddInfoCommand(CLI::App* app, CommandContext context);
 void AddContextCommands(CLI::App* app, CommandContext context);
 void AddCompletionCommand(CLI::App* app, CommandContext context);
+void AddTokenCommand(CLI::App* app, CommandContext context);
 void AddVersionCommand(CLI::App* app, CommandContext context);
 
 // A subcommand that `run` carries out. Options of the whole program may come after its own.

@@ -24,8 +24,8 @@ absl::StatusOr<ExitCode> Export(const Invocation& invocation, const ExportArgume
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
   MT_ASSIGN_OR_RETURN(*request.mutable_directory(),
                       PathOnServer(arguments.out, connection->address()));
-  const std::unique_ptr<grpc::ClientContext> context = Connection::StreamContext();
-  const auto reader = connection->jobs()->ExportJob(context.get(), request);
+  const Connection::StreamCall call = connection->NewStream();
+  const auto reader = connection->jobs()->ExportJob(call.context.get(), request);
   v1::ExportJobResponse response;
   v1::ExportedModel exported;
   while (reader->Read(&response)) {

@@ -24,11 +24,11 @@ struct JobWithEvents {
 
 // The job and all its events so far: what WatchJob sends before its first heartbeat.
 absl::StatusOr<JobWithEvents> Read(Connection* connection, const std::string& name) {
-  const std::unique_ptr<grpc::ClientContext> context = Connection::StreamContext();
-  context->set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
+  const Connection::StreamCall call = connection->NewStream();
+  call.context->set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
   v1::WatchJobRequest request;
   request.set_name(name);
-  const auto reader = connection->jobs()->WatchJob(context.get(), request);
+  const auto reader = connection->jobs()->WatchJob(call.context.get(), request);
   JobWithEvents result;
   bool complete = false;
   v1::WatchJobResponse response;
@@ -37,7 +37,7 @@ absl::StatusOr<JobWithEvents> Read(Connection* connection, const std::string& na
     if (response.has_event()) result.events.push_back(response.event());
     complete = response.has_heartbeat();
   }
-  if (complete) context->TryCancel();
+  if (complete) call.context->TryCancel();
   const grpc::Status status = reader->Finish();
   if (!complete && !status.ok()) return connection->Explain(status);
   return result;

@@ -13,7 +13,7 @@
 namespace megatrain {
 
 struct DaemonConfig {
-  // Sockets in directories that only the daemon's user can enter.
+  // Unix sockets: private in a directory that only the daemon's user can enter, else shared.
   std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
   // "HOST:PORT" of the metrics page, "" = none. Nothing: the default one (metrics_address.h), which
   // is gone without if another daemon has it.
@@ -24,6 +24,8 @@ struct DaemonConfig {
   std::string device = "auto";
   int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
   UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
+  // Names of accounts, beside the daemon's own user.
+  std::vector<std::string> administrators;
 };
 
 // Reads `path`, or takes the defaults if it is empty; an override is "a.b=value" as in

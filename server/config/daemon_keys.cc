@@ -170,7 +170,9 @@ const std::vector<DaemonKey>& DaemonKeys() {
        }},
       {"roots", OffTexts("limits on the paths of jobs: they may name what the daemon's user may")},
       {"administrators",
-       OffTexts("users beside the daemon's own, who is the administrator of its private socket")},
+       [](const YamlNode& node, DaemonConfig* config) {
+         return ReadTexts(node, "a list of user names, as in [anna]", &config->administrators);
+       }},
       {kQueuedJobsLimit,
        [](const YamlNode& node, DaemonConfig* config) {
          return ReadWhole(node, kJobsMax, &config->limits.queued_jobs);

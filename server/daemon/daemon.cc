@@ -44,16 +44,18 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
       daemon->monitoring_,
       Monitoring::Start(config, daemon->host_.get(), &std::as_const(*daemon->ledger_).table(),
                         daemon->monitor_.get(), hooks.log));
+  MT_ASSIGN_OR_RETURN(daemon->access_, Access::Prepare(config, hooks.log));
   GrpcServerOptions server;
   server.listen = config.listen;
   server.request_observer = daemon->monitoring_->request_observer();
-  MT_ASSIGN_OR_RETURN(daemon->server_,
-                      GrpcServer::Start(server, &daemon->authenticator_, daemon->manager_.get(),
-                                        daemon->records_.get(), [monitor = daemon->monitor_.get()] {
-                                          return monitor->Read();
-                                        }));
-  hooks.log(absl::StrCat("listening on ", absl::StrJoin(config.listen, ", "), "; state in ",
-                         config.state_directory));
+  MT_ASSIGN_OR_RETURN(
+      daemon->server_,
+      GrpcServer::Start(server, &daemon->access_->authenticator(), daemon->manager_.get(),
+                        daemon->records_.get(),
+                        [monitor = daemon->monitor_.get()] { return monitor->Read(); }));
+  MT_RETURN_IF_ERROR(daemon->access_->OpenSockets());
+  hooks.log(absl::StrCat("listening on ", absl::StrJoin(daemon->server_->listening(), ", "),
+                         "; state in ", config.state_directory));
   return daemon;
 }
 

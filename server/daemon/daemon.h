@@ -16,11 +16,11 @@
 #include "absl/status/statusor.h"
 #include "engine/engine_host.h"
 #include "server/config/daemon_config.h"
+#include "server/daemon/access.h"
 #include "server/daemon/monitoring.h"
 #include "server/daemon/node_monitor.h"
 #include "server/jobs/job_ledger.h"
 #include "server/jobs/job_manager.h"
-#include "server/rpc/authenticator.h"
 #include "server/rpc/grpc_server.h"
 #include "server/scheduler/scheduler.h"
 #include "server/worker/engine_job_runner.h"
@@ -72,7 +72,7 @@ class Daemon {
   std::unique_ptr<EngineJobRunner> runner_;
   std::unique_ptr<ObservedJobRunner> observed_runner_;
   std::unique_ptr<Scheduler> scheduler_;
-  PrivateSocketAuthenticator authenticator_;
+  std::unique_ptr<Access> access_;
   std::unique_ptr<GrpcServer> server_;
 };
 

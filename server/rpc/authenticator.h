@@ -15,21 +15,8 @@ class Authenticator {
  public:
   virtual ~Authenticator() = default;
 
-  // Does not block. UNAUTHENTICATED_CALLER if it cannot be told who calls.
+  // Does not wait for callers or the network. Unauthenticated if it cannot be told who calls.
   virtual absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const = 0;
-};
-
-// For Unix sockets in directories that only the daemon's user can enter: whoever reaches one is
-// that user, and its administrator.
-class PrivateSocketAuthenticator : public Authenticator {
- public:
-  // The user of this process.
-  PrivateSocketAuthenticator();
-
-  absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
-
- private:
-  Caller owner_;
 };
 
 }  // namespace megatrain

@@ -13,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "server/rpc/unix_socket.h"
 
 namespace megatrain {
 namespace {
@@ -92,15 +91,15 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
   std::vector<Entrance> entrances(options.listen.size());
   for (size_t i = 0; i < options.listen.size(); ++i) {
     const std::string& address = options.listen[i];
-    if (!absl::StartsWith(address, "unix:")) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "listen: ", address, ": this version listens on Unix sockets only, as in unix:/PATH"));
+    const bool is_local = absl::StartsWith(address, "unix:");
+    if (!is_local && options.tcp_credentials == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("listen: ", address, ": TCP is served with TLS only"));
     }
-    MT_RETURN_IF_ERROR(PreparePrivateSocket(address.substr(5)));
     MT_ASSIGN_OR_RETURN(entrances[i].listener, ConnectionListener::Listen(address));
     entrances[i].acceptor = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        grpc::InsecureServerCredentials());
+        is_local ? grpc::InsecureServerCredentials() : options.tcp_credentials);
   }
   if (options.request_observer) {
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
@@ -114,6 +113,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) return absl::InternalError("gRPC cannot be started");
   server->entrances_ = std::move(entrances);
+  for (const Entrance& entrance : server->entrances_) {
+    server->listening_.push_back(entrance.listener->address());
+  }
   grpc::HealthCheckServiceInterface* const health = server->server_->GetHealthCheckService();
   health->SetServingStatus(v1::JobService::service_full_name(), true);
   health->SetServingStatus(v1::NodeService::service_full_name(), true);

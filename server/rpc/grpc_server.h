@@ -3,6 +3,7 @@
 #ifndef MEGATRAIN_SERVER_RPC_GRPC_SERVER_H_
 #define MEGATRAIN_SERVER_RPC_GRPC_SERVER_H_
 
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
@@ -29,8 +30,11 @@
 namespace megatrain {
 
 struct GrpcServerOptions {
-  std::vector<std::string> listen;  // "unix:/ABSOLUTE/PATH"
-  size_t streams_max = 2000;        // of all callers
+  // "unix:/ABSOLUTE/PATH", made ready by PrepareUnixSocket, or "HOST:PORT".
+  std::vector<std::string> listen;
+  // Of addresses "HOST:PORT". Null: they are refused, nothing is served on TCP in clear.
+  std::shared_ptr<grpc::ServerCredentials> tcp_credentials;
+  size_t streams_max = 2000;  // of all callers
   StreamOptions streams;
   RequestObserver request_observer;  // may be empty
 };
@@ -59,6 +63,8 @@ class GrpcServer {
   void Stop(std::chrono::milliseconds grace);
 
   size_t streams() const { return pump_.streams(); }
+  // Where it listens: as in the options, with the port that the system chose in place of 0.
+  const std::vector<std::string>& listening() const { return listening_; }
 
  private:
   GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
@@ -76,6 +82,7 @@ class GrpcServer {
   NodeService node_service_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<Entrance> entrances_;
+  std::vector<std::string> listening_;
 };
 
 }  // namespace megatrain

@@ -17,6 +17,7 @@ TEST(ConfigurationTest, TheExampleIsWhatHoldsWithoutIt) {
   EXPECT_EQ(config->host_memory, defaults.host_memory);
   EXPECT_EQ(config->device, defaults.device);
   EXPECT_EQ(config->threads, defaults.threads);
+  EXPECT_EQ(config->administrators, defaults.administrators);
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ DESTDIR=$root deploy/install.sh --binaries "$binaries" >/dev/null
 # Compiled kernels are run: this must never be switched on.
 ! grep -q '^MemoryDenyWriteExecute' "$unit" || fail "MemoryDenyWriteExecute is set"
 for needed in Type=notify WatchdogSec= LimitMEMLOCK=infinity RestartPreventExitStatus=2 \
+  RuntimeDirectoryMode=0750 \
   'DeviceAllow=char-nvidia rw' 'DeviceAllow=char-nvidia-frontend rw'; do
   grep -q "^$needed" "$unit" || fail "the unit has no $needed"
 done

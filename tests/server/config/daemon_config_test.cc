@@ -47,7 +47,7 @@ host_memory: 1.5GiB
 device: cpu
 threads: 3
 roots: []
-administrators: []
+administrators: [anna, bob]
 limits: {queued_jobs_per_user: 0, running_jobs_per_user: 3, host_memory_per_user: 24GiB, disk_per_user: 0}
 tls: {certificate: "", key: "", client_ca: ""}
 tokens_file: ""
@@ -62,6 +62,7 @@ tokens_file: ""
   EXPECT_EQ(config.limits.queued_jobs, 0);
   EXPECT_EQ(config.limits.running_jobs, 3);
   EXPECT_EQ(config.limits.host_bytes, int64_t{24} << 30);
+  EXPECT_THAT(config.administrators, ElementsAre("anna", "bob"));
 }
 
 TEST(DaemonConfigTest, OverridesReplaceTheFilesValues) {
@@ -108,6 +109,8 @@ TEST(DaemonConfigTest, WhatIsNotUnderstoodIsRefusedByPathAndLine) {
       {"limits: {host_memory_per_user: much}", "limits.host_memory_per_user: expects a size"},
       {"limits: {host_memory: 1}", "unknown key; did you mean"},
       {"threads: 1\nthreads: 2", "f.yaml:2"},
+      {"administrators: anna", "administrators: expects a list of user names"},
+      {"administrators: [\"\"]", "administrators: expects a list of user names"},
       {"threads: *a", "f.yaml"},
       {": :", "f.yaml"},
   };
@@ -118,7 +121,6 @@ TEST(DaemonConfigTest, WhatThisVersionDoesNotHaveIsRefusedNotIgnored) {
   const std::string cases[][2] = {
       {"listen: [\"127.0.0.1:7000\"]", "TCP needs TLS or tokens"},
       {"roots: [/srv]", "roots: this version has no"},
-      {"administrators: [anna]", "administrators: this version has no"},
       {"limits: {disk_per_user: 1}", "limits.disk_per_user: this version has no"},
       {"tls: {certificate: a}", "tls.certificate: this version has no TLS"},
       {"tls: {key: a}", "tls.key: this version has no TLS"},

@@ -1,5 +1,6 @@
 #include "server/rpc/unix_socket.h"
 
+#include <grp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -42,35 +43,72 @@ class UnixSocketTest : public testing::Test {
   std::string directory_, path_;
 };
 
-TEST_F(UnixSocketTest, APrivateDirectoryIsEnough) { EXPECT_TRUE(PreparePrivateSocket(path_).ok()); }
+TEST_F(UnixSocketTest, ADirectoryThatOnlyThisUserEntersIsPrivate) {
+  EXPECT_EQ(PrepareUnixSocket(path_).value(), SocketAccess::kPrivate);
+}
 
 TEST_F(UnixSocketTest, AMissingDirectoryIsMadePrivate) {
   const std::string made = directory_ + "/run";
-  EXPECT_TRUE(PreparePrivateSocket(made + "/m.sock").ok());
+  EXPECT_EQ(PrepareUnixSocket(made + "/m.sock").value(), SocketAccess::kPrivate);
   struct stat info = {};
   ASSERT_EQ(stat(made.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0700u);
 }
 
-TEST_F(UnixSocketTest, DirectoriesThatOthersCanEnterAreRefused) {
-  for (const mode_t mode : {0701, 0710, 0755, 0777}) {
+TEST_F(UnixSocketTest, DirectoriesThatOthersCanEnterAreShared) {
+  for (const mode_t mode : {0701, 0710, 0750, 0755}) {
     ASSERT_EQ(chmod(directory_.c_str(), mode), 0);
-    const absl::Status status = PreparePrivateSocket(path_);
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("0700"));
+    EXPECT_EQ(PrepareUnixSocket(path_).value(), SocketAccess::kShared);
   }
+}
+
+TEST_F(UnixSocketTest, DirectoriesThatOthersCanWriteToAreRefused) {
+  for (const mode_t mode : {0720, 0702, 0770, 0777, 01777}) {
+    ASSERT_EQ(chmod(directory_.c_str(), mode), 0);
+    const absl::Status status = PrepareUnixSocket(path_).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("0750"));
+  }
+}
+
+TEST_F(UnixSocketTest, DirectoriesOfOtherUsersAreRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make one";
+  ASSERT_EQ(chown(directory_.c_str(), 65534, 65534), 0);
+  EXPECT_EQ(PrepareUnixSocket(path_).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(UnixSocketTest, ASharedSocketIsForItsGroup) {
+  const int fd = Bind(true);
+  ASSERT_EQ(chmod(path_.c_str(), 0700), 0);
+  const absl::StatusOr<std::string> group = ShareUnixSocket(path_);
+  ASSERT_TRUE(group.ok()) << group.status();
+  EXPECT_NE(*group, "");
+  struct stat info = {};
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0660u);
+  close(fd);
+}
+
+TEST_F(UnixSocketTest, TheDirectorysGroupHasTheSocket) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another group";
+  if (getgrnam("megatrain") != nullptr)
+    GTEST_SKIP() << "there is a group megatrain, which goes first";
+  ASSERT_EQ(chown(directory_.c_str(), 0, 2), 0);
+  const int fd = Bind(true);
+  EXPECT_EQ(ShareUnixSocket(path_).value(), getgrgid(2)->gr_name);
+  close(fd);
 }
 
 TEST_F(UnixSocketTest, ASocketThatNobodyListensOnIsRemoved) {
   close(Bind(true));
   ASSERT_TRUE(std::filesystem::exists(path_));
-  EXPECT_TRUE(PreparePrivateSocket(path_).ok());
+  EXPECT_TRUE(PrepareUnixSocket(path_).ok());
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
 TEST_F(UnixSocketTest, ASocketInUseIsLeftAlone) {
   const int fd = Bind(true);
-  const absl::Status status = PreparePrivateSocket(path_);
+  const absl::Status status = PrepareUnixSocket(path_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("another process"));
   EXPECT_TRUE(std::filesystem::exists(path_));
@@ -79,16 +117,16 @@ TEST_F(UnixSocketTest, ASocketInUseIsLeftAlone) {
 
 TEST_F(UnixSocketTest, OtherFilesAreLeftAlone) {
   std::ofstream(path_) << "precious";
-  EXPECT_EQ(PreparePrivateSocket(path_).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(PrepareUnixSocket(path_).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(std::filesystem::exists(path_));
 }
 
 TEST_F(UnixSocketTest, PathsThatCannotBeSocketsAreRefused) {
   for (const std::string& path :
        {std::string("m.sock"), std::string(), directory_ + "/" + std::string(200, 'a')}) {
-    EXPECT_EQ(PreparePrivateSocket(path).code(), absl::StatusCode::kInvalidArgument) << path;
+    EXPECT_EQ(PrepareUnixSocket(path).status().code(), absl::StatusCode::kInvalidArgument) << path;
   }
-  EXPECT_FALSE(PreparePrivateSocket(directory_ + "/a/b/m.sock").ok());  // parents are not made
+  EXPECT_FALSE(PrepareUnixSocket(directory_ + "/a/b/m.sock").ok());  // parents are not made
 }
 
 }  // namespace

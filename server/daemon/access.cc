@@ -1,0 +1,75 @@
+#include "server/daemon/access.h"
+
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "server/rpc/unix_socket.h"
+
+namespace megatrain {
+namespace {
+
+absl::StatusOr<std::set<uid_t>> FindAdministrators(const std::vector<std::string>& names,
+                                                   const AccountCache& accounts) {
+  std::set<uid_t> uids;
+  for (const std::string& name : names) {
+    const absl::StatusOr<Account> account = accounts.Find(name);
+    if (!account.ok()) {
+      return absl::Status(absl::IsNotFound(account.status()) ? absl::StatusCode::kInvalidArgument
+                                                             : account.status().code(),
+                          absl::StrCat("administrators: ", name, ": ", account.status().message()));
+    }
+    uids.insert(account->uid);
+  }
+  return uids;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Access>> Access::Prepare(
+    const DaemonConfig& config, std::function<void(const std::string& line)> log) {
+  std::unique_ptr<Access> access(new Access(std::move(log)));
+  CallerAuthenticator::Options options;
+  options.accounts = &access->accounts_;
+  MT_ASSIGN_OR_RETURN(options.administrators,
+                      FindAdministrators(config.administrators, access->accounts_));
+  MT_RETURN_IF_ERROR(access->PrepareSockets(config.listen));
+  options.local_tokens = access->local_tokens_.get();
+  access->authenticator_.emplace(std::move(options));
+  return access;
+}
+
+absl::Status Access::PrepareSockets(const std::vector<std::string>& listen) {
+  std::vector<std::string> paths;
+  bool shared = false;
+  for (const std::string& address : listen) {
+    if (!absl::StartsWith(address, "unix:")) continue;
+    paths.push_back(address.substr(sizeof("unix:") - 1));
+    MT_ASSIGN_OR_RETURN(const SocketAccess access, PrepareUnixSocket(paths.back()));
+    shared = shared || access == SocketAccess::kShared;
+  }
+  if (!shared) return absl::OkStatus();
+  MT_ASSIGN_OR_RETURN(local_tokens_, LocalTokens::Create());
+  for (const std::string& path : paths) {
+    MT_RETURN_IF_ERROR(PrepareUnixSocket(path + LocalTokenServer::kSuffix).status());
+  }
+  shared_sockets_ = std::move(paths);
+  return absl::OkStatus();
+}
+
+absl::Status Access::OpenSockets() {
+  for (const std::string& path : shared_sockets_) {
+    const std::string companion = path + LocalTokenServer::kSuffix;
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<LocalTokenServer> server,
+                        LocalTokenServer::Start(companion, &accounts_, local_tokens_.get()));
+    token_servers_.push_back(std::move(server));
+    MT_RETURN_IF_ERROR(ShareUnixSocket(companion).status());
+    MT_ASSIGN_OR_RETURN(const std::string group, ShareUnixSocket(path));
+    log_(absl::StrCat("unix:", path, " is shared with the group ", group));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

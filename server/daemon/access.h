@@ -1,0 +1,51 @@
+// Who may call a daemon, as its configuration says: what its listeners ask of callers, and the
+// authenticator that judges it.
+//
+// Thread safety: one thread at a time; the authenticator from any.
+#ifndef MEGATRAIN_SERVER_DAEMON_ACCESS_H_
+#define MEGATRAIN_SERVER_DAEMON_ACCESS_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/config/daemon_config.h"
+#include "server/identity/account.h"
+#include "server/identity/local_token_server.h"
+#include "server/identity/local_tokens.h"
+#include "server/rpc/caller_authenticator.h"
+
+namespace megatrain {
+
+class Access {
+ public:
+  // Makes the Unix sockets' places ready and reads what the configuration names. Before the daemon
+  // listens.
+  static absl::StatusOr<std::unique_ptr<Access>> Prepare(
+      const DaemonConfig& config, std::function<void(const std::string& line)> log);
+
+  const Authenticator& authenticator() const { return *authenticator_; }
+
+  // When the daemon listens: lets those who may reach shared sockets, and begins to mint tokens for
+  // them.
+  absl::Status OpenSockets();
+
+ private:
+  explicit Access(std::function<void(const std::string& line)> log) : log_(std::move(log)) {}
+  absl::Status PrepareSockets(const std::vector<std::string>& listen);
+
+  const std::function<void(const std::string& line)> log_;
+  AccountCache accounts_;
+  std::vector<std::string> shared_sockets_;    // paths; empty: all are private
+  std::unique_ptr<LocalTokens> local_tokens_;  // of shared ones
+  std::optional<CallerAuthenticator> authenticator_;
+  std::vector<std::unique_ptr<LocalTokenServer>> token_servers_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_DAEMON_ACCESS_H_

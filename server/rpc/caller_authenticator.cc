@@ -1,0 +1,106 @@
+#include "server/rpc/caller_authenticator.h"
+
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "megatrain/v1/error_reason.pb.h"
+#include "server/jobs/error_reason.h"
+
+namespace megatrain {
+namespace {
+
+absl::Status Refused(v1::ErrorReason reason, const std::string& message) {
+  return WithReason(absl::UnauthenticatedError(message), v1::ErrorReason_Name(reason));
+}
+
+// Nothing if the call carries none.
+absl::StatusOr<std::optional<std::string>> BearerToken(const CallCredentials& credentials) {
+  if (credentials.authorization.empty()) return std::optional<std::string>();
+  if (credentials.authorization.size() > 1) {
+    return Refused(v1::UNAUTHENTICATED_CALLER, "the metadata `authorization` is there twice");
+  }
+  constexpr size_t kSchemeBytes = sizeof("Bearer ") - 1;
+  const std::string& text = credentials.authorization[0];
+  if (!absl::StartsWithIgnoreCase(text, "Bearer ") || text.size() == kSchemeBytes) {
+    return Refused(v1::UNAUTHENTICATED_CALLER,
+                   "the metadata `authorization` is not \"Bearer TOKEN\"");
+  }
+  return std::optional<std::string>(
+      std::string(absl::StripAsciiWhitespace(text.substr(kSchemeBytes))));
+}
+
+CallCredentials CredentialsOf(const grpc::ServerContextBase& context) {
+  CallCredentials credentials;
+  const std::shared_ptr<const grpc::AuthContext> transport = context.auth_context();
+  const std::vector<grpc::string_ref> kind =
+      transport->FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
+  if (kind.size() == 1 && kind[0] == "ssl") {
+    credentials.transport = CallCredentials::Transport::kTls;
+  } else if (absl::StartsWith(context.peer(), "unix")) {
+    // "unix:", and "unix-abstract:" of a caller that has bound its own end to such a name.
+    credentials.transport = CallCredentials::Transport::kUnixSocket;
+  }
+  const auto [begin, end] = context.client_metadata().equal_range("authorization");
+  for (auto it = begin; it != end; ++it) {
+    credentials.authorization.emplace_back(it->second.data(), it->second.size());
+  }
+  return credentials;
+}
+
+}  // namespace
+
+CallerAuthenticator::CallerAuthenticator(Options options) : options_(std::move(options)) {
+  owner_.uid = geteuid();
+  owner_.administrator = true;
+  const absl::StatusOr<Account> account = options_.accounts->Find(geteuid());
+  // A user without an account, as in a container, goes by its number.
+  owner_.user = account.ok() ? account->name : absl::StrCat(geteuid());
+}
+
+absl::StatusOr<Caller> CallerAuthenticator::Authenticate(
+    const grpc::ServerContextBase& context) const {
+  return Decide(CredentialsOf(context));
+}
+
+absl::StatusOr<Caller> CallerAuthenticator::Decide(const CallCredentials& credentials) const {
+  if (credentials.transport == CallCredentials::Transport::kUnixSocket) {
+    return OnUnixSocket(credentials);
+  }
+  return Refused(v1::UNAUTHENTICATED_CALLER, "only callers on the daemon's Unix socket are known");
+}
+
+absl::StatusOr<Caller> CallerAuthenticator::OnUnixSocket(const CallCredentials& credentials) const {
+  if (options_.local_tokens == nullptr) return owner_;
+  MT_ASSIGN_OR_RETURN(const std::optional<std::string> token, BearerToken(credentials));
+  if (!token.has_value()) {
+    return Refused(v1::UNAUTHENTICATED_CALLER,
+                   "this socket is shared, and the call carries no token: `megatrain token` prints "
+                   "one for the metadata `authorization`");
+  }
+  MT_ASSIGN_OR_RETURN(const uid_t uid, options_.local_tokens->Verify(*token));
+  const absl::StatusOr<Account> account = options_.accounts->Find(uid);
+  if (absl::IsNotFound(account.status())) {
+    return Refused(v1::UNKNOWN_ACCOUNT, std::string(account.status().message()));
+  }
+  if (!account.ok()) return account.status();
+  return CallerOf(*account);
+}
+
+Caller CallerAuthenticator::CallerOf(const Account& account) const {
+  Caller caller;
+  caller.uid = account.uid;
+  caller.user = account.name;
+  caller.administrator = account.uid == geteuid() || options_.administrators.contains(account.uid);
+  return caller;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,62 @@
+// The daemon's one authenticator. It decides by the transport that a call came by, which gRPC tells
+// and no caller can choose: TLS is served on TCP alone, and Unix sockets without it.
+//
+// | transport                  | who calls                                                        |
+// |----------------------------|------------------------------------------------------------------|
+// | private Unix socket        | the daemon's user: nobody else reaches it                        |
+// | shared Unix socket         | the uid of a LocalTokens token, which its companion socket mints |
+//
+// gRPC does not tell one Unix socket from another, so as soon as one is shared all count as shared.
+//
+// Thread safety: all methods may be called from any thread.
+#ifndef MEGATRAIN_SERVER_RPC_CALLER_AUTHENTICATOR_H_
+#define MEGATRAIN_SERVER_RPC_CALLER_AUTHENTICATOR_H_
+
+#include <sys/types.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "server/identity/account.h"
+#include "server/identity/local_tokens.h"
+#include "server/rpc/authenticator.h"
+
+namespace megatrain {
+
+// What came with a call.
+struct CallCredentials {
+  enum class Transport { kUnixSocket, kTls, kOther };
+
+  Transport transport = Transport::kOther;
+  std::vector<std::string> authorization;  // the metadata of that name
+};
+
+class CallerAuthenticator : public Authenticator {
+ public:
+  // What is pointed to must outlive the authenticator.
+  struct Options {
+    const AccountCache* accounts = nullptr;
+    // Null: Unix sockets are private.
+    const LocalTokens* local_tokens = nullptr;
+    // Beside this process' own user.
+    std::set<uid_t> administrators;
+  };
+
+  explicit CallerAuthenticator(Options options);
+
+  absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
+  absl::StatusOr<Caller> Decide(const CallCredentials& credentials) const;
+
+ private:
+  absl::StatusOr<Caller> OnUnixSocket(const CallCredentials& credentials) const;
+  Caller CallerOf(const Account& account) const;
+
+  const Options options_;
+  Caller owner_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_RPC_CALLER_AUTHENTICATOR_H_

@@ -1,0 +1,62 @@
+#include "server/identity/account.h"
+
+#include <unistd.h>
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace megatrain {
+namespace {
+
+TEST(AccountTest, FindsByNameAndNumber) {
+  const absl::StatusOr<Account> root = FindAccount("root");
+  ASSERT_TRUE(root.ok()) << root.status();
+  EXPECT_EQ(root->uid, 0u);
+  EXPECT_EQ(FindAccount(uid_t{0}), root);
+}
+
+TEST(AccountTest, WhatThisMachineDoesNotHaveIsNotFound) {
+  for (const std::string& name :
+       {std::string("no-such-user-here"), std::string(), std::string("root\0x", 6),
+        std::string("root "), std::string("0")}) {
+    EXPECT_TRUE(absl::IsNotFound(FindAccount(name).status())) << name;
+  }
+  EXPECT_TRUE(absl::IsNotFound(FindAccount(uid_t{3999999999}).status()));
+}
+
+TEST(AccountCacheTest, BelievesWhatItFoundForAWhile) {
+  int asked = 0;
+  absl::Time now = absl::FromUnixSeconds(1000);
+  absl::StatusOr<Account> answer = Account{7, 8, "anna"};
+  AccountCache::Options options;
+  options.find_name = [&](const std::string&) {
+    ++asked;
+    return answer;
+  };
+  options.now = [&now] { return now; };
+  const AccountCache accounts(options);
+  EXPECT_EQ(accounts.Find("anna")->uid, 7u);
+  answer = absl::NotFoundError("gone");
+  EXPECT_TRUE(accounts.Find("anna").ok());
+  EXPECT_EQ(asked, 1);
+  now += AccountCache::kBelieved;
+  EXPECT_TRUE(absl::IsNotFound(accounts.Find("anna").status())) << "an account that was removed";
+  EXPECT_TRUE(absl::IsNotFound(accounts.Find("anna").status()));
+  EXPECT_EQ(asked, 2) << "that there is none is believed too";
+}
+
+TEST(AccountCacheTest, ADatabaseThatCannotBeReadIsAskedAgain) {
+  int asked = 0;
+  AccountCache::Options options;
+  options.find_uid = [&asked](uid_t) -> absl::StatusOr<Account> {
+    if (++asked == 1) return absl::UnavailableError("broken");
+    return Account{7, 8, "anna"};
+  };
+  const AccountCache accounts(options);
+  EXPECT_TRUE(absl::IsUnavailable(accounts.Find(uid_t{7}).status()));
+  EXPECT_EQ(accounts.Find(uid_t{7})->name, "anna");
+}
+
+}  // namespace
+}  // namespace megatrain
