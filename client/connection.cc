@@ -22,6 +22,8 @@ constexpr int kKeepaliveTimeoutMilliseconds = 10'000;
 // The channel's own pauses between attempts; shorter than those of Backoff, so that these decide.
 constexpr int kReconnectMillisecondsMin = 50;
 constexpr int kReconnectMillisecondsMax = 1'000;
+// Of one attempt, with TLS over a slow network or on a busy machine.
+constexpr int kConnectMillisecondsMax = 10'000;
 // A job with its file, and a page of a thousand jobs, have at most a few MiB.
 constexpr int kResponseBytesMax = 16 << 20;
 
@@ -31,7 +33,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMilliseconds);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMillisecondsMin);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kReconnectMillisecondsMin);
+  // In spite of its name the time that an attempt is given.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMillisecondsMax);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMillisecondsMax);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
   arguments.SetMaxReceiveMessageSize(kResponseBytesMax);
