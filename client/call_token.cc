@@ -12,10 +12,12 @@ constexpr absl::Duration kNoTokenBelieved = absl::Seconds(10);
 
 }  // namespace
 
+CallToken::CallToken(const ServerAddress& address, const std::string& token)
+    : address_(address), token_(address.local() ? "" : token) {}
+
 std::string CallToken::Get() {
-  if (!address_.local()) return "";
   MutexLock lock(&mutex_);
-  if (absl::Now() >= renew_) Fetch();
+  if (address_.local() && absl::Now() >= renew_) Fetch();
   return token_;
 }
 

@@ -1,5 +1,6 @@
-// The token that calls to a server carry, if they carry one: of a shared Unix socket one that is
-// fetched, and renewed before it expires, without the user noticing.
+// The token that calls to a server carry, if they carry one: on TCP the user's, which the
+// connection encrypts; on a shared Unix socket one that is fetched, and renewed before it expires,
+// without the user noticing. The user's own is never sent to a Unix socket.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_CLIENT_CALL_TOKEN_H_
@@ -16,7 +17,8 @@ namespace megatrain::client {
 
 class CallToken {
  public:
-  explicit CallToken(const ServerAddress& address) : address_(address) {}
+  // `token`: of TCP; empty: there is none.
+  CallToken(const ServerAddress& address, const std::string& token);
 
   // Empty: calls need none, or none can be had; then the server says so.
   std::string Get();

@@ -27,7 +27,8 @@ constexpr int kConnectMillisecondsMax = 10'000;
 // A job with its file, and a page of a thousand jobs, have at most a few MiB.
 constexpr int kResponseBytesMax = 16 << 20;
 
-std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address,
+                                           const Credentials& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMilliseconds);
@@ -43,7 +44,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address) {
                                      grpc::InsecureChannelCredentials(), arguments);
   }
   // Never in clear: what is sent over TCP may be read on the way.
-  return grpc::CreateCustomChannel(address.text, grpc::SslCredentials({}), arguments);
+  grpc::SslCredentialsOptions tls;
+  tls.pem_root_certs = credentials.ca;
+  tls.pem_private_key = credentials.key;
+  tls.pem_cert_chain = credentials.certificate;
+  return grpc::CreateCustomChannel(address.text, grpc::SslCredentials(tls), arguments);
 }
 
 void Attach(const std::string& token, grpc::ClientContext* context) {
@@ -52,10 +57,11 @@ void Attach(const std::string& token, grpc::ClientContext* context) {
 
 }  // namespace
 
-Connection::Connection(const ServerAddress& address)
+Connection::Connection(const ServerAddress& address, const Credentials& credentials)
     : address_(address),
-      token_(address),
-      channel_(MakeChannel(address)),
+      has_certificate_(!credentials.certificate.empty()),
+      token_(address, credentials.token),
+      channel_(MakeChannel(address, credentials)),
       jobs_(v1::JobService::NewStub(channel_)),
       nodes_(v1::NodeService::NewStub(channel_)) {}
 
@@ -78,7 +84,10 @@ absl::StatusOr<std::string> Connection::Authorization() {
   if (const std::string token = token_.Get(); !token.empty()) return "Bearer " + token;
   MT_RETURN_IF_ERROR(token_.problem());
   return absl::FailedPreconditionError(absl::StrCat(
-      address_.text, ": calls to this server carry no token; a private socket needs none"));
+      address_.text, address_.local()
+                         ? ": calls to this server carry no token: its socket is private"
+                         : ": there is no token for this server; one is in MEGATRAIN_TOKEN or the "
+                           "context's --token-file"));
 }
 
 absl::Status Connection::Explain(const grpc::Status& status) const {
@@ -93,7 +102,10 @@ absl::Status Connection::Explain(const grpc::Status& status) const {
     return absl::DeadlineExceededError(absl::StrCat(
         address_.text, ": the server did not answer in time; it is busy or hangs: try again"));
   }
-  if (absl::IsUnavailable(error)) return WhyUnreachable(address_, status.error_message());
+  if (absl::IsUnavailable(error)) {
+    return address_.local() ? WhyUnreachable(address_, status.error_message())
+                            : WhyTlsFails(address_.text, status.error_message(), has_certificate_);
+  }
   return error;
 }
 

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/call_token.h"
+#include "client/credentials.h"
 #include "client/server_address.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "megatrain/v1/node_service.grpc.pb.h"
@@ -30,8 +31,8 @@ inline constexpr absl::Duration kSubmitTimeout = absl::Seconds(60);
 
 class Connection {
  public:
-  // Connects at the first call.
-  explicit Connection(const ServerAddress& address);
+  // Connects at the first call. `credentials` are for TCP.
+  explicit Connection(const ServerAddress& address, const Credentials& credentials = {});
 
   const ServerAddress& address() const { return address_; }
   v1::JobService::Stub* jobs() { return jobs_.get(); }
@@ -80,6 +81,7 @@ class Connection {
                          const std::function<grpc::Status(grpc::ClientContext*)>& call);
 
   const ServerAddress address_;
+  const bool has_certificate_;
   CallToken token_;
   std::atomic<bool> has_answered_{false};
   const std::shared_ptr<grpc::Channel> channel_;

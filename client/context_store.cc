@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -30,6 +31,32 @@ absl::Status Invalid(const std::string& path, const std::string& why) {
       path, ": ", why, "; mend it, or remove it and make contexts with `megatrain context add`"));
 }
 
+// The keys of a context beside "server".
+constexpr std::pair<const char*, std::string CredentialFiles::*> kFiles[] = {
+    {"ca", &CredentialFiles::ca},
+    {"certificate", &CredentialFiles::certificate},
+    {"key", &CredentialFiles::key},
+    {"token_file", &CredentialFiles::token},
+};
+
+absl::StatusOr<Context> ParseContext(const std::string& path, const std::string& name,
+                                     const Json& json) {
+  Context context;
+  bool good = json.is_object() && json.contains("server");
+  for (const auto& [key, value] : json.items()) {
+    std::string* text = key == "server" ? &context.server : nullptr;
+    for (const auto& [file, member] : kFiles) {
+      if (key == file) text = &(context.files.*member);
+    }
+    good = good && text != nullptr && value.is_string();
+    if (good) *text = value.get<std::string>();
+  }
+  if (good) return context;
+  return Invalid(path, absl::StrCat("contexts.", name,
+                                    ": expects {\"server\": \"ADDRESS\"} and at most the texts ca, "
+                                    "certificate, key and token_file beside it"));
+}
+
 absl::Status CannotWrite(const std::string& path, int error) {
   return absl::InvalidArgumentError(absl::StrCat("cannot write ", path, ": ", strerror(error)));
 }
@@ -42,9 +69,9 @@ bool IsName(const std::string& name) {
 }
 
 std::string Names(const Contexts& contexts) {
-  return contexts.servers.empty()
+  return contexts.contexts.empty()
              ? "there are none"
-             : absl::StrCat("there are ", absl::StrJoin(contexts.servers, ", ",
+             : absl::StrCat("there are ", absl::StrJoin(contexts.contexts, ", ",
                                                         [](std::string* out, const auto& entry) {
                                                           absl::StrAppend(out, entry.first);
                                                         }));
@@ -68,12 +95,7 @@ absl::StatusOr<Contexts> ReadContexts(const std::string& path) {
       contexts.current = value.get<std::string>();
     } else if (key == "contexts" && value.is_object()) {
       for (const auto& [name, context] : value.items()) {
-        if (!context.is_object() || context.size() != 1 || !context.contains("server") ||
-            !context["server"].is_string()) {
-          return Invalid(path, absl::StrCat("contexts.", name,
-                                            ": expects {\"server\": \"ADDRESS\"} and no more"));
-        }
-        contexts.servers[name] = context["server"].get<std::string>();
+        MT_ASSIGN_OR_RETURN(contexts.contexts[name], ParseContext(path, name, context));
       }
     } else {
       return Invalid(path, absl::StrCat(key,
@@ -81,7 +103,7 @@ absl::StatusOr<Contexts> ReadContexts(const std::string& path) {
                                         "an object \"contexts\""));
     }
   }
-  if (!contexts.current.empty() && !contexts.servers.contains(contexts.current)) {
+  if (!contexts.current.empty() && !contexts.contexts.contains(contexts.current)) {
     return Invalid(path, absl::StrCat("current: there is no context ", contexts.current));
   }
   return contexts;
@@ -91,7 +113,14 @@ absl::Status WriteContexts(const std::string& path, const Contexts& contexts) {
   Json json;
   json["current"] = contexts.current;
   json["contexts"] = Json::object();
-  for (const auto& [name, server] : contexts.servers) json["contexts"][name] = {{"server", server}};
+  for (const auto& [name, context] : contexts.contexts) {
+    Json& entry = json["contexts"][name];
+    entry["server"] = context.server;
+    for (const auto& [key, file] : kFiles) {
+      const std::string& value = context.files.*file;
+      if (!value.empty()) entry[key] = value;
+    }
+  }
   const std::string text =
       json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 
@@ -111,23 +140,37 @@ absl::Status WriteContexts(const std::string& path, const Contexts& contexts) {
   return CannotWrite(path, failure);
 }
 
-absl::Status AddContext(const std::string& name, const std::string& server, Contexts* contexts) {
+absl::Status AddContext(const std::string& name, const Context& context, Contexts* contexts) {
   if (!IsName(name)) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", name, "\": expects a name of at most 64 letters, digits, and - _ ."));
   }
-  MT_ASSIGN_OR_RETURN(const ServerAddress address, ParseServerAddress(server));
-  const auto [found, added] = contexts->servers.emplace(name, address.text);
-  if (!added && found->second != address.text) {
+  MT_ASSIGN_OR_RETURN(const ServerAddress address, ParseServerAddress(context.server));
+  if (address.local() && context.files != CredentialFiles()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(address.text,
+                     ": the system tells who calls on a Unix socket; certificates and tokens are "
+                     "for HOST:PORT"));
+  }
+  Context added{address.text, context.files};
+  for (const auto& [key, file] : kFiles) {
+    std::string& path = added.files.*file;
+    std::error_code error;
+    if (!path.empty()) path = std::filesystem::absolute(path, error).lexically_normal().string();
+    if (error) return absl::InvalidArgumentError(absl::StrCat(key, ": ", error.message()));
+  }
+  MT_RETURN_IF_ERROR(ReadCredentials(added.files).status());
+  const auto [found, is_new] = contexts->contexts.emplace(name, added);
+  if (!is_new && found->second != added) {
     return absl::AlreadyExistsError(
-        absl::StrCat("context ", name, " is there already, for ", found->second));
+        absl::StrCat("context ", name, " is there already, for ", found->second.server));
   }
   if (contexts->current.empty()) contexts->current = name;
   return absl::OkStatus();
 }
 
 absl::Status UseContext(const std::string& name, Contexts* contexts) {
-  if (!contexts->servers.contains(name)) {
+  if (!contexts->contexts.contains(name)) {
     return absl::NotFoundError(absl::StrCat("there is no context ", name, "; ", Names(*contexts)));
   }
   contexts->current = name;

@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "client/context_store.h"
 #include "client/output/proto_json.h"
 #include "client/rpc_error.h"
 #include "engine/base/status.h"
@@ -65,24 +64,41 @@ absl::StatusOr<std::string> Invocation::ContextsPath() const {
   return absl::StrCat(base, "/megatrain/contexts.json");
 }
 
-absl::StatusOr<ServerAddress> Invocation::Server() const {
-  if (!server.empty()) return ParseServerAddress(server);
+absl::StatusOr<Context> Invocation::Target() const {
+  if (!server.empty()) return Context{server, {}};
   if (const std::string named = environment_.variable("MEGATRAIN_SERVER"); !named.empty()) {
-    absl::StatusOr<ServerAddress> address = ParseServerAddress(named);
-    if (address.ok()) return address;
+    const absl::StatusOr<ServerAddress> address = ParseServerAddress(named);
+    if (address.ok()) return Context{named, {}};
     return absl::InvalidArgumentError(
         absl::StrCat("MEGATRAIN_SERVER: ", address.status().message()));
   }
   if (const absl::StatusOr<std::string> path = ContextsPath(); path.ok()) {
     MT_ASSIGN_OR_RETURN(const Contexts contexts, ReadContexts(*path));
-    if (!contexts.current.empty()) return ParseServerAddress(contexts.servers.at(contexts.current));
+    if (!contexts.current.empty()) return contexts.contexts.at(contexts.current);
   }
-  return ParseServerAddress(kDefaultServer);
+  return Context{kDefaultServer, {}};
+}
+
+absl::StatusOr<ServerAddress> Invocation::Server() const {
+  MT_ASSIGN_OR_RETURN(const Context target, Target());
+  return ParseServerAddress(target.server);
 }
 
 absl::StatusOr<std::unique_ptr<Connection>> Invocation::Connect() const {
-  MT_ASSIGN_OR_RETURN(const ServerAddress address, Server());
-  return std::make_unique<Connection>(address);
+  MT_ASSIGN_OR_RETURN(Context target, Target());
+  MT_ASSIGN_OR_RETURN(const ServerAddress address, ParseServerAddress(target.server));
+  if (address.local()) return std::make_unique<Connection>(address);
+  if (const std::string ca = environment_.variable("MEGATRAIN_CA"); !ca.empty()) {
+    target.files.ca = ca;
+  }
+  const std::string token = environment_.variable("MEGATRAIN_TOKEN");
+  if (!token.empty()) target.files.token = "";
+  MT_ASSIGN_OR_RETURN(Credentials credentials, ReadCredentials(target.files));
+  if (!token.empty()) {
+    if (!IsToken(token)) return absl::InvalidArgumentError("MEGATRAIN_TOKEN: is not a token");
+    credentials.token = token;
+  }
+  return std::make_unique<Connection>(address, credentials);
 }
 
 void Invocation::Print(const std::string& text) const {

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/connection.h"
+#include "client/context_store.h"
 #include "client/output/text.h"
 #include "client/server_address.h"
 
@@ -51,6 +52,7 @@ class Invocation {
 
   // --server, then MEGATRAIN_SERVER, then the current context, then the default.
   absl::StatusOr<ServerAddress> Server() const;
+  // With what the current context has for its server; MEGATRAIN_CA and MEGATRAIN_TOKEN replace it.
   absl::StatusOr<std::unique_ptr<Connection>> Connect() const;
   // Of contexts; InvalidArgument if no home directory is known.
   absl::StatusOr<std::string> ContextsPath() const;
@@ -68,6 +70,9 @@ class Invocation {
   void Report(const absl::Status& status) const;
 
  private:
+  // The server, as Server finds it, and the files that prove this user to it.
+  absl::StatusOr<Context> Target() const;
+
   const Environment environment_;
 };
 

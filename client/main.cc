@@ -1,10 +1,13 @@
 // megatrain: the client.
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "client/program.h"
 
 int main(int argc, char** argv) {
+  // What gRPC would log, the errors say in words; who wants its lines sets the variable.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   return megatrain::client::RunProgram(std::vector<std::string>(argv + 1, argv + argc),
                                        megatrain::client::ProcessEnvironment());
 }

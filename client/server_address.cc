@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,9 @@ namespace megatrain::client {
 namespace {
 
 constexpr size_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
+
+constexpr char kStart[] =
+    "; is the daemon running? Start it with `megatraind serve`, or name another with --server";
 
 absl::Status Invalid(const std::string& text, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat("server \"", text, "\": ", why,
@@ -76,13 +80,33 @@ absl::StatusOr<ServerAddress> ParseServerAddress(const std::string& text) {
   return address;
 }
 
-absl::Status WhyUnreachable(const ServerAddress& address, const std::string& otherwise) {
-  const std::string start =
-      "; is the daemon running? Start it with `megatraind serve`, or name another with --server";
-  if (!address.local()) {
-    return absl::UnavailableError(
-        absl::StrCat("no answer from ", address.text, ": ", otherwise, start));
+absl::Status WhyTlsFails(const std::string& address, const std::string& words,
+                         bool has_certificate) {
+  const std::string lower = absl::AsciiStrToLower(words);
+  const auto has = [&lower](absl::string_view part) { return absl::StrContains(lower, part); };
+  std::string advice = kStart;
+  if (has("verify failed")) {
+    advice =
+        "; the server's certificate is not vouched for by whom this client trusts, or has expired: "
+        "name the file of its authority with `megatrain context add NAME SERVER --ca F` or "
+        "MEGATRAIN_CA";
+  } else if (has("not in peer certificate") || has("hostname verification")) {
+    advice =
+        "; the server's certificate is for other names: use one of those it is for (its subject "
+        "alternative names)";
+  } else if (has("wrong version number") || has("wrong_version_number") || has("packet length")) {
+    advice = "; what answers there does not speak TLS: is it the daemon's port?";
+  } else if (has_certificate && !has("refused") && !has("resol") && !has("no route")) {
+    advice =
+        "; the server may have refused the client certificate: it must be issued by the authority "
+        "in "
+        "its tls.client_ca, and not have expired";
   }
+  return absl::UnavailableError(absl::StrCat("no answer from ", address, ": ", words, advice));
+}
+
+absl::Status WhyUnreachable(const ServerAddress& address, const std::string& otherwise) {
+  const std::string start = kStart;
   switch (const int error = ConnectError(address.socket_path)) {
     case 0:
     case EAGAIN:

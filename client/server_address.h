@@ -22,9 +22,14 @@ struct ServerAddress {
 // A relative PATH is taken from the working directory. InvalidArgument says what is expected.
 absl::StatusOr<ServerAddress> ParseServerAddress(const std::string& text);
 
-// Why a socket does not answer, by trying it: Unavailable, or PermissionDenied if this user may not
-// connect. `otherwise` is what is said if it can be connected to.
+// Why a Unix socket does not answer, by trying it: Unavailable, or PermissionDenied if this user
+// may not connect. `otherwise` is what is said if it can be connected to.
 absl::Status WhyUnreachable(const ServerAddress& address, const std::string& otherwise);
+
+// Why a server on TCP does not answer, from gRPC's words: Unavailable, with what to do.
+// `has_certificate`: this user proves itself with one, which the server may have refused.
+absl::Status WhyTlsFails(const std::string& address, const std::string& words,
+                         bool has_certificate);
 
 }  // namespace megatrain::client
 

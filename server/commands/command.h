@@ -19,6 +19,7 @@ void AddInspectCommand(CLI::App* app, int* exit_code);
 void AddInitCommand(CLI::App* app, int* exit_code);
 void AddGenerateCommand(CLI::App* app, int* exit_code);
 void AddExportCommand(CLI::App* app, int* exit_code);
+void AddTokenCommands(CLI::App* app, int* exit_code);  // token add, ls, revoke
 void AddVerifyCommand(CLI::App* app, int* exit_code);
 
 }  // namespace megatrain

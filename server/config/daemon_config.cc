@@ -1,5 +1,6 @@
 #include "server/config/daemon_config.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -106,7 +107,33 @@ void Remove(const std::string& path, YamlNode* root) {
   std::erase_if(section->entries, [&word](const YamlEntry& entry) { return entry.key == word; });
 }
 
+// What is served to a network is encrypted, and callers prove who they are.
+absl::Status CheckTcp(const DaemonConfig& config, const std::string& name) {
+  if (config.tls_certificate.empty() != config.tls_key.empty()) {
+    return Invalid(name, config.tls_key.empty() ? "tls.key" : "tls.certificate",
+                   "is missing; tls.certificate and tls.key belong together");
+  }
+  if (!HasTcp(config)) return absl::OkStatus();
+  if (config.tls_certificate.empty()) {
+    return Invalid(name, "listen",
+                   "TCP, loopback too, is served with TLS only: set tls.certificate and tls.key, "
+                   "or listen on a Unix socket");
+  }
+  if (config.tls_client_ca.empty() && config.tokens_file.empty()) {
+    return Invalid(name, "listen",
+                   "callers on TCP must prove who they are: set tokens_file (`megatraind token add "
+                   "USER` makes tokens) or tls.client_ca (for client certificates), or both");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+bool HasTcp(const DaemonConfig& config) {
+  return std::any_of(config.listen.begin(), config.listen.end(), [](const std::string& address) {
+    return !absl::StartsWith(address, "unix:");
+  });
+}
 
 absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::string& text, const std::string& name,
                                                const std::vector<std::string>& overrides) {
@@ -126,6 +153,7 @@ absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::string& text, const st
   for (const Override& each : replaced) {
     MT_RETURN_IF_ERROR(SetKey(*each.key, each.value, &config));
   }
+  MT_RETURN_IF_ERROR(CheckTcp(config, name));
   return config;
 }
 

@@ -13,7 +13,8 @@
 namespace megatrain {
 
 struct DaemonConfig {
-  // Unix sockets: private in a directory that only the daemon's user can enter, else shared.
+  // "unix:/PATH": private in a directory that only the daemon's user can enter, else shared.
+  // "HOST:PORT": with TLS, and certificates or tokens of callers.
   std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
   // "HOST:PORT" of the metrics page, "" = none. Nothing: the default one (metrics_address.h), which
   // is gone without if another daemon has it.
@@ -26,13 +27,21 @@ struct DaemonConfig {
   UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
   // Names of accounts, beside the daemon's own user.
   std::vector<std::string> administrators;
+  // PEM files, absolute. Certificate and key are there with a TCP listener, and client_ca or
+  // tokens_file.
+  std::string tls_certificate;
+  std::string tls_key;
+  std::string tls_client_ca;  // "" = no client certificates
+  std::string tokens_file;    // "" = no tokens on TCP
 };
+
+bool HasTcp(const DaemonConfig& config);
 
 // Reads `path`, or takes the defaults if it is empty; an override is "a.b=value" as in
 // "host_memory=24GiB", plain text or YAML if it begins with [, {, or a quote, and replaces the
 // file's. Errors are InvalidArgument "FILE:LINE: KEY: what is wrong and what is expected", an
 // override's place is "--set KEY=VALUE"; a file that cannot be read is NotFound. A setting of what
-// this version does not have (TCP, TLS, tokens) is refused, not ignored.
+// this version does not have is refused, not ignored.
 absl::StatusOr<DaemonConfig> ReadDaemonConfig(const std::string& path,
                                               const std::vector<std::string>& overrides);
 

@@ -65,19 +65,33 @@ std::string ReadBytes(const YamlNode& node, int64_t* value) {
 
 // ---- Keys ----
 
+// What is wrong with an address "HOST:PORT", or "".
+std::string CheckHostPort(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const std::string host = address.substr(0, colon);
+  int port = -1;
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  const bool good_host = !host.empty() && host.find_first_of(", \t/") == std::string::npos &&
+                         (bracketed || host.find_first_of("[]:") == std::string::npos);
+  if (colon == std::string::npos || !good_host ||
+      address.find_first_not_of("0123456789", colon + 1) != std::string::npos ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) {
+    return absl::StrCat("expects unix:/PATH or HOST:PORT, as in 0.0.0.0:9463 or [::1]:9463, got ",
+                        address);
+  }
+  return "";
+}
+
 std::string SetListen(const YamlNode& node, DaemonConfig* config) {
   std::vector<std::string> addresses;
-  const std::string expects = "a list of addresses, as in [\"unix:/run/megatrain/megatrain.sock\"]";
+  const std::string expects =
+      "a list of addresses, as in [\"unix:/run/megatrain/megatrain.sock\", \"0.0.0.0:9463\"]";
   if (std::string error = ReadTexts(node, expects, &addresses); !error.empty()) return error;
   if (addresses.empty()) return "expects at least one address";
   for (size_t i = 0; i < addresses.size(); ++i) {
     if (!absl::StartsWith(addresses[i], "unix:")) {
-      return absl::StrCat(
-          "this version listens on Unix sockets only: TCP needs TLS or tokens, "
-          "which it does not have; expects unix:/PATH, got ",
-          addresses[i]);
-    }
-    if (!absl::StartsWith(addresses[i], "unix:/")) {
+      if (std::string error = CheckHostPort(addresses[i]); !error.empty()) return error;
+    } else if (!absl::StartsWith(addresses[i], "unix:/")) {
       return absl::StrCat("expects an absolute path after unix:, got ", addresses[i]);
     }
     for (size_t j = 0; j < i; ++j) {
@@ -86,6 +100,17 @@ std::string SetListen(const YamlNode& node, DaemonConfig* config) {
   }
   config->listen = std::move(addresses);
   return "";
+}
+
+Set FilePath(std::string DaemonConfig::*path) {
+  return [path](const YamlNode& node, DaemonConfig* config) {
+    std::string text;
+    const std::string expects = "the absolute path of a file, or \"\" for none";
+    if (std::string error = ReadText(node, expects, &text); !error.empty()) return error;
+    if (!text.empty() && text[0] != '/') return Expects(expects, node);
+    config->*path = std::move(text);
+    return std::string();
+  };
 }
 
 std::string SetMetricsListen(const YamlNode& node, DaemonConfig* config) {
@@ -126,14 +151,6 @@ std::string SetDevice(const YamlNode& node, DaemonConfig* config) {
 
 std::string NotHere(const std::string& what, const std::string& off) {
   return absl::StrCat("this version has no ", what, "; write ", off, " or leave the key out");
-}
-
-Set OffText(const std::string& what) {
-  return [what](const YamlNode& node, DaemonConfig*) {
-    std::string text;
-    if (std::string error = ReadText(node, "a text", &text); !error.empty()) return error;
-    return text.empty() ? "" : NotHere(what, "\"\"");
-  };
 }
 
 Set OffTexts(const std::string& what) {
@@ -186,10 +203,10 @@ const std::vector<DaemonKey>& DaemonKeys() {
          return ReadBytes(node, &config->limits.host_bytes);
        }},
       {"limits.disk_per_user", OffBytes("limits on disk")},
-      {"tls.certificate", OffText("TLS")},
-      {"tls.key", OffText("TLS")},
-      {"tls.client_ca", OffText("TLS")},
-      {"tokens_file", OffText("tokens")},
+      {"tls.certificate", FilePath(&DaemonConfig::tls_certificate)},
+      {"tls.key", FilePath(&DaemonConfig::tls_key)},
+      {"tls.client_ca", FilePath(&DaemonConfig::tls_client_ca)},
+      {"tokens_file", FilePath(&DaemonConfig::tokens_file)},
   };
   return keys;
 }

@@ -5,7 +5,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/base/status.h"
+#include "server/identity/tls_files.h"
 #include "server/rpc/unix_socket.h"
 
 namespace megatrain {
@@ -37,6 +39,8 @@ absl::StatusOr<std::unique_ptr<Access>> Access::Prepare(
                       FindAdministrators(config.administrators, access->accounts_));
   MT_RETURN_IF_ERROR(access->PrepareSockets(config.listen));
   options.local_tokens = access->local_tokens_.get();
+  if (HasTcp(config)) MT_RETURN_IF_ERROR(access->PrepareTcp(config));
+  options.bearer_tokens = access->bearer_tokens_.get();
   access->authenticator_.emplace(std::move(options));
   return access;
 }
@@ -52,20 +56,47 @@ absl::Status Access::PrepareSockets(const std::vector<std::string>& listen) {
   }
   if (!shared) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(local_tokens_, LocalTokens::Create());
+  // Before the sockets themselves: a client that was waiting for them finds its token.
   for (const std::string& path : paths) {
-    MT_RETURN_IF_ERROR(PrepareUnixSocket(path + LocalTokenServer::kSuffix).status());
+    const std::string companion = path + LocalTokenServer::kSuffix;
+    MT_RETURN_IF_ERROR(PrepareUnixSocket(companion).status());
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<LocalTokenServer> server,
+                        LocalTokenServer::Start(companion, &accounts_, local_tokens_.get()));
+    token_servers_.push_back(std::move(server));
+    MT_RETURN_IF_ERROR(ShareUnixSocket(companion).status());
   }
   shared_sockets_ = std::move(paths);
   return absl::OkStatus();
 }
 
-absl::Status Access::OpenSockets() {
+absl::Status Access::PrepareTcp(const DaemonConfig& config) {
+  TlsPaths paths{config.tls_certificate, config.tls_key, config.tls_client_ca};
+  MT_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(paths, absl::Now()));
+  for (const std::string& warning : files.warnings) log_(warning);
+  // A token is enough as well, so that a certificate is asked for but not demanded; one that is
+  // given must be good.
+  grpc::SslServerCredentialsOptions options(files.client_ca.empty()
+                                                ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
+                                                : GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = files.client_ca;
+  options.pem_key_cert_pairs.push_back({files.key, files.certificate});
+  tcp_credentials_ = grpc::SslServerCredentials(options);
+  if (config.tokens_file.empty()) return absl::OkStatus();
+  BearerTokens::Options tokens;
+  tokens.log = log_;
+  absl::StatusOr<std::unique_ptr<BearerTokens>> opened =
+      BearerTokens::Open(config.tokens_file, std::move(tokens));
+  if (!opened.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tokens_file: ", opened.status().message(),
+        absl::IsNotFound(opened.status()) ? "; `megatraind token add USER` makes it" : ""));
+  }
+  bearer_tokens_ = *std::move(opened);
+  return absl::OkStatus();
+}
+
+absl::Status Access::ShareSockets() {
   for (const std::string& path : shared_sockets_) {
-    const std::string companion = path + LocalTokenServer::kSuffix;
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<LocalTokenServer> server,
-                        LocalTokenServer::Start(companion, &accounts_, local_tokens_.get()));
-    token_servers_.push_back(std::move(server));
-    MT_RETURN_IF_ERROR(ShareUnixSocket(companion).status());
     MT_ASSIGN_OR_RETURN(const std::string group, ShareUnixSocket(path));
     log_(absl::StrCat("unix:", path, " is shared with the group ", group));
   }

@@ -5,6 +5,8 @@
 #ifndef MEGATRAIN_SERVER_DAEMON_ACCESS_H_
 #define MEGATRAIN_SERVER_DAEMON_ACCESS_H_
 
+#include <grpcpp/security/server_credentials.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "server/config/daemon_config.h"
 #include "server/identity/account.h"
+#include "server/identity/bearer_tokens.h"
 #include "server/identity/local_token_server.h"
 #include "server/identity/local_tokens.h"
 #include "server/rpc/caller_authenticator.h"
@@ -23,25 +26,29 @@ namespace megatrain {
 
 class Access {
  public:
-  // Makes the Unix sockets' places ready and reads what the configuration names. Before the daemon
-  // listens.
+  // Makes the Unix sockets' places ready, begins to mint tokens for shared ones, and reads what the
+  // configuration names. Before the daemon listens.
   static absl::StatusOr<std::unique_ptr<Access>> Prepare(
       const DaemonConfig& config, std::function<void(const std::string& line)> log);
 
   const Authenticator& authenticator() const { return *authenticator_; }
+  // Null without TCP listeners.
+  std::shared_ptr<grpc::ServerCredentials> tcp_credentials() const { return tcp_credentials_; }
 
-  // When the daemon listens: lets those who may reach shared sockets, and begins to mint tokens for
-  // them.
-  absl::Status OpenSockets();
+  // When the daemon listens: lets those who may reach shared sockets.
+  absl::Status ShareSockets();
 
  private:
   explicit Access(std::function<void(const std::string& line)> log) : log_(std::move(log)) {}
   absl::Status PrepareSockets(const std::vector<std::string>& listen);
+  absl::Status PrepareTcp(const DaemonConfig& config);
 
   const std::function<void(const std::string& line)> log_;
   AccountCache accounts_;
-  std::vector<std::string> shared_sockets_;    // paths; empty: all are private
-  std::unique_ptr<LocalTokens> local_tokens_;  // of shared ones
+  std::vector<std::string> shared_sockets_;      // paths; empty: all are private
+  std::unique_ptr<LocalTokens> local_tokens_;    // of shared ones
+  std::unique_ptr<BearerTokens> bearer_tokens_;  // null: there is no tokens file
+  std::shared_ptr<grpc::ServerCredentials> tcp_credentials_;
   std::optional<CallerAuthenticator> authenticator_;
   std::vector<std::unique_ptr<LocalTokenServer>> token_servers_;
 };

@@ -47,13 +47,14 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   MT_ASSIGN_OR_RETURN(daemon->access_, Access::Prepare(config, hooks.log));
   GrpcServerOptions server;
   server.listen = config.listen;
+  server.tcp_credentials = daemon->access_->tcp_credentials();
   server.request_observer = daemon->monitoring_->request_observer();
   MT_ASSIGN_OR_RETURN(
       daemon->server_,
       GrpcServer::Start(server, &daemon->access_->authenticator(), daemon->manager_.get(),
                         daemon->records_.get(),
                         [monitor = daemon->monitor_.get()] { return monitor->Read(); }));
-  MT_RETURN_IF_ERROR(daemon->access_->OpenSockets());
+  MT_RETURN_IF_ERROR(daemon->access_->ShareSockets());
   hooks.log(absl::StrCat("listening on ", absl::StrJoin(daemon->server_->listening(), ", "),
                          "; state in ", config.state_directory));
   return daemon;

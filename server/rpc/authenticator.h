@@ -5,6 +5,9 @@
 
 #include <grpcpp/server_context.h>
 
+#include <functional>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/jobs/job.h"
 
@@ -17,6 +20,12 @@ class Authenticator {
 
   // Does not wait for callers or the network. Unauthenticated if it cannot be told who calls.
   virtual absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const = 0;
+
+  // Whether the caller of a stream is still let in, for as long as it is open: an error ends it.
+  // Null: it is, whatever happens. The function may outlive the call, not the authenticator.
+  virtual std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const {
+    return nullptr;
+  }
 };
 
 }  // namespace megatrain

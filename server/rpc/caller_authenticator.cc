@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "megatrain/v1/error_reason.pb.h"
+#include "server/identity/token_file.h"
 #include "server/jobs/error_reason.h"
 
 namespace megatrain {
@@ -45,6 +46,9 @@ CallCredentials CredentialsOf(const grpc::ServerContextBase& context) {
       transport->FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME);
   if (kind.size() == 1 && kind[0] == "ssl") {
     credentials.transport = CallCredentials::Transport::kTls;
+    const std::vector<grpc::string_ref> names =
+        transport->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
+    if (names.size() == 1) credentials.certificate_name.assign(names[0].data(), names[0].size());
   } else if (absl::StartsWith(context.peer(), "unix")) {
     // "unix:", and "unix-abstract:" of a caller that has bound its own end to such a name.
     credentials.transport = CallCredentials::Transport::kUnixSocket;
@@ -71,11 +75,23 @@ absl::StatusOr<Caller> CallerAuthenticator::Authenticate(
   return Decide(CredentialsOf(context));
 }
 
+std::function<absl::Status()> CallerAuthenticator::Recheck(
+    const grpc::ServerContextBase& context) const {
+  CallCredentials credentials = CredentialsOf(context);
+  if (credentials.transport != CallCredentials::Transport::kTls ||
+      credentials.authorization.empty()) {
+    return nullptr;
+  }
+  return [this, credentials = std::move(credentials)] { return Decide(credentials).status(); };
+}
+
 absl::StatusOr<Caller> CallerAuthenticator::Decide(const CallCredentials& credentials) const {
   if (credentials.transport == CallCredentials::Transport::kUnixSocket) {
     return OnUnixSocket(credentials);
   }
-  return Refused(v1::UNAUTHENTICATED_CALLER, "only callers on the daemon's Unix socket are known");
+  if (credentials.transport == CallCredentials::Transport::kTls) return OnTls(credentials);
+  return Refused(v1::UNAUTHENTICATED_CALLER,
+                 "only callers on the daemon's Unix sockets and on TCP with TLS are known");
 }
 
 absl::StatusOr<Caller> CallerAuthenticator::OnUnixSocket(const CallCredentials& credentials) const {
@@ -86,20 +102,44 @@ absl::StatusOr<Caller> CallerAuthenticator::OnUnixSocket(const CallCredentials& 
                    "this socket is shared, and the call carries no token: `megatrain token` prints "
                    "one for the metadata `authorization`");
   }
+  if (absl::StartsWith(*token, kBearerTokenPrefix)) {
+    return Refused(v1::TOKEN_INVALID,
+                   "this token is for TCP; on a Unix socket the daemon asks the system who calls");
+  }
   MT_ASSIGN_OR_RETURN(const uid_t uid, options_.local_tokens->Verify(*token));
-  const absl::StatusOr<Account> account = options_.accounts->Find(uid);
+  return CallerOf(options_.accounts->Find(uid));
+}
+
+absl::StatusOr<Caller> CallerAuthenticator::OnTls(const CallCredentials& credentials) const {
+  MT_ASSIGN_OR_RETURN(const std::optional<std::string> token, BearerToken(credentials));
+  if (!token.has_value()) {
+    if (credentials.certificate_name.empty()) {
+      return Refused(v1::UNAUTHENTICATED_CALLER,
+                     "the call carries no token, and the connection no client certificate");
+    }
+    return CallerOf(options_.accounts->Find(credentials.certificate_name));
+  }
+  if (absl::StartsWith(*token, LocalTokens::kPrefix)) {
+    return Refused(v1::TOKEN_INVALID, "this token is for the daemon's Unix socket alone");
+  }
+  if (options_.bearer_tokens == nullptr) {
+    return Refused(v1::TOKEN_INVALID,
+                   "this daemon knows no tokens on TCP, only client certificates");
+  }
+  MT_ASSIGN_OR_RETURN(const std::string user, options_.bearer_tokens->Verify(*token));
+  return CallerOf(options_.accounts->Find(user));
+}
+
+absl::StatusOr<Caller> CallerAuthenticator::CallerOf(const absl::StatusOr<Account>& account) const {
   if (absl::IsNotFound(account.status())) {
     return Refused(v1::UNKNOWN_ACCOUNT, std::string(account.status().message()));
   }
   if (!account.ok()) return account.status();
-  return CallerOf(*account);
-}
-
-Caller CallerAuthenticator::CallerOf(const Account& account) const {
   Caller caller;
-  caller.uid = account.uid;
-  caller.user = account.name;
-  caller.administrator = account.uid == geteuid() || options_.administrators.contains(account.uid);
+  caller.uid = account->uid;
+  caller.user = account->name;
+  caller.administrator =
+      account->uid == geteuid() || options_.administrators.contains(account->uid);
   return caller;
 }
 

@@ -5,6 +5,8 @@
 // |----------------------------|------------------------------------------------------------------|
 // | private Unix socket        | the daemon's user: nobody else reaches it                        |
 // | shared Unix socket         | the uid of a LocalTokens token, which its companion socket mints |
+// | TCP with TLS               | the user of a BearerTokens token; without one, the account that  |
+// |                            | the client certificate's subject names in its CN                 |
 //
 // gRPC does not tell one Unix socket from another, so as soon as one is shared all count as shared.
 //
@@ -14,12 +16,14 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/identity/account.h"
+#include "server/identity/bearer_tokens.h"
 #include "server/identity/local_tokens.h"
 #include "server/rpc/authenticator.h"
 
@@ -31,6 +35,8 @@ struct CallCredentials {
 
   Transport transport = Transport::kOther;
   std::vector<std::string> authorization;  // the metadata of that name
+  // CN of the client certificate that TLS has verified; "" = none was given.
+  std::string certificate_name;
 };
 
 class CallerAuthenticator : public Authenticator {
@@ -40,6 +46,8 @@ class CallerAuthenticator : public Authenticator {
     const AccountCache* accounts = nullptr;
     // Null: Unix sockets are private.
     const LocalTokens* local_tokens = nullptr;
+    // Null: no tokens are taken on TCP.
+    BearerTokens* bearer_tokens = nullptr;
     // Beside this process' own user.
     std::set<uid_t> administrators;
   };
@@ -47,11 +55,15 @@ class CallerAuthenticator : public Authenticator {
   explicit CallerAuthenticator(Options options);
 
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
+  // Of a token on TCP, which may be revoked or expire.
+  std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const override;
   absl::StatusOr<Caller> Decide(const CallCredentials& credentials) const;
 
  private:
   absl::StatusOr<Caller> OnUnixSocket(const CallCredentials& credentials) const;
-  Caller CallerOf(const Account& account) const;
+  absl::StatusOr<Caller> OnTls(const CallCredentials& credentials) const;
+  // `account` as it was found.
+  absl::StatusOr<Caller> CallerOf(const absl::StatusOr<Account>& account) const;
 
   const Options options_;
   Caller owner_;

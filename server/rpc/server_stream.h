@@ -52,6 +52,9 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
     return pump_->Add(self_);
   }
 
+  // Before Begin: asked again once a heartbeat's time; an error ends the stream.
+  void SetRecheck(std::function<absl::Status()> recheck) { recheck_ = std::move(recheck); }
+
   // Once. The stream is fed from `source`, or ended with its error.
   void Begin(absl::StatusOr<std::unique_ptr<Source>> source) {
     source_ = std::move(source);
@@ -88,6 +91,10 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
     if (stopping) {
       return End(WithReason(absl::UnavailableError("the daemon is stopping"),
                             v1::ErrorReason_Name(v1::STOPPING)));
+    }
+    if (recheck_ && now >= rechecked_ + options_.heartbeat) {
+      rechecked_ = now;
+      if (absl::Status status = recheck_(); !status.ok()) return End(std::move(status));
     }
     if (caught_up_ && now < last_write_ + options_.pace) return last_write_ + options_.pace;
     message_ = Message();  // gives the memory of a large one back, as Clear would not
@@ -129,6 +136,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
   StreamPump* const pump_;
   const StreamOptions options_;
   std::shared_ptr<ServerStream> self_;
+  std::function<absl::Status()> recheck_;  // may be null
 
   // Set by other threads before they wake the stream.
   absl::StatusOr<std::unique_ptr<Source>> source_ = absl::UnavailableError("not begun");
@@ -141,6 +149,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
   bool ended_ = false;
   bool caught_up_ = false;  // had all there was at some time
   Clock::time_point last_write_{};
+  Clock::time_point rechecked_{};
 };
 
 // Answers a streaming RPC. `open` is absl::StatusOr<std::unique_ptr<StreamSource<Message>>>(const
@@ -161,6 +170,7 @@ grpc::ServerWriteReactor<Message>* AnswerWithStream(const Authenticator& authent
     stream->Begin(caller.status());
     return stream.get();
   }
+  stream->SetRecheck(authenticator.Recheck(*context));
   const absl::Status added =
       queue->Add(request.ByteSizeLong(),
                  [stream, caller = *caller, open = std::move(open)](const absl::Status& status) {

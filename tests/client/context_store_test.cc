@@ -13,6 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
+Context Server(const std::string& address) { return {address, {}}; }
+
 class ContextStoreTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -37,8 +39,8 @@ TEST_F(ContextStoreTest, NoFileIsNoContexts) {
 
 TEST_F(ContextStoreTest, WhatIsWrittenIsReadAgain) {
   Contexts contexts;
-  ASSERT_TRUE(AddContext("lab", "unix:/run/lab.sock", &contexts).ok());
-  ASSERT_TRUE(AddContext("far", "node7:9463", &contexts).ok());
+  ASSERT_TRUE(AddContext("lab", Server("unix:/run/lab.sock"), &contexts).ok());
+  ASSERT_TRUE(AddContext("far", Server("node7:9463"), &contexts).ok());
   EXPECT_EQ(contexts.current, "lab") << "the first one is the current one";
   ASSERT_TRUE(UseContext("far", &contexts).ok());
   ASSERT_TRUE(WriteContexts(path_, contexts).ok());
@@ -52,21 +54,61 @@ TEST_F(ContextStoreTest, WhatIsWrittenIsReadAgain) {
 
 TEST_F(ContextStoreTest, AddingTwiceAndWrongNames) {
   Contexts contexts;
-  ASSERT_TRUE(AddContext("lab", "node7:1", &contexts).ok());
-  EXPECT_TRUE(AddContext("lab", "node7:1", &contexts).ok());
-  EXPECT_TRUE(absl::IsAlreadyExists(AddContext("lab", "node8:1", &contexts)));
-  EXPECT_TRUE(absl::IsInvalidArgument(AddContext("a b", "node8:1", &contexts)));
-  EXPECT_TRUE(absl::IsInvalidArgument(AddContext("", "node8:1", &contexts)));
-  EXPECT_TRUE(absl::IsInvalidArgument(AddContext("x", "node8", &contexts)));
+  ASSERT_TRUE(AddContext("lab", Server("node7:1"), &contexts).ok());
+  EXPECT_TRUE(AddContext("lab", Server("node7:1"), &contexts).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(AddContext("lab", Server("node8:1"), &contexts)));
+  EXPECT_TRUE(absl::IsInvalidArgument(AddContext("a b", Server("node8:1"), &contexts)));
+  EXPECT_TRUE(absl::IsInvalidArgument(AddContext("", Server("node8:1"), &contexts)));
+  EXPECT_TRUE(absl::IsInvalidArgument(AddContext("x", Server("node8"), &contexts)));
   const absl::Status status = UseContext("nope", &contexts);
   EXPECT_TRUE(absl::IsNotFound(status));
   EXPECT_THAT(status.message(), HasSubstr("there are lab"));
 }
 
+TEST_F(ContextStoreTest, CredentialsAreFilesThatCanBeUsed) {
+  fs::create_directories(directory_);
+  const auto write = [&](const std::string& name, const std::string& text, mode_t mode) {
+    std::ofstream(directory_ / name) << text;
+    EXPECT_EQ(chmod((directory_ / name).c_str(), mode), 0);
+    return (directory_ / name).string();
+  };
+  const std::string ca = write("ca.pem", "x", 0644), token = write("token", "mt_1\n", 0600),
+                    open = write("open", "mt_1\n", 0640), bad = write("bad", "a b", 0600),
+                    empty = write("empty", "", 0600);
+  Contexts contexts;
+  Context far{"node7:1", {ca, "", "", token}};
+  ASSERT_TRUE(AddContext("far", far, &contexts).ok());
+  ASSERT_TRUE(WriteContexts(path_, contexts).ok());
+  EXPECT_EQ(*ReadContexts(path_), contexts);
+  EXPECT_EQ(ReadContexts(path_)->contexts.at("far"), far);
+  EXPECT_EQ(ReadCredentials(far.files)->token, "mt_1");
+  EXPECT_TRUE(absl::IsAlreadyExists(AddContext("far", {"node7:1", {}}, &contexts)));
+
+  const std::pair<CredentialFiles, const char*> cases[] = {
+      {{directory_ / "none", "", "", ""}, "none: No such file"},
+      {{directory_, "", "", ""}, "is not a regular file"},
+      {{empty, "", "", ""}, "is empty"},
+      {{"", ca, "", ""}, "belong together"},
+      {{"", ca, open, ""}, "chmod 0600"},
+      {{"", "", "", open}, "chmod 0600"},
+      {{"", "", "", bad}, "is not a token"},
+  };
+  for (const auto& [files, message] : cases) {
+    const absl::Status status = AddContext("other", {"node7:1", files}, &contexts);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << message;
+    EXPECT_THAT(status.message(), HasSubstr(message));
+  }
+  EXPECT_THAT(AddContext("near", {"unix:/m.sock", {ca, "", "", ""}}, &contexts).message(),
+              HasSubstr("are for HOST:PORT"));
+}
+
 TEST_F(ContextStoreTest, WhatIsNotUnderstoodIsRefusedByName) {
   for (const char* const text :
        {"", "[]", "{\"current\": 1}", "{\"contexts\": {\"a\": {}}}", "{\"other\": {}}",
-        "{\"current\": \"a\"}", "{\"contexts\": {\"a\": {\"server\": \"x:1\", \"token\": 1}}}"}) {
+        "{\"current\": \"a\"}",
+        "{\"contexts\": {\"a\": {\"server\": \"x:1\", \"token\": \"mt_1\"}}}",
+        "{\"contexts\": {\"a\": {\"server\": \"x:1\", \"ca\": 1}}}",
+        "{\"contexts\": {\"a\": {\"ca\": \"/f\"}}}"}) {
     const absl::Status status = ReadText(text);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << text;
     EXPECT_THAT(status.message(), HasSubstr("contexts.json")) << text;

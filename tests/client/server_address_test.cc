@@ -51,8 +51,28 @@ TEST(ServerAddressTest, SaysWhyNobodyAnswers) {
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(status.message(), HasSubstr("there is no such socket"));
   EXPECT_THAT(status.message(), HasSubstr("megatraind serve"));
-  EXPECT_THAT(WhyUnreachable(*ParseServerAddress("node7:9463"), "name not known").message(),
-              HasSubstr("no answer from node7:9463: name not known"));
+}
+
+TEST(ServerAddressTest, SaysWhatToDoWhenTlsFails) {
+  const struct {
+    const char* words;
+    bool has_certificate;
+    const char* advice;
+  } cases[] = {
+      {"name not known", false, "is the daemon running?"},
+      {"Connection refused", true, "is the daemon running?"},
+      {"Ssl handshake failed: certificate verify failed", true, "--ca F` or MEGATRAIN_CA"},
+      {"Peer name far is not in peer certificate", true, "is for other names"},
+      {"SSL routines::wrong version number", false, "does not speak TLS"},
+      {"Socket closed", true, "may have refused the client certificate"},
+      {"Socket closed", false, "is the daemon running?"},
+  };
+  for (const auto& [words, has_certificate, advice] : cases) {
+    const absl::Status status = WhyTlsFails("node7:9463", words, has_certificate);
+    EXPECT_TRUE(absl::IsUnavailable(status));
+    EXPECT_THAT(status.message(), HasSubstr("no answer from node7:9463: ")) << words;
+    EXPECT_THAT(status.message(), HasSubstr(advice)) << words;
+  }
 }
 
 }  // namespace

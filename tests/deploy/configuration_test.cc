@@ -18,6 +18,10 @@ TEST(ConfigurationTest, TheExampleIsWhatHoldsWithoutIt) {
   EXPECT_EQ(config->device, defaults.device);
   EXPECT_EQ(config->threads, defaults.threads);
   EXPECT_EQ(config->administrators, defaults.administrators);
+  EXPECT_EQ(config->tls_certificate, defaults.tls_certificate);
+  EXPECT_EQ(config->tls_key, defaults.tls_key);
+  EXPECT_EQ(config->tls_client_ca, defaults.tls_client_ca);
+  EXPECT_EQ(config->tokens_file, defaults.tokens_file);
 }
 
 }  // namespace

@@ -119,19 +119,48 @@ TEST(DaemonConfigTest, WhatIsNotUnderstoodIsRefusedByPathAndLine) {
 
 TEST(DaemonConfigTest, WhatThisVersionDoesNotHaveIsRefusedNotIgnored) {
   const std::string cases[][2] = {
-      {"listen: [\"127.0.0.1:7000\"]", "TCP needs TLS or tokens"},
       {"roots: [/srv]", "roots: this version has no"},
       {"limits: {disk_per_user: 1}", "limits.disk_per_user: this version has no"},
-      {"tls: {certificate: a}", "tls.certificate: this version has no TLS"},
-      {"tls: {key: a}", "tls.key: this version has no TLS"},
-      {"tls: {client_ca: a}", "tls.client_ca: this version has no TLS"},
-      {"tokens_file: /etc/t", "tokens_file: this version has no tokens"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(ErrorOf(text), HasSubstr(message)) << text;
   // And with values that will never be right.
   EXPECT_THAT(ErrorOf("limits: {disk_per_user: much}"), HasSubstr("expects a size"));
   EXPECT_THAT(ErrorOf("roots: /srv"), HasSubstr("expects a list"));
-  EXPECT_THAT(ErrorOf("tokens_file: []"), HasSubstr("expects a text"));
+}
+
+TEST(DaemonConfigTest, TcpIsServedWithTlsToCallersThatProveWhoTheyAre) {
+  const DaemonConfig config = Parse(R"(
+listen: ["127.0.0.1:0", "[::1]:9463", "unix:/a/m.sock"]
+tls: {certificate: /c, key: /k, client_ca: /ca}
+tokens_file: /t
+)")
+                                  .value();
+  EXPECT_TRUE(HasTcp(config));
+  EXPECT_EQ(config.tls_certificate, "/c");
+  EXPECT_EQ(config.tls_key, "/k");
+  EXPECT_EQ(config.tls_client_ca, "/ca");
+  EXPECT_EQ(config.tokens_file, "/t");
+  const std::string tls = "tls: {certificate: /c, key: /k}\n";
+  EXPECT_TRUE(Parse("listen: [\"h:1\"]\ntokens_file: /t\n" + tls).ok());
+  EXPECT_FALSE(HasTcp(Parse("").value()));
+  const std::string cases[][2] = {
+      {"listen: [\"127.0.0.1:7000\"]",
+       "f.yaml: listen: TCP, loopback too, is served with TLS only"},
+      {"listen: [\"127.0.0.1:7000\"]\ntokens_file: /t", "is served with TLS only"},
+      {"listen: [\"127.0.0.1:7000\"]\n" + tls, "callers on TCP must prove who they are"},
+      {"tls: {key: /k}", "tls.certificate: is missing"},
+      {"tls: {certificate: /c}", "tls.key: is missing"},
+      {"tls: {certificate: c}", "tls.certificate: expects the absolute path of a file"},
+      {"tokens_file: []", "tokens_file: expects the absolute path of a file"},
+      {"tokens_file: t", "tokens_file: expects the absolute path of a file"},
+      {"listen: [\"localhost\"]", "expects unix:/PATH or HOST:PORT"},
+      {"listen: [\":9463\"]", "expects unix:/PATH or HOST:PORT"},
+      {"listen: [\"::1:9463\"]", "expects unix:/PATH or HOST:PORT"},
+      {"listen: [\"h:65536\"]", "expects unix:/PATH or HOST:PORT"},
+      {"listen: [\"h:http\"]", "expects unix:/PATH or HOST:PORT"},
+      {"listen: [\"a/b:1\"]", "expects unix:/PATH or HOST:PORT"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_THAT(ErrorOf(text), HasSubstr(message)) << text;
 }
 
 TEST(DaemonConfigTest, WrongOverridesNameThemselves) {

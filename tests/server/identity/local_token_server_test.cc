@@ -152,7 +152,7 @@ TEST_F(LocalTokenServerTest, WhatIsNoTokenIsRefused) {
 }
 
 TEST_F(LocalTokenServerTest, AClientsTokenOutlivesTheDaemon) {
-  client::CallToken token(*client::ParseServerAddress("unix:" + path_));
+  client::CallToken token(*client::ParseServerAddress("unix:" + path_), "mt_users_own");
   const std::string first = token.Get();
   EXPECT_TRUE(tokens_->Verify(first).ok());
   EXPECT_EQ(token.Get(), first) << "one is enough for minutes";

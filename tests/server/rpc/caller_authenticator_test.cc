@@ -4,7 +4,9 @@
 
 #include <string>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "server/identity/token_file.h"
 #include "server/jobs/error_reason.h"
 
 namespace megatrain {
@@ -22,6 +24,11 @@ class CallerAuthenticatorTest : public testing::Test {
 
   static AccountCache::Options AccountOptions() {
     AccountCache::Options options;
+    options.find_name = [](const std::string& name) -> absl::StatusOr<Account> {
+      if (name == "anna") return Account{501, 501, "anna"};
+      if (name == "boss") return Account{502, 502, "boss"};
+      return absl::NotFoundError("no such account");
+    };
     options.find_uid = [](uid_t uid) -> absl::StatusOr<Account> {
       if (uid == 501) return Account{501, 501, "anna"};
       if (uid == 502) return Account{502, 502, "boss"};
@@ -33,8 +40,10 @@ class CallerAuthenticatorTest : public testing::Test {
   }
 
   // "anna", "boss (administrator)", or "UNAUTHENTICATED REASON".
-  std::string Who(Transport transport, const std::vector<std::string>& authorization) {
+  std::string Who(Transport transport, const std::vector<std::string>& authorization,
+                  const std::string& certificate_name = "") {
     CallCredentials credentials;
+    credentials.certificate_name = certificate_name;
     credentials.transport = transport;
     credentials.authorization = authorization;
     const absl::StatusOr<Caller> caller = CallerAuthenticator(options_).Decide(credentials);
@@ -45,7 +54,21 @@ class CallerAuthenticatorTest : public testing::Test {
   }
   std::string Bearer(uid_t uid) { return "Bearer " + local_tokens_->Mint(uid); }
 
+  // A token of `user` in a tokens file that the daemon knows.
+  std::string AddBearerToken(const std::string& user, absl::Time expires = absl::InfiniteFuture()) {
+    const NewToken token = MakeToken(user, absl::Now(), expires).value();
+    const std::string path = testing::TempDir() + "/caller_authenticator_tokens";
+    EXPECT_TRUE(EditTokenFile(path, [&](std::vector<StoredToken>* tokens) {
+                  tokens->push_back(token.stored);
+                  return absl::OkStatus();
+                }).ok());
+    bearer_tokens_ = BearerTokens::Open(path, {}).value();
+    options_.bearer_tokens = bearer_tokens_.get();
+    return token.text;
+  }
+
   AccountCache accounts_;
+  std::unique_ptr<BearerTokens> bearer_tokens_;
   std::unique_ptr<LocalTokens> local_tokens_ = LocalTokens::Create().value();
   CallerAuthenticator::Options options_;
 };
@@ -87,8 +110,35 @@ TEST_F(CallerAuthenticatorTest, WithoutAGoodTokenNobodyIsKnown) {
   }
 }
 
+TEST_F(CallerAuthenticatorTest, OnTcpATokenOrACertificateTells) {
+  const std::string anna = AddBearerToken("anna"), stranger = AddBearerToken("stranger"),
+                    old = AddBearerToken("anna", absl::Now() - absl::Seconds(1));
+  std::string forged = anna;
+  forged.back() = forged.back() == '0' ? '1' : '0';
+  EXPECT_EQ(Who(Transport::kTls, {"Bearer " + anna}), "anna");
+  EXPECT_EQ(Who(Transport::kTls, {}, "boss"), "boss (administrator)");
+  EXPECT_EQ(Who(Transport::kTls, {"Bearer " + anna}, "boss"), "anna") << "the token goes first";
+  EXPECT_EQ(Who(Transport::kTls, {"Bearer " + forged}, "boss"), "UNAUTHENTICATED TOKEN_INVALID")
+      << "a wrong token is not made good by a certificate";
+  EXPECT_EQ(Who(Transport::kTls, {"Bearer " + stranger}), "UNAUTHENTICATED UNKNOWN_ACCOUNT");
+  EXPECT_EQ(Who(Transport::kTls, {"Bearer " + old}), "UNAUTHENTICATED TOKEN_EXPIRED");
+  EXPECT_EQ(Who(Transport::kTls, {"Basic " + anna}), "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
+  EXPECT_EQ(Who(Transport::kTls, {}), "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
+  EXPECT_EQ(Who(Transport::kTls, {}, "stranger"), "UNAUTHENTICATED UNKNOWN_ACCOUNT");
+  EXPECT_EQ(Who(Transport::kOther, {"Bearer " + anna}, "boss"),
+            "UNAUTHENTICATED UNAUTHENTICATED_CALLER")
+      << "nothing is taken in clear";
+  options_.bearer_tokens = nullptr;
+  EXPECT_EQ(Who(Transport::kTls, {"Bearer " + anna}), "UNAUTHENTICATED TOKEN_INVALID");
+}
+
+TEST_F(CallerAuthenticatorTest, TokensOfTcpAreNotForUnixSockets) {
+  const std::string anna = AddBearerToken("anna");
+  EXPECT_EQ(Who(Transport::kUnixSocket, {"Bearer " + anna}), "UNAUTHENTICATED TOKEN_INVALID");
+}
+
 TEST_F(CallerAuthenticatorTest, LocalTokensAreForUnixSocketsAlone) {
-  EXPECT_EQ(Who(Transport::kTls, {Bearer(501)}), "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
+  EXPECT_EQ(Who(Transport::kTls, {Bearer(501)}), "UNAUTHENTICATED TOKEN_INVALID");
   EXPECT_EQ(Who(Transport::kOther, {Bearer(501)}), "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
 }
 

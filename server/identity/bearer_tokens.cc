@@ -1,0 +1,90 @@
+#include "server/identity/bearer_tokens.h"
+
+#include <openssl/crypto.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "megatrain/v1/error_reason.pb.h"
+#include "server/jobs/error_reason.h"
+
+namespace megatrain {
+namespace {
+
+absl::Status Refused(v1::ErrorReason reason, const std::string& message) {
+  return WithReason(absl::UnauthenticatedError(message), v1::ErrorReason_Name(reason));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BearerTokens>> BearerTokens::Open(const std::string& path,
+                                                                 Options options) {
+  std::unique_ptr<BearerTokens> tokens(new BearerTokens(path, std::move(options)));
+  MutexLock lock(&tokens->mutex_);
+  MT_RETURN_IF_ERROR(tokens->Read());
+  return tokens;
+}
+
+BearerTokens::Look BearerTokens::LookOf(const struct stat& info) {
+  Look look;
+  look.device = info.st_dev;
+  look.inode = info.st_ino;
+  look.bytes = info.st_size;
+  look.modified = absl::TimeFromTimespec(info.st_mtim);
+  look.changed = absl::TimeFromTimespec(info.st_ctim);
+  look.mode = info.st_mode;
+  look.uid = info.st_uid;
+  return look;
+}
+
+absl::Status BearerTokens::Read() {
+  looked_ = options_.now();
+  struct stat info = {};
+  const absl::StatusOr<std::vector<StoredToken>> read = ReadTokenFile(path_, &info);
+  look_ = LookOf(info);
+  tokens_.clear();
+  if (!read.ok()) return read.status();
+  for (const StoredToken& token : *read) tokens_[token.id] = token;
+  return absl::OkStatus();
+}
+
+void BearerTokens::Refresh() {
+  const absl::Time now = options_.now();
+  // A clock that was set back must not keep old tokens good.
+  if (now >= looked_ && now < looked_ + kLookInterval) return;
+  looked_ = now;
+  struct stat info = {};
+  const bool there = stat(path_.c_str(), &info) == 0;
+  // While there is a problem the file is read at every look: not all of them show in `info`.
+  if (there && problem_.ok() && LookOf(info) == look_) return;
+  const absl::Status status = Read();
+  if (status != problem_) {
+    options_.log(status.ok() ? absl::StrCat("tokens_file: ", path_, " is good again")
+                             : absl::StrCat("tokens_file: ", status.message(),
+                                            "; no token is good until it is mended"));
+  }
+  problem_ = status;
+}
+
+absl::StatusOr<std::string> BearerTokens::Verify(std::string_view token) {
+  const absl::StatusOr<TokenParts> parts = ParseToken(token);
+  if (!parts.ok()) return Refused(v1::TOKEN_INVALID, std::string(parts.status().message()));
+  MutexLock lock(&mutex_);
+  Refresh();
+  if (!problem_.ok()) {
+    return Refused(v1::TOKEN_INVALID,
+                   "the daemon cannot read its tokens, so that none is good; its log says why");
+  }
+  const auto found = tokens_.find(parts->id);
+  if (found == tokens_.end() || found->second.hash.size() != parts->hash.size() ||
+      CRYPTO_memcmp(found->second.hash.data(), parts->hash.data(), parts->hash.size()) != 0) {
+    return Refused(v1::TOKEN_INVALID, "the daemon does not know this token, or it was revoked");
+  }
+  if (options_.now() >= found->second.expires) {
+    return Refused(v1::TOKEN_EXPIRED, absl::StrCat("the token ", parts->id, " has expired"));
+  }
+  return found->second.user;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,76 @@
+// The tokens of a tokens file, as the daemon knows them: read again when the file has changed, so
+// that what is added or revoked takes effect within a second, without a restart.
+//
+// A file that has become unreadable or malformed lets nobody in until it is mended: no token is
+// good, since one of them may have been revoked. That is told once, to `log`.
+//
+// Thread safety: all methods may be called from any thread.
+#ifndef MEGATRAIN_SERVER_IDENTITY_BEARER_TOKENS_H_
+#define MEGATRAIN_SERVER_IDENTITY_BEARER_TOKENS_H_
+
+#include <sys/stat.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/base/mutex.h"
+#include "server/identity/token_file.h"
+
+namespace megatrain {
+
+class BearerTokens {
+ public:
+  struct Options {
+    std::function<void(const std::string& line)> log = [](const std::string&) {};
+    std::function<absl::Time()> now = absl::Now;
+  };
+
+  // The file is looked at no more often than this.
+  static constexpr absl::Duration kLookInterval = absl::Seconds(1);
+
+  // As ReadTokenFile.
+  static absl::StatusOr<std::unique_ptr<BearerTokens>> Open(const std::string& path,
+                                                            Options options);
+
+  // The user of a token. UNAUTHENTICATED with TOKEN_INVALID, or TOKEN_EXPIRED.
+  absl::StatusOr<std::string> Verify(std::string_view token);
+
+ private:
+  // What tells one state of the file from another.
+  struct Look {
+    dev_t device = 0;
+    ino_t inode = 0;
+    off_t bytes = 0;
+    absl::Time modified, changed;
+    mode_t mode = 0;
+    uid_t uid = 0;
+
+    bool operator==(const Look&) const = default;
+  };
+
+  BearerTokens(std::string path, Options options)
+      : path_(std::move(path)), options_(std::move(options)) {}
+  static Look LookOf(const struct stat& info);
+  absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refresh() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string path_;
+  const Options options_;
+  Mutex mutex_;
+  absl::Time looked_ ABSL_GUARDED_BY(mutex_);
+  Look look_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, StoredToken> tokens_ ABSL_GUARDED_BY(mutex_);  // by ID
+  absl::Status problem_ ABSL_GUARDED_BY(mutex_);                       // of the last reading
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_IDENTITY_BEARER_TOKENS_H_

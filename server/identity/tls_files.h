@@ -1,0 +1,33 @@
+// The PEM files that TLS is served with, read and checked before anything listens.
+#ifndef MEGATRAIN_SERVER_IDENTITY_TLS_FILES_H_
+#define MEGATRAIN_SERVER_IDENTITY_TLS_FILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace megatrain {
+
+struct TlsPaths {
+  std::string certificate;  // the server's, with its chain after it
+  std::string key;
+  std::string client_ca;  // who may issue clients' certificates; "" = none are asked for
+};
+
+struct TlsFiles {
+  // The contents.
+  std::string certificate, key, client_ca;
+  // For the log: certificates that have expired, or are not valid yet.
+  std::vector<std::string> warnings;
+};
+
+// InvalidArgument names the configuration's key (tls.certificate, ...), the file and what is wrong:
+// not there, not PEM, encrypted, a key of another certificate, or one that others than its owner
+// may read (a key that belongs to root may be its group's to read).
+absl::StatusOr<TlsFiles> ReadTlsFiles(const TlsPaths& paths, absl::Time now);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_IDENTITY_TLS_FILES_H_
