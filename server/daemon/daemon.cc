@@ -9,6 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "megatrain/v1/error_reason.pb.h"
+#include "server/daemon/background_threads.h"
 #include "server/jobs/error_reason.h"
 #include "server/jobs/job_store.h"
 #include "server/jobs/recorded_step.h"
@@ -49,11 +50,13 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   server.listen = config.listen;
   server.tcp_credentials = daemon->access_->tcp_credentials();
   server.request_observer = daemon->monitoring_->request_observer();
-  MT_ASSIGN_OR_RETURN(
-      daemon->server_,
-      GrpcServer::Start(server, &daemon->access_->authenticator(), daemon->manager_.get(),
-                        daemon->records_.get(),
-                        [monitor = daemon->monitor_.get()] { return monitor->Read(); }));
+  absl::StatusOr<std::unique_ptr<GrpcServer>> started = absl::UnknownError("");
+  StartInBackground([&] {
+    started = GrpcServer::Start(server, &daemon->access_->authenticator(), daemon->manager_.get(),
+                                daemon->records_.get(),
+                                [monitor = daemon->monitor_.get()] { return monitor->Read(); });
+  });
+  MT_ASSIGN_OR_RETURN(daemon->server_, std::move(started));
   MT_RETURN_IF_ERROR(daemon->access_->ShareSockets());
   hooks.log(absl::StrCat("listening on ", absl::StrJoin(daemon->server_->listening(), ", "),
                          "; state in ", config.state_directory));

@@ -32,8 +32,9 @@ namespace megatrain {
 
 struct StreamOptions {
   std::chrono::milliseconds heartbeat{10000};
-  // A reader that has all there is gets its next message no sooner than this after the last: steps
-  // that are shorter come several to a message, or the newest alone.
+  // A reader that has had all there was gets its next message no sooner than this after the last:
+  // steps that are shorter come several to a message, or the newest alone. What is there together,
+  // as the events of a pause, is not held up.
   std::chrono::milliseconds pace{50};
 };
 
@@ -96,7 +97,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
       rechecked_ = now;
       if (absl::Status status = recheck_(); !status.ok()) return End(std::move(status));
     }
-    if (caught_up_ && now < last_write_ + options_.pace) return last_write_ + options_.pace;
+    if (drained_ && now < last_write_ + options_.pace) return last_write_ + options_.pace;
     message_ = Message();  // gives the memory of a large one back, as Clear would not
     const absl::StatusOr<StreamNext> next = (*source_)->Next(&message_);
     if (!next.ok()) return End(next.status());
@@ -106,6 +107,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
       case StreamNext::kMessage:
         return Write(now);
       case StreamNext::kNothing:
+        drained_ = true;
         break;
     }
     if (!caught_up_ || now >= last_write_ + options_.heartbeat) {
@@ -121,6 +123,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
 
   Clock::time_point Write(Clock::time_point now) {
     last_write_ = now;
+    drained_ = false;
     writing_ = true;
     this->StartWrite(&message_);
     return StreamPump::kNever;
@@ -148,6 +151,7 @@ class ServerStream final : public grpc::ServerWriteReactor<Message>, public Stre
   Message message_;  // being written while writing_
   bool ended_ = false;
   bool caught_up_ = false;  // had all there was at some time
+  bool drained_ = false;    // has had all there was since the last write
   Clock::time_point last_write_{};
   Clock::time_point rechecked_{};
 };

@@ -1,4 +1,7 @@
+#include <sys/resource.h>
+
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <thread>
 #include <vector>
@@ -36,6 +39,13 @@ double StepSeconds(const std::vector<v1::StepMetrics>& steps, const Window& wind
     ++count;
   }
   return count > 0 ? seconds / static_cast<double>(count) : 0;
+}
+
+double OwnProcessorSeconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
 absl::StatusOr<double> BesidePool(DaemonProcess* daemon) {
@@ -110,6 +120,20 @@ absl::Status MeasureRequests(const BenchOptions& options, Report* report) {
                   "requests/s");
   report->AtMost("  GetJob p99", Quantile(result.get_milliseconds, 0.99), 50, "ms");
   report->AtMost("  ListJobs p99", Quantile(result.list_milliseconds, 0.99), 50, "ms");
+  // What a call costs by itself.
+  MT_ASSIGN_OR_RETURN(const std::vector<v1::Job> all, daemon->List());
+  for (const v1::Job& each : all) {
+    if (each.name() != job.name()) MT_RETURN_IF_ERROR(daemon->Cancel(each.name()));
+  }
+  MT_RETURN_IF_ERROR(daemon->Pause(job.name(), false));
+  MT_RETURN_IF_ERROR(daemon->WaitForState(job.name(), v1::Job::PAUSED));
+  const double daemon_before = daemon->ProcessorSeconds(), own_before = OwnProcessorSeconds();
+  MT_ASSIGN_OR_RETURN(const CallLoadResult idle, RunCallLoad(*daemon, job.name(), open));
+  const auto calls = static_cast<double>(idle.gets + idle.lists);
+  report->Note(
+      "processor time a call at that rate, of an idle daemon; of its clients",
+      absl::StrCat(std::lround(1e6 * (daemon->ProcessorSeconds() - daemon_before) / calls), " us; ",
+                   std::lround(1e6 * (OwnProcessorSeconds() - own_before) / calls), " us"));
   MT_ASSIGN_OR_RETURN(const double after_mib, BesidePool(daemon.get()));
   report->AtMost("daemon's memory beside the pool, after these calls", after_mib, 200, "MiB");
   return absl::OkStatus();
