@@ -383,7 +383,7 @@ TEST_F(ServeTest, WrongConfigurationsAndTooMuchMemoryAreRefused) {
                        directory_ / "missing.log");
   EXPECT_EQ(missing.Wait(), 2);
 
-  fs::permissions(directory_, fs::perms::owner_all | fs::perms::others_exec);
+  fs::permissions(directory_, fs::perms::owner_all | fs::perms::others_write);
   ChildProcess open(Arguments(), directory_ / "open.log");
   EXPECT_EQ(open.Wait(), 2);
   EXPECT_THAT(open.Output(), HasSubstr("0700"));
