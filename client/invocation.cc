@@ -6,6 +6,7 @@
 
 #include <clocale>
 #include <cstdlib>
+#include <iostream>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,15 @@ Environment ProcessEnvironment() {
   environment.is_terminal = isatty(fd) == 1 && !term.empty() && term != "dumb";
   environment.columns = [fd] { return int{WindowSize(fd).ws_col}; };
   environment.rows = [fd] { return int{WindowSize(fd).ws_row}; };
+  if (isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1) {
+    environment.ask = [](const std::string& question) {
+      std::fputs(question.c_str(), stderr);
+      std::fflush(stderr);
+      std::string answer;
+      std::getline(std::cin, answer);
+      return answer;
+    };
+  }
   std::setlocale(LC_CTYPE, "");
   environment.charset =
       std::string_view(nl_langinfo(CODESET)) == "UTF-8" ? Charset::kUtf8 : Charset::kAscii;

@@ -29,6 +29,8 @@ struct Environment {
   std::function<int()> rows;         // of the terminal
   Charset charset = Charset::kUtf8;  // of the terminal
   absl::TimeZone zone = absl::LocalTimeZone();
+  // Puts a question to a person and returns the answer's line; empty: there is nobody to ask.
+  std::function<std::string(const std::string& question)> ask;
 };
 
 // Of this process: standard output and error, its locale and time zone. TERM=dumb is no terminal.

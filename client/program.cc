@@ -34,6 +34,7 @@ int RunProgram(std::vector<std::string> arguments, const Environment& environmen
   AddMetricsCommand(&app, context);
   AddWaitCommand(&app, context);
   AddControlCommands(&app, context);
+  AddDeleteCommand(&app, context);
   AddCheckpointsCommand(&app, context);
   AddExportCommand(&app, context);
   AddPlanCommand(&app, context);

@@ -31,6 +31,7 @@ void AddMetricsCommand(CLI::App* app, CommandContext context);
 void AddWaitCommand(CLI::App* app, CommandContext context);
 void AddControlCommands(CLI::App* app,
                         CommandContext context);  // pause, resume, cancel, checkpoint
+void AddDeleteCommand(CLI::App* app, CommandContext context);
 void AddCheckpointsCommand(CLI::App* app, CommandContext context);
 void AddExportCommand(CLI::App* app, CommandContext context);
 void AddInfoCommand(CLI::App* app, CommandContext context);

@@ -24,6 +24,9 @@ struct DaemonConfig {
   int64_t host_memory = 0;  // bytes of the pool; 0 = 80% of what is free at start
   std::string device = "auto";
   int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
+  // Of each user's ended jobs, those that the daemon remembers beside the ones that hold
+  // checkpoints; 0 = all.
+  int64_t keep_ended_jobs = 200;
   UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
   // Names of accounts, beside the daemon's own user.
   std::vector<std::string> administrators;

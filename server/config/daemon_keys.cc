@@ -190,6 +190,10 @@ const std::vector<DaemonKey>& DaemonKeys() {
        [](const YamlNode& node, DaemonConfig* config) {
          return ReadTexts(node, "a list of user names, as in [anna]", &config->administrators);
        }},
+      {"keep_ended_jobs_per_user",
+       [](const YamlNode& node, DaemonConfig* config) {
+         return ReadWhole(node, kJobsMax, &config->keep_ended_jobs);
+       }},
       {kQueuedJobsLimit,
        [](const YamlNode& node, DaemonConfig* config) {
          return ReadWhole(node, kJobsMax, &config->limits.queued_jobs);

@@ -39,6 +39,10 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
       JobManager::Options{
           .plan = [self = daemon.get()](const JobSpec& spec) { return self->Plan(spec); },
           .limits = config.limits});
+  daemon->remover_ = std::make_unique<JobRemover>(
+      daemon->ledger_.get(), daemon->records_.get(),
+      JobRemover::Options{.keep_ended_jobs = config.keep_ended_jobs, .log = hooks.log});
+  daemon->remover_->Start();
   daemon->monitor_ = std::make_unique<NodeMonitor>(daemon->host_.get(), daemon->manager_.get(),
                                                    config.state_directory);
   MT_ASSIGN_OR_RETURN(

@@ -21,6 +21,7 @@
 #include "server/daemon/node_monitor.h"
 #include "server/jobs/job_ledger.h"
 #include "server/jobs/job_manager.h"
+#include "server/jobs/job_remover.h"
 #include "server/rpc/grpc_server.h"
 #include "server/scheduler/scheduler.h"
 #include "server/worker/engine_job_runner.h"
@@ -67,6 +68,7 @@ class Daemon {
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobManager> manager_;
+  std::unique_ptr<JobRemover> remover_;
   std::unique_ptr<NodeMonitor> monitor_;
   std::unique_ptr<Monitoring> monitoring_;
   std::unique_ptr<EngineJobRunner> runner_;

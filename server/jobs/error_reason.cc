@@ -1,6 +1,7 @@
 #include "server/jobs/error_reason.h"
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
 namespace megatrain {
@@ -22,6 +23,11 @@ absl::Status WithReason(absl::Status status, std::string_view reason,
   }
   status.SetPayload(kPayloadType, absl::Cord(payload));
   return status;
+}
+
+absl::Status JobNotFound(const std::string& id) {
+  return WithReason(absl::NotFoundError(absl::StrCat("there is no job ", id)), "JOB_NOT_FOUND",
+                    {{"job", id}});
 }
 
 std::optional<ErrorReasonInfo> ReasonOf(const absl::Status& status) {

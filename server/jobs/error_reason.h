@@ -22,6 +22,9 @@ struct ErrorReasonInfo {
 absl::Status WithReason(absl::Status status, std::string_view reason,
                         std::vector<std::pair<std::string, std::string>> metadata = {});
 
+// NotFound (JOB_NOT_FOUND): there is no such job, or none that the caller may see.
+absl::Status JobNotFound(const std::string& id);
+
 // Nothing for a Status without one.
 std::optional<ErrorReasonInfo> ReasonOf(const absl::Status& status);
 

@@ -97,6 +97,10 @@ struct Job {
   // file this version of the program refuses; it fails when its turn comes.
   std::shared_ptr<const JobSpec> spec;
 
+  // Checkpoints are in the directory that the daemon made for the job, not in one of its user's.
+  // Follows from the file; also said of a job whose file is refused now, since nobody knows.
+  bool own_checkpoints = true;
+
   // By the plan at submission; 0 = not known.
   int64_t pool_bytes = 0;        // of the host pool
   int64_t checkpoint_bytes = 0;  // of one checkpoint

@@ -47,7 +47,17 @@ absl::Status JobLedger::Load() {
     last_number_ = stored.job.number;
     absl::StatusOr<JobSpec> spec =
         ParseJob(*stored.job.file, options_.state_directory, stored.job.id);
-    if (spec.ok()) stored.job.spec = std::make_shared<const JobSpec>(*std::move(spec));
+    if (spec.ok()) {
+      stored.job.own_checkpoints =
+          WritesInOwnDirectory(*spec, options_.state_directory, stored.job.id);
+      stored.job.spec = std::make_shared<const JobSpec>(*std::move(spec));
+    }
+    if (stored.deleted) {
+      MutexLock lock(&deleted_mutex_);
+      const std::string id = stored.job.id;
+      deleted_[id] = std::make_shared<const Job>(std::move(stored.job));
+      continue;
+    }
     if (stored.job.state == JobState::kQueued) {
       stored.job.queue.waiting = WaitingReason::kNotConsidered;
     }
@@ -109,10 +119,7 @@ absl::StatusOr<JobPtr> JobLedger::Add(Job job, const std::string& text,
 absl::StatusOr<JobPtr> JobLedger::Change(const std::string& id, const Decide& decide) {
   MutexLock lock(&change_mutex_);
   const JobPtr job = table_.Find(id);
-  if (job == nullptr) {
-    return WithReason(absl::NotFoundError(absl::StrCat("there is no job ", id)), "JOB_NOT_FOUND",
-                      {{"job", id}});
-  }
+  if (job == nullptr) return JobNotFound(id);
   MT_ASSIGN_OR_RETURN(const std::optional<JobChange> change, decide(*job));
   if (!change.has_value()) return job;
   return Apply(*job, *change);
@@ -176,15 +183,61 @@ void JobLedger::SetQueuePlaces(const std::map<std::string, QueuePlace>& places) 
   }
 }
 
-void JobLedger::Announce(Job job, std::vector<JobEvent> events) {
-  table_.Put(std::move(job), std::move(events));
-  MutexLock lock(&listener_mutex_);
-  if (listener_) listener_();
+absl::Status JobLedger::Delete(const std::string& id,
+                               const std::function<absl::Status(const Job& job)>& check) {
+  MutexLock lock(&change_mutex_);
+  const JobPtr job = table_.Find(id);
+  if (job == nullptr) return JobNotFound(id);
+  MT_RETURN_IF_ERROR(check(*job));
+  if (!IsEnded(job->state)) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(
+            "job ", id, " is ", JobStateName(job->state),
+            " and cannot be deleted; only jobs that have ended can be: cancel it first")),
+        "ILLEGAL_TRANSITION", {{"job", id}, {"state", JobStateName(job->state)}});
+  }
+  MT_RETURN_IF_ERROR(StoreError(store_->MarkDeleted(id)));
+  {
+    MutexLock deleted_lock(&deleted_mutex_);
+    deleted_[id] = job;
+  }
+  table_.Erase(id);
+  TellListeners();
+  return absl::OkStatus();
 }
 
-void JobLedger::SetListener(std::function<void()> listener) {
+std::vector<JobPtr> JobLedger::Deleted() const {
+  MutexLock lock(&deleted_mutex_);
+  std::vector<JobPtr> jobs;
+  for (const auto& [id, job] : deleted_) jobs.push_back(job);
+  return jobs;
+}
+
+absl::Status JobLedger::Forget(const std::string& id) {
+  MT_RETURN_IF_ERROR(StoreError(store_->Remove(id)));
+  MutexLock lock(&deleted_mutex_);
+  deleted_.erase(id);
+  return absl::OkStatus();
+}
+
+void JobLedger::Announce(Job job, std::vector<JobEvent> events) {
+  table_.Put(std::move(job), std::move(events));
+  TellListeners();
+}
+
+void JobLedger::TellListeners() {
   MutexLock lock(&listener_mutex_);
-  listener_ = std::move(listener);
+  for (const auto& [owner, listener] : listeners_) listener();
+}
+
+void JobLedger::AddListener(const void* owner, std::function<void()> listener) {
+  MutexLock lock(&listener_mutex_);
+  listeners_[owner] = std::move(listener);
+}
+
+void JobLedger::RemoveListener(const void* owner) {
+  MutexLock lock(&listener_mutex_);
+  listeners_.erase(owner);
 }
 
 }  // namespace megatrain

@@ -61,6 +61,17 @@ class JobLedger {
   // passed on, and nothing has changed.
   absl::StatusOr<JobPtr> Change(const std::string& id, const Decide& decide);
 
+  // Takes away a job that has ended: for every reader it is not there any more, also after a
+  // restart; its files, and its row in the store, are there until Forget. ILLEGAL_TRANSITION if it
+  // has not ended, NotFound if it is not there; an error of `check` is passed on. On an error
+  // nothing has changed.
+  absl::Status Delete(const std::string& id,
+                      const std::function<absl::Status(const Job& job)>& check);
+  // Jobs that were taken away, in this process or one before, and not forgotten yet.
+  std::vector<JobPtr> Deleted() const;
+  // The files of a job that was taken away are removed.
+  absl::Status Forget(const std::string& id);
+
   // A step was done. Seen at once, and stored with the job's next change.
   void SetProgress(const std::string& id, const StepRecord& record, double step_seconds);
   // Of jobs that are QUEUED; others are left alone. Not stored.
@@ -73,9 +84,10 @@ class JobLedger {
   absl::Time Now() const;
   const std::string& state_directory() const { return options_.state_directory; }
 
-  // Called after each change, from any thread; must return soon. When this returns, the listener
-  // that was set before is not called any more.
-  void SetListener(std::function<void()> listener);
+  // `listener` is called after each change, from any thread, and must return soon; one for each
+  // `owner`. After RemoveListener it is not called any more.
+  void AddListener(const void* owner, std::function<void()> listener);
+  void RemoveListener(const void* owner);
 
  private:
   JobLedger(std::unique_ptr<JobStore> store, Options options);
@@ -83,6 +95,7 @@ class JobLedger {
   absl::StatusOr<JobPtr> Apply(const Job& job, const JobChange& change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
   void Announce(Job job, std::vector<JobEvent> events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  void TellListeners() ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
 
   const Options options_;
   const std::unique_ptr<JobStore> store_;
@@ -91,8 +104,10 @@ class JobLedger {
   Mutex change_mutex_;
   JobTable table_;
   int64_t last_number_ ABSL_GUARDED_BY(change_mutex_) = 0;
+  mutable Mutex deleted_mutex_;
+  std::map<std::string, JobPtr> deleted_ ABSL_GUARDED_BY(deleted_mutex_);
   Mutex listener_mutex_;
-  std::function<void()> listener_ ABSL_GUARDED_BY(listener_mutex_);
+  std::map<const void*, std::function<void()>> listeners_ ABSL_GUARDED_BY(listener_mutex_);
 };
 
 }  // namespace megatrain

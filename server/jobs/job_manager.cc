@@ -20,11 +20,6 @@ namespace {
 // A UUID has 36.
 constexpr size_t kRequestIdBytesMax = 64;
 
-absl::Status NoSuchJob(const std::string& id) {
-  return WithReason(absl::NotFoundError(absl::StrCat("there is no job ", id)), "JOB_NOT_FOUND",
-                    {{"job", id}});
-}
-
 absl::Status NotInThisState(const Job& job, const std::string& operation,
                             const std::string& advice) {
   return WithReason(
@@ -165,6 +160,7 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   }
   job.pool_bytes = plan->pool_bytes;
   job.checkpoint_bytes = plan->checkpoint_bytes;
+  job.own_checkpoints = WritesInOwnDirectory(spec, ledger_->state_directory(), job.id);
   job.spec = std::make_shared<const JobSpec>(std::move(spec));
   if (options.validate_only) {
     MT_RETURN_IF_ERROR(CheckUserLimits(options_.limits, job, ledger_->table()));
@@ -197,7 +193,7 @@ absl::StatusOr<JobPlan> JobManager::Plan(const Caller& caller, const JobFile& fi
 
 absl::StatusOr<JobPtr> JobManager::Visible(const Caller& caller, const std::string& id) const {
   JobPtr job = ledger_->table().Find(id);
-  if (job == nullptr || !MaySee(caller, *job)) return NoSuchJob(id);
+  if (job == nullptr || !MaySee(caller, *job)) return JobNotFound(id);
   return job;
 }
 
@@ -225,7 +221,7 @@ absl::StatusOr<JobPage> JobManager::List(const Caller& caller,
 absl::StatusOr<JobPtr> JobManager::Control(const Caller& caller, const std::string& id,
                                            const JobLedger::Decide& decide) {
   return ledger_->Change(id, [&](const Job& job) -> absl::StatusOr<std::optional<JobChange>> {
-    if (!MaySee(caller, job)) return NoSuchJob(id);
+    if (!MaySee(caller, job)) return JobNotFound(id);
     return decide(job);
   });
 }
@@ -331,6 +327,11 @@ absl::StatusOr<JobPtr> JobManager::Checkpoint(const Caller& caller, const std::s
   // It has just stopped.
   MT_ASSIGN_OR_RETURN(job, Visible(caller, id));
   return NotInThisState(*job, "checkpointed", advice);
+}
+
+absl::Status JobManager::Delete(const Caller& caller, const std::string& id) {
+  return ledger_->Delete(
+      id, [&](const Job& job) { return MaySee(caller, job) ? absl::OkStatus() : JobNotFound(id); });
 }
 
 absl::StatusOr<std::vector<JobCheckpoint>> JobManager::ListCheckpoints(

@@ -99,6 +99,11 @@ class JobManager {
   // Asks a RUNNING job for a checkpoint after its step; checkpoint_step tells when it is on disk.
   absl::StatusOr<JobPtr> Checkpoint(const Caller& caller, const std::string& id);
 
+  // Of a job that has ended: it is not there any more, and what the daemon keeps for it (events,
+  // metrics, log, checkpoints in its own directory) is removed soon after. Directories that its
+  // file names are left alone.
+  absl::Status Delete(const Caller& caller, const std::string& id);
+
   // The newest first.
   absl::StatusOr<std::vector<JobCheckpoint>> ListCheckpoints(const Caller& caller,
                                                              const std::string& id) const;

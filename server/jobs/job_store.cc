@@ -136,7 +136,7 @@ absl::StatusOr<JobReason> ReasonOf(const std::string& name) {
 absl::StatusOr<Job> ReadJob(const SqliteStatement& row) {
   Job job;
   auto file = std::make_shared<JobFile>();
-  int column = 0;
+  int column = 1;  // after `deleted`
   job.number = row.Int(column++);
   job.id = row.Text(column++);
   job.display_name = row.Text(column++);
@@ -283,6 +283,36 @@ absl::Status JobStore::Update(const Job& job, const std::vector<JobEvent>& event
       }));
 }
 
+absl::Status JobStore::MarkDeleted(const std::string& id) {
+  MutexLock lock(&mutex_);
+  return Advised(
+      path_, database_->Transaction([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        MT_ASSIGN_OR_RETURN(
+            SqliteStatement mark,
+            database_->Prepare("UPDATE jobs SET deleted = 1, request_id = NULL WHERE id = ?"));
+        mark.Bind(id);
+        MT_RETURN_IF_ERROR(mark.Run());
+        if (database_->ChangedRows() > 0) return absl::OkStatus();
+        return absl::NotFoundError(absl::StrCat(path_, ": holds no job ", id));
+      }));
+}
+
+absl::Status JobStore::Remove(const std::string& id) {
+  MutexLock lock(&mutex_);
+  return Advised(
+      path_, database_->Transaction([&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
+        for (const char* sql :
+             {"DELETE FROM events WHERE job = (SELECT number FROM jobs WHERE id = ?)",
+              "DELETE FROM overrides WHERE job = (SELECT number FROM jobs WHERE id = ?)",
+              "DELETE FROM jobs WHERE id = ?"}) {
+          MT_ASSIGN_OR_RETURN(SqliteStatement remove, database_->Prepare(sql));
+          remove.Bind(id);
+          MT_RETURN_IF_ERROR(remove.Run());
+        }
+        return absl::OkStatus();
+      }));
+}
+
 absl::Status JobStore::WriteEvent(int64_t number, const JobEvent& event) {
   MT_ASSIGN_OR_RETURN(SqliteStatement write,
                       database_->Prepare("INSERT INTO events VALUES (?,?,?,?,?,?,?)"));
@@ -304,17 +334,17 @@ absl::StatusOr<std::vector<StoredJob>> JobStore::ReadAll() {
   MutexLock lock(&mutex_);
   std::vector<StoredJob> jobs;
   const absl::Status status = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) -> absl::Status {
-    MT_ASSIGN_OR_RETURN(
-        SqliteStatement row,
-        database_->Prepare(absl::StrCat("SELECT ", kColumns, " FROM jobs ORDER BY number")));
+    MT_ASSIGN_OR_RETURN(SqliteStatement row,
+                        database_->Prepare(absl::StrCat("SELECT deleted, ", kColumns,
+                                                        " FROM jobs ORDER BY number")));
     for (;;) {
       MT_ASSIGN_OR_RETURN(const bool more, row.Step());
       if (!more) break;
       absl::StatusOr<Job> job = ReadJob(row);
       if (!job.ok()) {
-        return absl::DataLossError(absl::StrCat("job ", row.Text(1), ": ", job.status().message()));
+        return absl::DataLossError(absl::StrCat("job ", row.Text(2), ": ", job.status().message()));
       }
-      jobs.push_back({*std::move(job), {}});
+      jobs.push_back({*std::move(job), {}, row.Int(0) != 0});
     }
     for (StoredJob& stored : jobs) {
       MT_RETURN_IF_ERROR(ReadOverrides(&stored));

@@ -31,6 +31,7 @@ inline constexpr char kJobStoreFileName[] = "jobs.sqlite3";
 struct StoredJob {
   Job job;
   std::vector<JobEvent> events;  // by sequence
+  bool deleted = false;          // marked so; waits to be removed
 };
 
 class JobStore {
@@ -47,6 +48,11 @@ class JobStore {
   absl::Status Insert(const Job& job, const JobEvent& event);
   // Replaces the job and appends the events. NotFound if there is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
+  // The job is to be removed. Its request_id is free for another one. NotFound if there is no such
+  // job.
+  absl::Status MarkDeleted(const std::string& id);
+  // Nothing is left of the job. Fine if there is none.
+  absl::Status Remove(const std::string& id);
   // By number. Job::spec is null.
   absl::StatusOr<std::vector<StoredJob>> ReadAll();
 

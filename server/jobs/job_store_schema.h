@@ -13,6 +13,10 @@ inline constexpr int64_t kJobStoreApplicationId = 0x4d675472;
 // file. Entries are added, never changed: files of every version are out there.
 //
 // Times are microseconds since 1970, NULL = not yet.
+//
+// The file does not shrink when jobs are deleted: SQLite uses their pages for the next ones, so it
+// is as large as it was at its fullest, a few KiB a job. Giving pages back would take a VACUUM of
+// files that are out there, which copies the whole store.
 inline constexpr const char* kJobStoreMigrations[] = {
     R"sql(
 CREATE TABLE jobs (
@@ -63,6 +67,10 @@ CREATE TABLE events (
   text TEXT NOT NULL,
   PRIMARY KEY (job, sequence)
 ) STRICT, WITHOUT ROWID;
+)sql",
+    // 1: its user deleted the job; its files are being removed, then the row is.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;
 )sql",
 };
 inline constexpr int64_t kJobStoreVersion =

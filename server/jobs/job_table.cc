@@ -39,6 +39,24 @@ void JobTable::Put(Job job, std::vector<JobEvent> events) {
   for (const auto& bell : bells) bell->Ring();
 }
 
+void JobTable::Erase(const std::string& id) {
+  std::vector<std::shared_ptr<JobWatch::Bell>> bells;
+  {
+    MutexLock lock(&mutex_);
+    const auto number = numbers_.find(id);
+    if (number == numbers_.end()) return;
+    const auto entry = entries_.find(number->second);
+    const Job& job = *entry->second.job;
+    --*CountOf(job.state, &counts_);
+    live_.erase(job.number);
+    if (!job.request_id.empty()) requests_.erase({job.uid, job.request_id});
+    bells = std::move(entry->second.bells);
+    entries_.erase(entry);
+    numbers_.erase(number);
+  }
+  for (const auto& bell : bells) bell->Ring();
+}
+
 const JobTable::Entry* JobTable::FindEntry(const std::string& id) const {
   const auto number = numbers_.find(id);
   return number == numbers_.end() ? nullptr : &entries_.at(number->second);
@@ -114,7 +132,9 @@ std::unique_ptr<JobWatch> JobTable::Watch(const std::string& id, int64_t first_s
                                           std::function<void()> on_ready) {
   auto bell = std::make_shared<JobWatch::Bell>(std::move(on_ready));
   MutexLock lock(&mutex_);
-  entries_[numbers_.at(id)].bells.push_back(bell);
+  // One that was deleted a moment ago is told at the first poll.
+  const auto number = numbers_.find(id);
+  if (number != numbers_.end()) entries_.at(number->second).bells.push_back(bell);
   return std::unique_ptr<JobWatch>(new JobWatch(this, id, first_sequence, std::move(bell)));
 }
 
@@ -123,7 +143,12 @@ JobWatch::Update JobTable::Poll(JobWatch* watch, int events_max) {
   watch->bell_->armed.store(true);
   JobWatch::Update update;
   MutexLock lock(&mutex_);
-  const Entry& entry = *FindEntry(watch->id_);
+  const Entry* const found = FindEntry(watch->id_);
+  if (found == nullptr) {
+    update.deleted = true;
+    return update;
+  }
+  const Entry& entry = *found;
   const auto end = static_cast<int64_t>(entry.events.size());
   while (watch->next_sequence_ <= end && static_cast<int>(update.events.size()) < events_max) {
     update.events.push_back(entry.events[static_cast<size_t>(watch->next_sequence_++ - 1)]);
@@ -137,8 +162,9 @@ JobWatch::Update JobTable::Poll(JobWatch* watch, int events_max) {
 
 void JobTable::Unwatch(JobWatch* watch) {
   MutexLock lock(&mutex_);
-  auto& bells = entries_[numbers_.at(watch->id_)].bells;
-  bells.erase(std::find(bells.begin(), bells.end(), watch->bell_));
+  const auto number = numbers_.find(watch->id_);
+  if (number == numbers_.end()) return;
+  std::erase(entries_.at(number->second).bells, watch->bell_);
 }
 
 JobWatch::~JobWatch() {

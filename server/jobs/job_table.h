@@ -38,6 +38,8 @@ class JobTable {
 
   // A new job, or a new picture of one; `events` are appended. Watches of the job are told.
   void Put(Job job, std::vector<JobEvent> events);
+  // The job is not there any more. Watches of it are told; fine if there is none.
+  void Erase(const std::string& id);
   JobPtr Find(const std::string& id) const;  // null: none
   // Of a user, by the request_id that made it. Null: none, or `request_id` is empty.
   JobPtr FindRequest(int64_t uid, const std::string& request_id) const;
@@ -52,7 +54,7 @@ class JobTable {
   // From `first` on, at most `count`.
   std::vector<JobEvent> Events(const std::string& id, int64_t first, size_t count) const;
 
-  // REQUIRES: the job is there; 1 <= first_sequence <= EventCount + 1. The table must outlive it.
+  // REQUIRES: 1 <= first_sequence <= EventCount + 1. The table must outlive it.
   std::unique_ptr<JobWatch> Watch(const std::string& id, int64_t first_sequence,
                                   std::function<void()> on_ready);
 

@@ -32,6 +32,7 @@ class JobWatch {
     std::vector<JobEvent> events;  // in order, the next ones
     bool more_events = false;      // poll again at once
     bool ended = false;            // the job has ended, and with this update all is said
+    bool deleted = false;          // the job is not there any more: nothing else is said
   };
 
   // `on_ready` is not called any more when this returns. REQUIRES: no lock is held that on_ready

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/job/job_parser.h"
@@ -44,6 +45,12 @@ absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_d
     spec->checkpoint.directory = absl::StrCat(JobDirectory(state_directory, id), "/checkpoints");
   }
   return spec;
+}
+
+bool WritesInOwnDirectory(const JobSpec& spec, const std::string& state_directory,
+                          const std::string& id) {
+  return absl::StartsWith(spec.checkpoint.directory,
+                          absl::StrCat(JobDirectory(state_directory, id), "/"));
 }
 
 absl::Status CheckInputsExist(const JobSpec& spec) {

@@ -19,6 +19,10 @@ std::string JobDirectory(const std::string& state_directory, const std::string& 
 absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
                                  const std::string& id);
 
+// Whether its checkpoints are in the job's own directory.
+bool WritesInOwnDirectory(const JobSpec& spec, const std::string& state_directory,
+                          const std::string& id);
+
 // The files that the job reads are there. InvalidArgument, reason INVALID_JOB_FILE, names the one
 // that is not.
 absl::Status CheckInputsExist(const JobSpec& spec);

@@ -190,6 +190,7 @@ void ToProto(const Job& job, JobView view, v1::Job* proto) {
     summary->set_global_batch(job.spec->training.global_batch);
     summary->set_checkpoint_directory(ValidUtf8(job.spec->checkpoint.directory));
     summary->set_output_directory(ValidUtf8(job.spec->output.directory));
+    summary->set_own_checkpoint_directory(job.own_checkpoints);
   }
   proto->set_pool_bytes(job.pool_bytes);
   proto->set_host_memory_kept(job.host_retained);

@@ -165,6 +165,17 @@ grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* con
       [this](const Caller& caller, const std::string& id) { return manager_->Cancel(caller, id); });
 }
 
+grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
+                                                const v1::DeleteJobRequest* request,
+                                                google::protobuf::Empty*) {
+  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
+                     [this, request](const Caller& caller) -> absl::Status {
+                       MT_ASSIGN_OR_RETURN(const std::string id,
+                                           ParseJobName("name", request->name()));
+                       return manager_->Delete(caller, id);
+                     });
+}
+
 grpc::ServerUnaryReactor* JobService::CheckpointJob(grpc::CallbackServerContext* context,
                                                     const v1::CheckpointJobRequest* request,
                                                     v1::Job* response) {
@@ -230,7 +241,7 @@ grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
         const int64_t start = std::max<int64_t>(1, request->start_sequence());
         MT_ASSIGN_OR_RETURN(std::unique_ptr<JobWatch> watch,
                             manager_->Watch(caller, id, start, std::move(wake)));
-        return NewWatchSource(std::move(watch), start);
+        return NewWatchSource(id, std::move(watch), start);
       });
 }
 
@@ -241,12 +252,17 @@ absl::StatusOr<RecordsRequest> JobService::OpenRecords(const Caller& caller,
   MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", name));
   MT_RETURN_IF_ERROR(manager_->Get(caller, id).status());
   RecordsRequest records;
-  MT_ASSIGN_OR_RETURN(records.records, records_->Open(id));
+  absl::StatusOr<std::shared_ptr<JobRecords>> opened = records_->Open(id);
+  if (!opened.ok()) {
+    MT_RETURN_IF_ERROR(manager_->Get(caller, id).status());  // deleted in between
+    return opened.status();
+  }
+  records.records = *std::move(opened);
   records.start_sequence = start_sequence;
   records.follow = follow;
-  records.ended = [this, caller, id] {
-    const absl::StatusOr<JobPtr> job = manager_->Get(caller, id);
-    return !job.ok() || IsEnded((*job)->state);
+  records.ended = [this, caller, id]() -> absl::StatusOr<bool> {
+    MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Get(caller, id));
+    return IsEnded(job->state);
   };
   records.wake = std::move(wake);
   return records;

@@ -40,6 +40,9 @@ class JobService final : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
                                       const v1::CancelJobRequest* request,
                                       v1::Job* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      google::protobuf::Empty* response) override;
   grpc::ServerUnaryReactor* CheckpointJob(grpc::CallbackServerContext* context,
                                           const v1::CheckpointJobRequest* request,
                                           v1::Job* response) override;

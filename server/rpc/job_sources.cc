@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/base/status.h"
+#include "server/jobs/error_reason.h"
 #include "server/rpc/conversion.h"
 
 namespace megatrain {
@@ -19,13 +20,15 @@ constexpr milliseconds kEndPollInterval{500};
 
 class WatchSource : public StreamSource<v1::WatchJobResponse> {
  public:
-  WatchSource(std::unique_ptr<JobWatch> watch, int64_t start_sequence)
-      : watch_(std::move(watch)), next_sequence_(std::max<int64_t>(1, start_sequence)) {}
+  WatchSource(std::string job_id, std::unique_ptr<JobWatch> watch, int64_t start_sequence)
+      : job_id_(std::move(job_id)),
+        watch_(std::move(watch)),
+        next_sequence_(std::max<int64_t>(1, start_sequence)) {}
 
   absl::StatusOr<StreamNext> Next(v1::WatchJobResponse* message) override {
     if (waiting_.empty()) {
       if (ended_) return StreamNext::kEnd;
-      Poll();
+      if (!Poll()) return JobNotFound(job_id_);
     }
     if (waiting_.empty()) return ended_ ? StreamNext::kEnd : StreamNext::kNothing;
     *message = std::move(waiting_.front());
@@ -38,8 +41,10 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
   milliseconds poll_interval() const override { return kWokenOnly; }
 
  private:
-  void Poll() {
+  // False: the job is not there any more.
+  bool Poll() {
     const JobWatch::Update update = watch_->Poll(kBatchRecordsMax);
+    if (update.deleted) return false;
     ended_ = update.ended;
     v1::WatchJobResponse job;
     if (update.job != nullptr) {
@@ -52,8 +57,10 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
     }
     if (!first_ && job.has_job()) waiting_.push_back(std::move(job));
     first_ = false;
+    return true;
   }
 
+  const std::string job_id_;
   const std::unique_ptr<JobWatch> watch_;
   int64_t next_sequence_;
   bool first_ = true;
@@ -158,9 +165,10 @@ class ExportSource : public StreamSource<v1::ExportJobResponse> {
 
 }  // namespace
 
-std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(std::unique_ptr<JobWatch> watch,
+std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
+                                                                   std::unique_ptr<JobWatch> watch,
                                                                    int64_t start_sequence) {
-  return std::make_unique<WatchSource>(std::move(watch), start_sequence);
+  return std::make_unique<WatchSource>(job_id, std::move(watch), start_sequence);
 }
 
 std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>> NewStepMetricsSource(

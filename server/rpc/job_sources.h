@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,9 +22,11 @@ namespace megatrain {
 inline constexpr int kBatchRecordsMax = 100;
 inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 
-// A job and its events. Ends when the job has ended and all is said. `start_sequence` is the one
+// A job and its events. Ends when the job has ended and all is said, and as JOB_NOT_FOUND when it
+// was deleted. `start_sequence` is the one
 // that `watch` begins with.
-std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(std::unique_ptr<JobWatch> watch,
+std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
+                                                                   std::unique_ptr<JobWatch> watch,
                                                                    int64_t start_sequence);
 
 // Step metrics and log lines.

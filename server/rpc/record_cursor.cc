@@ -59,8 +59,12 @@ absl::StatusOr<StreamNext> RecordCursor::Advance() {
   if (!items_.empty()) return StreamNext::kMessage;
   if (!request_.follow && next_ >= stop_) return StreamNext::kEnd;
   // Before the read: what was recorded before the end is then read.
-  const bool ended = !request_.follow || log_->closed() || request_.ended();
-  MT_RETURN_IF_ERROR(Read());
+  MT_ASSIGN_OR_RETURN(const bool job_ended, request_.ended());
+  const bool ended = !request_.follow || log_->closed() || job_ended;
+  if (const absl::Status read = Read(); !read.ok()) {
+    MT_RETURN_IF_ERROR(request_.ended().status());  // its files go when it is deleted
+    return read;
+  }
   if (!items_.empty()) return StreamNext::kMessage;
   return ended ? StreamNext::kEnd : StreamNext::kNothing;
 }

@@ -19,8 +19,8 @@ struct RecordsRequest {
   std::shared_ptr<JobRecords> records;
   int64_t start_sequence = 1;  // 0 is 1
   bool follow = false;
-  // Whether nothing will be recorded any more; used with `follow`.
-  std::function<bool()> ended;
+  // Whether nothing will be recorded any more; an error ends the stream: the job was deleted.
+  std::function<absl::StatusOr<bool>()> ended;
   std::function<void()> wake;
 };
 

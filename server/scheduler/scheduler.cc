@@ -37,12 +37,12 @@ Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, JobRecordsDirectory* 
     if (!IsEnded(job->state)) unclosed_.insert(job->id);
     last_number_ = job->number;
   }
-  ledger_->SetListener([mailbox = mailbox_] { mailbox->Wake(); });
+  ledger_->AddListener(this, [mailbox = mailbox_] { mailbox->Wake(); });
 }
 
 Scheduler::~Scheduler() {
   Shutdown();
-  ledger_->SetListener({});
+  ledger_->RemoveListener(this);
 }
 
 void Scheduler::Start() { thread_ = std::thread(&Scheduler::Loop, this); }
@@ -118,6 +118,7 @@ bool Scheduler::SettleOnce(const std::string& id, Run* run) {
         if (action.kind != RunAction::Kind::kChange) return std::nullopt;
         return action.change;
       });
+  if (!job.ok() && ledger_->table().Find(id) == nullptr) return LetGoOfDeleted(id, run);
   if (!job.ok()) {
     Note(absl::StrCat("job ", id, ": its state cannot be stored"), job.status());
     // Nobody waits for a daemon that ends: what the store does not say is as after its death.
@@ -153,6 +154,19 @@ bool Scheduler::SettleOnce(const std::string& id, Run* run) {
   }
   NoteAsked(action.kind, &run->facts);
   return true;
+}
+
+bool Scheduler::LetGoOfDeleted(const std::string& id, Run* run) {
+  if (run->facts.phase == RunFacts::Phase::kEnded) {
+    ++runs_ended_;
+    runs_.erase(id);
+    return true;
+  }
+  if (run->facts.cancel_asked) return false;
+  // NotFound: its end is on its way.
+  runner_->Cancel(id).IgnoreError();
+  run->facts.cancel_asked = true;
+  return false;
 }
 
 absl::Status Scheduler::AskRunner(RunAction::Kind kind, const std::string& id) {
@@ -226,13 +240,13 @@ void Scheduler::CloseRecordsOfEnded() {
   }
   for (auto id = unclosed_.begin(); id != unclosed_.end();) {
     const JobPtr job = ledger_->table().Find(*id);
-    if (!IsEnded(job->state) || runs_.count(*id) == 1) {
+    if (runs_.count(*id) == 1 || (job != nullptr && !IsEnded(job->state))) {
       ++id;
       continue;
     }
     disk_waits_.Forget(*id);
     start_waits_.erase(*id);
-    if (records_ != nullptr) {
+    if (records_ != nullptr && job != nullptr) {
       const absl::StatusOr<std::shared_ptr<JobRecords>> records = records_->Open(*id);
       if (records.ok()) (*records)->Close();
     }
@@ -320,6 +334,7 @@ QueueSnapshot Scheduler::TakeSnapshot() {
   // Of jobs that have ended, until the runner has let them go.
   for (const auto& [id, run] : runs_) {
     const JobPtr job = ledger_->table().Find(id);
+    if (job == nullptr) snapshot.active.push_back({-1, 0, 0.0});
     if (job != nullptr && IsEnded(job->state)) {
       snapshot.active.push_back({job->uid, job->pool_bytes, 0.0});
     }
@@ -340,6 +355,7 @@ void Scheduler::StartJobs() {
 
 bool Scheduler::StartJob(const std::string& id) {
   const JobPtr job = ledger_->table().Find(id);
+  if (job == nullptr) return true;      // cancelled and deleted since
   if (runs_.find(id) != runs_.end()) {  // in place
     const absl::StatusOr<JobPtr> changed =
         Change(id, JobState::kQueued, {JobState::kPreparing, JobReason::kNone, "goes on", {}});

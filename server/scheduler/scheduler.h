@@ -87,6 +87,8 @@ class Scheduler : public JobDriver {
   void SettleRun(const std::string& id);
   // False: there is nothing more to do for now.
   bool SettleOnce(const std::string& id, Run* run);
+  // Of a job that was deleted while the runner still had it.
+  bool LetGoOfDeleted(const std::string& id, Run* run);
   absl::Status AskRunner(RunAction::Kind kind, const std::string& id);
   void ForgetRun(const std::string& id, const Job& job);
   void SettleJobsWithoutRun();

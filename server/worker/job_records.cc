@@ -120,12 +120,29 @@ absl::StatusOr<std::shared_ptr<JobRecords>> JobRecordsDirectory::Open(const std:
   std::erase_if(open_, [&job_id](const auto& entry) {
     return entry.first != job_id && entry.second.use_count() == 1;
   });
+  if (removed_.count(job_id) == 1) {
+    return absl::NotFoundError(absl::StrCat("job ", job_id, " was deleted"));
+  }
   const auto known = open_.find(job_id);
   if (known != open_.end()) return known->second;
   MT_ASSIGN_OR_RETURN(std::shared_ptr<JobRecords> opened,
                       JobRecords::Open(JoinPath(directory_, job_id)));
   open_[job_id] = opened;
   return opened;
+}
+
+void JobRecordsDirectory::Remove(const std::string& job_id) {
+  std::shared_ptr<JobRecords> records;  // closed without the lock
+  {
+    MutexLock lock(&mutex_);
+    removed_.insert(job_id);
+    const auto known = open_.find(job_id);
+    if (known != open_.end()) {
+      records = std::move(known->second);
+      open_.erase(known);
+    }
+  }
+  if (records != nullptr) records->Close();
 }
 
 }  // namespace megatrain

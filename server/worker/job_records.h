@@ -12,6 +12,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -87,13 +88,17 @@ class JobRecordsDirectory {
  public:
   explicit JobRecordsDirectory(std::string directory) : directory_(std::move(directory)) {}
 
-  // `directory`/JOB_ID. REQUIRES: job_id is one path component.
+  // `directory`/JOB_ID. NotFound after Remove. REQUIRES: job_id is one path component.
   absl::StatusOr<std::shared_ptr<JobRecords>> Open(const std::string& job_id);
+  // The job is deleted and its directory about to be removed: whoever follows its records is told
+  // that there will be no more, and nobody opens them again.
+  void Remove(const std::string& job_id);
 
  private:
   const std::string directory_;
   Mutex mutex_;
   std::map<std::string, std::shared_ptr<JobRecords>> open_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> removed_ ABSL_GUARDED_BY(mutex_);  // a few bytes each, until the end
 };
 
 }  // namespace megatrain

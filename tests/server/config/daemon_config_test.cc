@@ -33,6 +33,7 @@ TEST(DaemonConfigTest, NothingGivesTheDefaults) {
   EXPECT_EQ(config.device, "auto");
   EXPECT_EQ(config.metrics_listen, std::nullopt);
   EXPECT_EQ(config.threads, 0);
+  EXPECT_EQ(config.keep_ended_jobs, 200);
   EXPECT_EQ(config.limits.queued_jobs, 32);
   EXPECT_EQ(config.limits.running_jobs, 1);
   EXPECT_EQ(config.limits.host_bytes, 0);
@@ -46,6 +47,7 @@ state_directory: /data/state
 host_memory: 1.5GiB
 device: cpu
 threads: 3
+keep_ended_jobs_per_user: 0
 roots: []
 administrators: [anna, bob]
 limits: {queued_jobs_per_user: 0, running_jobs_per_user: 3, host_memory_per_user: 24GiB, disk_per_user: 0}
@@ -59,6 +61,7 @@ tokens_file: ""
   EXPECT_EQ(config.metrics_listen, "");
   EXPECT_EQ(config.device, "cpu");
   EXPECT_EQ(config.threads, 3);
+  EXPECT_EQ(config.keep_ended_jobs, 0);
   EXPECT_EQ(config.limits.queued_jobs, 0);
   EXPECT_EQ(config.limits.running_jobs, 3);
   EXPECT_EQ(config.limits.host_bytes, int64_t{24} << 30);

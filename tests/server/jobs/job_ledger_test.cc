@@ -352,7 +352,7 @@ TEST(JobLedgerTest, ReadersWritersAndWatchesAtOnce) {
   std::vector<std::string> ids;
   for (int i = 0; i < 4; ++i) ids.push_back(AddJob(ledger.get())->id);
   std::atomic<int> changes{0};
-  ledger->SetListener([&] { ++changes; });
+  ledger->AddListener(&changes, [&] { ++changes; });
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {  // a writer a job, and one that interferes
@@ -385,7 +385,7 @@ TEST(JobLedgerTest, ReadersWritersAndWatchesAtOnce) {
   for (std::thread& thread : threads) thread.join();
   done = true;
   for (std::thread& reader : readers) reader.join();
-  ledger->SetListener({});
+  ledger->RemoveListener(&changes);
   int64_t events = 0;
   for (const std::string& id : ids) events += ledger->table().EventCount(id) - 1;
   EXPECT_EQ(events, changes.load());

@@ -12,8 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/server/jobs/faulty_vfs.h"
-#include "tests/server/jobs/test_job.h"
+#include "tests/server/jobs/store_fixture.h"
 
 namespace megatrain {
 namespace {
@@ -51,18 +50,6 @@ void ExpectSameJob(const Job& read, const Job& written) {
   EXPECT_EQ(read.death_checkpoint_step, written.death_checkpoint_step);
 }
 
-std::unique_ptr<JobStore> OpenStore(const std::string& directory) {
-  auto store = JobStore::Open(directory);
-  EXPECT_TRUE(store.ok()) << store.status();
-  return store.ok() ? *std::move(store) : nullptr;
-}
-
-std::vector<StoredJob> ReadJobs(JobStore* store) {
-  auto jobs = store->ReadAll();
-  EXPECT_TRUE(jobs.ok()) << jobs.status();
-  return jobs.ok() ? *std::move(jobs) : std::vector<StoredJob>();
-}
-
 // The database as another program sees it.
 void ExecuteSql(const std::string& path, const std::string& sql) {
   sqlite3* database = nullptr;
@@ -70,26 +57,6 @@ void ExecuteSql(const std::string& path, const std::string& sql) {
   char* error = nullptr;
   EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
   sqlite3_close(database);
-}
-
-Job RunningJob(Job job) {
-  job.state = JobState::kRunning;
-  job.reason = JobReason::kUserRequest;
-  job.reason_text = "läuft";
-  job.updated = TestTime(100);
-  job.started = TestTime(99);
-  job.ended = TestTime(98);
-  job.version = 9;
-  job.attempts = 2;
-  job.step = 41;
-  job.total_steps = 100;
-  job.checkpoint_step = 40;
-  job.release_host = true;
-  job.host_retained = true;
-  job.deaths = 3;
-  job.death_step = 12;
-  job.death_checkpoint_step = 10;
-  return job;
 }
 
 TEST(JobStoreTest, JobsAndEventsAreReadBackAsWritten) {
@@ -156,6 +123,90 @@ TEST(JobStoreTest, AnUnknownJobOrAnEventTwiceChangesNothing) {
   const std::vector<StoredJob> jobs = ReadJobs(store.get());
   ASSERT_EQ(jobs.size(), 1u);
   ExpectSameJob(jobs[0].job, job);
+}
+
+TEST(JobStoreTest, ADeletedJobIsRememberedUntilItIsRemoved) {
+  const TestDirectory directory;
+  const Job first = TestJob(1, "request"), second = TestJob(2);
+  {
+    const auto store = OpenStore(directory.path());
+    ASSERT_TRUE(store->Insert(first, CreatedEvent(first)).ok());
+    ASSERT_TRUE(store->Insert(second, CreatedEvent(second)).ok());
+    ASSERT_TRUE(store->MarkDeleted(first.id).ok());
+    EXPECT_TRUE(absl::IsNotFound(store->MarkDeleted("nosuchjob")));
+  }
+  const auto store = OpenStore(directory.path());
+  std::vector<StoredJob> jobs = ReadJobs(store.get());
+  ASSERT_EQ(jobs.size(), 2u);
+  EXPECT_TRUE(jobs[0].deleted);
+  EXPECT_EQ(jobs[0].job.uid, first.uid);
+  EXPECT_EQ(jobs[0].events.size(), 1u);
+  EXPECT_FALSE(jobs[1].deleted);
+  const Job again = TestJob(3, "request");
+  EXPECT_TRUE(store->Insert(again, CreatedEvent(again)).ok()) << "its request_id is free";
+
+  ASSERT_TRUE(store->Remove(first.id).ok());
+  EXPECT_TRUE(store->Remove(first.id).ok());
+  jobs = ReadJobs(store.get());
+  ASSERT_EQ(jobs.size(), 2u);
+  ExpectSameJob(jobs[0].job, second);
+  EXPECT_EQ(jobs[0].events.size(), 1u);
+  // Nothing of it is left, so that its number can be taken.
+  EXPECT_TRUE(store->Insert(first, CreatedEvent(first)).ok());
+}
+
+// What version 1 wrote: jobs and events are read as they were.
+TEST(JobStoreTest, AStoreOfVersion1IsBroughtUpToDate) {
+  const TestDirectory directory;
+  const std::string path = directory / kJobStoreFileName;
+  ExecuteSql(path, R"sql(
+CREATE TABLE jobs (
+  number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, display_name TEXT NOT NULL,
+  user TEXT NOT NULL, uid INTEGER NOT NULL, request_id TEXT, file_yaml TEXT NOT NULL,
+  file_name TEXT NOT NULL, base_directory TEXT NOT NULL, priority INTEGER NOT NULL,
+  pool_bytes INTEGER NOT NULL, checkpoint_bytes INTEGER NOT NULL, state TEXT NOT NULL,
+  reason TEXT NOT NULL, reason_text TEXT NOT NULL, created INTEGER, updated INTEGER,
+  started INTEGER, ended INTEGER, version INTEGER NOT NULL, attempts INTEGER NOT NULL,
+  step INTEGER NOT NULL, total_steps INTEGER NOT NULL, checkpoint_step INTEGER NOT NULL,
+  release_host INTEGER NOT NULL, host_retained INTEGER NOT NULL, deaths INTEGER NOT NULL,
+  death_step INTEGER NOT NULL, death_checkpoint_step INTEGER NOT NULL,
+  UNIQUE (uid, request_id)) STRICT;
+CREATE TABLE overrides (
+  job INTEGER NOT NULL REFERENCES jobs (number), position INTEGER NOT NULL, text TEXT NOT NULL,
+  PRIMARY KEY (job, position)) STRICT, WITHOUT ROWID;
+CREATE TABLE events (
+  job INTEGER NOT NULL REFERENCES jobs (number), sequence INTEGER NOT NULL, time INTEGER NOT NULL,
+  from_state TEXT, to_state TEXT NOT NULL, reason TEXT NOT NULL, text TEXT NOT NULL,
+  PRIMARY KEY (job, sequence)) STRICT, WITHOUT ROWID;
+INSERT INTO jobs VALUES (7, 'abc', 'demo', 'anna', 1000, 'r-1', 'name: demo', 'job.yaml', '/srv',
+  -3, 1000, 77, 'PAUSED', 'DISK_FULL', 'no room', 1700000000000000, 1700000005000000,
+  1700000001000000, NULL, 5, 2, 41, 100, 40, 1, 1, 3, 12, 10);
+INSERT INTO overrides VALUES (7, 0, 'training.steps=7'), (7, 1, 'name=x');
+INSERT INTO events VALUES (7, 1, 1700000000000000, NULL, 'QUEUED', 'USER_REQUEST', 'submitted'),
+  (7, 2, 1700000001000000, 'QUEUED', 'PREPARING', 'NONE', 'attempt 1');
+PRAGMA application_id=1298617458;
+PRAGMA user_version=1;
+)sql");
+  for (int round = 0; round < 2; ++round) {  // brought up to date, and found so
+    const auto store = OpenStore(directory.path());
+    ASSERT_NE(store, nullptr);
+    const std::vector<StoredJob> jobs = ReadJobs(store.get());
+    ASSERT_EQ(jobs.size(), 1u);
+    EXPECT_FALSE(jobs[0].deleted);
+    const Job& job = jobs[0].job;
+    EXPECT_EQ(job.number, 7);
+    EXPECT_EQ(job.id, "abc");
+    EXPECT_EQ(job.request_id, "r-1");
+    EXPECT_EQ(job.file->overrides, (std::vector<std::string>{"training.steps=7", "name=x"}));
+    EXPECT_EQ(job.state, JobState::kPaused);
+    EXPECT_EQ(job.reason, JobReason::kDiskFull);
+    EXPECT_EQ(job.started, TestTime(1));
+    EXPECT_EQ(job.ended, absl::InfinitePast());
+    EXPECT_EQ(job.version, 5);
+    EXPECT_EQ(job.death_checkpoint_step, 10);
+    ASSERT_EQ(jobs[0].events.size(), 2u);
+    EXPECT_EQ(jobs[0].events[1].text, "attempt 1");
+  }
 }
 
 TEST(JobStoreTest, FilesAreForTheOwnerOnly) {
@@ -270,117 +321,6 @@ TEST(JobStoreTest, ValuesThatNoVersionWroteAreRefused) {
     ExecuteSql(directory / kJobStoreFileName, sql);
     ExpectRefusedAsDamaged(directory);
   }
-}
-
-// ---- Crashes and full disks ----
-
-TEST(JobStoreTest, WhatIsAcknowledgedOutlivesTheProcess) {
-  const TestDirectory directory;
-  const pid_t child = fork();
-  if (child == 0) {
-    auto store = JobStore::Open(directory.path());
-    if (!store.ok()) _exit(1);
-    const Job job = TestJob(1);
-    if (!(*store)->Insert(job, CreatedEvent(job)).ok()) _exit(2);
-    if (!(*store)->Update(RunningJob(job), {}).ok()) _exit(3);
-    _exit(0);  // nothing is closed
-  }
-  int result = 0;
-  ASSERT_EQ(waitpid(child, &result, 0), child);
-  ASSERT_EQ(result, 0);
-  const std::vector<StoredJob> jobs = ReadJobs(OpenStore(directory.path()).get());
-  ASSERT_EQ(jobs.size(), 1u);
-  EXPECT_EQ(jobs[0].job.state, JobState::kRunning);
-  EXPECT_EQ(jobs[0].job.step, 41);
-}
-
-TEST(JobStoreTest, WhatIsAcknowledgedOutlivesAPowerCut) {
-  const TestDirectory directory;
-  FaultyVfs* const vfs = FaultyVfs::Install();
-  fs::create_directory(directory / "durable");
-  vfs->set_durable_directory(directory / "durable");
-  const auto store = OpenStore(directory / "state");
-
-  int cuts = 0;
-  const auto expect_durable = [&](const std::vector<JobState>& states, int64_t events) {
-    vfs->set_durable_directory("");
-    const std::string cut = directory / ("cut" + std::to_string(cuts++));
-    fs::copy(directory / "durable", cut);
-    const std::vector<StoredJob> jobs = ReadJobs(OpenStore(cut).get());
-    ASSERT_EQ(jobs.size(), states.size());
-    for (size_t i = 0; i < states.size(); ++i) EXPECT_EQ(jobs[i].job.state, states[i]);
-    EXPECT_EQ(static_cast<int64_t>(jobs[0].events.size()), events);
-    vfs->set_durable_directory(directory / "durable");
-  };
-  Job first = TestJob(1);
-  ASSERT_TRUE(store->Insert(first, CreatedEvent(first)).ok());
-  expect_durable({JobState::kQueued}, 1);
-  const Job second = TestJob(2);
-  ASSERT_TRUE(store->Insert(second, CreatedEvent(second)).ok());
-  expect_durable({JobState::kQueued, JobState::kQueued}, 1);
-  // Enough for the log to be carried over into the database several times.
-  for (int64_t sequence = 2; sequence < 400; ++sequence) {
-    first.state = sequence % 2 == 0 ? JobState::kPreparing : JobState::kQueued;
-    JobEvent event = CreatedEvent(first);
-    event.sequence = sequence;
-    ASSERT_TRUE(store->Update(first, {event}).ok());
-    if (sequence % 100 < 2) expect_durable({first.state, JobState::kQueued}, sequence);
-  }
-  vfs->set_durable_directory("");
-}
-
-// Every write and sync of a change fails once, as on a full disk or a broken one: the change is
-// refused, nothing of it is there, and the store goes on when it can.
-TEST(JobStoreTest, AFailedWriteLeavesTheStoreUsable) {
-  FaultyVfs* const vfs = FaultyVfs::Install();
-  for (const int code : {SQLITE_FULL, SQLITE_IOERR_WRITE}) {
-    const TestDirectory directory;
-    auto store = OpenStore(directory.path());
-    Job job = TestJob(1);
-    ASSERT_TRUE(store->Insert(job, CreatedEvent(job)).ok());
-    // A log long enough that the change is followed by carrying it over into the database.
-    JobEvent event = CreatedEvent(job);
-    int64_t failures = 0;
-    for (int64_t operation = 0; operation < 40; ++operation) {
-      for (int i = 0; i < 10; ++i) {
-        ++event.sequence;
-        ASSERT_TRUE(store->Update(job, {event}).ok());
-      }
-      Job changed = job;
-      changed.state = JobState::kPreparing;
-      ++event.sequence;
-      vfs->FailAfter(operation, code);
-      const absl::Status status = store->Update(changed, {event});
-      vfs->Heal();
-      const std::vector<StoredJob> jobs = ReadJobs(store.get());
-      ASSERT_EQ(jobs.size(), 1u);
-      EXPECT_EQ(jobs[0].job.state, status.ok() ? JobState::kPreparing : JobState::kQueued);
-      EXPECT_EQ(static_cast<int64_t>(jobs[0].events.size()),
-                status.ok() ? event.sequence : event.sequence - 1);
-      if (!status.ok()) {
-        ++failures;
-        --event.sequence;
-        EXPECT_THAT(std::string(status.message()), HasSubstr(store->path()));
-        EXPECT_EQ(status.code(), code == SQLITE_FULL ? absl::StatusCode::kResourceExhausted
-                                                     : absl::StatusCode::kInternal);
-      }
-      ASSERT_TRUE(store->Update(job, {}).ok()) << "operation " << operation;
-    }
-    EXPECT_GT(failures, 5);
-    store.reset();
-    EXPECT_EQ(static_cast<int64_t>(ReadJobs(OpenStore(directory.path()).get())[0].events.size()),
-              event.sequence);
-  }
-}
-
-TEST(JobStoreTest, AFullDiskWhenOpening) {
-  const TestDirectory directory;
-  FaultyVfs* const vfs = FaultyVfs::Install();
-  vfs->FailAfter(0, SQLITE_FULL);
-  const absl::Status status = JobStore::Open(directory.path()).status();
-  vfs->Heal();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_NE(OpenStore(directory.path()), nullptr);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class RecordCursorTest : public testing::Test {
     RecordsRequest request;
     request.start_sequence = start;
     request.follow = follow;
-    request.ended = [this] { return ended_.load(); };
+    request.ended = [this]() -> absl::StatusOr<bool> { return ended_.load(); };
     request.wake = [this] { ++wakes_; };
     return RecordCursor::Open(std::move(request), log_.get()).value();
   }

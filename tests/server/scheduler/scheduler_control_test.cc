@@ -336,5 +336,31 @@ TEST_F(SchedulerTest, CancelInTheQueueNeedsNoRunner) {
   EXPECT_EQ(State(running), S::kRunning);
 }
 
+// It was cancelled in the queue, which is at once, while the runner still kept its memory.
+TEST_F(SchedulerTest, AJobDeletedWhileTheRunnerHasItIsLetGo) {
+  const std::string id = Train(3);
+  ASSERT_TRUE(manager_->Pause(kAnna, id, /*release_host=*/false).ok());
+  Round();
+  runner_->Paused(id);
+  Round();
+  const std::string other = Submit(kBert);
+  Round();
+  runner_->Running(other, 1, 100);
+  Round();
+  runner_->Asked();
+  ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
+  ASSERT_TRUE(manager_->Cancel(kAnna, id).ok());
+  ASSERT_TRUE(manager_->Delete(kAnna, id).ok());
+  Round();
+  Round();
+  EXPECT_THAT(runner_->Asked(), ElementsAre("cancel " + id));
+  EXPECT_EQ(Get(id), nullptr);
+  runner_->End(id, RunEnd::Kind::kCancelled);
+  Round();
+  EXPECT_EQ(State(other), JobState::kRunning);
+  EXPECT_THAT(runner_->Asked(), IsEmpty());
+  EXPECT_THAT(log_, IsEmpty());
+}
+
 }  // namespace
 }  // namespace megatrain

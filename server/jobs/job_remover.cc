@@ -1,0 +1,115 @@
+#include "server/jobs/job_remover.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "server/jobs/retention_rule.h"
+#include "server/jobs/submission.h"
+
+namespace megatrain {
+namespace {
+
+// After a removal that failed.
+constexpr double kRetrySeconds = 60;
+
+constexpr char kCheckpoints[] = "checkpoints";
+
+// Written by a job that died before it could say so.
+bool HasCheckpointFiles(const std::string& job_directory, FileSystem* files) {
+  const absl::StatusOr<std::vector<std::string>> names =
+      files->ListDirectory(JoinPath(job_directory, kCheckpoints));
+  if (!names.ok()) return !absl::IsNotFound(names.status());
+  for (const std::string& name : *names) {
+    if (name.rfind("step-", 0) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
+                            FileSystem* files) {
+  const std::string directory = JobDirectory(state_directory, id);
+  if (!files->FileExists(directory)) return absl::OkStatus();
+  MT_RETURN_IF_ERROR(files->RemoveTree(directory));
+  return files->SyncDirectory(ParentDirectory(directory));
+}
+
+JobRemover::JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options)
+    : ledger_(ledger), records_(records), options_(std::move(options)) {
+  ledger_->AddListener(this, [this] {
+    MutexLock lock(&mutex_);
+    woken_ = true;
+    changed_.NotifyAll();
+  });
+}
+
+JobRemover::~JobRemover() {
+  ledger_->RemoveListener(this);
+  stopping_ = true;
+  {
+    MutexLock lock(&mutex_);
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void JobRemover::Start() { thread_ = std::thread(&JobRemover::Loop, this); }
+
+void JobRemover::Loop() {
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      while (!woken_ && !stopping_) {
+        if (failed_.empty()) {
+          changed_.Wait(&mutex_);
+        } else if (!changed_.WaitFor(&mutex_, kRetrySeconds)) {
+          break;
+        }
+      }
+      if (stopping_) return;
+      woken_ = false;
+    }
+    RunRound();
+  }
+}
+
+void JobRemover::RunRound() {
+  Prune();
+  RemoveDeleted();
+}
+
+void JobRemover::Prune() {
+  if (options_.keep_ended_jobs == 0) return;
+  const int ended = ledger_->table().Counts().ended;
+  if (ended == ended_) return;
+  for (const JobPtr& job : JobsToPrune(ledger_->table().All(), options_.keep_ended_jobs)) {
+    if (stopping_) return;
+    if (HasCheckpointFiles(JobDirectory(ledger_->state_directory(), job->id), options_.files)) {
+      continue;
+    }
+    // Errors: it was deleted by its user meanwhile, or the store cannot be written; then again when
+    // the next job has ended.
+    ledger_->Delete(job->id, [](const Job&) { return absl::OkStatus(); }).IgnoreError();
+  }
+  ended_ = ledger_->table().Counts().ended;
+}
+
+void JobRemover::RemoveDeleted() {
+  for (const JobPtr& job : ledger_->Deleted()) {
+    if (stopping_) return;
+    records_->Remove(job->id);
+    absl::Status status = RemoveJobFiles(ledger_->state_directory(), job->id, options_.files);
+    if (status.ok()) status = ledger_->Forget(job->id);
+    if (status.ok()) {
+      failed_.erase(job->id);
+    } else if (failed_.insert(job->id).second && options_.log) {
+      options_.log(absl::StrCat("job ", job->id, " was deleted, and what it left cannot be removed",
+                                " yet: ", status.message()));
+    }
+  }
+}
+
+}  // namespace megatrain
