@@ -163,14 +163,6 @@ Set OffTexts(const std::string& what) {
   };
 }
 
-Set OffBytes(const std::string& what) {
-  return [what](const YamlNode& node, DaemonConfig*) {
-    int64_t value = 0;
-    if (std::string error = ReadBytes(node, &value); !error.empty()) return error;
-    return value == 0 ? "" : NotHere(what, "0");
-  };
-}
-
 }  // namespace
 
 const std::vector<DaemonKey>& DaemonKeys() {
@@ -206,7 +198,10 @@ const std::vector<DaemonKey>& DaemonKeys() {
        [](const YamlNode& node, DaemonConfig* config) {
          return ReadBytes(node, &config->limits.host_bytes);
        }},
-      {"limits.disk_per_user", OffBytes("limits on disk")},
+      {kDiskLimit,
+       [](const YamlNode& node, DaemonConfig* config) {
+         return ReadBytes(node, &config->limits.disk_bytes);
+       }},
       {"tls.certificate", FilePath(&DaemonConfig::tls_certificate)},
       {"tls.key", FilePath(&DaemonConfig::tls_key)},
       {"tls.client_ca", FilePath(&DaemonConfig::tls_client_ca)},

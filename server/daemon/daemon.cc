@@ -38,10 +38,13 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
       daemon->ledger_.get(),
       JobManager::Options{
           .plan = [self = daemon.get()](const JobSpec& spec) { return self->Plan(spec); },
-          .limits = config.limits});
-  daemon->remover_ = std::make_unique<JobRemover>(
-      daemon->ledger_.get(), daemon->records_.get(),
-      JobRemover::Options{.keep_ended_jobs = config.keep_ended_jobs, .log = hooks.log});
+          .limits = config.limits,
+          .disk = daemon->disk_.get()});
+  daemon->remover_ =
+      std::make_unique<JobRemover>(daemon->ledger_.get(), daemon->records_.get(),
+                                   JobRemover::Options{.keep_ended_jobs = config.keep_ended_jobs,
+                                                       .disk = daemon->disk_.get(),
+                                                       .log = hooks.log});
   daemon->remover_->Start();
   daemon->monitor_ = std::make_unique<NodeMonitor>(daemon->host_.get(), daemon->manager_.get(),
                                                    config.state_directory);
@@ -78,6 +81,8 @@ absl::Status Daemon::OpenStore() {
     return RecordedStep(records, id);
   };
   MT_ASSIGN_OR_RETURN(ledger_, JobLedger::Open(std::move(store), std::move(options)));
+  disk_ = std::make_unique<JobDisk>(config_.state_directory, config_.limits.disk_bytes);
+  for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
   return absl::OkStatus();
 }
 
@@ -117,6 +122,7 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   Scheduler::Options scheduler;
   scheduler.pool_bytes = host_->pool_usage().capacity;
   scheduler.limits = config_.limits;
+  scheduler.disk = disk_.get();
   scheduler.free_disk_bytes = [](const std::string& directory) {
     return PosixFileSystem()->FreeDiskBytes(directory);
   };

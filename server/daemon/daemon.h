@@ -19,6 +19,7 @@
 #include "server/daemon/access.h"
 #include "server/daemon/monitoring.h"
 #include "server/daemon/node_monitor.h"
+#include "server/jobs/job_disk.h"
 #include "server/jobs/job_ledger.h"
 #include "server/jobs/job_manager.h"
 #include "server/jobs/job_remover.h"
@@ -67,6 +68,7 @@ class Daemon {
   std::unique_ptr<EngineHost> host_;
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;
+  std::unique_ptr<JobDisk> disk_;
   std::unique_ptr<JobManager> manager_;
   std::unique_ptr<JobRemover> remover_;
   std::unique_ptr<NodeMonitor> monitor_;

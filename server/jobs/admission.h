@@ -4,15 +4,17 @@
 
 #include "absl/status/status.h"
 #include "server/jobs/job.h"
+#include "server/jobs/job_disk.h"
 #include "server/jobs/job_table.h"
 #include "server/jobs/user_limits.h"
 
 namespace megatrain {
 
-// EXCEEDS_USER_LIMIT (FailedPrecondition) for a job that alone needs more than its user may have:
-// waiting does not help. LIMIT_REACHED (ResourceExhausted) if the user's other jobs leave no room
-// for it.
-absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const JobTable& table);
+// `disk` may be null. EXCEEDS_USER_LIMIT (FailedPrecondition) for a job that alone needs more than
+// its user may have: waiting does not help. LIMIT_REACHED (ResourceExhausted) if the user's other
+// jobs leave no room for it.
+absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const JobTable& table,
+                             const JobDisk* disk);
 
 }  // namespace megatrain
 

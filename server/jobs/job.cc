@@ -26,6 +26,8 @@ const char* JobReasonName(JobReason reason) {
       return "NON_FINITE";
     case JobReason::kCheckpointDamaged:
       return "CHECKPOINT_DAMAGED";
+    case JobReason::kDiskLimit:
+      return "DISK_LIMIT";
   }
   return "NONE";
 }

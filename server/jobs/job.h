@@ -30,8 +30,9 @@ enum class JobReason {
   kDoesNotFit,         // needs more memory than there is
   kNonFinite,          // loss, gradient or weight is not finite
   kCheckpointDamaged,  // every checkpoint there is
+  kDiskLimit,          // paused until its user's jobs hold less, by the daemon
 };
-inline constexpr int kJobReasons = 11;
+inline constexpr int kJobReasons = 12;
 
 // "DISK_FULL"; "NONE".
 const char* JobReasonName(JobReason reason);

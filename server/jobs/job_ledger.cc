@@ -214,9 +214,13 @@ std::vector<JobPtr> JobLedger::Deleted() const {
 }
 
 absl::Status JobLedger::Forget(const std::string& id) {
+  MutexLock lock(&change_mutex_);
   MT_RETURN_IF_ERROR(StoreError(store_->Remove(id)));
-  MutexLock lock(&deleted_mutex_);
-  deleted_.erase(id);
+  {
+    MutexLock deleted_lock(&deleted_mutex_);
+    deleted_.erase(id);
+  }
+  TellListeners();
   return absl::OkStatus();
 }
 

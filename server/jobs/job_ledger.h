@@ -69,7 +69,7 @@ class JobLedger {
                       const std::function<absl::Status(const Job& job)>& check);
   // Jobs that were taken away, in this process or one before, and not forgotten yet.
   std::vector<JobPtr> Deleted() const;
-  // The files of a job that was taken away are removed.
+  // The files of a job that was taken away are removed. Listeners are told: there is more room.
   absl::Status Forget(const std::string& id);
 
   // A step was done. Seen at once, and stored with the job's next change.

@@ -163,15 +163,15 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   job.own_checkpoints = WritesInOwnDirectory(spec, ledger_->state_directory(), job.id);
   job.spec = std::make_shared<const JobSpec>(std::move(spec));
   if (options.validate_only) {
-    MT_RETURN_IF_ERROR(CheckUserLimits(options_.limits, job, ledger_->table()));
+    MT_RETURN_IF_ERROR(CheckUserLimits(options_.limits, job, ledger_->table(), options_.disk));
     job.id.clear();
     return std::make_shared<const Job>(std::move(job));
   }
   const Job candidate = job;
-  MT_ASSIGN_OR_RETURN(JobPtr added,
-                      ledger_->Add(std::move(job), absl::StrCat("submitted ", By(caller)), [&] {
-                        return CheckUserLimits(options_.limits, candidate, ledger_->table());
-                      }));
+  MT_ASSIGN_OR_RETURN(
+      JobPtr added, ledger_->Add(std::move(job), absl::StrCat("submitted ", By(caller)), [&] {
+        return CheckUserLimits(options_.limits, candidate, ledger_->table(), options_.disk);
+      }));
   // Another call with the same request_id may have been faster.
   return options.request_id.empty() ? added : SameRequest(std::move(added), options);
 }

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
 #include "server/jobs/job.h"
+#include "server/jobs/job_disk.h"
 #include "server/jobs/job_driver.h"
 #include "server/jobs/job_ledger.h"
 #include "server/jobs/job_watch.h"
@@ -71,6 +72,7 @@ class JobManager {
     // caller's thread, by several at once.
     std::function<absl::StatusOr<PlanReport>(const JobSpec& spec)> plan;
     UserLimits limits = {};
+    const JobDisk* disk = nullptr;  // for limits.disk_bytes; must outlive the manager
   };
 
   // `ledger` must outlive the manager.

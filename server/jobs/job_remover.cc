@@ -102,6 +102,7 @@ void JobRemover::RemoveDeleted() {
     if (stopping_) return;
     records_->Remove(job->id);
     absl::Status status = RemoveJobFiles(ledger_->state_directory(), job->id, options_.files);
+    if (status.ok() && options_.disk != nullptr) options_.disk->Forget(job->id);
     if (status.ok()) status = ledger_->Forget(job->id);
     if (status.ok()) {
       failed_.erase(job->id);

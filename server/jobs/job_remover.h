@@ -19,6 +19,7 @@
 #include "engine/base/file.h"
 #include "engine/base/mutex.h"
 #include "server/jobs/job.h"
+#include "server/jobs/job_disk.h"
 #include "server/jobs/job_ledger.h"
 #include "server/worker/job_records.h"
 
@@ -34,11 +35,12 @@ class JobRemover {
     // Of each user, the ended ones beyond it that hold no checkpoints are deleted; 0 = none is.
     int64_t keep_ended_jobs = 0;
     FileSystem* files = PosixFileSystem();
+    JobDisk* disk = nullptr;  // told what is removed; may be null
     // A line for the daemon's own log. May be empty.
     std::function<void(const std::string& line)> log = {};
   };
 
-  // Both must outlive the remover.
+  // All must outlive the remover.
   JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options);
   // Waits for the job whose files are being removed.
   ~JobRemover();

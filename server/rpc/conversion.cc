@@ -117,6 +117,8 @@ v1::Job::Reason ToProto(JobReason reason) {
       return v1::Job::NON_FINITE;
     case JobReason::kCheckpointDamaged:
       return v1::Job::CHECKPOINT_DAMAGED;
+    case JobReason::kDiskLimit:
+      return v1::Job::DISK_LIMIT;
   }
   return v1::Job::REASON_UNSPECIFIED;
 }

@@ -78,6 +78,7 @@ void Scheduler::RunRound() {
   MeterUse();
   std::vector<std::string> ids;
   for (const auto& [id, run] : runs_) ids.push_back(id);
+  SettleDiskLimit();
   for (const std::string& id : ids) SettleRun(id);
   SettleJobsWithoutRun();
   SettleDiskWaits();
@@ -90,7 +91,13 @@ void Scheduler::TakeMail() {
   RunMailbox::Mail mail = mailbox_->Take();
   for (const RunMailbox::Report& report : mail.reports) {
     const auto run = runs_.find(report.job_id);
-    if (run != runs_.end()) report.tell(&run->second.facts);
+    if (run == runs_.end()) continue;
+    const int64_t checkpoint_step = run->second.facts.checkpoint_step;
+    report.tell(&run->second.facts);
+    // When it has read its data, and written a checkpoint.
+    if (run->second.facts.steps_told || run->second.facts.checkpoint_step != checkpoint_step) {
+      MeasureDisk(report.job_id);
+    }
   }
   for (const auto& [id, progress] : mail.progress) {
     const auto run = runs_.find(id);
@@ -199,6 +206,7 @@ void Scheduler::ForgetRun(const std::string& id, const Job& job) {
                           std::string(end.status.message())};
     }
   }
+  MeasureDisk(id);
   ++runs_ended_;
   runs_.erase(id);
 }
@@ -254,29 +262,6 @@ void Scheduler::CloseRecordsOfEnded() {
   }
 }
 
-// ---- Full disks ----
-
-void Scheduler::SettleDiskWaits() {
-  const absl::Time now = ledger_->Now();
-  for (const JobPtr& job : ledger_->table().Live()) {
-    const bool pauses = job->state == JobState::kPaused && job->reason == JobReason::kDiskFull;
-    if (!pauses) {
-      // Queued ones are asked when the queue is looked at, unless a user has put them there; the
-      // others do not wait any more.
-      const bool queued = job->state == JobState::kQueued && job->reason == JobReason::kDiskFull;
-      if (!queued) disk_waits_.Remove(job->id);
-      continue;
-    }
-    // Paused before the process was started.
-    if (!disk_waits_.Waits(job->id)) disk_waits_.Add(*job, DiskNeedsOf(*job), now);
-    if (stopping_ || !disk_waits_.HasRoom(job->id, now)) continue;
-    const absl::StatusOr<JobPtr> resumed =
-        Change(job->id, JobState::kPaused,
-               {JobState::kQueued, JobReason::kDiskFull, "there is room on the disk again", {}});
-    if (resumed.ok()) disk_waits_.Remove(job->id);
-  }
-}
-
 // ---- The queue ----
 
 QueuedJob Scheduler::Describe(const Job& job) {
@@ -302,6 +287,10 @@ QueuedJob Scheduler::Describe(const Job& job) {
       queued.hold = WaitingReason::kDiskFull;
       queued.hold_text = disk_waits_.Text(job.id);
     }
+  }
+  if (options_.disk != nullptr && queued.hold == WaitingReason::kNone) {
+    queued.hold_text = options_.disk->OverLimit(job);
+    if (!queued.hold_text.empty()) queued.hold = WaitingReason::kUserLimit;
   }
   const auto wait = start_waits_.find(job.id);
   if (wait != start_waits_.end()) {

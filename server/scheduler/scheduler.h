@@ -25,6 +25,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "server/jobs/job.h"
+#include "server/jobs/job_disk.h"
 #include "server/jobs/job_driver.h"
 #include "server/jobs/job_ledger.h"
 #include "server/scheduler/disk_waits.h"
@@ -43,6 +44,7 @@ class Scheduler : public JobDriver {
   struct Options {
     int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
     UserLimits limits = {};
+    JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
     DiskWaits::FreeBytes free_disk_bytes;
     // A line for the daemon's own log: what users are not told elsewhere. May be empty.
     std::function<void(const std::string& line)> log;
@@ -93,6 +95,8 @@ class Scheduler : public JobDriver {
   void ForgetRun(const std::string& id, const Job& job);
   void SettleJobsWithoutRun();
   void SettleDiskWaits();
+  void MeasureDisk(const std::string& id);
+  void SettleDiskLimit();
   void CloseRecordsOfEnded();
   void MeterUse();
 

@@ -107,6 +107,39 @@ TEST_F(JobLimitsTest, AJobLargerThanAUsersMemoryIsRefused) {
   EXPECT_TRUE(Try(kAnna).ok());
 }
 
+// A job keeps two checkpoints of 77 bytes and writes a third.
+TEST_F(JobLimitsTest, CheckpointsInTheStateDirectoryAreBounded) {
+  Limit({.disk_bytes = 230});
+  const absl::Status large = Try(kAnna);
+  EXPECT_EQ(Refusal(large), "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
+  EXPECT_THAT(std::string(large.message()), HasSubstr("take 231 bytes"));
+  EXPECT_THAT(std::string(large.message()),
+              HasSubstr("a user may have 230 bytes (limits.disk_per_user"));
+  EXPECT_THAT(std::string(large.message()), HasSubstr("checkpoint.directory of your own"));
+
+  Limit({.disk_bytes = 500});
+  const JobPtr first = Submit(kAnna), second = Submit(kAnna);
+  const absl::Status refused = Try(kAnna, /*validate_only=*/true);
+  EXPECT_EQ(Refusal(refused), "RESOURCE_EXHAUSTED LIMIT_REACHED");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("hold 0 bytes there and will take 462"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("megatrain delete JOB"));
+  EXPECT_TRUE(Try(kBert, /*validate_only=*/true).ok());
+  CreateJobOptions elsewhere = Options();
+  elsewhere.file.overrides.push_back("checkpoint.directory=/big/disk");
+  EXPECT_TRUE(manager_->Create(kAnna, elsewhere).ok());
+
+  // What has ended takes no more than it holds.
+  Move(first->id, {S::kCancelled});
+  EXPECT_TRUE(Try(kAnna, /*validate_only=*/true).ok());
+  std::filesystem::create_directories(first->spec->checkpoint.directory);
+  std::ofstream(first->spec->checkpoint.directory + "/x") << std::string(39, 'x');
+  disk_->Measure(*first);
+  EXPECT_FALSE(Try(kAnna).ok());
+  ASSERT_TRUE(manager_->Delete(kAnna, first->id).ok());
+  disk_->Forget(first->id);
+  EXPECT_TRUE(Try(kAnna).ok());
+}
+
 TEST_F(JobLimitsTest, NoLimits) {
   for (int i = 0; i < 50; ++i) Submit(kAnna);
   EXPECT_THAT(ledger_->table().Live(), SizeIs(50));

@@ -56,9 +56,12 @@ class JobManagerTest : public ::testing::Test {
         {.state_directory = directory_ / "state", .reached_step = {}, .now = absl::Now});
     ASSERT_TRUE(ledger.ok()) << ledger.status();
     ledger_ = *std::move(ledger);
+    disk_ = std::make_unique<JobDisk>(directory_ / "state", limits_.disk_bytes);
+    for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
     manager_ = std::make_unique<JobManager>(
-        ledger_.get(),
-        JobManager::Options{.plan = [this](const JobSpec&) { return plan_; }, .limits = limits_});
+        ledger_.get(), JobManager::Options{.plan = [this](const JobSpec&) { return plan_; },
+                                           .limits = limits_,
+                                           .disk = disk_.get()});
   }
 
   JobFile File(const std::string& name = "demo") const {
@@ -94,6 +97,7 @@ class JobManagerTest : public ::testing::Test {
   UserLimits limits_;  // from the next Open on
   absl::StatusOr<PlanReport> plan_ = TestPlan(true, 1000);
   std::unique_ptr<JobLedger> ledger_;
+  std::unique_ptr<JobDisk> disk_;
   std::unique_ptr<JobManager> manager_;
 };
 

@@ -1,6 +1,7 @@
 // Full disks: under checkpoints, and under the store.
 #include <sqlite3.h>
 
+#include "server/jobs/job_remover.h"
 #include "tests/server/jobs/faulty_vfs.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
 
@@ -189,6 +190,106 @@ TEST_F(SchedulerTest, WhatCannotBeStoredIsNotToldAndTriedAgain) {
   Round();
   EXPECT_EQ(History(id), "QUEUED PREPARING RUNNING SUCCEEDED");
   EXPECT_GE(log_.size(), 2u);
+}
+
+// ---- A user's limit ----
+
+class DiskLimitTest : public SchedulerTest {
+ protected:
+  // Checkpoints take 77 bytes by the plan.
+  void Limit(int64_t bytes) {
+    disk_limit_ = bytes;
+    Restart();
+  }
+  // Of `id`, in its own directory.
+  void Write(const std::string& id, const std::string& name, size_t bytes) {
+    const std::string directory = directory_ / ("state/jobs/" + id + "/checkpoints");
+    std::filesystem::create_directories(directory);
+    std::ofstream(directory + "/" + name) << std::string(bytes, 'x');
+  }
+  void Delete(const std::string& id) {
+    ASSERT_TRUE(manager_->Delete(kAnna, id).ok());
+    JobRemover(ledger_.get(), records_.get(), {.disk = disk_.get()}).RunRound();
+  }
+  // A job that has ended and holds that much.
+  std::string Ended(size_t bytes) {
+    const std::string id = Train(1);
+    Write(id, "step-00000001", bytes);
+    runner_->End(id, RunEnd::Kind::kFinished);
+    Round();
+    EXPECT_EQ(State(id), S::kSucceeded);
+    return id;
+  }
+};
+
+TEST_F(DiskLimitTest, ARunningJobStopsShortOfItAndGoesOnWhenThereIsRoom) {
+  Limit(1000);
+  const std::string old = Ended(400);
+  const int64_t records = disk_->UserBytes(1000) - 400;  // metrics and logs count
+  ASSERT_LT(records, 100);
+  const std::string id = Train(10);
+  Write(id, "step-00000010", 400);
+  Round();
+  EXPECT_EQ(State(id), S::kRunning) << "not measured before it has saved";
+  Write(id, "cache", 150);
+  runner_->Checkpointed(id, 10);
+  Round();
+  EXPECT_EQ(State(id), S::kPausing);
+  EXPECT_THAT(runner_->Asked(), ElementsAre("pause " + id));
+  runner_->Paused(id);
+  Round();
+  EXPECT_EQ(State(id), S::kPaused);
+  EXPECT_EQ(Get(id)->reason, JobReason::kDiskLimit);
+  EXPECT_EQ(Get(id)->checkpoint_step, 10);
+  EXPECT_TRUE(Get(id)->host_retained);
+  EXPECT_THAT(ledger_->table().Events(id, 4, 1).at(0).text,
+              HasSubstr("a user may have 1000 bytes (limits.disk_per_user)"));
+  Round();
+  EXPECT_EQ(State(id), S::kPaused);
+  Delete(old);
+  Round();
+  EXPECT_EQ(State(id), S::kPreparing);
+  EXPECT_THAT(runner_->Asked(), ElementsAre("resume " + id));
+}
+
+TEST_F(DiskLimitTest, AQueuedJobWaitsAndOthersPass) {
+  const std::string old = Ended(950);
+  const std::string waits = Submit();
+  Limit(1000);
+  const std::string passes = Submit(kBert);
+  Round();
+  EXPECT_EQ(Get(waits)->queue.waiting, WaitingReason::kUserLimit);
+  EXPECT_THAT(Get(waits)->queue.text, HasSubstr("megatrain delete JOB"));
+  EXPECT_EQ(State(passes), S::kPreparing);
+  runner_->Running(passes, 1, 100);
+  runner_->End(passes, RunEnd::Kind::kFinished);
+  Round();
+  EXPECT_EQ(State(waits), S::kQueued);
+  Delete(old);
+  Round();
+  EXPECT_EQ(State(waits), S::kPreparing);
+}
+
+TEST_F(DiskLimitTest, AUsersPauseIsTheUsersAndARestartForgetsNothing) {
+  Limit(1000);
+  const std::string id = Train(10);
+  Write(id, "step-00000010", 950);
+  runner_->Checkpointed(id, 10);
+  Round();
+  runner_->Paused(id);
+  Round();
+  ASSERT_EQ(State(id), S::kPaused);
+  Restart();
+  Round();
+  EXPECT_EQ(State(id), S::kPaused);
+  EXPECT_EQ(Get(id)->reason, JobReason::kDiskLimit);
+  ASSERT_TRUE(manager_->Pause(kAnna, id, false).ok());
+  std::filesystem::remove_all(directory_ / ("state/jobs/" + id + "/checkpoints"));
+  Restart();
+  Round();
+  EXPECT_EQ(State(id), S::kPaused);
+  EXPECT_EQ(Get(id)->reason, JobReason::kUserRequest);
+  Kill();
 }
 
 }  // namespace

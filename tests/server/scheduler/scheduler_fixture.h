@@ -43,6 +43,8 @@ class SchedulerTest : public ::testing::Test {
          .now = [this] { return now_; }});
     ASSERT_TRUE(ledger.ok()) << ledger.status();
     ledger_ = *std::move(ledger);
+    disk_ = std::make_unique<JobDisk>(state, disk_limit_);
+    for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
     manager_ = std::make_unique<JobManager>(
         ledger_.get(), JobManager::Options{.plan = [this](const JobSpec&) {
           return absl::StatusOr<PlanReport>(TestPlan(true, job_pool_bytes_));
@@ -51,6 +53,7 @@ class SchedulerTest : public ::testing::Test {
     scheduler_ = std::make_unique<Scheduler>(
         ledger_.get(), runner_.get(), records_.get(),
         Scheduler::Options{.pool_bytes = 10000,
+                           .disk = disk_.get(),
                            .free_disk_bytes = [this](const std::string&)
                                -> absl::StatusOr<int64_t> { return free_disk_bytes_; },
                            .log = [this](const std::string& line) { log_.push_back(line); }});
@@ -63,6 +66,7 @@ class SchedulerTest : public ::testing::Test {
     scheduler_.reset();
     runner_.reset();
     manager_.reset();
+    disk_.reset();
     ledger_.reset();
     records_.reset();
   }
@@ -110,9 +114,11 @@ class SchedulerTest : public ::testing::Test {
   absl::Time now_ = TestTime(0);
   int64_t free_disk_bytes_ = int64_t{1} << 40;
   int64_t job_pool_bytes_ = 4000;
+  int64_t disk_limit_ = 0;  // from the next start on
   std::vector<std::string> log_;
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;
+  std::unique_ptr<JobDisk> disk_;
   std::unique_ptr<JobManager> manager_;
   std::unique_ptr<FakeRunner> runner_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -1,0 +1,87 @@
+#include "server/jobs/job_disk.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "server/jobs/submission.h"
+#include "server/jobs/user_limits.h"
+
+namespace megatrain {
+
+int64_t OwnCheckpointBytes(const Job& job) {
+  if (!job.own_checkpoints || job.spec == nullptr) return 0;
+  return job.checkpoint_bytes * (job.spec->checkpoint.keep + 1);
+}
+
+int64_t DirectoryBytes(const std::string& directory) {
+  namespace fs = std::filesystem;
+  int64_t bytes = 0;
+  std::error_code error;
+  fs::recursive_directory_iterator at(directory, fs::directory_options::skip_permission_denied,
+                                      error);
+  while (!error && at != fs::recursive_directory_iterator()) {
+    std::error_code of_file;  // it may be removed under our eyes
+    if (fs::is_regular_file(at->symlink_status(of_file))) {
+      const std::uintmax_t size = at->file_size(of_file);
+      if (!of_file) bytes += static_cast<int64_t>(size);
+    }
+    at.increment(error);
+  }
+  return bytes;
+}
+
+JobDisk::JobDisk(std::string state_directory, int64_t limit)
+    : state_directory_(std::move(state_directory)), limit_(limit) {}
+
+void JobDisk::Measure(const Job& job) {
+  if (limit_ == 0) return;
+  const int64_t bytes = DirectoryBytes(JobDirectory(state_directory_, job.id));
+  MutexLock lock(&mutex_);
+  auto& [uid, known] = jobs_[job.id];
+  uid = job.uid;
+  users_[uid] += bytes - known;
+  known = bytes;
+}
+
+void JobDisk::Forget(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return;
+  const auto [uid, bytes] = found->second;
+  users_[uid] -= bytes;
+  jobs_.erase(found);
+}
+
+int64_t JobDisk::UserBytes(int64_t uid) const {
+  MutexLock lock(&mutex_);
+  const auto found = users_.find(uid);
+  return found == users_.end() ? 0 : found->second;
+}
+
+int64_t JobDisk::UserReservedBytes(int64_t uid, const JobTable& table) const {
+  int64_t bytes = 0;
+  for (const JobPtr& job : table.Live()) {
+    if (job->uid != uid) continue;
+    MutexLock lock(&mutex_);
+    const auto found = jobs_.find(job->id);
+    const int64_t held = found == jobs_.end() ? 0 : found->second.second;
+    bytes += std::max<int64_t>(OwnCheckpointBytes(*job) - held, 0);
+  }
+  return bytes;
+}
+
+std::string JobDisk::OverLimit(const Job& job) const {
+  if (limit_ == 0 || !job.own_checkpoints) return "";
+  const int64_t held = UserBytes(job.uid);
+  if (held + job.checkpoint_bytes <= limit_) return "";
+  return absl::StrCat("its user's jobs hold ", FormatBytesShort(held),
+                      " beneath the state directory, and its next checkpoint takes ",
+                      FormatBytesShort(job.checkpoint_bytes), "; a user may have ",
+                      FormatBytesShort(limit_), " (", kDiskLimit,
+                      "). It goes on when ended jobs are deleted: megatrain delete JOB");
+}
+
+}  // namespace megatrain

@@ -1,0 +1,58 @@
+// Bytes that jobs hold beneath the state directory (checkpoints, prepared data, metrics, logs) as
+// they were last measured: after a job's checkpoints and at its end, never while somebody waits for
+// an answer.
+//
+// Thread safety: all methods may be called from any thread; only Measure waits for the disk.
+#ifndef MEGATRAIN_SERVER_JOBS_JOB_DISK_H_
+#define MEGATRAIN_SERVER_JOBS_JOB_DISK_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "engine/base/mutex.h"
+#include "server/jobs/job.h"
+#include "server/jobs/job_table.h"
+
+namespace megatrain {
+
+class JobDisk {
+ public:
+  // `limit` bytes are what a user's jobs may hold (UserLimits::disk_bytes); 0: any, and nothing is
+  // measured.
+  JobDisk(std::string state_directory, int64_t limit);
+
+  int64_t limit() const { return limit_; }
+
+  // Looks at every file in the job's own directory.
+  void Measure(const Job& job);
+  // They are removed.
+  void Forget(const std::string& job_id);
+
+  int64_t UserBytes(int64_t uid) const;
+  // What the user's jobs in `table` will hold beyond that when each that has not ended has all the
+  // checkpoints that it keeps.
+  int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
+  // Whether the job's next checkpoint would take its user over the limit: why, for people; empty:
+  // it would not. Of a job that writes them elsewhere: never.
+  std::string OverLimit(const Job& job) const;
+
+ private:
+  const std::string state_directory_;
+  const int64_t limit_;
+  mutable Mutex mutex_;
+  std::map<std::string, std::pair<int64_t, int64_t>> jobs_ ABSL_GUARDED_BY(mutex_);  // uid, bytes
+  std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);                         // their sums
+};
+
+// What a job's checkpoints will take in its own directory: those it keeps, and one that is being
+// written. 0 if they are elsewhere.
+int64_t OwnCheckpointBytes(const Job& job);
+
+// Of all files beneath the directory; symbolic links are not followed, what cannot be read is 0.
+int64_t DirectoryBytes(const std::string& directory);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_JOBS_JOB_DISK_H_
