@@ -1,6 +1,7 @@
 // The job store through crashes, power cuts and full disks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,6 +114,40 @@ TEST(JobStoreFaultsTest, AFailedWriteLeavesTheStoreUsable) {
     store.reset();
     EXPECT_EQ(static_cast<int64_t>(ReadJobs(OpenStore(directory.path()).get())[0].events.size()),
               event.sequence);
+  }
+}
+
+// The same for a deletion, which has two parts.
+TEST(JobStoreFaultsTest, AFailedDeletionIsNoneAndMayBeTriedAgain) {
+  FaultyVfs* const vfs = FaultyVfs::Install();
+  for (const int code : {SQLITE_FULL, SQLITE_IOERR_FSYNC, SQLITE_READONLY}) {
+    const TestDirectory directory;
+    auto store = OpenStore(directory.path());
+    int failures = 0;
+    for (int64_t operation = 0; operation < 8; ++operation) {
+      const Job job = TestJob(operation + 1);
+      ASSERT_TRUE(store->Insert(job, CreatedEvent(job)).ok());
+      vfs->FailAfter(operation, code);
+      const absl::Status marked = store->MarkDeleted(job.id);
+      vfs->Heal();
+      EXPECT_EQ(ReadJobs(store.get()).back().deleted, marked.ok());
+      ASSERT_TRUE(store->MarkDeleted(job.id).ok());
+      vfs->FailAfter(operation, code);
+      const absl::Status removed = store->Remove(job.id);
+      vfs->Heal();
+      const std::vector<StoredJob> jobs = ReadJobs(store.get());
+      ASSERT_EQ(jobs.size(), removed.ok() ? 0u : 1u);
+      if (!removed.ok()) {
+        EXPECT_TRUE(jobs[0].deleted);
+        EXPECT_EQ(jobs[0].events.size(), 1u);
+        EXPECT_EQ(jobs[0].job.file->overrides.size(), 2u);
+      }
+      failures += !marked.ok() + !removed.ok();
+      ASSERT_TRUE(store->Remove(job.id).ok());
+    }
+    EXPECT_GT(failures, 3);
+    store.reset();
+    EXPECT_TRUE(ReadJobs(OpenStore(directory.path()).get()).empty());
   }
 }
 

@@ -152,7 +152,8 @@ TEST(JobStoreTest, ADeletedJobIsRememberedUntilItIsRemoved) {
   ExpectSameJob(jobs[0].job, second);
   EXPECT_EQ(jobs[0].events.size(), 1u);
   // Nothing of it is left, so that its number can be taken.
-  EXPECT_TRUE(store->Insert(first, CreatedEvent(first)).ok());
+  const Job reused = TestJob(1);
+  EXPECT_TRUE(store->Insert(reused, CreatedEvent(reused)).ok());
 }
 
 // What version 1 wrote: jobs and events are read as they were.
@@ -251,7 +252,7 @@ TEST(JobStoreTest, ANewerVersionIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(directory / kJobStoreFileName));
   EXPECT_THAT(std::string(status.message()), HasSubstr("schema version 99"));
   // It was left as it is.
-  ExecuteSql(directory / kJobStoreFileName, "PRAGMA user_version=1");
+  ExecuteSql(directory / kJobStoreFileName, "PRAGMA user_version=2");
   EXPECT_NE(OpenStore(directory.path()), nullptr);
 }
 
