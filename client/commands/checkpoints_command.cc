@@ -1,8 +1,10 @@
 // megatrain checkpoints JOB
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/commands/checkpoint_list.h"
 #include "client/commands/command.h"
 #include "client/connection.h"
 #include "client/job_name.h"
@@ -15,24 +17,22 @@ namespace megatrain::client {
 namespace {
 
 absl::StatusOr<ExitCode> Checkpoints(const Invocation& invocation, const std::string& argument) {
-  v1::ListCheckpointsRequest request;
-  MT_ASSIGN_OR_RETURN(*request.mutable_parent(), ParseJobName(argument));
+  MT_ASSIGN_OR_RETURN(const std::string name, ParseJobName(argument));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
-  MT_ASSIGN_OR_RETURN(
-      const v1::ListCheckpointsResponse response,
-      connection->Call(connection->jobs(), &v1::JobService::Stub::ListCheckpoints, request));
+  MT_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> checkpoints,
+                      ListCheckpoints(connection.get(), name));
   if (invocation.quiet) {
-    for (const v1::Checkpoint& each : response.checkpoints()) invocation.Print(each.name() + "\n");
+    for (const v1::Checkpoint& each : checkpoints) invocation.Print(each.name() + "\n");
     return kExitDone;
   }
   if (invocation.format() != OutputFormat::kTable) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const v1::Checkpoint& each : response.checkpoints()) list.push_back(ToJson(each));
+    for (const v1::Checkpoint& each : checkpoints) list.push_back(ToJson(each));
     invocation.PrintObject(list);
     return kExitDone;
   }
-  if (response.checkpoints().empty()) {
-    invocation.Note(absl::StrCat(request.parent(), " has no checkpoint yet"));
+  if (checkpoints.empty()) {
+    invocation.Note(absl::StrCat(name, " has no checkpoint yet"));
     return kExitDone;
   }
   const Environment& environment = invocation.environment();
@@ -40,7 +40,7 @@ absl::StatusOr<ExitCode> Checkpoints(const Invocation& invocation, const std::st
                {.heading = "SIZE", .right = true},
                {.heading = "WRITTEN", .dispensable = 1},
                {.heading = "DIRECTORY", .width_min = 20}});
-  for (const v1::Checkpoint& each : response.checkpoints()) {
+  for (const v1::Checkpoint& each : checkpoints) {
     table.AddRow({absl::StrCat(each.step()), FormatBytes(each.bytes()),
                   FormatLocalTime(ToTime(each.create_time()), environment.zone), each.directory()});
   }

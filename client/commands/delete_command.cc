@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "client/commands/checkpoint_list.h"
 #include "client/commands/command.h"
 #include "client/connection.h"
 #include "client/job_name.h"
@@ -27,22 +29,19 @@ absl::StatusOr<std::string> Question(Connection* connection, const std::string& 
   get.set_name(name);
   MT_ASSIGN_OR_RETURN(const v1::Job job,
                       connection->Call(connection->jobs(), &v1::JobService::Stub::GetJob, get));
-  v1::ListCheckpointsRequest list;
-  list.set_parent(name);
-  MT_ASSIGN_OR_RETURN(
-      const v1::ListCheckpointsResponse checkpoints,
-      connection->Call(connection->jobs(), &v1::JobService::Stub::ListCheckpoints, list));
+  MT_ASSIGN_OR_RETURN(const std::vector<v1::Checkpoint> checkpoints,
+                      ListCheckpoints(connection, name));
   int64_t bytes = 0;
-  for (const v1::Checkpoint& each : checkpoints.checkpoints()) bytes += each.bytes();
+  for (const v1::Checkpoint& each : checkpoints) bytes += each.bytes();
   std::string what = "its events, metrics and log";
-  if (!checkpoints.checkpoints().empty()) {
-    absl::StrAppend(&what, job.summary().own_checkpoint_directory() ? ", and " : "; ",
-                    checkpoints.checkpoints_size(),
-                    checkpoints.checkpoints_size() == 1 ? " checkpoint (" : " checkpoints (",
-                    FormatBytes(bytes), ")",
-                    job.summary().own_checkpoint_directory()
-                        ? ""
-                        : absl::StrCat(" in ", job.summary().checkpoint_directory(), " stay"));
+  if (!checkpoints.empty()) {
+    absl::StrAppend(
+        &what, job.summary().own_checkpoint_directory() ? ", and " : "; ", checkpoints.size(),
+        checkpoints.size() == 1 ? " checkpoint (" : " checkpoints (", FormatBytes(bytes), ")",
+        job.summary().own_checkpoint_directory()
+            ? ""
+            : absl::StrCat(" in ", job.summary().checkpoint_directory(),
+                           checkpoints.size() == 1 ? " stays" : " stay"));
   }
   return absl::StrCat("Delete ", name, " (", Printable(job.display_name()), ", ",
                       v1::Job::State_Name(job.state()), "): ", what, "? [y/N] ");

@@ -153,6 +153,10 @@ struct JobEvent {
   bool operator==(const JobEvent&) const = default;
 };
 
+// Of a job's events the newest that many are kept, in the store and in memory: weeks of a job that
+// is paused by a full disk and tried again every ten minutes take ten thousands.
+inline constexpr int64_t kJobEventsKept = 1000;
+
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_SERVER_JOBS_JOB_H_

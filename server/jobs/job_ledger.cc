@@ -149,7 +149,7 @@ absl::StatusOr<JobPtr> JobLedger::Apply(const Job& job, const JobChange& change)
   if (change.edit) change.edit(&next);
   std::vector<JobEvent> events;
   if (change.to.has_value() || !change.text.empty()) {
-    events.push_back({.sequence = table_.EventCount(job.id) + 1,
+    events.push_back({.sequence = table_.LastEvent(job.id) + 1,
                       .time = next.updated,
                       .from = job.state,
                       .to = next.state,

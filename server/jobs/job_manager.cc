@@ -381,7 +381,7 @@ absl::StatusOr<std::unique_ptr<JobWatch>> JobManager::Watch(const Caller& caller
                                                             int64_t first_sequence,
                                                             std::function<void()> on_ready) {
   MT_ASSIGN_OR_RETURN(const JobPtr job, Visible(caller, id));
-  const int64_t next = ledger_->table().EventCount(id) + 1;
+  const int64_t next = ledger_->table().LastEvent(id) + 1;
   if (first_sequence < 0 || first_sequence > next) {
     return InvalidField("start_sequence",
                         absl::StrCat("expects 0 to ", next, ", the next event of job ", id,

@@ -133,6 +133,11 @@ absl::StatusOr<JobReason> ReasonOf(const std::string& name) {
   return *reason;
 }
 
+absl::Status EventMissing(const StoredJob& stored, int64_t sequence) {
+  return absl::DataLossError(
+      absl::StrCat("job ", stored.job.id, ": event ", sequence, " is missing"));
+}
+
 absl::StatusOr<Job> ReadJob(const SqliteStatement& row) {
   Job job;
   auto file = std::make_shared<JobFile>();
@@ -279,7 +284,13 @@ absl::Status JobStore::Update(const Job& job, const std::vector<JobEvent>& event
           return absl::NotFoundError(absl::StrCat(path_, ": holds no job ", job.id));
         }
         for (const JobEvent& event : events) MT_RETURN_IF_ERROR(WriteEvent(job.number, event));
-        return absl::OkStatus();
+        if (events.empty() || events.back().sequence <= kJobEventsKept) return absl::OkStatus();
+        MT_ASSIGN_OR_RETURN(
+            SqliteStatement prune,
+            database_->Prepare("DELETE FROM events WHERE job = ? AND sequence <= ?"));
+        prune.Bind(job.number);
+        prune.Bind(events.back().sequence - kJobEventsKept);
+        return prune.Run();
       }));
 }
 
@@ -379,12 +390,11 @@ absl::Status JobStore::ReadEvents(StoredJob* stored) {
   row.Bind(stored->job.number);
   for (;;) {
     MT_ASSIGN_OR_RETURN(const bool more, row.Step());
-    if (!more) return absl::OkStatus();
+    if (!more) break;
     JobEvent event;
     event.sequence = row.Int(0);
-    if (event.sequence != static_cast<int64_t>(stored->events.size()) + 1) {
-      return absl::DataLossError(absl::StrCat("job ", stored->job.id, ": event ",
-                                              stored->events.size() + 1, " is missing"));
+    if (!stored->events.empty() && event.sequence != stored->events.back().sequence + 1) {
+      return EventMissing(*stored, stored->events.back().sequence + 1);
     }
     event.time = absl::FromUnixMicros(row.Int(1));
     if (!row.IsNull(2)) {
@@ -395,6 +405,10 @@ absl::Status JobStore::ReadEvents(StoredJob* stored) {
     event.text = row.Text(5);
     stored->events.push_back(std::move(event));
   }
+  if (stored->events.empty()) return EventMissing(*stored, 1);
+  const int64_t first = stored->events.front().sequence;
+  const bool pruned = static_cast<int64_t>(stored->events.size()) >= kJobEventsKept;
+  return first == 1 || pruned ? absl::OkStatus() : EventMissing(*stored, first - 1);
 }
 
 }  // namespace megatrain

@@ -30,7 +30,7 @@ inline constexpr char kJobStoreFileName[] = "jobs.sqlite3";
 // A job as it was stored, with its whole log.
 struct StoredJob {
   Job job;
-  std::vector<JobEvent> events;  // by sequence
+  std::vector<JobEvent> events;  // by sequence, the last kJobEventsKept
   bool deleted = false;          // marked so; waits to be removed
 };
 
@@ -46,7 +46,8 @@ class JobStore {
 
   // AlreadyExists if the id, the number, or the user's request_id is taken.
   absl::Status Insert(const Job& job, const JobEvent& event);
-  // Replaces the job and appends the events. NotFound if there is no such job.
+  // Replaces the job and appends the events; the oldest beyond kJobEventsKept go. NotFound if there
+  // is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
   // The job is to be removed. Its request_id is free for another one. NotFound if there is no such
   // job.

@@ -15,8 +15,9 @@ inline constexpr int64_t kJobStoreApplicationId = 0x4d675472;
 // Times are microseconds since 1970, NULL = not yet.
 //
 // The file does not shrink when jobs are deleted: SQLite uses their pages for the next ones, so it
-// is as large as it was at its fullest, a few KiB a job. Giving pages back would take a VACUUM of
-// files that are out there, which copies the whole store.
+// is as large as it was at its fullest: a few KiB a job, of which the ended ones are bounded, and
+// at most kJobEventsKept events each. Giving pages back would take a VACUUM of files that are out
+// there, which copies the whole store.
 inline constexpr const char* kJobStoreMigrations[] = {
     R"sql(
 CREATE TABLE jobs (

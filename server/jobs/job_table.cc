@@ -31,8 +31,8 @@ void JobTable::Put(Job job, std::vector<JobEvent> events) {
     } else {
       live_.insert(job.number);
     }
-    entry.events.insert(entry.events.end(), std::make_move_iterator(events.begin()),
-                        std::make_move_iterator(events.end()));
+    for (JobEvent& event : events) entry.events.push_back(std::move(event));
+    while (static_cast<int64_t>(entry.events.size()) > kJobEventsKept) entry.events.pop_front();
     entry.job = std::make_shared<const Job>(std::move(job));
     bells = entry.bells;
   }
@@ -112,17 +112,19 @@ JobCounts JobTable::Counts() const {
   return counts_;
 }
 
-int64_t JobTable::EventCount(const std::string& id) const {
+int64_t JobTable::LastEvent(const std::string& id) const {
   MutexLock lock(&mutex_);
   const Entry* const entry = FindEntry(id);
-  return entry == nullptr ? 0 : static_cast<int64_t>(entry->events.size());
+  return entry == nullptr || entry->events.empty() ? 0 : entry->events.back().sequence;
 }
 
 std::vector<JobEvent> JobTable::Events(const std::string& id, int64_t first, size_t count) const {
   MutexLock lock(&mutex_);
   const Entry* const entry = FindEntry(id);
-  if (entry == nullptr) return {};
-  const size_t begin = std::min(static_cast<size_t>(first - 1), entry->events.size());
+  if (entry == nullptr || entry->events.empty()) return {};
+  const int64_t kept = entry->events.front().sequence;
+  const size_t begin =
+      std::min(static_cast<size_t>(std::max<int64_t>(first - kept, 0)), entry->events.size());
   const size_t end = begin + std::min(count, entry->events.size() - begin);
   return std::vector<JobEvent>(entry->events.begin() + static_cast<std::ptrdiff_t>(begin),
                                entry->events.begin() + static_cast<std::ptrdiff_t>(end));
@@ -149,11 +151,17 @@ JobWatch::Update JobTable::Poll(JobWatch* watch, int events_max) {
     return update;
   }
   const Entry& entry = *found;
-  const auto end = static_cast<int64_t>(entry.events.size());
-  while (watch->next_sequence_ <= end && static_cast<int>(update.events.size()) < events_max) {
-    update.events.push_back(entry.events[static_cast<size_t>(watch->next_sequence_++ - 1)]);
+  const int64_t kept = entry.events.empty() ? 1 : entry.events.front().sequence;
+  const int64_t end = kept + static_cast<int64_t>(entry.events.size());
+  if (watch->next_sequence_ < kept) {
+    update.missed_first = watch->next_sequence_;
+    update.missed_last = kept - 1;
+    watch->next_sequence_ = kept;
   }
-  update.more_events = watch->next_sequence_ <= end;
+  while (watch->next_sequence_ < end && static_cast<int>(update.events.size()) < events_max) {
+    update.events.push_back(entry.events[static_cast<size_t>(watch->next_sequence_++ - kept)]);
+  }
+  update.more_events = watch->next_sequence_ < end;
   if (watch->seen_ != entry.job) update.job = entry.job;
   watch->seen_ = entry.job;
   update.ended = IsEnded(entry.job->state) && !update.more_events;

@@ -2,11 +2,12 @@
 //
 // Thread safety: all methods may be called from any thread; none waits for anything but memory.
 // Invariants: what is in the table is in the store, but for progress and places in the queue; a
-// job's events are numbered 1, 2, 3...
+// job's events are numbered 1, 2, 3... and the last kJobEventsKept are there.
 #ifndef MEGATRAIN_SERVER_JOBS_JOB_TABLE_H_
 #define MEGATRAIN_SERVER_JOBS_JOB_TABLE_H_
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -50,11 +51,11 @@ class JobTable {
   std::vector<JobPtr> Range(int64_t after, bool descending, size_t count,
                             const std::function<bool(const Job& job)>& filter) const;
   JobCounts Counts() const;
-  int64_t EventCount(const std::string& id) const;
-  // From `first` on, at most `count`.
+  int64_t LastEvent(const std::string& id) const;  // its sequence number
+  // From `first` on, or the oldest that is kept, at most `count`.
   std::vector<JobEvent> Events(const std::string& id, int64_t first, size_t count) const;
 
-  // REQUIRES: 1 <= first_sequence <= EventCount + 1. The table must outlive it.
+  // REQUIRES: 1 <= first_sequence <= LastEvent + 1. The table must outlive it.
   std::unique_ptr<JobWatch> Watch(const std::string& id, int64_t first_sequence,
                                   std::function<void()> on_ready);
 
@@ -63,7 +64,7 @@ class JobTable {
 
   struct Entry {
     JobPtr job;
-    std::vector<JobEvent> events;
+    std::deque<JobEvent> events;
     std::vector<std::shared_ptr<JobWatch::Bell>> bells;
   };
 

@@ -1,9 +1,9 @@
 // A reader's view of one job: its events from a sequence number on, and the job whenever it has
 // changed.
 //
-// The reader holds a place in the job's event log, not a buffer: it loses no event however slow it
-// is, and costs the daemon the same. Of the job itself it gets the newest picture at each poll;
-// those in between are skipped.
+// The reader holds a place in the job's event log, not a buffer: it loses no event that is kept
+// (kJobEventsKept), however slow it is, is told which it has missed, and costs the daemon the same.
+// Of the job itself it gets the newest picture at each poll; those in between are skipped.
 //
 // Thread safety: Poll is for one thread at a time. `on_ready` is called from any thread.
 // Invariants: after the last Poll there was something new only if on_ready was called since.
@@ -28,7 +28,9 @@ class JobTable;
 class JobWatch {
  public:
   struct Update {
-    JobPtr job;                    // null: as at the last poll
+    JobPtr job;  // null: as at the last poll
+    // Numbers of events before these that are not kept any more; 0: none.
+    int64_t missed_first = 0, missed_last = 0;
     std::vector<JobEvent> events;  // in order, the next ones
     bool more_events = false;      // poll again at once
     bool ended = false;            // the job has ended, and with this update all is said

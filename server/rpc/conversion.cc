@@ -136,7 +136,7 @@ v1::QueueStatus::Waiting ToProto(WaitingReason reason) {
     case WaitingReason::kHostMemory:
       return v1::QueueStatus::HOST_MEMORY;
     case WaitingReason::kDiskFull:
-      return v1::QueueStatus::WAITING_DISK_FULL;
+      return v1::QueueStatus::DISK_FULL;
     case WaitingReason::kUserLimit:
       return v1::QueueStatus::USER_LIMIT;
     case WaitingReason::kShuttingDown:

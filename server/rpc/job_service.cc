@@ -46,15 +46,18 @@ absl::StatusOr<CreateJobOptions> ToOptions(const v1::CreateJobRequest& request) 
   return options;
 }
 
+absl::StatusOr<int> PageSize(int wanted) {
+  if (wanted < 0) {
+    return InvalidField("page_size", absl::StrCat("expects 0 or more, got ", wanted));
+  }
+  return wanted == 0 ? kPageSizeDefault : std::min(wanted, kPageSizeMax);
+}
+
 // `*question` is what a page token is bound to.
 absl::StatusOr<ListJobsOptions> ToOptions(const v1::ListJobsRequest& request,
                                           std::string* question) {
   ListJobsOptions options;
-  if (request.page_size() < 0) {
-    return InvalidField("page_size", absl::StrCat("expects 0 or more, got ", request.page_size()));
-  }
-  options.page_size =
-      request.page_size() == 0 ? kPageSizeDefault : std::min(request.page_size(), kPageSizeMax);
+  MT_ASSIGN_OR_RETURN(options.page_size, PageSize(request.page_size()));
   if (request.order_by().empty() || request.order_by() == "create_time desc") {
     options.newest_first = true;
   } else if (request.order_by() == "create_time") {
@@ -192,9 +195,19 @@ grpc::ServerUnaryReactor* JobService::ListCheckpoints(grpc::CallbackServerContex
                      [this, request, response](const Caller& caller) -> absl::Status {
                        MT_ASSIGN_OR_RETURN(const std::string id,
                                            ParseJobName("parent", request->parent()));
+                       MT_ASSIGN_OR_RETURN(const int page_size, PageSize(request->page_size()));
+                       const std::string question = absl::StrCat("checkpoints of ", id);
+                       MT_ASSIGN_OR_RETURN(const int64_t before_step,
+                                           ReadPageToken(request->page_token(), question));
                        MT_ASSIGN_OR_RETURN(const std::vector<JobCheckpoint> checkpoints,
                                            manager_->ListCheckpoints(caller, id));
                        for (const JobCheckpoint& checkpoint : checkpoints) {
+                         if (before_step > 0 && checkpoint.step >= before_step) continue;
+                         if (response->checkpoints_size() == page_size) {
+                           const int64_t last = response->checkpoints(page_size - 1).step();
+                           response->set_next_page_token(MakePageToken(last, question));
+                           break;
+                         }
                          ToProto(id, checkpoint, response->add_checkpoints());
                        }
                        return absl::OkStatus();

@@ -34,6 +34,7 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
     *message = std::move(waiting_.front());
     waiting_.pop_front();
     if (message->has_event()) next_sequence_ = message->event().sequence() + 1;
+    if (message->has_missed()) next_sequence_ = message->missed().last_sequence() + 1;
     return StreamNext::kMessage;
   }
 
@@ -52,6 +53,11 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
     }
     // The job as it is opens the stream; later it follows the events that brought it there.
     if (first_ && job.has_job()) waiting_.push_back(job);
+    if (update.missed_first > 0) {
+      v1::MissedRange* const missed = waiting_.emplace_back().mutable_missed();
+      missed->set_first_sequence(update.missed_first);
+      missed->set_last_sequence(update.missed_last);
+    }
     for (const JobEvent& event : update.events) {
       ToProto(event, waiting_.emplace_back().mutable_event());
     }

@@ -63,7 +63,7 @@ TEST_F(DeleteCommandTest, DirectoriesOfTheUserStay) {
     return "y";
   };
   EXPECT_EQ(Run({"delete", job.name()}).code, kExitDone);
-  EXPECT_THAT(asked, HasSubstr("; 1 checkpoint (2 bytes) in " + mine + " stay"));
+  EXPECT_THAT(asked, HasSubstr("; 1 checkpoint (2 bytes) in " + mine + " stays"));
 }
 
 TEST_F(DeleteCommandTest, WithoutATerminalItWantsToBeTold) {

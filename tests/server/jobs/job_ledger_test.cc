@@ -109,7 +109,7 @@ TEST(JobLedgerTest, EveryTransitionIsCheckedAndRecorded) {
         EXPECT_EQ(after->state, to);
         EXPECT_EQ(after->version, before->version + 1);
         const std::vector<JobEvent> events =
-            ledger->table().Events(id, ledger->table().EventCount(id), 5);
+            ledger->table().Events(id, ledger->table().LastEvent(id), 5);
         ASSERT_EQ(events.size(), 1u);
         EXPECT_EQ(events[0].from, from);
         EXPECT_EQ(events[0].to, to);
@@ -387,7 +387,7 @@ TEST(JobLedgerTest, ReadersWritersAndWatchesAtOnce) {
   for (std::thread& reader : readers) reader.join();
   ledger->RemoveListener(&changes);
   int64_t events = 0;
-  for (const std::string& id : ids) events += ledger->table().EventCount(id) - 1;
+  for (const std::string& id : ids) events += ledger->table().LastEvent(id) - 1;
   EXPECT_EQ(events, changes.load());
   const JobCounts counts = ledger->table().Counts();
   EXPECT_EQ(counts.queued + counts.active, 4);

@@ -156,6 +156,25 @@ TEST(JobStoreTest, ADeletedJobIsRememberedUntilItIsRemoved) {
   EXPECT_TRUE(store->Insert(reused, CreatedEvent(reused)).ok());
 }
 
+TEST(JobStoreTest, TheNewestEventsAreKept) {
+  const TestDirectory directory;
+  const Job job = TestJob(1), other = TestJob(2);
+  const auto store = OpenStore(directory.path());
+  for (const Job& each : {job, other}) {
+    ASSERT_TRUE(store->Insert(each, CreatedEvent(each)).ok());
+  }
+  std::vector<JobEvent> events(kJobEventsKept + 4, CreatedEvent(job));
+  for (size_t i = 0; i < events.size(); ++i) events[i].sequence = static_cast<int64_t>(i) + 2;
+  ASSERT_TRUE(store->Update(job, {events.begin(), events.end() - 5}).ok());
+  EXPECT_EQ(ReadJobs(store.get())[0].events.front().sequence, 1);
+  ASSERT_TRUE(store->Update(job, {events.end() - 5, events.end()}).ok());
+  const std::vector<StoredJob> jobs = ReadJobs(store.get());
+  EXPECT_EQ(jobs[0].events.size(), static_cast<size_t>(kJobEventsKept));
+  EXPECT_EQ(jobs[0].events.front().sequence, 6);
+  EXPECT_EQ(jobs[0].events.back().sequence, kJobEventsKept + 5);
+  EXPECT_EQ(jobs[1].events.size(), 1u);
+}
+
 // What version 1 wrote: jobs and events are read as they were.
 TEST(JobStoreTest, AStoreOfVersion1IsBroughtUpToDate) {
   const TestDirectory directory;

@@ -1,8 +1,6 @@
 #include "server/rpc/job_service.h"
 
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <future>
 #include <set>
@@ -18,7 +16,6 @@
 namespace megatrain {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -54,6 +51,10 @@ class JobServiceTest : public ServiceTest {
     v1::CheckpointJobRequest checkpoint;
     checkpoint.set_name(name);
     results.emplace_back("CheckpointJob", jobs_->CheckpointJob(As(user).get(), checkpoint, &job));
+    v1::DeleteJobRequest deletion;
+    deletion.set_name(name);
+    google::protobuf::Empty nothing;
+    results.emplace_back("DeleteJob", jobs_->DeleteJob(As(user).get(), deletion, &nothing));
     v1::ListCheckpointsRequest checkpoints;
     checkpoints.set_parent(name);
     v1::ListCheckpointsResponse list;
@@ -321,173 +322,6 @@ TEST_F(JobServiceTest, BeforeTheSchedulerRunsCheckpointsSayStarting) {
   v1::Job job;
   EXPECT_EQ(CodeAndReason(jobs_->CheckpointJob(As("anna").get(), checkpoint, &job)),
             "UNAVAILABLE STARTING");
-}
-
-// ---- Lists ----
-
-TEST_F(JobServiceTest, PagesHaveEveryJobOnce) {
-  std::vector<std::string> created;
-  for (int i = 0; i < 7; ++i) created.push_back("jobs/" + Create("anna", absl::StrCat("j", i)));
-  for (const bool newest_first : {true, false}) {
-    v1::ListJobsRequest request;
-    request.set_page_size(3);
-    request.set_order_by(newest_first ? "create_time desc" : "create_time");
-    std::vector<std::string> seen;
-    int pages = 0;
-    do {
-      v1::ListJobsResponse response;
-      ASSERT_EQ(CodeAndReason(List("anna", request, &response)), "OK");
-      for (const v1::Job& job : response.jobs()) {
-        seen.push_back(job.name());
-        EXPECT_FALSE(job.has_file());
-      }
-      request.set_page_token(response.next_page_token());
-      ASSERT_LE(++pages, 3);
-    } while (!request.page_token().empty());
-    EXPECT_EQ(pages, 3);
-    if (newest_first) std::reverse(seen.begin(), seen.end());
-    EXPECT_EQ(seen, created);
-  }
-}
-
-TEST_F(JobServiceTest, PageSizesAreCoercedOrRefused) {
-  Create();
-  v1::ListJobsRequest request;
-  v1::ListJobsResponse response;
-  for (const int size : {0, 1000, 1001, 2147483647}) {
-    request.set_page_size(size);
-    ASSERT_EQ(CodeAndReason(List("anna", request, &response)), "OK");
-    EXPECT_THAT(response.jobs(), SizeIs(1));
-    EXPECT_EQ(response.next_page_token(), "");
-  }
-  for (const int size : {-1, -2147483647}) {
-    request.set_page_size(size);
-    EXPECT_EQ(CodeAndReason(List("anna", request, &response)), "INVALID_ARGUMENT INVALID_FIELD");
-  }
-}
-
-TEST_F(JobServiceTest, PageTokensGoWithTheirFilterAndOrder) {
-  for (int i = 0; i < 3; ++i) Create();
-  v1::ListJobsRequest request;
-  request.set_page_size(1);
-  request.set_filter("state = QUEUED");
-  v1::ListJobsResponse response;
-  ASSERT_TRUE(List("anna", request, &response).ok());
-  request.set_page_token(response.next_page_token());
-  ASSERT_NE(request.page_token(), "");
-  EXPECT_TRUE(List("anna", request, &response).ok());
-  const std::string refused = "INVALID_ARGUMENT INVALID_PAGE_TOKEN";
-  v1::ListJobsRequest other = request;
-  other.set_filter("state = QUEUED AND user = anna");
-  EXPECT_EQ(CodeAndReason(List("anna", other, &response)), refused);
-  other = request;
-  other.set_order_by("create_time");
-  EXPECT_EQ(CodeAndReason(List("anna", other, &response)), refused);
-  other = request;
-  other.set_page_token("nonsense");
-  EXPECT_EQ(CodeAndReason(List("anna", other, &response)), refused);
-}
-
-TEST_F(JobServiceTest, FiltersAndOrdersThatAreNotUnderstoodAreRefused) {
-  v1::ListJobsRequest request;
-  v1::ListJobsResponse response;
-  request.set_filter("state = WALKING");
-  EXPECT_EQ(CodeAndReason(List("anna", request, &response)), "INVALID_ARGUMENT INVALID_FILTER");
-  request.clear_filter();
-  request.set_order_by("priority");
-  EXPECT_EQ(CodeAndReason(List("anna", request, &response)), "INVALID_ARGUMENT INVALID_FIELD");
-}
-
-TEST_F(JobServiceTest, FiltersChoose) {
-  const std::string first = Create("anna");
-  Create("bob");
-  Move(first, JobState::kCancelled);
-  v1::ListJobsRequest request;
-  request.set_filter("state = CANCELLED OR user = anna");
-  v1::ListJobsResponse response;
-  ASSERT_TRUE(List("root", request, &response).ok());
-  ASSERT_THAT(response.jobs(), SizeIs(1));
-  EXPECT_EQ(response.jobs(0).name(), "jobs/" + first);
-}
-
-// ---- Checkpoints and exports ----
-
-TEST_F(JobServiceTest, CheckpointsAreListedAndExported) {
-  const std::string id = Create();
-  v1::ListCheckpointsRequest request;
-  request.set_parent("jobs/" + id);
-  v1::ListCheckpointsResponse response;
-  ASSERT_EQ(CodeAndReason(jobs_->ListCheckpoints(As("anna").get(), request, &response)), "OK");
-  EXPECT_THAT(response.checkpoints(), IsEmpty());
-
-  v1::Job job;
-  ASSERT_TRUE(Get("anna", "jobs/" + id, &job).ok());
-  const std::string directory = job.summary().checkpoint_directory();
-  for (const char* step : {"step-00000010", "step-00000020"}) {
-    std::filesystem::create_directories(directory + "/" + step);
-    std::ofstream(directory + "/" + step + "/manifest.json") << "{}";
-  }
-  ASSERT_EQ(CodeAndReason(jobs_->ListCheckpoints(As("anna").get(), request, &response)), "OK");
-  ASSERT_THAT(response.checkpoints(), SizeIs(2));
-  EXPECT_EQ(response.checkpoints(0).name(), "jobs/" + id + "/checkpoints/20");
-  EXPECT_EQ(response.checkpoints(0).step(), 20);
-
-  const auto run_export = [&](const std::string& name, const std::string& out) {
-    v1::ExportJobRequest request;
-    request.set_name(name);
-    request.set_directory(out);
-    const auto context = As("anna");
-    const auto reader = jobs_->ExportJob(context.get(), request);
-    v1::ExportJobResponse message;
-    int64_t step = 0;
-    while (reader->Read(&message)) {
-      if (message.has_exported()) step = message.exported().step();
-    }
-    const grpc::Status status = reader->Finish();
-    return status.ok() ? absl::StrCat("step ", step) : CodeAndReason(status);
-  };
-  EXPECT_EQ(run_export("jobs/" + id, "/tmp/out"), "step 20");
-  EXPECT_EQ(driver_.exported, directory + "/step-00000020 to /tmp/out");
-  EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/10", "/tmp/out"), "step 10");
-  EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/11", "/tmp/out"),
-            "NOT_FOUND CHECKPOINT_NOT_FOUND");
-  EXPECT_EQ(run_export("jobs/" + id, "out"), "INVALID_ARGUMENT INVALID_FIELD");
-  EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/x", "/o"), "INVALID_ARGUMENT INVALID_FIELD");
-  driver_.export_status = absl::ResourceExhaustedError("no room");
-  EXPECT_EQ(run_export("jobs/" + id, "/tmp/out"), "RESOURCE_EXHAUSTED DISK_FULL");
-}
-
-TEST_F(JobServiceTest, ALongExportHasHeartbeatsAndOutlivesItsCaller) {
-  const std::string id = Create();
-  v1::Job job;
-  ASSERT_TRUE(Get("anna", "jobs/" + id, &job).ok());
-  const std::string step = job.summary().checkpoint_directory() + "/step-00000010";
-  std::filesystem::create_directories(step);
-  std::ofstream(step + "/manifest.json") << "{}";
-  driver_.finish_export = false;
-  v1::ExportJobRequest request;
-  request.set_name("jobs/" + id);
-  request.set_directory("/tmp/out");
-  for (const bool leaves : {true, false}) {
-    const auto context = As("anna");
-    const auto reader = jobs_->ExportJob(context.get(), request);
-    v1::ExportJobResponse message;
-    ASSERT_TRUE(reader->Read(&message));
-    EXPECT_TRUE(message.has_heartbeat());
-    ASSERT_TRUE(reader->Read(&message));
-    EXPECT_TRUE(message.has_heartbeat());
-    if (leaves) {
-      context->TryCancel();
-      EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-      driver_.export_done(absl::OkStatus());
-    } else {
-      driver_.export_done(absl::OkStatus());
-      while (reader->Read(&message)) {
-      }
-      EXPECT_TRUE(message.has_exported());
-      EXPECT_TRUE(reader->Finish().ok());
-    }
-  }
 }
 
 // ---- Load and limits ----

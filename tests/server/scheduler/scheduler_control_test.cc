@@ -227,7 +227,7 @@ TEST_F(SchedulerTest, HostMemoryLostWhilePaused) {
   Round();
   EXPECT_EQ(State(id), S::kPaused);
   EXPECT_FALSE(Get(id)->host_retained);
-  const int64_t last = ledger_->table().EventCount(id);
+  const int64_t last = ledger_->table().LastEvent(id);
   EXPECT_THAT(ledger_->table().Events(id, last, 1)[0].text, HasSubstr("device lost"));
 }
 

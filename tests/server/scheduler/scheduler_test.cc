@@ -225,7 +225,7 @@ TEST_F(SchedulerTest, AKillAtEveryTransition) {
   watch = ledger_->table().Watch(id, 1, copy);
   const auto see = [&] {
     const auto update = watch->Poll(1000);
-    while (told.size() < copies.size()) told.push_back(ledger_->table().EventCount(id));
+    while (told.size() < copies.size()) told.push_back(ledger_->table().LastEvent(id));
     return update;
   };
   const auto round = [&] {

@@ -1,0 +1,20 @@
+// All checkpoints of a job, whatever pages they come in.
+#ifndef MEGATRAIN_CLIENT_COMMANDS_CHECKPOINT_LIST_H_
+#define MEGATRAIN_CLIENT_COMMANDS_CHECKPOINT_LIST_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "client/connection.h"
+#include "megatrain/v1/job.pb.h"
+
+namespace megatrain::client {
+
+// `job_name` is "jobs/ID"; the newest first.
+absl::StatusOr<std::vector<v1::Checkpoint>> ListCheckpoints(Connection* connection,
+                                                            const std::string& job_name);
+
+}  // namespace megatrain::client
+
+#endif  // MEGATRAIN_CLIENT_COMMANDS_CHECKPOINT_LIST_H_
