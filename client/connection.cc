@@ -1,9 +1,11 @@
 #include "client/connection.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/support/channel_arguments.h>
 
+#include <mutex>
 #include <random>
 #include <string>
 
@@ -27,8 +29,16 @@ constexpr int kConnectMillisecondsMax = 10'000;
 // A job with its file, and a page of a thousand jobs, have at most a few MiB.
 constexpr int kResponseBytesMax = 16 << 20;
 
+// gRPC cleans up when its last object goes, and then may wait ten seconds for a poller that a large
+// request has left behind. What is held here for the life of the process lets it end at once.
+void KeepGrpc() {
+  static std::once_flag once;
+  std::call_once(once, [] { grpc_init(); });
+}
+
 std::shared_ptr<grpc::Channel> MakeChannel(const ServerAddress& address,
                                            const Credentials& credentials) {
+  KeepGrpc();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMilliseconds);

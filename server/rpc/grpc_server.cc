@@ -1,5 +1,6 @@
 #include "server/rpc/grpc_server.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
@@ -63,6 +64,9 @@ void SetLimits(grpc::ServerBuilder* builder) {
 void EnablePlugins() {
   static std::once_flag once;
   std::call_once(once, [] {
+    // Held for the life of the process: gRPC cleans up when its last object goes, and then may wait
+    // ten seconds for a poller that a large message has left behind.
+    grpc_init();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   });

@@ -69,6 +69,7 @@ class AccessTest : public ServiceTest {
         {"GetJob", Unary(jobs, &Jobs::GetJob), "OK"},
         {"PauseJob", Unary(jobs, &Jobs::PauseJob), not_running},
         {"ResumeJob", Unary(jobs, &Jobs::ResumeJob), "OK"},
+        {"DeleteJob", Unary(jobs, &Jobs::DeleteJob), not_running},
         {"CheckpointJob", Unary(jobs, &Jobs::CheckpointJob), not_running},
         {"ListCheckpoints",
          [jobs](const std::string& user, const std::string& job) {
