@@ -93,7 +93,15 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
                                             TrainingControl* control,
                                             const TrainingObserver& observer);
 
-// The bytes a job needs on host, device and disk.
+// How long a step will take: an estimate from measured rates, before anything has run.
+struct PredictedStep {
+  double step_seconds = 0;  // 0: nothing is known
+  double tokens_per_second = 0;
+  LaneSeconds lane_busy_seconds;
+  std::string bound_by;  // the busiest lane: "h2d", "compute", "d2h", "update"
+};
+
+// The bytes a job needs on host, device and disk, and the time of its steps.
 struct PlanReport {
   bool fits = false;
   std::string table;  // for people
@@ -104,8 +112,9 @@ struct PlanReport {
   int64_t device_bytes = 0;
   std::string model_family{};
   int64_t parameters = 0;
+  PredictedStep predicted{};  // of a job that fits, if the rates are known
 };
-// On this machine as it is now.
+// On this machine as it is now, whose rates are measured for it (some tenths of a second).
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec);
 // On a host with this budget, nothing else running: what does not fit there never will. Reads the
 // model's config.json, from `files`, and nothing else.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/measure_hardware.h"
 #include "engine/memory/system_memory.h"
 #include "engine/session.h"
 
@@ -48,6 +49,18 @@ absl::Status EngineHost::ReservePool(
   return absl::OkStatus();
 }
 
+absl::Status EngineHost::MeasureRates() {
+  MT_ASSIGN_OR_RETURN(const HardwareRates rates, MeasureHardware(threads()));
+  MutexLock lock(&mutex_);
+  rates_ = rates;
+  return absl::OkStatus();
+}
+
+HardwareRates EngineHost::rates() const {
+  MutexLock lock(&mutex_);
+  return rates_;
+}
+
 PoolUsage EngineHost::pool_usage() const {
   MutexLock lock(&mutex_);
   PoolUsage usage;
@@ -62,7 +75,7 @@ PoolUsage EngineHost::pool_usage() const {
 
 EngineBudget EngineHost::budget() const {
   MutexLock lock(&mutex_);
-  return {options_.device, options_.threads, pool_->capacity(), beside_pool_bytes_};
+  return {options_.device, options_.threads, pool_->capacity(), beside_pool_bytes_, rates_};
 }
 
 int EngineHost::threads() const {

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
 #include "engine/base/mutex.h"
+#include "engine/hardware_rates.h"
 #include "engine/job/job_spec.h"
 #include "engine/memory/host_pool.h"
 
@@ -39,6 +40,7 @@ struct EngineBudget {
   int threads = 0;                // as in EngineHostOptions
   int64_t pool_bytes = 0;         // the pool's capacity
   int64_t beside_pool_bytes = 0;  // host memory beside it: the process, the cpu device's arena
+  HardwareRates rates{};          // of the machine; without them no times are predicted
 };
 
 struct PoolUsage {
@@ -68,6 +70,12 @@ class EngineHost {
                            const std::function<void(int64_t touched, int64_t capacity)>& progress,
                            const std::function<bool()>& cancelled);
 
+  // Measures the machine's rates: some tenths of a second, in which nothing else should run.
+  // ResourceExhausted if there is no memory for it.
+  absl::Status MeasureRates();
+  // As measured; all 0 before.
+  HardwareRates rates() const;
+
   // Of the pool; all zero while there is none.
   PoolUsage pool_usage() const;
   // As measured when the pool was reserved. REQUIRES: ReservePool succeeded.
@@ -94,6 +102,7 @@ class EngineHost {
   Mutex reserve_mutex_;
   std::unique_ptr<HostPool> pool_ ABSL_GUARDED_BY(mutex_);
   int64_t beside_pool_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  HardwareRates rates_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Session> session_ ABSL_GUARDED_BY(mutex_);  // the last job's
 };
 

@@ -47,6 +47,7 @@ void ServiceManager::Ready() {
 void ServiceManager::Stopping() {
   MutexLock lock(&mutex_);
   phase_ = Phase::kStopping;
+  stopping_since_ = std::chrono::steady_clock::now();
   phase_told_ = false;
   changed_.NotifyAll();
 }
@@ -86,6 +87,12 @@ void ServiceManager::Step(const ObservedRun& run, const StepRecord& record) {
                             record.step, total_steps_, record.loss, record.tokens_per_second);
 }
 
+void ServiceManager::Checkpoint(const ObservedRun& run, int64_t, double seconds) {
+  MutexLock lock(&mutex_);
+  saved_job_id_ = run.job_id;
+  save_seconds_ = seconds;
+}
+
 void ServiceManager::Paused(const ObservedRun& run, const RunPause&) {
   MutexLock lock(&mutex_);
   if (job_id_ == run.job_id) status_ = absl::StrCat("job ", run.job_id, ": paused");
@@ -98,26 +105,44 @@ void ServiceManager::Ended(const ObservedRun& run, const RunEnd&) {
   status_ = "no job runs";
 }
 
+double ServiceManager::SaveSeconds() const {
+  return !job_id_.empty() && job_id_ == saved_job_id_ ? save_seconds_ : 0;
+}
+
+std::string ServiceManager::StatusLine() const {
+  std::string line = status_;
+  if (phase_ == Phase::kStopping) {
+    line = absl::StrCat("stopping; ", status_);
+    if (!job_id_.empty()) {
+      const double seconds =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - stopping_since_).count();
+      absl::StrAppendFormat(&line, "; saving for %.0f s", seconds);
+      if (SaveSeconds() > 0) {
+        absl::StrAppendFormat(&line, ", its last checkpoint took %.0f s", SaveSeconds());
+      }
+    }
+  }
+  // A line end would begin another assignment.
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
 std::string ServiceManager::Message() {
   std::string message;
   if (!phase_told_) {
     absl::StrAppend(&message, phase_ == Phase::kReady ? "READY=1\n" : "STOPPING=1\n");
     phase_told_ = true;
   }
-  if (status_ != told_status_) {
-    // A line end would begin another assignment.
-    std::string line = status_;
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    absl::StrAppend(&message, "STATUS=", phase_ == Phase::kStopping ? "stopping; " : "", line,
-                    "\n");
-    told_status_ = status_;
+  if (std::string line = StatusLine(); line != told_status_) {
+    absl::StrAppend(&message, "STATUS=", line, "\n");
+    told_status_ = std::move(line);
   }
   if (hangs_) return message;
   if (watchdog_) absl::StrAppend(&message, "WATCHDOG=1\n");
   if (phase_ != Phase::kReady) {
-    absl::StrAppend(&message,
-                    "EXTEND_TIMEOUT_USEC=", static_cast<int64_t>(1e6 * options_.extension_seconds),
-                    "\n");
+    double seconds = options_.extension_seconds;
+    if (phase_ == Phase::kStopping) seconds = std::max(seconds, 2 * SaveSeconds());
+    absl::StrAppend(&message, "EXTEND_TIMEOUT_USEC=", static_cast<int64_t>(1e6 * seconds), "\n");
   }
   return message;
 }

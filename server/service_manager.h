@@ -5,7 +5,9 @@
 //   STATUS=                what runs, for `systemctl status`; jobs by their opaque ids
 //   WATCHDOG=1             as long as no run hangs, if the manager wants it (WATCHDOG_USEC)
 //   EXTEND_TIMEOUT_USEC=   while starting (memory is reserved) and stopping (jobs are saved), so
-//                          that only silence, not duration, ends the process
+//                          that only silence, not duration, ends the process; while a job is saved
+//                          at least twice what its last checkpoint took, the state's bytes over the
+//                          disk's rate
 //   STOPPING=1
 //
 // Thread safety: all methods may be called from any thread; none waits for the manager.
@@ -13,6 +15,7 @@
 #ifndef MEGATRAIN_SERVER_SERVICE_MANAGER_H_
 #define MEGATRAIN_SERVER_SERVICE_MANAGER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -28,7 +31,7 @@ class ServiceManager : public RunObserver {
     // Between two messages of the thread: a status is at most this old. With a watchdog, at most a
     // third of its time.
     double interval_seconds = 5;
-    // What a message asks for while starting and stopping.
+    // What a message asks for while starting and stopping, at least.
     double extension_seconds = 60;
   };
 
@@ -47,6 +50,7 @@ class ServiceManager : public RunObserver {
   void Preparing(const ObservedRun& run, const std::string& activity, double fraction) override;
   void Running(const ObservedRun& run, int64_t first_step, int64_t total_steps) override;
   void Step(const ObservedRun& run, const StepRecord& record) override;
+  void Checkpoint(const ObservedRun& run, int64_t step, double seconds) override;
   void Paused(const ObservedRun& run, const RunPause& pause) override;
   void Ended(const ObservedRun& run, const RunEnd& end) override;
 
@@ -57,6 +61,9 @@ class ServiceManager : public RunObserver {
   void Loop();
   // What is to be told now; "" = nothing.
   std::string Message() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a save of the job that runs will take, as far as is known; 0 = it is not.
+  double SaveSeconds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string StatusLine() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   bool told_to_ = false;  // there is a manager
@@ -70,6 +77,10 @@ class ServiceManager : public RunObserver {
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::string job_id_ ABSL_GUARDED_BY(mutex_);  // that status_ is of
   int64_t total_steps_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the last checkpoint, and whose it was.
+  std::string saved_job_id_ ABSL_GUARDED_BY(mutex_);
+  double save_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::chrono::steady_clock::time_point stopping_since_ ABSL_GUARDED_BY(mutex_);
   std::string status_ ABSL_GUARDED_BY(mutex_);
   std::string told_status_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;  // last: uses the rest

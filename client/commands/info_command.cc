@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/commands/command.h"
 #include "client/connection.h"
@@ -15,6 +16,17 @@
 
 namespace megatrain::client {
 namespace {
+
+// Decimal, as rates are: "230 GFLOP/s in FP32, 1.2 TFLOP/s in BF16".
+std::string RateText(double first, const char* first_unit, double second, const char* second_unit) {
+  if (first == 0) return "not measured yet";
+  std::string text;
+  for (const auto& [rate, unit] : {std::pair(first, first_unit), std::pair(second, second_unit)}) {
+    const bool tera = rate >= 1e12;
+    absl::StrAppendFormat(&text, "%.3g %s%s", rate / (tera ? 1e12 : 1e9), tera ? "T" : "G", unit);
+  }
+  return text;
+}
 
 absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
@@ -46,6 +58,12 @@ absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
                      ? node.device().id()
                      : absl::StrCat(node.device().id(), ": ", node.device().description())},
       {"threads", absl::StrCat(node.threads())},
+      {"products", RateText(node.rates().fp32_flops_per_second(), "FLOP/s in FP32, ",
+                            node.rates().bf16_flops_per_second(), "FLOP/s in BF16")},
+      {"link", RateText(node.rates().h2d_bytes_per_second(), "B/s to the device, ",
+                        node.rates().d2h_bytes_per_second(), "B/s back")},
+      {"optimizer", RateText(node.rates().fp32_update_bytes_per_second(), "B/s in FP32, ",
+                             node.rates().bf16_update_bytes_per_second(), "B/s in BF16")},
       {"host pool",
        absl::StrCat(FormatBytes(pool.used_bytes()), " used of ", FormatBytes(pool.size_bytes()),
                     pool.pinned_bytes() < pool.size_bytes()

@@ -106,11 +106,18 @@ bool Decide(const JobSpec& spec, const Kernels& kernels, int64_t limit, Pipeline
     low = high =
         static_cast<int>(std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep));
   }
-  for (int sweep = high; sweep >= low; --sweep) {
-    if (device && Fits(spec, kernels, limit, sweep, false, d)) return true;
-    if (host && Fits(spec, kernels, limit, sweep, true, d)) return true;
+  const auto fits = [&](int sweep) {
+    return (device && Fits(spec, kernels, limit, sweep, false, d)) ||
+           (host && Fits(spec, kernels, limit, sweep, true, d));
+  };
+  if (fits(high)) return true;
+  if (high == low || !fits(low)) return false;
+  // A sweep takes the more, the larger it is: `low` fits, `high` does not.
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
   }
-  return false;
+  return fits(low);
 }
 
 void Finish(const Kernels& kernels, MemoryPlan& plan) {

@@ -22,13 +22,21 @@ double SimulatedExecutor::Seconds(const Op& op) const {
   return 0;
 }
 
+double SimulatedExecutor::LaneEnd(Lane lane) const {
+  const std::vector<double>& ends = ends_[static_cast<int>(lane)];
+  return ends.empty() ? 0 : ends.back();
+}
+
 SimulatedExecutor::Run SimulatedExecutor::Submit(const Schedule& schedule) {
   Run run;
   run.spans.reserve(schedule.ops.size());
   for (const Op& op : schedule.ops) {
     const LaneCounts waits = tracker_.Add(op);
     const int lane = static_cast<int>(op.lane);
-    double start = ends_[lane].empty() ? 0 : ends_[lane].back();
+    double start = LaneEnd(op.lane);
+    if (profile_.update_shares_compute && (op.lane == Lane::kUpdate || op.lane == Lane::kCompute)) {
+      start = std::max(LaneEnd(Lane::kUpdate), LaneEnd(Lane::kCompute));
+    }
     for (int other = 0; other < kLanes; ++other) {
       if (waits[other] > 0) start = std::max(start, ends_[other][waits[other] - 1]);
     }

@@ -23,6 +23,8 @@ struct HardwareProfile {
   double device_bytes_per_second = 0;
   double update_bytes_per_second = 0;
   double disk_bytes_per_second = 0;
+  // The update lane runs on compute's threads: of the two, one runs at a time.
+  bool update_shares_compute = false;
 };
 
 // Thread safety: one thread at a time.
@@ -49,6 +51,7 @@ class SimulatedExecutor {
 
  private:
   double Seconds(const Op& op) const;
+  double LaneEnd(Lane lane) const;  // of its last operation; 0 = none
 
   const HardwareProfile profile_;
   DependencyTracker tracker_;

@@ -2,16 +2,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "server/commands/command.h"
 #include "server/config/daemon_config.h"
 #include "server/daemon/daemon.h"
+#include "server/daemon_log.h"
 #include "server/exit_code.h"
 #include "server/stop_signals.h"
 
@@ -22,12 +21,6 @@ struct ServeArguments {
   std::string config;
   std::vector<std::string> overrides;
 };
-
-// A line at a time, so that lines of several threads do not mix.
-void Log(const std::string& line) {
-  const std::string text = absl::StrCat("megatraind: ", line, "\n");
-  std::fputs(text.c_str(), stderr);
-}
 
 // A stream takes a file of its job's log beside its connection's share: the default of 1,024 is
 // soon used up. What cannot be had is gone without.
@@ -44,7 +37,10 @@ absl::Status Serve(const ServeArguments& arguments) {
   RaiseFileLimit();
   InstallStopSignals();
   DaemonHooks hooks;
-  hooks.log = Log;
+  const DaemonLog log;
+  RunLog run_log(&log);
+  hooks.log = [&log](const std::string& line) { log.Write(line); };
+  hooks.run_observer = &run_log;
   // The store is on stable storage after every change; a hanging thread would hold up any other
   // way out.
   hooks.end_process = [] { _exit(kExitFailed); };

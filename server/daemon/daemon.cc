@@ -2,8 +2,10 @@
 
 #include <chrono>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 #include "engine/base/file.h"
@@ -95,7 +97,24 @@ absl::StatusOr<PlanReport> Daemon::Plan(const JobSpec& spec) const {
   return PlanTraining(spec, host_->budget());
 }
 
+void Daemon::MeasureRates() {
+  if (const absl::Status status = host_->MeasureRates(); !status.ok()) {
+    // Jobs run without; only predictions are missed.
+    hooks_.log(absl::StrCat("the machine's rates are not known: ", status.message()));
+    return;
+  }
+  const HardwareRates rates = host_->rates();
+  hooks_.log(absl::StrFormat(
+      "%s: matrix products %.3g GFLOP/s in FP32, %.3g in BF16; copies %.3g GB/s to the device, "
+      "%.3g back; AdamW %.3g GB/s in FP32, %.3g in BF16",
+      host_->DescribeDevice(), rates.fp32.matmul_flops_per_second / 1e9,
+      rates.bf16.matmul_flops_per_second / 1e9, rates.h2d_bytes_per_second / 1e9,
+      rates.d2h_bytes_per_second / 1e9, rates.fp32.update_bytes_per_second / 1e9,
+      rates.bf16.update_bytes_per_second / 1e9));
+}
+
 absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
+  MeasureRates();
   int64_t bytes = config_.host_memory;
   if (bytes == 0) {
     MT_ASSIGN_OR_RETURN(bytes, EngineHost::DefaultPoolBytes());
@@ -117,14 +136,19 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
     hooks_.end_process();
   };
   runner_ = std::make_unique<EngineJobRunner>(host_.get(), std::move(runner));
-  observed_runner_ =
-      std::make_unique<ObservedJobRunner>(runner_.get(), monitoring_->run_observers());
+  std::vector<RunObserver*> observers = monitoring_->run_observers();
+  if (hooks_.run_observer != nullptr) observers.push_back(hooks_.run_observer);
+  observed_runner_ = std::make_unique<ObservedJobRunner>(runner_.get(), std::move(observers));
   Scheduler::Options scheduler;
   scheduler.pool_bytes = host_->pool_usage().capacity;
   scheduler.limits = config_.limits;
   scheduler.disk = disk_.get();
   scheduler.free_disk_bytes = [](const std::string& directory) {
     return PosixFileSystem()->FreeDiskBytes(directory);
+  };
+  scheduler.predict_step_seconds = [this](const JobSpec& spec) {
+    const absl::StatusOr<PlanReport> plan = PlanTraining(spec, host_->budget());
+    return plan.ok() ? plan->predicted.step_seconds : 0;
   };
   scheduler.log = hooks_.log;
   scheduler_ = std::make_unique<Scheduler>(ledger_.get(), observed_runner_.get(), records_.get(),

@@ -34,6 +34,8 @@ namespace megatrain {
 struct DaemonHooks {
   // A line of the daemon's own log. From any thread.
   std::function<void(const std::string& line)> log;
+  // Beside the daemon's own; may be null. As the hooks, it must outlive the daemon.
+  RunObserver* run_observer = nullptr;
   // A job hangs and cannot be ended but with the process: must not return.
   std::function<void()> end_process;
 };
@@ -58,6 +60,7 @@ class Daemon {
  private:
   Daemon(const DaemonConfig& config, const DaemonHooks& hooks);
   absl::Status OpenStore();
+  void MeasureRates();
   absl::StatusOr<PlanReport> Plan(const JobSpec& spec) const;
 
   const DaemonConfig config_;

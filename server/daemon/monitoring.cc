@@ -52,6 +52,10 @@ MeasuredJob Monitoring::Describe(const JobSpec& spec) const {
   const absl::StatusOr<PlanReport> plan = PlanTraining(spec, host_->budget());
   // A job that runs was planned before; its files may be gone by now.
   job.model_family = plan.ok() ? plan->model_family : "unknown";
+  const HardwareRates rates = host_->rates();
+  job.peak_flops_per_second =
+      (spec.training.precision == Precision::kBf16 ? rates.bf16 : rates.fp32)
+          .matmul_flops_per_second;
   if (plan.ok()) job.device_bytes = {{"arena", plan->device_bytes}};
   return job;
 }

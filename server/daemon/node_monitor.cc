@@ -30,6 +30,7 @@ void NodeMonitor::SetPinning(int64_t pinned, int64_t capacity) {
 NodeStatus NodeMonitor::Read() const {
   NodeStatus status = fixed_;
   status.state = state_;
+  status.rates = host_->rates();
   const PoolUsage pool = host_->pool_usage();
   if (pool.capacity > 0) {
     status.pool_bytes = pool.capacity;

@@ -208,7 +208,8 @@ void DaemonMetrics::AddLastStep(MetricPage* page) const {
       .Add(norm);
   page->Gauge("megatrain_learning_rate", "Learning rate of the last step.").Add(rate);
   page->Gauge("megatrain_mfu_ratio",
-              "Model FLOP/s of the last step over the device's peak at the job's precision.")
+              "Model FLOP/s of the last step over those of the device's matrix products at the "
+              "job's precision, as measured at start.")
       .Add(mfu);
   page->Gauge("megatrain_last_step_timestamp_seconds", "When the last step was done.").Add(time);
 }

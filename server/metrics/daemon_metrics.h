@@ -38,7 +38,8 @@ struct MeasuredJob {
   std::string model_family;  // "llama"
   // Of the device, by what they are for.
   std::vector<std::pair<std::string, int64_t>> device_bytes;
-  // Of the device at the job's precision, at most: what the MFU is measured by; 0 = not known.
+  // Of the device at the job's precision, the rate of matrix products as measured at start: what
+  // the MFU is measured by; 0 = not known.
   double peak_flops_per_second = 0;
 };
 

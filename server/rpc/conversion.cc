@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
@@ -242,6 +243,24 @@ void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
   SetTime(record.time, proto);
 }
 
+namespace {
+
+void ToProto(const PredictedStep& predicted, v1::PredictedStep* proto) {
+  proto->set_step_seconds(predicted.step_seconds);
+  proto->set_tokens_per_second(predicted.tokens_per_second);
+  const LaneSeconds& busy = predicted.lane_busy_seconds;
+  v1::LaneSeconds* const lanes = proto->mutable_lane_busy_seconds();
+  lanes->set_h2d(busy.h2d);
+  lanes->set_compute(busy.compute);
+  lanes->set_d2h(busy.d2h);
+  lanes->set_update(busy.update);
+  v1::PredictedStep::Lane lane = v1::PredictedStep::LANE_UNSPECIFIED;
+  v1::PredictedStep::Lane_Parse(absl::AsciiStrToUpper(predicted.bound_by), &lane);
+  proto->set_bound_by(lane);
+}
+
+}  // namespace
+
 absl::Status ToProto(const PlanReport& report, v1::Plan* proto) {
   MT_ASSIGN_OR_RETURN(const nlohmann::ordered_json json, ParseOrderedJson(report.json, "plan"));
   const auto whole = [&json](const char* key) { return json.at(key).get<int64_t>(); };
@@ -259,6 +278,9 @@ absl::Status ToProto(const PlanReport& report, v1::Plan* proto) {
     proto->set_micro_batches(whole("micro_batches"));
     proto->set_micro_batches_per_sweep(whole("micro_batches_per_sweep"));
     proto->set_table(ValidUtf8(report.table));
+    if (report.predicted.step_seconds > 0) {
+      ToProto(report.predicted, proto->mutable_predicted_step());
+    }
   } catch (const nlohmann::json::exception& error) {
     return absl::InternalError(
         absl::StrCat("the plan is not of the form expected: ", error.what()));

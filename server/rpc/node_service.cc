@@ -43,6 +43,15 @@ void ToProto(const NodeStatus& status, v1::Node* proto) {
   proto->mutable_state_disk()->set_size_bytes(status.disk_bytes);
   proto->mutable_state_disk()->set_free_bytes(status.disk_free_bytes);
   proto->set_threads(status.threads);
+  if (status.rates.measured()) {
+    v1::MeasuredRates* const rates = proto->mutable_rates();
+    rates->set_fp32_flops_per_second(status.rates.fp32.matmul_flops_per_second);
+    rates->set_bf16_flops_per_second(status.rates.bf16.matmul_flops_per_second);
+    rates->set_h2d_bytes_per_second(status.rates.h2d_bytes_per_second);
+    rates->set_d2h_bytes_per_second(status.rates.d2h_bytes_per_second);
+    rates->set_fp32_update_bytes_per_second(status.rates.fp32.update_bytes_per_second);
+    rates->set_bf16_update_bytes_per_second(status.rates.bf16.update_bytes_per_second);
+  }
   proto->mutable_jobs()->set_queued(status.queued_jobs);
   proto->mutable_jobs()->set_running(status.active_jobs);
   proto->mutable_jobs()->set_paused(status.paused_jobs);

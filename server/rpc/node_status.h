@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "engine/hardware_rates.h"
 
 namespace megatrain {
 
@@ -28,6 +29,7 @@ struct NodeStatus {
   int64_t disk_bytes = 0;  // of the state directory's file system
   int64_t disk_free_bytes = 0;
   int threads = 0;
+  HardwareRates rates{};  // once they are measured
   int queued_jobs = 0, active_jobs = 0, paused_jobs = 0;
 
   bool operator==(const NodeStatus&) const = default;

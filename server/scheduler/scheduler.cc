@@ -18,11 +18,6 @@ constexpr double kRetrySeconds = 1;
 constexpr double kStepsSeconds = 0.05;
 constexpr absl::Duration kStartWait = absl::Seconds(10);
 
-std::optional<double> SecondsLeft(const Job& job) {
-  if (job.total_steps == 0 || job.step_seconds == 0) return std::nullopt;
-  return static_cast<double>(std::max<int64_t>(job.total_steps - job.step, 0)) * job.step_seconds;
-}
-
 }  // namespace
 
 Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, JobRecordsDirectory* records,
@@ -254,6 +249,7 @@ void Scheduler::CloseRecordsOfEnded() {
     }
     disk_waits_.Forget(*id);
     start_waits_.erase(*id);
+    predicted_step_seconds_.erase(*id);
     if (records_ != nullptr && job != nullptr) {
       const absl::StatusOr<std::shared_ptr<JobRecords>> records = records_->Open(*id);
       if (records.ok()) (*records)->Close();
@@ -263,6 +259,21 @@ void Scheduler::CloseRecordsOfEnded() {
 }
 
 // ---- The queue ----
+
+std::optional<double> Scheduler::SecondsLeft(const Job& job) {
+  double step_seconds = job.step_seconds;
+  if (step_seconds == 0 && job.spec != nullptr && options_.predict_step_seconds) {
+    const auto [predicted, is_new] = predicted_step_seconds_.try_emplace(job.id, 0);
+    if (is_new) predicted->second = options_.predict_step_seconds(*job.spec);
+    step_seconds = predicted->second;
+  }
+  // Of epochs the steps are known when the data was read.
+  const int64_t steps = job.total_steps > 0   ? job.total_steps
+                        : job.spec != nullptr ? job.spec->training.steps
+                                              : 0;
+  if (steps == 0 || step_seconds == 0) return std::nullopt;
+  return static_cast<double>(std::max<int64_t>(steps - job.step, 0)) * step_seconds;
+}
 
 QueuedJob Scheduler::Describe(const Job& job) {
   QueuedJob queued;

@@ -46,6 +46,9 @@ class Scheduler : public JobDriver {
     UserLimits limits = {};
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
     DiskWaits::FreeBytes free_disk_bytes;
+    // Of a job that has not run: an estimate, 0 = not known. Asked once for each job, and may read
+    // its model's configuration. May be empty.
+    std::function<double(const JobSpec& spec)> predict_step_seconds = {};
     // A line for the daemon's own log: what users are not told elsewhere. May be empty.
     std::function<void(const std::string& line)> log;
   };
@@ -102,6 +105,8 @@ class Scheduler : public JobDriver {
 
   void StartJobs();
   QueueSnapshot TakeSnapshot();
+  // That the job will still run, if that is known or predicted.
+  std::optional<double> SecondsLeft(const Job& job);
   QueuedJob Describe(const Job& job);
   bool StartJob(const std::string& id);
   // Stores `change` if the job is in `from` still.
@@ -120,6 +125,7 @@ class Scheduler : public JobDriver {
   // Of the thread alone.
   std::map<std::string, Run> runs_;
   std::map<std::string, StartWait> start_waits_;
+  std::map<std::string, double> predicted_step_seconds_;  // of live jobs that have not run
   std::set<std::string> unclosed_;  // jobs whose records are to be closed when they end
   int64_t last_number_ = 0;         // of the newest job that was seen
   DiskWaits disk_waits_;

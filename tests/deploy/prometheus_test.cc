@@ -176,6 +176,23 @@ TEST(GrafanaTest, EveryQueryOfTheDashboardNamesMetricsThatThereAre) {
   }
 }
 
+// And recorded in no two ways.
+TEST(GrafanaTest, EveryRecordingRuleIsUsed) {
+  std::string users = ReadFileOrEmpty("deploy/prometheus/alert_rules.yml");
+  for (const std::string& query : DashboardQueries()) absl::StrAppend(&users, query, "\n");
+  const std::set<std::string> used = MetricsIn(users);
+  std::stringstream rules(ReadFileOrEmpty("deploy/prometheus/recording_rules.yml"));
+  std::set<std::string> recorded;
+  for (std::string line; std::getline(rules, line);) {
+    const size_t at = line.find("record: ");
+    if (at == std::string::npos) continue;
+    const std::string name = line.substr(at + 8);
+    EXPECT_TRUE(recorded.insert(name).second) << name;
+    EXPECT_EQ(used.count(name), 1u) << name << " is recorded for nobody";
+  }
+  EXPECT_GE(recorded.size(), 6u);
+}
+
 TEST(GrafanaTest, EveryMetricIsOnTheDashboard) {
   std::string all;
   for (const std::string& query : DashboardQueries()) absl::StrAppend(&all, query, "\n");

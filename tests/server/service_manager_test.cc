@@ -156,6 +156,37 @@ TEST(ServiceManagerTest, TheStatusSaysWhatRunsByItsIdAlone) {
   EXPECT_THAT(socket.ReceiveUntil("no job"), HasSubstr("STATUS=no job runs\n"));
 }
 
+TEST(ServiceManagerTest, StoppingAsksForTheTimeThatSavingTakes) {
+  NotifySocket socket;
+  ServiceManager manager(Fast());
+  manager.Ready();
+  manager.Running(TheRun("a1"), 1, 200);
+  manager.Checkpoint(TheRun("a1"), 100, 40);
+  manager.Stopping();
+  std::string message = socket.ReceiveUntil("STOPPING=1\n");
+  EXPECT_THAT(message, HasSubstr("STATUS=stopping; job a1: step 1 of 200; saving for "));
+  EXPECT_THAT(message, HasSubstr(" s, its last checkpoint took 40 s\n"));
+  EXPECT_THAT(message, HasSubstr("EXTEND_TIMEOUT_USEC=80000000\n"));
+  manager.Ended(TheRun("a1"), RunEnd());
+  EXPECT_THAT(socket.ReceiveUntil("no job runs"), HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
+}
+
+// How long another job's save took says nothing of this one's.
+TEST(ServiceManagerTest, AFirstSaveIsGivenTimeAgainAndAgain) {
+  NotifySocket socket;
+  ServiceManager manager(Fast());
+  manager.Ready();
+  manager.Checkpoint(TheRun("b2"), 100, 40);
+  manager.Running(TheRun("a1"), 1, 200);
+  manager.Stopping();
+  const std::string message = socket.ReceiveUntil("STOPPING=1\n");
+  EXPECT_THAT(message, HasSubstr("; saving for "));
+  EXPECT_THAT(message, Not(HasSubstr("its last checkpoint")));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(socket.Receive(), HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
+  }
+}
+
 TEST(ServiceManagerTest, TheWatchdogIsFedUntilARunHangs) {
   NotifySocket socket;
   setenv("WATCHDOG_USEC", "60000", 1);

@@ -76,6 +76,24 @@ TEST_F(MemoryPlanTest, WhatIsPlannedIsWhatIsTaken) {
   }
 }
 
+// Found by halving, so that a plan of thousands of micro-batches is a matter of moments.
+TEST_F(MemoryPlanTest, ASweepIsAsLargeAsTheDeviceHolds) {
+  for (const bool tied : {false, true}) {
+    const ModelLayout layout = BuildModelLayout(Config(3, tied));
+    JobSpec spec = Spec();
+    spec.training.global_batch = 97;
+    spec.training.micro_batch = 1;
+    spec.engine.micro_batches_per_sweep = 23;
+    spec.engine.recompute = RecomputeMode::kAll;
+    spec.engine.stash = StashPlace::kDevice;
+    spec.engine.device_memory = Plan(spec, layout).arena_bytes;
+    spec.engine.micro_batches_per_sweep = 0;
+    const MemoryPlan plan = Plan(spec, layout);
+    EXPECT_TRUE(plan.fits);
+    EXPECT_EQ(plan.dimensions.shape.sweep_micro_batches, 23) << "what so many take is all there is";
+  }
+}
+
 TEST_F(MemoryPlanTest, DeviceBytesDoNotDependOnDepthWithTheStashOnTheHost) {
   JobSpec spec = Spec();
   spec.engine.stash = StashPlace::kHost;

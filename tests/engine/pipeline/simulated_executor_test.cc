@@ -50,6 +50,26 @@ TEST(SimulatedExecutorTest, LanesOverlapAsFarAsResourcesAllow) {
   EXPECT_EQ(executor.Submit(next).spans[0].start_seconds, 15);
 }
 
+TEST(SimulatedExecutorTest, AnOptimizerOnComputesThreadsTakesTurnsWithIt) {
+  Schedule schedule;
+  schedule.ops = {
+      MakeOp(OpKind::kLayerForward, Lane::kCompute, 0, 5, {ResourceKind::kWeightBuffer, 0},
+             {ResourceKind::kHidden, 0}),
+      MakeOp(OpKind::kUpdateTile, Lane::kUpdate, 3, 0, {ResourceKind::kSlab, 0},
+             {ResourceKind::kTileWeights, 0}),
+      MakeOp(OpKind::kLayerForward, Lane::kCompute, 0, 2, {ResourceKind::kWeightBuffer, 1},
+             {ResourceKind::kHidden, 1}),
+  };
+  EXPECT_EQ(SimulatedExecutor(kUnitRates).Submit(schedule).end_seconds, 7);
+  HardwareProfile shared = kUnitRates;
+  shared.update_shares_compute = true;
+  const SimulatedExecutor::Run run = SimulatedExecutor(shared).Submit(schedule);
+  EXPECT_EQ(run.end_seconds, 10);
+  EXPECT_EQ(run.busy_seconds[static_cast<int>(Lane::kUpdate)], 3);
+  EXPECT_EQ(run.spans[1].start_seconds, 5);
+  EXPECT_EQ(run.spans[2].start_seconds, 8);
+}
+
 // The design's promise of overlap (ARCHITECTURE.md, "One step"), on rates where the link's busier
 // direction takes 0.8 of compute and the stash is as large as the weights: the regime of large
 // batches.

@@ -156,6 +156,13 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
   EXPECT_EQ(plan.host(1).name(), "slabs");
   EXPECT_EQ(plan.host(1).bytes(), 4);
   EXPECT_EQ(plan.table(), "host 1\n");
+  EXPECT_FALSE(plan.has_predicted_step());
+  report.predicted = {2.5, 1000, {.h2d = 0.5, .compute = 2, .d2h = 0.25, .update = 1}, "compute"};
+  ASSERT_TRUE(ToProto(report, &plan).ok());
+  EXPECT_EQ(plan.predicted_step().step_seconds(), 2.5);
+  EXPECT_EQ(plan.predicted_step().tokens_per_second(), 1000);
+  EXPECT_EQ(plan.predicted_step().lane_busy_seconds().update(), 1);
+  EXPECT_EQ(plan.predicted_step().bound_by(), v1::PredictedStep::COMPUTE);
   report.json = "{}";
   EXPECT_EQ(ToProto(report, &plan).code(), absl::StatusCode::kInternal);
 }

@@ -56,6 +56,11 @@ class SchedulerTest : public ::testing::Test {
                            .disk = disk_.get(),
                            .free_disk_bytes = [this](const std::string&)
                                -> absl::StatusOr<int64_t> { return free_disk_bytes_; },
+                           .predict_step_seconds =
+                               [this](const JobSpec&) {
+                                 ++predictions_;
+                                 return predicted_step_seconds_;
+                               },
                            .log = [this](const std::string& line) { log_.push_back(line); }});
     manager_->SetDriver(scheduler_.get());
   }
@@ -112,6 +117,8 @@ class SchedulerTest : public ::testing::Test {
 
   TestDirectory directory_;
   absl::Time now_ = TestTime(0);
+  double predicted_step_seconds_ = 0;  // 0 = not known
+  int predictions_ = 0;                // that were asked for
   int64_t free_disk_bytes_ = int64_t{1} << 40;
   int64_t job_pool_bytes_ = 4000;
   int64_t disk_limit_ = 0;  // from the next start on

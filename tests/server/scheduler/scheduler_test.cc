@@ -83,6 +83,23 @@ TEST_F(SchedulerTest, FailuresHaveTheirReason) {
   }
 }
 
+TEST_F(SchedulerTest, StartsArePredictedBeforeAnythingRan) {
+  predicted_step_seconds_ = 3;
+  const std::string first = Submit(), second = Submit(), third = Submit();
+  Round();
+  EXPECT_EQ(State(first), S::kPreparing);
+  // 100 steps each, as the job file says.
+  EXPECT_EQ(Get(second)->queue.predicted_start, now_ + absl::Seconds(300));
+  EXPECT_EQ(Get(third)->queue.predicted_start, now_ + absl::Seconds(600));
+  // What a job's own steps take is known better.
+  runner_->Running(first, 1, 100);
+  runner_->Step(first, 40);
+  Round();
+  EXPECT_EQ(Get(second)->queue.predicted_start, now_ + absl::Seconds(120));
+  EXPECT_EQ(Get(third)->queue.predicted_start, now_ + absl::Seconds(420));
+  EXPECT_EQ(predictions_, 3) << "once for each job";
+}
+
 TEST_F(SchedulerTest, OneAfterTheOther) {
   const std::string first = Submit(), second = Submit();
   Round();
