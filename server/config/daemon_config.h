@@ -27,6 +27,8 @@ struct DaemonConfig {
   // Of each user's ended jobs, those that the daemon remembers beside the ones that hold
   // checkpoints; 0 = all.
   int64_t keep_ended_jobs = 200;
+  // Absolute directories that jobs' paths must lie beneath. Nothing: see JobRoots.
+  std::optional<std::vector<std::string>> roots;
   UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
   // Names of accounts, beside the daemon's own user.
   std::vector<std::string> administrators;

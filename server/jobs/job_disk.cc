@@ -1,12 +1,10 @@
 #include "server/jobs/job_disk.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
-#include "server/jobs/submission.h"
+#include "server/files/own_directory.h"
 #include "server/jobs/user_limits.h"
 
 namespace megatrain {
@@ -16,29 +14,12 @@ int64_t OwnCheckpointBytes(const Job& job) {
   return job.checkpoint_bytes * (job.spec->checkpoint.keep + 1);
 }
 
-int64_t DirectoryBytes(const std::string& directory) {
-  namespace fs = std::filesystem;
-  int64_t bytes = 0;
-  std::error_code error;
-  fs::recursive_directory_iterator at(directory, fs::directory_options::skip_permission_denied,
-                                      error);
-  while (!error && at != fs::recursive_directory_iterator()) {
-    std::error_code of_file;  // it may be removed under our eyes
-    if (fs::is_regular_file(at->symlink_status(of_file))) {
-      const std::uintmax_t size = at->file_size(of_file);
-      if (!of_file) bytes += static_cast<int64_t>(size);
-    }
-    at.increment(error);
-  }
-  return bytes;
-}
-
 JobDisk::JobDisk(std::string state_directory, int64_t limit)
     : state_directory_(std::move(state_directory)), limit_(limit) {}
 
 void JobDisk::Measure(const Job& job) {
   if (limit_ == 0) return;
-  const int64_t bytes = DirectoryBytes(JobDirectory(state_directory_, job.id));
+  const int64_t bytes = JobDirectoryBytes(state_directory_, job.id);
   MutexLock lock(&mutex_);
   auto& [uid, known] = jobs_[job.id];
   uid = job.uid;

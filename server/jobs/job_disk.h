@@ -50,9 +50,6 @@ class JobDisk {
 // written. 0 if they are elsewhere.
 int64_t OwnCheckpointBytes(const Job& job);
 
-// Of all files beneath the directory; symbolic links are not followed, what cannot be read is 0.
-int64_t DirectoryBytes(const std::string& directory);
-
 }  // namespace megatrain
 
 #endif  // MEGATRAIN_SERVER_JOBS_JOB_DISK_H_

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "server/files/own_directory.h"
 #include "server/jobs/retention_rule.h"
 #include "server/jobs/submission.h"
 
@@ -14,13 +15,10 @@ namespace {
 // After a removal that failed.
 constexpr double kRetrySeconds = 60;
 
-constexpr char kCheckpoints[] = "checkpoints";
-
 // Written by a job that died before it could say so.
-bool HasCheckpointFiles(const std::string& job_directory, FileSystem* files) {
-  const absl::StatusOr<std::vector<std::string>> names =
-      files->ListDirectory(JoinPath(job_directory, kCheckpoints));
-  if (!names.ok()) return !absl::IsNotFound(names.status());
+bool HasCheckpointFiles(const std::string& state_directory, const std::string& id) {
+  const absl::StatusOr<std::vector<std::string>> names = ListOwnDirectory(state_directory, id);
+  if (!names.ok()) return true;  // rather kept than lost
   for (const std::string& name : *names) {
     if (name.rfind("step-", 0) == 0) return true;
   }
@@ -33,6 +31,7 @@ absl::Status RemoveJobFiles(const std::string& state_directory, const std::strin
                             FileSystem* files) {
   const std::string directory = JobDirectory(state_directory, id);
   if (!files->FileExists(directory)) return absl::OkStatus();
+  MT_RETURN_IF_ERROR(EmptyOwnDirectory(state_directory, id));
   MT_RETURN_IF_ERROR(files->RemoveTree(directory));
   return files->SyncDirectory(ParentDirectory(directory));
 }
@@ -87,9 +86,7 @@ void JobRemover::Prune() {
   if (ended == ended_) return;
   for (const JobPtr& job : JobsToPrune(ledger_->table().All(), options_.keep_ended_jobs)) {
     if (stopping_) return;
-    if (HasCheckpointFiles(JobDirectory(ledger_->state_directory(), job->id), options_.files)) {
-      continue;
-    }
+    if (HasCheckpointFiles(ledger_->state_directory(), job->id)) continue;
     // Errors: it was deleted by its user meanwhile, or the store cannot be written; then again when
     // the next job has ended.
     ledger_->Delete(job->id, [](const Job&) { return absl::OkStatus(); }).IgnoreError();

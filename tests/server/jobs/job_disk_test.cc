@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "server/files/own_directory.h"
 #include "tests/server/jobs/test_job.h"
 
 namespace megatrain {

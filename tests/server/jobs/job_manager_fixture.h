@@ -30,6 +30,7 @@ class FakeDriver : public JobDriver {
     return checkpoint_status;
   }
   void Export(const std::string& checkpoint, const std::string& directory,
+              std::shared_ptr<FileSystem>,
               std::function<void(const absl::Status& status)> done) override {
     exported.push_back(checkpoint + " to " + directory);
     done(absl::OkStatus());
@@ -59,9 +60,10 @@ class JobManagerTest : public ::testing::Test {
     disk_ = std::make_unique<JobDisk>(directory_ / "state", limits_.disk_bytes);
     for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
     manager_ = std::make_unique<JobManager>(
-        ledger_.get(), JobManager::Options{.plan = [this](const JobSpec&) { return plan_; },
-                                           .limits = limits_,
-                                           .disk = disk_.get()});
+        ledger_.get(),
+        JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) { return plan_; },
+                            .limits = limits_,
+                            .disk = disk_.get()});
   }
 
   JobFile File(const std::string& name = "demo") const {

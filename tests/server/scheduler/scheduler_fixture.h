@@ -46,7 +46,7 @@ class SchedulerTest : public ::testing::Test {
     disk_ = std::make_unique<JobDisk>(state, disk_limit_);
     for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
     manager_ = std::make_unique<JobManager>(
-        ledger_.get(), JobManager::Options{.plan = [this](const JobSpec&) {
+        ledger_.get(), JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) {
           return absl::StatusOr<PlanReport>(TestPlan(true, job_pool_bytes_));
         }});
     runner_ = std::make_unique<FakeRunner>();
