@@ -1,11 +1,8 @@
 // The kernels that layer code is written in, one implementation a device.
 //
-// Every matrix is row-major; `*_stride` is the distance between rows in elements. Activations and
-// weights have one dtype (`KernelsOptions::dtype`, BF16 or FP32), written "T" below; statistics,
-// losses and weight gradients are FP32. `void*` points to elements of type T. All pointers are
-// device memory unless said otherwise and must stay valid until the work on the stream is done. A
-// call returns as soon as the work is queued (the cpu device: when it is done). Reductions have a
-// fixed order that depends on shapes alone, never on timing.
+// Shapes, types and memory are those of kernel_args.h. A call returns as soon as the work is queued
+// (the cpu device: when it is done). Reductions have a fixed order that depends on shapes alone,
+// never on timing.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 
@@ -13,155 +10,11 @@
 
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
+#include "engine/device/kernel_args.h"
 
 namespace megatrain {
 
 class Stream;  // engine/device/device.h
-
-// out[m, n] = op(a)[m, k] * op(b)[k, n] (+ bias[n]) (+ addend[m, n]), accumulated in FP32 and
-// rounded once.
-struct MatMulArgs {
-  int64_t m = 0, n = 0, k = 0;
-  DType dtype = DType::kF32;      // of a, b, bias
-  DType out_dtype = DType::kF32;  // of out and addend
-  const void* a = nullptr;        // [m, k], or [k, m] if transpose_a
-  int64_t a_stride = 0;
-  bool transpose_a = false;
-  const void* b = nullptr;  // [k, n], or [n, k] if transpose_b
-  int64_t b_stride = 0;
-  bool transpose_b = false;
-  void* out = nullptr;  // [m, n]
-  int64_t out_stride = 0;
-  const void* bias = nullptr;    // [n], or null
-  const void* addend = nullptr;  // [m, n] with out_stride, or null; may be `out`: accumulates
-};
-
-// y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon), over `width` elements of each of
-// `groups` parts of each row (groups > 1: QK norm, one weight [width] for all heads). Zhang &
-// Sennrich 2019. Element (row, group, i) is at row * stride + group * width + i.
-struct RmsNormArgs {
-  DType dtype = DType::kF32;
-  int64_t rows = 0, groups = 1, width = 0;
-  float epsilon = 0;
-  const void* x = nullptr;  // [rows, groups, width]
-  int64_t x_stride = 0;
-  const void* weight = nullptr;  // [width]
-  void* y = nullptr;             // [rows, groups, width]
-  int64_t y_stride = 0;
-  float* rstd = nullptr;  // [rows, groups], written; may be null
-};
-
-// dx (= or +=) gradient by x; dweight += gradient by weight.
-struct RmsNormBackwardArgs {
-  DType dtype = DType::kF32;
-  int64_t rows = 0, groups = 1, width = 0;
-  const void* x = nullptr;  // [rows, groups, width]
-  int64_t x_stride = 0;
-  const void* weight = nullptr;  // [width]
-  const float* rstd = nullptr;   // [rows, groups]
-  const void* dy = nullptr;      // [rows, groups, width]
-  int64_t dy_stride = 0;
-  void* dx = nullptr;  // [rows, groups, width]; may be dy when `accumulate` is false
-  int64_t dx_stride = 0;
-  bool accumulate = false;   // dx += (the residual stream), computed in FP32 and rounded once
-  float* dweight = nullptr;  // [width], FP32, accumulated
-};
-
-// Rotates pairs (i, i + head_dim / 2) of each head in place by position (the "rotate half" form of
-// HF transformers). `inverse` rotates back: that is the gradient. Su et al. 2021.
-struct RopeArgs {
-  DType dtype = DType::kF32;
-  int64_t tokens = 0, heads = 0, head_dim = 0;
-  void* x = nullptr;  // [tokens, heads, head_dim], head h of token t at t * stride + h * head_dim
-  int64_t stride = 0;
-  const int32_t* positions = nullptr;  // [tokens]
-  const float* cosine = nullptr;       // [positions, head_dim / 2]
-  const float* sine = nullptr;         // [positions, head_dim / 2]
-  bool inverse = false;
-};
-
-// Causal attention inside documents: token t of a document sees the tokens of the same document up
-// to itself. Memory is linear in tokens. Dao et al. 2022.
-struct AttentionArgs {
-  DType dtype = DType::kF32;
-  int64_t tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;  // kv_heads divides heads
-  float scale = 0;                                            // 1 / sqrt(head_dim)
-  // Documents cover all tokens: document d is tokens [starts[d], starts[d + 1]). HOST memory,
-  // [documents + 1].
-  const int32_t* document_starts = nullptr;
-  int64_t documents = 0;
-  const void* q = nullptr;  // [tokens, heads, head_dim]
-  int64_t q_stride = 0;
-  const void* k = nullptr;  // [tokens, kv_heads, head_dim]
-  int64_t k_stride = 0;
-  const void* v = nullptr;  // [tokens, kv_heads, head_dim]
-  int64_t v_stride = 0;
-  void* out = nullptr;   // [tokens, heads, head_dim], contiguous; read in backward
-  float* lse = nullptr;  // [heads, tokens]: log(sum(exp(scale * q.k))); read in backward
-};
-
-struct AttentionBackwardArgs {
-  AttentionArgs forward;
-  const void* dout = nullptr;  // [tokens, heads, head_dim], contiguous
-  void* dq = nullptr;          // [tokens, heads, head_dim], overwritten
-  int64_t dq_stride = 0;
-  void* dk = nullptr;  // [tokens, kv_heads, head_dim], overwritten, summed over the query heads of
-                       // the group
-  int64_t dk_stride = 0;
-  void* dv = nullptr;  // as dk
-  int64_t dv_stride = 0;
-  void* workspace = nullptr;  // AttentionBackwardWorkspaceBytes
-};
-
-// out = silu(gate) * up. Shazeer 2020.
-struct SwiGluArgs {
-  DType dtype = DType::kF32;
-  int64_t tokens = 0, width = 0;
-  const void* gate_up = nullptr;  // [tokens, 2, width]: gate, then up
-  void* out = nullptr;            // [tokens, width]
-};
-
-struct SwiGluBackwardArgs {
-  DType dtype = DType::kF32;
-  int64_t tokens = 0, width = 0;
-  const void* gate_up = nullptr;  // [tokens, 2, width]
-  const void* dout = nullptr;     // [tokens, width]
-  void* dgate_up = nullptr;       // [tokens, 2, width]; may be gate_up
-};
-
-struct EmbeddingArgs {
-  DType dtype = DType::kF32;
-  int64_t tokens = 0, hidden = 0, vocabulary = 0;
-  const int32_t* ids = nullptr;  // [tokens], each in [0, vocabulary)
-  const void* table = nullptr;   // [vocabulary, hidden]
-  void* out = nullptr;           // [tokens, hidden]
-};
-
-struct EmbeddingBackwardArgs {
-  DType dtype = DType::kF32;
-  int64_t tokens = 0, hidden = 0, vocabulary = 0;
-  const int32_t* ids = nullptr;  // [tokens]
-  // The token positions sorted by (id, position), [tokens]: made on the host with the batch, so
-  // that the sum per id has one order and needs no atomics.
-  const int32_t* sorted_positions = nullptr;
-  const void* dout = nullptr;  // [tokens, hidden]
-  float* dtable = nullptr;     // [vocabulary, hidden], FP32, accumulated
-};
-
-// For each row: loss = logsumexp(logits) - logits[label]; rows with label < 0 count nothing and get
-// a zero gradient. dlogits = (softmax(logits) - onehot(label)) * scale, of type T, written over the
-// logits: row r of dlogits starts at the first byte of row r of the logits (so its stride in
-// elements of T is logits_stride * 4 / sizeof(T)).
-struct CrossEntropyArgs {
-  DType dtype = DType::kF32;  // of dlogits
-  int64_t tokens = 0, vocabulary = 0;
-  float* logits = nullptr;  // [tokens, vocabulary], FP32; overwritten by dlogits unless `loss_only`
-  int64_t logits_stride = 0;
-  const int32_t* labels = nullptr;  // [tokens], already shifted; < 0: masked
-  float scale = 0;                  // 1 / unmasked tokens of the step
-  bool loss_only = false;           // evaluation: logits are left undefined
-  float* losses = nullptr;          // [tokens], each row's loss, 0 where masked
-};
 
 class Kernels {
  public:

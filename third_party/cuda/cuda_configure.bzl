@@ -15,7 +15,20 @@ cc_library(
     hdrs = glob(["include/**"]),
     includes = ["include"],
 )
-""")
+
+# Static: it finds the driver at run time, so that the program starts where there is none.
+cc_library(
+    name = "runtime",
+    linkopts = [
+        "-L%s/lib64",
+        "-lcudart_static",
+        "-ldl",
+        "-lrt",
+        "-lpthread",
+    ],
+    deps = [":headers"],
+)
+""" % home)
     else:
         ctx.file("BUILD", "package(default_visibility = [\"//visibility:public\"])\n")
 

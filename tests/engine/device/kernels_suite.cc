@@ -133,6 +133,13 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
   const int64_t tokens = shape.document_starts.back();
   const int64_t q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
   const int64_t stride = q_width + 2 * kv_width;  // q, k, v side by side, as the layers keep them
+  std::vector<int32_t> bounds_of;
+  for (size_t d = 0; d + 1 < shape.document_starts.size(); ++d) {
+    for (int32_t t = shape.document_starts[d]; t < shape.document_starts[d + 1]; ++t) {
+      bounds_of.insert(bounds_of.end(), {shape.document_starts[d], shape.document_starts[d + 1]});
+    }
+  }
+  const size_t bounds = operands->Ints(bounds_of);
   const size_t qkv = operands->Random(dtype, tokens * stride);
   const size_t out =
       operands->Values(dtype, std::vector<float>(static_cast<size_t>(tokens * q_width), 0.0f));
@@ -156,6 +163,7 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
     bound.v = static_cast<char*>(p[qkv]) + (q_width + kv_width) * DTypeBytes(dtype);
     bound.out = to;
     bound.lse = static_cast<float*>(p[lse]);
+    bound.document_bounds = static_cast<int32_t*>(p[bounds]);
     return bound;
   };
   if (!backward) {

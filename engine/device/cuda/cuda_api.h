@@ -1,0 +1,101 @@
+// The edge to CUDA: what the device calls of the runtime and of cuBLASLt, one call a method, so that
+// everything behind it is built and tested without either. The methods return a cudaError_t as an
+// int, 0 = success; cuBLASLt's errors are mapped to kProductFailed.
+//
+// Thread safety: as CUDA's: any thread; a thread chooses its device first (SetDevice).
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_API_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_API_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/base/dtype.h"
+
+namespace megatrain {
+
+// Values of cudaError_t that are told apart.
+inline constexpr int kCudaSuccess = 0;
+inline constexpr int kCudaInvalidValue = 1;
+inline constexpr int kCudaMemoryAllocation = 2;
+inline constexpr int kCudaInsufficientDriver = 35;
+inline constexpr int kCudaNoDevice = 100;
+inline constexpr int kCudaInvalidDevice = 101;
+inline constexpr int kCudaNotReady = 600;
+// Not CUDA's: cuBLASLt refused or failed.
+inline constexpr int kProductFailed = 100'000;
+
+struct CudaDeviceProperties {
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  int64_t memory_bytes = 0;
+  int multiprocessors = 0;
+  int numa_node = -1;            // of the host memory nearest to it; -1 = not known
+  bool host_page_tables = false;  // reads pageable memory through the host's page tables (GH200)
+  bool integrated = false;        // shares the host's memory
+};
+
+// out = op(a) op(b) + beta c (+ bias), column-major as cuBLAS has it: out is [m, n] with leading
+// dimension out_stride, c as out; bias [m] is added to every column. FP32 sums; a split sum is
+// added up in FP32 in the workspace, never in place.
+struct CudaProduct {
+  int64_t m = 0, n = 0, k = 0;
+  DType dtype = DType::kF32;      // of a, b, bias
+  DType out_dtype = DType::kF32;  // of c and out
+  bool transpose_a = false, transpose_b = false;
+  const void* a = nullptr;
+  int64_t a_stride = 0;
+  const void* b = nullptr;
+  int64_t b_stride = 0;
+  const void* c = nullptr;  // null: beta is 0
+  void* out = nullptr;
+  int64_t out_stride = 0;
+  const void* bias = nullptr;  // null: none
+};
+
+class CudaApi {
+ public:
+  virtual ~CudaApi() = default;
+
+  // "cudaErrorMemoryAllocation (2): out of memory".
+  virtual std::string Describe(int error) const = 0;
+
+  // As 1000 * major + 10 * minor. A driver of 0: there is none.
+  virtual int Versions(int* driver, int* runtime) = 0;
+  virtual int DeviceCount(int* count) = 0;
+  virtual int Properties(int ordinal, CudaDeviceProperties* properties) = 0;
+  virtual int SetDevice(int ordinal) = 0;
+  virtual int MemoryInfo(int64_t* free_bytes, int64_t* total_bytes) = 0;
+
+  virtual int Malloc(int64_t bytes, void** memory) = 0;
+  virtual int Free(void* memory) = 0;
+  // Pins host memory for the device's copies; both whole pages.
+  virtual int HostRegister(void* memory, int64_t bytes) = 0;
+  virtual int HostUnregister(void* memory) = 0;
+
+  virtual int StreamCreate(void** stream) = 0;
+  virtual int StreamDestroy(void* stream) = 0;
+  virtual int EventCreate(void** event) = 0;
+  virtual int EventDestroy(void* event) = 0;
+  virtual int EventRecord(void* event, void* stream) = 0;
+  virtual int StreamWaitEvent(void* stream, void* event) = 0;
+  virtual int EventSynchronize(void* event) = 0;
+  virtual int EventElapsed(void* start, void* end, float* milliseconds) = 0;
+
+  virtual int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) = 0;
+  virtual int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) = 0;
+  virtual int Zero(void* stream, void* device, int64_t bytes) = 0;
+
+  // The algorithm is the library's first choice for the shape, asked for once: never timed, so that
+  // the same machine gives the same bits. `workspace` belongs to the stream.
+  virtual int Product(void* stream, const CudaProduct& product, void* workspace,
+                      int64_t workspace_bytes) = 0;
+};
+
+// CUDA's own. Unavailable if this build has none, or if the library of products is not found.
+absl::StatusOr<std::unique_ptr<CudaApi>> OpenCudaApi();
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_API_H_

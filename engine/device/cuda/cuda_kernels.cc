@@ -1,0 +1,113 @@
+#include "engine/device/cuda/cuda_kernels.h"
+
+#include "engine/base/status.h"
+#include "engine/device/cuda/cuda_status.h"
+#include "engine/device/cuda/kernels/launchers.h"
+
+namespace megatrain {
+namespace {
+
+CudaStream& Of(Stream& stream) { return static_cast<CudaStream&>(stream); }
+
+}  // namespace
+
+CudaStream::~CudaStream() {
+  // Nothing can be done about an error here, and a device that is lost gives one.
+  (void)api_->SetDevice(ordinal_);
+  (void)api_->StreamDestroy(stream_);
+  if (workspace_ != nullptr) (void)api_->Free(workspace_);
+}
+
+int64_t CudaStream::WorkspaceBytes() { return kProductWorkspaceBytes + cuda::kScratchBytes; }
+
+void* CudaStream::scratch() const {
+  return static_cast<char*>(workspace_) + kProductWorkspaceBytes;
+}
+
+absl::Status CudaKernels::Launched(int error, const char* kernel) const {
+  return CudaStatus(*api_, error, kernel);
+}
+
+// cuBLAS is column-major: a row-major [rows, columns] is its transpose there. So out^T = op(b)^T
+// op(a)^T: the operands change places, and each is transposed where it was.
+absl::Status CudaKernels::MatMul(Stream& stream, const MatMulArgs& args) {
+  CudaProduct product;
+  product.m = args.n;
+  product.n = args.m;
+  product.k = args.k;
+  product.dtype = args.dtype;
+  product.out_dtype = args.out_dtype;
+  product.transpose_a = args.transpose_b;
+  product.transpose_b = args.transpose_a;
+  product.a = args.b;
+  product.a_stride = args.b_stride;
+  product.b = args.a;
+  product.b_stride = args.a_stride;
+  product.c = args.addend;
+  product.out = args.out;
+  product.out_stride = args.out_stride;
+  product.bias = args.bias;
+  MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
+  return CudaStatus(*api_,
+                    api_->Product(Of(stream).get(), product, Of(stream).product_workspace(),
+                                  kProductWorkspaceBytes),
+                    "cublasLtMatmul");
+}
+
+absl::Status CudaKernels::RmsNorm(Stream& stream, const RmsNormArgs& args) {
+  return Launched(cuda::RmsNorm(Of(stream).get(), args), "RmsNorm");
+}
+absl::Status CudaKernels::RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) {
+  return Launched(cuda::RmsNormBackward(Of(stream).get(), args, Of(stream).scratch()),
+                  "RmsNormBackward");
+}
+absl::Status CudaKernels::Rope(Stream& stream, const RopeArgs& args) {
+  return Launched(cuda::Rope(Of(stream).get(), args), "Rope");
+}
+absl::Status CudaKernels::Attention(Stream& stream, const AttentionArgs& args) {
+  return Launched(cuda::Attention(Of(stream).get(), args), "Attention");
+}
+absl::Status CudaKernels::AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) {
+  return Launched(cuda::AttentionBackward(Of(stream).get(), args), "AttentionBackward");
+}
+absl::Status CudaKernels::SwiGlu(Stream& stream, const SwiGluArgs& args) {
+  return Launched(cuda::SwiGlu(Of(stream).get(), args), "SwiGlu");
+}
+absl::Status CudaKernels::SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) {
+  return Launched(cuda::SwiGluBackward(Of(stream).get(), args), "SwiGluBackward");
+}
+absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
+  return Launched(cuda::Embedding(Of(stream).get(), args), "Embedding");
+}
+absl::Status CudaKernels::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) {
+  return Launched(cuda::EmbeddingBackward(Of(stream).get(), args), "EmbeddingBackward");
+}
+absl::Status CudaKernels::CrossEntropy(Stream& stream, const CrossEntropyArgs& args) {
+  return Launched(cuda::CrossEntropy(Of(stream).get(), args), "CrossEntropy");
+}
+absl::Status CudaKernels::BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n,
+                                       const void* dy, int64_t stride, float* dbias) {
+  return Launched(cuda::BiasBackward(Of(stream).get(), dtype, rows, n, dy, stride, dbias,
+                                     Of(stream).scratch()),
+                  "BiasBackward");
+}
+absl::Status CudaKernels::SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) {
+  return Launched(cuda::SumOfSquares(Of(stream).get(), x, n, sum, Of(stream).scratch()),
+                  "SumOfSquares");
+}
+absl::Status CudaKernels::Sum(Stream& stream, const float* x, int64_t n, double* sum) {
+  return Launched(cuda::Sum(Of(stream).get(), x, n, sum, Of(stream).scratch()), "Sum");
+}
+absl::Status CudaKernels::CastToBf16InPlace(Stream& stream, void* x, int64_t n) {
+  return Launched(cuda::CastToBf16InPlace(Of(stream).get(), x, n), "CastToBf16InPlace");
+}
+absl::Status CudaKernels::Zero(Stream& stream, void* x, int64_t bytes) {
+  return CudaStatus(*api_, api_->Zero(Of(stream).get(), x, bytes), "cudaMemsetAsync");
+}
+
+int64_t CudaKernels::AttentionBackwardWorkspaceBytes(DType, int64_t tokens, int64_t heads, int64_t,
+                                                     int64_t) const {
+  return cuda::AttentionBackwardWorkspaceBytes(tokens, heads);
+}
+
+}  // namespace megatrain

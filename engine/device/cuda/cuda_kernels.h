@@ -1,0 +1,83 @@
+// The kernels of the cuda device: products by cuBLASLt, the rest by the kernels of this folder.
+//
+// Thread safety: as Stream: one thread a stream.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_
+
+#include <cstdint>
+
+#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/device.h"
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+// What cuBLASLt is given for a stream; its own default is none. 32 MiB is what NVIDIA recommends for
+// Hopper.
+inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
+
+// A stream and what its kernels use beside their arguments.
+class CudaStream : public Stream {
+ public:
+  // Takes both over. `workspace`: device memory of WorkspaceBytes(), null for a stream of copies
+  // only.
+  CudaStream(CudaApi* api, int ordinal, void* stream, void* workspace)
+      : api_(api), ordinal_(ordinal), stream_(stream), workspace_(workspace) {}
+  ~CudaStream() override;
+  CudaStream(const CudaStream&) = delete;
+  CudaStream& operator=(const CudaStream&) = delete;
+
+  static int64_t WorkspaceBytes();
+
+  void* get() const { return stream_; }
+  void* product_workspace() const { return workspace_; }
+  void* scratch() const;
+
+ private:
+  CudaApi* const api_;
+  const int ordinal_;
+  void* const stream_;
+  void* const workspace_;
+};
+
+class CudaKernels : public Kernels {
+ public:
+  // `api` must outlive this object. Every stream is a CudaStream with a workspace.
+  explicit CudaKernels(CudaApi* api, int ordinal) : api_(api), ordinal_(ordinal) {}
+
+  absl::Status MatMul(Stream& stream, const MatMulArgs& args) override;
+  absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) override;
+  absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) override;
+  absl::Status Rope(Stream& stream, const RopeArgs& args) override;
+  absl::Status Attention(Stream& stream, const AttentionArgs& args) override;
+  absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) override;
+  absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) override;
+  absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) override;
+  absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
+  absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
+  absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;
+  absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n, const void* dy,
+                            int64_t stride, float* dbias) override;
+  absl::Status SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) override;
+  absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) override;
+  absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
+  absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
+
+  int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
+                                          int64_t kv_heads, int64_t head_dim) const override;
+  // None: what the kernels hold lies on the device.
+  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override { return 0; }
+  // Not measured: products are queued with everything else.
+  double MatMulSeconds() const override { return 0; }
+
+ private:
+  // The status of a launch that gave `error`.
+  absl::Status Launched(int error, const char* kernel) const;
+
+  CudaApi* const api_;
+  const int ordinal_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_

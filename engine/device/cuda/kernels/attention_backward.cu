@@ -1,0 +1,212 @@
+// The gradient of attention in three kernels without atomics: delta = rowsum(dO * O); dQ by tiles of
+// queries; dK and dV by tiles of keys, over the queries of the group's heads. With
+//   P = exp(S - lse), dP = dO V^T, dS = P * (dP - delta):  dV = P^T dO, dQ = scale dS K,
+//   dK = scale dS^T Q.
+// The scores are computed again in both, which memory linear in the sequence asks for.
+#include "engine/device/cuda/kernels/attention_tile.h"
+#include "engine/device/cuda/kernels/launchers.h"
+
+namespace megatrain::cuda {
+namespace {
+
+constexpr int kDeltaThreads = 256;
+
+// A warp a (token, head).
+template <typename T>
+__global__ void DeltaKernel(AttentionBackwardArgs args, float* delta) {
+  const AttentionArgs& f = args.forward;
+  const int64_t item =
+      static_cast<int64_t>(blockIdx.x) * (kDeltaThreads / kWarp) + threadIdx.x / kWarp;
+  if (item >= f.tokens * f.heads) return;
+  const T* const out = static_cast<const T*>(f.out) + item * f.head_dim;
+  const T* const dout = static_cast<const T*>(args.dout) + item * f.head_dim;
+  float sum = 0;
+  for (int64_t i = threadIdx.x % kWarp; i < f.head_dim; i += kWarp) {
+    sum += ToFloat(out[i]) * ToFloat(dout[i]);
+  }
+  sum = TeamSum<kWarp>(sum, nullptr);
+  if (threadIdx.x % kWarp == 0) delta[item % f.heads * f.tokens + item / f.heads] = sum;
+}
+
+// P of the tile (queries from `query`, keys from `key`) from its scores; masked ones are 0.
+template <typename Shape>
+__device__ void Probabilities(const AttentionArgs& args, int64_t head, int64_t query, int64_t key,
+                              float (&s)[Shape::kRows][Shape::kRows]) {
+#pragma unroll
+  for (int r = 0; r < Shape::kRows; ++r) {
+    const int64_t row = query + ThreadRow() + r * kAttentionSide;
+    const bool there = row < args.tokens;
+    const int64_t start = there ? DocumentStart(args, row) : args.tokens;
+    const float lse = there ? args.lse[head * args.tokens + row] : 0.0f;
+#pragma unroll
+    for (int c = 0; c < Shape::kRows; ++c) {
+      const int64_t column = key + ThreadColumn() + c * kAttentionSide;
+      s[r][c] = there && column <= row && column >= start ? expf(s[r][c] - lse) : 0.0f;
+    }
+  }
+}
+
+// dS from P and dP, in place of dP.
+template <typename Shape>
+__device__ void ScoreGradients(const AttentionArgs& args, const float* delta, int64_t head,
+                               int64_t query, const float (&p)[Shape::kRows][Shape::kRows],
+                               float (&dp)[Shape::kRows][Shape::kRows]) {
+#pragma unroll
+  for (int r = 0; r < Shape::kRows; ++r) {
+    const int64_t row = query + ThreadRow() + r * kAttentionSide;
+    const float of_row = row < args.tokens ? delta[head * args.tokens + row] : 0.0f;
+#pragma unroll
+    for (int c = 0; c < Shape::kRows; ++c) dp[r][c] = p[r][c] * (dp[r][c] - of_row);
+  }
+}
+
+template <typename Shape>
+__device__ void StoreScores(const float (&s)[Shape::kRows][Shape::kRows], float* scores) {
+#pragma unroll
+  for (int r = 0; r < Shape::kRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Shape::kRows; ++c) {
+      scores[(ThreadRow() + r * kAttentionSide) * Shape::kScoreStride + ThreadColumn() +
+             c * kAttentionSide] = s[r][c];
+    }
+  }
+}
+
+template <typename Shape, typename T>
+__device__ void StoreRows(const float (&sums)[Shape::kRows][Shape::kColumns], float scale,
+                          int64_t first, int64_t last, int dim, int64_t stride, T* head) {
+#pragma unroll
+  for (int r = 0; r < Shape::kRows; ++r) {
+    const int64_t row = first + ThreadRow() + r * kAttentionSide;
+    if (row >= last) continue;
+#pragma unroll
+    for (int c = 0; c < Shape::kColumns; ++c) {
+      const int column = ThreadColumn() + c * kAttentionSide;
+      if (column < dim) head[row * stride + column] = FromFloat<T>(scale * sums[r][c]);
+    }
+  }
+}
+
+template <typename Shape, typename T>
+__global__ void QueryGradientKernel(AttentionBackwardArgs args, const float* delta) {
+  constexpr int kTile = Shape::kTile;
+  const AttentionArgs& f = args.forward;
+  float* const queries = SharedMemory<float>();
+  float* const douts = queries + Shape::kTileFloats;
+  float* const keys = douts + Shape::kTileFloats;  // and values, in turn
+  float* const scores = keys + Shape::kTileFloats;
+  const int dim = static_cast<int>(f.head_dim);
+  const int64_t head = blockIdx.y, kv_head = head / (f.heads / f.kv_heads);
+  const T* const k = static_cast<const T*>(f.k) + kv_head * dim;
+  const T* const v = static_cast<const T*>(f.v) + kv_head * dim;
+  const int64_t first = (gridDim.x - 1 - static_cast<int64_t>(blockIdx.x)) * kTile;
+  const int64_t last = first + kTile < f.tokens ? first + kTile : f.tokens;
+  LoadTile<Shape>(static_cast<const T*>(f.q) + head * dim, f.q_stride, first, last, dim, f.scale,
+                  queries);
+  LoadTile<Shape>(static_cast<const T*>(args.dout) + head * dim, f.heads * dim, first, last, dim,
+                  1.0f, douts);
+  float sums[Shape::kRows][Shape::kColumns];
+  ClearSums<Shape>(sums);
+  for (int64_t key = DocumentStart(f, first) / kTile * kTile; key < last; key += kTile) {
+    __syncthreads();
+    LoadTile<Shape>(v, f.v_stride, key, last, dim, 1.0f, keys);
+    __syncthreads();
+    float dp[Shape::kRows][Shape::kRows], p[Shape::kRows][Shape::kRows];
+    RowsByRows<Shape>(douts, keys, dim, dp);
+    __syncthreads();
+    LoadTile<Shape>(k, f.k_stride, key, last, dim, 1.0f, keys);
+    __syncthreads();
+    RowsByRows<Shape>(queries, keys, dim, p);
+    Probabilities<Shape>(f, head, first, key, p);
+    ScoreGradients<Shape>(f, delta, head, first, p, dp);
+    StoreScores<Shape>(dp, scores);
+    __syncthreads();
+    ScoresByRows<Shape, false>(scores, keys, dim, sums);
+  }
+  StoreRows<Shape>(sums, f.scale, first, last, dim, args.dq_stride,
+                   static_cast<T*>(args.dq) + head * dim);
+}
+
+template <typename Shape, typename T>
+__global__ void KeyGradientKernel(AttentionBackwardArgs args, const float* delta) {
+  constexpr int kTile = Shape::kTile;
+  const AttentionArgs& f = args.forward;
+  float* const keys = SharedMemory<float>();
+  float* const values = keys + Shape::kTileFloats;
+  float* const queries = values + Shape::kTileFloats;  // and output gradients, in turn
+  float* const scores = queries + Shape::kTileFloats;
+  const int dim = static_cast<int>(f.head_dim);
+  const int64_t kv_head = blockIdx.y, group = f.heads / f.kv_heads;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t last = first + kTile < f.tokens ? first + kTile : f.tokens;
+  LoadTile<Shape>(static_cast<const T*>(f.k) + kv_head * dim, f.k_stride, first, last, dim, 1.0f,
+                  keys);
+  LoadTile<Shape>(static_cast<const T*>(f.v) + kv_head * dim, f.v_stride, first, last, dim, 1.0f,
+                  values);
+  float dk[Shape::kRows][Shape::kColumns], dv[Shape::kRows][Shape::kColumns];
+  ClearSums<Shape>(dk);
+  ClearSums<Shape>(dv);
+  const int64_t queries_end = DocumentEnd(f, last - 1);
+  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    const T* const q = static_cast<const T*>(f.q) + head * dim;
+    const T* const dout = static_cast<const T*>(args.dout) + head * dim;
+    for (int64_t query = first; query < queries_end; query += kTile) {
+      __syncthreads();
+      LoadTile<Shape>(q, f.q_stride, query, f.tokens, dim, f.scale, queries);
+      __syncthreads();
+      float p[Shape::kRows][Shape::kRows], dp[Shape::kRows][Shape::kRows];
+      RowsByRows<Shape>(queries, keys, dim, p);
+      Probabilities<Shape>(f, head, query, first, p);
+      StoreScores<Shape>(p, scores);
+      __syncthreads();
+      LoadTile<Shape>(dout, f.heads * dim, query, f.tokens, dim, 1.0f, queries);
+      __syncthreads();
+      RowsByRows<Shape>(queries, values, dim, dp);
+      ScoresByRows<Shape, true>(scores, queries, dim, dv);
+      ScoreGradients<Shape>(f, delta, head, query, p, dp);
+      __syncthreads();
+      StoreScores<Shape>(dp, scores);
+      LoadTile<Shape>(q, f.q_stride, query, f.tokens, dim, f.scale, queries);
+      __syncthreads();
+      ScoresByRows<Shape, true>(scores, queries, dim, dk);
+    }
+  }
+  // The queries were scaled.
+  StoreRows<Shape>(dk, 1.0f, first, last, dim, args.dk_stride,
+                   static_cast<T*>(args.dk) + kv_head * dim);
+  StoreRows<Shape>(dv, 1.0f, first, last, dim, args.dv_stride,
+                   static_cast<T*>(args.dv) + kv_head * dim);
+}
+
+template <typename Shape, typename T>
+int BackwardOf(void* stream, const AttentionBackwardArgs& args) {
+  const AttentionArgs& f = args.forward;
+  float* const delta = static_cast<float*>(args.workspace);
+  int error = Launch(DeltaKernel<T>, Grid(CeilDiv(f.tokens * f.heads, kDeltaThreads / kWarp)),
+                     kDeltaThreads, 0, stream, args, delta);
+  if (error != 0) return error;
+  const unsigned tiles = static_cast<unsigned>(CeilDiv(f.tokens, Shape::kTile));
+  const int shared =
+      (3 * Shape::kTileFloats + Shape::kScoreFloats) * static_cast<int>(sizeof(float));
+  error = Launch(QueryGradientKernel<Shape, T>, dim3(tiles, static_cast<unsigned>(f.heads), 1),
+                 kAttentionThreads, shared, stream, args, static_cast<const float*>(delta));
+  if (error != 0) return error;
+  return Launch(KeyGradientKernel<Shape, T>, dim3(tiles, static_cast<unsigned>(f.kv_heads), 1),
+                kAttentionThreads, shared, stream, args, static_cast<const float*>(delta));
+}
+
+}  // namespace
+
+int64_t AttentionBackwardWorkspaceBytes(int64_t tokens, int64_t heads) {
+  return tokens * heads * static_cast<int64_t>(sizeof(float));
+}
+
+int AttentionBackward(void* stream, const AttentionBackwardArgs& args) {
+  if (args.forward.tokens == 0) return 0;
+  return WithAttentionShape(args.forward.head_dim, [&]<typename Shape>() {
+    return args.forward.dtype == DType::kF32 ? BackwardOf<Shape, float>(stream, args)
+                                             : BackwardOf<Shape, Bf16>(stream, args);
+  });
+}
+
+}  // namespace megatrain::cuda

@@ -1,0 +1,123 @@
+// What both directions of attention share: tiles of rows in shared memory as FP32, products of two
+// such tiles, and which keys a query sees. A block is 16 x 16 threads; thread (y, x) has rows y, y +
+// 16, ... and columns x, x + 16, ... of every product.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
+
+#include <cstdint>
+
+#include "engine/device/cuda/kernels/primitives.h"
+#include "engine/device/kernel_args.h"
+
+namespace megatrain::cuda {
+
+inline constexpr int kAttentionSide = 16;
+inline constexpr int kAttentionThreads = kAttentionSide * kAttentionSide;
+
+// kDim: head sizes up to this; kTile: rows of a tile. Four tiles fit the shared memory of every
+// device from sm_80 on.
+template <int kDimMax, int kTileRows>
+struct AttentionShape {
+  static constexpr int kDim = kDimMax;
+  static constexpr int kTile = kTileRows;
+  static constexpr int kRows = kTile / kAttentionSide;    // of a tile, a thread
+  static constexpr int kColumns = kDim / kAttentionSide;  // of a head, a thread
+  static constexpr int kStride = kDim + 1;                // one more: no bank conflicts by column
+  static constexpr int kScoreStride = kTile + 1;
+  static constexpr int kTileFloats = kTile * kStride;
+  static constexpr int kScoreFloats = kTile * kScoreStride;
+};
+
+__device__ inline int ThreadRow() { return threadIdx.x / kAttentionSide; }
+__device__ inline int ThreadColumn() { return threadIdx.x % kAttentionSide; }
+
+// Rows [first, first + kTile) of a head, scaled; rows from `last` on are zeros.
+template <typename Shape, typename T>
+__device__ void LoadTile(const T* head, int64_t stride, int64_t first, int64_t last, int dim,
+                         float scale, float* tile) {
+  for (int i = threadIdx.x; i < Shape::kTile * dim; i += kAttentionThreads) {
+    const int row = i / dim, column = i % dim;
+    tile[row * Shape::kStride + column] =
+        first + row < last ? scale * ToFloat(head[(first + row) * stride + column]) : 0.0f;
+  }
+}
+
+// out[r][c] = sum over i of a[row r][i] * b[row c][i]: a product of two tiles over the head's size.
+template <typename Shape>
+__device__ void RowsByRows(const float* a, const float* b, int dim,
+                           float (&out)[Shape::kRows][Shape::kRows]) {
+#pragma unroll
+  for (int r = 0; r < Shape::kRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Shape::kRows; ++c) out[r][c] = 0;
+  }
+  const int y = ThreadRow(), x = ThreadColumn();
+  for (int i = 0; i < dim; ++i) {
+    float from_b[Shape::kRows];
+#pragma unroll
+    for (int c = 0; c < Shape::kRows; ++c) {
+      from_b[c] = b[(x + c * kAttentionSide) * Shape::kStride + i];
+    }
+#pragma unroll
+    for (int r = 0; r < Shape::kRows; ++r) {
+      const float from_a = a[(y + r * kAttentionSide) * Shape::kStride + i];
+#pragma unroll
+      for (int c = 0; c < Shape::kRows; ++c) out[r][c] += from_a * from_b[c];
+    }
+  }
+}
+
+// out[r][c] += sum over s of scores[row r][s] * b[row s][column c], or, transposed, of
+// scores[s][row r] * b[row s][column c].
+template <typename Shape, bool kTransposed>
+__device__ void ScoresByRows(const float* scores, const float* b, int dim,
+                             float (&out)[Shape::kRows][Shape::kColumns]) {
+  const int y = ThreadRow(), x = ThreadColumn();
+  for (int s = 0; s < Shape::kTile; ++s) {
+    float score[Shape::kRows];
+#pragma unroll
+    for (int r = 0; r < Shape::kRows; ++r) {
+      const int row = y + r * kAttentionSide;
+      score[r] = kTransposed ? scores[s * Shape::kScoreStride + row]
+                             : scores[row * Shape::kScoreStride + s];
+    }
+#pragma unroll
+    for (int c = 0; c < Shape::kColumns; ++c) {
+      const int column = x + c * kAttentionSide;
+      if (column >= dim) continue;
+      const float from_b = b[s * Shape::kStride + column];
+#pragma unroll
+      for (int r = 0; r < Shape::kRows; ++r) out[r][c] += score[r] * from_b;
+    }
+  }
+}
+
+template <typename Shape>
+__device__ void ClearSums(float (&sums)[Shape::kRows][Shape::kColumns]) {
+#pragma unroll
+  for (int r = 0; r < Shape::kRows; ++r) {
+#pragma unroll
+    for (int c = 0; c < Shape::kColumns; ++c) sums[r][c] = 0;
+  }
+}
+
+// Where the document of `token` starts and where it ends.
+__device__ inline int64_t DocumentStart(const AttentionArgs& args, int64_t token) {
+  return args.document_bounds[2 * token];
+}
+__device__ inline int64_t DocumentEnd(const AttentionArgs& args, int64_t token) {
+  return args.document_bounds[2 * token + 1];
+}
+
+// Calls run.template operator()<Shape>() with the smallest shape that holds the head.
+template <typename Run>
+int WithAttentionShape(int64_t head_dim, const Run& run) {
+  if (head_dim <= 64) return run.template operator()<AttentionShape<64, 32>>();
+  if (head_dim <= 128) return run.template operator()<AttentionShape<128, 32>>();
+  if (head_dim <= 256) return run.template operator()<AttentionShape<256, 16>>();
+  return kInvalidValue;
+}
+
+}  // namespace megatrain::cuda
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_

@@ -1,0 +1,40 @@
+// The kernels of the cuda device, as the host calls them. Each queues its work on `stream` (a
+// cudaStream_t) and returns a cudaError_t. Arguments are those of kernel_args.h. `scratch` is
+// device memory of kScratchBytes that belongs to the stream.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
+
+#include <cstdint>
+
+#include "engine/device/kernel_args.h"
+
+namespace megatrain::cuda {
+
+// For partial sums that blocks leave for one that adds them up.
+inline constexpr int64_t kScratchBytes = int64_t{16} << 20;
+
+int RmsNorm(void* stream, const RmsNormArgs& args);
+int RmsNormBackward(void* stream, const RmsNormBackwardArgs& args, void* scratch);
+int Rope(void* stream, const RopeArgs& args);
+int SwiGlu(void* stream, const SwiGluArgs& args);
+int SwiGluBackward(void* stream, const SwiGluBackwardArgs& args);
+int Embedding(void* stream, const EmbeddingArgs& args);
+int EmbeddingBackward(void* stream, const EmbeddingBackwardArgs& args);
+int CrossEntropy(void* stream, const CrossEntropyArgs& args);
+int BiasBackward(void* stream, DType dtype, int64_t rows, int64_t n, const void* dy, int64_t stride,
+                 float* dbias, void* scratch);
+int SumOfSquares(void* stream, const float* x, int64_t n, double* sum, void* scratch);
+int Sum(void* stream, const float* x, int64_t n, double* sum, void* scratch);
+int CastToBf16InPlace(void* stream, void* x, int64_t n);
+
+// Exact tiled attention for every dtype and head size up to kAttentionHeadDimMax, memory linear in
+// tokens.
+inline constexpr int64_t kAttentionHeadDimMax = 256;
+int Attention(void* stream, const AttentionArgs& args);
+int AttentionBackward(void* stream, const AttentionBackwardArgs& args);
+// Of AttentionBackwardArgs::workspace.
+int64_t AttentionBackwardWorkspaceBytes(int64_t tokens, int64_t heads);
+
+}  // namespace megatrain::cuda
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_

@@ -1,0 +1,90 @@
+// SwiGLU and its gradient, element by element: moved in packs of 16 bytes, bound by memory.
+#include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/kernels/primitives.h"
+
+namespace megatrain::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ inline float Sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+template <typename T, int kCount>
+__global__ void SwiGluKernel(SwiGluArgs args, int64_t threads) {
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (thread >= threads) return;
+  const int64_t packs = args.width / kCount;
+  const int64_t token = thread / packs, i = thread % packs * kCount;
+  const T* const gate_up = static_cast<const T*>(args.gate_up) + token * 2 * args.width + i;
+  float gate[kCount], up[kCount];
+  Load(gate_up, gate);
+  Load(gate_up + args.width, up);
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) gate[j] *= Sigmoid(gate[j]) * up[j];
+  Store(gate, static_cast<T*>(args.out) + token * args.width + i);
+}
+
+template <typename T, int kCount>
+__global__ void SwiGluBackwardKernel(SwiGluBackwardArgs args, int64_t threads) {
+  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (thread >= threads) return;
+  const int64_t packs = args.width / kCount;
+  const int64_t token = thread / packs, i = thread % packs * kCount;
+  const int64_t at = token * 2 * args.width + i;
+  float gate[kCount], up[kCount], dout[kCount];
+  Load(static_cast<const T*>(args.gate_up) + at, gate);
+  Load(static_cast<const T*>(args.gate_up) + at + args.width, up);
+  Load(static_cast<const T*>(args.dout) + token * args.width + i, dout);
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    const float sigmoid = Sigmoid(gate[j]);
+    const float dgate = dout[j] * up[j] * sigmoid * (1.0f + gate[j] * (1.0f - sigmoid));
+    up[j] = dout[j] * gate[j] * sigmoid;
+    gate[j] = dgate;
+  }
+  Store(gate, static_cast<T*>(args.dgate_up) + at);
+  Store(up, static_cast<T*>(args.dgate_up) + at + args.width);
+}
+
+template <typename T, int kCount>
+int LaunchForward(void* stream, const SwiGluArgs& args) {
+  const int64_t threads = args.tokens * (args.width / kCount);
+  if (threads == 0) return 0;
+  return Launch(SwiGluKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, stream,
+                args, threads);
+}
+
+template <typename T, int kCount>
+int LaunchBackward(void* stream, const SwiGluBackwardArgs& args) {
+  const int64_t threads = args.tokens * (args.width / kCount);
+  if (threads == 0) return 0;
+  return Launch(SwiGluBackwardKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0,
+                stream, args, threads);
+}
+
+template <typename T>
+int SwiGluOf(void* stream, const SwiGluArgs& args) {
+  return Aligned({args.gate_up, args.out}, {args.width * int64_t{sizeof(T)}})
+             ? LaunchForward<T, kPackCount<T>>(stream, args)
+             : LaunchForward<T, 1>(stream, args);
+}
+
+template <typename T>
+int SwiGluBackwardOf(void* stream, const SwiGluBackwardArgs& args) {
+  return Aligned({args.gate_up, args.dout, args.dgate_up}, {args.width * int64_t{sizeof(T)}})
+             ? LaunchBackward<T, kPackCount<T>>(stream, args)
+             : LaunchBackward<T, 1>(stream, args);
+}
+
+}  // namespace
+
+int SwiGlu(void* stream, const SwiGluArgs& args) {
+  return args.dtype == DType::kF32 ? SwiGluOf<float>(stream, args) : SwiGluOf<Bf16>(stream, args);
+}
+
+int SwiGluBackward(void* stream, const SwiGluBackwardArgs& args) {
+  return args.dtype == DType::kF32 ? SwiGluBackwardOf<float>(stream, args)
+                                   : SwiGluBackwardOf<Bf16>(stream, args);
+}
+
+}  // namespace megatrain::cuda

@@ -1,0 +1,363 @@
+#include "tests/engine/device/cuda/emulated_cuda.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace megatrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void Must(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "emulated cuda: %s\n", what);
+  std::abort();
+}
+
+// Work in order, on a thread of its own and some time after it was queued.
+class QueueStream : public cuda::EmulatedStream {
+ public:
+  QueueStream() : thread_([this] { Run(); }) {}
+  ~QueueStream() override {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void Enqueue(std::function<void()> work) override {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      work_.push_back(std::move(work));
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  void Run() {
+    while (true) {
+      std::function<void()> work;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [&] { return !work_.empty() || stopping_; });
+        if (work_.empty()) return;
+        work = std::move(work_.front());
+        work_.pop_front();
+      }
+      work();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+// Waits are for the recording that was the last one when they were queued.
+struct EmulatedEvent {
+  std::mutex mutex;
+  std::condition_variable passed_changed;
+  int64_t recorded = 0, passed = 0;
+  Clock::time_point time;
+
+  void WaitFor(int64_t number) {
+    std::unique_lock<std::mutex> lock(mutex);
+    passed_changed.wait(lock, [&] { return passed >= number; });
+  }
+};
+
+cuda::EmulatedStream& StreamOf(void* stream) {
+  return *static_cast<cuda::EmulatedStream*>(stream);
+}
+EmulatedEvent& EventOf(void* event) { return *static_cast<EmulatedEvent*>(event); }
+
+float Get(DType dtype, const void* x, int64_t i) {
+  return dtype == DType::kF32 ? static_cast<const float*>(x)[i]
+                              : Bf16ToFloat(static_cast<const bf16_t*>(x)[i]);
+}
+
+// In cuBLAS' terms: element (row, column) of a matrix is at column * stride + row.
+void Multiply(const CudaProduct& p) {
+  for (int64_t column = 0; column < p.n; ++column) {
+    for (int64_t row = 0; row < p.m; ++row) {
+      double sum = 0;
+      for (int64_t l = 0; l < p.k; ++l) {
+        const int64_t a = p.transpose_a ? row * p.a_stride + l : l * p.a_stride + row;
+        const int64_t b = p.transpose_b ? l * p.b_stride + column : column * p.b_stride + l;
+        sum += static_cast<double>(Get(p.dtype, p.a, a)) * Get(p.dtype, p.b, b);
+      }
+      const int64_t out = column * p.out_stride + row;
+      if (p.bias != nullptr) sum += Get(p.dtype, p.bias, row);
+      if (p.c != nullptr) sum += Get(p.out_dtype, p.c, out);
+      if (p.out_dtype == DType::kF32) {
+        static_cast<float*>(p.out)[out] = static_cast<float>(sum);
+      } else {
+        static_cast<bf16_t*>(p.out)[out] = FloatToBf16(static_cast<float>(sum));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+EmulatedCuda::EmulatedCuda(const EmulatedCudaOptions& options) : options_(options) {}
+
+EmulatedCuda::~EmulatedCuda() {
+  Must(allocated_.empty() && streams_ == 0 && events_ == 0, "something was not destroyed");
+  Must(registered_.empty(), "host memory is still registered");
+}
+
+void EmulatedCuda::Fail(const std::string& method, int error, int after, bool sticky) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  failures_[method] = {error, after, sticky};
+}
+
+int64_t EmulatedCuda::allocated_bytes() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return allocated_bytes_;
+}
+
+int64_t EmulatedCuda::registered_bytes() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  int64_t bytes = 0;
+  for (const auto& [start, size] : registered_) bytes += size;
+  return bytes;
+}
+
+int EmulatedCuda::Called(const std::string& method) {
+  if (sticky_ != 0) return sticky_;
+  const auto failure = failures_.find(method);
+  if (failure == failures_.end() || failure->second.after-- > 0) return kCudaSuccess;
+  if (failure->second.sticky) sticky_ = failure->second.error;
+  return failure->second.error;
+}
+
+bool EmulatedCuda::Within(const std::map<const char*, int64_t>& blocks, const void* memory,
+                          int64_t bytes) const {
+  const char* const start = static_cast<const char*>(memory);
+  auto block = blocks.upper_bound(start);
+  if (block == blocks.begin()) return false;
+  --block;
+  return start + bytes <= block->first + block->second;
+}
+
+std::string EmulatedCuda::Describe(int error) const {
+  return "emulated error " + std::to_string(error);
+}
+
+int EmulatedCuda::Versions(int* driver, int* runtime) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  *driver = options_.driver;
+  *runtime = options_.runtime;
+  return Called("Versions");
+}
+
+int EmulatedCuda::DeviceCount(int* count) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  *count = options_.devices;
+  if (const int error = Called("DeviceCount"); error != 0) return error;
+  return options_.devices == 0 ? kCudaNoDevice : kCudaSuccess;
+}
+
+int EmulatedCuda::Properties(int ordinal, CudaDeviceProperties* properties) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (ordinal < 0 || ordinal >= options_.devices) return kCudaInvalidDevice;
+  *properties = options_.properties;
+  properties->memory_bytes = options_.memory_bytes;
+  return Called("Properties");
+}
+
+int EmulatedCuda::SetDevice(int ordinal) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (ordinal < 0 || ordinal >= options_.devices) return kCudaInvalidDevice;
+  return Called("SetDevice");
+}
+
+int EmulatedCuda::MemoryInfo(int64_t* free_bytes, int64_t* total_bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  *total_bytes = options_.memory_bytes;
+  *free_bytes = options_.memory_bytes - allocated_bytes_;
+  return Called("MemoryInfo");
+}
+
+int EmulatedCuda::Malloc(int64_t bytes, void** memory) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (const int error = Called("Malloc"); error != 0) return error;
+  if (allocated_bytes_ + bytes > options_.memory_bytes) return kCudaMemoryAllocation;
+  // As CUDA's, and exactly as long as asked.
+  const size_t rounded = (static_cast<size_t>(bytes) + 255) / 256 * 256;
+  *memory = std::aligned_alloc(256, rounded);
+  allocated_[static_cast<const char*>(*memory)] = bytes;
+  allocated_bytes_ += bytes;
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::Free(void* memory) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto block = allocated_.find(static_cast<const char*>(memory));
+  Must(block != allocated_.end(), "cudaFree of what was not allocated");
+  allocated_bytes_ -= block->second;
+  allocated_.erase(block);
+  std::free(memory);
+  return Called("Free");
+}
+
+int EmulatedCuda::HostRegister(void* memory, int64_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (const int error = Called("HostRegister"); error != 0) return error;
+  Must(reinterpret_cast<uintptr_t>(memory) % 4096 == 0 && bytes % 4096 == 0,
+       "cudaHostRegister of parts of pages");
+  registered_[static_cast<const char*>(memory)] = bytes;
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::HostUnregister(void* memory) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Must(registered_.erase(static_cast<const char*>(memory)) == 1,
+       "cudaHostUnregister of what was not registered");
+  return Called("HostUnregister");
+}
+
+int EmulatedCuda::StreamCreate(void** stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (const int error = Called("StreamCreate"); error != 0) return error;
+  *stream = static_cast<cuda::EmulatedStream*>(new QueueStream);
+  ++streams_;
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::StreamDestroy(void* stream) {
+  delete static_cast<cuda::EmulatedStream*>(stream);
+  std::lock_guard<std::mutex> lock(mutex_);
+  --streams_;
+  return Called("StreamDestroy");
+}
+
+int EmulatedCuda::EventCreate(void** event) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (const int error = Called("EventCreate"); error != 0) return error;
+  *event = new EmulatedEvent;
+  ++events_;
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::EventDestroy(void* event) {
+  delete &EventOf(event);
+  std::lock_guard<std::mutex> lock(mutex_);
+  --events_;
+  return Called("EventDestroy");
+}
+
+int EmulatedCuda::EventRecord(void* event, void* stream) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("EventRecord"); error != 0) return error;
+  }
+  EmulatedEvent* const e = &EventOf(event);
+  int64_t number = 0;
+  {
+    std::lock_guard<std::mutex> lock(e->mutex);
+    number = ++e->recorded;
+  }
+  StreamOf(stream).Enqueue([e, number] {
+    std::lock_guard<std::mutex> lock(e->mutex);
+    e->passed = number;
+    e->time = Clock::now();
+    e->passed_changed.notify_all();
+  });
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::StreamWaitEvent(void* stream, void* event) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("StreamWaitEvent"); error != 0) return error;
+  }
+  EmulatedEvent* const e = &EventOf(event);
+  int64_t number = 0;
+  {
+    std::lock_guard<std::mutex> lock(e->mutex);
+    number = e->recorded;
+  }
+  Must(number > 0, "a wait for an event that was not recorded");
+  StreamOf(stream).Enqueue([e, number] { e->WaitFor(number); });
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::EventSynchronize(void* event) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("EventSynchronize"); error != 0) return error;
+  }
+  EmulatedEvent& e = EventOf(event);
+  int64_t number = 0;
+  {
+    std::lock_guard<std::mutex> lock(e.mutex);
+    number = e.recorded;
+  }
+  e.WaitFor(number);
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::EventElapsed(void* start, void* end, float* milliseconds) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("EventElapsed"); error != 0) return error;
+  }
+  EmulatedEvent &from = EventOf(start), &to = EventOf(end);
+  std::scoped_lock lock(from.mutex, to.mutex);
+  if (from.passed < from.recorded || to.passed < to.recorded) return kCudaNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(to.time - from.time).count();
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("CopyToDevice"); error != 0) return error;
+    Must(Within(allocated_, device, bytes), "a copy to what is not the device's");
+    Must(Within(registered_, host, bytes), "a copy from what is not one registration's");
+  }
+  StreamOf(stream).Enqueue([=] { std::memcpy(device, host, static_cast<size_t>(bytes)); });
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::CopyToHost(void* stream, void* host, const void* device, int64_t bytes) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("CopyToHost"); error != 0) return error;
+    Must(Within(allocated_, device, bytes), "a copy from what is not the device's");
+    Must(Within(registered_, host, bytes), "a copy to what is not one registration's");
+  }
+  StreamOf(stream).Enqueue([=] { std::memcpy(host, device, static_cast<size_t>(bytes)); });
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::Zero(void* stream, void* device, int64_t bytes) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("Zero"); error != 0) return error;
+    Must(Within(allocated_, device, bytes), "zeros to what is not the device's");
+  }
+  StreamOf(stream).Enqueue([=] { std::memset(device, 0, static_cast<size_t>(bytes)); });
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::Product(void* stream, const CudaProduct& product, void* workspace,
+                          int64_t workspace_bytes) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("Product"); error != 0) return error;
+    Must(Within(allocated_, workspace, workspace_bytes), "a workspace that is not the device's");
+  }
+  StreamOf(stream).Enqueue([=] { Multiply(product); });
+  return kCudaSuccess;
+}
+
+}  // namespace megatrain

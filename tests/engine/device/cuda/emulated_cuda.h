@@ -1,0 +1,93 @@
+// A CudaApi without a GPU: device memory is the host's, streams are queues with a thread each that
+// run their work later, events order them, products are plain loops in cuBLAS' own terms. Kernels
+// are those of the product, run by emulation.h. What CUDA forbids is refused (a copy over two
+// registrations, an unknown pointer, an event that was not recorded), and any call can be made to
+// fail.
+//
+// Thread safety: all methods may be called from any thread.
+#ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_CUDA_H_
+#define MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_CUDA_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "engine/device/cuda/cuda_api.h"
+#include "tests/engine/device/cuda/emulation.h"
+
+namespace megatrain {
+
+struct EmulatedCudaOptions {
+  int devices = 1;
+  int driver = 13000, runtime = 13000;
+  int64_t memory_bytes = int64_t{4} << 30;
+  CudaDeviceProperties properties{.name = "Emulated", .major = 9, .minor = 0};
+};
+
+class EmulatedCuda : public CudaApi {
+ public:
+  explicit EmulatedCuda(const EmulatedCudaOptions& options = {});
+  // REQUIRES: everything that was made is destroyed.
+  ~EmulatedCuda() override;
+
+  // The calls of this method's name from the `after`-th on (0: the next) give `error`. With
+  // `sticky`, every call of any name does from then on.
+  void Fail(const std::string& method, int error, int after = 0, bool sticky = false);
+  // Bytes that are allocated, and registered, now.
+  int64_t allocated_bytes() const;
+  int64_t registered_bytes() const;
+
+  std::string Describe(int error) const override;
+  int Versions(int* driver, int* runtime) override;
+  int DeviceCount(int* count) override;
+  int Properties(int ordinal, CudaDeviceProperties* properties) override;
+  int SetDevice(int ordinal) override;
+  int MemoryInfo(int64_t* free_bytes, int64_t* total_bytes) override;
+  int Malloc(int64_t bytes, void** memory) override;
+  int Free(void* memory) override;
+  int HostRegister(void* memory, int64_t bytes) override;
+  int HostUnregister(void* memory) override;
+  int StreamCreate(void** stream) override;
+  int StreamDestroy(void* stream) override;
+  int EventCreate(void** event) override;
+  int EventDestroy(void* event) override;
+  int EventRecord(void* event, void* stream) override;
+  int StreamWaitEvent(void* stream, void* event) override;
+  int EventSynchronize(void* event) override;
+  int EventElapsed(void* start, void* end, float* milliseconds) override;
+  int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) override;
+  int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;
+  int Zero(void* stream, void* device, int64_t bytes) override;
+  int Product(void* stream, const CudaProduct& product, void* workspace,
+              int64_t workspace_bytes) override;
+
+ private:
+  struct Failure {
+    int error = 0, after = 0;
+    bool sticky = false;
+  };
+
+  // The error that this call is to give, or 0.
+  int Called(const std::string& method);
+  // Whether [memory, memory + bytes) lies within one block of `blocks`.
+  bool Within(const std::map<const char*, int64_t>& blocks, const void* memory,
+              int64_t bytes) const;
+
+  const EmulatedCudaOptions options_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Failure> failures_;
+  int sticky_ = 0;
+  std::map<const char*, int64_t> allocated_, registered_;
+  int64_t allocated_bytes_ = 0;
+  int streams_ = 0, events_ = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_CUDA_H_

@@ -1,0 +1,92 @@
+// Enough of CUDA to run the kernels of engine/device/cuda/kernels on the host: a block's threads are
+// fibers of one host thread, which switch where threads meet. What a GPU would only do wrong is
+// refused here: a meeting that not all threads of a block or warp come to ends the process with the
+// kernel's place, shared memory begins as NaNs and is exactly as long as asked for (so that
+// AddressSanitizer sees beyond its end).
+//
+// The order in which threads run between meetings is that of their numbers, or the reverse of it
+// (SetReverse): results must not depend on it.
+#ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATION_H_
+#define MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATION_H_
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+
+#define __global__
+#define __device__
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  dim3() = default;
+  dim3(unsigned x, unsigned y, unsigned z) : x(x), y(y), z(z) {}
+};
+
+// Of the fiber that runs.
+extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+// The threads of the block meet.
+void __syncthreads();
+
+namespace megatrain::cuda {
+
+inline constexpr int kDefaultSharedBytes = 48 << 10;
+
+// A stream as a test makes it; a null stream runs its work at once.
+class EmulatedStream {
+ public:
+  virtual ~EmulatedStream() = default;
+  virtual void Enqueue(std::function<void()> work) = 0;
+};
+
+void* SharedMemoryOfBlock();
+// Gives `bits` to the lanes of the warp, returns those of `lane`.
+uint64_t Exchange(uint64_t bits, int lane);
+
+// In which order the threads of blocks run from now on, in this process.
+void SetReverse(bool reverse);
+
+template <typename T>
+T* SharedMemory() {
+  return static_cast<T*>(SharedMemoryOfBlock());
+}
+
+void RunKernel(dim3 grid, int threads, int shared, const std::function<void()>& kernel);
+
+template <typename... Params, typename... Args>
+int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* stream,
+           Args... args) {
+  // What every device from sm_80 on has; a launch beyond it is cudaErrorInvalidValue.
+  constexpr int kSharedBytesMax = 99 << 10;
+  if (threads <= 0 || threads > 1024 || shared > kSharedBytesMax || grid.x == 0 || grid.y == 0 ||
+      grid.y > 65535) {
+    return 1;
+  }
+  std::function<void()> work = [=] {
+    RunKernel(grid, threads, shared, [=] { kernel(args...); });
+  };
+  if (stream == nullptr) {
+    work();
+  } else {
+    static_cast<EmulatedStream*>(stream)->Enqueue(std::move(work));
+  }
+  return 0;
+}
+
+}  // namespace megatrain::cuda
+
+inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
+inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
+
+inline float __shfl_xor_sync(unsigned, float x, int step) {
+  const uint64_t other = megatrain::cuda::Exchange(
+      std::bit_cast<uint32_t>(x), static_cast<int>(threadIdx.x % 32) ^ step);
+  return std::bit_cast<float>(static_cast<uint32_t>(other));
+}
+inline double __shfl_xor_sync(unsigned, double x, int step) {
+  return std::bit_cast<double>(megatrain::cuda::Exchange(
+      std::bit_cast<uint64_t>(x), static_cast<int>(threadIdx.x % 32) ^ step));
+}
+
+#endif  // MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATION_H_
