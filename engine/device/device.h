@@ -7,6 +7,7 @@
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -36,6 +37,9 @@ class DeviceMemory {
   virtual int64_t bytes() const = 0;
 };
 
+// What a stream is for: kernels need memory of the device's beside the arena, copies do not.
+enum class StreamUse { kCompute, kCopy };
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -43,7 +47,7 @@ class Device {
   virtual std::string Describe() const = 0;
   // The only allocation: the arena, before the first step. ResourceExhausted names the bytes.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
-  virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream() = 0;
+  virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 
   // Marks the point after all work queued on the stream so far.
@@ -56,12 +60,23 @@ class Device {
   // Seconds between two passed events.
   virtual absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) = 0;
 
-  // Host memory is pinned (from the HostPool) and must stay valid until the stream has passed the
-  // copy.
+  // Makes host memory, whole pages, one that copies can be made from and to. Takes seconds for a
+  // hundred gigabytes; `progress` (may be null) is called with the bytes done. On an error nothing
+  // is pinned. UnpinHost before the memory goes.
+  virtual absl::Status PinHost(void* host, int64_t bytes,
+                               const std::function<void(int64_t done)>& progress) = 0;
+  virtual void UnpinHost(void* host) = 0;
+
+  // Host memory is pinned and must stay valid until the stream has passed the copy.
   virtual absl::Status CopyToDevice(Stream& stream, void* device, const void* host,
                                     int64_t bytes) = 0;
   virtual absl::Status CopyToHost(Stream& stream, void* host, const void* device,
                                   int64_t bytes) = 0;
+
+  // Of any host memory, and done when it returns: for what is small or rare. On a stream that has
+  // kernels, after what is queued there.
+  virtual absl::Status Upload(Stream& stream, void* device, const void* host, int64_t bytes) = 0;
+  virtual absl::Status Download(Stream& stream, void* host, const void* device, int64_t bytes) = 0;
 
   virtual Kernels& kernels() = 0;
 };

@@ -99,6 +99,8 @@ class HostPool {
   // REQUIRES: bytes >= 0. A lease of 0 bytes has no memory and takes nothing.
   absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes);
 
+  // The whole reservation, capacity() bytes: for a device to pin.
+  void* data() const { return base_; }
   int64_t capacity() const { return capacity_; }
   int64_t free_bytes() const;
   int64_t largest_free_block() const;

@@ -118,6 +118,7 @@ class BoundLayer {
     args.kv_heads = c_.kv_heads;
     args.head_dim = c_.head_dim;
     args.scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c_.head_dim)));
+    args.document_bounds = batch_.document_bounds;
     args.document_starts = batch_.document_starts;
     args.documents = batch_.documents;
     args.q = Queries();

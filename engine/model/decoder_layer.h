@@ -20,6 +20,7 @@ struct MicroBatchView {
   const int32_t* positions = nullptr;         // device [tokens]
   const int32_t* targets = nullptr;           // device [tokens], < 0: masked
   const int32_t* sorted_positions = nullptr;  // device [tokens]
+  const int32_t* document_bounds = nullptr;   // device [tokens, 2], as in AttentionArgs
   const int32_t* document_starts = nullptr;   // host [documents + 1]
   int64_t documents = 0;
 };

@@ -47,21 +47,22 @@ struct PipelineDimensions {
   }
 };
 
-// The integers of one step's batch: four arrays side by side, [micro_batches][micro_batch_tokens]
-// each.
+// The integers of one step's batch, arrays side by side: [micro_batches][micro_batch_tokens] each,
+// the last one [micro_batches][micro_batch_tokens][2].
 struct BatchArrays {
   int32_t* ids = nullptr;
   int32_t* positions = nullptr;
   int32_t* targets = nullptr;
   int32_t* sorted_positions = nullptr;
+  int32_t* document_bounds = nullptr;
 
   static int64_t Bytes(const PipelineDimensions& d) {
-    return 4 * int64_t{sizeof(int32_t)} * d.micro_batches * d.micro_batch_tokens;
+    return 6 * int64_t{sizeof(int32_t)} * d.micro_batches * d.micro_batch_tokens;
   }
   static BatchArrays At(void* block, const PipelineDimensions& d) {
     const int64_t n = d.micro_batches * d.micro_batch_tokens;
     int32_t* ids = static_cast<int32_t*>(block);
-    return {ids, ids + n, ids + 2 * n, ids + 3 * n};
+    return {ids, ids + n, ids + 2 * n, ids + 3 * n, ids + 4 * n};
   }
 };
 

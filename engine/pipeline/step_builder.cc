@@ -132,7 +132,7 @@ class StepBuilder {
 
   void Upload() {
     Op& op = Add(OpKind::kUploadBatch, Lane::kH2D);
-    for (int64_t tokens : tokens_) op.bytes += tokens * 4 * int64_t{sizeof(int32_t)};
+    for (int64_t tokens : tokens_) op.bytes += tokens * 6 * int64_t{sizeof(int32_t)};
     op.writes = {{ResourceKind::kDeviceBatch, slot_}};
   }
 

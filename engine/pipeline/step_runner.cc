@@ -57,6 +57,13 @@ void StepRunner::PrepareBatch(int slot, const Batch& batch, int64_t sequences_pe
     int32_t* sorted = arrays.sorted_positions + base;
     std::iota(sorted, sorted + tokens, 0);
     const int32_t* ids = arrays.ids + base;
+    int32_t* bounds = arrays.document_bounds + 2 * base;
+    for (size_t i = 0; i + 1 < starts.size(); ++i) {
+      for (int32_t t = starts[i]; t < starts[i + 1]; ++t) {
+        bounds[2 * t] = starts[i];
+        bounds[2 * t + 1] = starts[i + 1];
+      }
+    }
     std::stable_sort(sorted, sorted + tokens,
                      [ids](int32_t a, int32_t b) { return ids[a] < ids[b]; });
     state.micro_batch_tokens.push_back(tokens);
@@ -76,6 +83,7 @@ MicroBatchView StepRunner::View(const Op& op) const {
   view.positions = arrays.positions + base;
   view.targets = arrays.targets + base;
   view.sorted_positions = arrays.sorted_positions + base;
+  view.document_bounds = arrays.document_bounds + 2 * base;
   view.document_starts = starts.data();
   view.documents = static_cast<int64_t>(starts.size()) - 1;
   return view;
@@ -173,6 +181,8 @@ absl::Status StepRunner::Upload(const Op& op, Stream& stream) {
       MT_RETURN_IF_ERROR(
           p_.device->CopyToDevice(stream, device.*array + base, host.*array + base, bytes));
     }
+    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(stream, device.document_bounds + 2 * base,
+                                               host.document_bounds + 2 * base, 2 * bytes));
   }
   return absl::OkStatus();
 }
@@ -249,7 +259,7 @@ absl::Status StepRunner::TakeLogits(const Op& op, Stream& stream) {
       Context(&stream), p_.device_buffers->weights[op.weight_buffer],
       p_.device_buffers->hidden[op.input_slot], request.first_token, end, p_.device_buffers->head,
       [&](int64_t first, int64_t tokens, const float* logits) {
-        return p_.device->CopyToHost(
+        return p_.device->Download(
             stream, request.logits.data() + (first - request.first_token) * vocabulary, logits,
             tokens * vocabulary * int64_t{sizeof(float)});
       });

@@ -76,13 +76,9 @@ absl::Status Trainer::UploadRopeTables() {
   const int64_t n = d.sequence_length * (d.layout->config.head_dim / 2);
   std::vector<float> cosine(n), sine(n);
   RopeTables(d.layout->config, d.sequence_length, cosine.data(), sine.data());
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_->CreateStream());
-  MT_RETURN_IF_ERROR(
-      device_->CopyToDevice(*stream, device_buffers_.rope_cosine, cosine.data(), n * 4));
-  MT_RETURN_IF_ERROR(device_->CopyToDevice(*stream, device_buffers_.rope_sine, sine.data(), n * 4));
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<Event> done, device_->CreateEvent());
-  MT_RETURN_IF_ERROR(device_->Record(*stream, *done));
-  return device_->Synchronize(*done);
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_->CreateStream(StreamUse::kCopy));
+  MT_RETURN_IF_ERROR(device_->Upload(*stream, device_buffers_.rope_cosine, cosine.data(), n * 4));
+  return device_->Upload(*stream, device_buffers_.rope_sine, sine.data(), n * 4);
 }
 
 absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {

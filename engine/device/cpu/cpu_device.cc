@@ -57,7 +57,7 @@ class CpuDevice : public Device {
     return std::make_unique<CpuMemory>(data, bytes);
   }
 
-  absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override {
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse) override {
     return std::make_unique<CpuStream>();
   }
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
@@ -81,6 +81,22 @@ class CpuDevice : public Device {
   }
   absl::Status CopyToHost(Stream&, void* host, const void* device, int64_t bytes) override {
     Copy(host, device, bytes);
+    return absl::OkStatus();
+  }
+
+  // The device reads host memory as it is.
+  absl::Status PinHost(void*, int64_t bytes,
+                       const std::function<void(int64_t)>& progress) override {
+    if (progress) progress(bytes);
+    return absl::OkStatus();
+  }
+  void UnpinHost(void*) override {}
+  absl::Status Upload(Stream&, void* device, const void* host, int64_t bytes) override {
+    memcpy(device, host, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Download(Stream&, void* host, const void* device, int64_t bytes) override {
+    memcpy(host, device, bytes);
     return absl::OkStatus();
   }
 

@@ -1,5 +1,5 @@
 // Logits, loss, gradient norm and every gradient of each family against transformers, through the
-// pipeline: tiles, lanes, sweeps, slabs.
+// pipeline: tiles, lanes, sweeps, slabs. Linked with the device to test (device_under_test.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,11 +7,11 @@
 #include <string>
 
 #include "engine/base/thread_pool.h"
-#include "engine/device/cpu/cpu_device.h"
 #include "engine/memory/host_pool.h"
 #include "engine/model/hf_directory.h"
 #include "engine/pipeline/memory_plan.h"
 #include "engine/pipeline/trainer.h"
+#include "tests/engine/device/device_under_test.h"
 #include "tests/engine/numerics/model_reference.h"
 
 namespace megatrain {
@@ -49,6 +49,9 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
     absl::StatusOr<std::unique_ptr<HostPool>> host_pool = HostPool::Create(options);
     ASSERT_TRUE(host_pool.ok()) << host_pool.status();
     host_pool_ = *std::move(host_pool);
+    const absl::Status pinned =
+        device_->PinHost(host_pool_->data(), host_pool_->capacity(), nullptr);
+    ASSERT_TRUE(pinned.ok()) << pinned;
     absl::StatusOr<std::unique_ptr<Trainer>> trainer =
         Trainer::Create(spec_, *plan, device_.get(), &pool_, host_pool_.get());
     ASSERT_TRUE(trainer.ok()) << trainer.status();
@@ -59,6 +62,11 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
       const absl::Status status = (*weights)->LoadTile(i, trainer_->tiles()[i]);
       ASSERT_TRUE(status.ok()) << status;
     }
+  }
+
+  void TearDown() override {
+    trainer_ = nullptr;
+    if (host_pool_ != nullptr) device_->UnpinHost(host_pool_->data());
   }
 
   // The rows of `logit_rows` that lie in micro-batch 0, whose logits the trainer gives.
@@ -98,7 +106,7 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
   ModelLayout layout_;
   JobSpec spec_;  // the default clips, so that gradients are held
   ThreadPool pool_{2};
-  const std::unique_ptr<Device> device_ = CreateCpuDevice(&pool_, {});
+  const std::unique_ptr<Device> device_ = MakeDeviceUnderTest(&pool_);
   std::unique_ptr<HostPool> host_pool_;
   std::unique_ptr<Trainer> trainer_;
 };

@@ -23,7 +23,7 @@ class FakeDevice : public Device {
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t) override {
     return absl::ResourceExhaustedError("no memory");
   }
-  absl::StatusOr<std::unique_ptr<Stream>> CreateStream() override {
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse) override {
     return std::make_unique<FakeStream>();
   }
   absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
@@ -39,6 +39,12 @@ class FakeDevice : public Device {
   absl::Status CopyToHost(Stream&, void*, const void*, int64_t) override {
     return absl::OkStatus();
   }
+  absl::Status PinHost(void*, int64_t, const std::function<void(int64_t)>&) override {
+    return absl::OkStatus();
+  }
+  void UnpinHost(void*) override {}
+  absl::Status Upload(Stream&, void*, const void*, int64_t) override { return absl::OkStatus(); }
+  absl::Status Download(Stream&, void*, const void*, int64_t) override { return absl::OkStatus(); }
   Kernels& kernels() override { return kernels_; }
 
  private:

@@ -1,0 +1,268 @@
+#include "engine/device/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/mutex.h"
+#include "engine/base/status.h"
+#include "engine/device/cuda/cuda_kernels.h"
+#include "engine/device/cuda/cuda_status.h"
+#include "engine/device/cuda/pinned_ranges.h"
+
+namespace megatrain {
+namespace {
+
+// Through which unpinned memory is copied.
+constexpr int64_t kStagingBytes = int64_t{1} << 20;
+constexpr size_t kPageBytes = 4096;
+
+std::string Version(int number) {
+  return absl::StrCat(number / 1000, ".", number % 1000 / 10);
+}
+
+class CudaEvent : public Event {
+ public:
+  CudaEvent(CudaApi* api, int ordinal, void* event) : api_(api), ordinal_(ordinal), event_(event) {}
+  ~CudaEvent() override {
+    (void)api_->SetDevice(ordinal_);
+    (void)api_->EventDestroy(event_);
+  }
+  void* get() const { return event_; }
+
+ private:
+  CudaApi* const api_;
+  const int ordinal_;
+  void* const event_;
+};
+
+class CudaMemory : public DeviceMemory {
+ public:
+  CudaMemory(CudaApi* api, int ordinal, void* data, int64_t bytes)
+      : api_(api), ordinal_(ordinal), data_(data), bytes_(bytes) {}
+  ~CudaMemory() override {
+    (void)api_->SetDevice(ordinal_);
+    (void)api_->Free(data_);
+  }
+  void* data() const override { return data_; }
+  int64_t bytes() const override { return bytes_; }
+
+ private:
+  CudaApi* const api_;
+  const int ordinal_;
+  void* const data_;
+  const int64_t bytes_;
+};
+
+CudaStream& Of(Stream& stream) { return static_cast<CudaStream&>(stream); }
+CudaEvent& Of(Event& event) { return static_cast<CudaEvent&>(event); }
+
+class CudaDevice : public Device {
+ public:
+  CudaDevice(std::unique_ptr<CudaApi> api, int ordinal, CudaDeviceProperties properties, int driver)
+      : api_(std::move(api)),
+        ordinal_(ordinal),
+        properties_(std::move(properties)),
+        driver_(driver),
+        kernels_(api_.get(), ordinal),
+        pinned_(api_.get()) {}
+
+  ~CudaDevice() override {
+    (void)api_->SetDevice(ordinal_);
+    if (staging_ == nullptr) return;
+    pinned_.Unpin(staging_);
+    std::free(staging_);
+  }
+
+  absl::Status Open() {
+    MT_RETURN_IF_ERROR(Enter());
+    staging_ = std::aligned_alloc(kPageBytes, kStagingBytes);
+    if (staging_ == nullptr) return absl::ResourceExhaustedError("cuda: no host memory");
+    return pinned_.Pin(staging_, kStagingBytes, nullptr);
+  }
+
+  std::string Describe() const override {
+    return absl::StrCat("cuda:", ordinal_, ", ", properties_.name, ", ",
+                        FormatBytesShort(properties_.memory_bytes), ", compute capability ",
+                        properties_.major, ".", properties_.minor, ", driver for CUDA ",
+                        Version(driver_));
+  }
+
+  absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) override {
+    MT_RETURN_IF_ERROR(Enter());
+    void* data = nullptr;
+    const int error = api_->Malloc(bytes, &data);
+    if (error == kCudaMemoryAllocation) {
+      int64_t free_bytes = 0, total_bytes = 0;
+      (void)api_->MemoryInfo(&free_bytes, &total_bytes);
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "cuda: the device's arena of ", FormatBytes(bytes), " cannot be allocated; ",
+          FormatBytes(free_bytes), " of ", FormatBytes(total_bytes), " are free on ",
+          properties_.name));
+    }
+    MT_RETURN_IF_ERROR(Check(error, "cudaMalloc"));
+    return std::make_unique<CudaMemory>(api_.get(), ordinal_, data, bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) override {
+    MT_RETURN_IF_ERROR(Enter());
+    void* workspace = nullptr;
+    if (use == StreamUse::kCompute) {
+      MT_RETURN_IF_ERROR(
+          Check(api_->Malloc(CudaStream::WorkspaceBytes(), &workspace), "cudaMalloc"));
+    }
+    void* stream = nullptr;
+    if (const int error = api_->StreamCreate(&stream); error != kCudaSuccess) {
+      if (workspace != nullptr) (void)api_->Free(workspace);
+      return Check(error, "cudaStreamCreateWithFlags");
+    }
+    return std::make_unique<CudaStream>(api_.get(), ordinal_, stream, workspace);
+  }
+
+  absl::StatusOr<std::unique_ptr<Event>> CreateEvent() override {
+    MT_RETURN_IF_ERROR(Enter());
+    void* event = nullptr;
+    MT_RETURN_IF_ERROR(Check(api_->EventCreate(&event), "cudaEventCreate"));
+    return std::make_unique<CudaEvent>(api_.get(), ordinal_, event);
+  }
+
+  absl::Status Record(Stream& stream, Event& event) override {
+    MT_RETURN_IF_ERROR(Enter());
+    return Check(api_->EventRecord(Of(event).get(), Of(stream).get()), "cudaEventRecord");
+  }
+  absl::Status Wait(Stream& stream, Event& event) override {
+    MT_RETURN_IF_ERROR(Enter());
+    return Check(api_->StreamWaitEvent(Of(stream).get(), Of(event).get()), "cudaStreamWaitEvent");
+  }
+  absl::Status Synchronize(Event& event) override {
+    MT_RETURN_IF_ERROR(Enter());
+    return Check(api_->EventSynchronize(Of(event).get()), "cudaEventSynchronize");
+  }
+  absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) override {
+    MT_RETURN_IF_ERROR(Enter());
+    float milliseconds = 0;
+    MT_RETURN_IF_ERROR(Check(api_->EventElapsed(Of(start).get(), Of(end).get(), &milliseconds),
+                             "cudaEventElapsedTime"));
+    return milliseconds / 1e3;
+  }
+
+  absl::Status PinHost(void* host, int64_t bytes,
+                       const std::function<void(int64_t)>& progress) override {
+    MT_RETURN_IF_ERROR(Enter());
+    return pinned_.Pin(host, bytes, progress);
+  }
+  void UnpinHost(void* host) override {
+    (void)api_->SetDevice(ordinal_);
+    pinned_.Unpin(host);
+  }
+
+  absl::Status CopyToDevice(Stream& stream, void* device, const void* host,
+                            int64_t bytes) override {
+    MT_RETURN_IF_ERROR(Enter());
+    return pinned_.ForEachPiece(host, bytes, [&](int64_t at, int64_t part) {
+      return Check(api_->CopyToDevice(Of(stream).get(), static_cast<char*>(device) + at,
+                                      static_cast<const char*>(host) + at, part),
+                   "cudaMemcpyAsync to the device");
+    });
+  }
+  absl::Status CopyToHost(Stream& stream, void* host, const void* device, int64_t bytes) override {
+    MT_RETURN_IF_ERROR(Enter());
+    return pinned_.ForEachPiece(host, bytes, [&](int64_t at, int64_t part) {
+      return Check(api_->CopyToHost(Of(stream).get(), static_cast<char*>(host) + at,
+                                    static_cast<const char*>(device) + at, part),
+                   "cudaMemcpyAsync to the host");
+    });
+  }
+
+  absl::Status Upload(Stream& stream, void* device, const void* host, int64_t bytes) override {
+    MutexLock lock(&staging_mutex_);
+    for (int64_t at = 0; at < bytes; at += kStagingBytes) {
+      const int64_t part = std::min(kStagingBytes, bytes - at);
+      std::memcpy(staging_, static_cast<const char*>(host) + at, static_cast<size_t>(part));
+      MT_RETURN_IF_ERROR(CopyToDevice(stream, static_cast<char*>(device) + at, staging_, part));
+      MT_RETURN_IF_ERROR(Finish(stream));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Download(Stream& stream, void* host, const void* device, int64_t bytes) override {
+    MutexLock lock(&staging_mutex_);
+    for (int64_t at = 0; at < bytes; at += kStagingBytes) {
+      const int64_t part = std::min(kStagingBytes, bytes - at);
+      MT_RETURN_IF_ERROR(CopyToHost(stream, staging_, static_cast<const char*>(device) + at, part));
+      MT_RETURN_IF_ERROR(Finish(stream));
+      std::memcpy(static_cast<char*>(host) + at, staging_, static_cast<size_t>(part));
+    }
+    return absl::OkStatus();
+  }
+
+  Kernels& kernels() override { return kernels_; }
+
+ private:
+  absl::Status Check(int error, const char* call) const { return CudaStatus(*api_, error, call); }
+  // CUDA's device is the thread's: lanes are threads, and the first one is theirs unless told.
+  absl::Status Enter() const { return Check(api_->SetDevice(ordinal_), "cudaSetDevice"); }
+  absl::Status Finish(Stream& stream) {
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<Event> done, CreateEvent());
+    MT_RETURN_IF_ERROR(Record(stream, *done));
+    return Synchronize(*done);
+  }
+
+  const std::unique_ptr<CudaApi> api_;
+  const int ordinal_;
+  const CudaDeviceProperties properties_;
+  const int driver_;
+  CudaKernels kernels_;
+  PinnedRanges pinned_;
+  Mutex staging_mutex_;
+  void* staging_ = nullptr;  // kStagingBytes; its content guarded by staging_mutex_
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api,
+                                                         int ordinal) {
+  int driver = 0, runtime = 0;
+  MT_RETURN_IF_ERROR(CudaStatus(*api, api->Versions(&driver, &runtime), "cudaDriverGetVersion"));
+  if (driver == 0) {
+    return absl::FailedPreconditionError(
+        "cuda: there is no NVIDIA driver; install one, or write device: cpu");
+  }
+  // A minor version more is a matter of features; the major one has to be the driver's.
+  if (driver / 1000 < runtime / 1000) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cuda: the NVIDIA driver is too old: it is for CUDA ", Version(driver),
+                     ", this program for ", Version(runtime), "; update the driver"));
+  }
+  int count = 0;
+  const int error = api->DeviceCount(&count);
+  if (error == kCudaNoDevice || (error == kCudaSuccess && count == 0)) {
+    return absl::FailedPreconditionError(
+        "cuda: the NVIDIA driver finds no GPU (is one hidden by CUDA_VISIBLE_DEVICES?)");
+  }
+  if (error == kCudaInsufficientDriver) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cuda: the NVIDIA driver is too old for CUDA ", Version(runtime),
+                     ": ", api->Describe(error), "; update the driver"));
+  }
+  MT_RETURN_IF_ERROR(CudaStatus(*api, error, "cudaGetDeviceCount"));
+  if (ordinal < 0 || ordinal >= count) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cuda:", ordinal, ": there is no such GPU; there are ", count, ", from cuda:0 on"));
+  }
+  CudaDeviceProperties properties;
+  MT_RETURN_IF_ERROR(
+      CudaStatus(*api, api->Properties(ordinal, &properties), "cudaGetDeviceProperties"));
+  if (properties.major < kCudaCapabilityMajorMin) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cuda:", ordinal, ": ", properties.name, " has compute capability ", properties.major, ".",
+        properties.minor, "; ", kCudaCapabilityMajorMin, ".0 (Ampere) or newer is needed"));
+  }
+  auto device = std::make_unique<CudaDevice>(std::move(api), ordinal, std::move(properties), driver);
+  MT_RETURN_IF_ERROR(device->Open());
+  return device;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,28 @@
+// The cuda device: lanes are streams, events CUDA's, memory one cudaMalloc, the link copies from
+// pinned host memory.
+//
+// Errors name the call. One that CUDA keeps returning (an illegal address, a device that is gone) is
+// one that IsDeviceLost knows: the process has to be started again.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/device.h"
+
+namespace megatrain {
+
+// The first compute capability that the kernels are built for.
+inline constexpr int kCudaCapabilityMajorMin = 8;
+
+// Sets up GPU `ordinal`. FailedPrecondition, with what to do: no driver, a driver that is too old,
+// no GPU, or one that is too old; InvalidArgument: no GPU of that number.
+absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_

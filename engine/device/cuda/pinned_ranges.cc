@@ -1,0 +1,81 @@
+#include "engine/device/cuda/pinned_ranges.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status.h"
+#include "engine/device/cuda/cuda_status.h"
+
+namespace megatrain {
+
+PinnedRanges::~PinnedRanges() {
+  for (const auto& [start, bytes] : ranges_) Unregister(const_cast<char*>(start), bytes);
+}
+
+absl::Status PinnedRanges::Pin(void* host, int64_t bytes,
+                               const std::function<void(int64_t done)>& progress) {
+  char* const start = static_cast<char*>(host);
+  for (int64_t at = 0; at < bytes; at += piece_bytes_) {
+    const int64_t piece = std::min(piece_bytes_, bytes - at);
+    if (const int error = api_->HostRegister(start + at, piece); error != kCudaSuccess) {
+      Unregister(start, at);
+      const absl::Status status = CudaStatus(*api_, error, "cudaHostRegister");
+      return absl::Status(
+          status.code(),
+          absl::StrCat(std::string(status.message()), "; ", FormatBytes(at), " of ",
+                       FormatBytes(bytes),
+                       " of host memory could be pinned. Is the limit on locked memory (ulimit -l, "
+                       "LimitMEMLOCK) high enough?"));
+    }
+    if (progress) progress(at + piece);
+  }
+  MutexLock lock(&mutex_);
+  ranges_[start] = bytes;
+  return absl::OkStatus();
+}
+
+void PinnedRanges::Unpin(void* host) {
+  int64_t bytes = 0;
+  {
+    MutexLock lock(&mutex_);
+    const auto range = ranges_.find(static_cast<const char*>(host));
+    if (range == ranges_.end()) return;
+    bytes = range->second;
+    ranges_.erase(range);
+  }
+  Unregister(static_cast<char*>(host), bytes);
+}
+
+void PinnedRanges::Unregister(char* host, int64_t bytes) {
+  // A device that is lost gives errors here, and its process is about to end.
+  for (int64_t at = 0; at < bytes; at += piece_bytes_) (void)api_->HostUnregister(host + at);
+}
+
+absl::Status PinnedRanges::ForEachPiece(
+    const void* host, int64_t bytes,
+    const std::function<absl::Status(int64_t offset, int64_t bytes)>& copy) const {
+  const char* const start = static_cast<const char*>(host);
+  const char* base = nullptr;
+  {
+    MutexLock lock(&mutex_);
+    auto range = ranges_.upper_bound(start);
+    if (range != ranges_.begin()) {
+      --range;
+      if (start + bytes <= range->first + range->second) base = range->first;
+    }
+  }
+  if (base == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cuda: a copy of ", FormatBytes(bytes), " from or to host memory that is not pinned"));
+  }
+  for (int64_t at = 0; at < bytes;) {
+    const int64_t in_piece = (start + at - base) % piece_bytes_;
+    const int64_t part = std::min(piece_bytes_ - in_piece, bytes - at);
+    MT_RETURN_IF_ERROR(copy(at, part));
+    at += part;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

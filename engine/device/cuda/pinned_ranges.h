@@ -1,0 +1,52 @@
+// The host memory that the device may copy from and to. Large ranges are pinned in pieces (one call
+// for 512 GiB fails on recent drivers), and no copy may straddle two.
+//
+// Thread safety: all methods may be called from any thread.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_PINNED_RANGES_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_PINNED_RANGES_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+
+#include "absl/status/status.h"
+#include "engine/base/mutex.h"
+#include "engine/device/cuda/cuda_api.h"
+
+namespace megatrain {
+
+class PinnedRanges {
+ public:
+  static constexpr int64_t kPieceBytes = int64_t{1} << 30;
+
+  // `api` must outlive this object; `piece_bytes` is whole pages.
+  explicit PinnedRanges(CudaApi* api, int64_t piece_bytes = kPieceBytes)
+      : api_(api), piece_bytes_(piece_bytes) {}
+  // Unpins what is left.
+  ~PinnedRanges();
+  PinnedRanges(const PinnedRanges&) = delete;
+  PinnedRanges& operator=(const PinnedRanges&) = delete;
+
+  // As Device::PinHost.
+  absl::Status Pin(void* host, int64_t bytes, const std::function<void(int64_t done)>& progress);
+  void Unpin(void* host);
+
+  // Calls `copy(offset, bytes)` for each part of [host, host + bytes) that lies in one piece, until
+  // one gives an error. FailedPrecondition if the memory is not all pinned.
+  absl::Status ForEachPiece(
+      const void* host, int64_t bytes,
+      const std::function<absl::Status(int64_t offset, int64_t bytes)>& copy) const;
+
+ private:
+  // Unpins the pieces of [host, host + bytes).
+  void Unregister(char* host, int64_t bytes);
+
+  CudaApi* const api_;
+  const int64_t piece_bytes_;
+  mutable Mutex mutex_;
+  std::map<const char*, int64_t> ranges_ ABSL_GUARDED_BY(mutex_);  // start -> bytes
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_PINNED_RANGES_H_
