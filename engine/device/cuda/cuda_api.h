@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/dtype.h"
 
@@ -87,13 +88,15 @@ class CudaApi {
   virtual int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) = 0;
   virtual int Zero(void* stream, void* device, int64_t bytes) = 0;
 
-  // The algorithm is the library's first choice for the shape, asked for once: never timed, so that
+  // Finds the library of products, for the thread's device. Unavailable: where it was looked for.
+  virtual absl::Status LoadProducts() = 0;
+  // REQUIRES: LoadProducts succeeded. The algorithm is the library's first choice for the shape, asked for once: never timed, so that
   // the same machine gives the same bits. `workspace` belongs to the stream.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 };
 
-// CUDA's own. Unavailable if this build has none, or if the library of products is not found.
+// CUDA's own. Unavailable if this build has none.
 absl::StatusOr<std::unique_ptr<CudaApi>> OpenCudaApi();
 
 }  // namespace megatrain

@@ -79,6 +79,7 @@ class CudaDevice : public Device {
 
   absl::Status Open() {
     MT_RETURN_IF_ERROR(Enter());
+    MT_RETURN_IF_ERROR(api_->LoadProducts());
     staging_ = std::aligned_alloc(kPageBytes, kStagingBytes);
     if (staging_ == nullptr) return absl::ResourceExhaustedError("cuda: no host memory");
     return pinned_.Pin(staging_, kStagingBytes, nullptr);
@@ -227,7 +228,7 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi
   int driver = 0, runtime = 0;
   MT_RETURN_IF_ERROR(CudaStatus(*api, api->Versions(&driver, &runtime), "cudaDriverGetVersion"));
   if (driver == 0) {
-    return absl::FailedPreconditionError(
+    return absl::NotFoundError(
         "cuda: there is no NVIDIA driver; install one, or write device: cpu");
   }
   // A minor version more is a matter of features; the major one has to be the driver's.
@@ -239,7 +240,7 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi
   int count = 0;
   const int error = api->DeviceCount(&count);
   if (error == kCudaNoDevice || (error == kCudaSuccess && count == 0)) {
-    return absl::FailedPreconditionError(
+    return absl::NotFoundError(
         "cuda: the NVIDIA driver finds no GPU (is one hidden by CUDA_VISIBLE_DEVICES?)");
   }
   if (error == kCudaInsufficientDriver) {
@@ -256,7 +257,7 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi
   MT_RETURN_IF_ERROR(
       CudaStatus(*api, api->Properties(ordinal, &properties), "cudaGetDeviceProperties"));
   if (properties.major < kCudaCapabilityMajorMin) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::NotFoundError(absl::StrCat(
         "cuda:", ordinal, ": ", properties.name, " has compute capability ", properties.major, ".",
         properties.minor, "; ", kCudaCapabilityMajorMin, ".0 (Ampere) or newer is needed"));
   }

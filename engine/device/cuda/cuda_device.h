@@ -19,8 +19,10 @@ namespace megatrain {
 // The first compute capability that the kernels are built for.
 inline constexpr int kCudaCapabilityMajorMin = 8;
 
-// Sets up GPU `ordinal`. FailedPrecondition, with what to do: no driver, a driver that is too old,
-// no GPU, or one that is too old; InvalidArgument: no GPU of that number.
+// Sets up GPU `ordinal`. Errors say what to do. NotFound: there is nothing to use (no driver, no GPU,
+// one that is too old), so that another device may be chosen. FailedPrecondition: there is, and it
+// has to be set right (a driver that is too old). InvalidArgument: no GPU of that number.
+// Unavailable: no library of products.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

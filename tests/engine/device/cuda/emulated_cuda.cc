@@ -75,7 +75,10 @@ struct EmulatedEvent {
 cuda::EmulatedStream& StreamOf(void* stream) {
   return *static_cast<cuda::EmulatedStream*>(stream);
 }
-EmulatedEvent& EventOf(void* event) { return *static_cast<EmulatedEvent*>(event); }
+// Shared with the streams: as CUDA's, an event may be destroyed before they have passed it.
+const std::shared_ptr<EmulatedEvent>& EventOf(void* event) {
+  return *static_cast<std::shared_ptr<EmulatedEvent>*>(event);
+}
 
 float Get(DType dtype, const void* x, int64_t i) {
   return dtype == DType::kF32 ? static_cast<const float*>(x)[i]
@@ -242,13 +245,13 @@ int EmulatedCuda::StreamDestroy(void* stream) {
 int EmulatedCuda::EventCreate(void** event) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (const int error = Called("EventCreate"); error != 0) return error;
-  *event = new EmulatedEvent;
+  *event = new std::shared_ptr<EmulatedEvent>(std::make_shared<EmulatedEvent>());
   ++events_;
   return kCudaSuccess;
 }
 
 int EmulatedCuda::EventDestroy(void* event) {
-  delete &EventOf(event);
+  delete static_cast<std::shared_ptr<EmulatedEvent>*>(event);
   std::lock_guard<std::mutex> lock(mutex_);
   --events_;
   return Called("EventDestroy");
@@ -259,7 +262,7 @@ int EmulatedCuda::EventRecord(void* event, void* stream) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (const int error = Called("EventRecord"); error != 0) return error;
   }
-  EmulatedEvent* const e = &EventOf(event);
+  const std::shared_ptr<EmulatedEvent> e = EventOf(event);
   int64_t number = 0;
   {
     std::lock_guard<std::mutex> lock(e->mutex);
@@ -279,7 +282,7 @@ int EmulatedCuda::StreamWaitEvent(void* stream, void* event) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (const int error = Called("StreamWaitEvent"); error != 0) return error;
   }
-  EmulatedEvent* const e = &EventOf(event);
+  const std::shared_ptr<EmulatedEvent> e = EventOf(event);
   int64_t number = 0;
   {
     std::lock_guard<std::mutex> lock(e->mutex);
@@ -295,7 +298,7 @@ int EmulatedCuda::EventSynchronize(void* event) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (const int error = Called("EventSynchronize"); error != 0) return error;
   }
-  EmulatedEvent& e = EventOf(event);
+  EmulatedEvent& e = *EventOf(event);
   int64_t number = 0;
   {
     std::lock_guard<std::mutex> lock(e.mutex);
@@ -310,7 +313,7 @@ int EmulatedCuda::EventElapsed(void* start, void* end, float* milliseconds) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (const int error = Called("EventElapsed"); error != 0) return error;
   }
-  EmulatedEvent &from = EventOf(start), &to = EventOf(end);
+  EmulatedEvent &from = *EventOf(start), &to = *EventOf(end);
   std::scoped_lock lock(from.mutex, to.mutex);
   if (from.passed < from.recorded || to.passed < to.recorded) return kCudaNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(to.time - from.time).count();
@@ -347,6 +350,12 @@ int EmulatedCuda::Zero(void* stream, void* device, int64_t bytes) {
   }
   StreamOf(stream).Enqueue([=] { std::memset(device, 0, static_cast<size_t>(bytes)); });
   return kCudaSuccess;
+}
+
+absl::Status EmulatedCuda::LoadProducts() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (Called("LoadProducts") != 0) return absl::UnavailableError("no library of products");
+  return absl::OkStatus();
 }
 
 int EmulatedCuda::Product(void* stream, const CudaProduct& product, void* workspace,

@@ -64,6 +64,7 @@ class EmulatedCuda : public CudaApi {
   int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) override;
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;
   int Zero(void* stream, void* device, int64_t bytes) override;
+  absl::Status LoadProducts() override;
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override;
 

@@ -1,0 +1,30 @@
+// Products by cuBLASLt, loaded at run time: the library is hundreds of megabytes and comes with the
+// toolkit or with PyTorch, not with this program.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUBLAS_LT_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUBLAS_LT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/device/cuda/cuda_api.h"
+
+namespace megatrain {
+
+// Thread safety: all methods may be called from any thread.
+class CublasLt {
+ public:
+  // Unavailable: the library is not found, with where it was looked for. The device of the calling
+  // thread is the one that products will run on.
+  static absl::StatusOr<std::unique_ptr<CublasLt>> Load();
+  virtual ~CublasLt() = default;
+
+  // As CudaApi::Product; a cublasStatus_t, 0 = success.
+  virtual int Product(void* stream, const CudaProduct& product, void* workspace,
+                      int64_t workspace_bytes) = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUBLAS_LT_H_

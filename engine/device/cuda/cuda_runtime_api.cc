@@ -1,0 +1,145 @@
+// The real edge: CUDA's runtime, linked statically, and cuBLASLt, loaded when first needed.
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
+#include "engine/device/cuda/cublas_lt.h"
+#include "engine/device/cuda/cuda_api.h"
+
+namespace megatrain {
+namespace {
+
+static_assert(kCudaSuccess == cudaSuccess && kCudaInvalidValue == cudaErrorInvalidValue &&
+              kCudaMemoryAllocation == cudaErrorMemoryAllocation &&
+              kCudaInsufficientDriver == cudaErrorInsufficientDriver &&
+              kCudaNoDevice == cudaErrorNoDevice && kCudaInvalidDevice == cudaErrorInvalidDevice &&
+              kCudaNotReady == cudaErrorNotReady);
+
+cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t EventOf(void* event) { return static_cast<cudaEvent_t>(event); }
+
+class CudaRuntimeApi : public CudaApi {
+ public:
+  std::string Describe(int error) const override {
+    if (error >= kProductFailed) return absl::StrCat("cublasStatus_t ", error - kProductFailed);
+    const cudaError_t code = static_cast<cudaError_t>(error);
+    return absl::StrCat(cudaGetErrorName(code), " (", error, "): ", cudaGetErrorString(code));
+  }
+
+  int Versions(int* driver, int* runtime) override {
+    const cudaError_t error = cudaDriverGetVersion(driver);
+    return error != cudaSuccess ? error : cudaRuntimeGetVersion(runtime);
+  }
+  int DeviceCount(int* count) override { return Seen(cudaGetDeviceCount(count)); }
+  int Properties(int ordinal, CudaDeviceProperties* properties) override {
+    cudaDeviceProp found;
+    const cudaError_t error = cudaGetDeviceProperties(&found, ordinal);
+    if (error != cudaSuccess) return Seen(error);
+    properties->name = found.name;
+    properties->major = found.major;
+    properties->minor = found.minor;
+    properties->memory_bytes = static_cast<int64_t>(found.totalGlobalMem);
+    properties->multiprocessors = found.multiProcessorCount;
+    properties->host_page_tables = found.pageableMemoryAccessUsesHostPageTables != 0;
+    properties->integrated = found.integrated != 0;
+    int node = -1;
+    if (cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal) == cudaSuccess) {
+      properties->numa_node = node;
+    }
+    return cudaSuccess;
+  }
+  int SetDevice(int ordinal) override { return Seen(cudaSetDevice(ordinal)); }
+  int MemoryInfo(int64_t* free_bytes, int64_t* total_bytes) override {
+    size_t free_size = 0, total_size = 0;
+    const cudaError_t error = cudaMemGetInfo(&free_size, &total_size);
+    *free_bytes = static_cast<int64_t>(free_size);
+    *total_bytes = static_cast<int64_t>(total_size);
+    return Seen(error);
+  }
+
+  int Malloc(int64_t bytes, void** memory) override {
+    return Seen(cudaMalloc(memory, static_cast<size_t>(bytes)));
+  }
+  int Free(void* memory) override { return Seen(cudaFree(memory)); }
+  int HostRegister(void* memory, int64_t bytes) override {
+    return Seen(
+        cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterPortable));
+  }
+  int HostUnregister(void* memory) override { return Seen(cudaHostUnregister(memory)); }
+
+  int StreamCreate(void** stream) override {
+    cudaStream_t made = nullptr;
+    const cudaError_t error = cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking);
+    *stream = made;
+    return Seen(error);
+  }
+  int StreamDestroy(void* stream) override { return Seen(cudaStreamDestroy(StreamOf(stream))); }
+  int EventCreate(void** event) override {
+    cudaEvent_t made = nullptr;
+    const cudaError_t error = cudaEventCreate(&made);
+    *event = made;
+    return Seen(error);
+  }
+  int EventDestroy(void* event) override { return Seen(cudaEventDestroy(EventOf(event))); }
+  int EventRecord(void* event, void* stream) override {
+    return Seen(cudaEventRecord(EventOf(event), StreamOf(stream)));
+  }
+  int StreamWaitEvent(void* stream, void* event) override {
+    return Seen(cudaStreamWaitEvent(StreamOf(stream), EventOf(event), 0));
+  }
+  int EventSynchronize(void* event) override { return Seen(cudaEventSynchronize(EventOf(event))); }
+  int EventElapsed(void* start, void* end, float* milliseconds) override {
+    return Seen(cudaEventElapsedTime(milliseconds, EventOf(start), EventOf(end)));
+  }
+
+  int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) override {
+    return Seen(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice,
+                                StreamOf(stream)));
+  }
+  int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override {
+    return Seen(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
+                                StreamOf(stream)));
+  }
+  int Zero(void* stream, void* device, int64_t bytes) override {
+    return Seen(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), StreamOf(stream)));
+  }
+
+  absl::Status LoadProducts() override {
+    MutexLock lock(&mutex_);
+    if (products_ != nullptr) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<CublasLt>> loaded = CublasLt::Load();
+    if (!loaded.ok()) return loaded.status();
+    products_ = *std::move(loaded);
+    return absl::OkStatus();
+  }
+
+  int Product(void* stream, const CudaProduct& product, void* workspace,
+              int64_t workspace_bytes) override {
+    const int status = products_->Product(stream, product, workspace, workspace_bytes);
+    if (status == 0) return cudaSuccess;
+    // A launch that failed shows up here too; its own error says more.
+    const cudaError_t error = cudaGetLastError();
+    return error != cudaSuccess ? static_cast<int>(error) : kProductFailed + status;
+  }
+
+ private:
+  // The runtime also keeps the error for cudaGetLastError, where the next launch would find it.
+  static int Seen(cudaError_t error) {
+    if (error != cudaSuccess) (void)cudaGetLastError();
+    return error;
+  }
+
+  Mutex mutex_;
+  std::unique_ptr<CublasLt> products_;  // set once, before the first stream
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaApi>> OpenCudaApi() {
+  return std::make_unique<CudaRuntimeApi>();
+}
+
+}  // namespace megatrain

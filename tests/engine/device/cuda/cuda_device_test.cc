@@ -1,0 +1,167 @@
+// The cuda device over an edge that refuses, fails and forbids.
+#include "engine/device/cuda/cuda_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+#include <vector>
+
+#include "engine/device/cuda/pinned_ranges.h"
+#include "engine/device/device_lost.h"
+#include "tests/engine/device/cuda/emulated_cuda.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kIllegalAddress = 700;
+
+absl::StatusOr<std::unique_ptr<Device>> Open(const EmulatedCudaOptions& options = {},
+                                             int ordinal = 0) {
+  return CreateCudaDevice(std::make_unique<EmulatedCuda>(options), ordinal);
+}
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(CudaDeviceTest, SaysWhatItIs) {
+  const auto device = Open();
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ((*device)->Describe(),
+            "cuda:0, Emulated, 4.00 GiB, compute capability 9.0, driver for CUDA 13.0");
+}
+
+TEST(CudaDeviceTest, NothingToUseIsNotFound) {
+  const absl::Status no_driver = Open({.driver = 0}).status();
+  EXPECT_EQ(no_driver.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Message(no_driver), HasSubstr("no NVIDIA driver"));
+  const absl::Status no_gpu = Open({.devices = 0}).status();
+  EXPECT_EQ(no_gpu.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Message(no_gpu), HasSubstr("finds no GPU"));
+  const absl::Status old_gpu =
+      Open({.properties = {.name = "Tesla T4", .major = 7, .minor = 5}}).status();
+  EXPECT_EQ(old_gpu.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Message(old_gpu), HasSubstr("Tesla T4 has compute capability 7.5; 8.0"));
+}
+
+TEST(CudaDeviceTest, WhatHasToBeSetRightIsSaid) {
+  const absl::Status old_driver = Open({.driver = 12080}).status();
+  EXPECT_EQ(old_driver.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(old_driver), HasSubstr("too old: it is for CUDA 12.8, this program for 13.0"));
+  const absl::Status no_such = Open({.devices = 2}, 2).status();
+  EXPECT_EQ(no_such.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(no_such), HasSubstr("cuda:2: there is no such GPU; there are 2"));
+  auto api = std::make_unique<EmulatedCuda>();
+  api->Fail("LoadProducts", 1);
+  EXPECT_EQ(CreateCudaDevice(std::move(api), 0).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(CudaDeviceTest, AnArenaThatDoesNotFitNamesTheBytes) {
+  const auto device = Open({.memory_bytes = 1 << 20});
+  ASSERT_TRUE(device.ok()) << device.status();
+  const absl::Status status = (*device)->Allocate(int64_t{1} << 30).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("1,073,741,824 bytes"));
+  EXPECT_THAT(Message(status), HasSubstr("1,048,576 bytes"));
+}
+
+TEST(CudaDeviceTest, AStreamWithoutMemoryIsNotHalfMade) {
+  auto api = std::make_unique<EmulatedCuda>();
+  EmulatedCuda* const edge = api.get();
+  const auto device = CreateCudaDevice(std::move(api), 0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  edge->Fail("StreamCreate", 2);
+  const absl::Status status = (*device)->CreateStream(StreamUse::kCompute).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(edge->allocated_bytes(), 0);
+}
+
+TEST(CudaDeviceTest, UnpinnedMemoryIsNeverCopied) {
+  const auto device = Open();
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto stream = *(*device)->CreateStream(StreamUse::kCopy);
+  const auto memory = *(*device)->Allocate(4096);
+  std::vector<char> host(4096);
+  EXPECT_EQ((*device)->CopyToDevice(*stream, memory->data(), host.data(), 4096).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ((*device)->CopyToHost(*stream, host.data(), memory->data(), 4096).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(CudaDeviceTest, AnyHostMemoryCanBeUploadedAndDownloaded) {
+  const auto device = Open();
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto stream = *(*device)->CreateStream(StreamUse::kCopy);
+  std::vector<int> sent(700'001), received(sent.size());
+  std::iota(sent.begin(), sent.end(), 1);
+  const int64_t bytes = static_cast<int64_t>(sent.size() * sizeof(int));
+  const auto memory = *(*device)->Allocate(bytes);
+  ASSERT_TRUE((*device)->Upload(*stream, memory->data(), sent.data(), bytes).ok());
+  ASSERT_TRUE((*device)->Download(*stream, received.data(), memory->data(), bytes).ok());
+  EXPECT_EQ(sent, received);
+}
+
+TEST(CudaDeviceTest, AnErrorThatStaysIsADeviceLost) {
+  auto api = std::make_unique<EmulatedCuda>();
+  EmulatedCuda* const edge = api.get();
+  const auto device = CreateCudaDevice(std::move(api), 0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto stream = *(*device)->CreateStream(StreamUse::kCopy);
+  const auto event = *(*device)->CreateEvent();
+  ASSERT_TRUE((*device)->Record(*stream, *event).ok());
+  edge->Fail("EventSynchronize", 600);
+  const absl::Status passing = (*device)->Synchronize(*event);
+  EXPECT_FALSE(passing.ok());
+  EXPECT_FALSE(IsDeviceLost(passing)) << passing;
+  edge->Fail("EventSynchronize", kIllegalAddress, 0, /*sticky=*/true);
+  const absl::Status lost = (*device)->Synchronize(*event);
+  EXPECT_TRUE(IsDeviceLost(lost)) << lost;
+  EXPECT_THAT(Message(lost), HasSubstr("cudaEventSynchronize: emulated error 700"));
+  EXPECT_TRUE(IsDeviceLost((*device)->Record(*stream, *event)));
+}
+
+class PinnedRangesTest : public testing::Test {
+ protected:
+  static constexpr int64_t kPage = 4096;
+  PinnedRangesTest() : memory_(static_cast<char*>(std::aligned_alloc(kPage, 10 * kPage))) {}
+  ~PinnedRangesTest() override { std::free(memory_); }
+
+  EmulatedCuda cuda_;
+  PinnedRanges ranges_{&cuda_, 4 * kPage};
+  char* const memory_;
+};
+
+TEST_F(PinnedRangesTest, CopiesAreCutWherePiecesEnd) {
+  std::vector<int64_t> done;
+  ASSERT_TRUE(ranges_.Pin(memory_, 10 * kPage, [&](int64_t bytes) { done.push_back(bytes); }).ok());
+  EXPECT_EQ(done, (std::vector<int64_t>{4 * kPage, 8 * kPage, 10 * kPage}));
+  EXPECT_EQ(cuda_.registered_bytes(), 10 * kPage);
+  std::vector<std::pair<int64_t, int64_t>> parts;
+  const auto note = [&](int64_t at, int64_t bytes) {
+    parts.emplace_back(at, bytes);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(ranges_.ForEachPiece(memory_ + 100, 9 * kPage, note).ok());
+  EXPECT_EQ(parts, (std::vector<std::pair<int64_t, int64_t>>{{0, 4 * kPage - 100},
+                                                             {4 * kPage - 100, 4 * kPage},
+                                                             {8 * kPage - 100, kPage + 100}}));
+  EXPECT_FALSE(ranges_.ForEachPiece(memory_ + 100, 10 * kPage, note).ok());
+  EXPECT_FALSE(ranges_.ForEachPiece(memory_ - 1, 1, note).ok());
+  ranges_.Unpin(memory_);
+  EXPECT_EQ(cuda_.registered_bytes(), 0);
+  EXPECT_FALSE(ranges_.ForEachPiece(memory_, 1, note).ok());
+}
+
+TEST_F(PinnedRangesTest, ARefusalLeavesNothingPinnedAndNamesTheLimit) {
+  cuda_.Fail("HostRegister", 2, 2);
+  const absl::Status status = ranges_.Pin(memory_, 10 * kPage, nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("32,768 bytes"));
+  EXPECT_THAT(Message(status), HasSubstr("LimitMEMLOCK"));
+  EXPECT_EQ(cuda_.registered_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace megatrain
