@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -45,6 +46,8 @@ class Device {
   virtual ~Device() = default;
 
   virtual std::string Describe() const = 0;
+  // Memory that Allocate can give now. Nothing: the device lies in host memory.
+  virtual absl::StatusOr<std::optional<int64_t>> FreeBytes() = 0;
   // The only allocation: the arena, before the first step. ResourceExhausted names the bytes.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;

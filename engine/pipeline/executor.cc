@@ -53,8 +53,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(Device* device, OpRun
   std::unique_ptr<Executor> executor(new Executor(device, runner));
   for (int lane = 0; lane < kLanes; ++lane) {
     if (IsDeviceLane(static_cast<Lane>(lane))) {
-      const StreamUse use = static_cast<Lane>(lane) == Lane::kCompute ? StreamUse::kCompute
-                                                                      : StreamUse::kCopy;
+      const StreamUse use =
+          static_cast<Lane>(lane) == Lane::kCompute ? StreamUse::kCompute : StreamUse::kCopy;
       MT_ASSIGN_OR_RETURN(executor->streams_[lane], device->CreateStream(use));
     }
   }

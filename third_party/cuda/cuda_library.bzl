@@ -34,6 +34,8 @@ def cuda_library(name, srcs, hdrs, headers, deps = [], **kwargs):
         name = name,
         srcs = objects,
         hdrs = hdrs,
+        # One runtime a program: each shared library would have its own.
+        linkstatic = True,
         deps = deps + ["@local_cuda//:runtime"],
         **kwargs
     )

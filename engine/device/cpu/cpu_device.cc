@@ -47,6 +47,8 @@ class CpuDevice : public Device {
     return absl::StrCat("cpu, ", threads_, threads_ == 1 ? " thread" : " threads");
   }
 
+  absl::StatusOr<std::optional<int64_t>> FreeBytes() override { return std::nullopt; }
+
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) override {
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {

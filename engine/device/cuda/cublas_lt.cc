@@ -36,7 +36,8 @@ struct Functions {
   const char* Find(void* library) {
     const char* missing = nullptr;
     const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
       if (function == nullptr && missing == nullptr) missing = name;
     };
     find(create, "cublasLtCreate");
@@ -187,8 +188,7 @@ class LoadedCublasLt : public CublasLt {
         static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_a);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_b);
-    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
-        key.add ? key.align_c : key.align_out);
+    set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.add ? key.align_c : key.align_out);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.align_out);
     cublasLtMatmulHeuristicResult_t result = {};
     int found = 0;
@@ -217,9 +217,9 @@ absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Load() {
   std::string why = library == nullptr ? dlerror() : "";
   if (library == nullptr) library = dlopen(kInToolkit, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    return absl::UnavailableError(
-        absl::StrCat("cuda: ", kLibrary, " is not found (", why, "); install CUDA 13's cuBLAS, or ",
-                     "name its directory in LD_LIBRARY_PATH"));
+    return absl::UnavailableError(absl::StrCat("cuda: ", kLibrary, " is not found (", why,
+                                               "); install CUDA 13's cuBLAS, or ",
+                                               "name its directory in LD_LIBRARY_PATH"));
   }
   Functions functions;
   if (const char* missing = functions.Find(library); missing != nullptr) {

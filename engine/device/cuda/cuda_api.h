@@ -1,6 +1,6 @@
-// The edge to CUDA: what the device calls of the runtime and of cuBLASLt, one call a method, so that
-// everything behind it is built and tested without either. The methods return a cudaError_t as an
-// int, 0 = success; cuBLASLt's errors are mapped to kProductFailed.
+// The edge to CUDA: what the device calls of the runtime and of cuBLASLt, one call a method, so
+// that everything behind it is built and tested without either. The methods return a cudaError_t as
+// an int, 0 = success; cuBLASLt's errors are mapped to kProductFailed.
 //
 // Thread safety: as CUDA's: any thread; a thread chooses its device first (SetDevice).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_API_H_
@@ -32,7 +32,7 @@ struct CudaDeviceProperties {
   int major = 0, minor = 0;  // compute capability
   int64_t memory_bytes = 0;
   int multiprocessors = 0;
-  int numa_node = -1;            // of the host memory nearest to it; -1 = not known
+  int numa_node = -1;             // of the host memory nearest to it; -1 = not known
   bool host_page_tables = false;  // reads pageable memory through the host's page tables (GH200)
   bool integrated = false;        // shares the host's memory
 };
@@ -90,8 +90,9 @@ class CudaApi {
 
   // Finds the library of products, for the thread's device. Unavailable: where it was looked for.
   virtual absl::Status LoadProducts() = 0;
-  // REQUIRES: LoadProducts succeeded. The algorithm is the library's first choice for the shape, asked for once: never timed, so that
-  // the same machine gives the same bits. `workspace` belongs to the stream.
+  // REQUIRES: LoadProducts succeeded. The algorithm is the library's first choice for the shape,
+  // asked for once: never timed, so that the same machine gives the same bits. `workspace` belongs
+  // to the stream.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 };

@@ -20,9 +20,7 @@ namespace {
 constexpr int64_t kStagingBytes = int64_t{1} << 20;
 constexpr size_t kPageBytes = 4096;
 
-std::string Version(int number) {
-  return absl::StrCat(number / 1000, ".", number % 1000 / 10);
-}
+std::string Version(int number) { return absl::StrCat(number / 1000, ".", number % 1000 / 10); }
 
 class CudaEvent : public Event {
  public:
@@ -92,6 +90,13 @@ class CudaDevice : public Device {
                         Version(driver_));
   }
 
+  absl::StatusOr<std::optional<int64_t>> FreeBytes() override {
+    MT_RETURN_IF_ERROR(Enter());
+    int64_t free_bytes = 0, total_bytes = 0;
+    MT_RETURN_IF_ERROR(Check(api_->MemoryInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
+    return free_bytes;
+  }
+
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) override {
     MT_RETURN_IF_ERROR(Enter());
     void* data = nullptr;
@@ -99,10 +104,10 @@ class CudaDevice : public Device {
     if (error == kCudaMemoryAllocation) {
       int64_t free_bytes = 0, total_bytes = 0;
       (void)api_->MemoryInfo(&free_bytes, &total_bytes);
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "cuda: the device's arena of ", FormatBytes(bytes), " cannot be allocated; ",
-          FormatBytes(free_bytes), " of ", FormatBytes(total_bytes), " are free on ",
-          properties_.name));
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cuda: the device's arena of ", FormatBytes(bytes), " cannot be allocated; ",
+                       FormatBytes(free_bytes), " of ", FormatBytes(total_bytes), " are free on ",
+                       properties_.name));
     }
     MT_RETURN_IF_ERROR(Check(error, "cudaMalloc"));
     return std::make_unique<CudaMemory>(api_.get(), ordinal_, data, bytes);
@@ -223,8 +228,7 @@ class CudaDevice : public Device {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api,
-                                                         int ordinal) {
+absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal) {
   int driver = 0, runtime = 0;
   MT_RETURN_IF_ERROR(CudaStatus(*api, api->Versions(&driver, &runtime), "cudaDriverGetVersion"));
   if (driver == 0) {
@@ -245,8 +249,8 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi
   }
   if (error == kCudaInsufficientDriver) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cuda: the NVIDIA driver is too old for CUDA ", Version(runtime),
-                     ": ", api->Describe(error), "; update the driver"));
+        absl::StrCat("cuda: the NVIDIA driver is too old for CUDA ", Version(runtime), ": ",
+                     api->Describe(error), "; update the driver"));
   }
   MT_RETURN_IF_ERROR(CudaStatus(*api, error, "cudaGetDeviceCount"));
   if (ordinal < 0 || ordinal >= count) {
@@ -261,7 +265,16 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi
         "cuda:", ordinal, ": ", properties.name, " has compute capability ", properties.major, ".",
         properties.minor, "; ", kCudaCapabilityMajorMin, ".0 (Ampere) or newer is needed"));
   }
-  auto device = std::make_unique<CudaDevice>(std::move(api), ordinal, std::move(properties), driver);
+  return properties;
+}
+
+absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api,
+                                                         int ordinal) {
+  MT_ASSIGN_OR_RETURN(CudaDeviceProperties properties, FindCudaDevice(api.get(), ordinal));
+  int driver = 0, runtime = 0;
+  MT_RETURN_IF_ERROR(CudaStatus(*api, api->Versions(&driver, &runtime), "cudaDriverGetVersion"));
+  auto device =
+      std::make_unique<CudaDevice>(std::move(api), ordinal, std::move(properties), driver);
   MT_RETURN_IF_ERROR(device->Open());
   return device;
 }

@@ -1,8 +1,8 @@
 // The cuda device: lanes are streams, events CUDA's, memory one cudaMalloc, the link copies from
 // pinned host memory.
 //
-// Errors name the call. One that CUDA keeps returning (an illegal address, a device that is gone) is
-// one that IsDeviceLost knows: the process has to be started again.
+// Errors name the call. One that CUDA keeps returning (an illegal address, a device that is gone)
+// is one that IsDeviceLost knows: the process has to be started again.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 
@@ -19,10 +19,13 @@ namespace megatrain {
 // The first compute capability that the kernels are built for.
 inline constexpr int kCudaCapabilityMajorMin = 8;
 
-// Sets up GPU `ordinal`. Errors say what to do. NotFound: there is nothing to use (no driver, no GPU,
-// one that is too old), so that another device may be chosen. FailedPrecondition: there is, and it
-// has to be set right (a driver that is too old). InvalidArgument: no GPU of that number.
-// Unavailable: no library of products.
+// Looks for GPU `ordinal` and sets nothing up. Errors say what to do. NotFound: there is nothing to
+// use (no driver, no GPU, one that is too old), so that another device may be chosen.
+// FailedPrecondition: there is, and it has to be set right (a driver that is too old).
+// InvalidArgument: no GPU of that number.
+absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
+
+// Sets it up. Errors as above; Unavailable: no library of products.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

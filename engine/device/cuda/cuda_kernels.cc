@@ -87,9 +87,9 @@ absl::Status CudaKernels::CrossEntropy(Stream& stream, const CrossEntropyArgs& a
 }
 absl::Status CudaKernels::BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n,
                                        const void* dy, int64_t stride, float* dbias) {
-  return Launched(cuda::BiasBackward(Of(stream).get(), dtype, rows, n, dy, stride, dbias,
-                                     Of(stream).scratch()),
-                  "BiasBackward");
+  return Launched(
+      cuda::BiasBackward(Of(stream).get(), dtype, rows, n, dy, stride, dbias, Of(stream).scratch()),
+      "BiasBackward");
 }
 absl::Status CudaKernels::SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) {
   return Launched(cuda::SumOfSquares(Of(stream).get(), x, n, sum, Of(stream).scratch()),

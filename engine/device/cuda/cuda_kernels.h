@@ -12,8 +12,8 @@
 
 namespace megatrain {
 
-// What cuBLASLt is given for a stream; its own default is none. 32 MiB is what NVIDIA recommends for
-// Hopper.
+// What cuBLASLt is given for a stream; its own default is none. 32 MiB is what NVIDIA recommends
+// for Hopper.
 inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
 // A stream and what its kernels use beside their arguments.

@@ -65,8 +65,7 @@ class CudaRuntimeApi : public CudaApi {
   }
   int Free(void* memory) override { return Seen(cudaFree(memory)); }
   int HostRegister(void* memory, int64_t bytes) override {
-    return Seen(
-        cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterPortable));
+    return Seen(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterPortable));
   }
   int HostUnregister(void* memory) override { return Seen(cudaHostUnregister(memory)); }
 

@@ -10,7 +10,8 @@ namespace {
 
 // After these the context answers every call with the same error (the runtime's manual on each).
 bool IsSticky(int error) {
-  constexpr int kFirst = 700, kLast = 720;  // cudaErrorIllegalAddress to cudaErrorLaunchFailure's kin
+  constexpr int kFirst = 700,
+                kLast = 720;  // cudaErrorIllegalAddress to cudaErrorLaunchFailure's kin
   constexpr int kEccUncorrectable = 214, kContained = 721, kExternal = 999;
   constexpr int kNvlinkUncorrectable = 220;
   return (error >= kFirst && error <= kLast) || error == kEccUncorrectable ||

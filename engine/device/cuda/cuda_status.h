@@ -8,8 +8,8 @@
 namespace megatrain {
 
 // OK for 0. Else "cuda: CALL: NAME (NUMBER): TEXT": ResourceExhausted for memory, else Internal. An
-// error that CUDA keeps returning from then on (an illegal address, a device that is gone) is marked
-// as one that IsDeviceLost knows.
+// error that CUDA keeps returning from then on (an illegal address, a device that is gone) is
+// marked as one that IsDeviceLost knows.
 absl::Status CudaStatus(const CudaApi& api, int error, const char* call);
 
 }  // namespace megatrain

@@ -3,6 +3,8 @@
 
 namespace megatrain {
 
-std::unique_ptr<Device> MakeDeviceUnderTest(ThreadPool* pool) { return CreateCpuDevice(pool, {}); }
+absl::StatusOr<std::unique_ptr<Device>> MakeDeviceUnderTest(ThreadPool* pool) {
+  return CreateCpuDevice(pool, {});
+}
 
 }  // namespace megatrain

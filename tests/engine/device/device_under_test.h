@@ -4,13 +4,15 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "engine/base/thread_pool.h"
 #include "engine/device/device.h"
 
 namespace megatrain {
 
-// `pool` outlives the device.
-std::unique_ptr<Device> MakeDeviceUnderTest(ThreadPool* pool);
+// `pool` outlives the device. NotFound or Unavailable: the machine has none, and the test is to be
+// skipped with that reason.
+absl::StatusOr<std::unique_ptr<Device>> MakeDeviceUnderTest(ThreadPool* pool);
 
 }  // namespace megatrain
 

@@ -197,6 +197,15 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
   };
 }
 
+void KernelsSuite::SetUp() {
+  absl::StatusOr<std::unique_ptr<KernelsUnderTest>> device = std::get<0>(GetParam())();
+  if (absl::IsNotFound(device.status()) || absl::IsUnavailable(device.status())) {
+    GTEST_SKIP() << device.status();
+  }
+  ASSERT_TRUE(device.ok()) << device.status();
+  device_ = *std::move(device);
+}
+
 TEST_P(KernelsSuite, MatMul) {
   struct Case {
     int64_t m, n, k;

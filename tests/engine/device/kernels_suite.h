@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "engine/device/kernels.h"
 
 namespace megatrain {
@@ -30,7 +31,9 @@ class KernelsUnderTest {
   virtual void CopyIn(void* device, const void* host, int64_t bytes) = 0;
   virtual void CopyOut(void* host, const void* device, int64_t bytes) = 0;
 };
-using KernelsFactory = std::unique_ptr<KernelsUnderTest> (*)();
+// NotFound or Unavailable: the machine has no such device, and the tests are skipped with that
+// reason.
+using KernelsFactory = absl::StatusOr<std::unique_ptr<KernelsUnderTest>> (*)();
 
 // The operands of one call, made on the host and copied to wherever the call runs.
 class Operands {
@@ -70,7 +73,7 @@ void ExpectLikeReference(KernelsUnderTest& device, const Operands& operands, dou
 
 class KernelsSuite : public testing::TestWithParam<std::tuple<KernelsFactory, DType>> {
  protected:
-  void SetUp() override { device_ = std::get<0>(GetParam())(); }
+  void SetUp() override;
   DType dtype() const { return std::get<1>(GetParam()); }
   // What rounding the results to dtype costs, with room for FP32 sums.
   double tolerance() const { return dtype() == DType::kF32 ? 2e-6 : 3e-3; }

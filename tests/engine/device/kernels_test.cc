@@ -10,7 +10,7 @@
 namespace megatrain {
 namespace {
 
-std::unique_ptr<KernelsUnderTest> MakeCpuKernels() {
+absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeCpuKernels() {
   return std::make_unique<CpuKernelsUnderTest>(2);
 }
 

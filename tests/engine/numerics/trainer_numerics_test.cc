@@ -64,6 +64,15 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
     }
   }
 
+  void SetUp() override {
+    absl::StatusOr<std::unique_ptr<Device>> device = MakeDeviceUnderTest(&pool_);
+    if (absl::IsNotFound(device.status()) || absl::IsUnavailable(device.status())) {
+      GTEST_SKIP() << device.status();
+    }
+    ASSERT_TRUE(device.ok()) << device.status();
+    device_ = *std::move(device);
+  }
+
   void TearDown() override {
     trainer_ = nullptr;
     if (host_pool_ != nullptr) device_->UnpinHost(host_pool_->data());
@@ -106,7 +115,7 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
   ModelLayout layout_;
   JobSpec spec_;  // the default clips, so that gradients are held
   ThreadPool pool_{2};
-  const std::unique_ptr<Device> device_ = MakeDeviceUnderTest(&pool_);
+  std::unique_ptr<Device> device_;
   std::unique_ptr<HostPool> host_pool_;
   std::unique_ptr<Trainer> trainer_;
 };

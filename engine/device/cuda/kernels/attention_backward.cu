@@ -1,5 +1,5 @@
-// The gradient of attention in three kernels without atomics: delta = rowsum(dO * O); dQ by tiles of
-// queries; dK and dV by tiles of keys, over the queries of the group's heads. With
+// The gradient of attention in three kernels without atomics: delta = rowsum(dO * O); dQ by tiles
+// of queries; dK and dV by tiles of keys, over the queries of the group's heads. With
 //   P = exp(S - lse), dP = dO V^T, dS = P * (dP - delta):  dV = P^T dO, dQ = scale dS K,
 //   dK = scale dS^T Q.
 // The scores are computed again in both, which memory linear in the sequence asks for.

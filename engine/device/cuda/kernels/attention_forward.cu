@@ -102,11 +102,10 @@ int Attention(void* stream, const AttentionArgs& args) {
                     static_cast<unsigned>(args.heads), 1);
     const int shared =
         (2 * Shape::kTileFloats + Shape::kScoreFloats) * static_cast<int>(sizeof(float));
-    return args.dtype == DType::kF32
-               ? Launch(AttentionKernel<Shape, float>, grid, kAttentionThreads, shared, stream,
-                        args)
-               : Launch(AttentionKernel<Shape, Bf16>, grid, kAttentionThreads, shared, stream,
-                        args);
+    return args.dtype == DType::kF32 ? Launch(AttentionKernel<Shape, float>, grid,
+                                              kAttentionThreads, shared, stream, args)
+                                     : Launch(AttentionKernel<Shape, Bf16>, grid, kAttentionThreads,
+                                              shared, stream, args);
   });
 }
 

@@ -1,6 +1,6 @@
 // What both directions of attention share: tiles of rows in shared memory as FP32, products of two
-// such tiles, and which keys a query sees. A block is 16 x 16 threads; thread (y, x) has rows y, y +
-// 16, ... and columns x, x + 16, ... of every product.
+// such tiles, and which keys a query sees. A block is 16 x 16 threads; thread (y, x) has rows y, y
+// + 16, ... and columns x, x + 16, ... of every product.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
 

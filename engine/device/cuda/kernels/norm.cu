@@ -141,10 +141,9 @@ int RmsNormOf(void* stream, const RmsNormArgs& args) {
 template <typename T>
 int RmsNormBackwardOf(void* stream, const RmsNormBackwardArgs& args, void* scratch) {
   constexpr int64_t kSize = sizeof(T);
-  const bool packs =
-      Aligned({args.x, args.dy, args.dx, args.weight},
-              {args.x_stride * kSize, args.dy_stride * kSize, args.dx_stride * kSize,
-               args.width * kSize});
+  const bool packs = Aligned(
+      {args.x, args.dy, args.dx, args.weight},
+      {args.x_stride * kSize, args.dy_stride * kSize, args.dx_stride * kSize, args.width * kSize});
   if (args.width <= kWarpWidthMax) {
     return packs ? LaunchBackward<T, kPackCount<T>, kWarp>(stream, args, scratch)
                  : LaunchBackward<T, 1, kWarp>(stream, args, scratch);
@@ -157,8 +156,7 @@ int RmsNormBackwardOf(void* stream, const RmsNormBackwardArgs& args, void* scrat
 
 int RmsNorm(void* stream, const RmsNormArgs& args) {
   if (args.rows * args.groups == 0) return 0;
-  return args.dtype == DType::kF32 ? RmsNormOf<float>(stream, args)
-                                   : RmsNormOf<Bf16>(stream, args);
+  return args.dtype == DType::kF32 ? RmsNormOf<float>(stream, args) : RmsNormOf<Bf16>(stream, args);
 }
 
 int RmsNormBackward(void* stream, const RmsNormBackwardArgs& args, void* scratch) {

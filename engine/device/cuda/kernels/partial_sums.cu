@@ -1,8 +1,7 @@
-#include "engine/device/cuda/kernels/partial_sums.h"
-
 #include <algorithm>
 
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/kernels/partial_sums.h"
 #include "engine/device/cuda/kernels/primitives.h"
 
 namespace megatrain::cuda {

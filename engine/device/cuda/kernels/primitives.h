@@ -65,7 +65,6 @@ inline constexpr int kPackCount = 16 / sizeof(T);
 // A team is kTeam threads side by side, a warp or several; with several it is the whole block.
 inline constexpr int kWarp = 32;
 
-
 // The sum over the team, in every thread and the same order always. `shared`: kTeam / 32 floats,
 // used by teams of several warps, which meet in __syncthreads.
 template <int kTeam>

@@ -104,9 +104,8 @@ int SumOf(void* stream, const float* x, int64_t n, double* sum, void* scratch) {
 int BiasBackward(void* stream, DType dtype, int64_t rows, int64_t n, const void* dy, int64_t stride,
                  float* dbias, void* scratch) {
   if (rows * n == 0) return 0;
-  return dtype == DType::kF32
-             ? BiasBackwardOf<float>(stream, rows, n, dy, stride, dbias, scratch)
-             : BiasBackwardOf<Bf16>(stream, rows, n, dy, stride, dbias, scratch);
+  return dtype == DType::kF32 ? BiasBackwardOf<float>(stream, rows, n, dy, stride, dbias, scratch)
+                              : BiasBackwardOf<Bf16>(stream, rows, n, dy, stride, dbias, scratch);
 }
 
 int SumOfSquares(void* stream, const float* x, int64_t n, double* sum, void* scratch) {

@@ -49,7 +49,8 @@ TEST(CudaDeviceTest, NothingToUseIsNotFound) {
 TEST(CudaDeviceTest, WhatHasToBeSetRightIsSaid) {
   const absl::Status old_driver = Open({.driver = 12080}).status();
   EXPECT_EQ(old_driver.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Message(old_driver), HasSubstr("too old: it is for CUDA 12.8, this program for 13.0"));
+  EXPECT_THAT(Message(old_driver),
+              HasSubstr("too old: it is for CUDA 12.8, this program for 13.0"));
   const absl::Status no_such = Open({.devices = 2}, 2).status();
   EXPECT_EQ(no_such.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(no_such), HasSubstr("cuda:2: there is no such GPU; there are 2"));

@@ -72,9 +72,7 @@ struct EmulatedEvent {
   }
 };
 
-cuda::EmulatedStream& StreamOf(void* stream) {
-  return *static_cast<cuda::EmulatedStream*>(stream);
-}
+cuda::EmulatedStream& StreamOf(void* stream) { return *static_cast<cuda::EmulatedStream*>(stream); }
 // Shared with the streams: as CUDA's, an event may be destroyed before they have passed it.
 const std::shared_ptr<EmulatedEvent>& EventOf(void* event) {
   return *static_cast<std::shared_ptr<EmulatedEvent>*>(event);

@@ -7,12 +7,12 @@
 namespace megatrain {
 namespace {
 
-std::unique_ptr<KernelsUnderTest> MakeEmulated() {
+absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeEmulated() {
   return std::make_unique<CudaKernelsUnderTest>(std::make_unique<EmulatedCuda>());
 }
 
 // The threads of a block run in the reverse order between meetings.
-std::unique_ptr<KernelsUnderTest> MakeReversed() {
+absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeReversed() {
   cuda::SetReverse(true);
   class Reversed : public CudaKernelsUnderTest {
    public:
@@ -22,9 +22,7 @@ std::unique_ptr<KernelsUnderTest> MakeReversed() {
   return std::make_unique<Reversed>(std::make_unique<EmulatedCuda>());
 }
 
-const auto name = [](const auto& info) {
-  return std::string(DTypeName(std::get<1>(info.param)));
-};
+const auto name = [](const auto& info) { return std::string(DTypeName(std::get<1>(info.param))); };
 INSTANTIATE_TEST_SUITE_P(EmulatedCuda, KernelsSuite,
                          testing::Combine(testing::Values(&MakeEmulated),
                                           testing::Values(DType::kF32, DType::kBF16)),

@@ -19,8 +19,9 @@
 #error "SwitchStack is written for x86-64"
 #endif
 
-// Keeps what a call must keep on the stack, leaves the stack's place in *from and goes on with `to`.
-// swapcontext would do, but asks the kernel for the signal mask each time: a hundred times slower.
+// Keeps what a call must keep on the stack, leaves the stack's place in *from and goes on with
+// `to`. swapcontext would do, but asks the kernel for the signal mask each time: a hundred times
+// slower.
 extern "C" void SwitchStack(void** from, void* to);
 __asm__(
     ".text\n"
@@ -173,8 +174,7 @@ class BlockRunner {
     if (to_fiber) {
       __sanitizer_finish_switch_fiber(fake_stack_, nullptr, nullptr);
     } else {
-      __sanitizer_finish_switch_fiber(fiber.fake_stack, &scheduler_stack_,
-                                      &scheduler_stack_bytes_);
+      __sanitizer_finish_switch_fiber(fiber.fake_stack, &scheduler_stack_, &scheduler_stack_bytes_);
     }
 #endif
   }
@@ -199,10 +199,11 @@ class BlockRunner {
     if (released) return true;
     if (done == threads_) return false;
     if (at_block != threads_) {
-      std::fprintf(stderr,
-                   "block (%u, %u): %d of %d threads wait in __syncthreads, %d have ended, the rest "
-                   "wait for their warps: they never meet\n",
-                   blockIdx.x, blockIdx.y, at_block, threads_, done);
+      std::fprintf(
+          stderr,
+          "block (%u, %u): %d of %d threads wait in __syncthreads, %d have ended, the rest "
+          "wait for their warps: they never meet\n",
+          blockIdx.x, blockIdx.y, at_block, threads_, done);
       std::abort();
     }
     for (int i = 0; i < threads_; ++i) fibers_[i].state = State::kRuns;
@@ -271,6 +272,4 @@ void RunKernel(dim3 grid, int threads, int shared, const std::function<void()>& 
 
 }  // namespace megatrain::cuda
 
-void __syncthreads() {
-  megatrain::cuda::Runner().Yield(megatrain::cuda::State::kAtBlock);
-}
+void __syncthreads() { megatrain::cuda::Runner().Yield(megatrain::cuda::State::kAtBlock); }

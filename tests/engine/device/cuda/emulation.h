@@ -1,5 +1,5 @@
-// Enough of CUDA to run the kernels of engine/device/cuda/kernels on the host: a block's threads are
-// fibers of one host thread, which switch where threads meet. What a GPU would only do wrong is
+// Enough of CUDA to run the kernels of engine/device/cuda/kernels on the host: a block's threads
+// are fibers of one host thread, which switch where threads meet. What a GPU would only do wrong is
 // refused here: a meeting that not all threads of a block or warp come to ends the process with the
 // kernel's place, shared memory begins as NaNs and is exactly as long as asked for (so that
 // AddressSanitizer sees beyond its end).
@@ -63,9 +63,7 @@ int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* 
       grid.y > 65535) {
     return 1;
   }
-  std::function<void()> work = [=] {
-    RunKernel(grid, threads, shared, [=] { kernel(args...); });
-  };
+  std::function<void()> work = [=] { RunKernel(grid, threads, shared, [=] { kernel(args...); }); };
   if (stream == nullptr) {
     work();
   } else {
@@ -80,8 +78,8 @@ inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits);
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
 
 inline float __shfl_xor_sync(unsigned, float x, int step) {
-  const uint64_t other = megatrain::cuda::Exchange(
-      std::bit_cast<uint32_t>(x), static_cast<int>(threadIdx.x % 32) ^ step);
+  const uint64_t other = megatrain::cuda::Exchange(std::bit_cast<uint32_t>(x),
+                                                   static_cast<int>(threadIdx.x % 32) ^ step);
   return std::bit_cast<float>(static_cast<uint32_t>(other));
 }
 inline double __shfl_xor_sync(unsigned, double x, int step) {

@@ -1,0 +1,28 @@
+// The suite on a GPU. Skipped, with the reason, where there is none.
+#include "engine/base/status.h"
+#include "engine/device/cuda/cuda_device.h"
+#include "engine/device/cuda/cuda_status.h"
+#include "tests/engine/device/cuda/cuda_kernels_under_test.h"
+#include "tests/engine/device/kernels_suite.h"
+
+namespace megatrain {
+namespace {
+
+absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeCudaKernels() {
+  absl::StatusOr<std::unique_ptr<CudaApi>> api = OpenCudaApi();
+  if (!api.ok()) return api.status();
+  MT_RETURN_IF_ERROR(FindCudaDevice(api->get(), 0).status());
+  MT_RETURN_IF_ERROR(CudaStatus(**api, (*api)->SetDevice(0), "cudaSetDevice"));
+  MT_RETURN_IF_ERROR((*api)->LoadProducts());
+  return std::make_unique<CudaKernelsUnderTest>(*std::move(api));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, KernelsSuite,
+                         testing::Combine(testing::Values(&MakeCudaKernels),
+                                          testing::Values(DType::kF32, DType::kBF16)),
+                         [](const auto& info) {
+                           return std::string(DTypeName(std::get<1>(info.param)));
+                         });
+
+}  // namespace
+}  // namespace megatrain
