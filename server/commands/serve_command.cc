@@ -1,5 +1,6 @@
 // megatraind serve: the daemon.
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -42,6 +43,9 @@ absl::Status Serve(const ServeArguments& arguments) {
   MT_ASSIGN_OR_RETURN(const DaemonConfig config,
                       ReadDaemonConfig(arguments.config, arguments.overrides));
   RaiseFileLimit();
+  // Store and records are the daemon's alone, also where the way to jobs' directories is open. What
+  // jobs write is given its mode by itself.
+  ::umask(0077);
   InstallStopSignals();
   DaemonHooks hooks;
   hooks.log = Log;

@@ -24,6 +24,8 @@ struct DaemonConfig {
   int64_t host_memory = 0;  // bytes of the pool; 0 = 80% of what is free at start
   std::string device = "auto";
   int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
+  // Absolute directories that jobs' paths must lie beneath. Nothing: see JobRoots.
+  std::optional<std::vector<std::string>> roots;
   UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
   // Names of accounts, beside the daemon's own user.
   std::vector<std::string> administrators;

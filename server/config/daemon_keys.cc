@@ -133,6 +133,17 @@ std::string SetStateDirectory(const YamlNode& node, DaemonConfig* config) {
   return "";
 }
 
+std::string SetRoots(const YamlNode& node, DaemonConfig* config) {
+  std::vector<std::string> roots;
+  const std::string expects = "a list of absolute directories, as in [/srv/megatrain]";
+  if (std::string error = ReadTexts(node, expects, &roots); !error.empty()) return error;
+  for (const std::string& root : roots) {
+    if (!absl::StartsWith(root, "/")) return absl::StrCat("expects ", expects, ", got ", root);
+  }
+  config->roots = std::move(roots);
+  return "";
+}
+
 std::string SetDevice(const YamlNode& node, DaemonConfig* config) {
   std::string device;
   if (std::string error = ReadText(node, "auto or cpu", &device); !error.empty()) return error;
@@ -151,16 +162,6 @@ std::string SetDevice(const YamlNode& node, DaemonConfig* config) {
 
 std::string NotHere(const std::string& what, const std::string& off) {
   return absl::StrCat("this version has no ", what, "; write ", off, " or leave the key out");
-}
-
-Set OffTexts(const std::string& what) {
-  return [what](const YamlNode& node, DaemonConfig*) {
-    std::vector<std::string> texts;
-    if (std::string error = ReadTexts(node, "a list of texts", &texts); !error.empty()) {
-      return error;
-    }
-    return texts.empty() ? "" : NotHere(what, "[]");
-  };
 }
 
 Set OffBytes(const std::string& what) {
@@ -185,7 +186,7 @@ const std::vector<DaemonKey>& DaemonKeys() {
        [](const YamlNode& node, DaemonConfig* config) {
          return ReadWhole(node, kThreadsMax, &config->threads);
        }},
-      {"roots", OffTexts("limits on the paths of jobs: they may name what the daemon's user may")},
+      {"roots", SetRoots},
       {"administrators",
        [](const YamlNode& node, DaemonConfig* config) {
          return ReadTexts(node, "a list of user names, as in [anna]", &config->administrators);

@@ -47,14 +47,18 @@ absl::StatusOr<std::unique_ptr<Access>> Access::Prepare(
 
 absl::Status Access::PrepareSockets(const std::vector<std::string>& listen) {
   std::vector<std::string> paths;
-  bool shared = false;
+  bool shared = false;  // one of the sockets
   for (const std::string& address : listen) {
-    if (!absl::StartsWith(address, "unix:")) continue;
+    if (!absl::StartsWith(address, "unix:")) {
+      shared_ = true;
+      continue;
+    }
     paths.push_back(address.substr(sizeof("unix:") - 1));
     MT_ASSIGN_OR_RETURN(const SocketAccess access, PrepareUnixSocket(paths.back()));
     shared = shared || access == SocketAccess::kShared;
   }
   if (!shared) return absl::OkStatus();
+  shared_ = true;
   MT_ASSIGN_OR_RETURN(local_tokens_, LocalTokens::Create());
   // Before the sockets themselves: a client that was waiting for them finds its token.
   for (const std::string& path : paths) {

@@ -35,6 +35,9 @@ class Access {
   // Null without TCP listeners.
   std::shared_ptr<grpc::ServerCredentials> tcp_credentials() const { return tcp_credentials_; }
 
+  // Whether others than the daemon's own user can reach it.
+  bool shared() const { return shared_; }
+
   // When the daemon listens: lets those who may reach shared sockets.
   absl::Status ShareSockets();
 
@@ -45,6 +48,7 @@ class Access {
 
   const std::function<void(const std::string& line)> log_;
   AccountCache accounts_;
+  bool shared_ = false;
   std::vector<std::string> shared_sockets_;      // paths; empty: all are private
   std::unique_ptr<LocalTokens> local_tokens_;    // of shared ones
   std::unique_ptr<BearerTokens> bearer_tokens_;  // null: there is no tokens file

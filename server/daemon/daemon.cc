@@ -10,6 +10,7 @@
 #include "engine/base/status.h"
 #include "megatrain/v1/error_reason.pb.h"
 #include "server/daemon/background_threads.h"
+#include "server/daemon/job_roots.h"
 #include "server/jobs/error_reason.h"
 #include "server/jobs/job_store.h"
 #include "server/jobs/recorded_step.h"
@@ -37,15 +38,18 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   daemon->manager_ = std::make_unique<JobManager>(
       daemon->ledger_.get(),
       JobManager::Options{
-          .plan = [self = daemon.get()](const JobSpec& spec) { return self->Plan(spec); },
+          .plan = [self = daemon.get()](const JobSpec& spec,
+                                        FileSystem* files) { return self->Plan(spec, files); },
+          .files = daemon->FilesOfJobs(),
           .limits = config.limits});
   daemon->monitor_ = std::make_unique<NodeMonitor>(daemon->host_.get(), daemon->manager_.get(),
                                                    config.state_directory);
   MT_ASSIGN_OR_RETURN(
       daemon->monitoring_,
       Monitoring::Start(config, daemon->host_.get(), &std::as_const(*daemon->ledger_).table(),
-                        daemon->monitor_.get(), hooks.log));
+                        daemon->monitor_.get(), daemon->FilesOfJobs(), hooks.log));
   MT_ASSIGN_OR_RETURN(daemon->access_, Access::Prepare(config, hooks.log));
+  MT_RETURN_IF_ERROR(daemon->OpenJobFiles());
   GrpcServerOptions server;
   server.listen = config.listen;
   server.tcp_credentials = daemon->access_->tcp_credentials();
@@ -77,13 +81,23 @@ absl::Status Daemon::OpenStore() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PlanReport> Daemon::Plan(const JobSpec& spec) const {
+OpenFiles Daemon::FilesOfJobs() const {
+  return [this](int64_t uid, const std::string& id) { return job_files_->Of(uid, id); };
+}
+
+absl::Status Daemon::OpenJobFiles() {
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> roots, JobRoots(config_, access_->shared()));
+  MT_ASSIGN_OR_RETURN(job_files_, JobFiles::Open(config_.state_directory, roots));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PlanReport> Daemon::Plan(const JobSpec& spec, FileSystem* files) const {
   if (monitor_->state() == NodeStatus::State::kStarting) {
     return WithReason(
         absl::UnavailableError("the daemon is starting: its host memory is being reserved"),
         v1::ErrorReason_Name(v1::STARTING));
   }
-  return PlanTraining(spec, host_->budget());
+  return PlanTraining(spec, host_->budget(), files);
 }
 
 absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
@@ -102,6 +116,7 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
       cancelled));
 
   EngineJobRunnerOptions runner;
+  runner.files = [this](int64_t uid, const std::string& id) { return job_files_->ForRun(uid, id); };
   runner.stalled = [this](const std::string& job, const std::string& why) {
     hooks_.log(absl::StrCat("job ", job, " hangs: ", why, "; ending the process"));
     monitoring_->service_manager().Hangs();

@@ -19,6 +19,8 @@
 #include "server/daemon/access.h"
 #include "server/daemon/monitoring.h"
 #include "server/daemon/node_monitor.h"
+#include "server/files/job_files.h"
+#include "server/files/open_files.h"
 #include "server/jobs/job_ledger.h"
 #include "server/jobs/job_manager.h"
 #include "server/rpc/grpc_server.h"
@@ -56,13 +58,16 @@ class Daemon {
  private:
   Daemon(const DaemonConfig& config, const DaemonHooks& hooks);
   absl::Status OpenStore();
-  absl::StatusOr<PlanReport> Plan(const JobSpec& spec) const;
+  absl::Status OpenJobFiles();
+  OpenFiles FilesOfJobs() const;
+  absl::StatusOr<PlanReport> Plan(const JobSpec& spec, FileSystem* files) const;
 
   const DaemonConfig config_;
   const DaemonHooks hooks_;
   bool stopped_ = false;
 
   // In the order of their making; each uses those before it.
+  std::unique_ptr<JobFiles> job_files_;
   std::unique_ptr<EngineHost> host_;
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;

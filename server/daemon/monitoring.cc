@@ -9,17 +9,20 @@
 
 namespace megatrain {
 
-Monitoring::Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node)
+Monitoring::Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node,
+                       OpenFiles files)
     : host_(host),
       jobs_(jobs),
       node_(node),
+      files_(std::move(files)),
       metrics_(kVersion, node->Read().device),
-      run_metrics_(&metrics_, [this](const JobSpec& spec) { return Describe(spec); }) {}
+      run_metrics_(&metrics_, [this](const ObservedRun& run) { return Describe(run); }) {}
 
 absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(
     const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
-    const NodeMonitor* node, const std::function<void(const std::string& line)>& log) {
-  std::unique_ptr<Monitoring> monitoring(new Monitoring(host, jobs, node));
+    const NodeMonitor* node, OpenFiles files,
+    const std::function<void(const std::string& line)>& log) {
+  std::unique_ptr<Monitoring> monitoring(new Monitoring(host, jobs, node, std::move(files)));
   if (absl::Status status = monitoring->Serve(config, log); !status.ok()) return status;
   return monitoring;
 }
@@ -47,11 +50,14 @@ RequestObserver Monitoring::request_observer() {
   return [this](std::string_view method, int code) { metrics_.RequestDone(method, code); };
 }
 
-MeasuredJob Monitoring::Describe(const JobSpec& spec) const {
+MeasuredJob Monitoring::Describe(const ObservedRun& run) const {
   MeasuredJob job;
-  const absl::StatusOr<PlanReport> plan = PlanTraining(spec, host_->budget());
   // A job that runs was planned before; its files may be gone by now.
-  job.model_family = plan.ok() ? plan->model_family : "unknown";
+  job.model_family = "unknown";
+  const absl::StatusOr<std::shared_ptr<FileSystem>> files = files_(run.uid, run.job_id);
+  if (!files.ok()) return job;
+  const absl::StatusOr<PlanReport> plan = PlanTraining(run.spec, host_->budget(), files->get());
+  if (plan.ok()) job.model_family = plan->model_family;
   if (plan.ok()) job.device_bytes = {{"arena", plan->device_bytes}};
   return job;
 }

@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "server/config/daemon_config.h"
 #include "server/daemon/node_monitor.h"
+#include "server/files/open_files.h"
 #include "server/jobs/job_table.h"
 #include "server/metrics/daemon_metrics.h"
 #include "server/metrics/metrics_server.h"
@@ -24,11 +25,12 @@ namespace megatrain {
 
 class Monitoring {
  public:
-  // Serves the page, if one is wanted. All pointers must outlive this. InvalidArgument if the
-  // address that the configuration names cannot be had.
+  // Serves the page, if one is wanted. `files` are those of jobs. All pointers must outlive this.
+  // InvalidArgument if the address that the configuration names cannot be had.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
       const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
-      const NodeMonitor* node, const std::function<void(const std::string& line)>& log);
+      const NodeMonitor* node, OpenFiles files,
+      const std::function<void(const std::string& line)>& log);
 
   // Must not be called when this is gone, as those below.
   RequestObserver request_observer();
@@ -36,16 +38,18 @@ class Monitoring {
   ServiceManager& service_manager() { return service_manager_; }
 
  private:
-  Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node);
+  Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node,
+             OpenFiles files);
   absl::Status Serve(const DaemonConfig& config,
                      const std::function<void(const std::string& line)>& log);
-  MeasuredJob Describe(const JobSpec& spec) const;
+  MeasuredJob Describe(const ObservedRun& run) const;
   MeasuredNode Measure() const;
   absl::Status Ready() const;
 
   const EngineHost* const host_;
   const JobTable* const jobs_;
   const NodeMonitor* const node_;
+  const OpenFiles files_;
   DaemonMetrics metrics_;
   RunMetrics run_metrics_;
   ServiceManager service_manager_;

@@ -4,9 +4,11 @@
 #define MEGATRAIN_SERVER_JOBS_JOB_DRIVER_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
+#include "engine/base/file.h"
 
 namespace megatrain {
 
@@ -19,6 +21,7 @@ class JobDriver {
   virtual absl::Status Checkpoint(const std::string& id) = 0;
   // As JobRunner::Export.
   virtual void Export(const std::string& checkpoint, const std::string& directory,
+                      std::shared_ptr<FileSystem> files,
                       std::function<void(const absl::Status& status)> done) = 0;
 };
 

@@ -1,9 +1,7 @@
 #include "server/jobs/job_manager.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -93,35 +91,39 @@ absl::Status PlanError(const absl::Status& status) {
 }
 
 // What is in a directory is not written over.
-absl::Status CheckFree(const std::string& directory) {
-  std::error_code error;
-  const bool free = !std::filesystem::exists(directory, error) ||
-                    (std::filesystem::is_directory(directory, error) &&
-                     std::filesystem::is_empty(directory, error));
-  if (error) return absl::InvalidArgumentError(absl::StrCat(directory, ": ", error.message()));
+absl::Status CheckFree(const std::string& directory, FileSystem* files) {
+  const absl::Status place = CheckPlaceOfDirectory(directory, files);
+  if (absl::IsPermissionDenied(place)) {
+    return WithReason(absl::PermissionDeniedError(absl::StrCat("directory: ", place.message())),
+                      "NOT_PERMITTED", {{"field", "directory"}});
+  }
+  bool free = place.ok();
+  if (free && files->FileExists(directory)) {
+    const absl::StatusOr<std::vector<std::string>> names = files->ListDirectory(directory);
+    free = names.ok() && names->empty();
+  } else if (!free && !files->FileExists(directory)) {
+    return InvalidField("directory", std::string(place.message()));
+  }
   if (free) return absl::OkStatus();
   return WithReason(absl::FailedPreconditionError(absl::StrCat(
                         directory, ": is there already and is not an empty directory")),
                     "OUTPUT_EXISTS");
 }
 
-JobCheckpoint DescribeCheckpoint(const std::string& directory) {
-  namespace fs = std::filesystem;
+JobCheckpoint DescribeCheckpoint(const std::string& directory, FileSystem* files) {
   JobCheckpoint checkpoint;
   checkpoint.directory = directory;
-  checkpoint.step = ParseStepDirectoryName(fs::path(directory).filename().string()).value_or(0);
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    std::error_code of_file;  // it may be pruned under our eyes
-    const auto bytes = entry.file_size(of_file);
-    if (!of_file) checkpoint.bytes += static_cast<int64_t>(bytes);
+  checkpoint.step = ParseStepDirectoryName(directory.substr(directory.rfind('/') + 1)).value_or(0);
+  // It may be pruned under our eyes.
+  const absl::StatusOr<std::vector<std::string>> names = files->ListDirectory(directory);
+  if (names.ok()) {
+    for (const std::string& name : *names) {
+      const absl::StatusOr<FileInfo> info = files->Examine(JoinPath(directory, name));
+      if (info.ok()) checkpoint.bytes += info->bytes;
+    }
   }
-  const auto written = fs::last_write_time(directory, error);
-  if (!error) {
-    checkpoint.created =
-        absl::FromChrono(std::chrono::time_point_cast<std::chrono::system_clock::duration>(
-            std::chrono::file_clock::to_sys(written)));
-  }
+  const absl::StatusOr<FileInfo> info = files->Examine(directory);
+  if (info.ok()) checkpoint.created = info->modified;
   return checkpoint;
 }
 
@@ -157,8 +159,10 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   job.priority = options.priority;
   MT_ASSIGN_OR_RETURN(JobSpec spec, ParseJob(options.file, ledger_->state_directory(), job.id));
   job.display_name = spec.name;
-  MT_RETURN_IF_ERROR(CheckInputsExist(spec));
-  const absl::StatusOr<PlanReport> plan = options_.plan(spec);
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files, FilesOf(caller.uid, ""));
+  MT_RETURN_IF_ERROR(
+      CheckPaths(spec, JobDirectory(ledger_->state_directory(), job.id), files.get()));
+  const absl::StatusOr<PlanReport> plan = options_.plan(spec, files.get());
   if (!plan.ok()) return PlanError(plan.status());
   if (!plan->fits) {
     return WithReason(absl::FailedPreconditionError(plan->table), "DOES_NOT_FIT");
@@ -183,7 +187,8 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
 absl::StatusOr<JobPlan> JobManager::Plan(const Caller& caller, const JobFile& file) {
   MT_ASSIGN_OR_RETURN(const JobSpec spec,
                       ParseJob(file, ledger_->state_directory(), ledger_->NewId()));
-  absl::StatusOr<PlanReport> report = options_.plan(spec);
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files, FilesOf(caller.uid, ""));
+  absl::StatusOr<PlanReport> report = options_.plan(spec, files.get());
   if (!report.ok()) return PlanError(report.status());
   JobPlan plan;
   plan.report = *std::move(report);
@@ -193,6 +198,16 @@ absl::StatusOr<JobPlan> JobManager::Plan(const Caller& caller, const JobFile& fi
     }
   }
   return plan;
+}
+
+absl::StatusOr<std::shared_ptr<FileSystem>> JobManager::FilesOf(int64_t uid,
+                                                                const std::string& id) const {
+  absl::StatusOr<std::shared_ptr<FileSystem>> files = options_.files(uid, id);
+  if (files.ok() ||
+      !(absl::IsPermissionDenied(files.status()) || absl::IsNotFound(files.status()))) {
+    return files;
+  }
+  return WithReason(absl::PermissionDeniedError(files.status().message()), "NOT_PERMITTED");
 }
 
 absl::StatusOr<JobPtr> JobManager::Visible(const Caller& caller, const std::string& id) const {
@@ -336,12 +351,18 @@ absl::StatusOr<JobPtr> JobManager::Checkpoint(const Caller& caller, const std::s
 absl::StatusOr<std::vector<JobCheckpoint>> JobManager::ListCheckpoints(
     const Caller& caller, const std::string& id) const {
   MT_ASSIGN_OR_RETURN(const JobPtr job, Visible(caller, id));
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files, FilesOf(job->uid, id));
+  return CheckpointsOf(*job, files.get());
+}
+
+absl::StatusOr<std::vector<JobCheckpoint>> JobManager::CheckpointsOf(const Job& job,
+                                                                     FileSystem* files) const {
   std::vector<JobCheckpoint> checkpoints;
-  if (job->spec == nullptr) return checkpoints;
+  if (job.spec == nullptr) return checkpoints;
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> directories,
-                      megatrain::ListCheckpoints(job->spec->checkpoint.directory));
+                      megatrain::ListCheckpoints(job.spec->checkpoint.directory, files));
   for (const std::string& directory : directories) {
-    checkpoints.push_back(DescribeCheckpoint(directory));
+    checkpoints.push_back(DescribeCheckpoint(directory, files));
   }
   return checkpoints;
 }
@@ -354,7 +375,10 @@ absl::StatusOr<JobCheckpoint> JobManager::Export(
                                                   "\" is not absolute; give an absolute path on "
                                                   "the daemon's machine"));
   }
-  MT_ASSIGN_OR_RETURN(const std::vector<JobCheckpoint> checkpoints, ListCheckpoints(caller, id));
+  MT_ASSIGN_OR_RETURN(const JobPtr job, Visible(caller, id));
+  MT_ASSIGN_OR_RETURN(std::shared_ptr<FileSystem> files, FilesOf(job->uid, id));
+  MT_ASSIGN_OR_RETURN(const std::vector<JobCheckpoint> checkpoints,
+                      CheckpointsOf(*job, files.get()));
   const auto found = std::find_if(
       checkpoints.begin(), checkpoints.end(),
       [step](const JobCheckpoint& checkpoint) { return step == 0 || checkpoint.step == step; });
@@ -365,13 +389,13 @@ absl::StatusOr<JobCheckpoint> JobManager::Export(
                                 : absl::StrCat("job ", id, " has no checkpoint of step ", step)),
         "CHECKPOINT_NOT_FOUND", {{"job", id}});
   }
-  MT_RETURN_IF_ERROR(CheckFree(directory));
+  MT_RETURN_IF_ERROR(CheckFree(directory, files.get()));
   MutexLock lock(&driver_mutex_);
   if (driver_ == nullptr) {
     return WithReason(absl::UnavailableError("the daemon is starting; try again in a moment"),
                       "STARTING");
   }
-  driver_->Export(found->directory, directory, std::move(done));
+  driver_->Export(found->directory, directory, std::move(files), std::move(done));
   return *found;
 }
 

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
+#include "server/files/open_files.h"
 #include "server/jobs/job.h"
 #include "server/jobs/job_driver.h"
 #include "server/jobs/job_ledger.h"
@@ -69,7 +70,9 @@ class JobManager {
   struct Options {
     // The plan on this machine's whole pool, whatever is free now. May read files; called on the
     // caller's thread, by several at once.
-    std::function<absl::StatusOr<PlanReport>(const JobSpec& spec)> plan;
+    std::function<absl::StatusOr<PlanReport>(const JobSpec& spec, FileSystem* files)> plan;
+    // Through which a caller's paths, and the files of a job, are reached.
+    OpenFiles files = FilesOfProcess();
     UserLimits limits = {};
   };
 
@@ -104,7 +107,7 @@ class JobManager {
                                                              const std::string& id) const;
   // Writes a HF directory from the job's checkpoint of `step` (0: the newest). Returns the one
   // taken; `done` is called later, from another thread. `directory` is absolute, and empty or not
-  // there (OUTPUT_EXISTS).
+  // there (OUTPUT_EXISTS). It is written with the rights of the job's submitter, whoever asks.
   absl::StatusOr<JobCheckpoint> Export(const Caller& caller, const std::string& id, int64_t step,
                                        const std::string& directory,
                                        std::function<void(const absl::Status& status)> done);
@@ -122,6 +125,8 @@ class JobManager {
 
  private:
   absl::StatusOr<JobPtr> Visible(const Caller& caller, const std::string& id) const;
+  absl::StatusOr<std::shared_ptr<FileSystem>> FilesOf(int64_t uid, const std::string& id) const;
+  absl::StatusOr<std::vector<JobCheckpoint>> CheckpointsOf(const Job& job, FileSystem* files) const;
   // Checks the owner, then asks `decide` for a change, as JobLedger::Change does.
   absl::StatusOr<JobPtr> Control(const Caller& caller, const std::string& id,
                                  const JobLedger::Decide& decide);

@@ -1,8 +1,6 @@
 #include "server/jobs/submission.h"
 
-#include <filesystem>
-#include <system_error>
-
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/job/job_parser.h"
@@ -11,14 +9,24 @@
 namespace megatrain {
 namespace {
 
-absl::Status CheckExists(const char* key, const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::exists(path, error)) return absl::OkStatus();
-  return WithReason(absl::InvalidArgumentError(absl::StrCat(key, ": ", path, ": ",
-                                                            error ? error.message()
-                                                                  : "there is no such file on the "
-                                                                    "daemon's machine")),
-                    "INVALID_JOB_FILE");
+// "KEY: what is wrong", with the reason that callers see.
+absl::Status AtKey(const char* key, const absl::Status& status) {
+  if (status.ok()) return status;
+  std::string message = absl::StrCat(key, ": ", status.message());
+  if (absl::IsPermissionDenied(status)) {
+    return WithReason(absl::PermissionDeniedError(message), "NOT_PERMITTED", {{"field", key}});
+  }
+  if (absl::IsNotFound(status)) {
+    absl::StrAppend(&message, "; the path is one of the daemon's machine");
+  }
+  return WithReason(absl::InvalidArgumentError(message), "INVALID_JOB_FILE");
+}
+
+absl::Status CheckModel(const std::string& path, FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const FileInfo info, files->Examine(path));
+  if (info.is_directory) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " is not a directory: give the one that holds the model's config.json"));
 }
 
 }  // namespace
@@ -46,15 +54,34 @@ absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_d
   return spec;
 }
 
-absl::Status CheckInputsExist(const JobSpec& spec) {
-  MT_RETURN_IF_ERROR(CheckExists("model.path", spec.model.path));
+absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, FileSystem* files) {
+  MT_RETURN_IF_ERROR(AtKey("model.path", CheckModel(spec.model.path, files)));
   for (const DataFile& file : spec.data.train) {
-    MT_RETURN_IF_ERROR(CheckExists("data.train", file.path));
+    MT_RETURN_IF_ERROR(AtKey("data.train", files->OpenForReading(file.path).status()));
   }
   for (const DataFile& file : spec.data.eval) {
-    MT_RETURN_IF_ERROR(CheckExists("data.eval", file.path));
+    MT_RETURN_IF_ERROR(AtKey("data.eval", files->OpenForReading(file.path).status()));
   }
-  return absl::OkStatus();
+  if (!spec.data.cache_directory.empty()) {
+    MT_RETURN_IF_ERROR(
+        AtKey("data.cache_directory", files->CheckWritable(spec.data.cache_directory)));
+  }
+  // The job's own is made when it begins.
+  if (!absl::StartsWith(spec.checkpoint.directory, own_directory + "/")) {
+    MT_RETURN_IF_ERROR(
+        AtKey("checkpoint.directory", files->CheckWritable(spec.checkpoint.directory)));
+  }
+  if (spec.output.directory.empty()) return absl::OkStatus();
+  return AtKey("output.directory", CheckPlaceOfDirectory(spec.output.directory, files));
+}
+
+absl::Status CheckPlaceOfDirectory(const std::string& directory, FileSystem* files) {
+  MT_RETURN_IF_ERROR(files->CheckWritable(ParentDirectory(directory)));
+  const absl::StatusOr<FileInfo> there = files->Examine(directory);
+  if (absl::IsNotFound(there.status())) return absl::OkStatus();
+  if (!there.ok()) return there.status();
+  if (there->is_directory) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(directory, " is there and is not a directory"));
 }
 
 }  // namespace megatrain

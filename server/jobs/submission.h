@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/file.h"
 #include "engine/job/job_spec.h"
 #include "server/jobs/job.h"
 
@@ -19,9 +20,14 @@ std::string JobDirectory(const std::string& state_directory, const std::string& 
 absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
                                  const std::string& id);
 
-// The files that the job reads are there. InvalidArgument, reason INVALID_JOB_FILE, names the one
-// that is not.
-absl::Status CheckInputsExist(const JobSpec& spec);
+// The job's submitter may read what the job reads and write where it writes, by `files`.
+// `own_directory` is JobDirectory. Errors name the key, the path and what is wrong with it:
+// PermissionDenied, reason NOT_PERMITTED, also for what is outside the daemon's roots;
+// InvalidArgument, reason INVALID_JOB_FILE.
+absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, FileSystem* files);
+
+// A directory of that name can be made, or written anew, beside its neighbours.
+absl::Status CheckPlaceOfDirectory(const std::string& directory, FileSystem* files);
 
 }  // namespace megatrain
 

@@ -7,7 +7,7 @@
 namespace megatrain {
 
 void RunMetrics::Running(const ObservedRun& run, int64_t, int64_t) {
-  MeasuredJob job = describe_(run.spec);
+  MeasuredJob job = describe_(run);
   job.id = run.job_id;
   metrics_->JobHasDevice(job);
 }

@@ -14,7 +14,7 @@ class RunMetrics : public RunObserver {
  public:
   // What is known of a job by its file; called once each time it gets the device, and must not
   // block long. The id is filled in here.
-  using Describe = std::function<MeasuredJob(const JobSpec& spec)>;
+  using Describe = std::function<MeasuredJob(const ObservedRun& run)>;
 
   // `metrics` must outlive this.
   RunMetrics(DaemonMetrics* metrics, Describe describe)

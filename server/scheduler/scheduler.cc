@@ -370,7 +370,7 @@ bool Scheduler::StartJob(const std::string& id) {
              {JobState::kPreparing, JobReason::kNone, absl::StrCat("attempt ", job->attempts + 1),
               [](Job* edited) { ++edited->attempts; }});
   if (!changed.ok()) return false;
-  RunRequest request{id, *job->spec, run.records};
+  RunRequest request{id, *job->spec, run.records, job->uid};
   runs_[id] = std::move(run);
   const absl::Status started = runner_->Start(std::move(request), PostingCallbacks(id, mailbox_));
   if (!started.ok()) {
@@ -414,8 +414,9 @@ void Scheduler::Note(const std::string& what, const absl::Status& status) {
 absl::Status Scheduler::Checkpoint(const std::string& id) { return runner_->Checkpoint(id); }
 
 void Scheduler::Export(const std::string& checkpoint, const std::string& directory,
+                       std::shared_ptr<FileSystem> files,
                        std::function<void(const absl::Status& status)> done) {
-  runner_->Export(checkpoint, directory, std::move(done));
+  runner_->Export(checkpoint, directory, std::move(files), std::move(done));
 }
 
 }  // namespace megatrain

@@ -65,6 +65,7 @@ class Scheduler : public JobDriver {
 
   absl::Status Checkpoint(const std::string& id) override;
   void Export(const std::string& checkpoint, const std::string& directory,
+              std::shared_ptr<FileSystem> files,
               std::function<void(const absl::Status& status)> done) override;
 
  private:

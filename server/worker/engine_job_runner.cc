@@ -96,7 +96,7 @@ struct EngineJobRunner::Run {
 };
 
 EngineJobRunner::EngineJobRunner(EngineHost* host, EngineJobRunnerOptions options)
-    : host_(host), options_(std::move(options)), exports_(host->files()) {}
+    : host_(host), options_(std::move(options)) {}
 
 EngineJobRunner::~EngineJobRunner() {
   std::vector<std::unique_ptr<Run>> runs;
@@ -192,8 +192,9 @@ absl::Status EngineJobRunner::Stop(const std::string& job_id) {
 }
 
 void EngineJobRunner::Export(const std::string& checkpoint, const std::string& directory,
+                             std::shared_ptr<FileSystem> files,
                              std::function<void(const absl::Status& status)> done) {
-  exports_.Add(checkpoint, directory, std::move(done));
+  exports_.Add(checkpoint, directory, std::move(files), std::move(done));
 }
 
 void EngineJobRunner::Say(Run& run, const std::string& line) {
@@ -269,13 +270,20 @@ TrainingObserver EngineJobRunner::Observe(Run& run) {
   return observer;
 }
 
-RunEnd EngineJobRunner::Train(Run& run) {
+absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainAsSubmitter(Run& run) {
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files,
+                      options_.files(run.request.uid, run.request.job_id));
   TrainingOptions options;
   options.pause_on_full_disk = true;
+  options.files = files.get();
   const TrainingObserver observer = Observe(run);
+  return RunTraining(*host_, run.request.spec, options, &run.control, observer);
+}
+
+RunEnd EngineJobRunner::Train(Run& run) {
   absl::StatusOr<TrainingOutcome> outcome = absl::InternalError("");
   try {
-    outcome = RunTraining(*host_, run.request.spec, options, &run.control, observer);
+    outcome = TrainAsSubmitter(run);
   } catch (const std::exception& error) {  // out of memory, a library's own
     outcome = absl::InternalError(absl::StrCat("the engine failed: ", error.what()));
   }

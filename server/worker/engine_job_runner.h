@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "engine/engine.h"
+#include "server/files/open_files.h"
 #include "server/worker/export_queue.h"
 #include "server/worker/job_runner.h"
 #include "server/worker/watchdog.h"
@@ -19,6 +20,8 @@ namespace megatrain {
 
 struct EngineJobRunnerOptions {
   WatchdogOptions watchdog;
+  // Through which a run's files are reached; asked on the job's own thread as it begins.
+  OpenFiles files = FilesOfProcess();
   // The job hangs: called once, on a thread of its own. A process cannot end a thread that hangs in
   // a device or a disk: it ends itself, and its successor starts the job again.
   std::function<void(const std::string& job_id, const std::string& why)> stalled;
@@ -38,6 +41,7 @@ class EngineJobRunner : public JobRunner {
   absl::Status Checkpoint(const std::string& job_id) override;
   absl::Status Stop(const std::string& job_id) override;
   void Export(const std::string& checkpoint, const std::string& directory,
+              std::shared_ptr<FileSystem> files,
               std::function<void(const absl::Status& status)> done) override;
 
  private:
@@ -45,6 +49,7 @@ class EngineJobRunner : public JobRunner {
 
   void RunJob(Run& run);
   TrainingObserver Observe(Run& run);
+  absl::StatusOr<TrainingOutcome> TrainAsSubmitter(Run& run);
   RunEnd Train(Run& run);
   // On the run's thread: a line for its log; what came of writing one of its records.
   void Say(Run& run, const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -9,7 +9,7 @@
 
 namespace megatrain {
 
-ExportQueue::ExportQueue(FileSystem* files) : files_(files), thread_([this] { Work(); }) {}
+ExportQueue::ExportQueue() : thread_([this] { Work(); }) {}
 
 ExportQueue::~ExportQueue() {
   {
@@ -21,17 +21,18 @@ ExportQueue::~ExportQueue() {
 }
 
 void ExportQueue::Add(const std::string& checkpoint, const std::string& directory,
+                      std::shared_ptr<FileSystem> files,
                       std::function<void(const absl::Status& status)> done) {
   MutexLock lock(&mutex_);
-  items_.push_back({checkpoint, directory, std::move(done)});
+  items_.push_back({checkpoint, directory, std::move(files), std::move(done)});
   changed_.NotifyAll();
 }
 
 void ExportQueue::Work() {
-  WatchedFileSystem files(files_, [this]() -> absl::Status {
+  const auto go_on = [this]() -> absl::Status {
     return ending_ ? absl::CancelledError("the export was abandoned: the server ends")
                    : absl::OkStatus();
-  });
+  };
   while (true) {
     Item item;
     {
@@ -43,6 +44,7 @@ void ExportQueue::Work() {
     }
     absl::Status status;
     try {
+      WatchedFileSystem files(item.files.get(), go_on);
       status = ExportCheckpoint(item.checkpoint, item.directory, &files);
     } catch (const std::exception& error) {  // out of memory, a library's own
       status = absl::InternalError(absl::StrCat("exporting ", item.checkpoint, ": ", error.what()));

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -18,25 +19,25 @@ namespace megatrain {
 
 class ExportQueue {
  public:
-  // `files` must outlive the queue.
-  explicit ExportQueue(FileSystem* files);
+  ExportQueue();
   // Abandons the export that runs and those that wait: their `done` is told Cancelled.
   ~ExportQueue();
   ExportQueue(const ExportQueue&) = delete;
   ExportQueue& operator=(const ExportQueue&) = delete;
 
-  // Writes a HF directory from a checkpoint; `done` is called on the queue's thread.
+  // Writes a HF directory from a checkpoint, both of `files`; `done` is called on the queue's
+  // thread.
   void Add(const std::string& checkpoint, const std::string& directory,
-           std::function<void(const absl::Status& status)> done);
+           std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);
 
  private:
   struct Item {
     std::string checkpoint, directory;
+    std::shared_ptr<FileSystem> files;
     std::function<void(const absl::Status& status)> done;
   };
   void Work();
 
-  FileSystem* const files_;
   std::atomic<bool> ending_{false};
   Mutex mutex_;
   CondVar changed_;

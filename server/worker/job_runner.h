@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "engine/base/file.h"
 #include "engine/job/job_spec.h"
 #include "engine/trace/step_record.h"
 
@@ -31,6 +32,7 @@ struct RunRequest {
   JobSpec spec;  // paths absolute, checkpoint.directory filled in
   // Where the runner keeps step metrics and log lines before it calls back; may be null.
   std::shared_ptr<JobRecords> records;
+  int64_t uid = -1;  // the submitter's: with whose rights files are reached
 };
 
 // Why a run failed or paused by itself, for the job's reason. The status' message is for people.
@@ -119,9 +121,11 @@ class JobRunner {
   // Finishes the step, saves, ends as kStopped: for the process' own end.
   virtual absl::Status Stop(const std::string& job_id) = 0;
 
-  // Writes a HF directory from a verified checkpoint, on a thread of its own, one at a time;
+  // Writes a HF directory from a verified checkpoint, both of `files`, on a thread of its own, one
+  // at a time;
   // `done` is called there.
   virtual void Export(const std::string& checkpoint, const std::string& directory,
+                      std::shared_ptr<FileSystem> files,
                       std::function<void(const absl::Status& status)> done) = 0;
 };
 

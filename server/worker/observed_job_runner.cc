@@ -20,7 +20,8 @@ std::function<void(Args...)> Observed(const std::vector<RunObserver*>& observers
 
 absl::Status ObservedJobRunner::Start(RunRequest request, RunCallbacks callbacks) {
   // The callbacks hold it; a run may outlive this runner.
-  const auto run = std::make_shared<const ObservedRun>(ObservedRun{request.job_id, request.spec});
+  const auto run =
+      std::make_shared<const ObservedRun>(ObservedRun{request.job_id, request.uid, request.spec});
   const auto tell = [run](auto member) {
     return [run, member](RunObserver* observer, const auto&... args) {
       (observer->*member)(*run, args...);

@@ -3,6 +3,7 @@
 #define MEGATRAIN_SERVER_WORKER_OBSERVED_JOB_RUNNER_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,9 @@ class ObservedJobRunner : public JobRunner {
   }
   absl::Status Stop(const std::string& job_id) override { return runner_->Stop(job_id); }
   void Export(const std::string& checkpoint, const std::string& directory,
+              std::shared_ptr<FileSystem> files,
               std::function<void(const absl::Status& status)> done) override {
-    runner_->Export(checkpoint, directory, std::move(done));
+    runner_->Export(checkpoint, directory, std::move(files), std::move(done));
   }
 
  private:

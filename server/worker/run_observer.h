@@ -13,6 +13,7 @@ namespace megatrain {
 
 struct ObservedRun {
   std::string job_id;
+  int64_t uid = -1;  // the submitter's
   JobSpec spec;
 };
 

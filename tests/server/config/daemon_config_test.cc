@@ -46,7 +46,7 @@ state_directory: /data/state
 host_memory: 1.5GiB
 device: cpu
 threads: 3
-roots: []
+roots: [/srv/a, /srv/b]
 administrators: [anna, bob]
 limits: {queued_jobs_per_user: 0, running_jobs_per_user: 3, host_memory_per_user: 24GiB, disk_per_user: 0}
 tls: {certificate: "", key: "", client_ca: ""}
@@ -59,6 +59,7 @@ tokens_file: ""
   EXPECT_EQ(config.metrics_listen, "");
   EXPECT_EQ(config.device, "cpu");
   EXPECT_EQ(config.threads, 3);
+  EXPECT_THAT(*config.roots, ElementsAre("/srv/a", "/srv/b"));
   EXPECT_EQ(config.limits.queued_jobs, 0);
   EXPECT_EQ(config.limits.running_jobs, 3);
   EXPECT_EQ(config.limits.host_bytes, int64_t{24} << 30);
@@ -119,13 +120,13 @@ TEST(DaemonConfigTest, WhatIsNotUnderstoodIsRefusedByPathAndLine) {
 
 TEST(DaemonConfigTest, WhatThisVersionDoesNotHaveIsRefusedNotIgnored) {
   const std::string cases[][2] = {
-      {"roots: [/srv]", "roots: this version has no"},
       {"limits: {disk_per_user: 1}", "limits.disk_per_user: this version has no"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(ErrorOf(text), HasSubstr(message)) << text;
   // And with values that will never be right.
   EXPECT_THAT(ErrorOf("limits: {disk_per_user: much}"), HasSubstr("expects a size"));
-  EXPECT_THAT(ErrorOf("roots: /srv"), HasSubstr("expects a list"));
+  EXPECT_THAT(ErrorOf("roots: /srv"), HasSubstr("roots: expects a list"));
+  EXPECT_THAT(ErrorOf("roots: [srv]"), HasSubstr("roots: expects a list of absolute directories"));
 }
 
 TEST(DaemonConfigTest, TcpIsServedWithTlsToCallersThatProveWhoTheyAre) {

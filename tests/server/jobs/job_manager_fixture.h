@@ -30,6 +30,7 @@ class FakeDriver : public JobDriver {
     return checkpoint_status;
   }
   void Export(const std::string& checkpoint, const std::string& directory,
+              std::shared_ptr<FileSystem>,
               std::function<void(const absl::Status& status)> done) override {
     exported.push_back(checkpoint + " to " + directory);
     done(absl::OkStatus());
@@ -58,7 +59,8 @@ class JobManagerTest : public ::testing::Test {
     ledger_ = *std::move(ledger);
     manager_ = std::make_unique<JobManager>(
         ledger_.get(),
-        JobManager::Options{.plan = [this](const JobSpec&) { return plan_; }, .limits = limits_});
+        JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) { return plan_; },
+                            .limits = limits_});
   }
 
   JobFile File(const std::string& name = "demo") const {

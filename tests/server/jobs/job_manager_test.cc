@@ -184,7 +184,7 @@ TEST_F(JobManagerTest, AnotherUsersJobDoesNotExist) {
         manager_->Cancel(caller, job).status(),
         manager_->Checkpoint(caller, job).status(),
         manager_->ListCheckpoints(caller, job).status(),
-        manager_->Export(caller, job, 0, "/out", [](const absl::Status&) {}).status(),
+        manager_->Export(caller, job, 0, directory_ / "out", [](const absl::Status&) {}).status(),
         manager_->Watch(caller, job, 1, [] {}).status()};
     for (const absl::Status& status : answers) {
       EXPECT_EQ(Refusal(status), "NOT_FOUND JOB_NOT_FOUND");
@@ -369,7 +369,7 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
   const JobPtr job = Submit(kAnna);
   const auto nothing = [](const absl::Status&) {};
   EXPECT_THAT(*manager_->ListCheckpoints(kAnna, job->id), IsEmpty());
-  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, "/out", nothing).status()),
+  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, directory_ / "out", nothing).status()),
             "NOT_FOUND CHECKPOINT_NOT_FOUND");
   const std::string checkpoints = job->spec->checkpoint.directory;
   for (const std::string name : {"step-00000020", "step-00000100", "step-00000200.tmp"}) {
@@ -386,24 +386,27 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
   EXPECT_EQ((*listed)[1].step, 20);
 
   absl::Status done = absl::UnknownError("");
-  EXPECT_EQ(manager_->Export(kAnna, job->id, 0, "/out", [&](const auto& s) { done = s; })->step,
-            100);
+  EXPECT_EQ(
+      manager_->Export(kAnna, job->id, 0, directory_ / "out", [&](const auto& s) { done = s; })
+          ->step,
+      100);
   EXPECT_TRUE(done.ok());
-  EXPECT_EQ(manager_->Export(kAnna, job->id, 20, "/out", nothing)->step, 20);
-  EXPECT_THAT(driver.exported, ElementsAre(checkpoints + "/step-00000100 to /out",
-                                           checkpoints + "/step-00000020 to /out"));
+  EXPECT_EQ(manager_->Export(kAnna, job->id, 20, directory_ / "out", nothing)->step, 20);
+  EXPECT_THAT(driver.exported,
+              ElementsAre(checkpoints + "/step-00000100 to " + (directory_ / "out"),
+                          checkpoints + "/step-00000020 to " + (directory_ / "out")));
   for (const std::string& taken : {checkpoints, checkpoints + "/step-00000020/manifest.json"}) {
     EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, taken, nothing).status()),
               "FAILED_PRECONDITION OUTPUT_EXISTS");
   }
-  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 7, "/out", nothing).status()),
+  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 7, directory_ / "out", nothing).status()),
             "NOT_FOUND CHECKPOINT_NOT_FOUND");
   EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, "out", nothing).status()),
             "INVALID_ARGUMENT INVALID_FIELD");
   EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, "", nothing).status()),
             "INVALID_ARGUMENT INVALID_FIELD");
   manager_->SetDriver(nullptr);
-  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, "/out", nothing).status()),
+  EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, directory_ / "out", nothing).status()),
             "UNAVAILABLE STARTING");
 }
 

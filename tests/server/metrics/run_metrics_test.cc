@@ -10,10 +10,10 @@ namespace {
 TEST(RunMetricsTest, ARunIsOnThePage) {
   DaemonMetrics metrics("1.2.3", "cpu");
   int described = 0;
-  RunMetrics observer(&metrics, [&](const JobSpec& spec) {
+  RunMetrics observer(&metrics, [&](const ObservedRun& run) {
     ++described;
     MeasuredJob job = TestMeasuredJob("");
-    job.model_family = spec.name;
+    job.model_family = run.spec.name;
     return job;
   });
   ObservedRun run;

@@ -70,7 +70,7 @@ void ServiceTest::StartDaemon() {
   ASSERT_TRUE(ledger.ok()) << ledger.status();
   ledger_ = *std::move(ledger);
   JobManager::Options manager_options;
-  manager_options.plan = [this](const JobSpec& spec) { return plan_(spec); };
+  manager_options.plan = [this](const JobSpec& spec, FileSystem*) { return plan_(spec); };
   manager_ = std::make_unique<JobManager>(ledger_.get(), std::move(manager_options));
   manager_->SetDriver(&driver_);
   records_ = std::make_unique<JobRecordsDirectory>(state + "/jobs");

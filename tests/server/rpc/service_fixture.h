@@ -40,6 +40,7 @@ class TestDriver : public JobDriver {
     return checkpoint_status;
   }
   void Export(const std::string& checkpoint, const std::string& directory,
+              std::shared_ptr<FileSystem>,
               std::function<void(const absl::Status& status)> done) override {
     exported = checkpoint + " to " + directory;
     if (finish_export) {

@@ -79,6 +79,7 @@ class FakeRunner : public JobRunner {
   absl::Status Checkpoint(const std::string& id) override { return Ask("checkpoint ", id); }
   absl::Status Stop(const std::string& id) override { return Ask("stop ", id); }
   void Export(const std::string& checkpoint, const std::string& directory,
+              std::shared_ptr<FileSystem>,
               std::function<void(const absl::Status& status)> done) override {
     asked_.push_back(absl::StrCat("export ", checkpoint, " to ", directory));
     done(absl::OkStatus());

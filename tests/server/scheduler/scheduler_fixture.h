@@ -44,7 +44,7 @@ class SchedulerTest : public ::testing::Test {
     ASSERT_TRUE(ledger.ok()) << ledger.status();
     ledger_ = *std::move(ledger);
     manager_ = std::make_unique<JobManager>(
-        ledger_.get(), JobManager::Options{.plan = [this](const JobSpec&) {
+        ledger_.get(), JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) {
           return absl::StatusOr<PlanReport>(TestPlan(true, job_pool_bytes_));
         }});
     runner_ = std::make_unique<FakeRunner>();

@@ -157,8 +157,9 @@ TEST_F(SchedulerTest, CheckpointAndExportGoToTheRunner) {
   const std::string checkpoint = Get(id)->spec->checkpoint.directory + "/step-00000010";
   fs::create_directories(checkpoint);
   std::ofstream(checkpoint + "/manifest.json") << "{}";
-  ASSERT_TRUE(manager_->Export(kAnna, id, 0, "/out", [](const absl::Status&) {}).ok());
-  EXPECT_THAT(runner_->Asked(), ElementsAre("export " + checkpoint + " to /out"));
+  const std::string out = checkpoint + "-out";
+  ASSERT_TRUE(manager_->Export(kAnna, id, 0, out, [](const absl::Status&) {}).ok());
+  EXPECT_THAT(runner_->Asked(), ElementsAre("export " + checkpoint + " to " + out));
 }
 
 // ---- The process dies ----

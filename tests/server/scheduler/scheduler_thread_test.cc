@@ -38,10 +38,10 @@ class Daemon {
         {.state_directory = directory,
          .reached_step = [this](const std::string& id) { return RecordedStep(&records_, id); },
          .now = absl::Now});
-    manager_ =
-        std::make_unique<JobManager>(ledger_.get(), JobManager::Options{.plan = [](const JobSpec&) {
-                                       return absl::StatusOr<PlanReport>(TestPlan(true, 10));
-                                     }});
+    manager_ = std::make_unique<JobManager>(
+        ledger_.get(), JobManager::Options{.plan = [](const JobSpec&, FileSystem*) {
+          return absl::StatusOr<PlanReport>(TestPlan(true, 10));
+        }});
     runner_ = std::make_unique<ThreadedRunner>(steps, checkpoints);
     scheduler_ = std::make_unique<Scheduler>(
         ledger_.get(), runner_.get(), &records_,

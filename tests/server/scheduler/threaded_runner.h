@@ -27,7 +27,7 @@ class ThreadedRunner : public JobRunner {
   absl::Status Cancel(const std::string& id) override;
   absl::Status Checkpoint(const std::string& id) override;
   absl::Status Stop(const std::string& id) override;
-  void Export(const std::string&, const std::string&,
+  void Export(const std::string&, const std::string&, std::shared_ptr<FileSystem>,
               std::function<void(const absl::Status& status)> done) override {
     done(absl::OkStatus());
   }

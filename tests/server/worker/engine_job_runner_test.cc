@@ -141,22 +141,30 @@ class Job {
   RunEnd end_ ABSL_GUARDED_BY(mutex_);
 };
 
+constexpr int64_t kUid = 1000;
+
 class EngineJobRunnerTest : public ::testing::Test {
  protected:
   EngineJobRunnerTest() {
     EngineHostOptions options;
     options.threads = 2;
-    options.files = &disk_;
     auto host = EngineHost::Create(options);
     EXPECT_TRUE(host.ok()) << host.status();
     host_ = *std::move(host);
     EXPECT_TRUE(host_->ReservePool(kPoolBytes, nullptr, nullptr).ok());
-    runner_ = std::make_unique<EngineJobRunner>(host_.get(), EngineJobRunnerOptions());
+    EngineJobRunnerOptions runner_options;
+    runner_options.files = [this](int64_t uid, const std::string&) {
+      EXPECT_EQ(uid, kUid);
+      return absl::StatusOr<std::shared_ptr<FileSystem>>(
+          std::shared_ptr<FileSystem>(&disk_, [](FileSystem*) {}));
+    };
+    runner_ = std::make_unique<EngineJobRunner>(host_.get(), std::move(runner_options));
   }
 
   absl::Status Start(Job& job, const JobSpec& spec) {
     RunRequest request;
     request.job_id = job.id();
+    request.uid = kUid;
     request.spec = spec;
     auto records = records_.Open(job.id());
     EXPECT_TRUE(records.ok()) << records.status();
@@ -379,6 +387,20 @@ TEST_F(EngineJobRunnerTest, RecordsAfterTheCheckpointAreSuperseded) {
   EXPECT_EQ(markers, 1);
 }
 
+TEST_F(EngineJobRunnerTest, AJobWhoseSubmittersFilesCannotBeHadFails) {
+  EngineJobRunnerOptions options;
+  options.files = [](int64_t, const std::string&) -> absl::StatusOr<std::shared_ptr<FileSystem>> {
+    return absl::NotFoundError("there is no account");
+  };
+  Job job("gone");
+  EngineJobRunner runner(host_.get(), options);
+  ASSERT_TRUE(runner.Start({"gone", Spec("gone"), nullptr}, job.Callbacks()).ok());
+  const RunEnd end = job.End();
+  EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
+  EXPECT_EQ(end.failure, RunFailure::kInvalidInput);
+  EXPECT_EQ(end.status.message(), "there is no account");
+}
+
 TEST_F(EngineJobRunnerTest, AFullDiskPausesWithItsReason) {
   const JobSpec spec = Spec("full");
   Job job("a");
@@ -499,8 +521,9 @@ TEST_F(EngineJobRunnerTest, ExportsBesideARunningJob) {
     done.push_back(status);
     changed.NotifyAll();
   };
-  runner_->Export(spec.checkpoint.directory + "/step-00000004", directory, note);
-  runner_->Export("/nowhere/step-00000004", directory + "2", note);
+  const auto files = *FilesOfProcess()(-1, "");
+  runner_->Export(spec.checkpoint.directory + "/step-00000004", directory, files, note);
+  runner_->Export("/nowhere/step-00000004", directory + "2", files, note);
   EXPECT_EQ(other.End().kind, RunEnd::Kind::kFinished);
   MutexLock lock(&mutex);
   while (done.size() < 2) changed.Wait(&mutex);

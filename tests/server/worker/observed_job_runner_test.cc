@@ -79,7 +79,7 @@ TEST(ObservedJobRunnerTest, RequestsArePassedOn) {
   EXPECT_TRUE(runner.Resume("a").ok());
   EXPECT_TRUE(runner.Stop("a").ok());
   EXPECT_TRUE(runner.Cancel("a").ok());
-  runner.Export("c", "d", [](const absl::Status&) {});
+  runner.Export("c", "d", nullptr, [](const absl::Status&) {});
   EXPECT_THAT(fake.Asked(), ElementsAre("start a", "checkpoint a", "pause a", "resume a", "stop a",
                                         "cancel a", "export c to d"));
 }

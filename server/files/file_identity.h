@@ -1,0 +1,63 @@
+// With whose rights a thread reaches files.
+#ifndef MEGATRAIN_SERVER_FILES_FILE_IDENTITY_H_
+#define MEGATRAIN_SERVER_FILES_FILE_IDENTITY_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace megatrain {
+
+// What the kernel asks for when a file is opened or made: an account with its groups.
+struct FileIdentity {
+  std::string user;
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::vector<gid_t> groups;  // all of them, `gid` too
+};
+
+// As the machine's account database has it now. NotFound if there is no such account.
+absl::StatusOr<FileIdentity> LookUpIdentity(int64_t uid);
+
+// What this thread lacks to act for other accounts, as "CAP_SETUID, CAP_SETGID"; "" if nothing.
+std::string MissingCapabilities();
+
+// While it lives, the kernel checks the calling thread's file accesses against `identity`, access
+// lists included, and what the thread makes belongs to that account. The thread's capabilities to
+// override file permissions are laid down meanwhile, so that uid 0 reaches what root owns or what
+// everyone may, and no more. Other threads, and descriptors that are open already, are not touched.
+//
+// It must not live across anything but system calls on the account's files: what else runs in this
+// thread would do so in the wrong name. An identity that cannot be laid down again ends the
+// process.
+class ScopedIdentity {
+ public:
+  // Null: the thread stays what it is. `identity` is not kept.
+  explicit ScopedIdentity(const FileIdentity* identity);
+  ~ScopedIdentity();
+  ScopedIdentity(const ScopedIdentity&) = delete;
+  ScopedIdentity& operator=(const ScopedIdentity&) = delete;
+
+  // PermissionDenied if the process may not act for others; the thread is then what it was.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status Assume(const FileIdentity& identity);
+  void Restore();
+
+  absl::Status status_;
+  bool assumed_ = false;
+  uid_t own_uid_ = 0;
+  gid_t own_gid_ = 0;
+  std::vector<gid_t> own_groups_;
+  uint64_t own_capabilities_ = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_FILES_FILE_IDENTITY_H_

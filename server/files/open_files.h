@@ -1,0 +1,31 @@
+// Through what the files of a job are reached: the seam between who runs jobs and who says what
+// their submitters may touch.
+#ifndef MEGATRAIN_SERVER_FILES_OPEN_FILES_H_
+#define MEGATRAIN_SERVER_FILES_OPEN_FILES_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+
+namespace megatrain {
+
+// The files that the account `uid` may name in a job, and the own directory of its job `job_id`
+// ("" = of none). Called from any thread, by several at once; may look accounts up.
+using OpenFiles = std::function<absl::StatusOr<std::shared_ptr<FileSystem>>(
+    int64_t uid, const std::string& job_id)>;
+
+// Whatever the process may, for every account.
+inline OpenFiles FilesOfProcess() {
+  return [](int64_t, const std::string&) {
+    return absl::StatusOr<std::shared_ptr<FileSystem>>(
+        std::shared_ptr<FileSystem>(PosixFileSystem(), [](FileSystem*) {}));
+  };
+}
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_FILES_OPEN_FILES_H_

@@ -1,0 +1,87 @@
+// A FileSystem that ends at given directories and that acts for an account: paths are opened only
+// beneath the roots (RootDirectory), and each call reaches files with the account's rights
+// (ScopedIdentity), so that the kernel itself decides what it may read and write, and what is made
+// belongs to it. Files are made with mode 0640, directories with 0750, whatever the umask.
+//
+// Names are changed (rename, remove, mkdir) through the descriptor of their directory, which is
+// resolved beneath a root first: a symbolic link that somebody puts in its place leads nowhere
+// else. A path outside the roots, by its text, by a link or by `..`, is PermissionDenied, in the
+// same words whether or not there is anything.
+//
+// Thread safety: all methods from any thread.
+#ifndef MEGATRAIN_SERVER_FILES_ROOTED_FILE_SYSTEM_H_
+#define MEGATRAIN_SERVER_FILES_ROOTED_FILE_SYSTEM_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/descriptor.h"
+#include "engine/base/file.h"
+#include "server/files/file_identity.h"
+#include "server/files/root_directory.h"
+
+namespace megatrain {
+
+class RootedFileSystem : public FileSystem {
+ public:
+  using Roots = std::vector<std::shared_ptr<const RootDirectory>>;
+
+  // Nothing as `identity`: the process' own.
+  RootedFileSystem(Roots roots, std::optional<FileIdentity> identity)
+      : roots_(std::move(roots)), identity_(std::move(identity)) {}
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override;
+  absl::Status Rename(const std::string& from, const std::string& to) override;
+  absl::Status SyncDirectory(const std::string& path) override;
+  absl::Status CreateDirectories(const std::string& path) override;
+  absl::Status RemoveFile(const std::string& path) override;
+  absl::Status RemoveTree(const std::string& path) override;
+  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override;
+  bool FileExists(const std::string& path) override;
+  bool IsDirectory(const std::string& path) override;
+  absl::StatusOr<FileInfo> Examine(const std::string& path) override;
+  absl::StatusOr<std::string> RealPath(const std::string& path) override;
+  absl::Status CheckWritable(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) override;
+  absl::StatusOr<int64_t> FreeDiskBytes(const std::string& path) override;
+
+ private:
+  struct Place {
+    const RootDirectory* root = nullptr;
+    std::string relative;
+  };
+  // A name in a directory that is open.
+  struct Entry {
+    Descriptor directory;
+    std::string name;
+  };
+
+  // All below run under the account's identity.
+  absl::StatusOr<Place> Find(const std::string& path) const;
+  absl::StatusOr<Descriptor> Open(const char* operation, const std::string& path, int flags) const;
+  absl::StatusOr<Entry> OpenParent(const char* operation, const std::string& path) const;
+  // Opens or makes a file, for `flags` (O_WRONLY, O_RDWR); what is there and is no file is refused.
+  absl::StatusOr<Descriptor> OpenOrCreate(const char* operation, const std::string& path,
+                                          int flags) const;
+  // `path`, or the nearest above it that is there.
+  absl::StatusOr<Descriptor> OpenNearest(const std::string& path, std::string* existing) const;
+  absl::Status CreateBeneath(const std::string& path, int depth) const;
+  bool IsDirectoryNow(const std::string& path) const;
+  absl::Status OpenError(const char* operation, const std::string& path, const RootDirectory& root,
+                         int error) const;
+
+  const Roots roots_;
+  const std::optional<FileIdentity> identity_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_FILES_ROOTED_FILE_SYSTEM_H_

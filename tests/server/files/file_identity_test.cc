@@ -1,0 +1,177 @@
+// Acting for another account; needs root, and is skipped without.
+#include "server/files/file_identity.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pwd.h>
+#include <sys/fsuid.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <string>
+#include <thread>
+
+#include "engine/base/descriptor.h"
+#include "engine/base/file.h"
+#include "server/files/rooted_file_system.h"
+
+namespace megatrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+std::vector<gid_t> GroupsOfThread() {
+  std::vector<gid_t> groups(static_cast<size_t>(::syscall(SYS_getgroups, 0, nullptr)));
+  ::syscall(SYS_getgroups, groups.size(), groups.data());
+  return groups;
+}
+uid_t FileUser() { return static_cast<uid_t>(::setfsuid(static_cast<uid_t>(-1))); }
+
+TEST(FileIdentityTest, LooksAccountsUp) {
+  const auto own = LookUpIdentity(::geteuid());
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->uid, ::geteuid());
+  EXPECT_THAT(own->groups, Contains(own->gid));
+  for (const int64_t uid : {int64_t{-1}, int64_t{3999999999}, int64_t{1} << 40}) {
+    EXPECT_TRUE(absl::IsNotFound(LookUpIdentity(uid).status())) << uid;
+  }
+}
+
+TEST(FileIdentityTest, NothingIsSwitchedForNobody) {
+  const uid_t before = FileUser();
+  const ScopedIdentity as(nullptr);
+  EXPECT_TRUE(as.status().ok());
+  EXPECT_EQ(FileUser(), before);
+}
+
+class OtherAccountTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!MissingCapabilities().empty()) {
+      GTEST_SKIP() << "acting for another account needs root: " << MissingCapabilities();
+    }
+    const passwd* const entry = ::getpwnam("nobody");
+    if (entry == nullptr) GTEST_SKIP() << "there is no account nobody";
+    nobody_ = *LookUpIdentity(entry->pw_uid);
+    // Not in the test's own temporary directory, which nobody may not enter.
+    std::string pattern = "/tmp/identity_XXXXXX";
+    directory_ = fs::canonical(::mkdtemp(pattern.data())).string();
+    ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
+    for (const char* name : {"private", "shared", "theirs"}) {
+      fs::create_directory(directory_ + "/" + name);
+      std::ofstream(directory_ + "/" + name + "/file") << "content";
+    }
+    ASSERT_EQ(::chmod((directory_ + "/private").c_str(), 0700), 0);
+    ASSERT_EQ(::chmod((directory_ + "/shared/file").c_str(), 0600), 0);
+    ASSERT_EQ(::chown((directory_ + "/theirs").c_str(), nobody_.uid, nobody_.gid), 0);
+    files_ = std::make_unique<RootedFileSystem>(
+        RootedFileSystem::Roots{*RootDirectory::Open(directory_)}, nobody_);
+  }
+  void TearDown() override {
+    if (!directory_.empty()) fs::remove_all(directory_);
+  }
+  static struct stat StatOf(const std::string& path) {
+    struct stat info = {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+    return info;
+  }
+
+  FileIdentity nobody_;
+  std::string directory_;
+  std::unique_ptr<RootedFileSystem> files_;
+};
+
+TEST_F(OtherAccountTest, OneThreadIsSwitchedAndSwitchedBack) {
+  const std::vector<gid_t> groups = GroupsOfThread();
+  const std::string secret = directory_ + "/private/file";
+  // Begun before: a thread has from the first what its maker has.
+  std::promise<void> switched;
+  std::thread other([&] {
+    switched.get_future().wait();
+    EXPECT_EQ(FileUser(), ::geteuid());
+    EXPECT_EQ(GroupsOfThread(), groups);
+    EXPECT_TRUE(Descriptor(::open(secret.c_str(), O_RDONLY)).is_open());
+  });
+  {
+    const ScopedIdentity as(&nobody_);
+    EXPECT_TRUE(as.status().ok()) << as.status();
+    EXPECT_EQ(FileUser(), nobody_.uid);
+    EXPECT_EQ(GroupsOfThread(), nobody_.groups);
+    EXPECT_FALSE(Descriptor(::open(secret.c_str(), O_RDONLY)).is_open());
+    switched.set_value();
+    other.join();
+  }
+  EXPECT_EQ(FileUser(), ::geteuid());
+  EXPECT_EQ(GroupsOfThread(), groups);
+  EXPECT_TRUE(Descriptor(::open(secret.c_str(), O_RDONLY)).is_open());
+}
+
+TEST_F(OtherAccountTest, TheAccountZeroOverridesNothing) {
+  ASSERT_EQ(::chmod((directory_ + "/theirs").c_str(), 0700), 0);
+  FileIdentity root = *LookUpIdentity(0);
+  const ScopedIdentity as(&root);
+  ASSERT_TRUE(as.status().ok()) << as.status();
+  EXPECT_LT(::open((directory_ + "/theirs/file").c_str(), O_RDONLY), 0);
+  const Descriptor own(::open((directory_ + "/private/file").c_str(), O_RDONLY));
+  EXPECT_TRUE(own.is_open());
+}
+
+TEST_F(OtherAccountTest, ReadsWhatTheAccountMayRead) {
+  EXPECT_EQ(*ReadWholeFile(files_.get(), directory_ + "/theirs/file", 100), "content");
+  const auto unreadable = files_->OpenForReading(directory_ + "/shared/file");
+  EXPECT_TRUE(absl::IsPermissionDenied(unreadable.status())) << unreadable.status();
+  // Whether there is something or nothing beneath a directory that may not be entered cannot be
+  // told.
+  std::string there(files_->OpenForReading(directory_ + "/private/file").status().message());
+  std::string none(files_->OpenForReading(directory_ + "/private/none").status().message());
+  EXPECT_THAT(there, HasSubstr("Permission denied"));
+  EXPECT_EQ(there.replace(there.find("/file"), 5, "/none"), none);
+  EXPECT_EQ(files_->Examine(directory_ + "/private/file").status().code(),
+            files_->Examine(directory_ + "/private/none").status().code());
+  EXPECT_FALSE(files_->FileExists(directory_ + "/private/file"));
+}
+
+TEST_F(OtherAccountTest, WritesWhereTheAccountMayAndItOwnsWhatItMakes) {
+  const std::string theirs = directory_ + "/theirs";
+  EXPECT_TRUE(files_->CheckWritable(theirs + "/new/below").ok());
+  ASSERT_TRUE(files_->CreateDirectories(theirs + "/new/below").ok());
+  ASSERT_TRUE(AtomicWriteFile(files_.get(), theirs + "/new/file", "x").ok());
+  EXPECT_NE(*files_->TryLock(theirs + "/new/.lock"), nullptr);
+  for (const char* name : {"/new", "/new/below", "/new/file", "/new/.lock"}) {
+    EXPECT_EQ(StatOf(theirs + name).st_uid, nobody_.uid) << name;
+    EXPECT_EQ(StatOf(theirs + name).st_gid, nobody_.gid) << name;
+  }
+  EXPECT_TRUE(files_->RemoveTree(theirs + "/new").ok());
+
+  for (const char* name : {"/shared", "/private"}) {
+    const std::string path = directory_ + name;
+    for (const absl::Status& status :
+         {files_->NewWritableFile(path + "/new").status(), files_->CreateDirectories(path + "/new"),
+          files_->CheckWritable(path + "/new"), files_->TryLock(path + "/file").status(),
+          files_->Rename(path + "/file", path + "/new"), files_->RemoveFile(path + "/file"),
+          files_->RemoveTree(path + "/file")}) {
+      EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+    }
+    EXPECT_TRUE(fs::exists(path + "/file"));
+  }
+}
+
+TEST_F(OtherAccountTest, AnOpenFileNeedsNoSwitch) {
+  auto file = files_->NewWritableFile(directory_ + "/theirs/new");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(FileUser(), ::geteuid());
+  EXPECT_TRUE((*file)->Append("abc", 3).ok());
+  EXPECT_TRUE((*file)->Sync().ok());
+  EXPECT_TRUE((*file)->Close().ok());
+}
+
+}  // namespace
+}  // namespace megatrain

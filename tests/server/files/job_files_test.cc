@@ -1,0 +1,158 @@
+// The roots of a configuration, the own directory of a job, the account that submitted it.
+#include "server/files/job_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "server/files/file_identity.h"
+
+namespace megatrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class JobFilesTest : public ::testing::Test {
+ protected:
+  JobFilesTest() {
+    std::string pattern = "/tmp/job_files_XXXXXX";
+    directory_ = fs::canonical(::mkdtemp(pattern.data())).string();
+    ::chmod(directory_.c_str(), 0711);
+    state_ = directory_ + "/state";
+    root_ = directory_ + "/root";
+    fs::create_directory(state_);
+    fs::create_directory(root_);
+    std::ofstream(root_ + "/file") << "content";
+    std::ofstream(state_ + "/store") << "secret";
+  }
+  ~JobFilesTest() override { fs::remove_all(directory_); }
+
+  static struct stat StatOf(const std::string& path) {
+    struct stat info = {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+    return info;
+  }
+
+  const int64_t own_uid_ = ::geteuid();
+  std::string directory_, state_, root_;
+};
+
+TEST_F(JobFilesTest, AJobHasTheRootsAndItsOwnDirectory) {
+  const auto jobs = JobFiles::Open(state_, {root_});
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  const std::string own = OwnCheckpointDirectory(state_, "j1");
+  const auto before = (*jobs)->Of(own_uid_, "j1");
+  ASSERT_TRUE(before.ok());
+  EXPECT_FALSE((*before)->FileExists(own));
+  const auto files = (*jobs)->ForRun(own_uid_, "j1");
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_TRUE((*files)->CreateDirectories(own + "/data").ok());
+  EXPECT_TRUE(WriteFileSynced(files->get(), own + "/data/x", "x").ok());
+  EXPECT_TRUE((*files)->OpenForReading(root_ + "/file").ok());
+  for (const std::string& path :
+       {state_ + "/store", state_ + "/jobs/j1/log", state_ + "/jobs/j2/checkpoints/x",
+        own + "/../log", directory_ + "/x"}) {
+    EXPECT_TRUE(absl::IsPermissionDenied((*files)->NewWritableFile(path).status())) << path;
+  }
+  // Another's job, and a call for no job.
+  EXPECT_FALSE((*(*jobs)->ForRun(own_uid_, "j2"))->FileExists(own + "/data/x"));
+  EXPECT_FALSE((*(*jobs)->Of(own_uid_, ""))->FileExists(own + "/data/x"));
+  EXPECT_TRUE((*(*jobs)->Of(own_uid_, "j1"))->FileExists(own + "/data/x"));
+}
+
+TEST_F(JobFilesTest, TheWayToAJobsDirectoryIsPassedThroughNotRead) {
+  const mode_t before = ::umask(0077);
+  const auto jobs = JobFiles::Open(state_, {root_});
+  for (int round = 0; round < 2; ++round) ASSERT_TRUE((*jobs)->ForRun(own_uid_, "j1").ok());
+  ::umask(before);
+  EXPECT_EQ(StatOf(state_ + "/jobs").st_mode & 0777, 0711u);
+  EXPECT_EQ(StatOf(state_ + "/jobs/j1").st_mode & 0777, 0711u);
+  EXPECT_EQ(StatOf(state_ + "/jobs/j1/checkpoints").st_mode & 0777, 0750u);
+}
+
+TEST_F(JobFilesTest, WithoutRootsTheUsersRightsDecide) {
+  const auto jobs = JobFiles::Open(state_, {});
+  ASSERT_TRUE(jobs.ok());
+  fs::create_symlink(root_ + "/file", directory_ + "/link");
+  const auto files = (*jobs)->Of(own_uid_, "");
+  EXPECT_EQ(*ReadWholeFile(files->get(), directory_ + "/link", 100), "content");
+  EXPECT_TRUE(WriteFileSynced(files->get(), directory_ + "/new", "x").ok());
+  EXPECT_EQ(StatOf(directory_ + "/new").st_mode & 0777, 0640u);
+}
+
+TEST_F(JobFilesTest, RootsMustBeDirectoriesThatAreThere) {
+  for (const std::string& path : {directory_ + "/none", root_ + "/file"}) {
+    const absl::Status status = JobFiles::Open(state_, {root_, path}).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("roots: "), HasSubstr(path)));
+  }
+}
+
+TEST_F(JobFilesTest, AnAccountThatIsGoneIsSaid) {
+  if (!MissingCapabilities().empty()) GTEST_SKIP() << "needs root";
+  const auto jobs = JobFiles::Open(state_, {root_});
+  const absl::Status status = (*jobs)->ForRun(3999999999, "j1").status();
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no account of user id 3999999999"));
+}
+
+TEST_F(JobFilesTest, OthersNeedTheRightToActForThem) {
+  const auto jobs = JobFiles::Open(state_, {root_});
+  absl::Status status;
+  // A thread without capabilities, as a daemon that an ordinary user started.
+  std::thread([&] {
+    __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+    ASSERT_EQ(::syscall(SYS_capset, &header, none), 0);
+    EXPECT_TRUE((*jobs)->Of(own_uid_, "").ok());
+    status = (*jobs)->Of(own_uid_ + 1, "").status();
+  }).join();
+  EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("CAP_SETUID, CAP_SETGID, CAP_CHOWN"));
+}
+
+TEST_F(JobFilesTest, ASubmitterOwnsItsJobsDirectory) {
+  if (!MissingCapabilities().empty()) GTEST_SKIP() << "needs root: " << MissingCapabilities();
+  const passwd* const nobody = ::getpwnam("nobody");
+  if (nobody == nullptr) GTEST_SKIP() << "there is no account nobody";
+  ::chmod(state_.c_str(), 0700);
+  ::chmod((state_ + "/store").c_str(), 0600);
+  const auto jobs = JobFiles::Open(state_, {root_});
+  const std::string own = OwnCheckpointDirectory(state_, "j1");
+  for (int round = 0; round < 2; ++round) {
+    const auto files = (*jobs)->ForRun(nobody->pw_uid, "j1");
+    ASSERT_TRUE(files.ok()) << files.status();
+    EXPECT_TRUE((*files)->CreateDirectories(own + "/data").ok());
+    EXPECT_TRUE(WriteFileSynced(files->get(), own + "/file", "x").ok());
+    EXPECT_FALSE((*files)->NewWritableFile(root_ + "/new").ok());
+  }
+  for (const char* name : {"", "/data", "/file"}) {
+    EXPECT_EQ(StatOf(own + name).st_uid, nobody->pw_uid) << name;
+  }
+  EXPECT_EQ(StatOf(own + "/file").st_mode & 0777, 0640u);
+  EXPECT_EQ(StatOf(state_ + "/jobs/j1").st_uid, own_uid_);
+  // It reaches its checkpoints by itself, and nothing else there.
+  const FileIdentity identity = *LookUpIdentity(nobody->pw_uid);
+  const ScopedIdentity as(&identity);
+  ASSERT_TRUE(as.status().ok());
+  EXPECT_EQ(::access((own + "/file").c_str(), F_OK), 0);
+  std::ifstream file(own + "/file");
+  EXPECT_TRUE(file.good());
+  EXPECT_FALSE(std::ifstream(state_ + "/store").good());
+}
+
+}  // namespace
+}  // namespace megatrain
