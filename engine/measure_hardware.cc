@@ -39,7 +39,7 @@ class Bench {
     settings.threads = threads;
     MT_ASSIGN_OR_RETURN(bench->session_, OpenSession(settings));
     Device& device = *bench->session_->device;
-    MT_ASSIGN_OR_RETURN(bench->stream_, device.CreateStream());
+    MT_ASSIGN_OR_RETURN(bench->stream_, device.CreateStream(StreamUse::kCompute));
     MT_ASSIGN_OR_RETURN(bench->done_, device.CreateEvent());
     HostPoolOptions host;
     host.capacity = HostPool::LeaseBytes(TileBytes(kStateElements, DType::kF32)) +

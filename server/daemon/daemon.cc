@@ -33,6 +33,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   std::unique_ptr<Daemon> daemon(new Daemon(config, hooks));
   // The store first: its lock keeps a second daemon from touching anything.
   MT_RETURN_IF_ERROR(daemon->OpenStore());
+  MT_ASSIGN_OR_RETURN(daemon->access_, Access::Prepare(config, hooks.log));
+  MT_RETURN_IF_ERROR(daemon->OpenJobFiles());
   EngineHostOptions host;
   host.device = config.device;
   host.threads = static_cast<int>(config.threads);
@@ -57,8 +59,6 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
       daemon->monitoring_,
       Monitoring::Start(config, daemon->host_.get(), &std::as_const(*daemon->ledger_).table(),
                         daemon->monitor_.get(), daemon->FilesOfJobs(), hooks.log));
-  MT_ASSIGN_OR_RETURN(daemon->access_, Access::Prepare(config, hooks.log));
-  MT_RETURN_IF_ERROR(daemon->OpenJobFiles());
   GrpcServerOptions server;
   server.listen = config.listen;
   server.tcp_credentials = daemon->access_->tcp_credentials();
