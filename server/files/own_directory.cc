@@ -20,10 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whose the directory is, unless it is the daemon's. NotFound if it is not there.
+// Whose the directory is, unless it is the daemon's. NotFound if there is no directory.
 absl::StatusOr<std::optional<FileIdentity>> OwnerOf(const std::string& directory) {
   struct stat info;
   if (::lstat(directory.c_str(), &info) != 0) return FileError("examine", directory, errno);
+  // A link that stands in its place leads to what is not the job's.
+  if (!S_ISDIR(info.st_mode)) {
+    return absl::NotFoundError(absl::StrCat(directory, " is not a directory"));
+  }
   if (info.st_uid == ::geteuid()) return std::nullopt;
   FileIdentity owner;
   owner.uid = info.st_uid;

@@ -39,7 +39,7 @@ TEST_F(DeleteCommandTest, AsksAndSaysWhatIsLost) {
     EXPECT_TRUE(IsThere(id));
   }
   EXPECT_THAT(asked, HasSubstr("Delete jobs/" + id + " (demo, CANCELLED)"));
-  EXPECT_THAT(asked, HasSubstr("and 1 checkpoint (2.00 KiB)"));
+  EXPECT_THAT(asked, HasSubstr("and 1 checkpoint (2.0 KiB)"));
   answer = " Yes ";
   const Result result = Run({"delete", "jobs/" + id});
   EXPECT_EQ(result.code, kExitDone) << result.err;
@@ -63,7 +63,7 @@ TEST_F(DeleteCommandTest, DirectoriesOfTheUserStay) {
     return "y";
   };
   EXPECT_EQ(Run({"delete", job.name()}).code, kExitDone);
-  EXPECT_THAT(asked, HasSubstr("; 1 checkpoint (2 bytes) in " + mine + " stays"));
+  EXPECT_THAT(asked, HasSubstr("; 1 checkpoint (2 B) in " + mine + " stays"));
 }
 
 TEST_F(DeleteCommandTest, WithoutATerminalItWantsToBeTold) {
