@@ -161,9 +161,12 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   scheduler.free_disk_bytes = [](const std::string& directory) {
     return PosixFileSystem()->FreeDiskBytes(directory);
   };
-  scheduler.predict_step_seconds = [this](const JobSpec& spec) {
-    const absl::StatusOr<PlanReport> plan = PlanTraining(spec, host_->budget());
-    return plan.ok() ? plan->predicted.step_seconds : 0;
+  // With the submitter's rights, as everything that is read for a job.
+  scheduler.predict_step_seconds = [this](const Job& job) {
+    const absl::StatusOr<std::shared_ptr<FileSystem>> files = job_files_->Of(job.uid, job.id);
+    if (!files.ok()) return 0.0;
+    const absl::StatusOr<PlanReport> plan = PlanTraining(*job.spec, host_->budget(), files->get());
+    return plan.ok() ? plan->predicted.step_seconds : 0.0;
   };
   scheduler.log = hooks_.log;
   scheduler_ = std::make_unique<Scheduler>(ledger_.get(), observed_runner_.get(), records_.get(),

@@ -72,11 +72,12 @@ class Daemon {
   bool stopped_ = false;
 
   // In the order of their making; each uses those before it.
-  std::unique_ptr<JobFiles> job_files_;
-  std::unique_ptr<EngineHost> host_;
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobDisk> disk_;
+  std::unique_ptr<Access> access_;
+  std::unique_ptr<JobFiles> job_files_;
+  std::unique_ptr<EngineHost> host_;
   std::unique_ptr<JobManager> manager_;
   std::unique_ptr<JobRemover> remover_;
   std::unique_ptr<NodeMonitor> monitor_;
@@ -84,7 +85,6 @@ class Daemon {
   std::unique_ptr<EngineJobRunner> runner_;
   std::unique_ptr<ObservedJobRunner> observed_runner_;
   std::unique_ptr<Scheduler> scheduler_;
-  std::unique_ptr<Access> access_;
   std::unique_ptr<GrpcServer> server_;
 };
 

@@ -1,6 +1,6 @@
 // A job's own directory (job_files.h) as the daemon looks after it: it belongs to the job's
-// submitter, whose rights are taken on for it, since the daemon's own may not suffice. Whether there
-// still is such an account does not matter.
+// submitter, whose rights are taken on for it, since the daemon's own may not suffice. Whether
+// there still is such an account does not matter.
 //
 // Thread safety: all functions from any thread; they wait for the disk.
 #ifndef MEGATRAIN_SERVER_FILES_OWN_DIRECTORY_H_

@@ -264,7 +264,7 @@ std::optional<double> Scheduler::SecondsLeft(const Job& job) {
   double step_seconds = job.step_seconds;
   if (step_seconds == 0 && job.spec != nullptr && options_.predict_step_seconds) {
     const auto [predicted, is_new] = predicted_step_seconds_.try_emplace(job.id, 0);
-    if (is_new) predicted->second = options_.predict_step_seconds(*job.spec);
+    if (is_new) predicted->second = options_.predict_step_seconds(job);
     step_seconds = predicted->second;
   }
   // Of epochs the steps are known when the data was read.

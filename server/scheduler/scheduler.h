@@ -47,8 +47,8 @@ class Scheduler : public JobDriver {
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
     DiskWaits::FreeBytes free_disk_bytes;
     // Of a job that has not run: an estimate, 0 = not known. Asked once for each job, and may read
-    // its model's configuration. May be empty.
-    std::function<double(const JobSpec& spec)> predict_step_seconds = {};
+    // its model's configuration. May be empty. REQUIRES: the job's spec is not null.
+    std::function<double(const Job& job)> predict_step_seconds = {};
     // A line for the daemon's own log: what users are not told elsewhere. May be empty.
     std::function<void(const std::string& line)> log;
   };

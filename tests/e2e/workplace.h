@@ -1,5 +1,5 @@
-// Where tests and benchmarks of the daemon work: a directory of its own with a model, data, and jobs made
-// from them.
+// Where tests and benchmarks of the daemon work: a directory of its own with a model, data, and
+// jobs made from them.
 #ifndef MEGATRAIN_TESTS_E2E_WORKPLACE_H_
 #define MEGATRAIN_TESTS_E2E_WORKPLACE_H_
 

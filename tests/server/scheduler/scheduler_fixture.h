@@ -57,7 +57,7 @@ class SchedulerTest : public ::testing::Test {
                            .free_disk_bytes = [this](const std::string&)
                                -> absl::StatusOr<int64_t> { return free_disk_bytes_; },
                            .predict_step_seconds =
-                               [this](const JobSpec&) {
+                               [this](const Job&) {
                                  ++predictions_;
                                  return predicted_step_seconds_;
                                },
