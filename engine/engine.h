@@ -119,7 +119,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec);
 // On a host with this budget, nothing else running: what does not fit there never will. Reads the
 // model's config.json, from `files`, and nothing else.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
-                                        FileSystem* files = PosixFileSystem());
+                                        FileSystem* files);
 
 // Text from a HF directory or checkpoint, its tiles streamed as in training. temperature 0 is
 // greedy.

@@ -389,8 +389,8 @@ TEST(TrainingPauseTest, WhatAPausedRunHoldsIsToldFromWhatNeverFits) {
   EXPECT_FALSE(IsDiskFull(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("host pool: needs"));
   // Admission says the same, and that it fits the other.
-  EXPECT_FALSE(PlanTraining(other, small->budget())->fits);
-  EXPECT_TRUE(PlanTraining(other, host->budget())->fits);
+  EXPECT_FALSE(PlanTraining(other, small->budget(), PosixFileSystem())->fits);
+  EXPECT_TRUE(PlanTraining(other, host->budget(), PosixFileSystem())->fits);
 }
 
 TEST(WarmPoolTest, ASecondJobTouchesNothingAnew) {
