@@ -1,5 +1,7 @@
 #include "engine/training_control.h"
 
+#include <utility>
+
 namespace megatrain {
 bool TrainingControl::Stop() { return (requests_.fetch_or(kStop) & kStop) != 0; }
 void TrainingControl::Checkpoint() { requests_.fetch_or(kCheckpoint); }
@@ -13,6 +15,12 @@ void TrainingControl::Change(uint32_t set, uint32_t clear) {
   requests_.fetch_or(set);
   requests_.fetch_and(~clear);
   changed_.NotifyAll();
+  if (tell_) tell_();
+}
+
+void TrainingControl::TellRequests(std::function<void()> tell) {
+  MutexLock lock(&mutex_);
+  tell_ = std::move(tell);
 }
 
 void TrainingControl::WaitWhilePaused(bool wake_for_checkpoint) {

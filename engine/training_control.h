@@ -1,4 +1,4 @@
-// Requests to a run from outside, honoured between steps.
+// Requests to a run from outside, honoured between steps; Cancel also within one.
 //
 // Thread safety: all methods from any thread; Stop and Checkpoint from signal handlers as well,
 // which see nothing but atomics. WaitWhilePaused is the training thread's.
@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "engine/base/mutex.h"
 
@@ -48,6 +49,9 @@ class TrainingControl {
   bool TakePauseNotice() { return Take(kPauseNotice); }
   // Blocks while a pause is asked for and none of the others; Checkpoint counts as `told`.
   void WaitWhilePaused(bool wake_for_checkpoint);
+  // `tell` is called after every request but those of signal handlers, on the thread that asks,
+  // until it is replaced; null: nobody. It must not call this object's methods that change it.
+  void TellRequests(std::function<void()> tell);
 
  private:
   enum Request : uint32_t {
@@ -65,6 +69,7 @@ class TrainingControl {
   std::atomic<uint32_t> requests_{0};
   Mutex mutex_;
   CondVar changed_;
+  std::function<void()> tell_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace megatrain

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -148,16 +149,20 @@ bool TrainingRun::SaveInTheWay() const {
 }
 
 absl::Status TrainingRun::SubmitNext(BatchLoader& loader) {
-  if (!std::exchange(withdrawn_, false)) {
+  std::shared_ptr<const Batch> batch;
+  if (!withdrawn_.empty()) {
+    batch = std::move(withdrawn_.front());
+    withdrawn_.pop_front();
+  } else {
     absl::StatusOr<std::shared_ptr<const Batch>> next = loader.Next();
     if (!next.ok()) return AsInputError(next.status());
-    last_batch_ = *std::move(next);
+    batch = *std::move(next);
   }
-  const Batch& batch = *last_batch_;
   MT_RETURN_IF_ERROR(trainer_->Submit(
-      batch,
+      *batch,
       LearningRate(spec_.schedule, spec_.optimizer.learning_rate, next_step_, total_steps_)));
-  submitted_tokens_ += batch.input_tokens;
+  submitted_tokens_ += batch->input_tokens;
+  submitted_.push_back(std::move(batch));
   if (SaveDue(next_step_) && next_step_ != total_steps_) {
     // A save that cannot begin leaves the last good checkpoint untouched.
     const absl::Status status = BeginSave(next_step_);
@@ -168,15 +173,28 @@ absl::Status TrainingRun::SubmitNext(BatchLoader& loader) {
   return absl::OkStatus();
 }
 
-void TrainingRun::WithdrawStep() {
-  if (trainer_->in_flight() != 1 || trainer_->saving() || !trainer_->Withdraw()) return;
-  withdrawn_ = true;
-  submitted_tokens_ -= last_batch_->input_tokens;
-  --next_step_;
+void TrainingRun::WithdrawSteps() {
+  while (trainer_->in_flight() > 0) {
+    // A save reads what this step is to make.
+    if (trainer_->saving() && saving_step_ == next_step_ - 1) return;
+    // A step behind another one has hardly begun. What the first one loses is a forward pass at
+    // most, a third of a step: less than the request would wait for. A checkpoint may wait, and a
+    // run that is told to stop in its first step has something to save.
+    const bool first = trainer_->in_flight() == 1;
+    const bool worth_it = control_.pause_requested() || control_.release_requested() ||
+                          (control_.stop_requested() && done_ >= first_step_);
+    if (first && !worth_it) return;
+    if (!trainer_->Withdraw(first ? OpKind::kLayerBackward : OpKind::kUpdateTile)) return;
+    submitted_tokens_ -= submitted_.back()->input_tokens;
+    withdrawn_.push_front(std::move(submitted_.back()));
+    submitted_.pop_back();
+    --next_step_;
+  }
 }
 
 absl::Status TrainingRun::CollectOne() {
   MT_ASSIGN_OR_RETURN(StepRecord record, trainer_->Collect());
+  submitted_.pop_front();
   done_ = record.step;
   total_tokens_ += record.input_tokens;
   record.total_tokens = total_tokens_;
@@ -197,21 +215,34 @@ absl::Status TrainingRun::CollectOne() {
 absl::StatusOr<TrainingOutcome> TrainingRun::Loop() {
   if (done_ < total_steps_) {
     Report(TrainingPhase::kRunning);
+    control_.TellRequests([trainer = trainer_.get()] { trainer->Interrupt(); });
+    const absl::Cleanup untold = [this] { control_.TellRequests(nullptr); };
     BatchLoader loader(dataset_.get(), spec_, first_step_, total_steps_, /*ahead=*/2);
     bool barrier = false;
     while (done_ < total_steps_) {
-      // A request waits for the steps in flight; nothing is submitted behind them.
       while (!barrier && !control_.Any() && next_step_ <= total_steps_ &&
              trainer_->in_flight() < kStepSlots && !SaveInTheWay()) {
         MT_RETURN_IF_ERROR(SubmitNext(loader));
         barrier = Barrier(next_step_ - 1);
       }
-      if (trainer_->in_flight() > 0) MT_RETURN_IF_ERROR(CollectOne());
-      if (control_.Any()) WithdrawStep();
-      if (trainer_->in_flight() > 0 && !control_.cancel_requested()) continue;
+      // A request waits for the steps that go on; nothing is submitted behind them.
+      const bool asked = control_.Any();
+      if (asked) {
+        WithdrawSteps();
+        barrier = true;
+      }
+      if (control_.cancel_requested()) return TrainingOutcome::kCancelled;
+      if (trainer_->in_flight() > 0) {
+        const auto interrupted = [&] {
+          return control_.cancel_requested() || (!asked && control_.Any());
+        };
+        if (!trainer_->AwaitStep(interrupted)) continue;
+        MT_RETURN_IF_ERROR(CollectOne());
+        if (trainer_->in_flight() > 0) continue;
+      }
+      MT_RETURN_IF_ERROR(trainer_->SettleWithdrawn());
       barrier = false;
       if (done_ == total_steps_ || !control_.Any()) continue;
-      if (control_.cancel_requested()) return TrainingOutcome::kCancelled;
       MT_ASSIGN_OR_RETURN(const Ending ending, Honour());
       if (ending.has_value()) return *ending;
     }

@@ -5,6 +5,7 @@
 #define MEGATRAIN_ENGINE_TRAINING_RUN_H_
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -66,8 +67,8 @@ class TrainingRun {
   absl::StatusOr<TrainingOutcome> Loop();
   absl::Status SubmitNext(BatchLoader& loader);
   absl::Status CollectOne();
-  // A request need not wait for a step that has just begun: it is made again later.
-  void WithdrawStep();
+  // A request need not wait for steps that have hardly begun: they are made again later.
+  void WithdrawSteps();
   bool EvaluationDue(int64_t step) const;
   bool SaveDue(int64_t step) const;
   bool SaveInTheWay() const;
@@ -127,12 +128,12 @@ class TrainingRun {
   int64_t total_tokens_ = 0;      // of collected steps
   int64_t submitted_tokens_ = 0;  // of submitted ones
   std::string saved_directory_;
-  std::shared_ptr<const Batch> last_batch_;  // submitted
-  bool withdrawn_ = false;                   // it is to be submitted again
-  std::optional<TrainingPause> own_pause_;   // why it pauses by itself, until it is told
-  bool standing_ = false;                    // a pause was told, and its end was not
-  bool retry_save_ = false;                  // a save met a full disk
-  std::unique_ptr<Trainer> trainer_;         // last: uses the rest
+  std::deque<std::shared_ptr<const Batch>> submitted_;  // of the steps in flight
+  std::deque<std::shared_ptr<const Batch>> withdrawn_;  // to be submitted again, in order
+  std::optional<TrainingPause> own_pause_;              // why it pauses by itself, until it is told
+  bool standing_ = false;                               // a pause was told, and its end was not
+  bool retry_save_ = false;                             // a save met a full disk
+  std::unique_ptr<Trainer> trainer_;                    // last: uses the rest
 };
 
 }  // namespace megatrain

@@ -219,25 +219,47 @@ void Executor::Retire(const Ticket& ticket) {
   }
 }
 
+bool Executor::AwaitDone(const std::shared_ptr<Ticket>& ticket,
+                         absl::FunctionRef<bool()> interrupted) {
+  MutexLock lock(&mutex_);
+  for (int lane = 0; lane < kLanes; ++lane) {
+    while (issued_[lane] < ticket->last[lane]) {
+      if (interrupted()) return false;
+      changed_.Wait(&mutex_);
+    }
+  }
+  return true;
+}
+
+void Executor::Interrupt() {
+  MutexLock lock(&mutex_);
+  changed_.NotifyAll();
+}
+
 bool Executor::Withdraw(const std::shared_ptr<Ticket>& ticket, OpKind final) {
+  MutexLock lock(&mutex_);
+  if (!status_.ok()) return false;
+  for (const std::shared_ptr<Item>& item : ticket->items) {
+    if (item->op.kind == final && item->started) return false;
+  }
+  for (const std::shared_ptr<Item>& item : ticket->items) item->withdrawn = true;
+  return true;
+}
+
+absl::Status Executor::Settle(const std::shared_ptr<Ticket>& ticket) {
   {
     MutexLock lock(&mutex_);
-    if (!status_.ok()) return false;
-    for (const std::shared_ptr<Item>& item : ticket->items) {
-      if (item->op.kind == final && item->started) return false;
-    }
-    for (const std::shared_ptr<Item>& item : ticket->items) item->withdrawn = true;
     // Each is still counted in its turn, when what it waits for is done: later schedules rely on
     // that.
     WaitIssued(*ticket);
-    if (!status_.ok()) return false;
+    if (!status_.ok()) return status_;
   }
   for (const std::shared_ptr<Item>& item : ticket->items) {
-    if (item->end != nullptr && !device_->Synchronize(*item->end).ok()) return false;
+    if (item->end != nullptr) MT_RETURN_IF_ERROR(device_->Synchronize(*item->end));
   }
   MutexLock lock(&mutex_);
   Retire(*ticket);
-  return true;
+  return absl::OkStatus();
 }
 
 bool Executor::Done(const std::shared_ptr<Ticket>& ticket) const {

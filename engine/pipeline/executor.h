@@ -1,6 +1,6 @@
 // Runs schedules on real lanes: a host thread each; the three device lanes own a stream each.
 //
-// Thread safety: Submit, Wait and Drain are called from one thread (the trainer's).
+// Thread safety: Interrupt from any thread; all else from one (the trainer's).
 // Invariants: a lane's operations run in the order submitted; an operation starts when what it
 // waits for is done (for waits between streams: is queued, the device then keeps the order). After
 // the first error no further operation runs, all are counted as done, and every Wait returns that
@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
@@ -55,11 +56,16 @@ class Executor {
   // Blocks until all operations of the ticket are done. REQUIRES: tickets are waited for in order,
   // each once.
   absl::StatusOr<Timing> Wait(const std::shared_ptr<Ticket>& ticket);
-  // Instead of Wait, of the last submitted ticket: starts none of its operations any more, blocks
-  // until those that run are done, and returns true. Returns false, and the ticket is to be waited
-  // for, once an operation of kind `final` has started, or after an error. REQUIRES: every other
-  // ticket was waited for.
+  // Blocks until Wait would return at once (true) or `interrupted` holds (false), which is asked at
+  // first and after every Interrupt. It must not call the executor.
+  bool AwaitDone(const std::shared_ptr<Ticket>& ticket, absl::FunctionRef<bool()> interrupted);
+  void Interrupt();
+  // Of the last submitted ticket: starts none of its operations any more and returns true; Settle
+  // then takes the place of Wait. Returns false, and the ticket is to be waited for, once an
+  // operation of kind `final` has started, or after an error.
   bool Withdraw(const std::shared_ptr<Ticket>& ticket, OpKind final);
+  // Blocks until the operations of a withdrawn ticket that run are done.
+  absl::Status Settle(const std::shared_ptr<Ticket>& ticket);
   // Whether Wait would return at once (device work may still be queued).
   bool Done(const std::shared_ptr<Ticket>& ticket) const;
   // The first error, or OK.

@@ -108,11 +108,23 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   return absl::OkStatus();
 }
 
-bool Trainer::Withdraw() {
-  if (!executor_->Withdraw(pending_.back().ticket, OpKind::kUpdateTile)) return false;
+bool Trainer::Withdraw(OpKind final) {
+  if (!executor_->Withdraw(pending_.back().ticket, final)) return false;
+  withdrawn_.push_back(std::move(pending_.back().ticket));
   pending_.pop_back();
   pipeline_state_ = {};  // buffers hold what they happened to be given
   return true;
+}
+
+absl::Status Trainer::SettleWithdrawn() {
+  for (; !withdrawn_.empty(); withdrawn_.pop_back()) {  // in the order of their submission
+    MT_RETURN_IF_ERROR(executor_->Settle(withdrawn_.back()));
+  }
+  return absl::OkStatus();
+}
+
+bool Trainer::AwaitStep(absl::FunctionRef<bool()> interrupted) {
+  return executor_->AwaitDone(pending_.front().ticket, interrupted);
 }
 
 absl::StatusOr<StepRecord> Trainer::Collect() {

@@ -1,7 +1,7 @@
 // Steps over a model whose state lies in host memory: submits schedules, collects records,
 // evaluates, saves. Knows nothing of files, data sets or job control.
 //
-// Not thread safe: one thread drives it.
+// Not thread safe but for Interrupt: one thread drives it.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_TRAINER_H_
 #define MEGATRAIN_ENGINE_PIPELINE_TRAINER_H_
 
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -49,9 +50,18 @@ class Trainer {
   // updates. REQUIRES: in_flight() < 2, steps in order.
   absl::Status Submit(const Batch& batch, double learning_rate);
   int in_flight() const { return static_cast<int>(pending_.size()); }
-  // Takes back the step in flight if it has changed nothing of the state yet; what it computed is
-  // lost, and it may be submitted again. REQUIRES: in_flight() == 1, no save is in flight.
-  bool Withdraw();
+  // Takes back the step submitted last unless an operation of kind `final` has started; what it
+  // computed is lost, and it may be submitted again once SettleWithdrawn has returned. `final`: at
+  // the latest kUpdateTile, which changes the state. REQUIRES: in_flight() > 0, no save of this
+  // step is in flight.
+  bool Withdraw(OpKind final);
+  // Blocks until nothing runs of the steps taken back. REQUIRES: in_flight() == 0.
+  absl::Status SettleWithdrawn();
+  // Blocks until Collect would return at once (true) or `interrupted` holds (false), which is asked
+  // at first and after every Interrupt; it must not call the trainer. REQUIRES: in_flight() > 0.
+  bool AwaitStep(absl::FunctionRef<bool()> interrupted);
+  // From any thread.
+  void Interrupt() { executor_->Interrupt(); }
   // Waits for the oldest step, its updates included; Aborted (naming step and tile) if it met a
   // non-finite value. The record lacks what spans steps or files: total_tokens, eval_loss, time.
   // REQUIRES: in_flight() > 0.
@@ -109,6 +119,7 @@ class Trainer {
   std::unique_ptr<StepRunner> runner_;
   PipelineState pipeline_state_;
   std::deque<Pending> pending_;
+  std::vector<std::shared_ptr<Executor::Ticket>> withdrawn_;  // not settled, the last one first
   std::chrono::steady_clock::time_point last_finished_{};
   const Kernels* kernels_ = nullptr;
   double last_matmul_seconds_ = 0;  // the kernels' total when the last step was collected

@@ -66,5 +66,25 @@ TEST(TrainingControlTest, WaitingEndsWithEachRequest) {
   resumer.join();
 }
 
+TEST(TrainingControlTest, RequestsAreTold) {
+  TrainingControl control;
+  int told = 0;
+  control.TellRequests([&] {
+    ++told;
+    EXPECT_TRUE(control.Any()) << "it is seen by whom it wakes";
+  });
+  control.Pause();
+  control.Release();
+  control.Cancel();
+  control.Stop();
+  control.Checkpoint();
+  EXPECT_EQ(told, 3) << "a signal handler tells nobody";
+  control.Wake();
+  EXPECT_EQ(told, 4);
+  control.TellRequests(nullptr);
+  control.Resume();
+  EXPECT_EQ(told, 4);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -223,6 +224,38 @@ TEST_P(SameBitsTest, PausedInTheMidstOfAnEvaluation) {
   ExpectSameFiles(spec, plain);
 }
 
+// From another thread, again and again, at whatever places of a step the threads happen to be:
+// steps that are given up are made again.
+TEST_P(SameBitsTest, PausedAmidSteps) {
+  const auto host = HostWithPool();
+  const JobSpec plain = CaseJob("plain_amid"), spec = CaseJob("amid");
+  Hooked undisturbed, hooked;
+  ASSERT_TRUE(undisturbed.Train(*host, plain).ok()) << undisturbed.run.status;
+  std::atomic<bool> going{false}, over{false};
+  std::atomic<int> pauses{0};
+  hooked.started = [&](int64_t) { going = true; };
+  hooked.paused = [&](const TrainingPause&) { ++pauses; };
+  std::thread pauser([&] {
+    for (int moment = 0; !over; ++moment) {
+      while (!going && !over) std::this_thread::yield();
+      going = false;
+      for (int i = 0; i < moment % 64 * 50; ++i) std::this_thread::yield();
+      hooked.control.Pause();
+      const int before = pauses;
+      // Half of them are withdrawn before they take effect, if they come to it in time.
+      while (moment % 2 == 0 && pauses == before && !over) std::this_thread::yield();
+      hooked.control.Resume();
+    }
+  });
+  const auto outcome = hooked.Train(*host, spec);
+  over = true;
+  pauser.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  ExpectSameRecords(hooked.run, undisturbed.run);
+  ExpectSameFiles(spec, plain);
+  ExpectPoolWhole(*host);
+}
+
 TEST_P(SameBitsTest, ReleasedAndStartedAgain) {
   const auto host = HostWithPool();
   const JobSpec plain = CaseJob("plain_release");
@@ -306,6 +339,31 @@ TEST(TrainingPauseTest, AnswersEveryRequestWhilePaused) {
   EXPECT_THAT(hooked.events, ::testing::Contains(HasSubstr("started")).Times(3));
   ExpectSameRecords(hooked.run, undisturbed.run);
   ExpectSameFiles(spec, plain);
+}
+
+// Steps of a minute, over a slow link: the first is not waited for.
+TEST(TrainingCancelTest, AmidAStep) {
+  const auto host = HostWithPool();
+  JobSpec spec = Job("cancel_amid");
+  Hooked undisturbed, hooked;
+  ASSERT_TRUE(undisturbed.Train(*host, spec).ok()) << undisturbed.run.status;
+  spec = Job("cancel_amid");
+  spec.engine.link_gigabytes_per_second =
+      1e-9 * static_cast<double>(undisturbed.run.records[0].h2d_bytes) / 60;
+  std::thread canceller;
+  hooked.started = [&](int64_t) {
+    canceller = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // to be amid it, not before
+      hooked.control.Cancel();
+    });
+  };
+  const auto outcome = hooked.Train(*host, spec);
+  canceller.join();
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(*outcome, TrainingOutcome::kCancelled);
+  EXPECT_THAT(hooked.events, ElementsAre("started 1"));
+  EXPECT_FALSE(HasCheckpoint(spec));
+  ExpectPoolWhole(*host);
 }
 
 TEST(TrainingPauseTest, APausedRunIsSavedStoppedReleasedOrCancelled) {

@@ -191,6 +191,7 @@ TEST(ExecutorTest, ATicketIsWithdrawnUntilItsFinalOperationStarts) {
       EXPECT_FALSE(withdrawn);
     }
     if (withdrawn) {
+      ASSERT_TRUE(executor->Settle(ticket).ok());
       EXPECT_LE(ran.size(), 2u) << "the final operation was not started";
     } else {
       ASSERT_TRUE(executor->Wait(ticket).ok());
@@ -203,6 +204,69 @@ TEST(ExecutorTest, ATicketIsWithdrawnUntilItsFinalOperationStarts) {
     expected.insert(expected.end(), {10, 11, 12, 13});
     EXPECT_EQ(ran, expected);
   }
+}
+
+// The first of two goes on to its end, and what is submitted afterwards runs behind both.
+TEST(ExecutorTest, ATicketIsWithdrawnWhileTheOneBeforeRuns) {
+  std::vector<int> ran;
+  std::atomic<bool> reached{false}, hold{true};
+  FunctionRunner runner([&](const Op& op) {
+    if (op.tile == 0) {
+      reached = true;
+      while (hold) std::this_thread::yield();
+    }
+    ran.push_back(op.tile);
+    return absl::OkStatus();
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  const auto schedule = [](int first) {
+    Schedule made;
+    made.ops = {MakeOp(Lane::kCompute, first, {}, {0}), MakeOp(Lane::kD2H, first + 1, {0}, {1}),
+                MakeOp(Lane::kUpdate, first + 2, {1}, {0})};
+    made.ops[2].kind = OpKind::kUpdateTile;
+    return made;
+  };
+  auto first = executor->Submit(schedule(0));
+  auto second = executor->Submit(schedule(10));
+  while (!reached) std::this_thread::yield();
+  EXPECT_TRUE(executor->Withdraw(second, OpKind::kUpdateTile));
+  hold = false;
+  const auto timing = executor->Wait(first);
+  ASSERT_TRUE(timing.ok()) << timing.status();
+  EXPECT_GT(timing->busy.compute, 0);
+  ASSERT_TRUE(executor->Settle(second).ok());
+  ASSERT_TRUE(executor->Wait(executor->Submit(schedule(20))).ok());
+  EXPECT_EQ(ran, (std::vector<int>{0, 1, 2, 20, 21, 22}));
+}
+
+TEST(ExecutorTest, WaitingIsInterrupted) {
+  std::atomic<bool> hold{true}, asked{false}, waits{false};
+  FunctionRunner runner([&](const Op&) {
+    while (hold) std::this_thread::yield();
+    return absl::OkStatus();
+  });
+  FakeDevice device;
+  auto executor = *Executor::Create(&device, &runner);
+  Schedule schedule;
+  schedule.ops = {MakeOp(Lane::kUpdate, 0, {}, {0})};
+  auto ticket = executor->Submit(std::move(schedule));
+  std::thread asker([&] {
+    while (!waits) std::this_thread::yield();
+    executor->Interrupt();  // of no consequence
+    asked = true;
+    executor->Interrupt();
+  });
+  EXPECT_FALSE(executor->AwaitDone(ticket, [&] {
+    waits = true;
+    return asked.load();
+  }));
+  asker.join();
+  EXPECT_FALSE(executor->Done(ticket));
+  hold = false;
+  EXPECT_TRUE(executor->AwaitDone(ticket, [] { return false; }));
+  EXPECT_TRUE(executor->AwaitDone(ticket, [] { return true; })) << "it is done";
+  EXPECT_TRUE(executor->Wait(ticket).ok());
 }
 
 TEST(ExecutorTest, AfterAnErrorNothingIsWithdrawn) {
