@@ -36,9 +36,15 @@ absl::StatusOr<ExitCode> Plan(const Invocation& invocation, const PlanArguments&
     if (plan.fits()) {
       absl::StrAppend(&text, "jobs ahead of it in the queue: ", response.jobs_ahead(), "\n");
     }
+    if (response.has_user_limit()) {
+      absl::StrAppend(&text, "a submit would be refused now: ", response.user_limit().message(),
+                      "\n");
+    }
     invocation.Print(text);
   }
-  return plan.fits() ? kExitDone : kExitDoesNotFit;
+  // A limit that others of the user's jobs reach now says nothing of this one.
+  const bool fits = plan.fits() && response.user_limit().reason() != v1::EXCEEDS_USER_LIMIT;
+  return fits ? kExitDone : kExitDoesNotFit;
 }
 
 }  // namespace

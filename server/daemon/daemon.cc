@@ -158,10 +158,12 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   scheduler.pool_bytes = host_->pool_usage().capacity;
   scheduler.limits = config_.limits;
   scheduler.disk = disk_.get();
-  scheduler.free_disk_bytes = [](const std::string& directory) {
-    return PosixFileSystem()->FreeDiskBytes(directory);
-  };
   // With the submitter's rights, as everything that is read for a job.
+  scheduler.free_disk_bytes = [this](const Job& job,
+                                     const std::string& directory) -> absl::StatusOr<int64_t> {
+    MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files, job_files_->Of(job.uid, job.id));
+    return files->FreeDiskBytes(directory);
+  };
   scheduler.predict_step_seconds = [this](const Job& job) {
     const absl::StatusOr<std::shared_ptr<FileSystem>> files = job_files_->Of(job.uid, job.id);
     if (!files.ok()) return 0.0;

@@ -162,10 +162,7 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   if (!plan->fits) {
     return WithReason(absl::FailedPreconditionError(plan->table), "DOES_NOT_FIT");
   }
-  job.pool_bytes = plan->pool_bytes;
-  job.checkpoint_bytes = plan->checkpoint_bytes;
-  job.own_checkpoints = WritesInOwnDirectory(spec, ledger_->state_directory(), job.id);
-  job.spec = std::make_shared<const JobSpec>(std::move(spec));
+  SetPlanned(*plan, std::move(spec), &job);
   if (options.validate_only) {
     MT_RETURN_IF_ERROR(CheckUserLimits(options_.limits, job, ledger_->table(), options_.disk));
     job.id.clear();
@@ -180,14 +177,27 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   return options.request_id.empty() ? added : SameRequest(std::move(added), options);
 }
 
+void JobManager::SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const {
+  job->pool_bytes = plan.pool_bytes;
+  job->checkpoint_bytes = plan.checkpoint_bytes;
+  job->own_checkpoints = WritesInOwnDirectory(spec, ledger_->state_directory(), job->id);
+  job->spec = std::make_shared<const JobSpec>(std::move(spec));
+}
+
 absl::StatusOr<JobPlan> JobManager::Plan(const Caller& caller, const JobFile& file) {
-  MT_ASSIGN_OR_RETURN(const JobSpec spec,
-                      ParseJob(file, ledger_->state_directory(), ledger_->NewId()));
+  Job job;
+  job.id = ledger_->NewId();
+  job.uid = caller.uid;
+  MT_ASSIGN_OR_RETURN(JobSpec spec, ParseJob(file, ledger_->state_directory(), job.id));
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files, FilesOf(caller.uid, ""));
   absl::StatusOr<PlanReport> report = options_.plan(spec, files.get());
   if (!report.ok()) return PlanError(report.status());
   JobPlan plan;
   plan.report = *std::move(report);
+  if (plan.report.fits) {
+    SetPlanned(plan.report, std::move(spec), &job);
+    plan.user_limits = CheckUserLimits(options_.limits, job, ledger_->table(), options_.disk);
+  }
   for (const JobPtr& job : ledger_->table().All()) {
     if (IsActive(job->state) || (job->state == JobState::kQueued && job->priority >= 0)) {
       ++plan.jobs_ahead;

@@ -64,6 +64,8 @@ struct JobCheckpoint {
 struct JobPlan {
   PlanReport report;
   int jobs_ahead = 0;  // active jobs, and queued ones of priority 0 and above
+  // Why Create would refuse a job that fits, as it does: the caller's limits. OK: it would not.
+  absl::Status user_limits;
 };
 
 class JobManager {
@@ -131,6 +133,8 @@ class JobManager {
   JobCounts Counts() const;
 
  private:
+  // What follows for a job from its file and its plan.
+  void SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const;
   absl::StatusOr<JobPtr> Visible(const Caller& caller, const std::string& id) const;
   absl::StatusOr<std::shared_ptr<FileSystem>> FilesOf(int64_t uid, const std::string& id) const;
   absl::StatusOr<std::vector<JobCheckpoint>> CheckpointsOf(const Job& job, FileSystem* files) const;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "server/files/own_directory.h"
 #include "server/jobs/retention_rule.h"
@@ -89,7 +90,14 @@ void JobRemover::Prune() {
     if (HasCheckpointFiles(ledger_->state_directory(), job->id)) continue;
     // Errors: it was deleted by its user meanwhile, or the store cannot be written; then again when
     // the next job has ended.
-    ledger_->Delete(job->id, [](const Job&) { return absl::OkStatus(); }).IgnoreError();
+    const absl::Status status =
+        ledger_->Delete(job->id, [](const Job&) { return absl::OkStatus(); });
+    if (status.ok() && options_.log) {
+      options_.log(
+          absl::StrCat("job ", job->id, " of ", job->user, ", which ended ",
+                       absl::FormatTime(absl::RFC3339_sec, job->ended, absl::UTCTimeZone()),
+                       ", is forgotten: keep_ended_jobs_per_user is ", options_.keep_ended_jobs));
+    }
   }
   ended_ = ledger_->table().Counts().ended;
 }

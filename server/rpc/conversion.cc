@@ -3,12 +3,15 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
+#include "server/jobs/error_reason.h"
 #include "server/rpc/resource_name.h"
 #include "server/rpc/utf8.h"
 
@@ -286,6 +289,20 @@ absl::Status ToProto(const PlanReport& report, v1::Plan* proto) {
         absl::StrCat("the plan is not of the form expected: ", error.what()));
   }
   return absl::OkStatus();
+}
+
+void ToProto(const absl::Status& refusal, v1::UserLimit* proto) {
+  proto->set_message(ValidUtf8(std::string(refusal.message())));
+  const std::optional<ErrorReasonInfo> info = ReasonOf(refusal);
+  if (!info.has_value()) return;
+  v1::ErrorReason reason = v1::ERROR_REASON_UNSPECIFIED;
+  v1::ErrorReason_Parse(info->reason, &reason);
+  proto->set_reason(reason);
+  for (const auto& [key, value] : info->metadata) {
+    int64_t number = 0;
+    if (key == "limit") proto->set_limit(value);
+    if (key == "value" && absl::SimpleAtoi(value, &number)) proto->set_value(number);
+  }
 }
 
 JobFile FromProto(const v1::JobFile& proto) {

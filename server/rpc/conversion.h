@@ -36,6 +36,8 @@ void ToProto(const JobEvent& event, v1::JobEvent* proto);
 void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Checkpoint* proto);
 void ToProto(const StepRecord& record, v1::StepMetrics* proto);
 absl::Status ToProto(const PlanReport& report, v1::Plan* proto);
+// An error of CheckUserLimits.
+void ToProto(const absl::Status& refusal, v1::UserLimit* proto);
 
 JobFile FromProto(const v1::JobFile& proto);
 

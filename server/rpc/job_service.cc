@@ -94,6 +94,9 @@ grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* conte
                        MT_ASSIGN_OR_RETURN(const JobPlan plan,
                                            manager_->Plan(caller, FromProto(request->file())));
                        response->set_jobs_ahead(plan.jobs_ahead);
+                       if (!plan.user_limits.ok()) {
+                         ToProto(plan.user_limits, response->mutable_user_limit());
+                       }
                        return ToProto(plan.report, response->mutable_plan());
                      });
 }

@@ -52,14 +52,14 @@ void DiskWaits::Remove(const std::string& id) {
   if (found != waits_.end()) found->second.waiting = false;
 }
 
-bool DiskWaits::HasRoom(const std::string& id, absl::Time now) {
-  const auto found = waits_.find(id);
+bool DiskWaits::HasRoom(const Job& job, absl::Time now) {
+  const auto found = waits_.find(job.id);
   if (found == waits_.end() || !found->second.waiting) return true;
   Wait& wait = found->second;
   if (now < wait.look) return false;
   wait.look = now + wait.interval;
   for (const DiskNeed& need : wait.needs) {
-    const absl::StatusOr<int64_t> free = free_bytes_(need.directory);
+    const absl::StatusOr<int64_t> free = free_bytes_(job, need.directory);
     if (free.ok() && *free < need.bytes) {
       wait.text = absl::StrCat(TextOf(need), ", ", FormatBytesShort(*free), " are free");
       return false;

@@ -34,8 +34,9 @@ std::vector<DiskNeed> DiskNeedsOf(const Job& job);
 // Thread safety: none.
 class DiskWaits {
  public:
-  // Bytes free to this process beneath a directory.
-  using FreeBytes = std::function<absl::StatusOr<int64_t>(const std::string& directory)>;
+  // Bytes free beneath a directory of the job's, asked with the rights of its submitter.
+  using FreeBytes =
+      std::function<absl::StatusOr<int64_t>(const Job& job, const std::string& directory)>;
 
   explicit DiskWaits(FreeBytes free_bytes) : free_bytes_(std::move(free_bytes)) {}
 
@@ -48,7 +49,7 @@ class DiskWaits {
   void Forget(const std::string& id) { waits_.erase(id); }
 
   // There is room for the job, or nobody can tell. False until its time has come to look.
-  bool HasRoom(const std::string& id, absl::Time now);
+  bool HasRoom(const Job& job, absl::Time now);
   // For people: what is missing.
   std::string Text(const std::string& id) const;
   // When to look next; nothing if nothing waits.

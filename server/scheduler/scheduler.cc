@@ -292,7 +292,7 @@ QueuedJob Scheduler::Describe(const Job& job) {
   }
   const absl::Time now = ledger_->Now();
   if (disk_waits_.Waits(job.id)) {
-    if (disk_waits_.HasRoom(job.id, now)) {
+    if (disk_waits_.HasRoom(job, now)) {
       disk_waits_.Remove(job.id);
     } else {
       queued.hold = WaitingReason::kDiskFull;

@@ -17,7 +17,7 @@ void Scheduler::SettleDiskWaits() {
     }
     // Paused before the process was started.
     if (!disk_waits_.Waits(job->id)) disk_waits_.Add(*job, DiskNeedsOf(*job), now);
-    if (stopping_ || !disk_waits_.HasRoom(job->id, now)) continue;
+    if (stopping_ || !disk_waits_.HasRoom(*job, now)) continue;
     const absl::StatusOr<JobPtr> resumed =
         Change(job->id, JobState::kPaused,
                {JobState::kQueued, JobReason::kDiskFull, "there is room on the disk again", {}});

@@ -17,10 +17,12 @@ namespace megatrain {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 using S = JobState;
 
 class StubbornFileSystem : public WatchedFileSystem {
@@ -193,6 +195,9 @@ TEST_F(JobDeletionTest, EndedJobsBeyondTheNumberAreForgotten) {
   EXPECT_FALSE(fs::exists(Directory(anna[0])));
   EXPECT_TRUE(IsThere(anna[2]) && IsThere(anna[3]) && IsThere(bert->id) && IsThere(live->id));
   EXPECT_THAT(ledger_->Deleted(), IsEmpty());
+  EXPECT_THAT(log_, UnorderedElementsAre(
+                        AllOf(HasSubstr(anna[0]), HasSubstr("keep_ended_jobs_per_user is 2")),
+                        HasSubstr(anna[1])));
 }
 
 TEST_F(JobDeletionTest, CheckpointsAreNeverForgotten) {

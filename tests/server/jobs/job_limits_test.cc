@@ -101,6 +101,11 @@ TEST_F(JobLimitsTest, AJobLargerThanAUsersMemoryIsRefused) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("limits.host_memory_per_user"));
   EXPECT_EQ(Refusal(Try(kAnna, /*validate_only=*/true)), "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
   EXPECT_THAT(ledger_->table().All(), IsEmpty());
+  const auto plan = manager_->Plan(kAnna, File());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->report.fits);
+  EXPECT_EQ(Refusal(plan->user_limits), "FAILED_PRECONDITION EXCEEDS_USER_LIMIT");
+  EXPECT_EQ(plan->user_limits.message(), refused.message());
   // Any number of jobs that fit one by one; the queue holds them apart.
   plan_ = TestPlan(true, 999);
   EXPECT_TRUE(Try(kAnna).ok());
@@ -123,6 +128,8 @@ TEST_F(JobLimitsTest, CheckpointsInTheStateDirectoryAreBounded) {
   EXPECT_EQ(Refusal(refused), "RESOURCE_EXHAUSTED LIMIT_REACHED");
   EXPECT_THAT(std::string(refused.message()), HasSubstr("hold 0 bytes there and will take 462"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("megatrain delete JOB"));
+  EXPECT_EQ(manager_->Plan(kAnna, File())->user_limits.message(), refused.message());
+  EXPECT_TRUE(manager_->Plan(kBert, File())->user_limits.ok());
   EXPECT_TRUE(Try(kBert, /*validate_only=*/true).ok());
   CreateJobOptions elsewhere = Options();
   elsewhere.file.overrides.push_back("checkpoint.directory=/big/disk");

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
+#include "server/jobs/error_reason.h"
 #include "server/rpc/utf8.h"
 
 namespace megatrain {
@@ -165,6 +166,17 @@ TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
   EXPECT_EQ(plan.predicted_step().bound_by(), v1::PredictedStep::COMPUTE);
   report.json = "{}";
   EXPECT_EQ(ToProto(report, &plan).code(), absl::StatusCode::kInternal);
+}
+
+TEST(ConversionTest, ALimitIsNamedWithItsValue) {
+  v1::UserLimit limit;
+  ToProto(WithReason(absl::FailedPreconditionError("too much"), "EXCEEDS_USER_LIMIT",
+                     {{"limit", "limits.disk_per_user"}, {"value", "1099511627776"}}),
+          &limit);
+  EXPECT_EQ(limit.reason(), v1::EXCEEDS_USER_LIMIT);
+  EXPECT_EQ(limit.limit(), "limits.disk_per_user");
+  EXPECT_EQ(limit.value(), int64_t{1} << 40);
+  EXPECT_EQ(limit.message(), "too much");
 }
 
 }  // namespace

@@ -13,43 +13,47 @@ using ::testing::HasSubstr;
 TEST(DiskWaitsTest, WaitsUntilThereIsRoom) {
   int64_t free = 99;
   std::string asked;
-  DiskWaits waits([&](const std::string& directory) -> absl::StatusOr<int64_t> {
+  int64_t asked_for = -1;
+  DiskWaits waits([&](const Job& job, const std::string& directory) -> absl::StatusOr<int64_t> {
     asked = directory;
+    asked_for = job.uid;
     return free;
   });
   const Job job = TestJob(1);
   EXPECT_FALSE(waits.Waits(job.id));
-  EXPECT_TRUE(waits.HasRoom(job.id, TestTime(0))) << "who does not wait";
+  EXPECT_TRUE(waits.HasRoom(job, TestTime(0))) << "who does not wait";
   EXPECT_EQ(waits.NextLook(), std::nullopt);
   waits.Add(job, {{"/big", 100}}, TestTime(0));
   EXPECT_TRUE(waits.Waits(job.id));
   EXPECT_EQ(waits.NextLook(), TestTime(10));
-  EXPECT_FALSE(waits.HasRoom(job.id, TestTime(9)));
+  EXPECT_FALSE(waits.HasRoom(job, TestTime(9)));
   EXPECT_EQ(asked, "") << "not before its time";
-  EXPECT_FALSE(waits.HasRoom(job.id, TestTime(10)));
+  EXPECT_FALSE(waits.HasRoom(job, TestTime(10)));
   EXPECT_EQ(asked, "/big");
+  EXPECT_EQ(asked_for, job.uid);
   EXPECT_THAT(waits.Text(job.id), HasSubstr("the disk of /big is full: 100 bytes are needed, 99"));
   free = 100;
-  EXPECT_FALSE(waits.HasRoom(job.id, TestTime(19)));
-  EXPECT_TRUE(waits.HasRoom(job.id, TestTime(20)));
+  EXPECT_FALSE(waits.HasRoom(job, TestTime(19)));
+  EXPECT_TRUE(waits.HasRoom(job, TestTime(20)));
   waits.Remove(job.id);
   EXPECT_FALSE(waits.Waits(job.id));
 }
 
 TEST(DiskWaitsTest, EveryNeedMustBeMet) {
   std::map<std::string, int64_t> free = {{"/a", 10}, {"/b", 1}};
-  DiskWaits waits(
-      [&](const std::string& directory) -> absl::StatusOr<int64_t> { return free.at(directory); });
+  DiskWaits waits([&](const Job&, const std::string& directory) -> absl::StatusOr<int64_t> {
+    return free.at(directory);
+  });
   const Job job = TestJob(1);
   waits.Add(job, {{"/a", 10}, {"/b", 10}}, TestTime(0));
-  EXPECT_FALSE(waits.HasRoom(job.id, TestTime(10)));
+  EXPECT_FALSE(waits.HasRoom(job, TestTime(10)));
   EXPECT_THAT(waits.Text(job.id), HasSubstr("/b"));
   free["/b"] = 10;
-  EXPECT_TRUE(waits.HasRoom(job.id, TestTime(20)));
+  EXPECT_TRUE(waits.HasRoom(job, TestTime(20)));
 }
 
 TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
-  DiskWaits waits([](const std::string&) -> absl::StatusOr<int64_t> { return 1000; });
+  DiskWaits waits([](const Job&, const std::string&) -> absl::StatusOr<int64_t> { return 1000; });
   Job job = TestJob(1);
   absl::Time now = TestTime(0);
   absl::Duration longest;
@@ -60,7 +64,7 @@ TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
     EXPECT_EQ(wait, std::min(kDiskWaitMin * (1 << i), kDiskWaitMax));
     longest = wait;
     now += wait;
-    EXPECT_TRUE(waits.HasRoom(job.id, now));
+    EXPECT_TRUE(waits.HasRoom(job, now));
     waits.Remove(job.id);
   }
   EXPECT_EQ(longest, kDiskWaitMax);
@@ -70,11 +74,12 @@ TEST(DiskWaitsTest, WithoutProgressTheWaitGrows) {
 }
 
 TEST(DiskWaitsTest, ADirectoryThatCannotBeAskedIsTried) {
-  DiskWaits waits(
-      [](const std::string&) -> absl::StatusOr<int64_t> { return absl::NotFoundError("gone"); });
+  DiskWaits waits([](const Job&, const std::string&) -> absl::StatusOr<int64_t> {
+    return absl::NotFoundError("gone");
+  });
   const Job job = TestJob(1);
   waits.Add(job, {{"/a", 10}}, TestTime(0));
-  EXPECT_TRUE(waits.HasRoom(job.id, TestTime(10)));
+  EXPECT_TRUE(waits.HasRoom(job, TestTime(10)));
 }
 
 TEST(DiskWaitsTest, NeedsOfAJob) {

@@ -54,7 +54,7 @@ class SchedulerTest : public ::testing::Test {
         ledger_.get(), runner_.get(), records_.get(),
         Scheduler::Options{.pool_bytes = 10000,
                            .disk = disk_.get(),
-                           .free_disk_bytes = [this](const std::string&)
+                           .free_disk_bytes = [this](const Job&, const std::string&)
                                -> absl::StatusOr<int64_t> { return free_disk_bytes_; },
                            .predict_step_seconds =
                                [this](const Job&) {

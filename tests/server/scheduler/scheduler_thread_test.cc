@@ -46,9 +46,8 @@ class Daemon {
     scheduler_ = std::make_unique<Scheduler>(
         ledger_.get(), runner_.get(), &records_,
         Scheduler::Options{.pool_bytes = 1000,
-                           .free_disk_bytes = [](const std::string&) -> absl::StatusOr<int64_t> {
-                             return int64_t{1} << 40;
-                           },
+                           .free_disk_bytes = [](const Job&, const std::string&)
+                               -> absl::StatusOr<int64_t> { return int64_t{1} << 40; },
                            .log = {}});
     manager_->SetDriver(scheduler_.get());
     scheduler_->Start();
