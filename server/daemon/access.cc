@@ -5,9 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "engine/base/status.h"
-#include "server/identity/tls_files.h"
+#include "server/rpc/tls_credentials.h"
 #include "server/rpc/unix_socket.h"
 
 namespace megatrain {
@@ -74,17 +73,11 @@ absl::Status Access::PrepareSockets(const std::vector<std::string>& listen) {
 }
 
 absl::Status Access::PrepareTcp(const DaemonConfig& config) {
-  TlsPaths paths{config.tls_certificate, config.tls_key, config.tls_client_ca};
-  MT_ASSIGN_OR_RETURN(const TlsFiles files, ReadTlsFiles(paths, absl::Now()));
-  for (const std::string& warning : files.warnings) log_(warning);
-  // A token is enough as well, so that a certificate is asked for but not demanded; one that is
-  // given must be good.
-  grpc::SslServerCredentialsOptions options(files.client_ca.empty()
-                                                ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
-                                                : GRPC_SSL_REQUEST_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = files.client_ca;
-  options.pem_key_cert_pairs.push_back({files.key, files.certificate});
-  tcp_credentials_ = grpc::SslServerCredentials(options);
+  TlsMaterial::Options tls;
+  tls.log = log_;
+  MT_ASSIGN_OR_RETURN(
+      tls_, TlsMaterial::Open({config.tls_certificate, config.tls_key, config.tls_client_ca},
+                              std::move(tls)));
   if (config.tokens_file.empty()) return absl::OkStatus();
   BearerTokens::Options tokens;
   tokens.log = log_;
@@ -97,6 +90,10 @@ absl::Status Access::PrepareTcp(const DaemonConfig& config) {
   }
   bearer_tokens_ = *std::move(opened);
   return absl::OkStatus();
+}
+
+std::shared_ptr<grpc::ServerCredentials> Access::MakeTcpCredentials() const {
+  return MakeTlsCredentials(tls_.get());
 }
 
 absl::Status Access::ShareSockets() {

@@ -20,6 +20,7 @@
 #include "server/identity/bearer_tokens.h"
 #include "server/identity/local_token_server.h"
 #include "server/identity/local_tokens.h"
+#include "server/identity/tls_material.h"
 #include "server/rpc/caller_authenticator.h"
 
 namespace megatrain {
@@ -32,8 +33,10 @@ class Access {
       const DaemonConfig& config, std::function<void(const std::string& line)> log);
 
   const Authenticator& authenticator() const { return *authenticator_; }
+  // Of one more TCP listener. REQUIRES: the configuration has one.
+  std::shared_ptr<grpc::ServerCredentials> MakeTcpCredentials() const;
   // Null without TCP listeners.
-  std::shared_ptr<grpc::ServerCredentials> tcp_credentials() const { return tcp_credentials_; }
+  TlsMaterial* tls() const { return tls_.get(); }
 
   // Whether others than the daemon's own user can reach it.
   bool shared() const { return shared_; }
@@ -52,7 +55,7 @@ class Access {
   std::vector<std::string> shared_sockets_;      // paths; empty: all are private
   std::unique_ptr<LocalTokens> local_tokens_;    // of shared ones
   std::unique_ptr<BearerTokens> bearer_tokens_;  // null: there is no tokens file
-  std::shared_ptr<grpc::ServerCredentials> tcp_credentials_;
+  std::unique_ptr<TlsMaterial> tls_;             // null: there is no TCP
   std::optional<CallerAuthenticator> authenticator_;
   std::vector<std::unique_ptr<LocalTokenServer>> token_servers_;
 };

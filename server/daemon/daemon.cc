@@ -58,14 +58,20 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   MT_ASSIGN_OR_RETURN(
       daemon->monitoring_,
       Monitoring::Start(config, daemon->host_.get(), &std::as_const(*daemon->ledger_).table(),
-                        daemon->monitor_.get(), daemon->FilesOfJobs(), hooks.log));
+                        daemon->monitor_.get(), daemon->FilesOfJobs(), daemon->access_->tls(),
+                        hooks.log));
+  daemon->authenticator_ = std::make_unique<ObservedAuthenticator>(
+      &daemon->access_->authenticator(), daemon->monitoring_->refusal_observer());
   GrpcServerOptions server;
   server.listen = config.listen;
-  server.tcp_credentials = daemon->access_->tcp_credentials();
+  server.tcp_credentials = [access = daemon->access_.get()] {
+    return access->MakeTcpCredentials();
+  };
   server.request_observer = daemon->monitoring_->request_observer();
+  server.refusal_observer = daemon->monitoring_->refusal_observer();
   absl::StatusOr<std::unique_ptr<GrpcServer>> started = absl::UnknownError("");
   StartInBackground([&] {
-    started = GrpcServer::Start(server, &daemon->access_->authenticator(), daemon->manager_.get(),
+    started = GrpcServer::Start(server, daemon->authenticator_.get(), daemon->manager_.get(),
                                 daemon->records_.get(),
                                 [monitor = daemon->monitor_.get()] { return monitor->Read(); });
   });

@@ -10,19 +10,23 @@
 namespace megatrain {
 
 Monitoring::Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node,
-                       OpenFiles files)
+                       OpenFiles files, TlsMaterial* tls,
+                       const std::function<void(const std::string& line)>& log)
     : host_(host),
       jobs_(jobs),
       node_(node),
       files_(std::move(files)),
+      tls_(tls),
       metrics_(kVersion, node->Read().device),
-      run_metrics_(&metrics_, [this](const ObservedRun& run) { return Describe(run); }) {}
+      run_metrics_(&metrics_, [this](const ObservedRun& run) { return Describe(run); }),
+      refusals_(&metrics_, log) {}
 
 absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(
     const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
-    const NodeMonitor* node, OpenFiles files,
+    const NodeMonitor* node, OpenFiles files, TlsMaterial* tls,
     const std::function<void(const std::string& line)>& log) {
-  std::unique_ptr<Monitoring> monitoring(new Monitoring(host, jobs, node, std::move(files)));
+  std::unique_ptr<Monitoring> monitoring(
+      new Monitoring(host, jobs, node, std::move(files), tls, log));
   if (absl::Status status = monitoring->Serve(config, log); !status.ok()) return status;
   return monitoring;
 }
@@ -48,6 +52,10 @@ absl::Status Monitoring::Serve(const DaemonConfig& config,
 
 RequestObserver Monitoring::request_observer() {
   return [this](std::string_view method, int code) { metrics_.RequestDone(method, code); };
+}
+
+RefusalObserver Monitoring::refusal_observer() {
+  return [this](const Refusal& refusal) { refusals_.Add(refusal); };
 }
 
 MeasuredJob Monitoring::Describe(const ObservedRun& run) const {
@@ -76,6 +84,7 @@ MeasuredNode Monitoring::Measure() const {
   const NodeStatus node = node_->Read();
   measured.disk_bytes = node.disk_bytes;
   measured.disk_free_bytes = node.disk_free_bytes;
+  if (tls_ != nullptr) measured.certificate_expires = tls_->Current()->expires;
   return measured;
 }
 

@@ -13,11 +13,14 @@
 #include "engine/engine.h"
 #include "server/config/daemon_config.h"
 #include "server/daemon/node_monitor.h"
+#include "server/daemon/refusal_monitor.h"
 #include "server/files/open_files.h"
+#include "server/identity/tls_material.h"
 #include "server/jobs/job_table.h"
 #include "server/metrics/daemon_metrics.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/run_metrics.h"
+#include "server/rpc/refusal.h"
 #include "server/rpc/request_observer.h"
 #include "server/service_manager.h"
 
@@ -25,21 +28,23 @@ namespace megatrain {
 
 class Monitoring {
  public:
-  // Serves the page, if one is wanted. `files` are those of jobs. All pointers must outlive this.
+  // Serves the page, if one is wanted. `files` are those of jobs; `tls` may be null. All pointers
+  // must outlive this.
   // InvalidArgument if the address that the configuration names cannot be had.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
       const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
-      const NodeMonitor* node, OpenFiles files,
+      const NodeMonitor* node, OpenFiles files, TlsMaterial* tls,
       const std::function<void(const std::string& line)>& log);
 
   // Must not be called when this is gone, as those below.
   RequestObserver request_observer();
+  RefusalObserver refusal_observer();
   std::vector<RunObserver*> run_observers() { return {&run_metrics_, &service_manager_}; }
   ServiceManager& service_manager() { return service_manager_; }
 
  private:
-  Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node,
-             OpenFiles files);
+  Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node, OpenFiles files,
+             TlsMaterial* tls, const std::function<void(const std::string& line)>& log);
   absl::Status Serve(const DaemonConfig& config,
                      const std::function<void(const std::string& line)>& log);
   MeasuredJob Describe(const ObservedRun& run) const;
@@ -50,8 +55,10 @@ class Monitoring {
   const JobTable* const jobs_;
   const NodeMonitor* const node_;
   const OpenFiles files_;
+  TlsMaterial* const tls_;
   DaemonMetrics metrics_;
   RunMetrics run_metrics_;
+  RefusalMonitor refusals_;
   ServiceManager service_manager_;
   std::unique_ptr<MetricsServer> server_;  // last: uses the rest
 };

@@ -26,18 +26,6 @@ absl::StatusOr<std::unique_ptr<BearerTokens>> BearerTokens::Open(const std::stri
   return tokens;
 }
 
-BearerTokens::Look BearerTokens::LookOf(const struct stat& info) {
-  Look look;
-  look.device = info.st_dev;
-  look.inode = info.st_ino;
-  look.bytes = info.st_size;
-  look.modified = absl::TimeFromTimespec(info.st_mtim);
-  look.changed = absl::TimeFromTimespec(info.st_ctim);
-  look.mode = info.st_mode;
-  look.uid = info.st_uid;
-  return look;
-}
-
 absl::Status BearerTokens::Read() {
   looked_ = options_.now();
   struct stat info = {};
@@ -54,10 +42,8 @@ void BearerTokens::Refresh() {
   // A clock that was set back must not keep old tokens good.
   if (now >= looked_ && now < looked_ + kLookInterval) return;
   looked_ = now;
-  struct stat info = {};
-  const bool there = stat(path_.c_str(), &info) == 0;
-  // While there is a problem the file is read at every look: not all of them show in `info`.
-  if (there && problem_.ok() && LookOf(info) == look_) return;
+  // While there is a problem the file is read at every look: not all of them show in a look.
+  if (problem_.ok() && LookAt(path_) == look_) return;
   const absl::Status status = Read();
   if (status != problem_) {
     options_.log(status.ok() ? absl::StrCat("tokens_file: ", path_, " is good again")

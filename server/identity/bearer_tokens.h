@@ -8,8 +8,6 @@
 #ifndef MEGATRAIN_SERVER_IDENTITY_BEARER_TOKENS_H_
 #define MEGATRAIN_SERVER_IDENTITY_BEARER_TOKENS_H_
 
-#include <sys/stat.h>
-
 #include <functional>
 #include <map>
 #include <memory>
@@ -22,6 +20,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
+#include "server/identity/file_look.h"
 #include "server/identity/token_file.h"
 
 namespace megatrain {
@@ -44,21 +43,8 @@ class BearerTokens {
   absl::StatusOr<std::string> Verify(std::string_view token);
 
  private:
-  // What tells one state of the file from another.
-  struct Look {
-    dev_t device = 0;
-    ino_t inode = 0;
-    off_t bytes = 0;
-    absl::Time modified, changed;
-    mode_t mode = 0;
-    uid_t uid = 0;
-
-    bool operator==(const Look&) const = default;
-  };
-
   BearerTokens(std::string path, Options options)
       : path_(std::move(path)), options_(std::move(options)) {}
-  static Look LookOf(const struct stat& info);
   absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refresh() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -66,7 +52,7 @@ class BearerTokens {
   const Options options_;
   Mutex mutex_;
   absl::Time looked_ ABSL_GUARDED_BY(mutex_);
-  Look look_ ABSL_GUARDED_BY(mutex_);
+  FileLook look_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, StoredToken> tokens_ ABSL_GUARDED_BY(mutex_);  // by ID
   absl::Status problem_ ABSL_GUARDED_BY(mutex_);                       // of the last reading
 };

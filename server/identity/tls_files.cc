@@ -61,13 +61,17 @@ std::vector<Certificate> ParseCertificates(const std::string& text) {
   return certificates;
 }
 
+absl::Time TimeOf(const ASN1_TIME* time) {
+  tm parts = {};
+  ASN1_TIME_to_tm(time, &parts);
+  return absl::FromTimeT(timegm(&parts));
+}
+
 // What to say of its time, or "".
 std::string TimeWarning(const X509* certificate, absl::Time now) {
   time_t seconds = absl::ToTimeT(now);
   const auto time_of = [](const ASN1_TIME* time) {
-    tm parts = {};
-    ASN1_TIME_to_tm(time, &parts);
-    return absl::FormatTime("%Y-%m-%d", absl::FromTimeT(timegm(&parts)), absl::UTCTimeZone());
+    return absl::FormatTime("%Y-%m-%d", TimeOf(time), absl::UTCTimeZone());
   };
   const ASN1_TIME* const begins = X509_get0_notBefore(certificate);
   const ASN1_TIME* const ends = X509_get0_notAfter(certificate);
@@ -138,6 +142,7 @@ absl::StatusOr<TlsFiles> ReadTlsFiles(const TlsPaths& paths, absl::Time now) {
   MT_ASSIGN_OR_RETURN(const std::vector<Certificate> chain,
                       CheckCertificates("tls.certificate", paths.certificate, files.certificate,
                                         now, &files.warnings));
+  files.expires = TimeOf(X509_get0_notAfter(chain[0].get()));
   MT_ASSIGN_OR_RETURN(files.key, Read("tls.key", paths.key));
   MT_RETURN_IF_ERROR(CheckKeyMode(paths.key));
   MT_RETURN_IF_ERROR(CheckKey(paths, files.key, chain[0].get()));

@@ -19,6 +19,8 @@ struct TlsPaths {
 struct TlsFiles {
   // The contents.
   std::string certificate, key, client_ca;
+  // Of the server's own certificate.
+  absl::Time expires = absl::InfiniteFuture();
   // For the log: certificates that have expired, or are not valid yet.
   std::vector<std::string> warnings;
 };

@@ -148,6 +148,16 @@ void DaemonMetrics::RequestDone(std::string_view method, int code) {
   ++requests_[{MethodName(method), CodeName(code)}];
 }
 
+void DaemonMetrics::CallerRefused(const std::string& reason) {
+  MutexLock lock(&mutex_);
+  ++callers_refused_[reason];
+}
+
+void DaemonMetrics::ConnectionRefused(const std::string& reason) {
+  MutexLock lock(&mutex_);
+  ++connections_refused_[reason];
+}
+
 std::string DaemonMetrics::Page(const MeasuredNode& node) const {
   MetricPage page;
   page.Gauge("megatrain_build_info", "1; the labels say what runs.")
@@ -185,6 +195,21 @@ std::string DaemonMetrics::Page(const MeasuredNode& node) const {
   for (const auto& [labels, count] : requests_) {
     requests.Add({{"method", labels.first}, {"code", labels.second}}, static_cast<double>(count));
   }
+  auto callers = page.Counter("megatrain_authentication_failures_total",
+                              "Calls and streams refused because it was not known who calls.");
+  for (const auto& [reason, count] : callers_refused_) {
+    callers.Add({{"reason", reason}}, static_cast<double>(count));
+  }
+  auto connections = page.Counter("megatrain_connections_refused_total",
+                                  "Connections closed before anything was read from them.");
+  for (const auto& [reason, count] : connections_refused_) {
+    connections.Add({{"reason", reason}}, static_cast<double>(count));
+  }
+  page.Gauge("megatrain_tls_certificate_expiry_timestamp_seconds",
+             "When the certificate that TLS is served with ends.")
+      .Add(node.certificate_expires.has_value()
+               ? std::optional(UnixSeconds(*node.certificate_expires))
+               : std::nullopt);
   return page.Text();
 }
 

@@ -51,6 +51,8 @@ struct MeasuredNode {
   int64_t pool_free_bytes = 0;
   int64_t disk_bytes = 0;  // of the state directory's file system
   int64_t disk_free_bytes = 0;
+  // Of the server's certificate; nothing: there is no TLS.
+  std::optional<absl::Time> certificate_expires;
 };
 
 class DaemonMetrics {
@@ -73,6 +75,9 @@ class DaemonMetrics {
   // are not many; those of other services (health, reflection) are counted together. `code`:
   // gRPC's.
   void RequestDone(std::string_view method, int code);
+  // REQUIRES: of both there are not many reasons.
+  void CallerRefused(const std::string& reason);
+  void ConnectionRefused(const std::string& reason);
 
   // In Prometheus' text format, metrics in a fixed order.
   std::string Page(const MeasuredNode& node) const;
@@ -96,7 +101,9 @@ class DaemonMetrics {
   std::optional<absl::Time> checkpoint_time_ ABSL_GUARDED_BY(mutex_);
   std::optional<double> checkpoint_seconds_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<std::string, std::string>, int64_t> requests_ ABSL_GUARDED_BY(mutex_);
-  prometheus::Histogram step_seconds_;  // safe by itself
+  std::map<std::string, int64_t> callers_refused_ ABSL_GUARDED_BY(mutex_);      // by reason
+  std::map<std::string, int64_t> connections_refused_ ABSL_GUARDED_BY(mutex_);  // by reason
+  prometheus::Histogram step_seconds_;                                          // safe by itself
 };
 
 }  // namespace megatrain

@@ -147,8 +147,9 @@ ConnectionListener::~ConnectionListener() {
   if (!path_.empty()) unlink(path_.c_str());
 }
 
-void ConnectionListener::Accept(Take take) {
+void ConnectionListener::Accept(Take take, std::function<void()> turned_away) {
   take_ = std::move(take);
+  turned_away_ = std::move(turned_away);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -173,6 +174,7 @@ void ConnectionListener::Run() {
       // The system gives the lowest number that is free, so that it tells how many are in use.
       if (fd >= connections_end) {
         close(fd);
+        if (turned_away_) turned_away_();
         continue;
       }
       take_(fd);

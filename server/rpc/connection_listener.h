@@ -33,8 +33,9 @@ class ConnectionListener {
   ConnectionListener(const ConnectionListener&) = delete;
   ConnectionListener& operator=(const ConnectionListener&) = delete;
 
-  // Once. `take` is called on the listener's thread, and not any more once it is destroyed.
-  void Accept(Take take);
+  // Once. Both are called on the listener's thread, and not any more once it is destroyed;
+  // `turned_away`, which may be empty, for each connection that is closed at once.
+  void Accept(Take take, std::function<void()> turned_away = {});
 
   // As asked for, with the port that it has.
   const std::string& address() const { return address_; }
@@ -54,6 +55,7 @@ class ConnectionListener {
   std::vector<int> listening_;  // sockets: a name may stand for several addresses
   int stop_fd_ = -1;            // an eventfd: readable when the thread is to end
   Take take_;
+  std::function<void()> turned_away_;
   std::thread thread_;
 };
 

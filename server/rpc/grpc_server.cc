@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "server/rpc/reflection_guard.h"
 
 namespace megatrain {
 namespace {
@@ -96,20 +97,19 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
   for (size_t i = 0; i < options.listen.size(); ++i) {
     const std::string& address = options.listen[i];
     const bool is_local = absl::StartsWith(address, "unix:");
-    if (!is_local && options.tcp_credentials == nullptr) {
+    if (!is_local && !options.tcp_credentials) {
       return absl::InvalidArgumentError(
           absl::StrCat("listen: ", address, ": TCP is served with TLS only"));
     }
     MT_ASSIGN_OR_RETURN(entrances[i].listener, ConnectionListener::Listen(address));
     entrances[i].acceptor = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        is_local ? grpc::InsecureServerCredentials() : options.tcp_credentials);
+        is_local ? grpc::InsecureServerCredentials() : options.tcp_credentials());
   }
-  if (options.request_observer) {
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-    creators.push_back(ObserveRequests(options.request_observer));
-    builder.experimental().SetInterceptorCreators(std::move(creators));
-  }
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
+  if (options.request_observer) creators.push_back(ObserveRequests(options.request_observer));
+  if (options.tcp_credentials) creators.push_back(GuardReflection(authenticator));
+  builder.experimental().SetInterceptorCreators(std::move(creators));
   std::unique_ptr<GrpcServer> server(
       new GrpcServer(options, authenticator, manager, records, std::move(node_status)));
   builder.RegisterService(&server->job_service_);
@@ -125,11 +125,17 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
   health->SetServingStatus(v1::NodeService::service_full_name(), true);
   server->SetReady(false);
   for (const Entrance& entrance : server->entrances_) {
-    entrance.listener->Accept([acceptor = entrance.acceptor.get()](int fd) {
-      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-      connection.fd = fd;
-      acceptor->HandleNewConnection(&connection);
-    });
+    entrance.listener->Accept(
+        [acceptor = entrance.acceptor.get()](int fd) {
+          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+          connection.fd = fd;
+          acceptor->HandleNewConnection(&connection);
+        },
+        [observer = options.refusal_observer, address = entrance.listener->address()] {
+          if (!observer) return;
+          observer({Refusal::Kind::kConnection, kNoFilesLeft, address,
+                    "the daemon may open no more files (LimitNOFILE= of its unit)"});
+        });
   }
   return server;
 }

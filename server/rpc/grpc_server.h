@@ -9,6 +9,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "server/rpc/job_service.h"
 #include "server/rpc/node_service.h"
 #include "server/rpc/node_status.h"
+#include "server/rpc/refusal.h"
 #include "server/rpc/request_observer.h"
 #include "server/rpc/server_stream.h"
 #include "server/rpc/stream_pump.h"
@@ -32,11 +34,13 @@ namespace megatrain {
 struct GrpcServerOptions {
   // "unix:/ABSOLUTE/PATH", made ready by PrepareUnixSocket, or "HOST:PORT".
   std::vector<std::string> listen;
-  // Of addresses "HOST:PORT". Null: they are refused, nothing is served on TCP in clear.
-  std::shared_ptr<grpc::ServerCredentials> tcp_credentials;
+  // For each address "HOST:PORT". Empty: they are refused, nothing is served on TCP in clear.
+  std::function<std::shared_ptr<grpc::ServerCredentials>()> tcp_credentials;
   size_t streams_max = 2000;  // of all callers
   StreamOptions streams;
   RequestObserver request_observer;  // may be empty
+  // Of connections; the authenticator knows of calls. May be empty.
+  RefusalObserver refusal_observer;
 };
 
 // Thread safety: all methods may be called from any thread.

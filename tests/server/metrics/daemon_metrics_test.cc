@@ -45,6 +45,9 @@ const std::map<std::string, std::pair<std::string, std::string>>& Contract() {
       {"megatrain_checkpoint_duration_seconds", {"gauge", ""}},
       {"megatrain_queue_wait_seconds", {"gauge", ""}},
       {"megatrain_grpc_requests_total", {"counter", "method,code"}},
+      {"megatrain_authentication_failures_total", {"counter", "reason"}},
+      {"megatrain_connections_refused_total", {"counter", "reason"}},
+      {"megatrain_tls_certificate_expiry_timestamp_seconds", {"gauge", ""}},
   };
   return contract;
 }

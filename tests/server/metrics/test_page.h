@@ -61,6 +61,7 @@ inline MeasuredNode TestNode() {
   node.pool_free_bytes = 5000;
   node.disk_bytes = 1 << 30;
   node.disk_free_bytes = 1 << 29;
+  node.certificate_expires = node.now + absl::Hours(24 * 60);
   return node;
 }
 
@@ -77,6 +78,8 @@ inline void FillMetrics(DaemonMetrics* metrics) {
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 5);
   metrics->RequestDone("/megatrain.v1.NodeService/GetNode", 0);
   metrics->RequestDone("/grpc.health.v1.Health/Check", 0);
+  metrics->CallerRefused("TOKEN_EXPIRED");
+  metrics->ConnectionRefused("NO_FILES_LEFT");
 }
 
 // Families and their types.

@@ -1,7 +1,6 @@
 // What gRPC itself serves beside the API, spoken to in raw bytes: health, reflection, nonsense.
 #include "server/rpc/grpc_server.h"
 
-#include <grpcpp/generic/generic_stub.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "server/rpc/caller_authenticator.h"
+#include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/service_fixture.h"
 
 namespace megatrain {
@@ -21,37 +21,8 @@ using ::testing::HasSubstr;
 
 class GrpcServerTest : public ServiceTest {
  protected:
-  // One request, the first response, of any method.
   grpc::Status Call(const std::string& method, const std::string& request, std::string* response) {
-    grpc::GenericStub stub(Channel());
-    grpc::CompletionQueue queue;
-    const auto context = As("anna");
-    const auto stream = stub.PrepareCall(context.get(), method, &queue);
-    const auto wait = [&queue] {
-      void* tag = nullptr;
-      bool ok = false;
-      EXPECT_TRUE(queue.Next(&tag, &ok));
-      return ok;
-    };
-    const grpc::Slice slice(request);
-    const grpc::ByteBuffer sent(&slice, 1);
-    grpc::ByteBuffer received;
-    grpc::Status status;
-    stream->StartCall(nullptr);
-    if (wait()) {
-      stream->WriteLast(sent, grpc::WriteOptions(), nullptr);
-      if (wait()) {
-        stream->Read(&received, nullptr);
-        if (wait()) {
-          grpc::Slice whole;
-          EXPECT_TRUE(received.DumpToSingleSlice(&whole).ok());
-          response->assign(reinterpret_cast<const char*>(whole.begin()), whole.size());
-        }
-      }
-    }
-    stream->Finish(&status, nullptr);
-    wait();
-    return status;
+    return RawCall(Channel(), As("anna").get(), method, request, response);
   }
 
   // grpc.health.v1: field 1 of the response is the status, 1 = SERVING, 2 = NOT_SERVING.
@@ -78,11 +49,8 @@ TEST_F(GrpcServerTest, HealthSaysWhichServiceServesAndWhetherJobsCanRun) {
 }
 
 TEST_F(GrpcServerTest, ReflectionListsTheServices) {
-  // Field 7 of ServerReflectionRequest: list_services.
   std::string response;
-  ASSERT_TRUE(Call("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-                   std::string("\x3A\x00", 2), &response)
-                  .ok());
+  ASSERT_TRUE(Call(kReflectionMethod, kListServices, &response).ok());
   EXPECT_THAT(response, HasSubstr("megatrain.v1.JobService"));
   EXPECT_THAT(response, HasSubstr("megatrain.v1.NodeService"));
   EXPECT_THAT(response, HasSubstr("grpc.health.v1.Health"));

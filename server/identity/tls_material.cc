@@ -1,0 +1,58 @@
+#include "server/identity/tls_material.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+
+namespace megatrain {
+
+absl::StatusOr<std::unique_ptr<TlsMaterial>> TlsMaterial::Open(const TlsPaths& paths,
+                                                               Options options) {
+  std::unique_ptr<TlsMaterial> material(new TlsMaterial(paths, std::move(options)));
+  MutexLock lock(&material->mutex_);
+  material->looked_ = material->options_.now();
+  MT_RETURN_IF_ERROR(material->Read());
+  return material;
+}
+
+TlsMaterial::Looks TlsMaterial::Look() const {
+  Looks looks = {LookAt(paths_.certificate), LookAt(paths_.key), std::nullopt};
+  if (!paths_.client_ca.empty()) looks[2] = LookAt(paths_.client_ca);
+  return looks;
+}
+
+absl::Status TlsMaterial::Read() {
+  // Before they are read: what is changed meanwhile is seen at the next look.
+  looks_ = Look();
+  MT_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(paths_, options_.now()));
+  for (const std::string& warning : files.warnings) options_.log(warning);
+  good_ = std::make_shared<const TlsFiles>(std::move(files));
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const TlsFiles> TlsMaterial::Current() {
+  MutexLock lock(&mutex_);
+  const absl::Time now = options_.now();
+  // A clock that was set back must not keep an old certificate.
+  if (now >= looked_ && now < looked_ + kLookInterval) return good_;
+  looked_ = now;
+  // While there is a problem the files are read at every look.
+  if (problem_.ok() && Look() == looks_) return good_;
+  const absl::Status status = Read();
+  if (status.ok()) {
+    options_.log(absl::StrCat("tls: the files were read again; the certificate in ",
+                              paths_.certificate, " is good until ",
+                              absl::FormatTime("%Y-%m-%d", good_->expires, absl::UTCTimeZone())));
+    told_ = false;
+  } else if (status != problem_) {
+    told_ = false;
+  } else if (!told_) {
+    options_.log(absl::StrCat(status.message(), "; TLS is served with the files read before"));
+    told_ = true;
+  }
+  problem_ = status;
+  return good_;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,67 @@
+// The files that TLS is served with, read again when they have changed: certificates are renewed
+// every few weeks, and a daemon that trains for longer is not restarted for that.
+//
+// Files that are not good (a certificate whose key is not there yet, an open key) change nothing:
+// what was good before is served on, and the log says why. A renewal that is caught between two
+// files is told only if it is still so at the next look.
+//
+// Thread safety: all methods may be called from any thread. Current reads files, of a megabyte at
+// most each, once they have changed.
+#ifndef MEGATRAIN_SERVER_IDENTITY_TLS_MATERIAL_H_
+#define MEGATRAIN_SERVER_IDENTITY_TLS_MATERIAL_H_
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/base/mutex.h"
+#include "server/identity/file_look.h"
+#include "server/identity/tls_files.h"
+
+namespace megatrain {
+
+class TlsMaterial {
+ public:
+  struct Options {
+    std::function<void(const std::string& line)> log = [](const std::string&) {};
+    std::function<absl::Time()> now = absl::Now;
+  };
+
+  // The files are looked at no more often than this.
+  static constexpr absl::Duration kLookInterval = absl::Seconds(1);
+
+  // As ReadTlsFiles; its warnings are logged.
+  static absl::StatusOr<std::unique_ptr<TlsMaterial>> Open(const TlsPaths& paths, Options options);
+
+  // The newest good files: the same object as long as they are the same.
+  std::shared_ptr<const TlsFiles> Current();
+
+  bool asks_for_client_certificates() const { return !paths_.client_ca.empty(); }
+
+ private:
+  using Looks = std::array<std::optional<FileLook>, 3>;
+
+  TlsMaterial(const TlsPaths& paths, Options options)
+      : paths_(paths), options_(std::move(options)) {}
+  Looks Look() const;
+  absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const TlsPaths paths_;
+  const Options options_;
+  Mutex mutex_;
+  absl::Time looked_ ABSL_GUARDED_BY(mutex_);
+  Looks looks_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const TlsFiles> good_ ABSL_GUARDED_BY(mutex_);
+  absl::Status problem_ ABSL_GUARDED_BY(mutex_);  // of the last reading
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;     // of problem_
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_IDENTITY_TLS_MATERIAL_H_

@@ -1,0 +1,137 @@
+#include "server/identity/tls_material.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/server/identity/test_certificates.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class TlsMaterialTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "/material_XXXXXX";
+    directory_ = mkdtemp(pattern.data());
+    Renew();
+    Write("ca.pem", authority_.certificate());
+    TlsMaterial::Options options;
+    options.log = [this](const std::string& line) { log_.push_back(line); };
+    options.now = [this] { return now_; };
+    auto material = TlsMaterial::Open(
+        {directory_ + "/server.pem", directory_ + "/server.key", directory_ + "/ca.pem"}, options);
+    ASSERT_TRUE(material.ok()) << material.status();
+    material_ = *std::move(material);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  // As programs that renew certificates do: another file in its place.
+  void Write(const std::string& name, const std::string& text, mode_t mode = 0600) {
+    const std::string path = directory_ + "/" + name;
+    std::ofstream(path + ".new") << text;
+    ASSERT_EQ(chmod((path + ".new").c_str(), mode), 0);
+    std::filesystem::rename(path + ".new", path);
+  }
+  TestCertificate Renew(int days = 30) {
+    const TestCertificate server = authority_.Issue("server", "DNS:localhost", days);
+    Write("server.pem", server.certificate);
+    Write("server.key", server.key);
+    return server;
+  }
+  std::shared_ptr<const TlsFiles> Look() {
+    now_ += TlsMaterial::kLookInterval;
+    return material_->Current();
+  }
+
+  const TestAuthority authority_;
+  absl::Time now_ = absl::Now();
+  std::string directory_;
+  std::vector<std::string> log_;
+  std::unique_ptr<TlsMaterial> material_;
+};
+
+TEST_F(TlsMaterialTest, WhatStaysIsNotReadAgain) {
+  const auto first = material_->Current();
+  EXPECT_EQ(Look(), first);
+  EXPECT_EQ(Look(), first);
+  EXPECT_THAT(log_, IsEmpty());
+  EXPECT_TRUE(material_->asks_for_client_certificates());
+  EXPECT_GT(first->expires, now_ + absl::Hours(24 * 29));
+  EXPECT_LT(first->expires, now_ + absl::Hours(24 * 31));
+}
+
+TEST_F(TlsMaterialTest, WhatIsRenewedIsReadWithinASecond) {
+  const auto first = material_->Current();
+  const TestCertificate renewed = Renew(/*days=*/90);
+  EXPECT_EQ(material_->Current(), first) << "looked at no more often";
+  const auto second = Look();
+  EXPECT_EQ(second->certificate, renewed.certificate);
+  EXPECT_EQ(second->key, renewed.key);
+  EXPECT_GT(second->expires, first->expires);
+  EXPECT_NE(first->certificate, renewed.certificate) << "who has it keeps it";
+  EXPECT_THAT(log_, ElementsAre(AllOf(HasSubstr("read again"), HasSubstr("good until"))));
+  // Of clients too.
+  const TestAuthority other("another");
+  Write("ca.pem", authority_.certificate() + other.certificate());
+  EXPECT_THAT(Look()->client_ca, HasSubstr(other.certificate()));
+  // A clock that was set back.
+  Renew();
+  now_ -= absl::Hours(1);
+  EXPECT_NE(material_->Current()->certificate, renewed.certificate);
+}
+
+TEST_F(TlsMaterialTest, FilesThatAreNotGoodChangeNothing) {
+  const auto first = material_->Current();
+  std::filesystem::remove(directory_ + "/server.key");
+  EXPECT_EQ(Look(), first);
+  EXPECT_THAT(log_, IsEmpty()) << "it may be about to be replaced";
+  EXPECT_EQ(Look(), first);
+  EXPECT_EQ(Look(), first);
+  EXPECT_THAT(log_, ElementsAre(AllOf(HasSubstr("tls.key"), HasSubstr("server.key"),
+                                      HasSubstr("the files read before"))));
+  log_.clear();
+  const TestCertificate renewed = Renew();
+  Write("server.key", renewed.key, 0644);
+  Look();
+  EXPECT_EQ(Look(), first);
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("chmod 0600")));
+  log_.clear();
+  // Mended in place: the look of the file may be the same.
+  ASSERT_EQ(chmod((directory_ + "/server.key").c_str(), 0600), 0);
+  EXPECT_EQ(Look()->certificate, renewed.certificate);
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("read again")));
+}
+
+TEST_F(TlsMaterialTest, ARenewalCaughtHalfwayIsNotTold) {
+  const auto first = material_->Current();
+  const TestCertificate renewed = authority_.Issue("server", "DNS:localhost");
+  Write("server.pem", renewed.certificate);
+  EXPECT_EQ(Look(), first);
+  Write("server.key", renewed.key);
+  EXPECT_EQ(Look()->certificate, renewed.certificate);
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("read again")));
+}
+
+TEST_F(TlsMaterialTest, TheFirstReadingMustBeGood) {
+  Write("server.key", "nothing");
+  const absl::Status status =
+      TlsMaterial::Open({directory_ + "/server.pem", directory_ + "/server.key", ""}, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tls.key"));
+}
+
+}  // namespace
+}  // namespace megatrain
