@@ -1,10 +1,12 @@
 // Measures a real `megatraind serve` through its API, and holds it to what it must reach:
 //
-//   daemon_bench [requests] [control] [streams] [kills] --binary bazel-bin/server/megatraind
+//   bazel-bin/tests/bench/daemon/daemon_bench [requests] [control] [streams] [kills]
 //
 // Exit code 1 if a bound is missed or a scenario could not be measured.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -22,15 +24,22 @@ int main(int argc, char** argv) {
       {"kills", megatrain::MeasureKills}};
 
   BenchOptions options;
-  options.binary = "server/megatraind";
+  // Of the same build.
+  options.binary =
+      (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../../../server/megatraind")
+          .lexically_normal();
   std::vector<std::string> names;
   CLI::App app("Measures the daemon");
   app.add_option("SCENARIO", names, "requests, control, streams, kills; none: all")
       ->check(CLI::IsMember(scenarios));
-  app.add_option("--binary", options.binary, "megatraind")->check(CLI::ExistingFile);
+  app.add_option("--binary", options.binary, "megatraind")
+      ->check(CLI::ExistingFile)
+      ->capture_default_str();
   app.add_option("--seed", options.seed, "of random moments");
   app.add_option("--rounds", options.rounds, "requests: with and without load, by turns");
   app.add_option("--round-seconds", options.round_seconds, "requests");
+  app.add_option("--preset", options.preset, "requests: the model whose training is slowed")
+      ->capture_default_str();
   app.add_option("--repeats", options.repeats, "control: pauses and cancels");
   app.add_option("--streams", options.streams, "streams held at once");
   app.add_option("--stream-seconds", options.stream_seconds, "how long");

@@ -53,30 +53,79 @@ absl::StatusOr<double> BesidePool(DaemonProcess* daemon) {
   return static_cast<double>(daemon->ResidentBytes() - node.host_pool().pinned_bytes()) / kMiB;
 }
 
-}  // namespace
+constexpr int64_t kManySteps = 1'000'000;
 
-absl::Status MeasureRequests(const BenchOptions& options, Report* report) {
+// One that trains, and others that wait.
+absl::StatusOr<v1::Job> StartTraining(const Workplace& place, const JobShape& shape,
+                                      DaemonProcess* daemon) {
+  MT_ASSIGN_OR_RETURN(const v1::Job job, daemon->Create(place.Request(shape, "")));
+  for (int i = 0; i < kQueuedJobs; ++i) {
+    MT_RETURN_IF_ERROR(daemon->Create(place.Request(shape, "")).status());
+  }
+  MT_RETURN_IF_ERROR(daemon->WaitForStep(job.name(), 4));
+  return job;
+}
+
+// The daemon's memory, and how many calls it answers.
+absl::Status MeasureAnswers(const BenchOptions& options, Report* report) {
   MT_ASSIGN_OR_RETURN(const auto place, Workplace::Make(options.binary, "llama-10m"));
-  MT_ASSIGN_OR_RETURN(DaemonProcess::Options daemon_options, place->NewDaemon("requests"));
+  MT_ASSIGN_OR_RETURN(DaemonProcess::Options daemon_options, place->NewDaemon("answers"));
   daemon_options.threads = 2;
   daemon_options.host_memory = "1GiB";
   MT_ASSIGN_OR_RETURN(const auto daemon, DaemonProcess::Start(daemon_options));
   MT_ASSIGN_OR_RETURN(const double idle_mib, BesidePool(daemon.get()));
   report->AtMost("daemon's memory beside the pool, idle", idle_mib, 200, "MiB");
-
-  const JobShape shape{.steps = 1'000'000, .sequence_length = 128, .global_batch = 4};
-  MT_ASSIGN_OR_RETURN(const v1::Job job, daemon->Create(place->Request(shape, "")));
-  for (int i = 0; i < kQueuedJobs; ++i) {
-    MT_RETURN_IF_ERROR(daemon->Create(place->Request(shape, "")).status());
-  }
-  MT_RETURN_IF_ERROR(daemon->WaitForStep(job.name(), 10));
+  const JobShape shape{.steps = kManySteps, .sequence_length = 128, .global_batch = 4};
+  MT_ASSIGN_OR_RETURN(const v1::Job job, StartTraining(*place, shape, daemon.get()));
   MT_ASSIGN_OR_RETURN(const double training_mib, BesidePool(daemon.get()));
   report->AtMost("the same, training a 10M model, the cpu device's memory included", training_mib,
                  200, "MiB");
 
+  CallLoadOptions closed;
+  closed.seconds = options.round_seconds;
+  MT_ASSIGN_OR_RETURN(const CallLoadResult result, RunCallLoad(*daemon, job.name(), closed));
+  report->AtLeast("GetJob and ListJobs (21 jobs) by turns, closed loop of 32, while training",
+                  static_cast<double>(result.gets + result.lists) / result.seconds, 3000,
+                  "requests/s");
+  report->AtMost("  GetJob p99", Quantile(result.get_milliseconds, 0.99), 50, "ms");
+  report->AtMost("  ListJobs p99", Quantile(result.list_milliseconds, 0.99), 50, "ms");
+
+  // What a call costs by itself.
+  MT_ASSIGN_OR_RETURN(const std::vector<v1::Job> all, daemon->List());
+  for (const v1::Job& each : all) {
+    if (each.name() != job.name()) MT_RETURN_IF_ERROR(daemon->Cancel(each.name()));
+  }
+  MT_RETURN_IF_ERROR(daemon->Pause(job.name(), false));
+  MT_RETURN_IF_ERROR(daemon->WaitForState(job.name(), v1::Job::PAUSED));
+  CallLoadOptions open;
+  open.calls_per_second = kCallsPerSecond;
+  open.seconds = options.round_seconds;
+  const double daemon_before = daemon->ProcessorSeconds(), own_before = OwnProcessorSeconds();
+  MT_ASSIGN_OR_RETURN(const CallLoadResult idle, RunCallLoad(*daemon, job.name(), open));
+  const auto calls = static_cast<double>(idle.gets + idle.lists);
+  report->Note(
+      "processor time a call at 500 calls/s, of an idle daemon; of its clients",
+      absl::StrCat(std::lround(1e6 * (daemon->ProcessorSeconds() - daemon_before) / calls), " us; ",
+                   std::lround(1e6 * (OwnProcessorSeconds() - own_before) / calls), " us"));
+  MT_ASSIGN_OR_RETURN(const double after_mib, BesidePool(daemon.get()));
+  report->AtMost("daemon's memory beside the pool, after these calls", after_mib, 200, "MiB");
+  return absl::OkStatus();
+}
+
+// What calls cost training. The smaller the model, the shorter its loops, whose threads wait for
+// each other: it is a real one.
+absl::Status MeasureSlowdown(const BenchOptions& options, Report* report) {
+  MT_ASSIGN_OR_RETURN(const auto place, Workplace::Make(options.binary, options.preset));
+  MT_ASSIGN_OR_RETURN(DaemonProcess::Options daemon_options, place->NewDaemon("slowdown"));
+  daemon_options.threads = 2;
+  daemon_options.host_memory = "4GiB";
+  MT_ASSIGN_OR_RETURN(const auto daemon, DaemonProcess::Start(daemon_options));
+  const JobShape shape{.steps = kManySteps, .sequence_length = 256, .global_batch = 4};
+  MT_ASSIGN_OR_RETURN(const v1::Job job, StartTraining(*place, shape, daemon.get()));
+
   // By turns, so that what else the machine does meets both alike.
   std::vector<Window> quiet, loaded;
-  std::vector<double> open_milliseconds;
+  std::vector<double> milliseconds;
   CallLoadOptions open;
   open.calls_per_second = kCallsPerSecond;
   open.seconds = options.round_seconds;
@@ -87,14 +136,11 @@ absl::Status MeasureRequests(const BenchOptions& options, Report* report) {
     loaded.push_back({Now(), 0});
     MT_ASSIGN_OR_RETURN(const CallLoadResult result, RunCallLoad(*daemon, job.name(), open));
     loaded.back().end = Now();
-    open_milliseconds.insert(open_milliseconds.end(), result.get_milliseconds.begin(),
-                             result.get_milliseconds.end());
-    open_milliseconds.insert(open_milliseconds.end(), result.list_milliseconds.begin(),
-                             result.list_milliseconds.end());
+    milliseconds.insert(milliseconds.end(), result.get_milliseconds.begin(),
+                        result.get_milliseconds.end());
+    milliseconds.insert(milliseconds.end(), result.list_milliseconds.begin(),
+                        result.list_milliseconds.end());
   }
-  CallLoadOptions closed;
-  closed.seconds = 2 * options.round_seconds;
-  MT_ASSIGN_OR_RETURN(const CallLoadResult result, RunCallLoad(*daemon, job.name(), closed));
 
   StepSeries series;
   MT_RETURN_IF_ERROR(daemon->ReadSteps(job.name(), shape.steps, false, &series));
@@ -108,35 +154,20 @@ absl::Status MeasureRequests(const BenchOptions& options, Report* report) {
     ratios.push_back(with / without);
     quiet_seconds.push_back(without);
   }
-  report->Note("step while nobody calls",
+  report->Note(absl::StrCat("step of ", options.preset, " while nobody calls"),
                absl::StrCat(static_cast<int>(1e3 * Quantile(quiet_seconds, 0.5)), " ms"));
   report->AtMost("step time with 500 calls/s over that without, median of rounds",
                  Quantile(ratios, 0.5), 1.10, "");
-  report->Note("those 500 calls/s: p50, p99",
-               absl::StrCat(Quantile(open_milliseconds, 0.5), " ms, ",
-                            Quantile(open_milliseconds, 0.99), " ms"));
-  report->AtLeast("GetJob and ListJobs (21 jobs) by turns, closed loop of 32, while training",
-                  static_cast<double>(result.gets + result.lists) / result.seconds, 3000,
-                  "requests/s");
-  report->AtMost("  GetJob p99", Quantile(result.get_milliseconds, 0.99), 50, "ms");
-  report->AtMost("  ListJobs p99", Quantile(result.list_milliseconds, 0.99), 50, "ms");
-  // What a call costs by itself.
-  MT_ASSIGN_OR_RETURN(const std::vector<v1::Job> all, daemon->List());
-  for (const v1::Job& each : all) {
-    if (each.name() != job.name()) MT_RETURN_IF_ERROR(daemon->Cancel(each.name()));
-  }
-  MT_RETURN_IF_ERROR(daemon->Pause(job.name(), false));
-  MT_RETURN_IF_ERROR(daemon->WaitForState(job.name(), v1::Job::PAUSED));
-  const double daemon_before = daemon->ProcessorSeconds(), own_before = OwnProcessorSeconds();
-  MT_ASSIGN_OR_RETURN(const CallLoadResult idle, RunCallLoad(*daemon, job.name(), open));
-  const auto calls = static_cast<double>(idle.gets + idle.lists);
-  report->Note(
-      "processor time a call at that rate, of an idle daemon; of its clients",
-      absl::StrCat(std::lround(1e6 * (daemon->ProcessorSeconds() - daemon_before) / calls), " us; ",
-                   std::lround(1e6 * (OwnProcessorSeconds() - own_before) / calls), " us"));
-  MT_ASSIGN_OR_RETURN(const double after_mib, BesidePool(daemon.get()));
-  report->AtMost("daemon's memory beside the pool, after these calls", after_mib, 200, "MiB");
+  report->Note("those 500 calls/s: p50, p99", absl::StrCat(Quantile(milliseconds, 0.5), " ms, ",
+                                                           Quantile(milliseconds, 0.99), " ms"));
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status MeasureRequests(const BenchOptions& options, Report* report) {
+  MT_RETURN_IF_ERROR(MeasureAnswers(options, report));
+  return MeasureSlowdown(options, report);
 }
 
 }  // namespace megatrain

@@ -14,9 +14,10 @@ namespace megatrain {
 struct BenchOptions {
   std::string binary;  // megatraind
   uint32_t seed = 1;
-  int rounds = 6;             // requests: with load and without, by turns
-  double round_seconds = 10;  // requests
-  int repeats = 20;           // control: pauses and cancels
+  int rounds = 6;                     // requests: with load and without, by turns
+  double round_seconds = 20;          // requests
+  std::string preset = "llama-124m";  // requests: what trains while it is measured
+  int repeats = 20;                   // control: pauses and cancels
   int streams = 500;
   double stream_seconds = 600;
   double stream_link = 0.1;  // GB/s of the job that is streamed, which sets its steps' pace
