@@ -15,8 +15,8 @@ namespace megatrain {
 
 class TrainingControl {
  public:
-  // Finish the step, save, end as kInterrupted; while preparing, end at once. Returns whether it
-  // had been asked for before.
+  // Finish the step under way or give up its forward pass; save; end as kInterrupted. While
+  // preparing, end at once. Returns whether it had been asked for before.
   bool Stop();
   // Save after the step; at once while paused.
   void Checkpoint();
@@ -25,8 +25,9 @@ class TrainingControl {
   void Wake() { Change(0, 0); }
   // End as kCancelled, saving nothing; also while preparing, paused or saving.
   void Cancel();
-  // Finish the step, give the device's memory back, and wait for Resume with the host state kept.
-  // Asked for while preparing, it takes effect before the first step.
+  // Finish the step under way or give up its forward pass; give the device's memory back; wait for
+  // Resume with the host state kept. Asked for while preparing, it takes effect before the first
+  // step.
   void Pause();
   // As Pause, but save and end as kReleased: all memory goes back. While preparing, end at once.
   void Release();
