@@ -39,6 +39,7 @@ mkdir -m 0700 socket
 cat > daemon.yaml <<YAML
 listen: ["unix:$place/socket/s"]
 state_directory: $place/state
+roots: ["$place"]
 host_memory: 256MiB
 metrics_listen: ""
 YAML

@@ -47,6 +47,8 @@ DESTDIR=$root deploy/install.sh --binaries "$binaries" >/dev/null
 
 # Compiled kernels are run: this must never be switched on.
 ! grep -q '^MemoryDenyWriteExecute' "$unit" || fail "MemoryDenyWriteExecute is set"
+# It takes openat2 away, without which no path is beneath a root.
+! grep -q '^RestrictSUIDSGID' "$unit" || fail "RestrictSUIDSGID is set"
 for needed in Type=notify WatchdogSec= LimitMEMLOCK=infinity RestartPreventExitStatus=2 \
   RuntimeDirectoryMode=0750 \
   'DeviceAllow=char-nvidia rw' 'DeviceAllow=char-nvidia-frontend rw'; do
