@@ -3,6 +3,7 @@
 # trains, killed, hung, and badly configured. As root, with a system that boots, which is left as it
 # is, made by
 #   debootstrap --variant=minbase --include=systemd,systemd-sysv,dbus bookworm DIRECTORY
+# or by the same of Ubuntu's noble,
 # with
 #   bazel test //tests/deploy:systemd_test --test_env=SYSTEM_ROOT=DIRECTORY
 # The system runs in namespaces of this machine's kernel, whatever started this machine.

@@ -154,6 +154,10 @@ TEST_F(ServeConnectionsTest, MoreConnectionsThanFilesMayBeOpened) {
   Start(kFiles);
   Connections idle(socket_);
   idle.OpenMany(2 * kFiles, kPreface);
+  // That some were turned away is said once, not for each.
+  const auto said = [this] { return daemon_->process().Output().find("NO_FILES_LEFT"); };
+  EXPECT_TRUE(daemon_->WaitFor([&] { return said() != std::string::npos; }).ok());
+  EXPECT_EQ(daemon_->process().Output().rfind("NO_FILES_LEFT"), said());
   // The job, and who is connected already, do not notice.
   ExpectTraining();
   ExpectTheStoreWorks();
