@@ -87,7 +87,8 @@ enum class TrainingOutcome {
 // that does not fit: ResourceExhausted whose message is the plan's table; one that would fit if
 // other jobs held less of the pool: Unavailable. Invalid spec or input: InvalidArgument, NotFound,
 // FailedPrecondition. A non-finite loss or gradient: Aborted, naming step and tile. Damaged
-// checkpoints: DataLoss. IsDiskFull tells a full disk from the rest.
+// checkpoints: DataLoss. IsDiskFull tells a full disk from the rest, IsDeviceLost a device that
+// only another process can use again: the job goes on from its newest checkpoint there.
 absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spec,
                                             const TrainingOptions& options,
                                             TrainingControl* control,
@@ -114,8 +115,9 @@ struct PlanReport {
   int64_t parameters = 0;
   PredictedStep predicted{};  // of a job that fits, if the rates are known
 };
-// On this machine as it is now, whose rates are measured for it (some tenths of a second).
-absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec);
+// On this machine as it is now, whose rates are measured for it (some tenths of a second). A GPU
+// that this machine has not is planned for by engine.device_memory, without times.
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr);
 // On a host with this budget, nothing else running: what does not fit there never will. Reads the
 // model's config.json, from `files`, and nothing else.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
@@ -129,10 +131,9 @@ struct GenerateOptions {
   double temperature = 0.8;
   uint64_t seed = 42;
   std::string tokenizer = "auto";
-  int threads = 0;
 };
-// `emit` is called with each new piece of text.
-absl::Status Generate(const std::string& path, const GenerateOptions& options,
+// On the host's threads, device and pool. `emit` is called with each new piece of text.
+absl::Status Generate(EngineHost& host, const std::string& path, const GenerateOptions& options,
                       const std::function<void(const std::string& text)>& emit);
 
 }  // namespace megatrain

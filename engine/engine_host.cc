@@ -1,5 +1,6 @@
 #include "engine/engine_host.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,46 +12,93 @@
 
 namespace megatrain {
 
-absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const EngineHostOptions& options) {
-  std::unique_ptr<EngineHost> host(new EngineHost(options));
-  MT_RETURN_IF_ERROR(CheckDevice("device", options.device));
-  return host;
+namespace {
+
+// Kept free of a GPU's memory: what CUDA and its libraries take as kernels are first used.
+constexpr int64_t kDriverBytes = int64_t{256} << 20;
+
+// What a pool of `bytes` can be made of: free memory, or huge pages that are set aside.
+absl::StatusOr<int64_t> FreeForPool(int64_t bytes) {
+  MT_ASSIGN_OR_RETURN(const int64_t free, AvailableMemoryBytes());
+  for (const int64_t page_bytes : {kGiantPageBytes, kHugePageBytes}) {
+    const int64_t set_aside = FreeHugePageBytes(page_bytes);
+    if (set_aside >= bytes) return std::max(free, set_aside);
+  }
+  return free;
 }
 
-EngineHost::~EngineHost() = default;
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const EngineHostOptions& options) {
+  MT_ASSIGN_OR_RETURN(ChosenDevice device,
+                      ChooseDevice(options.device_key, options.device, options.open_gpu));
+  return std::unique_ptr<EngineHost>(new EngineHost(options, std::move(device)));
+}
+
+EngineHost::~EngineHost() {
+  MutexLock lock(&mutex_);
+  if (pool_ != nullptr && device_.gpu != nullptr) device_.gpu->UnpinHost(pool_->data());
+}
 
 absl::StatusOr<int64_t> EngineHost::DefaultPoolBytes() {
   MT_ASSIGN_OR_RETURN(const int64_t free, AvailableMemoryBytes());
   return free / 5 * 4;
 }
 
-absl::Status EngineHost::ReservePool(
-    int64_t bytes, const std::function<void(int64_t touched, int64_t capacity)>& progress,
-    const std::function<bool()>& cancelled) {
+absl::StatusOr<std::unique_ptr<HostPool>> EngineHost::MakePool(
+    int64_t bytes, const ReserveProgress& progress, const std::function<bool()>& cancelled) const {
+  Device* const gpu = device_.gpu.get();
+  // Touching the pages is all there is to do, or half of it.
+  const int64_t parts = gpu != nullptr ? 2 : 1;
+  HostPoolOptions options;
+  options.capacity = bytes;
+  options.touch_threads = threads();
+  if (gpu != nullptr) options.numa_node = gpu->numa_node();
+  if (progress) {
+    options.progress = [&](int64_t touched, int64_t capacity) {
+      progress(touched / parts, capacity);
+    };
+  }
+  options.cancelled = cancelled;
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, HostPool::Create(options));
+  const int64_t capacity = pool->capacity();
+  if (gpu == nullptr || capacity == 0) return pool;
+  MT_RETURN_IF_ERROR(gpu->PinHost(pool->data(), capacity, [&](int64_t pinned) {
+    if (progress) progress(capacity / parts + pinned / parts, capacity);
+    return cancelled && cancelled()
+               ? absl::CancelledError("host pool: the reservation was abandoned")
+               : absl::OkStatus();
+  }));
+  return pool;
+}
+
+absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progress,
+                                     const std::function<bool()>& cancelled) {
   MutexLock reserve_lock(&reserve_mutex_);
   if (has_pool()) return absl::FailedPreconditionError("the host pool is reserved already");
   // Said before pages are touched: the kernel would end the process, not refuse.
-  MT_ASSIGN_OR_RETURN(const int64_t free, AvailableMemoryBytes());
+  MT_ASSIGN_OR_RETURN(const int64_t free, FreeForPool(bytes));
   if (bytes > free) {
     return absl::ResourceExhaustedError(
         absl::StrCat("host_memory: the pool is to have ", FormatBytes(bytes), ", and ",
                      FormatBytes(free), " are free; 0 takes 80% of what is free"));
   }
-  HostPoolOptions options;
-  options.capacity = bytes;
-  options.touch_threads = threads();
-  options.progress = progress;
-  options.cancelled = cancelled;
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, HostPool::Create(options));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
   MT_ASSIGN_OR_RETURN(const int64_t beside, AvailableMemoryBytes());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, DeviceBytes());
   MutexLock lock(&mutex_);
   pool_ = std::move(pool);
   beside_pool_bytes_ = beside;
+  device_bytes_ = device_bytes;
   return absl::OkStatus();
 }
 
 absl::Status EngineHost::MeasureRates() {
-  MT_ASSIGN_OR_RETURN(const HardwareRates rates, MeasureHardware(threads()));
+  JobSpec::Engine defaults;
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, OpenSession(defaults));
+  MT_ASSIGN_OR_RETURN(
+      const HardwareRates rates,
+      MeasureHardware(*session, device_.gpu != nullptr ? kGpuMeasurement : kCpuMeasurement));
   MutexLock lock(&mutex_);
   rates_ = rates;
   return absl::OkStatus();
@@ -75,7 +123,8 @@ PoolUsage EngineHost::pool_usage() const {
 
 EngineBudget EngineHost::budget() const {
   MutexLock lock(&mutex_);
-  return {options_.device, options_.threads, pool_->capacity(), beside_pool_bytes_, rates_};
+  return {device_.id,         options_.threads, pool_->capacity(),
+          beside_pool_bytes_, rates_,           device_bytes_};
 }
 
 int EngineHost::threads() const {
@@ -83,32 +132,45 @@ int EngineHost::threads() const {
 }
 
 std::string EngineHost::DescribeDevice() const {
-  return absl::StrCat("cpu, ", threads(), " threads");
+  if (device_.gpu != nullptr) return device_.gpu->Describe();
+  return absl::StrCat("cpu, ", threads(), " threads",
+                      device_.why_cpu.empty() ? "" : absl::StrCat("; ", device_.why_cpu));
+}
+
+std::string EngineHost::DescribePool() const {
+  MutexLock lock(&mutex_);
+  return absl::StrCat(FormatBytesShort(pool_->capacity()), " in ", pool_->DescribePages(),
+                      device_.gpu != nullptr ? ", pinned" : "");
+}
+
+absl::StatusOr<std::optional<int64_t>> EngineHost::DeviceBytes() const {
+  if (device_.gpu == nullptr) return std::nullopt;
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> free, device_.gpu->FreeBytes());
+  if (!free.has_value()) return std::nullopt;
+  return std::max<int64_t>(0, *free - kDriverBytes);
 }
 
 absl::StatusOr<std::shared_ptr<const Session>> EngineHost::OpenSession(
     const JobSpec::Engine& engine) {
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
-                      ChooseSession(engine, options_.device, options_.threads));
+                      ChooseSession(engine, device_.id, options_.threads));
   MutexLock lock(&mutex_);
   if (session_ == nullptr || !(session_->settings == settings)) {
-    MT_ASSIGN_OR_RETURN(session_, megatrain::OpenSession(settings));
+    MT_ASSIGN_OR_RETURN(session_, megatrain::OpenSession(settings, device_.gpu));
   }
   return session_;
 }
 
-absl::StatusOr<HostPool*> EngineHost::Pool(int64_t bytes) {
+absl::StatusOr<HostPool*> EngineHost::Pool(int64_t bytes, const ReserveProgress& progress,
+                                           const std::function<bool()>& cancelled) {
+  MutexLock reserve_lock(&reserve_mutex_);
   {
     MutexLock lock(&mutex_);
     if (pool_ != nullptr) return pool_.get();
   }
-  MutexLock reserve_lock(&reserve_mutex_);
-  HostPoolOptions options;
-  options.capacity = bytes;
-  options.touch_threads = threads();
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, HostPool::Create(options));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
   MutexLock lock(&mutex_);
-  if (pool_ == nullptr) pool_ = std::move(pool);
+  pool_ = std::move(pool);
   return pool_.get();
 }
 

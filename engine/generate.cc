@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -67,7 +68,7 @@ size_t WholeCharacters(const std::string& text) {
 
 }  // namespace
 
-absl::Status Generate(const std::string& path, const GenerateOptions& options,
+absl::Status Generate(EngineHost& host, const std::string& path, const GenerateOptions& options,
                       const std::function<void(const std::string& text)>& emit) {
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path));
   const ModelLayout layout = BuildModelLayout(config);
@@ -87,25 +88,22 @@ absl::Status Generate(const std::string& path, const GenerateOptions& options,
   }
 
   JobSpec spec;
-  spec.engine.threads = options.threads;
   spec.training.micro_batch = 1;
-  MT_ASSIGN_OR_RETURN(const SessionSettings settings, ChooseSession(spec.engine, "auto", 0));
-  MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, OpenSession(settings));
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, host.OpenSession(spec.engine));
   MemoryBudget budget;
   MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, host.DeviceBytes());
+  budget.SetDevice(device_bytes);
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights, HfWeights::Open(path, layout));
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanGeneration(layout, weights->ExactDType(), length,
                                                             session->device->kernels(), budget));
   if (!plan.fits) {
     return absl::ResourceExhaustedError(absl::StrCat("the model does not fit\n", plan.Table()));
   }
-  HostPoolOptions pool_options;
-  pool_options.capacity = plan.pool_bytes;
-  pool_options.touch_threads = settings.threads;
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<HostPool> pool, HostPool::Create(pool_options));
+  MT_ASSIGN_OR_RETURN(HostPool* const pool, host.Pool(plan.pool_bytes, nullptr, nullptr));
   MT_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(spec, plan, session->device.get(), session->update_pool(), pool.get()));
+      Trainer::Create(spec, plan, session->device.get(), session->update_pool(), pool));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }

@@ -21,6 +21,9 @@ struct HardwareRates {
   // Each direction by itself, not throttled. 0: not measured.
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
+  // Each while the other direction is used too: some links are slower then. 0 on the cpu device.
+  double h2d_beside_d2h_bytes_per_second = 0;
+  double d2h_beside_h2d_bytes_per_second = 0;
   int threads = 0;  // that it was measured with
   // The device's kernels, the optimizer and the copies take the same processors from each other.
   bool device_is_host = false;

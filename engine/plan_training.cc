@@ -1,10 +1,15 @@
 // PlanTraining of engine.h.
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/status.h"
+#include "engine/device/cpu/cpu_kernels.h"
+#include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/engine.h"
-#include "engine/measure_hardware.h"
 #include "engine/memory/system_memory.h"
 #include "engine/model/hf_directory.h"
 #include "engine/model/model_layout.h"
@@ -65,14 +70,19 @@ std::string JsonWith(const PredictedStep& predicted, const std::string& plan) {
   return json.dump(2) + "\n";
 }
 
+// The sizes of a device's kernels, whether or not the device is here.
+std::unique_ptr<KernelSizes> SizesOf(const SessionSettings& settings) {
+  if (settings.device != kCpuDeviceId) return std::make_unique<CudaKernelSizes>();
+  return std::make_unique<CpuKernelSizes>(settings.threads - settings.update_threads);
+}
+
 absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& settings,
                                 const MemoryBudget& budget, const HardwareRates& rates,
                                 FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path, files));
   const ModelLayout layout = BuildModelLayout(config);
-  MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, OpenSession(settings));
-  MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                      PlanMemory(spec, layout, session->device->kernels(), budget));
+  const std::unique_ptr<KernelSizes> sizes = SizesOf(settings);
+  MT_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanMemory(spec, layout, *sizes, budget));
   PlanReport report;
   report.fits = plan.fits;
   report.table = plan.Table();
@@ -81,7 +91,7 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
   report.parameters = plan.parameters;
   report.pool_bytes = plan.pool_bytes;
   report.host_bytes = plan.host_bytes;
-  report.device_bytes = plan.arena_bytes;
+  report.device_bytes = plan.device_bytes;
   report.checkpoint_bytes = plan.checkpoint_bytes;
   if (plan.fits && rates.measured()) {
     report.predicted = Predict(plan, settings, rates);
@@ -91,15 +101,50 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
   return report;
 }
 
-}  // namespace
-
-absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec) {
-  MT_ASSIGN_OR_RETURN(const SessionSettings settings, ChooseSession(spec.engine, "auto", 0));
+// For a GPU that is not here, of the memory that the job names.
+absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string& why) {
+  // One GPU is like another here; which one the job names matters where it runs.
+  JobSpec anywhere = spec;
+  anywhere.engine.device = "cuda";
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
+                      ChooseSession(anywhere.engine, "cuda:0", /*host_threads_max=*/0));
   MemoryBudget budget;
   MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
+  budget.SetDevice(spec.engine.device_memory);
+  MT_ASSIGN_OR_RETURN(PlanReport report,
+                      Plan(anywhere, settings, budget, HardwareRates(), PosixFileSystem()));
+  absl::StrAppend(&report.table, "planned for a GPU that is not here, of engine.device_memory (",
+                  why, ")\n");
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu) {
+  EngineHostOptions options;
+  options.device = spec.engine.device;
+  options.device_key = "engine.device";
+  options.threads = static_cast<int>(spec.engine.threads);
+  options.open_gpu = open_gpu;
+  const absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
+  if (!host.ok()) {
+    const bool absent =
+        absl::IsFailedPrecondition(host.status()) || absl::IsInvalidArgument(host.status());
+    const std::string why(host.status().message());
+    if (absent && spec.engine.device_memory > 0) return PlanForAbsent(spec, why);
+    if (!absent) return host.status();
+    return absl::FailedPreconditionError(absl::StrCat(
+        why, "; to plan for a GPU that is not here, name its memory: engine.device_memory"));
+  }
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
+                      ChooseSession(spec.engine, (*host)->device_id(), options.threads));
+  MemoryBudget budget;
+  MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, (*host)->DeviceBytes());
+  budget.SetDevice(device_bytes);
   // A machine that has no memory left for it has none for the job either, and the plan says so.
-  const absl::StatusOr<HardwareRates> rates = MeasureHardware(settings.threads);
-  return Plan(spec, settings, budget, rates.ok() ? *rates : HardwareRates(), PosixFileSystem());
+  (void)(*host)->MeasureRates();
+  return Plan(spec, settings, budget, (*host)->rates(), PosixFileSystem());
 }
 
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
@@ -109,6 +154,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget&
   MemoryBudget memory;
   memory.pool_bytes = budget.pool_bytes;
   memory.host_bytes = budget.pool_bytes + budget.beside_pool_bytes;
+  memory.SetDevice(budget.device_bytes);
   return Plan(spec, settings, memory, budget.rates, files);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
@@ -18,18 +19,25 @@ int AvailableProcessors() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-absl::Status CheckDevice(const std::string& key, const std::string& device) {
-  if (device == "auto" || device == "cpu") return absl::OkStatus();
+namespace {
+
+absl::Status OfTheCpuAlone(const char* key) {
   return absl::InvalidArgumentError(
-      absl::StrCat(key, ": '", device, "' is not in this build; use cpu or auto"));
+      absl::StrCat("engine.", key, ": has a meaning on the cpu device alone; leave it 0"));
 }
+
+}  // namespace
 
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const std::string& host_device,
                                               int host_threads_max) {
-  MT_RETURN_IF_ERROR(CheckDevice("engine.device", engine.device));
-  MT_RETURN_IF_ERROR(CheckDevice("device", host_device));
+  MT_RETURN_IF_ERROR(CheckJobDevice(engine.device, host_device));
   SessionSettings settings;
+  settings.device = host_device;
+  if (host_device != kCpuDeviceId) {
+    if (engine.link_gigabytes_per_second > 0) return OfTheCpuAlone("link_gigabytes_per_second");
+    if (engine.update_threads > 0) return OfTheCpuAlone("update_threads");
+  }
   settings.threads = engine.threads > 0     ? static_cast<int>(engine.threads)
                      : host_threads_max > 0 ? host_threads_max
                                             : AvailableProcessors();
@@ -45,12 +53,17 @@ absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
   return settings;
 }
 
-absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings) {
+absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
+                                                           std::shared_ptr<Device> gpu) {
   auto session = std::make_shared<Session>();
   session->settings = settings;
   const int update = settings.update_threads;
   session->compute_pool = std::make_unique<ThreadPool>(settings.threads - update);
   if (update > 0) session->own_update_pool = std::make_unique<ThreadPool>(update);
+  if (gpu != nullptr) {
+    session->device = std::move(gpu);
+    return session;
+  }
   CpuDeviceOptions options;
   options.link_gigabytes_per_second = settings.link_gigabytes_per_second;
   session->device = CreateCpuDevice(session->compute_pool.get(), options);

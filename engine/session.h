@@ -8,12 +8,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/thread_pool.h"
+#include "engine/choose_device.h"
 #include "engine/device/device.h"
 #include "engine/job/job_spec.h"
 
 namespace megatrain {
 
 struct SessionSettings {
+  std::string device = kCpuDeviceId;
   int threads = 1;         // all: compute's and, if set apart, the optimizer's
   int update_threads = 0;  // of them set apart for the optimizer
   double link_gigabytes_per_second = 0;
@@ -25,7 +27,7 @@ struct Session {
   SessionSettings settings;
   std::unique_ptr<ThreadPool> compute_pool;
   std::unique_ptr<ThreadPool> own_update_pool;  // null: the optimizer shares compute's threads
-  std::unique_ptr<Device> device;
+  std::shared_ptr<Device> device;               // the cpu device: this session's own
 
   ThreadPool* update_pool() const {
     return own_update_pool != nullptr ? own_update_pool.get() : compute_pool.get();
@@ -35,16 +37,16 @@ struct Session {
 // Processors this process may use.
 int AvailableProcessors();
 
-// InvalidArgument, naming `key`, for a device that this build has not.
-absl::Status CheckDevice(const std::string& key, const std::string& device);
-
-// What a job gets on a host with this device and, if above 0, at most so many threads.
-// InvalidArgument for a device that is not the host's, or thread counts that contradict each other.
+// What a job gets on a host whose device is `host_device` (an id, as ChosenDevice's) and, if above
+// 0, has at most so many threads. InvalidArgument for a device that is not the host's, settings of
+// the cpu device on another, or thread counts that contradict each other.
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const std::string& host_device, int host_threads_max);
 
-// Starts the threads and sets up the device.
-absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings);
+// Starts the threads, and sets up the cpu device if `gpu` is null. REQUIRES: `gpu` is the device
+// that the settings name.
+absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
+                                                           std::shared_ptr<Device> gpu);
 
 }  // namespace megatrain
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "engine/base/status.h"
+#include "engine/device/device_lost.h"
 #include "engine/training_run.h"
 
 namespace megatrain {
@@ -28,7 +29,7 @@ absl::StatusOr<TrainingRun::Ending> TrainingRun::Honour() {
       const absl::Status status = SaveNow();
       if (!status.ok()) NoteFailedSave(done_, status);
     } else {
-      GoOnAfterPause();
+      MT_RETURN_IF_ERROR(GoOnAfterPause());
       if (!control_.pause_requested()) return Ending();
     }
   }
@@ -37,7 +38,9 @@ absl::StatusOr<TrainingRun::Ending> TrainingRun::Honour() {
 absl::Status TrainingRun::HonourAmidStep() {
   while (control_.pause_requested() && !AskedToEnd().has_value()) {
     StandStill(/*wake_for_checkpoint=*/false);
-    if (!control_.pause_requested() && !AskedToEnd().has_value()) GoOnAfterPause();
+    if (!control_.pause_requested() && !AskedToEnd().has_value()) {
+      MT_RETURN_IF_ERROR(GoOnAfterPause());
+    }
   }
   MT_RETURN_IF_ERROR(GoOn());
   // Stop and Release wait for the step's record, which needs the device.
@@ -66,16 +69,21 @@ void TrainingRun::StandStill(bool wake_for_checkpoint) {
   control_.WaitWhilePaused(wake_for_checkpoint);
 }
 
-void TrainingRun::GoOnAfterPause() {
+absl::Status TrainingRun::GoOnAfterPause() {
   if (!trainer_->holds_device()) {
     const absl::Status status = trainer_->TakeDevice();
-    if (!status.ok()) return PauseFor({status, "", 0});
+    if (IsDeviceLost(status)) return status;  // waiting does not bring it back
+    if (!status.ok()) {
+      PauseFor({status, "", 0});
+      return absl::OkStatus();
+    }
   }
   // A pause that was withdrawn before it took effect ends in the same way.
   const bool noticed = control_.TakePauseNotice();
-  if (!std::exchange(standing_, false) && !noticed) return;
+  if (!std::exchange(standing_, false) && !noticed) return absl::OkStatus();
   Report(TrainingPhase::kRunning);
   if (observer_.started) observer_.started(next_step_, total_steps_);
+  return absl::OkStatus();
 }
 
 }  // namespace megatrain

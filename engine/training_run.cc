@@ -39,6 +39,8 @@ std::string DescribeData(const char* what, const DatasetReport& report) {
 absl::StatusOr<MemoryBudget> BudgetNow(const EngineHost& host, int64_t pool_bytes) {
   MemoryBudget budget;
   MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, host.DeviceBytes());
+  budget.SetDevice(device_bytes);
   if (host.has_pool()) {
     budget.pool_bytes = pool_bytes;
     budget.host_bytes += pool_bytes;
@@ -95,7 +97,7 @@ absl::Status TrainingRun::Plan() {
                       ModelFamilyName(config.family), FormatCount(plan_.parameters),
                       plan_.dimensions.dtype == DType::kBF16 ? "bf16" : "fp32",
                       session_->device->Describe(), FormatBytesShort(plan_.pool_bytes),
-                      FormatBytesShort(plan_.arena_bytes)));
+                      FormatBytesShort(plan_.device_bytes)));
   return absl::OkStatus();
 }
 
@@ -197,8 +199,10 @@ absl::Status TrainingRun::LoadState() {
   const std::string activity = checkpoint_.has_value()             ? "loading the checkpoint"
                                : spec_.model.random_initialization ? "making random weights"
                                                                    : "loading the model";
+  if (!host_.has_pool()) Report(TrainingPhase::kPreparing, "reserving host memory");
+  MT_ASSIGN_OR_RETURN(HostPool* const pool,
+                      host_.Pool(plan_.pool_bytes, nullptr, [this] { return !GoOn().ok(); }));
   Report(TrainingPhase::kPreparing, activity, 0);
-  MT_ASSIGN_OR_RETURN(HostPool* const pool, host_.Pool(plan_.pool_bytes));
   MT_ASSIGN_OR_RETURN(trainer_, Trainer::Create(spec_, plan_, session_->device.get(),
                                                 session_->update_pool(), pool));
   std::unique_ptr<HfWeights> weights;

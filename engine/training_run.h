@@ -99,8 +99,8 @@ class TrainingRun {
   void PauseFor(TrainingPause why);
   // Gives the device back and waits until the pause ends or something else is to be done.
   void StandStill(bool wake_for_checkpoint);
-  // With the device, or asks for a pause if that cannot be had.
-  void GoOnAfterPause();
+  // With the device, or asks for a pause if that cannot be had. An error: the device is lost.
+  absl::Status GoOnAfterPause();
 
   EngineHost& host_;
   const JobSpec& spec_;

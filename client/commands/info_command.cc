@@ -1,4 +1,5 @@
 // megatrain info
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -47,7 +48,7 @@ absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
     return kExitDone;
   }
   const v1::HostPool& pool = node.host_pool();
-  const std::vector<std::pair<std::string, std::string>> lines = {
+  std::vector<std::pair<std::string, std::string>> lines = {
       {"server", connection->address().text},
       {"state", v1::Node::State_Name(node.state())},
       {"host", node.hostname()},
@@ -62,6 +63,8 @@ absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
                             node.rates().bf16_flops_per_second(), "FLOP/s in BF16")},
       {"link", RateText(node.rates().h2d_bytes_per_second(), "B/s to the device, ",
                         node.rates().d2h_bytes_per_second(), "B/s back")},
+      {"both ways", RateText(node.rates().h2d_beside_d2h_bytes_per_second(), "B/s to the device, ",
+                             node.rates().d2h_beside_h2d_bytes_per_second(), "B/s back")},
       {"optimizer", RateText(node.rates().fp32_update_bytes_per_second(), "B/s in FP32, ",
                              node.rates().bf16_update_bytes_per_second(), "B/s in BF16")},
       {"host pool",
@@ -73,6 +76,11 @@ absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
                             FormatBytes(node.state_disk().size_bytes()))},
       {"jobs", absl::StrCat(node.jobs().running(), " running, ", node.jobs().queued(), " queued, ",
                             node.jobs().paused(), " paused")}};
+  // The cpu device's link is the processors' own work.
+  if (node.rates().h2d_beside_d2h_bytes_per_second() == 0) {
+    lines.erase(std::find_if(lines.begin(), lines.end(),
+                             [](const auto& line) { return line.first == "both ways"; }));
+  }
   std::string text;
   for (const auto& [label, value] : lines) {
     const std::string line = absl::StrCat(PadRight(label, 11), Printable(value));

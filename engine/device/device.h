@@ -41,11 +41,16 @@ class DeviceMemory {
 // What a stream is for: kernels need memory of the device's beside the arena, copies do not.
 enum class StreamUse { kCompute, kCopy };
 
+// How far PinHost is; an error ends it.
+using PinProgress = std::function<absl::Status(int64_t done)>;
+
 class Device {
  public:
   virtual ~Device() = default;
 
   virtual std::string Describe() const = 0;
+  // The node of host memory that is nearest to it; -1: not known, or none is nearer.
+  virtual int numa_node() const { return -1; }
   // Memory that Allocate can give now. Nothing: the device lies in host memory.
   virtual absl::StatusOr<std::optional<int64_t>> FreeBytes() = 0;
   // The only allocation: the arena, before the first step. ResourceExhausted names the bytes.
@@ -64,10 +69,10 @@ class Device {
   virtual absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) = 0;
 
   // Makes host memory, whole pages, one that copies can be made from and to. Takes seconds for a
-  // hundred gigabytes; `progress` (may be null) is called with the bytes done. On an error nothing
-  // is pinned. UnpinHost before the memory goes.
-  virtual absl::Status PinHost(void* host, int64_t bytes,
-                               const std::function<void(int64_t done)>& progress) = 0;
+  // hundred gigabytes; `progress` (may be null) is called with the bytes done, and an error from it
+  // ends the pinning and is returned. On an error nothing is pinned. UnpinHost before the memory
+  // goes.
+  virtual absl::Status PinHost(void* host, int64_t bytes, const PinProgress& progress) = 0;
   virtual void UnpinHost(void* host) = 0;
 
   // Host memory is pinned and must stay valid until the stream has passed the copy.
@@ -82,6 +87,11 @@ class Device {
   virtual absl::Status Download(Stream& stream, void* host, const void* device, int64_t bytes) = 0;
 
   virtual Kernels& kernels() = 0;
+
+  // Names what the calling thread queues from here to the matching EndRange, for a profiler that is
+  // attached. `name` must outlive the range.
+  virtual void BeginRange(const char* name) { (void)name; }
+  virtual void EndRange() {}
 };
 
 }  // namespace megatrain

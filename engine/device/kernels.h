@@ -11,15 +11,14 @@
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
 #include "engine/device/kernel_args.h"
+#include "engine/device/kernel_sizes.h"
 
 namespace megatrain {
 
 class Stream;  // engine/device/device.h
 
-class Kernels {
+class Kernels : public KernelSizes {
  public:
-  virtual ~Kernels() = default;
-
   virtual absl::Status MatMul(Stream& stream, const MatMulArgs& args) = 0;
   virtual absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) = 0;
   virtual absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) = 0;
@@ -42,13 +41,6 @@ class Kernels {
   virtual absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) = 0;
   virtual absl::Status Zero(Stream& stream, void* x, int64_t bytes) = 0;
 
-  // Device bytes that AttentionBackward needs for these shapes; depends on nothing else. Linear in
-  // tokens.
-  virtual int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
-                                                  int64_t kv_heads, int64_t head_dim) const = 0;
-  // Host bytes beside the arena that the kernels themselves hold (packing buffers, scratch), at
-  // most, for products of up to max_elements_of_an_operand elements.
-  virtual int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const = 0;
   // Seconds spent in MatMul calls since the start, for the benchmark of the share that is not
   // products.
   virtual double MatMulSeconds() const = 0;

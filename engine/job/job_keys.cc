@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/job/data_file_keys.h"
+#include "engine/job/device_name.h"
 
 namespace megatrain {
 namespace {
@@ -239,14 +240,7 @@ Result CheckTemplate(const std::string& name) {
 }
 
 Result CheckDevice(const std::string& device) {
-  if (device == "auto" || device == "cpu") return Good();
-  int index = 0;
-  if (device == "cuda" || (absl::StartsWith(device, "cuda:") &&
-                           absl::SimpleAtoi(device.substr(5), &index) && index >= 0)) {
-    return Invalid(absl::StrCat("this version trains on the cpu device only and has no ", device,
-                                "; write cpu or auto"));
-  }
-  return Unexpected();
+  return ParseDeviceName(device).has_value() ? Good() : Unexpected();
 }
 
 // ---- The table ----
@@ -320,8 +314,7 @@ std::vector<JobKey> MakeKeys() {
 
       Text<FIELD(output, Output, directory)>("output.directory", "a path, or \"\""),
 
-      Text<FIELD(engine, Engine, device)>("engine.device", "auto, cpu, cuda or cuda:N",
-                                          CheckDevice),
+      Text<FIELD(engine, Engine, device)>("engine.device", kDeviceNames, CheckDevice),
       Bytes<FIELD(engine, Engine, host_memory)>("engine.host_memory", " (0 = what there is)"),
       Bytes<FIELD(engine, Engine, device_memory)>("engine.device_memory", " (0 = what there is)"),
       Integer<FIELD(engine, Engine, weight_buffers)>("engine.weight_buffers", 2, 4096),

@@ -1,12 +1,8 @@
 #include "engine/memory/host_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cassert>
-#include <cerrno>
-#include <cstring>
 #include <limits>
 #include <thread>
 #include <utility>
@@ -25,6 +21,50 @@ constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
 
 // Large enough that a progress line costs nothing, small enough that it moves: 0.1 s of zeroing.
 constexpr int64_t kTouchChunkBytes = int64_t{256} << 20;
+
+// In this order. Of what is set aside whole pages are lost at the end: 1/16 of the pool at most.
+struct PageChoice {
+  int64_t page_bytes;
+  int64_t capacity_bytes_min;
+};
+constexpr PageChoice kPageChoices[] = {{kGiantPageBytes, 16 * kGiantPageBytes},
+                                       {kHugePageBytes, 16 * kHugePageBytes},
+                                       {kSmallPageBytes, 0}};
+
+// Every page, from several threads. Cancelled if told so.
+absl::Status Touch(const HostPoolOptions& options, int64_t capacity, PageMapping& pages) {
+  const int64_t chunks = (capacity + kTouchChunkBytes - 1) / kTouchChunkBytes;
+  std::atomic<int64_t> next{0};
+  Mutex mutex;
+  int64_t touched = 0;
+  absl::Status status;
+  const auto work = [&] {
+    for (int64_t chunk = next++; chunk < chunks; chunk = next++) {
+      if (options.cancelled && options.cancelled()) {
+        MutexLock lock(&mutex);
+        status = absl::CancelledError("host pool: the reservation was abandoned");
+        return;
+      }
+      const int64_t begin = chunk * kTouchChunkBytes;
+      const int64_t end = std::min(begin + kTouchChunkBytes, capacity);
+      absl::Status taken = pages.Touch(begin, end);
+      MutexLock lock(&mutex);
+      if (!status.ok()) return;
+      if (!taken.ok()) {
+        status = std::move(taken);
+        return;
+      }
+      touched += end - begin;
+      if (options.progress) options.progress(touched, capacity);
+    }
+  };
+  std::vector<std::thread> workers;
+  const int64_t threads = std::min<int64_t>(options.touch_threads, chunks);
+  for (int64_t i = 1; i < threads; ++i) workers.emplace_back(work);
+  work();
+  for (std::thread& worker : workers) worker.join();
+  return status;
+}
 
 }  // namespace
 
@@ -68,60 +108,46 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
         absl::StrCat("host pool: capacity ", FormatCount(options.capacity), " is out of range"));
   }
   const int64_t capacity = RoundUp(options.capacity, kPageBytes);
-  if (capacity == 0) return std::unique_ptr<HostPool>(new HostPool(nullptr, 0));
+  if (capacity == 0) return std::unique_ptr<HostPool>(new HostPool({}, 0, ""));
 
-  // One huge page more than asked, so that an aligned start can be cut out; the rest is given back.
-  const int64_t mapped = capacity + kHugePageBytes;
-  void* const mapping =
-      mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapping == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat("host pool: the kernel refused to reserve ",
-                                                     FormatBytes(capacity), ": ",
-                                                     std::strerror(errno)));
-  }
-  char* const start = static_cast<char*>(mapping);
-  const int64_t before = -reinterpret_cast<intptr_t>(start) & (kHugePageBytes - 1);
-  char* const base = start + before;
-  if (before > 0) munmap(start, before);
-  if (mapped > before + capacity) munmap(base + capacity, mapped - before - capacity);
-  if (options.huge_pages) (void)madvise(base, capacity, MADV_HUGEPAGE);  // advice: may be ignored
-
-  std::unique_ptr<HostPool> pool(new HostPool(base, capacity));
-  if (options.touch_threads > 0) pool->Touch(options);
-  if (options.cancelled && options.cancelled()) {
-    return absl::CancelledError("host pool: the reservation was abandoned");
-  }
-  return pool;
-}
-
-HostPool::~HostPool() {
-  assert(free_bytes() == capacity_ && "a lease outlives its pool");
-  if (base_ != nullptr) munmap(base_, capacity_);
-}
-
-void HostPool::Touch(const HostPoolOptions& options) {
-  const int64_t chunks = (capacity_ + kTouchChunkBytes - 1) / kTouchChunkBytes;
-  std::atomic<int64_t> next{0};
-  Mutex progress_mutex;
-  int64_t touched = 0;
-  const auto work = [&] {
-    for (int64_t chunk = next++; chunk < chunks; chunk = next++) {
-      if (options.cancelled && options.cancelled()) return;
-      const int64_t begin = chunk * kTouchChunkBytes;
-      const int64_t end = std::min(begin + kTouchChunkBytes, capacity_);
-      for (int64_t at = begin; at < end; at += kPageBytes) {
-        *static_cast<volatile char*>(base_ + at) = 0;
-      }
-      MutexLock lock(&progress_mutex);
-      touched += end - begin;
-      if (options.progress) options.progress(touched, capacity_);
+  absl::Status refused;
+  for (const PageChoice& choice : kPageChoices) {
+    const bool small = choice.page_bytes == kPageBytes;
+    // Pages that are set aside are taken for good or not at all: those that are touched later could
+    // be missing then.
+    if (!small && (!options.huge_pages || options.touch_threads == 0 ||
+                   capacity < choice.capacity_bytes_min)) {
+      continue;
     }
-  };
-  std::vector<std::thread> workers;
-  const int64_t threads = std::min<int64_t>(options.touch_threads, chunks);
-  for (int64_t i = 1; i < threads; ++i) workers.emplace_back(work);
-  work();
-  for (std::thread& worker : workers) worker.join();
+    absl::StatusOr<PageMapping> pages = PageMapping::Map(capacity, choice.page_bytes);
+    if (!pages.ok()) {
+      refused = pages.status();
+      continue;
+    }
+    if (small && options.huge_pages) pages->AllowHugePages();
+    std::string placement;
+    if (options.numa_node >= 0) {
+      const absl::Status placed = pages->PreferNode(options.numa_node);
+      placement = placed.ok() ? absl::StrCat(" on NUMA node ", options.numa_node)
+                              : absl::StrCat(", not placed on NUMA node ", options.numa_node, " (",
+                                             std::string(placed.message()), ")");
+    }
+    if (options.touch_threads > 0) refused = Touch(options, capacity, *pages);
+    if (absl::IsCancelled(refused)) return refused;
+    if (!refused.ok()) continue;
+    return std::unique_ptr<HostPool>(
+        new HostPool(*std::move(pages), capacity, std::move(placement)));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat("host pool: ", std::string(refused.message())));
+}
+
+HostPool::~HostPool() { assert(free_bytes() == capacity_ && "a lease outlives its pool"); }
+
+std::string HostPool::DescribePages() const {
+  const char* const size = pages_.page_bytes() == kGiantPageBytes            ? "1 GiB pages"
+                           : pages_.page_bytes() == HostPool::kHugePageBytes ? "2 MiB pages"
+                                                                             : "small pages";
+  return absl::StrCat(size, placement_);
 }
 
 int64_t HostPool::FindOffset(int64_t bytes) const {

@@ -25,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
+#include "engine/memory/page_mapping.h"
 
 namespace megatrain {
 
@@ -64,8 +65,11 @@ class HostLease {
 
 struct HostPoolOptions {
   int64_t capacity = 0;  // bytes, rounded up to a page
-  bool huge_pages =
-      true;  // ask for transparent huge pages; where they are off this changes nothing
+  // Large pools take the largest pages that are to be had: 1 GiB, 2 MiB, small ones that the kernel
+  // may join to huge ones. False: small ones.
+  bool huge_pages = true;
+  // Pages come from this node of the machine's memory as long as it has any; -1: from anywhere.
+  int numa_node = -1;
   // Threads that touch every page before Create returns, so that no step pays for page faults and a
   // machine without the memory says so at once. 0: pages are taken when first used.
   int touch_threads = 1;
@@ -77,8 +81,8 @@ struct HostPoolOptions {
 
 class HostPool {
  public:
-  static constexpr int64_t kPageBytes = 4096;
-  static constexpr int64_t kHugePageBytes = int64_t{2} << 20;
+  static constexpr int64_t kPageBytes = kSmallPageBytes;
+  static constexpr int64_t kHugePageBytes = megatrain::kHugePageBytes;
   static constexpr int64_t kLargeLeaseBytes = int64_t{256} << 20;
 
   // ResourceExhausted if the kernel refuses the reservation, InvalidArgument if capacity < 0,
@@ -101,6 +105,8 @@ class HostPool {
 
   // The whole reservation, capacity() bytes: for a device to pin.
   void* data() const { return base_; }
+  // Of the pages it lies in, for people: "1 GiB pages on NUMA node 0".
+  std::string DescribePages() const;
   int64_t capacity() const { return capacity_; }
   int64_t free_bytes() const;
   int64_t largest_free_block() const;
@@ -109,17 +115,22 @@ class HostPool {
 
  private:
   friend class HostLease;
-  HostPool(char* reservation, int64_t capacity) : base_(reservation), capacity_(capacity) {
+  HostPool(PageMapping pages, int64_t capacity, std::string placement)
+      : pages_(std::move(pages)),
+        placement_(std::move(placement)),
+        base_(pages_.data()),
+        capacity_(capacity) {
     if (capacity > 0) free_.emplace(0, capacity);
   }
-  void Touch(const HostPoolOptions& options);
   void Return(void* data, int64_t bytes, HostKind kind);
   int64_t Free() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t LargestFreeBlock() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The offset that a lease of `bytes` (whole pages) gets, or -1.
   int64_t FindOffset(int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  char* const base_;  // aligned to a huge page
+  const PageMapping pages_;
+  const std::string placement_;  // " on NUMA node 0", why it is not, or empty
+  char* const base_;             // aligned to a huge page
   const int64_t capacity_;
   mutable Mutex mutex_;
   std::map<int64_t, int64_t> free_ ABSL_GUARDED_BY(mutex_);  // offset -> bytes

@@ -71,6 +71,12 @@ std::vector<std::string> GroupAndParents(const std::string& root, std::string pa
 
 }  // namespace
 
+int64_t FreeHugePageBytes(int64_t page_bytes, const SystemMemoryPaths& paths) {
+  const std::string path =
+      absl::StrCat(paths.huge_pages, "/hugepages-", page_bytes / kKiB, "kB/free_hugepages");
+  return ReadNumber(path).value_or(0) * page_bytes;
+}
+
 absl::StatusOr<int64_t> AvailableMemoryBytes(const SystemMemoryPaths& paths) {
   const std::optional<std::string> meminfo = ReadText(paths.meminfo);
   if (!meminfo) return absl::NotFoundError(absl::StrCat(paths.meminfo, ": cannot be read"));

@@ -52,7 +52,7 @@ absl::Status ReserveMany(DeviceArena& arena, const char* name, int64_t count, in
 }  // namespace
 
 absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
-                                                   const Kernels& kernels, DeviceArena& arena) {
+                                                   const KernelSizes& sizes, DeviceArena& arena) {
   const ModelConfig& c = d.layout->config;
   const int64_t e = DTypeBytes(d.dtype);
   const int64_t t = d.micro_batch_tokens;
@@ -105,7 +105,7 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                              DeviceKind::kWorkspace, &b.backward.dqkv));
   MT_RETURN_IF_ERROR(
       Reserve(arena, "backward workspace",
-              kernels.AttentionBackwardWorkspaceBytes(d.dtype, t, c.heads, c.kv_heads, c.head_dim),
+              sizes.AttentionBackwardWorkspaceBytes(d.dtype, t, c.heads, c.kv_heads, c.head_dim),
               DeviceKind::kWorkspace, &b.backward.workspace));
   b.kept.resize(d.shape.kept);
   for (int i = 0; i < d.shape.kept; ++i) {

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/base/dtype.h"
-#include "engine/device/kernels.h"
+#include "engine/device/kernel_sizes.h"
 #include "engine/memory/device_arena.h"
 #include "engine/memory/host_pool.h"
 #include "engine/model/decoder_layer.h"
@@ -85,7 +85,7 @@ struct DeviceBuffers {
 
 // ResourceExhausted (from the arena) names the first piece that does not fit.
 absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
-                                                   const Kernels& kernels, DeviceArena& arena);
+                                                   const KernelSizes& sizes, DeviceArena& arena);
 
 struct HostBuffers {
   std::vector<HostLease> tiles;

@@ -107,6 +107,13 @@ absl::StatusOr<std::shared_ptr<Event>> Executor::TakeEvent() {
 }
 
 absl::Status Executor::RunItem(int lane, Item& item) {
+  device_->BeginRange(OpKindName(item.op.kind));
+  absl::Status status = RunNamed(lane, item);
+  device_->EndRange();
+  return status;
+}
+
+absl::Status Executor::RunNamed(int lane, Item& item) {
   if (!IsDeviceLane(static_cast<Lane>(lane))) {
     item.host_start = Clock::now();
     absl::Status status = runner_->Run(item.op, nullptr);

@@ -78,6 +78,7 @@ class Executor {
   Executor(Device* device, OpRunner* runner) : device_(device), runner_(runner) {}
   void RunLane(int lane);
   absl::Status RunItem(int lane, Item& item);
+  absl::Status RunNamed(int lane, Item& item);
   absl::StatusOr<std::shared_ptr<Event>> TakeEvent() ABSL_LOCKS_EXCLUDED(mutex_);
   void WaitIssued(const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Retire(const Ticket& ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

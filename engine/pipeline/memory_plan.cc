@@ -34,10 +34,10 @@ PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
 }
 
 // Device bytes of these dimensions, through the code that reserves them.
-int64_t DeviceBytes(const PipelineDimensions& d, const Kernels& kernels) {
+int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
   DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
-  return ReserveDeviceBuffers(d, kernels, arena).ok() ? arena.used()
-                                                      : std::numeric_limits<int64_t>::max();
+  return ReserveDeviceBuffers(d, sizes, arena).ok() ? arena.used() + sizes.StreamWorkspaceBytes()
+                                                    : std::numeric_limits<int64_t>::max();
 }
 
 int64_t HostBytes(const PipelineDimensions& d) {
@@ -56,7 +56,7 @@ void SetSlabs(const JobSpec& spec, PipelineDimensions& d) {
   }
 }
 
-void Keep(const JobSpec& spec, const Kernels& kernels, int64_t limit, PipelineDimensions& d) {
+void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, PipelineDimensions& d) {
   PipelineShape& shape = d.shape;
   const int pairs = shape.layers * shape.sweep_micro_batches;
   shape.kept = shape.kept_everything = 0;
@@ -74,7 +74,7 @@ void Keep(const JobSpec& spec, const Kernels& kernels, int64_t limit, PipelineDi
       aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kCheapRecomputed));
   const int64_t everything =
       aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kEverything));
-  int64_t left = limit - DeviceBytes(d, kernels);
+  int64_t left = limit - DeviceBytes(d, sizes);
   if (left <= 0) return;
   // A kept product saves more time a byte than a kept norm: first the products of as many pairs as
   // fit, then the rest.
@@ -87,18 +87,18 @@ void Keep(const JobSpec& spec, const Kernels& kernels, int64_t limit, PipelineDi
 }
 
 // Tries a sweep size and stash place under the device limit.
-bool Fits(const JobSpec& spec, const Kernels& kernels, int64_t limit, int sweep, bool on_host,
+bool Fits(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep, bool on_host,
           PipelineDimensions& d) {
   d.shape.sweep_micro_batches = sweep;
   d.shape.stash_on_host = on_host;
   SetSlabs(spec, d);
-  Keep(spec, kernels, limit, d);
-  return DeviceBytes(d, kernels) <= limit;
+  Keep(spec, sizes, limit, d);
+  return DeviceBytes(d, sizes) <= limit;
 }
 
 // The choice: as few sweeps as possible, then the stash on the device, then on the host. If nothing
 // fits, the smallest is left in `d`, so that the refusal shows the least that would be needed.
-bool Decide(const JobSpec& spec, const Kernels& kernels, int64_t limit, PipelineDimensions& d) {
+bool Decide(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, PipelineDimensions& d) {
   const bool device = spec.engine.stash != StashPlace::kHost;
   const bool host = spec.engine.stash != StashPlace::kDevice;
   int low = 1, high = d.micro_batches;
@@ -107,8 +107,8 @@ bool Decide(const JobSpec& spec, const Kernels& kernels, int64_t limit, Pipeline
         static_cast<int>(std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep));
   }
   const auto fits = [&](int sweep) {
-    return (device && Fits(spec, kernels, limit, sweep, false, d)) ||
-           (host && Fits(spec, kernels, limit, sweep, true, d));
+    return (device && Fits(spec, sizes, limit, sweep, false, d)) ||
+           (host && Fits(spec, sizes, limit, sweep, true, d));
   };
   if (fits(high)) return true;
   if (high == low || !fits(low)) return false;
@@ -120,10 +120,10 @@ bool Decide(const JobSpec& spec, const Kernels& kernels, int64_t limit, Pipeline
   return fits(low);
 }
 
-void Finish(const Kernels& kernels, MemoryPlan& plan) {
+void Finish(const KernelSizes& sizes, MemoryPlan& plan) {
   const PipelineDimensions& d = plan.dimensions;
   DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
-  (void)ReserveDeviceBuffers(d, kernels, arena);
+  (void)ReserveDeviceBuffers(d, sizes, arena);
   plan.device.clear();
   for (const DeviceArena::Item& item : arena.items()) {
     auto same = std::find_if(plan.device.begin(), plan.device.end(),
@@ -135,6 +135,10 @@ void Finish(const Kernels& kernels, MemoryPlan& plan) {
     }
   }
   plan.arena_bytes = arena.used();
+  plan.device_bytes = plan.arena_bytes + sizes.StreamWorkspaceBytes();
+  if (sizes.StreamWorkspaceBytes() > 0) {
+    plan.device.push_back({"stream workspace", sizes.StreamWorkspaceBytes()});
+  }
   const auto kinds = HostBufferBytes(d);
   plan.host.clear();
   for (int kind = 0; kind < kHostKinds; ++kind) {
@@ -142,13 +146,12 @@ void Finish(const Kernels& kernels, MemoryPlan& plan) {
     plan.host.push_back({HostKindName(static_cast<HostKind>(kind)), kinds[kind]});
     plan.pool_bytes += kinds[kind];
   }
-  plan.process_bytes =
-      kProcessBytes + kernels.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
+  plan.process_bytes = kProcessBytes + sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
   plan.host.push_back({"process", plan.process_bytes});
   plan.host_bytes = plan.pool_bytes + plan.process_bytes;
   if (plan.budget.device_shares_host) {
-    plan.host.push_back({"cpu device's arena", plan.arena_bytes});
-    plan.host_bytes += plan.arena_bytes;
+    plan.host.push_back({"device's memory", plan.device_bytes});
+    plan.host_bytes += plan.device_bytes;
   }
   for (int64_t elements : d.shape.tile_elements) {
     plan.checkpoint_bytes += TileBytes(elements, d.dtype);
@@ -168,10 +171,10 @@ void Finish(const Kernels& kernels, MemoryPlan& plan) {
     plan.misfit = absl::StrCat("host memory: needs ", FormatBytes(plan.host_bytes), ", has ",
                                FormatBytes(plan.host_limit));
   }
-  if (plan.arena_bytes > plan.device_limit) {
+  if (plan.device_bytes > plan.device_limit) {
     plan.fits = false;
     if (!plan.misfit.empty()) plan.misfit += "; ";
-    absl::StrAppend(&plan.misfit, "device memory: needs ", FormatBytes(plan.arena_bytes), ", has ",
+    absl::StrAppend(&plan.misfit, "device memory: needs ", FormatBytes(plan.device_bytes), ", has ",
                     FormatBytes(plan.device_limit));
   }
 }
@@ -179,7 +182,7 @@ void Finish(const Kernels& kernels, MemoryPlan& plan) {
 }  // namespace
 
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
-                                      const Kernels& kernels, const MemoryBudget& budget) {
+                                      const KernelSizes& sizes, const MemoryBudget& budget) {
   const int64_t s = spec.data.sequence_length;
   if (s > layout.config.max_positions) {
     return absl::InvalidArgumentError(
@@ -217,14 +220,16 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
                         : budget.host_bytes;
   plan.device_limit =
       spec.engine.device_memory > 0 ? spec.engine.device_memory : budget.device_bytes;
-  if (plan.device_limit <= 0) {
+  if (!budget.device_shares_host) {
+    plan.device_limit = std::min(plan.device_limit, budget.device_bytes);
+  } else if (plan.device_limit <= 0) {
     // The cpu device's default: what keeping everything takes, at most half of what is free after
     // the host state.
     PipelineDimensions whole = d;
     JobSpec none = spec;
     none.engine.recompute =
         spec.engine.recompute == RecomputeMode::kAll ? RecomputeMode::kAll : RecomputeMode::kNone;
-    Fits(none, kernels, std::numeric_limits<int64_t>::max(),
+    Fits(none, sizes, std::numeric_limits<int64_t>::max(),
          spec.engine.micro_batches_per_sweep > 0
              ? static_cast<int>(
                    std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep))
@@ -235,21 +240,21 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
       free = std::min(free, budget.host_bytes - budget.pool_bytes - kProcessBytes);
     }
     free = std::max<int64_t>(0, free);
-    plan.device_limit = std::min(DeviceBytes(whole, kernels), free / 2);
+    plan.device_limit = std::min(DeviceBytes(whole, sizes), free / 2);
     // Rather a recomputing job than none: a small device is still given what the smallest choice
     // takes.
     PipelineDimensions least = d;
-    if (!Decide(spec, kernels, plan.device_limit, least)) {
-      plan.device_limit = std::min(free, DeviceBytes(least, kernels));
+    if (!Decide(spec, sizes, plan.device_limit, least)) {
+      plan.device_limit = std::min(free, DeviceBytes(least, sizes));
     }
   }
-  Decide(spec, kernels, plan.device_limit, d);
-  Finish(kernels, plan);
+  Decide(spec, sizes, plan.device_limit, d);
+  Finish(sizes, plan);
   return plan;
 }
 
 absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
-                                          const Kernels& kernels, const MemoryBudget& budget) {
+                                          const KernelSizes& sizes, const MemoryBudget& budget) {
   MemoryPlan plan;
   plan.budget = budget;
   plan.parameters = layout.parameters;
@@ -265,9 +270,10 @@ absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype
   d.shape.stash_on_host = true;  // a ring of hidden states is all that forward needs
   d.shape.clipping = d.shape.slab_per_tile = false;
   d.shape.gradient_slabs = 0;
-  plan.device_limit =
-      budget.device_bytes > 0 ? budget.device_bytes : std::numeric_limits<int64_t>::max();
-  Finish(kernels, plan);
+  plan.device_limit = budget.device_shares_host && budget.device_bytes == 0
+                          ? std::numeric_limits<int64_t>::max()
+                          : budget.device_bytes;
+  Finish(sizes, plan);
   return plan;
 }
 
@@ -286,7 +292,7 @@ std::string MemoryPlan::Table() const {
   line("host limit", host_limit);
   absl::StrAppend(&out, "device\n");
   for (const Item& item : device) line(item.name, item.bytes);
-  line("device total", arena_bytes);
+  line("device total", device_bytes);
   if (device_limit < std::numeric_limits<int64_t>::max()) line("device limit", device_limit);
   absl::StrAppend(&out, "disk\n");
   line("each checkpoint", checkpoint_bytes);
@@ -319,7 +325,7 @@ std::string MemoryPlan::Json() const {
   json["host_limit_bytes"] = host_limit;
   json["pool_bytes"] = pool_bytes;
   json["device"] = items(device);
-  json["device_bytes"] = arena_bytes;
+  json["device_bytes"] = device_bytes;
   json["device_limit_bytes"] = device_limit;
   json["checkpoint_bytes"] = checkpoint_bytes;
   const PipelineDimensions& d = dimensions;

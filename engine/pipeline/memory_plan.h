@@ -5,11 +5,12 @@
 #define MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/device/kernels.h"
+#include "engine/device/kernel_sizes.h"
 #include "engine/job/job_spec.h"
 #include "engine/model/model_layout.h"
 #include "engine/pipeline/buffers.h"
@@ -26,6 +27,12 @@ struct MemoryBudget {
   // half of what is free after the host state.
   int64_t device_bytes = 0;
   bool device_shares_host = true;
+
+  // `bytes` of a device's own memory are free; nothing: the device lies in host memory.
+  void SetDevice(std::optional<int64_t> bytes) {
+    device_shares_host = !bytes.has_value();
+    device_bytes = bytes.value_or(0);
+  }
 };
 
 struct MemoryPlan {
@@ -36,15 +43,16 @@ struct MemoryPlan {
   PipelineDimensions dimensions;
   int64_t parameters = 0;
   std::vector<Item> host;    // the pool by kind, and the process itself
-  std::vector<Item> device;  // the arena by name
+  std::vector<Item> device;  // the arena by name, and what streams take beside it
   int64_t pool_bytes = 0;
   int64_t process_bytes = 0;  // program, libraries, kernels' scratch, loader
   int64_t arena_bytes = 0;
-  int64_t host_bytes = 0;  // pool + process + arena where the device shares the host
+  int64_t device_bytes = 0;  // arena + streams' workspace
+  int64_t host_bytes = 0;    // pool + process + device where it shares the host
   int64_t checkpoint_bytes = 0;
   MemoryBudget budget;
   int64_t host_limit = 0;    // engine.host_memory, or the budget
-  int64_t device_limit = 0;  // engine.device_memory, or the rule above
+  int64_t device_limit = 0;  // engine.device_memory and the budget, or the rule above
   bool fits = true;
   std::string misfit;  // what does not fit, in bytes
 
@@ -53,15 +61,15 @@ struct MemoryPlan {
   std::string Json() const;
 };
 
-// `layout` and `kernels` must outlive the plan. InvalidArgument: settings that contradict each
+// `layout` and `sizes` must outlive the plan. InvalidArgument: settings that contradict each
 // other (gradient_slabs with clipping, a sequence longer than the model's positions). A job that
 // does not fit is a plan with fits == false.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
-                                      const Kernels& kernels, const MemoryBudget& budget);
+                                      const KernelSizes& sizes, const MemoryBudget& budget);
 
 // A forward-only plan for sequences of `tokens` tokens: what `generate` needs.
 absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
-                                          const Kernels& kernels, const MemoryBudget& budget);
+                                          const KernelSizes& sizes, const MemoryBudget& budget);
 
 }  // namespace megatrain
 

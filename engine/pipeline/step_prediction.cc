@@ -107,8 +107,13 @@ StepPrediction PredictStep(const MemoryPlan& plan, const HardwareRates& rates,
   const double compute_part = rates.device_is_host ? part(compute_threads) : 1;
 
   HardwareProfile profile;
-  profile.h2d_bytes_per_second = rates.h2d_bytes_per_second;
-  profile.d2h_bytes_per_second = rates.d2h_bytes_per_second;
+  // Both directions are in use for most of a step; where that slows them is not followed through
+  // it.
+  const auto link = [](double beside, double alone) { return beside > 0 ? beside : alone; };
+  profile.h2d_bytes_per_second =
+      link(rates.h2d_beside_d2h_bytes_per_second, rates.h2d_bytes_per_second);
+  profile.d2h_bytes_per_second =
+      link(rates.d2h_beside_h2d_bytes_per_second, rates.d2h_bytes_per_second);
   if (resources.link_bytes_per_second_max > 0) {
     for (double* rate : {&profile.h2d_bytes_per_second, &profile.d2h_bytes_per_second}) {
       *rate = std::min(*rate, resources.link_bytes_per_second_max);

@@ -99,7 +99,7 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   pending.record.tokens = batch.predictions;
   pending.record.input_tokens = batch.input_tokens;
   pending.record.host_bytes = plan_.pool_bytes;
-  pending.record.device_bytes = plan_.arena_bytes;
+  pending.record.device_bytes = plan_.device_bytes;
   Schedule schedule =
       BuildTrainingStep(plan_.dimensions.shape, state.micro_batch_tokens, pipeline_state_);
   CountLinkBytes(schedule, pending.record);

@@ -3,6 +3,8 @@
 #include <memory>
 #include <string>
 
+#include "engine/base/status.h"
+#include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "server/commands/command.h"
 
@@ -12,12 +14,20 @@ namespace {
 struct GenerateArguments {
   std::string path;
   GenerateOptions options;
+  std::string device = "auto";
+  int threads = 0;
 };
 
 absl::Status RunGenerate(const GenerateArguments& arguments) {
+  EngineHostOptions options;
+  options.device = arguments.device;
+  options.device_key = "--device";
+  options.threads = arguments.threads;
+  options.open_gpu = OpenCudaDevice;
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create(options));
   std::fputs(arguments.options.prompt.c_str(), stdout);
   const absl::Status status =
-      Generate(arguments.path, arguments.options, [](const std::string& text) {
+      Generate(*host, arguments.path, arguments.options, [](const std::string& text) {
         std::fputs(text.c_str(), stdout);
         std::fflush(stdout);
       });
@@ -44,7 +54,9 @@ void AddGenerateCommand(CLI::App* app, int* exit_code) {
   command->add_option("--tokenizer", options.tokenizer, "auto, or bytes")
       ->check(CLI::IsMember({"auto", "bytes"}))
       ->capture_default_str();
-  command->add_option("--threads", options.threads, "0: the processors this process may use")
+  command->add_option("--device", arguments->device, "auto, cpu, cuda or cuda:N")
+      ->capture_default_str();
+  command->add_option("--threads", arguments->threads, "0: the processors this process may use")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
   command->callback([arguments, exit_code] { *exit_code = Report(RunGenerate(*arguments)); });

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "engine/job/job_parser.h"
 #include "server/commands/command.h"
@@ -21,7 +22,7 @@ struct PlanArguments {
 int Plan(const PlanArguments& arguments) {
   const absl::StatusOr<JobSpec> spec = ParseJobFile(arguments.job, arguments.overrides);
   if (!spec.ok()) return Report(spec.status());
-  const absl::StatusOr<PlanReport> plan = PlanTraining(*spec);
+  const absl::StatusOr<PlanReport> plan = PlanTraining(*spec, OpenCudaDevice);
   if (!plan.ok()) return Report(plan.status());
   const std::string& text = arguments.output == "json" ? plan->json : plan->table;
   std::fputs(text.c_str(), stdout);

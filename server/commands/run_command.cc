@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "engine/job/job_parser.h"
 #include "engine/trace/metrics_writer.h"
@@ -68,7 +69,12 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
     if (metrics != nullptr && metrics_status.ok()) note_metrics(metrics->Write(record));
     progress.Step(record);
   };
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create({}));
+  EngineHostOptions options;
+  options.device = spec.engine.device;
+  options.device_key = "engine.device";
+  options.open_gpu = OpenCudaDevice;
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create(options));
+  if (!host->why_cpu().empty()) progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
   return RunTraining(*host, spec, ResumeOptions(arguments.resume), &control, observer);
 }
 

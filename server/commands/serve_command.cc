@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/status.h"
+#include "engine/device/cuda/open_cuda_device.h"
 #include "server/commands/command.h"
 #include "server/config/daemon_config.h"
 #include "server/daemon/daemon.h"
@@ -47,6 +48,7 @@ absl::Status Serve(const ServeArguments& arguments) {
   hooks.run_observer = &run_log;
   // The store is on stable storage after every change; a hanging thread would hold up any other
   // way out.
+  hooks.open_gpu = OpenCudaDevice;
   hooks.end_process = [] { _exit(kExitFailed); };
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Daemon> daemon, Daemon::Open(config, hooks));
   const absl::Status pinned = daemon->PinPool(StopRequested);

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/job/device_name.h"
 #include "server/metrics/metrics_address.h"
 
 namespace megatrain {
@@ -146,12 +147,8 @@ std::string SetRoots(const YamlNode& node, DaemonConfig* config) {
 
 std::string SetDevice(const YamlNode& node, DaemonConfig* config) {
   std::string device;
-  if (std::string error = ReadText(node, "auto or cpu", &device); !error.empty()) return error;
-  if (device == "cuda" || absl::StartsWith(device, "cuda:")) {
-    return absl::StrCat("this version trains on the cpu device only and has no ", device,
-                        "; write cpu or auto");
-  }
-  if (device != "auto" && device != "cpu") return Expects("auto or cpu", node);
+  if (std::string error = ReadText(node, kDeviceNames, &device); !error.empty()) return error;
+  if (!ParseDeviceName(device).has_value()) return Expects(kDeviceNames, node);
   config->device = std::move(device);
   return "";
 }

@@ -38,6 +38,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   EngineHostOptions host;
   host.device = config.device;
   host.threads = static_cast<int>(config.threads);
+  host.open_gpu = hooks.open_gpu;
   MT_ASSIGN_OR_RETURN(daemon->host_, EngineHost::Create(host));
   daemon->manager_ = std::make_unique<JobManager>(
       daemon->ledger_.get(),
@@ -131,6 +132,11 @@ void Daemon::MeasureRates() {
       rates.bf16.matmul_flops_per_second / 1e9, rates.h2d_bytes_per_second / 1e9,
       rates.d2h_bytes_per_second / 1e9, rates.fp32.update_bytes_per_second / 1e9,
       rates.bf16.update_bytes_per_second / 1e9));
+  if (rates.h2d_beside_d2h_bytes_per_second > 0) {
+    hooks_.log(absl::StrFormat("both directions at once: %.3g GB/s to the device, %.3g back",
+                               rates.h2d_beside_d2h_bytes_per_second / 1e9,
+                               rates.d2h_beside_h2d_bytes_per_second / 1e9));
+  }
 }
 
 absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
@@ -142,18 +148,24 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   hooks_.log(absl::StrCat("reserving ", FormatBytes(bytes), " of host memory"));
   MT_RETURN_IF_ERROR(host_->ReservePool(
       bytes,
-      [this](int64_t touched, int64_t capacity) {
-        monitor_->SetPinning(touched, capacity);
+      [this](int64_t done, int64_t capacity) {
+        monitor_->SetPinning(done, capacity);
         monitoring_->service_manager().Starting(absl::StrCat(
-            "reserving host memory: ", FormatBytes(touched), " of ", FormatBytes(capacity)));
+            "reserving host memory: ", FormatBytes(done), " of ", FormatBytes(capacity)));
       },
       cancelled));
+  hooks_.log(absl::StrCat("host pool: ", host_->DescribePool()));
 
   EngineJobRunnerOptions runner;
   runner.files = [this](int64_t uid, const std::string& id) { return job_files_->ForRun(uid, id); };
   runner.stalled = [this](const std::string& job, const std::string& why) {
     hooks_.log(absl::StrCat("job ", job, " hangs: ", why, "; ending the process"));
     monitoring_->service_manager().Hangs();
+    hooks_.end_process();
+  };
+  runner.device_lost = [this](const std::string& job, const std::string& why) {
+    hooks_.log(
+        absl::StrCat("job ", job, ": ", why, "; the device is lost to this process, ending it"));
     hooks_.end_process();
   };
   runner_ = std::make_unique<EngineJobRunner>(host_.get(), std::move(runner));

@@ -37,6 +37,8 @@ namespace megatrain {
 struct DaemonHooks {
   // A line of the daemon's own log. From any thread.
   std::function<void(const std::string& line)> log;
+  // GPUs; may be null: there are none.
+  GpuOpener open_gpu;
   // Beside the daemon's own; may be null. As the hooks, it must outlive the daemon.
   RunObserver* run_observer = nullptr;
   // A job hangs and cannot be ended but with the process: must not return.

@@ -17,7 +17,7 @@ NodeMonitor::NodeMonitor(const EngineHost* host, const JobManager* manager,
   char hostname[256] = {};
   if (gethostname(hostname, sizeof(hostname) - 1) == 0) fixed_.hostname = hostname;
   fixed_.started = absl::Now();
-  fixed_.device = "cpu";
+  fixed_.device = host->device_id();
   fixed_.device_description = host->DescribeDevice();
   fixed_.threads = host->threads();
 }

@@ -51,6 +51,8 @@ void ToProto(const NodeStatus& status, v1::Node* proto) {
     rates->set_d2h_bytes_per_second(status.rates.d2h_bytes_per_second);
     rates->set_fp32_update_bytes_per_second(status.rates.fp32.update_bytes_per_second);
     rates->set_bf16_update_bytes_per_second(status.rates.bf16.update_bytes_per_second);
+    rates->set_h2d_beside_d2h_bytes_per_second(status.rates.h2d_beside_d2h_bytes_per_second);
+    rates->set_d2h_beside_h2d_bytes_per_second(status.rates.d2h_beside_h2d_bytes_per_second);
   }
   proto->mutable_jobs()->set_queued(status.queued_jobs);
   proto->mutable_jobs()->set_running(status.active_jobs);

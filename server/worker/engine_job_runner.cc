@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/device/device_lost.h"
 #include "server/worker/job_records.h"
 
 namespace megatrain {
@@ -295,7 +296,9 @@ RunEnd EngineJobRunner::Train(Run& run) {
   end.status = outcome.status();
   end.failure = FailureOf(end.status);
   // What failed while the process ends is found again, or not, when the job is started again.
-  end.kind = run.control.stop_requested() ? RunEnd::Kind::kStopped : RunEnd::Kind::kFailed;
+  // So is what only a new process can mend.
+  const bool again = run.control.stop_requested() || IsDeviceLost(end.status);
+  end.kind = again ? RunEnd::Kind::kStopped : RunEnd::Kind::kFailed;
   return end;
 }
 
@@ -303,6 +306,9 @@ void EngineJobRunner::RunJob(Run& run) {
   const RunEnd end = Train(run);
   run.watchdog.Enter(Watchdog::Phase::kIdle);
   if (!end.status.ok()) Say(run, std::string(end.status.message()));
+  if (IsDeviceLost(end.status) && options_.device_lost) {
+    options_.device_lost(run.request.job_id, std::string(end.status.message()));
+  }
   {
     MutexLock lock(&mutex_);
     run.ended = true;

@@ -25,6 +25,9 @@ struct EngineJobRunnerOptions {
   // The job hangs: called once, on a thread of its own. A process cannot end a thread that hangs in
   // a device or a disk: it ends itself, and its successor starts the job again.
   std::function<void(const std::string& job_id, const std::string& why)> stalled;
+  // The device is lost to this process: called on the job's thread, with nothing left of the job
+  // but its files. As above; where it returns, the job ends as one that was stopped.
+  std::function<void(const std::string& job_id, const std::string& why)> device_lost;
 };
 
 // Each job has a thread from Start to its end, and a watchdog.

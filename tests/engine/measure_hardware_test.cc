@@ -8,7 +8,11 @@ namespace megatrain {
 namespace {
 
 TEST(MeasureHardwareTest, EveryRateIsMeasured) {
-  const auto rates = MeasureHardware(2);
+  SessionSettings settings;
+  settings.threads = 2;
+  const auto session = OpenSession(settings, nullptr);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto rates = MeasureHardware(**session, kCpuMeasurement);
   ASSERT_TRUE(rates.ok()) << rates.status();
   EXPECT_TRUE(rates->measured());
   EXPECT_EQ(rates->threads, 2);

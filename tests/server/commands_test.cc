@@ -119,6 +119,26 @@ TEST_F(CommandsTest, AJobThatDoesNotFitIsThree) {
   EXPECT_TRUE(nlohmann::json::accept(json.output)) << json.output;
 }
 
+// No machine has a GPU of this number.
+TEST_F(CommandsTest, ADeviceThatIsNotHereIsTwoAndIsPlannedForByItsMemory) {
+  MakeJob("{steps: 1}");
+  const std::string job = Path("job.yaml") + " --set engine.device=cuda:999";
+  const Result run = Megatraind("run " + job);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.output, HasSubstr("engine.device: cuda"));
+  EXPECT_FALSE(std::filesystem::exists(Path("demo/checkpoints")));
+  const Result generate = Megatraind("generate " + Path("model") + " --prompt a --device cuda:999");
+  EXPECT_EQ(generate.exit_code, 2);
+  EXPECT_THAT(generate.output, HasSubstr("--device: cuda"));
+  const Result unknown = Megatraind("plan " + job);
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.output, HasSubstr("engine.device_memory"));
+  const Result large = Megatraind("plan " + job + " --set engine.device_memory=80GiB");
+  EXPECT_EQ(large.exit_code, 0) << large.output;
+  EXPECT_THAT(large.output, HasSubstr("stream workspace"));
+  EXPECT_EQ(Megatraind("plan " + job + " --set engine.device_memory=1MiB").exit_code, 3);
+}
+
 TEST_F(CommandsTest, TrainsVerifiesExportsAndGenerates) {
   MakeJob("{steps: 3, global_batch: 2, micro_batch: 1, eval_every: 2}");
   const std::string metrics = Path("metrics.jsonl");

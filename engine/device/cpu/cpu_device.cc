@@ -87,10 +87,8 @@ class CpuDevice : public Device {
   }
 
   // The device reads host memory as it is.
-  absl::Status PinHost(void*, int64_t bytes,
-                       const std::function<void(int64_t)>& progress) override {
-    if (progress) progress(bytes);
-    return absl::OkStatus();
+  absl::Status PinHost(void*, int64_t bytes, const PinProgress& progress) override {
+    return progress ? progress(bytes) : absl::OkStatus();
   }
   void UnpinHost(void*) override {}
   absl::Status Upload(Stream&, void* device, const void* host, int64_t bytes) override {

@@ -46,7 +46,8 @@ void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, fl
 
 }  // namespace
 
-CpuKernels::CpuKernels(ThreadPool* pool) : pool_(pool), native_bf16_(HasNativeBf16()) {}
+CpuKernels::CpuKernels(ThreadPool* pool)
+    : pool_(pool), sizes_(pool->threads()), native_bf16_(HasNativeBf16()) {}
 
 absl::Status CpuKernels::MatMul(Stream&, const MatMulArgs& args) {
   const auto start = std::chrono::steady_clock::now();
@@ -196,16 +197,16 @@ absl::Status CpuKernels::Zero(Stream&, void* x, int64_t bytes) {
   return absl::OkStatus();
 }
 
-int64_t CpuKernels::AttentionBackwardWorkspaceBytes(DType, int64_t tokens, int64_t heads, int64_t,
-                                                    int64_t head_dim) const {
+int64_t CpuKernelSizes::AttentionBackwardWorkspaceBytes(DType, int64_t tokens, int64_t heads,
+                                                        int64_t, int64_t head_dim) const {
   return AttentionWorkspaceBytes(tokens, heads, head_dim);
 }
 
 // Every thread's workspace; one more for the caller's parts of sums (of rows at most as wide as a
 // matrix has elements over kPartsMax); oneDNN's generated code.
-int64_t CpuKernels::ScratchBytesMax(DType, int64_t) const {
+int64_t CpuKernelSizes::ScratchBytesMax(DType, int64_t) const {
   constexpr int64_t kParts = int64_t{16} << 20, kCode = int64_t{32} << 20;
-  return pool_->threads() * (MatMulScratchBytesMax() + AttentionScratchBytesMax()) + kParts + kCode;
+  return threads_ * (MatMulScratchBytesMax() + AttentionScratchBytesMax()) + kParts + kCode;
 }
 
 double CpuKernels::MatMulSeconds() const {

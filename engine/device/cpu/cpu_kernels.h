@@ -15,6 +15,19 @@
 
 namespace megatrain {
 
+class CpuKernelSizes : public KernelSizes {
+ public:
+  // Of kernels on a pool of so many threads.
+  explicit CpuKernelSizes(int threads) : threads_(threads) {}
+
+  int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
+                                          int64_t kv_heads, int64_t head_dim) const override;
+  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
+
+ private:
+  const int threads_;
+};
+
 class CpuKernels : public Kernels {
  public:
   // `pool` must outlive this object.
@@ -39,12 +52,17 @@ class CpuKernels : public Kernels {
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
 
   int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
-                                          int64_t kv_heads, int64_t head_dim) const override;
-  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
+                                          int64_t kv_heads, int64_t head_dim) const override {
+    return sizes_.AttentionBackwardWorkspaceBytes(dtype, tokens, heads, kv_heads, head_dim);
+  }
+  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
+    return sizes_.ScratchBytesMax(dtype, max_operand_elements);
+  }
   double MatMulSeconds() const override;
 
  private:
   ThreadPool* const pool_;
+  const CpuKernelSizes sizes_;
   const bool native_bf16_;
   WorkspacePool workspaces_;
   std::atomic<int64_t> matmul_nanoseconds_{0};

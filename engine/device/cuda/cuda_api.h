@@ -11,7 +11,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "engine/base/dtype.h"
 
 namespace megatrain {
@@ -76,6 +75,8 @@ class CudaApi {
   virtual int HostUnregister(void* memory) = 0;
 
   virtual int StreamCreate(void** stream) = 0;
+  // What is queued goes on after StreamDestroy: whoever frees what it uses waits first.
+  virtual int StreamSynchronize(void* stream) = 0;
   virtual int StreamDestroy(void* stream) = 0;
   virtual int EventCreate(void** event) = 0;
   virtual int EventDestroy(void* event) = 0;
@@ -86,6 +87,8 @@ class CudaApi {
 
   virtual int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) = 0;
   virtual int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) = 0;
+  // What kernels that are bound by memory are measured against.
+  virtual int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) = 0;
   virtual int Zero(void* stream, void* device, int64_t bytes) = 0;
 
   // Finds the library of products, for the thread's device. Unavailable: where it was looked for.
@@ -95,10 +98,14 @@ class CudaApi {
   // to the stream.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
+
+  // Around what the thread queues, for a profiler that is attached; else next to nothing.
+  virtual void RangePush(const char* name) = 0;
+  virtual void RangePop() = 0;
 };
 
-// CUDA's own. Unavailable if this build has none.
-absl::StatusOr<std::unique_ptr<CudaApi>> OpenCudaApi();
+// CUDA's own, in builds with the toolkit.
+std::unique_ptr<CudaApi> OpenCudaApi();
 
 }  // namespace megatrain
 

@@ -87,11 +87,14 @@ class CudaDevice : public Device {
     return absl::StrCat("cuda:", ordinal_, ", ", properties_.name, ", ",
                         FormatBytesShort(properties_.memory_bytes), ", compute capability ",
                         properties_.major, ".", properties_.minor, ", driver for CUDA ",
-                        Version(driver_));
+                        Version(driver_), properties_.integrated ? ", in host memory" : "",
+                        properties_.host_page_tables ? ", coherent with the host" : "");
   }
+  int numa_node() const override { return properties_.numa_node; }
 
   absl::StatusOr<std::optional<int64_t>> FreeBytes() override {
     MT_RETURN_IF_ERROR(Enter());
+    if (properties_.integrated) return std::nullopt;
     int64_t free_bytes = 0, total_bytes = 0;
     MT_RETURN_IF_ERROR(Check(api_->MemoryInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
     return free_bytes;
@@ -155,8 +158,7 @@ class CudaDevice : public Device {
     return milliseconds / 1e3;
   }
 
-  absl::Status PinHost(void* host, int64_t bytes,
-                       const std::function<void(int64_t)>& progress) override {
+  absl::Status PinHost(void* host, int64_t bytes, const PinProgress& progress) override {
     MT_RETURN_IF_ERROR(Enter());
     return pinned_.Pin(host, bytes, progress);
   }
@@ -206,6 +208,9 @@ class CudaDevice : public Device {
 
   Kernels& kernels() override { return kernels_; }
 
+  void BeginRange(const char* name) override { api_->RangePush(name); }
+  void EndRange() override { api_->RangePop(); }
+
  private:
   absl::Status Check(int error, const char* call) const { return CudaStatus(*api_, error, call); }
   // CUDA's device is the thread's: lanes are threads, and the first one is theirs unless told.
@@ -237,9 +242,9 @@ absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal) {
   }
   // A minor version more is a matter of features; the major one has to be the driver's.
   if (driver / 1000 < runtime / 1000) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("cuda: the NVIDIA driver is too old: it is for CUDA ", Version(driver),
-                     ", this program for ", Version(runtime), "; update the driver"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cuda: the NVIDIA driver is too old: it is for CUDA ", Version(driver),
+        ", this program for ", Version(runtime), "; update the driver, or write device: cpu"));
   }
   int count = 0;
   const int error = api->DeviceCount(&count);
@@ -250,7 +255,7 @@ absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal) {
   if (error == kCudaInsufficientDriver) {
     return absl::FailedPreconditionError(
         absl::StrCat("cuda: the NVIDIA driver is too old for CUDA ", Version(runtime), ": ",
-                     api->Describe(error), "; update the driver"));
+                     api->Describe(error), "; update the driver, or write device: cpu"));
   }
   MT_RETURN_IF_ERROR(CudaStatus(*api, error, "cudaGetDeviceCount"));
   if (ordinal < 0 || ordinal >= count) {
@@ -261,9 +266,10 @@ absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal) {
   MT_RETURN_IF_ERROR(
       CudaStatus(*api, api->Properties(ordinal, &properties), "cudaGetDeviceProperties"));
   if (properties.major < kCudaCapabilityMajorMin) {
-    return absl::NotFoundError(absl::StrCat(
-        "cuda:", ordinal, ": ", properties.name, " has compute capability ", properties.major, ".",
-        properties.minor, "; ", kCudaCapabilityMajorMin, ".0 (Ampere) or newer is needed"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cuda:", ordinal, ": ", properties.name, " has compute capability ",
+                     properties.major, ".", properties.minor, "; ", kCudaCapabilityMajorMin,
+                     ".0 (Ampere) or newer is needed. Name another GPU, or write device: cpu"));
   }
   return properties;
 }

@@ -20,9 +20,9 @@ namespace megatrain {
 inline constexpr int kCudaCapabilityMajorMin = 8;
 
 // Looks for GPU `ordinal` and sets nothing up. Errors say what to do. NotFound: there is nothing to
-// use (no driver, no GPU, one that is too old), so that another device may be chosen.
-// FailedPrecondition: there is, and it has to be set right (a driver that is too old).
-// InvalidArgument: no GPU of that number.
+// use (no driver, no GPU), so that another device may be chosen. FailedPrecondition: there is, and
+// it cannot be used as it is (a driver or a GPU that is too old). InvalidArgument: no GPU of that
+// number.
 absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 
 // Sets it up. Errors as above; Unavailable: no library of products.

@@ -14,11 +14,10 @@ CudaStream& Of(Stream& stream) { return static_cast<CudaStream&>(stream); }
 CudaStream::~CudaStream() {
   // Nothing can be done about an error here, and a device that is lost gives one.
   (void)api_->SetDevice(ordinal_);
+  (void)api_->StreamSynchronize(stream_);
   (void)api_->StreamDestroy(stream_);
   if (workspace_ != nullptr) (void)api_->Free(workspace_);
 }
-
-int64_t CudaStream::WorkspaceBytes() { return kProductWorkspaceBytes + cuda::kScratchBytes; }
 
 void* CudaStream::scratch() const {
   return static_cast<char*>(workspace_) + kProductWorkspaceBytes;
@@ -103,11 +102,6 @@ absl::Status CudaKernels::CastToBf16InPlace(Stream& stream, void* x, int64_t n) 
 }
 absl::Status CudaKernels::Zero(Stream& stream, void* x, int64_t bytes) {
   return CudaStatus(*api_, api_->Zero(Of(stream).get(), x, bytes), "cudaMemsetAsync");
-}
-
-int64_t CudaKernels::AttentionBackwardWorkspaceBytes(DType, int64_t tokens, int64_t heads, int64_t,
-                                                     int64_t) const {
-  return cuda::AttentionBackwardWorkspaceBytes(tokens, heads);
 }
 
 }  // namespace megatrain

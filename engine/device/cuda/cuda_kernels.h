@@ -7,14 +7,11 @@
 #include <cstdint>
 
 #include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/device.h"
 #include "engine/device/kernels.h"
 
 namespace megatrain {
-
-// What cuBLASLt is given for a stream; its own default is none. 32 MiB is what NVIDIA recommends
-// for Hopper.
-inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
 // A stream and what its kernels use beside their arguments.
 class CudaStream : public Stream {
@@ -23,11 +20,12 @@ class CudaStream : public Stream {
   // only.
   CudaStream(CudaApi* api, int ordinal, void* stream, void* workspace)
       : api_(api), ordinal_(ordinal), stream_(stream), workspace_(workspace) {}
+  // Waits for what is queued: copies in flight write to memory that others are given next.
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
-  static int64_t WorkspaceBytes();
+  static int64_t WorkspaceBytes() { return CudaKernelSizes().StreamWorkspaceBytes(); }
 
   void* get() const { return stream_; }
   void* product_workspace() const { return workspace_; }
@@ -64,9 +62,13 @@ class CudaKernels : public Kernels {
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
 
   int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
-                                          int64_t kv_heads, int64_t head_dim) const override;
-  // None: what the kernels hold lies on the device.
-  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override { return 0; }
+                                          int64_t kv_heads, int64_t head_dim) const override {
+    return sizes_.AttentionBackwardWorkspaceBytes(dtype, tokens, heads, kv_heads, head_dim);
+  }
+  int64_t StreamWorkspaceBytes() const override { return sizes_.StreamWorkspaceBytes(); }
+  int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
+    return sizes_.ScratchBytesMax(dtype, max_operand_elements);
+  }
   // Not measured: products are queued with everything else.
   double MatMulSeconds() const override { return 0; }
 
@@ -76,6 +78,7 @@ class CudaKernels : public Kernels {
 
   CudaApi* const api_;
   const int ordinal_;
+  const CudaKernelSizes sizes_;
 };
 
 }  // namespace megatrain

@@ -1,5 +1,9 @@
 // The real edge: CUDA's runtime, linked statically, and cuBLASLt, loaded when first needed.
 #include <cuda_runtime_api.h>
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define MEGATRAIN_NVTX 1
+#endif
 
 #include <memory>
 #include <string>
@@ -75,10 +79,14 @@ class CudaRuntimeApi : public CudaApi {
     *stream = made;
     return Seen(error);
   }
+  int StreamSynchronize(void* stream) override {
+    return Seen(cudaStreamSynchronize(StreamOf(stream)));
+  }
   int StreamDestroy(void* stream) override { return Seen(cudaStreamDestroy(StreamOf(stream))); }
   int EventCreate(void** event) override {
     cudaEvent_t made = nullptr;
-    const cudaError_t error = cudaEventCreate(&made);
+    // A thread that waits sleeps: the processors are the optimizer's.
+    const cudaError_t error = cudaEventCreateWithFlags(&made, cudaEventBlockingSync);
     *event = made;
     return Seen(error);
   }
@@ -100,6 +108,10 @@ class CudaRuntimeApi : public CudaApi {
   }
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override {
     return Seen(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
+                                StreamOf(stream)));
+  }
+  int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) override {
+    return Seen(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
                                 StreamOf(stream)));
   }
   int Zero(void* stream, void* device, int64_t bytes) override {
@@ -124,6 +136,15 @@ class CudaRuntimeApi : public CudaApi {
     return error != cudaSuccess ? static_cast<int>(error) : kProductFailed + status;
   }
 
+  // NVTX looks for a profiler at its first call, and does nothing from then on without one.
+#ifdef MEGATRAIN_NVTX
+  void RangePush(const char* name) override { nvtxRangePushA(name); }
+  void RangePop() override { nvtxRangePop(); }
+#else
+  void RangePush(const char*) override {}
+  void RangePop() override {}
+#endif
+
  private:
   // The runtime also keeps the error for cudaGetLastError, where the next launch would find it.
   static int Seen(cudaError_t error) {
@@ -137,8 +158,6 @@ class CudaRuntimeApi : public CudaApi {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaApi>> OpenCudaApi() {
-  return std::make_unique<CudaRuntimeApi>();
-}
+std::unique_ptr<CudaApi> OpenCudaApi() { return std::make_unique<CudaRuntimeApi>(); }
 
 }  // namespace megatrain

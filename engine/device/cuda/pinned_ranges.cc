@@ -1,34 +1,57 @@
 #include "engine/device/cuda/pinned_ranges.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/cuda_status.h"
+#include "engine/device/device_lost.h"
 
 namespace megatrain {
+namespace {
+
+// What the limit on locked memory is, for people.
+std::string MemoryLockLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "not known";
+  return limit.rlim_cur == RLIM_INFINITY ? "unlimited"
+                                         : FormatBytes(static_cast<int64_t>(limit.rlim_cur));
+}
+
+absl::Status Refused(const absl::Status& status, int64_t pinned_bytes, int64_t bytes) {
+  const std::string text = absl::StrCat(
+      std::string(status.message()), "; ", FormatBytes(pinned_bytes), " of ", FormatBytes(bytes),
+      " of host memory could be pinned, and nothing trains from memory that is not. "
+      "The limit on locked memory (RLIMIT_MEMLOCK) is ",
+      MemoryLockLimit(),
+      ": raise it (ulimit -l unlimited; LimitMEMLOCK=infinity in a unit), or ask for "
+      "less host memory");
+  return IsDeviceLost(status) ? DeviceLostError(text) : absl::Status(status.code(), text);
+}
+
+}  // namespace
 
 PinnedRanges::~PinnedRanges() {
   for (const auto& [start, bytes] : ranges_) Unregister(const_cast<char*>(start), bytes);
 }
 
-absl::Status PinnedRanges::Pin(void* host, int64_t bytes,
-                               const std::function<void(int64_t done)>& progress) {
+absl::Status PinnedRanges::Pin(void* host, int64_t bytes, const PinProgress& progress) {
   char* const start = static_cast<char*>(host);
   for (int64_t at = 0; at < bytes; at += piece_bytes_) {
     const int64_t piece = std::min(piece_bytes_, bytes - at);
     if (const int error = api_->HostRegister(start + at, piece); error != kCudaSuccess) {
       Unregister(start, at);
-      const absl::Status status = CudaStatus(*api_, error, "cudaHostRegister");
-      return absl::Status(
-          status.code(),
-          absl::StrCat(std::string(status.message()), "; ", FormatBytes(at), " of ",
-                       FormatBytes(bytes),
-                       " of host memory could be pinned. Is the limit on locked memory (ulimit -l, "
-                       "LimitMEMLOCK) high enough?"));
+      return Refused(CudaStatus(*api_, error, "cudaHostRegister"), at, bytes);
     }
-    if (progress) progress(at + piece);
+    if (!progress) continue;
+    if (absl::Status status = progress(at + piece); !status.ok()) {
+      Unregister(start, at + piece);
+      return status;
+    }
   }
   MutexLock lock(&mutex_);
   ranges_[start] = bytes;

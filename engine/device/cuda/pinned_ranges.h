@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "engine/base/mutex.h"
 #include "engine/device/cuda/cuda_api.h"
+#include "engine/device/device.h"
 
 namespace megatrain {
 
@@ -28,7 +29,7 @@ class PinnedRanges {
   PinnedRanges& operator=(const PinnedRanges&) = delete;
 
   // As Device::PinHost.
-  absl::Status Pin(void* host, int64_t bytes, const std::function<void(int64_t done)>& progress);
+  absl::Status Pin(void* host, int64_t bytes, const PinProgress& progress);
   void Unpin(void* host);
 
   // Calls `copy(offset, bytes)` for each part of [host, host + bytes) that lies in one piece, until

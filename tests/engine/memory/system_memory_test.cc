@@ -17,7 +17,7 @@ class SystemMemoryTest : public testing::Test {
     root_ = testing::TempDir() + "/system_memory_" +
             testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(root_);
-    paths_ = {root_ + "/meminfo", root_ + "/cgroup", root_ + "/fs"};
+    paths_ = {root_ + "/meminfo", root_ + "/cgroup", root_ + "/fs", root_ + "/hugepages"};
     Write("meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:    8388608 kB\n");
   }
   void Write(const std::string& path, const std::string& text) {
@@ -69,6 +69,14 @@ TEST_F(SystemMemoryTest, WithoutMeminfoItIsAnError) {
 }
 
 TEST(SystemMemory, ThisMachineHasSome) { EXPECT_GT(*AvailableMemoryBytes(), 0); }
+
+TEST_F(SystemMemoryTest, HugePagesThatAreSetAsideAndFree) {
+  EXPECT_EQ(FreeHugePageBytes(2 * kMiB, paths_), 0);
+  Write("hugepages/hugepages-2048kB/free_hugepages", "7\n");
+  Write("hugepages/hugepages-1048576kB/free_hugepages", "3\n");
+  EXPECT_EQ(FreeHugePageBytes(2 * kMiB, paths_), 14 * kMiB);
+  EXPECT_EQ(FreeHugePageBytes(1 * kGiB, paths_), 3 * kGiB);
+}
 
 }  // namespace
 }  // namespace megatrain

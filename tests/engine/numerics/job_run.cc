@@ -55,7 +55,9 @@ JobRun Train(const JobSpec& spec, int64_t stop_after) {
     run.records.push_back(record);
     if (record.step == stop_after) control.Stop();
   };
-  absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create({});
+  EngineHostOptions host_options;
+  host_options.device = spec.engine.device;
+  absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(host_options);
   EXPECT_TRUE(host.ok()) << host.status();
   absl::StatusOr<TrainingOutcome> outcome = RunTraining(**host, spec, {}, &control, observer);
   run.status = outcome.status();

@@ -40,9 +40,7 @@ class FakeDevice : public Device {
   absl::Status CopyToHost(Stream&, void*, const void*, int64_t) override {
     return absl::OkStatus();
   }
-  absl::Status PinHost(void*, int64_t, const std::function<void(int64_t)>&) override {
-    return absl::OkStatus();
-  }
+  absl::Status PinHost(void*, int64_t, const PinProgress&) override { return absl::OkStatus(); }
   void UnpinHost(void*) override {}
   absl::Status Upload(Stream&, void*, const void*, int64_t) override { return absl::OkStatus(); }
   absl::Status Download(Stream&, void*, const void*, int64_t) override { return absl::OkStatus(); }

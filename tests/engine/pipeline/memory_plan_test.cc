@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/reference_kernels.h"
 #include "engine/memory/tile.h"
 
@@ -205,6 +206,48 @@ TEST_F(MemoryPlanTest, AReservedPoolIsALimitOfItsOwn) {
   plan = Plan(Spec(), layout, budget);
   EXPECT_TRUE(plan.fits) << plan.misfit;
   EXPECT_LT(plan.arena_bytes, free.arena_bytes);
+}
+
+// A device with memory of its own.
+class GpuPlanTest : public MemoryPlanTest {
+ protected:
+  MemoryPlan PlanFor(const JobSpec& spec, int64_t device_bytes) {
+    MemoryBudget budget = Budget();
+    budget.SetDevice(device_bytes);
+    auto plan = PlanMemory(spec, layout_, sizes_, budget);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return *std::move(plan);
+  }
+  const ModelLayout layout_ = BuildModelLayout(Config(3));
+  const CudaKernelSizes sizes_;
+};
+
+TEST_F(GpuPlanTest, ItsMemoryIsNotTheHosts) {
+  const MemoryPlan plan = PlanFor(Spec(), int64_t{1} << 30);
+  EXPECT_TRUE(plan.fits) << plan.Table();
+  EXPECT_EQ(plan.host_bytes, plan.pool_bytes + plan.process_bytes);
+  EXPECT_EQ(plan.device_bytes, plan.arena_bytes + sizes_.StreamWorkspaceBytes());
+  EXPECT_EQ(plan.device_limit, int64_t{1} << 30);
+  int64_t sum = 0;
+  for (const MemoryPlan::Item& item : plan.device) sum += item.bytes;
+  EXPECT_EQ(sum, plan.device_bytes) << "every byte has a name";
+  EXPECT_THAT(plan.Table(), HasSubstr("stream workspace"));
+  EXPECT_THAT(plan.Table(), HasSubstr("backward workspace"));
+}
+
+TEST_F(GpuPlanTest, WhatIsFreeIsKeptToAndNoMoreIsAskedFor) {
+  const MemoryPlan rich = PlanFor(Spec(), int64_t{8} << 30);
+  JobSpec spec = Spec();
+  spec.engine.device_memory = int64_t{8} << 30;
+  // The limit of a job does not make a card larger.
+  const MemoryPlan tight = PlanFor(spec, rich.device_bytes - 1);
+  EXPECT_TRUE(tight.fits) << tight.Table();
+  EXPECT_LT(tight.device_bytes, rich.device_bytes);
+  spec.engine.device_memory = sizes_.StreamWorkspaceBytes();
+  const MemoryPlan misfit = PlanFor(spec, int64_t{8} << 30);
+  EXPECT_FALSE(misfit.fits);
+  EXPECT_THAT(misfit.misfit, HasSubstr("device memory: needs"));
+  EXPECT_FALSE(PlanFor(Spec(), 0).fits) << "nothing is free: no rule of the cpu device's applies";
 }
 
 }  // namespace

@@ -197,10 +197,6 @@ int BackwardOf(void* stream, const AttentionBackwardArgs& args) {
 
 }  // namespace
 
-int64_t AttentionBackwardWorkspaceBytes(int64_t tokens, int64_t heads) {
-  return tokens * heads * static_cast<int64_t>(sizeof(float));
-}
-
 int AttentionBackward(void* stream, const AttentionBackwardArgs& args) {
   if (args.forward.tokens == 0) return 0;
   return WithAttentionShape(args.forward.head_dim, [&]<typename Shape>() {

@@ -33,7 +33,9 @@ inline constexpr int64_t kAttentionHeadDimMax = 256;
 int Attention(void* stream, const AttentionArgs& args);
 int AttentionBackward(void* stream, const AttentionBackwardArgs& args);
 // Of AttentionBackwardArgs::workspace.
-int64_t AttentionBackwardWorkspaceBytes(int64_t tokens, int64_t heads);
+constexpr int64_t AttentionBackwardWorkspaceBytes(int64_t tokens, int64_t heads) {
+  return tokens * heads * int64_t{sizeof(float)};
+}
 
 }  // namespace megatrain::cuda
 

@@ -40,10 +40,6 @@ TEST(CudaDeviceTest, NothingToUseIsNotFound) {
   const absl::Status no_gpu = Open({.devices = 0}).status();
   EXPECT_EQ(no_gpu.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Message(no_gpu), HasSubstr("finds no GPU"));
-  const absl::Status old_gpu =
-      Open({.properties = {.name = "Tesla T4", .major = 7, .minor = 5}}).status();
-  EXPECT_EQ(old_gpu.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(Message(old_gpu), HasSubstr("Tesla T4 has compute capability 7.5; 8.0"));
 }
 
 TEST(CudaDeviceTest, WhatHasToBeSetRightIsSaid) {
@@ -51,6 +47,10 @@ TEST(CudaDeviceTest, WhatHasToBeSetRightIsSaid) {
   EXPECT_EQ(old_driver.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Message(old_driver),
               HasSubstr("too old: it is for CUDA 12.8, this program for 13.0"));
+  const absl::Status old_gpu =
+      Open({.properties = {.name = "Tesla T4", .major = 7, .minor = 5}}).status();
+  EXPECT_EQ(old_gpu.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(old_gpu), HasSubstr("Tesla T4 has compute capability 7.5; 8.0"));
   const absl::Status no_such = Open({.devices = 2}, 2).status();
   EXPECT_EQ(no_such.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(no_such), HasSubstr("cuda:2: there is no such GPU; there are 2"));
@@ -104,6 +104,16 @@ TEST(CudaDeviceTest, AnyHostMemoryCanBeUploadedAndDownloaded) {
   EXPECT_EQ(sent, received);
 }
 
+TEST(CudaDeviceTest, ADeviceInHostMemoryHasNoneOfItsOwn) {
+  const auto device = Open({.properties = {.name = "GB10", .major = 12, .integrated = true}});
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ(*(*device)->FreeBytes(), std::nullopt);
+  EXPECT_THAT((*device)->Describe(), HasSubstr("in host memory"));
+  const auto discrete = Open({.properties = {.name = "H200", .major = 9, .numa_node = 1}});
+  EXPECT_EQ(*(*discrete)->FreeBytes(), int64_t{4} << 30);
+  EXPECT_EQ((*discrete)->numa_node(), 1);
+}
+
 TEST(CudaDeviceTest, AnErrorThatStaysIsADeviceLost) {
   auto api = std::make_unique<EmulatedCuda>();
   EmulatedCuda* const edge = api.get();
@@ -136,7 +146,11 @@ class PinnedRangesTest : public testing::Test {
 
 TEST_F(PinnedRangesTest, CopiesAreCutWherePiecesEnd) {
   std::vector<int64_t> done;
-  ASSERT_TRUE(ranges_.Pin(memory_, 10 * kPage, [&](int64_t bytes) { done.push_back(bytes); }).ok());
+  const auto note_done = [&](int64_t bytes) {
+    done.push_back(bytes);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(ranges_.Pin(memory_, 10 * kPage, note_done).ok());
   EXPECT_EQ(done, (std::vector<int64_t>{4 * kPage, 8 * kPage, 10 * kPage}));
   EXPECT_EQ(cuda_.registered_bytes(), 10 * kPage);
   std::vector<std::pair<int64_t, int64_t>> parts;
@@ -160,7 +174,16 @@ TEST_F(PinnedRangesTest, ARefusalLeavesNothingPinnedAndNamesTheLimit) {
   const absl::Status status = ranges_.Pin(memory_, 10 * kPage, nullptr);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(Message(status), HasSubstr("32,768 bytes"));
-  EXPECT_THAT(Message(status), HasSubstr("LimitMEMLOCK"));
+  EXPECT_THAT(Message(status), HasSubstr("RLIMIT_MEMLOCK"));
+  EXPECT_THAT(Message(status), HasSubstr("LimitMEMLOCK=infinity"));
+  EXPECT_EQ(cuda_.registered_bytes(), 0);
+}
+
+TEST_F(PinnedRangesTest, PinningIsAbandonedWhenToldSo) {
+  const auto enough = [](int64_t done) {
+    return done > 4 * kPage ? absl::CancelledError("enough") : absl::OkStatus();
+  };
+  EXPECT_EQ(ranges_.Pin(memory_, 10 * kPage, enough).code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(cuda_.registered_bytes(), 0);
 }
 

@@ -9,12 +9,11 @@ namespace megatrain {
 namespace {
 
 absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeCudaKernels() {
-  absl::StatusOr<std::unique_ptr<CudaApi>> api = OpenCudaApi();
-  if (!api.ok()) return api.status();
-  MT_RETURN_IF_ERROR(FindCudaDevice(api->get(), 0).status());
-  MT_RETURN_IF_ERROR(CudaStatus(**api, (*api)->SetDevice(0), "cudaSetDevice"));
-  MT_RETURN_IF_ERROR((*api)->LoadProducts());
-  return std::make_unique<CudaKernelsUnderTest>(*std::move(api));
+  std::unique_ptr<CudaApi> api = OpenCudaApi();
+  MT_RETURN_IF_ERROR(FindCudaDevice(api.get(), 0).status());
+  MT_RETURN_IF_ERROR(CudaStatus(*api, api->SetDevice(0), "cudaSetDevice"));
+  MT_RETURN_IF_ERROR(api->LoadProducts());
+  return std::make_unique<CudaKernelsUnderTest>(std::move(api));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, KernelsSuite,

@@ -1,9 +1,11 @@
 #include "tests/engine/device/cuda/emulated_cuda.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 
 namespace megatrain {
 namespace {
@@ -19,7 +21,8 @@ void Must(bool holds, const char* what) {
 // Work in order, on a thread of its own and some time after it was queued.
 class QueueStream : public cuda::EmulatedStream {
  public:
-  QueueStream() : thread_([this] { Run(); }) {}
+  explicit QueueStream(std::function<int()> launch_error)
+      : launch_error_(std::move(launch_error)), thread_([this] { Run(); }) {}
   ~QueueStream() override {
     {
       std::lock_guard<std::mutex> lock(mutex_);
@@ -36,6 +39,8 @@ class QueueStream : public cuda::EmulatedStream {
     }
     changed_.notify_all();
   }
+
+  int LaunchError() override { return launch_error_(); }
 
  private:
   void Run() {
@@ -56,7 +61,8 @@ class QueueStream : public cuda::EmulatedStream {
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
   bool stopping_ = false;
-  std::thread thread_;
+  const std::function<int()> launch_error_;
+  std::thread thread_;  // last: uses the rest
 };
 
 // Waits are for the recording that was the last one when they were queued.
@@ -112,6 +118,7 @@ EmulatedCuda::EmulatedCuda(const EmulatedCudaOptions& options) : options_(option
 EmulatedCuda::~EmulatedCuda() {
   Must(allocated_.empty() && streams_ == 0 && events_ == 0, "something was not destroyed");
   Must(registered_.empty(), "host memory is still registered");
+  Must(open_ranges_ == 0, "a range was not ended");
 }
 
 void EmulatedCuda::Fail(const std::string& method, int error, int after, bool sticky) {
@@ -129,6 +136,11 @@ int64_t EmulatedCuda::registered_bytes() const {
   int64_t bytes = 0;
   for (const auto& [start, size] : registered_) bytes += size;
   return bytes;
+}
+
+std::vector<std::string> EmulatedCuda::ranges() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return ranges_;
 }
 
 int EmulatedCuda::Called(const std::string& method) {
@@ -228,8 +240,22 @@ int EmulatedCuda::HostUnregister(void* memory) {
 int EmulatedCuda::StreamCreate(void** stream) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (const int error = Called("StreamCreate"); error != 0) return error;
-  *stream = static_cast<cuda::EmulatedStream*>(new QueueStream);
+  *stream = static_cast<cuda::EmulatedStream*>(new QueueStream([this] {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return Called("Launch");
+  }));
   ++streams_;
+  return kCudaSuccess;
+}
+
+int EmulatedCuda::StreamSynchronize(void* stream) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("StreamSynchronize"); error != 0) return error;
+  }
+  std::promise<void> passed;
+  StreamOf(stream).Enqueue([&passed] { passed.set_value(); });
+  passed.get_future().wait();
   return kCudaSuccess;
 }
 
@@ -340,6 +366,17 @@ int EmulatedCuda::CopyToHost(void* stream, void* host, const void* device, int64
   return kCudaSuccess;
 }
 
+int EmulatedCuda::CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (const int error = Called("CopyOnDevice"); error != 0) return error;
+    Must(Within(allocated_, to, bytes) && Within(allocated_, from, bytes),
+         "a copy on the device of what is not the device's");
+  }
+  StreamOf(stream).Enqueue([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
+  return kCudaSuccess;
+}
+
 int EmulatedCuda::Zero(void* stream, void* device, int64_t bytes) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -365,6 +402,17 @@ int EmulatedCuda::Product(void* stream, const CudaProduct& product, void* worksp
   }
   StreamOf(stream).Enqueue([=] { Multiply(product); });
   return kCudaSuccess;
+}
+
+void EmulatedCuda::RangePush(const char* name) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++open_ranges_;
+  if (std::find(ranges_.begin(), ranges_.end(), name) == ranges_.end()) ranges_.push_back(name);
+}
+
+void EmulatedCuda::RangePop() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Must(open_ranges_-- > 0, "the end of a range that was not begun");
 }
 
 }  // namespace megatrain

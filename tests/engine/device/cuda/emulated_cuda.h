@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "engine/device/cuda/cuda_api.h"
 #include "tests/engine/device/cuda/emulation.h"
@@ -36,12 +37,14 @@ class EmulatedCuda : public CudaApi {
   // REQUIRES: everything that was made is destroyed.
   ~EmulatedCuda() override;
 
-  // The calls of this method's name from the `after`-th on (0: the next) give `error`. With
-  // `sticky`, every call of any name does from then on.
+  // The calls of this method's name ("Launch": of a kernel) from the `after`-th on (0: the next)
+  // give `error`. With `sticky`, every call of any name does from then on.
   void Fail(const std::string& method, int error, int after = 0, bool sticky = false);
   // Bytes that are allocated, and registered, now.
   int64_t allocated_bytes() const;
   int64_t registered_bytes() const;
+  // The ranges' names, each once, in the order of their first appearance.
+  std::vector<std::string> ranges() const;
 
   std::string Describe(int error) const override;
   int Versions(int* driver, int* runtime) override;
@@ -54,6 +57,7 @@ class EmulatedCuda : public CudaApi {
   int HostRegister(void* memory, int64_t bytes) override;
   int HostUnregister(void* memory) override;
   int StreamCreate(void** stream) override;
+  int StreamSynchronize(void* stream) override;
   int StreamDestroy(void* stream) override;
   int EventCreate(void** event) override;
   int EventDestroy(void* event) override;
@@ -63,10 +67,13 @@ class EmulatedCuda : public CudaApi {
   int EventElapsed(void* start, void* end, float* milliseconds) override;
   int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) override;
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;
+  int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) override;
   int Zero(void* stream, void* device, int64_t bytes) override;
   absl::Status LoadProducts() override;
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override;
+  void RangePush(const char* name) override;
+  void RangePop() override;
 
  private:
   struct Failure {
@@ -87,6 +94,8 @@ class EmulatedCuda : public CudaApi {
   std::map<const char*, int64_t> allocated_, registered_;
   int64_t allocated_bytes_ = 0;
   int streams_ = 0, events_ = 0;
+  int open_ranges_ = 0;
+  std::vector<std::string> ranges_;
 };
 
 }  // namespace megatrain

@@ -38,6 +38,8 @@ class EmulatedStream {
  public:
   virtual ~EmulatedStream() = default;
   virtual void Enqueue(std::function<void()> work) = 0;
+  // What the launch that is about to be made on it gives.
+  virtual int LaunchError() { return 0; }
 };
 
 void* SharedMemoryOfBlock();
@@ -66,9 +68,11 @@ int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* 
   std::function<void()> work = [=] { RunKernel(grid, threads, shared, [=] { kernel(args...); }); };
   if (stream == nullptr) {
     work();
-  } else {
-    static_cast<EmulatedStream*>(stream)->Enqueue(std::move(work));
+    return 0;
   }
+  EmulatedStream& queue = *static_cast<EmulatedStream*>(stream);
+  if (const int error = queue.LaunchError(); error != 0) return error;
+  queue.Enqueue(std::move(work));
   return 0;
 }
 

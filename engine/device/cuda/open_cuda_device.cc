@@ -1,0 +1,12 @@
+#include "engine/device/cuda/open_cuda_device.h"
+
+#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/cuda_device.h"
+
+namespace megatrain {
+
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal) {
+  return CreateCudaDevice(OpenCudaApi(), ordinal);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,29 @@
+// The memory that a device's kernels take beside their operands: what a plan asks of a device, also
+// of one that is not there.
+#ifndef MEGATRAIN_ENGINE_DEVICE_KERNEL_SIZES_H_
+#define MEGATRAIN_ENGINE_DEVICE_KERNEL_SIZES_H_
+
+#include <cstdint>
+
+#include "engine/base/dtype.h"
+
+namespace megatrain {
+
+class KernelSizes {
+ public:
+  virtual ~KernelSizes() = default;
+
+  // Device bytes that AttentionBackward needs for these shapes; depends on nothing else. Linear in
+  // tokens.
+  virtual int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
+                                                  int64_t kv_heads, int64_t head_dim) const = 0;
+  // Device bytes beside the arena that a stream of kernels (StreamUse::kCompute) takes.
+  virtual int64_t StreamWorkspaceBytes() const { return 0; }
+  // Host bytes beside the arena that the kernels themselves hold (packing buffers, scratch), at
+  // most, for products of up to max_elements_of_an_operand elements.
+  virtual int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_KERNEL_SIZES_H_

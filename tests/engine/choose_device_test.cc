@@ -1,0 +1,94 @@
+// Which device a name means, over an edge to CUDA that has what each case says.
+#include "engine/choose_device.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/engine/device/cuda/emulated_gpu.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<ChosenDevice> Choose(const std::string& name,
+                                    const EmulatedCudaOptions& options = {}) {
+  EmulatedGpu gpu(options);
+  return ChooseDevice("engine.device", name, gpu.opener());
+}
+
+std::string Message(const absl::StatusOr<ChosenDevice>& chosen) {
+  return std::string(chosen.status().message());
+}
+
+TEST(ChooseDeviceTest, AutoTakesTheFirstGpu) {
+  const auto chosen = Choose("auto", {.devices = 2});
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(chosen->id, "cuda:0");
+  EXPECT_NE(chosen->gpu, nullptr);
+  EXPECT_EQ(chosen->why_cpu, "");
+  EXPECT_EQ(Choose("cuda")->id, "cuda:0");
+  EXPECT_EQ(Choose("cuda:1", {.devices = 2})->id, "cuda:1");
+}
+
+TEST(ChooseDeviceTest, AutoTakesTheCpuWhereThereIsNothingElseAndSaysWhy) {
+  const auto no_driver = Choose("auto", {.driver = 0});
+  ASSERT_TRUE(no_driver.ok()) << no_driver.status();
+  EXPECT_EQ(no_driver->id, "cpu");
+  EXPECT_EQ(no_driver->gpu, nullptr);
+  EXPECT_THAT(no_driver->why_cpu, HasSubstr("no NVIDIA driver"));
+  EXPECT_THAT(Choose("auto", {.devices = 0})->why_cpu, HasSubstr("finds no GPU"));
+  EXPECT_NE(ChooseDevice("device", "auto", nullptr)->why_cpu, "");
+  const auto asked = Choose("cpu");
+  ASSERT_TRUE(asked.ok()) << asked.status();
+  EXPECT_EQ(asked->id, "cpu");
+  EXPECT_EQ(asked->why_cpu, "") << "nothing was looked for";
+}
+
+TEST(ChooseDeviceTest, AGpuThatCannotBeUsedIsNotPassedOver) {
+  for (const char* name : {"auto", "cuda", "cuda:0"}) {
+    const auto old_driver = Choose(name, {.driver = 12080});
+    EXPECT_EQ(old_driver.status().code(), absl::StatusCode::kFailedPrecondition) << name;
+    EXPECT_THAT(Message(old_driver), HasSubstr("driver is too old: it is for CUDA 12.8"));
+    const auto old_gpu = Choose(name, {.properties = {.name = "Tesla T4", .major = 7, .minor = 5}});
+    EXPECT_EQ(old_gpu.status().code(), absl::StatusCode::kFailedPrecondition) << name;
+    EXPECT_THAT(Message(old_gpu), HasSubstr("Tesla T4 has compute capability 7.5"));
+    EXPECT_THAT(Message(old_gpu), HasSubstr("device: cpu"));
+    // Products have no library.
+    const auto no_library =
+        ChooseDevice("engine.device", name, [](int) -> absl::StatusOr<std::unique_ptr<Device>> {
+          return absl::UnavailableError("cuda: libcublasLt is not found");
+        });
+    EXPECT_EQ(no_library.status().code(), absl::StatusCode::kFailedPrecondition) << name;
+  }
+}
+
+TEST(ChooseDeviceTest, WhatIsAskedForByNameIsAnErrorWhereItIsNot) {
+  const auto no_driver = Choose("cuda", {.driver = 0});
+  EXPECT_EQ(no_driver.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(no_driver), HasSubstr("engine.device: cuda: there is no NVIDIA driver"));
+  EXPECT_THAT(Message(Choose("cuda", {.devices = 0})), HasSubstr("CUDA_VISIBLE_DEVICES"));
+  const auto second = Choose("cuda:1");
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(second), HasSubstr("engine.device: cuda:1: there is no such GPU"));
+  EXPECT_EQ(Choose("gpu").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ChooseDeviceTest, JobsGetTheHostsDeviceOrNone) {
+  EXPECT_TRUE(CheckJobDevice("auto", "cpu").ok());
+  EXPECT_TRUE(CheckJobDevice("cpu", "cpu").ok());
+  EXPECT_TRUE(CheckJobDevice("auto", "cuda:1").ok());
+  EXPECT_TRUE(CheckJobDevice("cuda", "cuda:1").ok());
+  EXPECT_TRUE(CheckJobDevice("cuda:1", "cuda:1").ok());
+  for (const auto& [name, host] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"cpu", "cuda:0"}, {"cuda", "cpu"}, {"cuda:0", "cpu"}, {"cuda:0", "cuda:1"}}) {
+    const absl::Status status = CheckJobDevice(name, host);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("write auto or " + std::string(host)));
+  }
+}
+
+}  // namespace
+}  // namespace megatrain

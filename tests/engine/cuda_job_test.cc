@@ -1,0 +1,386 @@
+// Whole jobs on the cuda device, over an emulated edge: chosen, planned, pinned, trained, and what
+// becomes of them when a call of CUDA's fails in the midst of a step.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/bytes.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/device/cuda/cuda_kernel_sizes.h"
+#include "engine/device/device_lost.h"
+#include "engine/engine.h"
+#include "engine/measure_hardware.h"
+#include "engine/pipeline/schedule.h"
+#include "tests/engine/device/cuda/emulated_gpu.h"
+#include "tests/engine/numerics/job_run.h"
+#include "tests/engine/numerics/model_reference.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr int64_t kSteps = 3;
+constexpr int kIllegalAddress = 700;
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+// Small: kernels are emulated thread by thread.
+JobSpec Job(const std::string& directory) {
+  JobSpec spec = CurveJob(LoadModelReference("qwen2"), Precision::kBf16, /*clipped=*/true,
+                          FreshDirectory(directory));
+  spec.training.steps = kSteps;
+  spec.training.global_batch = 2;
+  spec.training.micro_batch = 1;
+  spec.data.sequence_length = 16;
+  spec.data.cache_directory = ::testing::TempDir() + "/cache16";
+  spec.checkpoint.every_steps = 1;
+  spec.engine.device = "cuda";
+  return spec;
+}
+
+std::unique_ptr<EngineHost> Host(EmulatedGpu& gpu, const std::string& device = "cuda") {
+  EngineHostOptions options;
+  options.device = device;
+  options.threads = 2;
+  options.open_gpu = gpu.opener();
+  auto host = EngineHost::Create(options);
+  EXPECT_TRUE(host.ok()) << host.status();
+  return *std::move(host);
+}
+
+struct Hooks {
+  std::function<void(int64_t step)> checkpoint;
+  std::function<void(int64_t step)> step;
+  std::function<void()> paused;
+};
+
+JobRun TrainOn(EngineHost& host, const JobSpec& spec, const Hooks& hooks = {},
+               TrainingControl* control = nullptr) {
+  JobRun run;
+  TrainingControl own;
+  TrainingObserver observer;
+  observer.message = [&](const std::string& line) { run.messages.push_back(line); };
+  observer.step = [&](const StepRecord& record) {
+    run.records.push_back(record);
+    if (hooks.step) hooks.step(record.step);
+  };
+  observer.checkpoint = [&](int64_t step, const std::string&, double) {
+    if (hooks.checkpoint) hooks.checkpoint(step);
+  };
+  observer.paused = [&](const TrainingPause&) {
+    if (hooks.paused) hooks.paused();
+  };
+  const absl::StatusOr<TrainingOutcome> outcome =
+      RunTraining(host, spec, {}, control != nullptr ? control : &own, observer);
+  run.status = outcome.status();
+  if (outcome.ok()) run.outcome = *outcome;
+  return run;
+}
+
+// What the job comes to when nothing is in its way.
+struct Undisturbed {
+  JobRun run;
+  std::map<std::string, std::string> files;
+};
+const Undisturbed& WhatItComesTo() {
+  static const auto& undisturbed = *[] {
+    auto* const made = new Undisturbed;
+    EmulatedGpu gpu;
+    const auto host = Host(gpu);
+    const JobSpec spec = Job("undisturbed");
+    made->run = TrainOn(*host, spec);
+    EXPECT_TRUE(made->run.status.ok()) << made->run.status;
+    made->files = CheckpointTensorFiles(spec);
+    return made;
+  }();
+  return undisturbed;
+}
+
+TEST(CudaJobTest, TrainsAsOnTheCpu) {
+  const JobRun& run = WhatItComesTo().run;
+  JobSpec spec = Job("on_the_cpu");
+  spec.engine.device = "cpu";
+  const JobRun cpu = Train(spec);
+  ASSERT_TRUE(cpu.status.ok()) << cpu.status;
+  ASSERT_EQ(run.records.size(), static_cast<size_t>(kSteps));
+  for (size_t k = 0; k < run.records.size(); ++k) {
+    // BF16 activations round where sums of another order differ in their last bit.
+    EXPECT_NEAR(run.records[k].loss, cpu.records[k].loss, 2e-3 * cpu.records[k].loss);
+    EXPECT_NEAR(run.records[k].gradient_norm, cpu.records[k].gradient_norm,
+                2e-2 * cpu.records[k].gradient_norm);
+    EXPECT_GT(run.records[k].device_bytes, CudaKernelSizes().StreamWorkspaceBytes());
+    EXPECT_GT(run.records[k].lane_busy_seconds.compute, 0);
+  }
+  EXPECT_THAT(run.messages, Contains(HasSubstr("on cuda:0, Emulated")));
+}
+
+TEST(CudaJobTest, TwoRunsGiveTheSameBits) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu, "auto");
+  ASSERT_TRUE(host->ReservePool(64 * kMiB, nullptr, nullptr).ok());
+  JobSpec spec = Job("again");
+  spec.engine.device = "auto";
+  const JobRun run = TrainOn(*host, spec);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
+  // Operations are named for a profiler, of device lanes and of the host's.
+  EXPECT_THAT(gpu.edge().ranges(), Contains(std::string(OpKindName(OpKind::kLayerForward))));
+  EXPECT_THAT(gpu.edge().ranges(), Contains(std::string(OpKindName(OpKind::kUpdateTile))));
+}
+
+TEST(CudaJobTest, APauseGivesTheDevicesMemoryBack) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const JobSpec spec = Job("paused");
+  TrainingControl control;
+  int64_t bytes_paused = -1;
+  Hooks hooks;
+  hooks.step = [&](int64_t step) {
+    if (step == 1) control.Pause();
+  };
+  hooks.paused = [&] {
+    bytes_paused = gpu.edge().allocated_bytes();
+    control.Resume();
+  };
+  const JobRun run = TrainOn(*host, spec, hooks, &control);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(bytes_paused, CudaKernelSizes().StreamWorkspaceBytes());
+  EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
+}
+
+TEST(CudaJobTest, APoolIsPinnedAsAWholeWithProgress) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  std::vector<int64_t> done;
+  ASSERT_TRUE(host->ReservePool(
+                      600 * kMiB,
+                      [&](int64_t bytes, int64_t capacity) {
+                        EXPECT_EQ(capacity, 600 * kMiB);
+                        done.push_back(bytes);
+                      },
+                      nullptr)
+                  .ok());
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_EQ(done.back(), 600 * kMiB);
+  EXPECT_GE(gpu.edge().registered_bytes(), 600 * kMiB);
+  EXPECT_THAT(host->DescribePool(), HasSubstr("pinned"));
+  EXPECT_EQ(host->budget().device, "cuda:0");
+  EXPECT_GT(host->budget().device_bytes.value(), 3 * kGiB);
+}
+
+TEST(CudaJobTest, APoolThatCannotBePinnedIsNone) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const int64_t before = gpu.edge().registered_bytes();
+  gpu.edge().Fail("HostRegister", kCudaMemoryAllocation);
+  const absl::Status status = host->ReservePool(64 * kMiB, nullptr, nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("RLIMIT_MEMLOCK"));
+  EXPECT_FALSE(host->has_pool());
+  EXPECT_EQ(gpu.edge().registered_bytes(), before);
+  // Nor does a job go on with memory that is not pinned.
+  const JobRun run = TrainOn(*host, Job("unpinned"));
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(run.status), HasSubstr("RLIMIT_MEMLOCK"));
+}
+
+TEST(CudaJobTest, PinningIsAbandonedWhenToldSo) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const int64_t before = gpu.edge().registered_bytes();
+  int asked = 0;
+  EXPECT_EQ(host->ReservePool(64 * kMiB, nullptr, [&] { return ++asked > 1; }).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(gpu.edge().registered_bytes(), before);
+  EXPECT_FALSE(host->has_pool());
+}
+
+TEST(CudaJobTest, ACardThatIsTooSmallIsRefusedWithTheTable) {
+  EmulatedGpu gpu({.memory_bytes = (256 + 48) * kMiB});
+  const auto host = Host(gpu);
+  const JobRun run = TrainOn(*host, Job("small"));
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(run.status), HasSubstr("stream workspace"));
+  EXPECT_THAT(Message(run.status), HasSubstr("device memory: needs"));
+  EXPECT_TRUE(run.records.empty());
+}
+
+TEST(CudaJobTest, SettingsOfTheCpuDeviceAloneAreRefused) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  JobSpec spec = Job("settings");
+  spec.engine.link_gigabytes_per_second = 1;
+  EXPECT_THAT(Message(TrainOn(*host, spec).status), HasSubstr("engine.link_gigabytes_per_second"));
+  spec = Job("settings");
+  spec.engine.update_threads = 1;
+  EXPECT_THAT(Message(TrainOn(*host, spec).status), HasSubstr("engine.update_threads"));
+  spec = Job("settings");
+  spec.engine.device = "cpu";
+  EXPECT_THAT(Message(TrainOn(*host, spec).status), HasSubstr("write auto or cuda:0"));
+}
+
+TEST(CudaJobTest, AGpuThatIsElsewhereIsPlannedForByItsMemory) {
+  JobSpec spec = Job("elsewhere");
+  const absl::Status status = PlanTraining(spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), HasSubstr("engine.device_memory"));
+  spec.engine.device_memory = 80 * kGiB;
+  const auto plan = PlanTraining(spec);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->fits);
+  EXPECT_THAT(plan->table, HasSubstr("stream workspace"));
+  EXPECT_THAT(plan->table, HasSubstr("a GPU that is not here"));
+  EXPECT_EQ(plan->predicted.step_seconds, 0);
+  spec.engine.device_memory = 1 * kMiB;
+  EXPECT_FALSE(PlanTraining(spec)->fits);
+  // On a host with such a card the same bytes are planned.
+  EmulatedGpu gpu({.memory_bytes = 80 * kGiB});
+  const auto host = Host(gpu);
+  ASSERT_TRUE(host->ReservePool(64 * kMiB, nullptr, nullptr).ok());
+  spec.engine.device_memory = 0;
+  const auto there = PlanTraining(spec, host->budget(), PosixFileSystem());
+  ASSERT_TRUE(there.ok()) << there.status();
+  EXPECT_EQ(there->device_bytes, plan->device_bytes);
+  spec.engine.device = "cpu";
+  EXPECT_EQ(PlanTraining(spec, host->budget(), PosixFileSystem()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(CudaJobTest, RatesAreMeasuredEachWayAndBothAtOnce) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const int64_t before = gpu.edge().registered_bytes();
+  const auto session = host->OpenSession({});
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto rates = MeasureHardware(**session, {.tokens = 16,
+                                                 .hidden = 32,
+                                                 .wide = 64,
+                                                 .head_dim = 16,
+                                                 .state_elements = 1 << 16,
+                                                 .copy_bytes = 1 << 18,
+                                                 .repetitions = 1});
+  ASSERT_TRUE(rates.ok()) << rates.status();
+  EXPECT_FALSE(rates->device_is_host);
+  for (const double rate :
+       {rates->h2d_bytes_per_second, rates->d2h_bytes_per_second,
+        rates->h2d_beside_d2h_bytes_per_second, rates->d2h_beside_h2d_bytes_per_second,
+        rates->bf16.matmul_flops_per_second, rates->bf16.attention_flops_per_second,
+        rates->bf16.element_bytes_per_second, rates->bf16.update_bytes_per_second}) {
+    EXPECT_GT(rate, 0);
+  }
+  EXPECT_EQ(gpu.edge().allocated_bytes(), 0);
+  EXPECT_EQ(gpu.edge().registered_bytes(), before);
+}
+
+struct Fault {
+  const char* method;
+  int error;
+  bool sticky;
+  const char* told;  // what the message has of it
+};
+
+class CudaFaultTest : public ::testing::TestWithParam<Fault> {};
+
+// In the step after the first checkpoint, which is what remains.
+TEST_P(CudaFaultTest, EndsTheJobWithItsLastCheckpointWhole) {
+  const Fault fault = GetParam();
+  const JobSpec spec = Job(std::string("fault_") + fault.method + (fault.sticky ? "_lost" : ""));
+  {
+    EmulatedGpu gpu;
+    const auto host = Host(gpu);
+    Hooks hooks;
+    hooks.checkpoint = [&](int64_t step) {
+      if (step == 1) gpu.edge().Fail(fault.method, fault.error, /*after=*/2, fault.sticky);
+    };
+    const JobRun run = TrainOn(*host, spec, hooks);
+    ASSERT_FALSE(run.status.ok());
+    EXPECT_THAT(Message(run.status), HasSubstr(fault.told));
+    EXPECT_EQ(IsDeviceLost(run.status), fault.sticky) << run.status;
+    EXPECT_LT(run.records.size(), static_cast<size_t>(kSteps));
+  }
+  // Another process.
+  std::vector<std::string> skipped;
+  const auto newest = FindNewestVerified(spec.checkpoint.directory, &skipped);
+  ASSERT_TRUE(newest.ok()) << newest.status();
+  EXPECT_TRUE(newest->has_value());
+  EXPECT_TRUE(skipped.empty());
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const JobRun resumed = TrainOn(*host, spec);
+  ASSERT_TRUE(resumed.status.ok()) << resumed.status;
+  EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Calls, CudaFaultTest,
+    ::testing::Values(
+        Fault{"CopyToDevice", 1, false, "cudaMemcpyAsync to the device: emulated error 1"},
+        Fault{"CopyToHost", 1, false, "cudaMemcpyAsync to the host: emulated error 1"},
+        Fault{"Launch", 9, false, "emulated error 9"},
+        Fault{"Product", kProductFailed + 13, false, "cublasLtMatmul: emulated error 100013"},
+        Fault{"EventRecord", 1, false, "cudaEventRecord"},
+        Fault{"StreamWaitEvent", 1, false, "cudaStreamWaitEvent"},
+        Fault{"EventSynchronize", kIllegalAddress, true, "cudaEventSynchronize"},
+        Fault{"CopyToHost", kIllegalAddress, true, "emulated error 700"},
+        Fault{"Launch", 719, true, "emulated error 719"}),
+    [](const auto& info) {
+      return std::string(info.param.method) + (info.param.sticky ? "Lost" : "");
+    });
+
+// Memory is taken before the first step and after a pause, never in a step.
+TEST(CudaJobTest, MemoryThatIsGoneAfterAPauseIsWaitedFor) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const JobSpec spec = Job("gone");
+  TrainingControl control;
+  int pauses = 0;
+  Hooks hooks;
+  hooks.step = [&](int64_t step) {
+    if (step == 1) control.Pause();
+  };
+  hooks.paused = [&] {
+    // The second one is the job's own: another has the memory. Then it is there again.
+    gpu.edge().Fail("Malloc", ++pauses == 1 ? kCudaMemoryAllocation : kCudaSuccess);
+    control.Resume();
+  };
+  const JobRun run = TrainOn(*host, spec, hooks, &control);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(pauses, 2);
+  EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
+}
+
+TEST(CudaJobTest, MemoryThatIsNotGivenAtAllIsAnErrorWithTheBytes) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  gpu.edge().Fail("Malloc", kCudaMemoryAllocation);
+  const JobRun run = TrainOn(*host, Job("no_memory"));
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(run.status), HasSubstr("the device's arena of"));
+}
+
+TEST(CudaJobTest, ADeviceLostWhilePausedEndsTheJob) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  TrainingControl control;
+  Hooks hooks;
+  hooks.step = [&](int64_t step) {
+    if (step == 1) control.Pause();
+  };
+  hooks.paused = [&] {
+    gpu.edge().Fail("Malloc", kIllegalAddress, 0, /*sticky=*/true);
+    control.Resume();
+  };
+  const JobRun run = TrainOn(*host, Job("lost_while_paused"), hooks, &control);
+  EXPECT_TRUE(IsDeviceLost(run.status)) << run.status;
+}
+
+}  // namespace
+}  // namespace megatrain
