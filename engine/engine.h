@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "engine/engine_host.h"  // IWYU pragma: export
 #include "engine/job/job_spec.h"
+#include "engine/machine_profile.h"  // IWYU pragma: export
 #include "engine/trace/step_record.h"
 #include "engine/training_control.h"  // IWYU pragma: export
 
@@ -115,9 +116,11 @@ struct PlanReport {
   int64_t parameters = 0;
   PredictedStep predicted{};  // of a job that fits, if the rates are known
 };
-// On this machine as it is now, whose rates are measured for it (some tenths of a second). A GPU
+// On this machine as it is now, whose rates are measured for it (about a second). A GPU
 // that this machine has not is planned for by engine.device_memory, without times.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr);
+// On a machine that is not here: its rates are the profile's, its host memory what the job allows.
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile);
 // On a host with this budget, nothing else running: what does not fit there never will. Reads the
 // model's config.json, from `files`, and nothing else.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,

@@ -1,4 +1,4 @@
-// Measures a machine's rates: a few kernels, copies and updates, some tenths of a second together.
+// Measures a machine's rates: a few kernels, copies and updates, about a second together.
 #ifndef MEGATRAIN_ENGINE_MEASURE_HARDWARE_H_
 #define MEGATRAIN_ENGINE_MEASURE_HARDWARE_H_
 
@@ -19,6 +19,9 @@ struct MeasurementSizes {
   int64_t state_elements = 0;  // that the optimizer updates, 12 bytes each and a gradient of 4
   int64_t copy_bytes = 0;      // at most what the state takes
   int repetitions = 0;         // the fastest counts
+  // Times that all of it is measured, one kind after another: what else runs for a moment, as when
+  // a daemon is started, slows all repetitions of a kind in one round, and few kinds in all rounds.
+  int rounds = 1;
 };
 inline constexpr MeasurementSizes kCpuMeasurement = {.tokens = 512,
                                                      .hidden = 1024,
@@ -26,7 +29,8 @@ inline constexpr MeasurementSizes kCpuMeasurement = {.tokens = 512,
                                                      .head_dim = 64,
                                                      .state_elements = int64_t{4} << 20,
                                                      .copy_bytes = int64_t{32} << 20,
-                                                     .repetitions = 2};
+                                                     .repetitions = 2,
+                                                     .rounds = 4};
 // 0.27 TFLOP a product: a third of a millisecond of the fastest card known. 1.3 GiB of device
 // memory and 1 GiB of the host's.
 inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,

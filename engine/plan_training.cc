@@ -47,13 +47,13 @@ PredictedStep Predict(const MemoryPlan& plan, const SessionSettings& settings,
           LaneName(prediction.bound_by)};
 }
 
-std::string PredictionText(const PredictedStep& predicted) {
+std::string PredictionText(const PredictedStep& predicted, const std::string& source) {
   const LaneSeconds& busy = predicted.lane_busy_seconds;
   return absl::StrFormat(
-      "time, estimated from this machine's measured rates\n"
+      "time, estimated from %s\n"
       "  a step %.3g s, %.3g tokens/s; the busiest lane is %s\n"
       "  busy in a step: h2d %.3g s, compute %.3g s, d2h %.3g s, update %.3g s\n",
-      predicted.step_seconds, predicted.tokens_per_second, predicted.bound_by, busy.h2d,
+      source, predicted.step_seconds, predicted.tokens_per_second, predicted.bound_by, busy.h2d,
       busy.compute, busy.d2h, busy.update);
 }
 
@@ -76,9 +76,11 @@ std::unique_ptr<KernelSizes> SizesOf(const SessionSettings& settings) {
   return std::make_unique<CpuKernelSizes>(settings.threads - settings.update_threads);
 }
 
+// `source`: of the rates, for people.
 absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& settings,
                                 const MemoryBudget& budget, const HardwareRates& rates,
-                                FileSystem* files) {
+                                FileSystem* files,
+                                const std::string& source = "this machine's measured rates") {
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path, files));
   const ModelLayout layout = BuildModelLayout(config);
   const std::unique_ptr<KernelSizes> sizes = SizesOf(settings);
@@ -95,7 +97,7 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
   report.checkpoint_bytes = plan.checkpoint_bytes;
   if (plan.fits && rates.measured()) {
     report.predicted = Predict(plan, settings, rates);
-    report.table += PredictionText(report.predicted);
+    report.table += PredictionText(report.predicted, source);
     report.json = JsonWith(report.predicted, report.json);
   }
   return report;
@@ -145,6 +147,31 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
   // A machine that has no memory left for it has none for the job either, and the plan says so.
   (void)(*host)->MeasureRates();
   return Plan(spec, settings, budget, (*host)->rates(), PosixFileSystem());
+}
+
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile) {
+  if (spec.engine.device == kCpuDeviceId) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.device: cpu, and ", profile.name,
+                     " is a profile of a GPU; use auto or cuda to plan for it"));
+  }
+  JobSpec there = spec;
+  there.engine.device = "cuda";
+  if (there.engine.threads == 0) there.engine.threads = profile.rates.threads;
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
+                      ChooseSession(there.engine, "cuda:0", /*host_threads_max=*/0));
+  MemoryBudget budget;
+  // How much memory such a host has is its buyer's choice: engine.host_memory says.
+  budget.host_bytes = kUnlimitedBytes;
+  budget.SetDevice(profile.device_bytes);
+  MT_ASSIGN_OR_RETURN(PlanReport report,
+                      Plan(there, settings, budget, profile.rates, PosixFileSystem(),
+                           absl::StrCat("the data sheets of ", profile.name,
+                                        ", not measured: ", profile.description)));
+  nlohmann::ordered_json json = {{"profile", profile.name}};
+  json.update(nlohmann::ordered_json::parse(report.json));
+  report.json = json.dump(2) + "\n";
+  return report;
 }
 
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,

@@ -157,7 +157,8 @@ void Finish(const KernelSizes& sizes, MemoryPlan& plan) {
     plan.checkpoint_bytes += TileBytes(elements, d.dtype);
   }
   const int64_t beside_bytes = plan.host_bytes - plan.pool_bytes;
-  const int64_t beside_limit = plan.budget.host_bytes - plan.budget.pool_bytes;
+  const int64_t beside_limit =
+      plan.budget.host_bytes - std::max<int64_t>(0, plan.budget.pool_bytes);
   if (plan.budget.pool_bytes >= 0 && plan.pool_bytes > plan.budget.pool_bytes) {
     plan.fits = false;
     plan.misfit = absl::StrCat("host pool: needs ", FormatBytes(plan.pool_bytes), ", has ",
@@ -289,11 +290,11 @@ std::string MemoryPlan::Table() const {
   absl::StrAppend(&out, "host\n");
   for (const Item& item : host) line(item.name, item.bytes);
   line("host total", host_bytes);
-  line("host limit", host_limit);
+  if (host_limit < kUnlimitedBytes) line("host limit", host_limit);
   absl::StrAppend(&out, "device\n");
   for (const Item& item : device) line(item.name, item.bytes);
   line("device total", device_bytes);
-  if (device_limit < std::numeric_limits<int64_t>::max()) line("device limit", device_limit);
+  if (device_limit < kUnlimitedBytes) line("device limit", device_limit);
   absl::StrAppend(&out, "disk\n");
   line("each checkpoint", checkpoint_bytes);
   if (d.training) {
@@ -322,7 +323,8 @@ std::string MemoryPlan::Json() const {
   };
   json["host"] = items(host);
   json["host_bytes"] = host_bytes;
-  json["host_limit_bytes"] = host_limit;
+  json["host_limit_bytes"] = host_limit < kUnlimitedBytes ? nlohmann::ordered_json(host_limit)
+                                                          : nlohmann::ordered_json(nullptr);
   json["pool_bytes"] = pool_bytes;
   json["device"] = items(device);
   json["device_bytes"] = device_bytes;

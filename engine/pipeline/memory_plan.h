@@ -5,6 +5,7 @@
 #define MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,9 @@
 #include "engine/pipeline/buffers.h"
 
 namespace megatrain {
+
+// Of a machine whose memory is not known.
+inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 
 // What the machine offers.
 struct MemoryBudget {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
+#include "engine/base/status.h"
 #include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "engine/job/job_parser.h"
@@ -16,13 +18,20 @@ namespace {
 struct PlanArguments {
   std::string job;
   std::vector<std::string> overrides;
+  std::string profile;
   std::string output = "table";
 };
+
+absl::StatusOr<PlanReport> PlanOn(const JobSpec& spec, const std::string& profile) {
+  if (profile.empty()) return PlanTraining(spec, OpenCudaDevice);
+  MT_ASSIGN_OR_RETURN(const MachineProfile machine, FindMachineProfile(profile));
+  return PlanTraining(spec, machine);
+}
 
 int Plan(const PlanArguments& arguments) {
   const absl::StatusOr<JobSpec> spec = ParseJobFile(arguments.job, arguments.overrides);
   if (!spec.ok()) return Report(spec.status());
-  const absl::StatusOr<PlanReport> plan = PlanTraining(*spec, OpenCudaDevice);
+  const absl::StatusOr<PlanReport> plan = PlanOn(*spec, arguments.profile);
   if (!plan.ok()) return Report(plan.status());
   const std::string& text = arguments.output == "json" ? plan->json : plan->table;
   std::fputs(text.c_str(), stdout);
@@ -40,6 +49,11 @@ void AddPlanCommand(CLI::App* app, int* exit_code) {
   command->add_option("--set", arguments->overrides, "replace a value of the job file; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  command
+      ->add_option("--profile", arguments->profile,
+                   "plan for another machine, by its data sheets: " +
+                       absl::StrJoin(MachineProfileNames(), ", "))
+      ->type_name("NAME");
   command->add_option("-o,--output", arguments->output)
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();

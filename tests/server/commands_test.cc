@@ -15,6 +15,7 @@
 namespace megatrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 struct Result {
@@ -137,6 +138,18 @@ TEST_F(CommandsTest, ADeviceThatIsNotHereIsTwoAndIsPlannedForByItsMemory) {
   EXPECT_EQ(large.exit_code, 0) << large.output;
   EXPECT_THAT(large.output, HasSubstr("stream workspace"));
   EXPECT_EQ(Megatraind("plan " + job + " --set engine.device_memory=1MiB").exit_code, 3);
+}
+
+TEST_F(CommandsTest, PlansForAMachineByItsName) {
+  MakeJob("{steps: 1}");
+  const std::string plan = "plan -o json " + Path("job.yaml") + " --profile ";
+  const Result json = Megatraind(plan + "h200");
+  ASSERT_EQ(json.exit_code, 0) << json.output;
+  EXPECT_EQ(nlohmann::json::parse(json.output)["profile"], "h200");
+  EXPECT_EQ(Megatraind(plan + "h200 --set engine.device_memory=1MiB").exit_code, 3);
+  const Result refused = Megatraind(plan + "h2000");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.output, AllOf(HasSubstr("h2000"), HasSubstr("h200, h100")));
 }
 
 TEST_F(CommandsTest, TrainsVerifiesExportsAndGenerates) {

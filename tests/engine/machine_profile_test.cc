@@ -1,0 +1,112 @@
+#include "engine/machine_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "engine/engine.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::AllOf;
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(MachineProfileTest, EveryOneIsWhole) {
+  EXPECT_THAT(MachineProfileNames(), ::testing::Contains("h200"));
+  for (const std::string& name : MachineProfileNames()) {
+    const auto profile = FindMachineProfile(name);
+    ASSERT_TRUE(profile.ok()) << profile.status();
+    EXPECT_EQ(profile->name, name);
+    EXPECT_GT(profile->device_bytes, int64_t{8} << 30);
+    EXPECT_TRUE(profile->rates.measured());
+    EXPECT_FALSE(profile->rates.device_is_host);
+    for (const PrecisionRates& rates : {profile->rates.fp32, profile->rates.bf16}) {
+      // A host streams more slowly than its device, and neither is off by orders of magnitude.
+      EXPECT_GT(rates.matmul_flops_per_second, 1e13);
+      EXPECT_LT(rates.matmul_flops_per_second, 1e16);
+      EXPECT_GT(rates.element_bytes_per_second, rates.update_bytes_per_second);
+      EXPECT_GT(rates.update_bytes_per_second, 1e10);
+    }
+    EXPECT_GE(profile->rates.h2d_bytes_per_second, 1e10);
+  }
+}
+
+TEST(MachineProfileTest, AnUnknownOneIsRefusedWithThoseThereAre) {
+  const absl::Status status = FindMachineProfile("h900").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("h900"), HasSubstr("h200"), HasSubstr("rtx4090")));
+}
+
+class ProfiledPlanTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = testing::TempDir() + "/profiled";
+    std::filesystem::create_directories(directory_);
+    // Llama 3 70B.
+    std::ofstream(directory_ + "/config.json") << R"({"architectures": ["LlamaForCausalLM"],
+      "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672,
+      "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
+      "vocab_size": 128256, "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+      "rope_theta": 500000.0, "hidden_act": "silu", "tie_word_embeddings": false})";
+    spec_.model.path = directory_;
+    spec_.training.global_batch = 16;
+    spec_.training.micro_batch = 2;
+    spec_.data.sequence_length = 4096;
+  }
+  PlanReport Plan(const std::string& name) {
+    const auto report = PlanTraining(spec_, *FindMachineProfile(name));
+    EXPECT_TRUE(report.ok()) << report.status();
+    return report.ok() ? *report : PlanReport();
+  }
+  std::string directory_;
+  JobSpec spec_;
+};
+
+TEST_F(ProfiledPlanTest, AModelIsPlannedForAMachineThatIsNotHere) {
+  const PlanReport report = Plan("h200");
+  EXPECT_TRUE(report.fits) << report.table;
+  EXPECT_GT(report.host_bytes, int64_t{1000} * 1000 * 1000 * 1000)
+      << "its host memory is not known";
+  EXPECT_LE(report.device_bytes, int64_t{139} << 30);
+  EXPECT_THAT(report.table, AllOf(HasSubstr("NVIDIA H200"), HasSubstr("not measured"),
+                                  Not(HasSubstr("host limit")), Not(HasSubstr("this machine"))));
+  EXPECT_THAT(report.json,
+              AllOf(HasSubstr("\"profile\": \"h200\""), HasSubstr("\"host_limit_bytes\": null")));
+  // 6 FLOPs a parameter and token at most at the data sheet's rate, and not a tenth of it.
+  const double flops = 6.0 * 70.5e9 * 16 * 4096;
+  EXPECT_GT(report.predicted.step_seconds, flops / 989e12);
+  EXPECT_LT(report.predicted.step_seconds, flops / 99e12);
+  // A slower device takes longer.
+  EXPECT_GT(Plan("a100").predicted.step_seconds, report.predicted.step_seconds);
+}
+
+TEST_F(ProfiledPlanTest, LimitsOfTheJobHoldThereToo) {
+  spec_.engine.host_memory = int64_t{512} << 30;
+  const PlanReport report = Plan("h200");
+  EXPECT_FALSE(report.fits);
+  EXPECT_THAT(report.table, AllOf(HasSubstr("host limit"), HasSubstr("does not fit")));
+  spec_.engine.host_memory = 0;
+  spec_.engine.device_memory = int64_t{1} << 20;
+  EXPECT_FALSE(Plan("h200").fits);
+}
+
+TEST_F(ProfiledPlanTest, AJobForTheCpuIsNotPlannedOnAGpu) {
+  spec_.engine.device = "cpu";
+  const absl::Status status = PlanTraining(spec_, *FindMachineProfile("h200")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("engine.device"));
+  for (const char* device : {"auto", "cuda", "cuda:0"}) {
+    spec_.engine.device = device;
+    EXPECT_TRUE(PlanTraining(spec_, *FindMachineProfile("h200")).ok()) << device;
+  }
+}
+
+}  // namespace
+}  // namespace megatrain
