@@ -134,7 +134,7 @@ int EngineHost::threads() const {
 std::string EngineHost::DescribeDevice() const {
   if (device_.gpu != nullptr) return device_.gpu->Describe();
   return absl::StrCat("cpu, ", threads(), " threads",
-                      device_.why_cpu.empty() ? "" : absl::StrCat("; ", device_.why_cpu));
+                      device_.why_cpu.empty() ? "" : absl::StrCat(" (", device_.why_cpu, ")"));
 }
 
 std::string EngineHost::DescribePool() const {

@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   host.threads = static_cast<int>(config.threads);
   host.open_gpu = hooks.open_gpu;
   MT_ASSIGN_OR_RETURN(daemon->host_, EngineHost::Create(host));
+  hooks.log(absl::StrCat("device: ", daemon->host_->DescribeDevice()));
   daemon->manager_ = std::make_unique<JobManager>(
       daemon->ledger_.get(),
       JobManager::Options{
@@ -128,7 +129,7 @@ void Daemon::MeasureRates() {
   hooks_.log(absl::StrFormat(
       "%s: matrix products %.3g GFLOP/s in FP32, %.3g in BF16; copies %.3g GB/s to the device, "
       "%.3g back; AdamW %.3g GB/s in FP32, %.3g in BF16",
-      host_->DescribeDevice(), rates.fp32.matmul_flops_per_second / 1e9,
+      host_->device_id(), rates.fp32.matmul_flops_per_second / 1e9,
       rates.bf16.matmul_flops_per_second / 1e9, rates.h2d_bytes_per_second / 1e9,
       rates.d2h_bytes_per_second / 1e9, rates.fp32.update_bytes_per_second / 1e9,
       rates.bf16.update_bytes_per_second / 1e9));
