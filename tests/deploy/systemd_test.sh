@@ -27,7 +27,11 @@ finish() {
     wait "$starter" 2>/dev/null || true
   fi
   if [[ -n $group ]]; then
-    find "$group" -depth -type d -exec rmdir {} + 2>/dev/null || true
+    for ((i = 0; i < 300; ++i)); do
+      if grep -q '^populated 0' "$group/cgroup.events"; then break; fi
+      sleep 0.1
+    done
+    find "$group" -depth -type d -exec rmdir {} \;
   fi
   rm -rf "$place"
 }
