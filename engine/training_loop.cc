@@ -175,16 +175,19 @@ absl::Status TrainingRun::SubmitNext(BatchLoader& loader) {
 
 void TrainingRun::WithdrawSteps() {
   while (trainer_->in_flight() > 0) {
-    // A save reads what this step is to make.
-    if (trainer_->saving() && saving_step_ == next_step_ - 1) return;
+    const int64_t step = next_step_ - 1;  // the last one
+    // A save reads what it is to make.
+    if (trainer_->saving() && saving_step_ == step) return;
     // A step behind another one has hardly begun. What the first one loses is a forward pass at
-    // most, a third of a step: less than the request would wait for. A checkpoint may wait, and a
-    // run that is told to stop in its first step has something to save.
+    // most, a third of a step: less than the request would wait for. A checkpoint may wait, a run
+    // that is told to stop in its first step has something to save, and one that is paused again
+    // and again still gets on.
     const bool first = trainer_->in_flight() == 1;
     const bool worth_it = control_.pause_requested() || control_.release_requested() ||
                           (control_.stop_requested() && done_ >= first_step_);
-    if (first && !worth_it) return;
+    if (first && (!worth_it || step == given_up_step_)) return;
     if (!trainer_->Withdraw(first ? OpKind::kLayerBackward : OpKind::kUpdateTile)) return;
+    if (first) given_up_step_ = step;
     submitted_tokens_ -= submitted_.back()->input_tokens;
     withdrawn_.push_front(std::move(submitted_.back()));
     submitted_.pop_back();

@@ -118,9 +118,10 @@ class TrainingRun {
   std::optional<std::string> checkpoint_;  // to go on from
   int64_t first_step_ = 1;
   int64_t total_steps_ = 0;
-  int64_t next_step_ = 1;    // to submit
-  int64_t done_ = 0;         // last collected
-  int64_t saving_step_ = 0;  // of the save in flight
+  int64_t next_step_ = 1;      // to submit
+  int64_t given_up_step_ = 0;  // the last one whose forward pass was given up
+  int64_t done_ = 0;           // last collected
+  int64_t saving_step_ = 0;    // of the save in flight
   bool saving_committed_ = false;
   absl::Time saving_since_;
   int64_t saved_step_ = 0;        // of the newest checkpoint
