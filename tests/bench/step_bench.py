@@ -137,14 +137,17 @@ def residual(xs, ys):
 
 
 def affine(bench, arguments, report):
+    # A run's mean over about the same time whatever its steps' length: of single steps, the fastest
+    # short one would lie within a moment in which the machine is fast, the fastest long one not.
     def measure(settings):
         seconds = {key: [] for key in settings}
         for _ in range(2 * arguments.rounds):
             for key, (config, batch) in settings.items():
-                records, _ = bench.run(config, steps=12, global_batch=batch, micro_batch=4,
-                                       sequence_length=256, recompute="none",
+                work = (config["num_hidden_layers"] + 2) * batch
+                records, _ = bench.run(config, steps=1 + 800 // work, global_batch=batch,
+                                       micro_batch=4, sequence_length=256, recompute="none",
                                        threads=arguments.threads)
-                seconds[key] += [r["step_seconds"] for r in rows(records)]
+                seconds[key].append(statistics.mean(r["step_seconds"] for r in rows(records)))
         shortest = {key: fastest(values) for key, values in seconds.items()}
         print("       seconds: " + ", ".join(f"{k}: {v:.3f}" for k, v in shortest.items()),
               flush=True)
