@@ -82,9 +82,11 @@ stop_daemon() {
   rm -rf "$socket_directory"
 }
 trap stop_daemon EXIT
+# The device that every machine has; without the key it is a GPU where there is one.
 cat > daemon.yaml <<YAML
 listen: ["unix:$socket_directory/megatrain.sock"]
 state_directory: $directory/state
+device: cpu
 host_memory: 512MiB
 metrics_listen: ""
 YAML
@@ -120,7 +122,7 @@ echo "== held-out loss, nats a byte (less is better)"
 printf '%-24s %.4f\n' "this model" "$held_out" "byte-bigram model" "$bigram"
 echo
 echo "== a sample"
-"$megatraind" generate trained --prompt "The licensee may" --tokens 200 --temperature 0.7 --seed 1
+"$megatraind" generate trained --device cpu --prompt "The licensee may" --tokens 200 --temperature 0.7 --seed 1
 echo
 echo "The job file is $directory/job.yaml"
 echo "The model, a Hugging Face directory, is $directory/trained"

@@ -92,8 +92,8 @@ class ClientTest : public ::testing::Test {
     daemon_ = std::make_unique<ChildProcess>(
         std::vector<std::string>{Daemon(), "serve", "--set", "listen=[\"" + Address() + "\"]",
                                  "--set", "state_directory=" + (directory_ / "state").string(),
-                                 "--set", "host_memory=256MiB", "--set", "threads=1", "--set",
-                                 "metrics_listen="},
+                                 "--set", "device=cpu", "--set", "host_memory=256MiB", "--set",
+                                 "threads=1", "--set", "metrics_listen="},
         directory_ / "daemon.log");
     WaitUntil([this] {
       std::string out;

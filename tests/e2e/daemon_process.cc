@@ -46,7 +46,9 @@ std::vector<std::string> Arguments(const DaemonProcess::Options& options,
   std::vector<std::string> settings = {
       absl::StrCat("state_directory=", options.directory, "/state"),
       absl::StrCat("listen=[\"", address, "\"]"),
-      "metrics_listen=", absl::StrCat("host_memory=", options.host_memory),
+      "device=cpu",
+      "metrics_listen=",
+      absl::StrCat("host_memory=", options.host_memory),
       absl::StrCat("threads=", options.threads)};
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   std::vector<std::string> arguments = {options.binary, "serve"};

@@ -103,7 +103,7 @@ class RunTest : public ::testing::Test {
                   "optimizer: {learning_rate: 1.0e-3}\n"
                   "checkpoint: {directory: checkpoints, every_steps: 10, keep: 2}\n"
                   "output: {directory: out}\n"
-                  "engine: {threads: 1}\n");
+                  "engine: {device: cpu, threads: 1}\n");
     return directory;
   }
 

@@ -42,8 +42,8 @@ class ServeMetricsTest : public ::testing::Test {
         std::vector<std::string>{
             Binary(), "serve", "--set", "state_directory=" + (directory_ / name).string(), "--set",
             "listen=[\"unix:" + (directory_ / (name + ".sock")).string() + "\"]", "--set",
-            "host_memory=256MiB", "--set", "metrics_listen=" + metrics_listen, "--set",
-            "threads=1"},
+            "device=cpu", "--set", "host_memory=256MiB", "--set",
+            "metrics_listen=" + metrics_listen, "--set", "threads=1"},
         directory_ / (name + ".log"));
   }
 

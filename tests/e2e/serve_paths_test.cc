@@ -50,6 +50,7 @@ class ServePathsTest : public ::testing::Test {
     return {Binary(), "serve",
             "--set",  "state_directory=" + (directory_ / "state").string(),
             "--set",  "listen=[\"" + Address() + "\"]",
+            "--set",  "device=cpu",
             "--set",  "host_memory=128MiB",
             "--set",  "threads=1",
             "--set",  "metrics_listen=\"\"",

@@ -117,6 +117,7 @@ class ServeTest : public ::testing::Test {
     return {Binary(), "serve",
             "--set",  "state_directory=" + (directory_ / "state").string(),
             "--set",  "listen=[\"" + Address() + "\"]",
+            "--set",  "device=cpu",
             "--set",  "host_memory=256MiB",
             "--set",  "threads=1"};
   }

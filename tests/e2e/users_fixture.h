@@ -74,9 +74,9 @@ class UsersTest : public ::testing::Test {
   std::string StartDaemon(const std::vector<std::string>& settings) {
     std::vector<std::string> arguments = {daemon_binary_, "serve"};
     for (const std::string& setting :
-         {"state_directory=" + (directory_ / "state").string(), std::string("host_memory=256MiB"),
-          std::string("threads=1"), std::string("metrics_listen="),
-          "roots=[" + directory_.string() + "]"}) {
+         {"state_directory=" + (directory_ / "state").string(), std::string("device=cpu"),
+          std::string("host_memory=256MiB"), std::string("threads=1"),
+          std::string("metrics_listen="), "roots=[" + directory_.string() + "]"}) {
       arguments.insert(arguments.end(), {"--set", setting});
     }
     for (const std::string& setting : settings) {
