@@ -7,9 +7,13 @@
 namespace megatrain {
 
 // Runs `start`, on a thread that is gone when this returns. The threads that it starts, and those
-// that they start, are the system's batch threads: what wakes them does not take the processor from
-// a thread that trains, but waits for its turn, which is milliseconds. The training threads wait
-// for each other many times a step, so that each would otherwise wait for every call.
+// that they start, take as little from training as they can, whose threads wait for each other many
+// times a step:
+// - They are the system's batch threads: what wakes them does not take the processor from a thread
+//   that trains, but waits for its turn, which is milliseconds.
+// - They share one processor, the last of those that the calling thread may use. A call passes
+//   through several of them; on one processor it finds its data in the cache and disturbs one
+//   training thread, not all.
 void StartInBackground(const std::function<void()>& start);
 
 }  // namespace megatrain
