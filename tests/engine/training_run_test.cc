@@ -240,8 +240,8 @@ TEST_P(SameBitsTest, PausedAmidSteps) {
       while (!going && !over) std::this_thread::yield();
       going = false;
       for (int i = 0; i < moment % 64 * 50; ++i) std::this_thread::yield();
-      hooked.control.Pause();
       const int before = pauses;
+      hooked.control.Pause();
       // Half of them are withdrawn before they take effect, if they come to it in time.
       while (moment % 2 == 0 && pauses == before && !over) std::this_thread::yield();
       hooked.control.Resume();
