@@ -7,7 +7,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/measure_hardware.h"
-#include "engine/memory/system_memory.h"
+#include "engine/memory/host_offer.h"
 #include "engine/session.h"
 
 namespace megatrain {
@@ -17,14 +17,15 @@ namespace {
 // Kept free of a GPU's memory: what CUDA and its libraries take as kernels are first used.
 constexpr int64_t kDriverBytes = int64_t{256} << 20;
 
-// What a pool of `bytes` can be made of: free memory, or huge pages that are set aside.
-absl::StatusOr<int64_t> FreeForPool(int64_t bytes) {
-  MT_ASSIGN_OR_RETURN(const int64_t free, AvailableMemoryBytes());
+// Said before pages are touched: the kernel would end the process, not refuse.
+absl::Status CheckFree(int64_t bytes) {
+  MT_ASSIGN_OR_RETURN(int64_t free, AvailableMemoryBytes());
   for (const int64_t page_bytes : {kGiantPageBytes, kHugePageBytes}) {
-    const int64_t set_aside = FreeHugePageBytes(page_bytes);
-    if (set_aside >= bytes) return std::max(free, set_aside);
+    if (HostPool::MayLieIn(page_bytes, bytes)) free = std::max(free, FreeHugePageBytes(page_bytes));
   }
-  return free;
+  if (bytes <= free) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("host pool: it is to have ", FormatBytes(bytes),
+                                                   ", and ", FormatBytes(free), " are free"));
 }
 
 }  // namespace
@@ -41,8 +42,8 @@ EngineHost::~EngineHost() {
 }
 
 absl::StatusOr<int64_t> EngineHost::DefaultPoolBytes() {
-  MT_ASSIGN_OR_RETURN(const int64_t free, AvailableMemoryBytes());
-  return free / 5 * 4;
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
+  return std::max(offer.free_bytes / 5 * 4, offer.set_aside_bytes);
 }
 
 absl::StatusOr<std::unique_ptr<HostPool>> EngineHost::MakePool(
@@ -76,12 +77,10 @@ absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progr
                                      const std::function<bool()>& cancelled) {
   MutexLock reserve_lock(&reserve_mutex_);
   if (has_pool()) return absl::FailedPreconditionError("the host pool is reserved already");
-  // Said before pages are touched: the kernel would end the process, not refuse.
-  MT_ASSIGN_OR_RETURN(const int64_t free, FreeForPool(bytes));
-  if (bytes > free) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("host_memory: the pool is to have ", FormatBytes(bytes), ", and ",
-                     FormatBytes(free), " are free; 0 takes 80% of what is free"));
+  if (const absl::Status status = CheckFree(bytes); !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("host_memory: ", status.message(),
+                                     "; 0 takes 80% of it, or all huge pages if they are more"));
   }
   MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
   MT_ASSIGN_OR_RETURN(const int64_t beside, AvailableMemoryBytes());
@@ -168,6 +167,7 @@ absl::StatusOr<HostPool*> EngineHost::Pool(int64_t bytes, const ReserveProgress&
     MutexLock lock(&mutex_);
     if (pool_ != nullptr) return pool_.get();
   }
+  MT_RETURN_IF_ERROR(CheckFree(bytes));
   MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
   MutexLock lock(&mutex_);
   pool_ = std::move(pool);

@@ -68,7 +68,8 @@ class EngineHost {
   EngineHost(const EngineHost&) = delete;
   EngineHost& operator=(const EngineHost&) = delete;
 
-  // 80% of what is free now: the default of a daemon's pool.
+  // The default of a daemon's pool: 80% of what is free now, or all huge pages that are set aside
+  // where they are more.
   static absl::StatusOr<int64_t> DefaultPoolBytes();
 
   // Reserves the pool, touches every page of it and, for a GPU, pins it, once: minutes for a

@@ -14,7 +14,7 @@
 #include "engine/data/sequence.h"
 #include "engine/engine.h"
 #include "engine/memory/host_pool.h"
-#include "engine/memory/system_memory.h"
+#include "engine/memory/host_offer.h"
 #include "engine/model/hf_directory.h"
 #include "engine/pipeline/trainer.h"
 #include "engine/session.h"
@@ -90,8 +90,9 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   JobSpec spec;
   spec.training.micro_batch = 1;
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, host.OpenSession(spec.engine));
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
   MemoryBudget budget;
-  MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
+  budget.SetHost(offer);
   MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, host.DeviceBytes());
   budget.SetDevice(device_bytes);
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights, HfWeights::Open(path, layout));

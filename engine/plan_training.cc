@@ -10,7 +10,7 @@
 #include "engine/device/cpu/cpu_kernels.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/engine.h"
-#include "engine/memory/system_memory.h"
+#include "engine/memory/host_offer.h"
 #include "engine/model/hf_directory.h"
 #include "engine/model/model_layout.h"
 #include "engine/pipeline/memory_plan.h"
@@ -110,8 +110,9 @@ absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string&
   anywhere.engine.device = "cuda";
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
                       ChooseSession(anywhere.engine, "cuda:0", /*host_threads_max=*/0));
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
   MemoryBudget budget;
-  MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
+  budget.SetHost(offer);
   budget.SetDevice(spec.engine.device_memory);
   MT_ASSIGN_OR_RETURN(PlanReport report,
                       Plan(anywhere, settings, budget, HardwareRates(), PosixFileSystem()));
@@ -140,8 +141,9 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
   }
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
                       ChooseSession(spec.engine, (*host)->device_id(), options.threads));
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
   MemoryBudget budget;
-  MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
+  budget.SetHost(offer);
   MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, (*host)->DeviceBytes());
   budget.SetDevice(device_bytes);
   // A machine that has no memory left for it has none for the job either, and the plan says so.

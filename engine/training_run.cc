@@ -11,7 +11,7 @@
 #include "engine/checkpoint/directory_lock.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/job/spec_values.h"
-#include "engine/memory/system_memory.h"
+#include "engine/memory/host_offer.h"
 #include "engine/model/hf_directory.h"
 
 namespace megatrain {
@@ -37,13 +37,15 @@ std::string DescribeData(const char* what, const DatasetReport& report) {
 
 // What a host offers a job now, of its pool `pool_bytes`.
 absl::StatusOr<MemoryBudget> BudgetNow(const EngineHost& host, int64_t pool_bytes) {
-  MemoryBudget budget;
-  MT_ASSIGN_OR_RETURN(budget.host_bytes, AvailableMemoryBytes());
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
   MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, host.DeviceBytes());
+  MemoryBudget budget;
   budget.SetDevice(device_bytes);
   if (host.has_pool()) {
     budget.pool_bytes = pool_bytes;
-    budget.host_bytes += pool_bytes;
+    budget.host_bytes = offer.free_bytes + pool_bytes;
+  } else {
+    budget.SetHost(offer);
   }
   return budget;
 }

@@ -22,14 +22,8 @@ constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
 // Large enough that a progress line costs nothing, small enough that it moves: 0.1 s of zeroing.
 constexpr int64_t kTouchChunkBytes = int64_t{256} << 20;
 
-// In this order. Of what is set aside whole pages are lost at the end: 1/16 of the pool at most.
-struct PageChoice {
-  int64_t page_bytes;
-  int64_t capacity_bytes_min;
-};
-constexpr PageChoice kPageChoices[] = {{kGiantPageBytes, 16 * kGiantPageBytes},
-                                       {kHugePageBytes, 16 * kHugePageBytes},
-                                       {kSmallPageBytes, 0}};
+// In this order.
+constexpr int64_t kPageChoices[] = {kGiantPageBytes, kHugePageBytes, kSmallPageBytes};
 
 // Every page, from several threads. Cancelled if told so.
 absl::Status Touch(const HostPoolOptions& options, int64_t capacity, PageMapping& pages) {
@@ -101,6 +95,10 @@ void HostLease::Release() {
   bytes_ = 0;
 }
 
+bool HostPool::MayLieIn(int64_t page_bytes, int64_t capacity) {
+  return page_bytes == kPageBytes || capacity / 16 >= page_bytes;
+}
+
 absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions& options) {
   constexpr int64_t kCapacityMax = std::numeric_limits<int64_t>::max() / 2;
   if (options.capacity < 0 || options.capacity > kCapacityMax) {
@@ -111,15 +109,13 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
   if (capacity == 0) return std::unique_ptr<HostPool>(new HostPool({}, 0, ""));
 
   absl::Status refused;
-  for (const PageChoice& choice : kPageChoices) {
-    const bool small = choice.page_bytes == kPageBytes;
+  for (const int64_t page_bytes : kPageChoices) {
+    const bool small = page_bytes == kPageBytes;
     // Pages that are set aside are taken for good or not at all: those that are touched later could
     // be missing then.
-    if (!small && (!options.huge_pages || options.touch_threads == 0 ||
-                   capacity < choice.capacity_bytes_min)) {
-      continue;
-    }
-    absl::StatusOr<PageMapping> pages = PageMapping::Map(capacity, choice.page_bytes);
+    if (!small && (!options.huge_pages || options.touch_threads == 0)) continue;
+    if (!MayLieIn(page_bytes, capacity)) continue;
+    absl::StatusOr<PageMapping> pages = PageMapping::Map(capacity, page_bytes);
     if (!pages.ok()) {
       refused = pages.status();
       continue;

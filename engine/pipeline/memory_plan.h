@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "engine/device/kernel_sizes.h"
 #include "engine/job/job_spec.h"
+#include "engine/memory/host_offer.h"
 #include "engine/model/model_layout.h"
 #include "engine/pipeline/buffers.h"
 
@@ -24,14 +25,20 @@ inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 // What the machine offers.
 struct MemoryBudget {
   int64_t host_bytes = 0;  // free host memory, the pool's included
-  // Of it, what lies in a pool that is reserved already: tiles, slabs, stash and batches come from
-  // there alone, all else from beside it. Negative: nothing is reserved.
+  // Of it, what a pool that is reserved already has, or what is set aside for one: tiles, slabs,
+  // stash and batches come from there alone, all else from beside it. Negative: nothing is.
   int64_t pool_bytes = -1;
   // Device memory. The cpu device's lies in host memory: 0 = what `recompute: none` needs, at most
   // half of what is free after the host state.
   int64_t device_bytes = 0;
   bool device_shares_host = true;
 
+  // No pool is reserved yet: it is to lie in huge pages where more is set aside than is free.
+  void SetHost(const HostOffer& offer) {
+    const bool set_aside = offer.set_aside_bytes > offer.free_bytes;
+    host_bytes = offer.free_bytes + (set_aside ? offer.set_aside_bytes : 0);
+    pool_bytes = set_aside ? offer.set_aside_bytes : -1;
+  }
   // `bytes` of a device's own memory are free; nothing: the device lies in host memory.
   void SetDevice(std::optional<int64_t> bytes) {
     device_shares_host = !bytes.has_value();

@@ -21,7 +21,7 @@ struct DaemonConfig {
   std::optional<std::string> metrics_listen;
   // Store, logs, checkpoints of jobs that name no directory. One daemon each.
   std::string state_directory = "/var/lib/megatrain";
-  int64_t host_memory = 0;  // bytes of the pool; 0 = 80% of what is free at start
+  int64_t host_memory = 0;  // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
   std::string device = "auto";
   int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
   // Of each user's ended jobs, those that the daemon remembers beside the ones that hold

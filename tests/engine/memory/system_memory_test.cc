@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/base/bytes.h"
+#include "engine/memory/host_offer.h"
 
 namespace megatrain {
 namespace {
@@ -76,6 +77,21 @@ TEST_F(SystemMemoryTest, HugePagesThatAreSetAsideAndFree) {
   Write("hugepages/hugepages-1048576kB/free_hugepages", "3\n");
   EXPECT_EQ(FreeHugePageBytes(2 * kMiB, paths_), 14 * kMiB);
   EXPECT_EQ(FreeHugePageBytes(1 * kGiB, paths_), 3 * kGiB);
+}
+
+TEST_F(SystemMemoryTest, AnOfferNamesTheSizeOfHugePagesOfWhichThereIsMore) {
+  const auto set_aside = [&] {
+    const absl::StatusOr<HostOffer> offer = ReadHostOffer(paths_);
+    EXPECT_TRUE(offer.ok()) << offer.status();
+    EXPECT_EQ(offer->free_bytes, 8 * kGiB);
+    return offer->set_aside_bytes;
+  };
+  EXPECT_EQ(set_aside(), 0);
+  Write("hugepages/hugepages-2048kB/free_hugepages", "1024\n");
+  Write("hugepages/hugepages-1048576kB/free_hugepages", "15\n");
+  EXPECT_EQ(set_aside(), 2 * kGiB);  // a pool takes no fewer than 16 pages
+  Write("hugepages/hugepages-1048576kB/free_hugepages", "16\n");
+  EXPECT_EQ(set_aside(), 16 * kGiB);
 }
 
 }  // namespace

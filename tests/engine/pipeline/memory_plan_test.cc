@@ -208,6 +208,21 @@ TEST_F(MemoryPlanTest, AReservedPoolIsALimitOfItsOwn) {
   EXPECT_LT(plan.arena_bytes, free.arena_bytes);
 }
 
+TEST_F(MemoryPlanTest, HugePagesHoldThePoolWhereMoreIsSetAsideThanFree) {
+  const ModelLayout layout = BuildModelLayout(Config(3));
+  const MemoryPlan free = Plan(Spec(), layout);
+  const int64_t beside = free.host_bytes - free.pool_bytes;
+  MemoryBudget budget;
+  budget.SetHost({.free_bytes = beside, .set_aside_bytes = 8 * free.host_bytes});
+  EXPECT_EQ(budget.pool_bytes, 8 * free.host_bytes);
+  EXPECT_EQ(budget.host_bytes, beside + 8 * free.host_bytes);
+  EXPECT_TRUE(Plan(Spec(), layout, budget).fits);
+
+  budget.SetHost({.free_bytes = 4 * free.host_bytes, .set_aside_bytes = free.pool_bytes});
+  EXPECT_LT(budget.pool_bytes, 0);
+  EXPECT_EQ(budget.host_bytes, 4 * free.host_bytes);
+}
+
 // A device with memory of its own.
 class GpuPlanTest : public MemoryPlanTest {
  protected:
