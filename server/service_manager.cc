@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/base/thread_name.h"
 
 namespace megatrain {
 
@@ -148,6 +149,7 @@ std::string ServiceManager::Message() {
 }
 
 void ServiceManager::Loop() {
+  NameThisThread("notifier");
   bool ending = false;
   while (!ending) {
     std::string message;

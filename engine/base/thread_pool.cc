@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/mutex.h"
+#include "engine/base/thread_name.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -103,6 +104,7 @@ struct ThreadPool::State {
   }
 
   void Work() {
+    NameThisThread("pool");
     FlushDenormalsInThisThread();
     uint64_t last_number = 0;
     for (;;) {

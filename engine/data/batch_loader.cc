@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
+#include "engine/base/thread_name.h"
 
 namespace megatrain {
 namespace {
@@ -68,6 +69,7 @@ struct BatchLoader::State {
   std::thread thread;
 
   void Run() {
+    NameThisThread("loader");
     bool last = false;
     while (!last) {
       BatchOr batch = next_step > plan.total_steps

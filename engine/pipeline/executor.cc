@@ -5,12 +5,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/base/thread_name.h"
 #include "engine/base/thread_pool.h"
 
 namespace megatrain {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+void NameLane(Lane lane) {
+  switch (lane) {
+    case Lane::kH2D:
+      return NameThisThread("h2d lane");
+    case Lane::kCompute:
+      return NameThisThread("compute lane");
+    case Lane::kD2H:
+      return NameThisThread("d2h lane");
+    case Lane::kUpdate:
+      return NameThisThread("update lane");
+    case Lane::kIo:
+      return NameThisThread("io lane");
+  }
+}
 
 double& BusyOf(LaneSeconds& busy, int lane) {
   switch (static_cast<Lane>(lane)) {
@@ -133,6 +149,7 @@ absl::Status Executor::RunNamed(int lane, Item& item) {
 }
 
 void Executor::RunLane(int lane) {
+  NameLane(static_cast<Lane>(lane));
   FlushDenormalsInThisThread();
   const bool device_lane = IsDeviceLane(static_cast<Lane>(lane));
   while (true) {

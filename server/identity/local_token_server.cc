@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
+#include "engine/base/thread_name.h"
 
 namespace megatrain {
 namespace {
@@ -84,6 +85,7 @@ LocalTokenServer::~LocalTokenServer() {
 }
 
 void LocalTokenServer::Serve() {
+  NameThisThread("local tokens");
   pollfd events[] = {{stop_, POLLIN, 0}, {listener_, POLLIN, 0}};
   while (true) {
     if (poll(events, 2, -1) < 0 && errno != EINTR) return;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
+#include "engine/base/thread_name.h"
 #include "server/files/own_directory.h"
 #include "server/jobs/retention_rule.h"
 #include "server/jobs/submission.h"
@@ -59,6 +60,7 @@ JobRemover::~JobRemover() {
 void JobRemover::Start() { thread_ = std::thread(&JobRemover::Loop, this); }
 
 void JobRemover::Loop() {
+  NameThisThread("remover");
   for (;;) {
     {
       MutexLock lock(&mutex_);

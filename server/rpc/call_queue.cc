@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/thread_name.h"
 #include "megatrain/v1/error_reason.pb.h"
 #include "server/jobs/error_reason.h"
 
@@ -51,6 +52,7 @@ void CallQueue::Stop() {
 }
 
 void CallQueue::Run() {
+  NameThisThread("calls");
   for (;;) {
     Call call;
     bool stopping = false;

@@ -17,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/thread_name.h"
 
 namespace megatrain {
 namespace {
@@ -154,6 +155,7 @@ void ConnectionListener::Accept(Take take, std::function<void()> turned_away) {
 }
 
 void ConnectionListener::Run() {
+  NameThisThread("listener");
   const int64_t files_max = FilesMax();
   const int64_t connections_end = files_max - FilesKept(files_max);
   std::vector<pollfd> polled = {{stop_fd_, POLLIN, 0}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/thread_name.h"
 #include "megatrain/v1/error_reason.pb.h"
 #include "server/jobs/error_reason.h"
 
@@ -81,6 +82,7 @@ void StreamPump::SetDue(Stream* stream, Clock::time_point due) {
 }
 
 void StreamPump::Run() {
+  NameThisThread("streams");
   for (;;) {
     std::shared_ptr<Stream> stream;
     bool stopping = false;

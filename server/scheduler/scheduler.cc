@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/base/thread_name.h"
 #include "server/jobs/submission.h"
 
 namespace megatrain {
@@ -50,6 +51,7 @@ void Scheduler::Shutdown() {
 }
 
 void Scheduler::Loop() {
+  NameThisThread("scheduler");
   for (;;) {
     const bool stopping = stopping_;
     RunRound();

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/base/thread_name.h"
 #include "engine/device/device_lost.h"
 #include "server/worker/job_records.h"
 
@@ -303,6 +304,7 @@ RunEnd EngineJobRunner::Train(Run& run) {
 }
 
 void EngineJobRunner::RunJob(Run& run) {
+  NameThisThread("trainer");
   const RunEnd end = Train(run);
   run.watchdog.Enter(Watchdog::Phase::kIdle);
   if (!end.status.ok()) Say(run, std::string(end.status.message()));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/thread_name.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/inspect/export_checkpoint.h"
 
@@ -29,6 +30,7 @@ void ExportQueue::Add(const std::string& checkpoint, const std::string& director
 }
 
 void ExportQueue::Work() {
+  NameThisThread("exports");
   const auto go_on = [this]() -> absl::Status {
     return ending_ ? absl::CancelledError("the export was abandoned: the server ends")
                    : absl::OkStatus();

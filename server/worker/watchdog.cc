@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "engine/base/thread_name.h"
 
 namespace megatrain {
 
@@ -91,6 +92,7 @@ void Watchdog::Check() {
 }
 
 void Watchdog::Poll() {
+  NameThisThread("watchdog");
   while (true) {
     {
       MutexLock lock(&mutex_);
