@@ -72,9 +72,11 @@ std::vector<std::string> GroupAndParents(const std::string& root, std::string pa
 }  // namespace
 
 int64_t FreeHugePageBytes(int64_t page_bytes, const SystemMemoryPaths& paths) {
-  const std::string path =
-      absl::StrCat(paths.huge_pages, "/hugepages-", page_bytes / kKiB, "kB/free_hugepages");
-  return ReadNumber(path).value_or(0) * page_bytes;
+  const std::string directory =
+      absl::StrCat(paths.huge_pages, "/hugepages-", page_bytes / kKiB, "kB/");
+  const int64_t free = ReadNumber(directory + "free_hugepages").value_or(0);
+  const int64_t promised = ReadNumber(directory + "resv_hugepages").value_or(0);
+  return std::max<int64_t>(0, free - promised) * page_bytes;
 }
 
 absl::StatusOr<int64_t> AvailableMemoryBytes(const SystemMemoryPaths& paths) {

@@ -17,7 +17,8 @@ struct SystemMemoryPaths {
   std::string huge_pages = "/sys/kernel/mm/hugepages";  // a directory a size
 };
 
-// Bytes in huge pages of this size that are set aside and free; they do not count as MemAvailable.
+// Bytes in huge pages of this size that are set aside, free and not promised to a mapping that has
+// yet to touch them; they do not count as MemAvailable.
 // 0 where the kernel has none.
 int64_t FreeHugePageBytes(int64_t page_bytes, const SystemMemoryPaths& paths = {});
 
