@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/engine/device/attention_cases.h"
 #include "tests/engine/device/cpu_kernels_under_test.h"
 #include "tests/engine/device/kernels_suite.h"
 

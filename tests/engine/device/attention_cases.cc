@@ -1,0 +1,91 @@
+#include "tests/engine/device/attention_cases.h"
+
+#include <cmath>
+
+#include "engine/base/status.h"
+
+namespace megatrain {
+
+const std::vector<AttentionCase>& AttentionCases() {
+  static const std::vector<AttentionCase>& cases = *new std::vector<AttentionCase>{
+      {2, 2, 64, {0, 300}},
+      {4, 2, 32, {0, 1, 130, 131, 257, 600}},
+      {3, 1, 16, {0, 128, 256, 700}},
+      {2, 1, 96, {0, 5, 40, 77}},
+      {1, 1, 128, {0, 650, 651, 660}},
+      {2, 2, 256, {0, 140}},
+      {2, 1, 8, {0, 513, 1100, 1700, 2300}},
+  };
+  return cases;
+}
+
+void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Operands* operands,
+                   KernelCall* call) {
+  const int64_t tokens = shape.document_starts.back();
+  const int64_t q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
+  const int64_t stride = q_width + 2 * kv_width;  // q, k, v side by side, as the layers keep them
+  std::vector<int32_t> bounds_of;
+  for (size_t d = 0; d + 1 < shape.document_starts.size(); ++d) {
+    for (int32_t t = shape.document_starts[d]; t < shape.document_starts[d + 1]; ++t) {
+      bounds_of.insert(bounds_of.end(), {shape.document_starts[d], shape.document_starts[d + 1]});
+    }
+  }
+  const size_t bounds = operands->Ints(bounds_of);
+  const size_t qkv = operands->Random(dtype, tokens * stride);
+  const size_t out =
+      operands->Values(dtype, std::vector<float>(static_cast<size_t>(tokens * q_width), 0.0f));
+  const size_t lse =
+      operands->Values(DType::kF32, std::vector<float>(static_cast<size_t>(tokens * shape.heads)));
+  AttentionArgs args{.dtype = dtype,
+                     .tokens = tokens,
+                     .heads = shape.heads,
+                     .kv_heads = shape.kv_heads,
+                     .head_dim = shape.head_dim,
+                     .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+                     .document_starts = shape.document_starts.data(),
+                     .documents = static_cast<int64_t>(shape.document_starts.size()) - 1,
+                     .q_stride = stride,
+                     .k_stride = stride,
+                     .v_stride = stride};
+  const auto bind = [=](const std::vector<void*>& p, void* to) {
+    AttentionArgs bound = args;
+    bound.q = p[qkv];
+    bound.k = static_cast<char*>(p[qkv]) + q_width * DTypeBytes(dtype);
+    bound.v = static_cast<char*>(p[qkv]) + (q_width + kv_width) * DTypeBytes(dtype);
+    bound.out = to;
+    bound.lse = static_cast<float*>(p[lse]);
+    bound.document_bounds = static_cast<int32_t*>(p[bounds]);
+    return bound;
+  };
+  if (!backward) {
+    *call = [=](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+      return kernels.Attention(stream, bind(p, p[out]));
+    };
+    return;
+  }
+  const size_t dout = operands->Random(dtype, tokens * q_width);
+  const size_t dqkv = operands->Random(dtype, tokens * stride);
+  // A generous bound that is linear in tokens.
+  const size_t workspace = operands->Raw(tokens * shape.heads * (shape.head_dim + 8) * 16);
+  *call = [=](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+    const AttentionArgs forward = bind(p, p[out]);
+    MT_RETURN_IF_ERROR(kernels.Attention(stream, forward));
+    if (kernels.AttentionBackwardWorkspaceBytes(dtype, tokens, shape.heads, shape.kv_heads,
+                                                shape.head_dim) >
+        tokens * shape.heads * (shape.head_dim + 8) * 16) {
+      return absl::InternalError("the workspace is not linear in tokens");
+    }
+    return kernels.AttentionBackward(
+        stream, {.forward = forward,
+                 .dout = p[dout],
+                 .dq = p[dqkv],
+                 .dq_stride = stride,
+                 .dk = static_cast<char*>(p[dqkv]) + q_width * DTypeBytes(dtype),
+                 .dk_stride = stride,
+                 .dv = static_cast<char*>(p[dqkv]) + (q_width + kv_width) * DTypeBytes(dtype),
+                 .dv_stride = stride,
+                 .workspace = p[workspace]});
+  };
+}
+
+}  // namespace megatrain

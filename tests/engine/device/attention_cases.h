@@ -1,0 +1,23 @@
+// Attention in many shapes: for the suite, and for tests that compare pool sizes too.
+#ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_ATTENTION_CASES_H_
+#define MEGATRAIN_TESTS_ENGINE_DEVICE_ATTENTION_CASES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/engine/device/kernels_under_test.h"
+
+namespace megatrain {
+
+struct AttentionCase {
+  int64_t heads, kv_heads, head_dim;
+  std::vector<int32_t> document_starts;
+};
+const std::vector<AttentionCase>& AttentionCases();
+// Operands and calls of one case: forward, or forward and backward.
+void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Operands* operands,
+                   KernelCall* call);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_ENGINE_DEVICE_ATTENTION_CASES_H_

@@ -1,0 +1,72 @@
+// A device's kernels called on operands that are made on the host, and compared with the reference.
+#ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_KERNELS_UNDER_TEST_H_
+#define MEGATRAIN_TESTS_ENGINE_DEVICE_KERNELS_UNDER_TEST_H_
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/device/device.h"
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+// One device: its kernels, and memory they can use. Everything is freed with the object.
+class KernelsUnderTest {
+ public:
+  virtual ~KernelsUnderTest() = default;
+  virtual Kernels& kernels() = 0;
+  virtual Stream& stream() = 0;
+  virtual void* Allocate(int64_t bytes) = 0;
+  // Ordered after, and finished before the return.
+  virtual void CopyIn(void* device, const void* host, int64_t bytes) = 0;
+  virtual void CopyOut(void* host, const void* device, int64_t bytes) = 0;
+};
+// The operands of one call, made on the host and copied to wherever the call runs.
+class Operands {
+ public:
+  explicit Operands(uint64_t seed) : random_(seed) {}
+
+  // Each returns the operand's index. Normal values with the given deviation, rounded to dtype.
+  size_t Random(DType dtype, int64_t n, double deviation = 1.0);
+  size_t Values(DType dtype, const std::vector<float>& values);
+  size_t Ints(const std::vector<int32_t>& values);
+  size_t Raw(int64_t bytes);  // zeros, not compared
+
+  struct Operand {
+    enum Kind { kF32, kBF16, kInts, kRaw } kind;
+    std::vector<char> bytes;
+  };
+  const std::vector<Operand>& all() const { return all_; }
+  std::mt19937_64& random() { return random_; }
+
+ private:
+  std::mt19937_64 random_;
+  std::vector<Operand> all_;
+};
+
+// Of an operand of floats, F32 or BF16.
+double ValueOf(const Operands::Operand& operand, size_t i);
+std::vector<float> Normal(std::mt19937_64& random, int64_t n, double deviation);
+
+// The reference's, which needs none.
+class NoStream : public Stream {};
+
+using KernelCall =
+    std::function<absl::Status(Kernels&, Stream&, const std::vector<void*>& operands)>;
+
+// Runs the call on the device; returns the operands afterwards.
+std::vector<Operands::Operand> RunOn(KernelsUnderTest& device, const Operands& operands,
+                                     const KernelCall& call);
+
+// Runs the call on the device and on the reference and expects, of every operand, |device -
+// reference| <= tolerance * |reference| in the Euclidean norm, and bitwise the same from a second
+// run on the device.
+void ExpectLikeReference(KernelsUnderTest& device, const Operands& operands, double tolerance,
+                         const KernelCall& call);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_ENGINE_DEVICE_KERNELS_UNDER_TEST_H_

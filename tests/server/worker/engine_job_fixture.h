@@ -1,0 +1,194 @@
+// Real jobs of a tiny model on the cpu device, through the interface that the scheduler drives.
+#ifndef MEGATRAIN_TESTS_SERVER_WORKER_ENGINE_JOB_FIXTURE_H_
+#define MEGATRAIN_TESTS_SERVER_WORKER_ENGINE_JOB_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/mutex.h"
+#include "server/worker/engine_job_runner.h"
+#include "server/worker/job_records.h"
+#include "tests/engine/full_disk_file_system.h"
+#include "tests/engine/numerics/job_run.h"
+#include "tests/engine/numerics/model_reference.h"
+
+namespace megatrain {
+
+inline constexpr int64_t kSteps = 4;
+inline constexpr int64_t kPoolBytes = 64 * kMiB;
+
+inline JobSpec Spec(const std::string& directory) {
+  JobSpec spec =
+      CurveJob(LoadModelReference("qwen2"), Precision::kBf16, true, FreshDirectory(directory));
+  spec.training.steps = kSteps;
+  return spec;
+}
+
+// What a job told, and hooks that answer on the job's own thread.
+class ObservedJob {
+ public:
+  explicit ObservedJob(std::string id) : id_(std::move(id)) {}
+
+  std::function<void(const std::string& activity)> on_preparing;
+  std::function<void(int64_t first_step)> on_running;
+  std::function<void(int64_t step)> on_step;
+  std::function<void(const RunPause&)> on_paused;
+  std::function<void()> on_ended;
+
+  RunCallbacks Callbacks() {
+    RunCallbacks callbacks;
+    callbacks.preparing = [this](const std::string& activity, double fraction) {
+      EXPECT_LE(fraction, 1.0);
+      if (on_preparing) on_preparing(activity);
+    };
+    callbacks.running = [this](int64_t first_step, int64_t total_steps) {
+      EXPECT_EQ(total_steps, kSteps);
+      Tell(absl::StrCat("running ", first_step));
+      if (on_running) on_running(first_step);
+    };
+    callbacks.step = [this](const StepRecord& record) {
+      {
+        MutexLock lock(&mutex_);
+        losses_[record.step] = record.loss;
+      }
+      Tell(absl::StrCat("step ", record.step));
+      if (on_step) on_step(record.step);
+    };
+    callbacks.message = [this](const std::string& line) {
+      MutexLock lock(&mutex_);
+      messages_.push_back(line);
+    };
+    callbacks.checkpoint = [this](int64_t step, const std::string& directory, double seconds) {
+      EXPECT_GE(seconds, 0);
+      EXPECT_TRUE(std::filesystem::exists(directory + "/manifest.json"));
+      Tell(absl::StrCat("checkpoint ", step));
+    };
+    callbacks.checkpoint_failed = [this](int64_t step, const absl::Status&) {
+      Tell(absl::StrCat("checkpoint_failed ", step));
+    };
+    callbacks.paused = [this](const RunPause& pause) {
+      if (on_paused) on_paused(pause);
+      Tell(pause.failure == RunFailure::kNone ? "paused" : "paused itself");
+    };
+    callbacks.ended = [this](const RunEnd& end) {
+      {
+        MutexLock lock(&mutex_);
+        end_ = end;
+        // Not shared: TSan does not see the reference count in the system's Abseil.
+        end_.status = absl::Status(end.status.code(), end.status.message());
+      }
+      if (on_ended) on_ended();
+      Tell("ended");
+    };
+    return callbacks;
+  }
+
+  const std::string& id() const { return id_; }
+  // Blocks until it was told; an event told twice is waited for once.
+  void WaitFor(const std::string& event) {
+    MutexLock lock(&mutex_);
+    while (!Has(event)) changed_.Wait(&mutex_);
+  }
+  RunEnd End() {
+    WaitFor("ended");
+    MutexLock lock(&mutex_);
+    return end_;
+  }
+  std::vector<std::string> Events() {
+    MutexLock lock(&mutex_);
+    return events_;
+  }
+  std::vector<std::string> Messages() {
+    MutexLock lock(&mutex_);
+    return messages_;
+  }
+  std::map<int64_t, double> Losses() {
+    MutexLock lock(&mutex_);
+    return losses_;
+  }
+
+ private:
+  bool Has(const std::string& event) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::find(events_.begin(), events_.end(), event) != events_.end();
+  }
+  void Tell(const std::string& event) {
+    MutexLock lock(&mutex_);
+    events_.push_back(event);
+    changed_.NotifyAll();
+  }
+
+  const std::string id_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<std::string> events_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> messages_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, double> losses_ ABSL_GUARDED_BY(mutex_);
+  RunEnd end_ ABSL_GUARDED_BY(mutex_);
+};
+
+inline constexpr int64_t kUid = 1000;
+
+// A runner on a host with a warm pool, over a disk that can be filled.
+class EngineJobRunnerTest : public ::testing::Test {
+ protected:
+  EngineJobRunnerTest() {
+    EngineHostOptions options;
+    options.threads = 2;
+    auto host = EngineHost::Create(options);
+    EXPECT_TRUE(host.ok()) << host.status();
+    host_ = *std::move(host);
+    EXPECT_TRUE(host_->ReservePool(kPoolBytes, nullptr, nullptr).ok());
+    EngineJobRunnerOptions runner_options;
+    runner_options.files = [this](int64_t uid, const std::string&) {
+      EXPECT_EQ(uid, kUid);
+      return absl::StatusOr<std::shared_ptr<FileSystem>>(
+          std::shared_ptr<FileSystem>(&disk_, [](FileSystem*) {}));
+    };
+    runner_ = std::make_unique<EngineJobRunner>(host_.get(), std::move(runner_options));
+  }
+
+  absl::Status Start(ObservedJob& job, const JobSpec& spec) {
+    RunRequest request;
+    request.job_id = job.id();
+    request.uid = kUid;
+    request.spec = spec;
+    auto records = records_.Open(job.id());
+    EXPECT_TRUE(records.ok()) << records.status();
+    request.records = *records;
+    return runner_->Start(std::move(request), job.Callbacks());
+  }
+  RunEnd Run(ObservedJob& job, const JobSpec& spec) {
+    const absl::Status status = Start(job, spec);
+    EXPECT_TRUE(status.ok()) << status;
+    return job.End();
+  }
+  void ExpectPoolWhole() const { EXPECT_EQ(host_->pool_usage().free_bytes, kPoolBytes); }
+  std::vector<LogRecord> Metrics(const std::string& job_id) {
+    auto records = records_.Open(job_id);
+    EXPECT_TRUE(records.ok()) << records.status();
+    std::vector<LogRecord> metrics;
+    int64_t missed = 0;
+    EXPECT_TRUE((*records)->metrics().Read(1)->Next(1000, &metrics, &missed).ok());
+    return metrics;
+  }
+
+  FullDiskFileSystem disk_{PosixFileSystem()};
+  JobRecordsDirectory records_{FreshDirectory("records")};
+  std::unique_ptr<EngineHost> host_;
+  std::unique_ptr<EngineJobRunner> runner_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_SERVER_WORKER_ENGINE_JOB_FIXTURE_H_
