@@ -47,7 +47,7 @@ megatraind serve --config daemon.yaml > daemon.log 2>&1 &
 daemon=$!
 export MEGATRAIN_SERVER=unix:$place/socket/s
 for ((i = 0; i < 600; ++i)); do
-  megatrain info 2>/dev/null | grep -q '^state *READY' && break
+  grep -q '^state *READY' <<<"$(megatrain info 2>/dev/null)" && break
   kill -0 "$daemon" || { cat daemon.log; exit 1; }
   sleep 0.1
 done

@@ -161,13 +161,13 @@ step() { as anna megatrain show "$job" -o json | grep -o '"step": *[0-9]*' | hea
 state() { as anna megatrain show "$job" -o json | grep -o '"state": *"[A-Z]*"' | head -n 1 | grep -o '[A-Z]*"$' | tr -d '"'; }
 is_beyond() { (($(step) > $1)) && [[ $(state) == RUNNING ]]; }
 wait_until "ten steps" is_beyond 10
-says_step() { property StatusText | grep -q "step [0-9]* of 1000000, loss"; }
+says_step() { grep -q "step [0-9]* of 1000000, loss" <<<"$(property StatusText)"; }
 wait_until "a status with the step" says_step
 property StatusText
 code=0
 as bert megatrain ls >/dev/null 2>&1 || code=$?
 expect "bert, who is not in the group, ends with" "$code" 5
-inside journalctl --no-pager -q "MEGATRAIN_JOB=$job" | grep -q . || fail "the journal has nothing of MEGATRAIN_JOB=$job"
+[[ -n $(inside journalctl --no-pager -q "MEGATRAIN_JOB=$job") ]] || fail "the journal has nothing of MEGATRAIN_JOB=$job"
 # What the unit keeps from it.
 code=0
 as anna megatrain submit /srv/megatrain/anna/job.yaml --set output.directory=/home/anna/out >/dev/null 2>&1 || code=$?
@@ -216,7 +216,7 @@ hanging=$(property MainPID)
 inside sh -c "kill -STOP $hanging"
 wait_until "another process" has_restarted 2
 [[ $(property MainPID) != "$hanging" ]] || fail "the process is the one that hung"
-inside journalctl --no-pager -q -u megatraind | grep -qi 'watchdog timeout' || fail "the watchdog is not in the journal"
+grep -qi 'watchdog timeout' <<<"$(inside journalctl --no-pager -q -u megatraind)" || fail "the watchdog is not in the journal"
 wait_until "the job to go on" is_beyond "$before"
 
 echo "== a configuration that is wrong: stays down"
@@ -225,7 +225,7 @@ if inside systemctl restart megatraind 2>/dev/null; then fail "started with a co
 # One that is to be started again would be `activating`.
 expect "state" "$(property ActiveState)" failed
 expect "exit code" "$(property ExecMainStatus)" 2
-inside journalctl --no-pager -q -u megatraind -n 20 | grep -q 'thread: unknown key; did you mean threads?' ||
+grep -q 'thread: unknown key; did you mean threads?' <<<"$(inside journalctl --no-pager -q -u megatraind -n 20)" ||
   fail "the journal does not name the key"
 inside sh -c 'cp /root/good.yaml /etc/megatrain/megatraind.yaml'
 inside systemctl start megatraind || give_up "it does not start again"
