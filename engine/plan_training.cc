@@ -20,22 +20,6 @@
 namespace megatrain {
 namespace {
 
-const char* LaneName(Lane lane) {
-  switch (lane) {
-    case Lane::kH2D:
-      return "h2d";
-    case Lane::kCompute:
-      return "compute";
-    case Lane::kD2H:
-      return "d2h";
-    case Lane::kUpdate:
-      return "update";
-    case Lane::kIo:
-      return "io";
-  }
-  return "unknown";
-}
-
 PredictedStep Predict(const MemoryPlan& plan, const SessionSettings& settings,
                       const HardwareRates& rates) {
   StepResources resources;

@@ -6,12 +6,9 @@
 
 namespace megatrain {
 
-// Names the calling thread. Threads that it starts have its name until they name themselves.
-template <int size>
-void NameThisThread(const char (&name)[size]) {
-  static_assert(size <= 16, "the system keeps 15 characters");
-  pthread_setname_np(pthread_self(), name);
-}
+// Names the calling thread. Threads that it starts have its name until they name themselves. A name
+// of more than 15 characters is not taken.
+inline void NameThisThread(const char* name) { pthread_setname_np(pthread_self(), name); }
 
 }  // namespace megatrain
 

@@ -85,8 +85,8 @@ class HostPool {
   static constexpr int64_t kHugePageBytes = megatrain::kHugePageBytes;
   static constexpr int64_t kLargeLeaseBytes = int64_t{256} << 20;
 
-  // Whether a pool of `capacity` bytes takes pages of `page_bytes` where they are set aside: what its
-  // last page has too much is lost, and must not be more than 1/16 of it.
+  // Whether a pool of `capacity` bytes takes pages of `page_bytes` where they are set aside: what
+  // its last page has too much is lost, and must not be more than 1/16 of it.
   static bool MayLieIn(int64_t page_bytes, int64_t capacity);
 
   // ResourceExhausted if the kernel refuses the reservation, InvalidArgument if capacity < 0,

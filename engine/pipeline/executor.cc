@@ -13,21 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-void NameLane(Lane lane) {
-  switch (lane) {
-    case Lane::kH2D:
-      return NameThisThread("h2d lane");
-    case Lane::kCompute:
-      return NameThisThread("compute lane");
-    case Lane::kD2H:
-      return NameThisThread("d2h lane");
-    case Lane::kUpdate:
-      return NameThisThread("update lane");
-    case Lane::kIo:
-      return NameThisThread("io lane");
-  }
-}
-
 double& BusyOf(LaneSeconds& busy, int lane) {
   switch (static_cast<Lane>(lane)) {
     case Lane::kH2D:
@@ -149,7 +134,7 @@ absl::Status Executor::RunNamed(int lane, Item& item) {
 }
 
 void Executor::RunLane(int lane) {
-  NameLane(static_cast<Lane>(lane));
+  NameThisThread(LaneName(static_cast<Lane>(lane)));
   FlushDenormalsInThisThread();
   const bool device_lane = IsDeviceLane(static_cast<Lane>(lane));
   while (true) {

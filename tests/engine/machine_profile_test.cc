@@ -13,7 +13,6 @@ namespace megatrain {
 namespace {
 
 using ::testing::AllOf;
-
 using ::testing::HasSubstr;
 using ::testing::Not;
 
