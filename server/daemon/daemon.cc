@@ -71,6 +71,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   };
   server.request_observer = daemon->monitoring_->request_observer();
   server.refusal_observer = daemon->monitoring_->refusal_observer();
+  server.loop.gather = [manager = daemon->manager_.get()] { return manager->Counts().active > 0; };
   absl::StatusOr<std::unique_ptr<GrpcServer>> started = absl::UnknownError("");
   StartInBackground([&] {
     started = GrpcServer::Start(server, daemon->authenticator_.get(), daemon->manager_.get(),

@@ -1,7 +1,6 @@
 #include "server/rpc/grpc_server.h"
 
 #include <grpc/grpc.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
@@ -15,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/status.h"
-#include "server/rpc/reflection_guard.h"
 
 namespace megatrain {
 namespace {
@@ -33,8 +31,6 @@ constexpr int kMetadataBytesMax = 16 << 10;
 constexpr int kCallsOfConnectionMax = 512;
 // What gRPC may buffer for all connections.
 constexpr size_t kBufferBytesMax = size_t{64} << 20;
-// Reflection is the only service that holds a thread for a call. Beyond these it is refused.
-constexpr int kThreadsMax = 12;
 
 // A connection whose peer has vanished is given up after a minute; clients may ask as often as
 // every ten seconds.
@@ -46,6 +42,7 @@ void SetLimits(grpc::ServerBuilder* builder) {
   builder->SetMaxReceiveMessageSize(kRequestBytesMax);
   builder->AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytesMax);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfConnectionMax);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMilliseconds);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMilliseconds);
   builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -55,15 +52,11 @@ void SetLimits(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   grpc::ResourceQuota quota("megatraind");
   quota.Resize(kBufferBytesMax);
-  quota.SetMaxThreads(kThreadsMax);
   builder->SetResourceQuota(quota);
-  builder->SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder->SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
-  builder->SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 }
 
-// gRPC wants this before the first server of the process.
-void EnablePlugins() {
+// Before the first server of the process.
+void SetUpGrpc() {
   static std::once_flag once;
   std::call_once(once, [] {
     // Held for the life of the process: gRPC cleans up when its last object goes, and then may wait
@@ -71,8 +64,8 @@ void EnablePlugins() {
     grpc_init();
     // Debian's gRPC looks for cycles each time it takes one of its locks: a twentieth of a call.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // Its own health service would have gRPC start threads that wait for the network too.
+    grpc::EnableDefaultHealthCheckService(false);
   });
 }
 
@@ -80,20 +73,25 @@ void EnablePlugins() {
 
 GrpcServer::GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
                        JobManager* manager, JobRecordsDirectory* records,
-                       NodeStatusReader node_status)
+                       NodeStatusReader node_status,
+                       std::unique_ptr<grpc::ServerCompletionQueue> completions)
     : queue_(kQueueThreads, kQueuedCallsMax, kQueuedBytesMax),
       pump_(options.streams_max),
-      job_service_(manager, records,
-                   ServiceContext{authenticator, &queue_, &pump_, options.streams}),
-      node_service_(std::move(node_status),
-                    ServiceContext{authenticator, &queue_, &pump_, options.streams}) {}
+      loop_(std::move(completions), options.loop),
+      context_{authenticator, &loop_, &queue_, &pump_, options.streams, options.request_observer},
+      job_service_(manager, records, context_),
+      node_service_(std::move(node_status), context_),
+      health_(context_),
+      reflection_({v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
+                   grpc::health::v1::Health::service_full_name()},
+                  context_) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOptions& options,
                                                               const Authenticator* authenticator,
                                                               JobManager* manager,
                                                               JobRecordsDirectory* records,
                                                               NodeStatusReader node_status) {
-  EnablePlugins();
+  SetUpGrpc();
   grpc::ServerBuilder builder;
   SetLimits(&builder);
   std::vector<Entrance> entrances(options.listen.size());
@@ -109,24 +107,26 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         is_local ? grpc::InsecureServerCredentials() : options.tcp_credentials());
   }
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
-  if (options.request_observer) creators.push_back(ObserveRequests(options.request_observer));
-  if (options.tcp_credentials) creators.push_back(GuardReflection(authenticator));
-  builder.experimental().SetInterceptorCreators(std::move(creators));
-  std::unique_ptr<GrpcServer> server(
-      new GrpcServer(options, authenticator, manager, records, std::move(node_status)));
-  builder.RegisterService(&server->job_service_);
-  builder.RegisterService(&server->node_service_);
+  std::unique_ptr<GrpcServer> server(new GrpcServer(options, authenticator, manager, records,
+                                                    std::move(node_status),
+                                                    builder.AddCompletionQueue()));
+  builder.RegisterService(server->job_service_.service());
+  builder.RegisterService(server->node_service_.service());
+  builder.RegisterService(server->health_.service());
+  builder.RegisterService(server->reflection_.service());
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) return absl::InternalError("gRPC cannot be started");
   server->entrances_ = std::move(entrances);
   for (const Entrance& entrance : server->entrances_) {
     server->listening_.push_back(entrance.listener->address());
   }
-  grpc::HealthCheckServiceInterface* const health = server->server_->GetHealthCheckService();
-  health->SetServingStatus(v1::JobService::service_full_name(), true);
-  health->SetServingStatus(v1::NodeService::service_full_name(), true);
+  server->health_.SetServing(v1::JobService::service_full_name(), true);
+  server->health_.SetServing(v1::NodeService::service_full_name(), true);
   server->SetReady(false);
+  server->job_service_.Serve();
+  server->node_service_.Serve();
+  server->health_.Serve();
+  server->reflection_.Serve();
   for (const Entrance& entrance : server->entrances_) {
     entrance.listener->Accept(
         [acceptor = entrance.acceptor.get()](int fd) {
@@ -145,18 +145,17 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
 
 GrpcServer::~GrpcServer() { Stop(std::chrono::seconds(1)); }
 
-void GrpcServer::SetReady(bool ready) {
-  server_->GetHealthCheckService()->SetServingStatus("", ready);
-}
+void GrpcServer::SetReady(bool ready) { health_.SetServing("", ready); }
 
 void GrpcServer::Stop(std::chrono::milliseconds grace) {
   if (server_ == nullptr) return;
   for (Entrance& entrance : entrances_) entrance.listener.reset();
-  server_->GetHealthCheckService()->Shutdown();
+  health_.SetNoneServing();
   pump_.Stop();
   server_->Shutdown(std::chrono::system_clock::now() + grace);
   server_->Wait();
   queue_.Stop();
+  loop_.Stop();
 }
 
 }  // namespace megatrain

@@ -18,14 +18,18 @@
 #include "absl/status/statusor.h"
 #include "server/jobs/job_manager.h"
 #include "server/rpc/authenticator.h"
+#include "server/rpc/call_loop.h"
 #include "server/rpc/call_queue.h"
 #include "server/rpc/connection_listener.h"
+#include "server/rpc/health_service.h"
 #include "server/rpc/job_service.h"
 #include "server/rpc/node_service.h"
 #include "server/rpc/node_status.h"
+#include "server/rpc/reflection_service.h"
 #include "server/rpc/refusal.h"
 #include "server/rpc/request_observer.h"
-#include "server/rpc/server_stream.h"
+#include "server/rpc/service_context.h"
+#include "server/rpc/stream_options.h"
 #include "server/rpc/stream_pump.h"
 #include "server/worker/job_records.h"
 
@@ -38,6 +42,7 @@ struct GrpcServerOptions {
   std::function<std::shared_ptr<grpc::ServerCredentials>()> tcp_credentials;
   size_t streams_max = 2000;  // of all callers
   StreamOptions streams;
+  CallLoop::Options loop;
   RequestObserver request_observer;  // may be empty
   // Of connections; the authenticator knows of calls. May be empty.
   RefusalObserver refusal_observer;
@@ -72,7 +77,8 @@ class GrpcServer {
 
  private:
   GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
-             JobManager* manager, JobRecordsDirectory* records, NodeStatusReader node_status);
+             JobManager* manager, JobRecordsDirectory* records, NodeStatusReader node_status,
+             std::unique_ptr<grpc::ServerCompletionQueue> completions);
 
   // An address, and where gRPC takes the connections that come by it.
   struct Entrance {
@@ -82,8 +88,12 @@ class GrpcServer {
 
   CallQueue queue_;
   StreamPump pump_;
+  CallLoop loop_;
+  const ServiceContext context_;
   JobService job_service_;
   NodeService node_service_;
+  HealthService health_;
+  ReflectionService reflection_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<Entrance> entrances_;
   std::vector<std::string> listening_;

@@ -16,7 +16,6 @@
 #include "server/rpc/page_token.h"
 #include "server/rpc/record_cursor.h"
 #include "server/rpc/resource_name.h"
-#include "server/rpc/unary_call.h"
 
 namespace megatrain {
 namespace {
@@ -71,194 +70,152 @@ absl::StatusOr<ListJobsOptions> ToOptions(const v1::ListJobsRequest& request,
   return options;
 }
 
+// `act` gives the job as it is after it was acted on.
+template <class Request, class Act>
+absl::Status AnswerWithJob(const Request& request, v1::Job* response, Act act) {
+  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request.name()));
+  MT_ASSIGN_OR_RETURN(const JobPtr job, act(id));
+  ToProto(*job, JobView::kFull, response);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
-                                                const v1::CreateJobRequest* request,
-                                                v1::Job* response) {
-  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
-                     [this, request, response](const Caller& caller) -> absl::Status {
-                       MT_ASSIGN_OR_RETURN(const CreateJobOptions options, ToOptions(*request));
-                       MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Create(caller, options));
-                       ToProto(*job, JobView::kFull, response);
-                       return absl::OkStatus();
-                     });
+JobService::JobService(JobManager* manager, JobRecordsDirectory* records,
+                       const ServiceContext& context)
+    : RpcService(context), manager_(manager), records_(records) {
+  using Api = v1::JobService::AsyncService;
+  Unary("CreateJob", &Api::RequestCreateJob, AnswerOn::kQueue, &JobService::CreateJob);
+  Unary("PlanJob", &Api::RequestPlanJob, AnswerOn::kQueue, &JobService::PlanJob);
+  Unary("GetJob", &Api::RequestGetJob, AnswerOn::kLoop, &JobService::GetJob);
+  Unary("ListJobs", &Api::RequestListJobs, AnswerOn::kLoop, &JobService::ListJobs);
+  Unary("PauseJob", &Api::RequestPauseJob, AnswerOn::kQueue, &JobService::PauseJob);
+  Unary("ResumeJob", &Api::RequestResumeJob, AnswerOn::kQueue, &JobService::ResumeJob);
+  Unary("CancelJob", &Api::RequestCancelJob, AnswerOn::kQueue, &JobService::CancelJob);
+  Unary("DeleteJob", &Api::RequestDeleteJob, AnswerOn::kQueue, &JobService::DeleteJob);
+  Unary("CheckpointJob", &Api::RequestCheckpointJob, AnswerOn::kQueue, &JobService::CheckpointJob);
+  Unary("ListCheckpoints", &Api::RequestListCheckpoints, AnswerOn::kQueue,
+        &JobService::ListCheckpoints);
+  Stream("ExportJob", &Api::RequestExportJob, &JobService::ExportJob);
+  Stream("WatchJob", &Api::RequestWatchJob, &JobService::WatchJob);
+  Stream("StreamStepMetrics", &Api::RequestStreamStepMetrics, &JobService::StreamStepMetrics);
+  Stream("StreamLogs", &Api::RequestStreamLogs, &JobService::StreamLogs);
 }
 
-grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* context,
-                                              const v1::PlanJobRequest* request,
-                                              v1::PlanJobResponse* response) {
-  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
-                     [this, request, response](const Caller& caller) -> absl::Status {
-                       MT_RETURN_IF_ERROR(CheckFile("file", request->has_file(), request->file()));
-                       MT_ASSIGN_OR_RETURN(const JobPlan plan,
-                                           manager_->Plan(caller, FromProto(request->file())));
-                       response->set_jobs_ahead(plan.jobs_ahead);
-                       if (!plan.user_limits.ok()) {
-                         ToProto(plan.user_limits, response->mutable_user_limit());
-                       }
-                       return ToProto(plan.report, response->mutable_plan());
-                     });
+absl::Status JobService::CreateJob(const Caller& caller, const v1::CreateJobRequest& request,
+                                   v1::Job* response) {
+  MT_ASSIGN_OR_RETURN(const CreateJobOptions options, ToOptions(request));
+  MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Create(caller, options));
+  ToProto(*job, JobView::kFull, response);
+  return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
-                                             const v1::GetJobRequest* request, v1::Job* response) {
-  return AnswerNow(*context_.authenticator, context,
-                   [this, request, response](const Caller& caller) -> absl::Status {
-                     MT_ASSIGN_OR_RETURN(const std::string id,
-                                         ParseJobName("name", request->name()));
-                     MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Get(caller, id));
-                     ToProto(*job, JobView::kFull, response);
-                     return absl::OkStatus();
-                   });
+absl::Status JobService::PlanJob(const Caller& caller, const v1::PlanJobRequest& request,
+                                 v1::PlanJobResponse* response) {
+  MT_RETURN_IF_ERROR(CheckFile("file", request.has_file(), request.file()));
+  MT_ASSIGN_OR_RETURN(const JobPlan plan, manager_->Plan(caller, FromProto(request.file())));
+  response->set_jobs_ahead(plan.jobs_ahead);
+  if (!plan.user_limits.ok()) ToProto(plan.user_limits, response->mutable_user_limit());
+  return ToProto(plan.report, response->mutable_plan());
 }
 
-grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
-                                               const v1::ListJobsRequest* request,
-                                               v1::ListJobsResponse* response) {
-  return AnswerNow(*context_.authenticator, context,
-                   [this, request, response](const Caller& caller) -> absl::Status {
-                     std::string question;
-                     MT_ASSIGN_OR_RETURN(const ListJobsOptions options,
-                                         ToOptions(*request, &question));
-                     MT_ASSIGN_OR_RETURN(const JobPage page, manager_->List(caller, options));
-                     for (const JobPtr& job : page.jobs) {
-                       ToProto(*job, JobView::kBasic, response->add_jobs());
-                     }
-                     if (page.next != 0) {
-                       response->set_next_page_token(MakePageToken(page.next, question));
-                     }
-                     return absl::OkStatus();
-                   });
+absl::Status JobService::GetJob(const Caller& caller, const v1::GetJobRequest& request,
+                                v1::Job* response) {
+  return AnswerWithJob(request, response,
+                       [&](const std::string& id) { return manager_->Get(caller, id); });
 }
 
-template <class Request, class Control>
-grpc::ServerUnaryReactor* JobService::AnswerControl(grpc::CallbackServerContext* context,
-                                                    const Request* request, v1::Job* response,
-                                                    Control control) {
-  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
-                     [request, response, control](const Caller& caller) -> absl::Status {
-                       MT_ASSIGN_OR_RETURN(const std::string id,
-                                           ParseJobName("name", request->name()));
-                       MT_ASSIGN_OR_RETURN(const JobPtr job, control(caller, id));
-                       ToProto(*job, JobView::kFull, response);
-                       return absl::OkStatus();
-                     });
+absl::Status JobService::ListJobs(const Caller& caller, const v1::ListJobsRequest& request,
+                                  v1::ListJobsResponse* response) {
+  std::string question;
+  MT_ASSIGN_OR_RETURN(const ListJobsOptions options, ToOptions(request, &question));
+  MT_ASSIGN_OR_RETURN(const JobPage page, manager_->List(caller, options));
+  for (const JobPtr& job : page.jobs) ToProto(*job, JobView::kBasic, response->add_jobs());
+  if (page.next != 0) response->set_next_page_token(MakePageToken(page.next, question));
+  return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
-                                               const v1::PauseJobRequest* request,
-                                               v1::Job* response) {
-  return AnswerControl(context, request, response,
-                       [this, request](const Caller& caller, const std::string& id) {
-                         return manager_->Pause(caller, id, request->release_host_memory());
-                       });
+absl::Status JobService::PauseJob(const Caller& caller, const v1::PauseJobRequest& request,
+                                  v1::Job* response) {
+  return AnswerWithJob(request, response, [&](const std::string& id) {
+    return manager_->Pause(caller, id, request.release_host_memory());
+  });
 }
 
-grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
-                                                const v1::ResumeJobRequest* request,
-                                                v1::Job* response) {
-  return AnswerControl(
-      context, request, response,
-      [this](const Caller& caller, const std::string& id) { return manager_->Resume(caller, id); });
+absl::Status JobService::ResumeJob(const Caller& caller, const v1::ResumeJobRequest& request,
+                                   v1::Job* response) {
+  return AnswerWithJob(request, response,
+                       [&](const std::string& id) { return manager_->Resume(caller, id); });
 }
 
-grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
-                                                const v1::CancelJobRequest* request,
-                                                v1::Job* response) {
-  return AnswerControl(
-      context, request, response,
-      [this](const Caller& caller, const std::string& id) { return manager_->Cancel(caller, id); });
+absl::Status JobService::CancelJob(const Caller& caller, const v1::CancelJobRequest& request,
+                                   v1::Job* response) {
+  return AnswerWithJob(request, response,
+                       [&](const std::string& id) { return manager_->Cancel(caller, id); });
 }
 
-grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
-                                                const v1::DeleteJobRequest* request,
-                                                google::protobuf::Empty*) {
-  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
-                     [this, request](const Caller& caller) -> absl::Status {
-                       MT_ASSIGN_OR_RETURN(const std::string id,
-                                           ParseJobName("name", request->name()));
-                       return manager_->Delete(caller, id);
-                     });
+absl::Status JobService::DeleteJob(const Caller& caller, const v1::DeleteJobRequest& request,
+                                   google::protobuf::Empty*) {
+  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request.name()));
+  return manager_->Delete(caller, id);
 }
 
-grpc::ServerUnaryReactor* JobService::CheckpointJob(grpc::CallbackServerContext* context,
-                                                    const v1::CheckpointJobRequest* request,
-                                                    v1::Job* response) {
-  return AnswerControl(context, request, response,
-                       [this](const Caller& caller, const std::string& id) {
-                         return manager_->Checkpoint(caller, id);
-                       });
+absl::Status JobService::CheckpointJob(const Caller& caller,
+                                       const v1::CheckpointJobRequest& request, v1::Job* response) {
+  return AnswerWithJob(request, response,
+                       [&](const std::string& id) { return manager_->Checkpoint(caller, id); });
 }
 
-grpc::ServerUnaryReactor* JobService::ListCheckpoints(grpc::CallbackServerContext* context,
-                                                      const v1::ListCheckpointsRequest* request,
-                                                      v1::ListCheckpointsResponse* response) {
-  return AnswerLater(*context_.authenticator, context_.queue, context, *request,
-                     [this, request, response](const Caller& caller) -> absl::Status {
-                       MT_ASSIGN_OR_RETURN(const std::string id,
-                                           ParseJobName("parent", request->parent()));
-                       MT_ASSIGN_OR_RETURN(const int page_size, PageSize(request->page_size()));
-                       const std::string question = absl::StrCat("checkpoints of ", id);
-                       MT_ASSIGN_OR_RETURN(const int64_t before_step,
-                                           ReadPageToken(request->page_token(), question));
-                       MT_ASSIGN_OR_RETURN(const std::vector<JobCheckpoint> checkpoints,
-                                           manager_->ListCheckpoints(caller, id));
-                       for (const JobCheckpoint& checkpoint : checkpoints) {
-                         if (before_step > 0 && checkpoint.step >= before_step) continue;
-                         if (response->checkpoints_size() == page_size) {
-                           const int64_t last = response->checkpoints(page_size - 1).step();
-                           response->set_next_page_token(MakePageToken(last, question));
-                           break;
-                         }
-                         ToProto(id, checkpoint, response->add_checkpoints());
-                       }
-                       return absl::OkStatus();
-                     });
+absl::Status JobService::ListCheckpoints(const Caller& caller,
+                                         const v1::ListCheckpointsRequest& request,
+                                         v1::ListCheckpointsResponse* response) {
+  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("parent", request.parent()));
+  MT_ASSIGN_OR_RETURN(const int page_size, PageSize(request.page_size()));
+  const std::string question = absl::StrCat("checkpoints of ", id);
+  MT_ASSIGN_OR_RETURN(const int64_t before_step, ReadPageToken(request.page_token(), question));
+  MT_ASSIGN_OR_RETURN(const std::vector<JobCheckpoint> checkpoints,
+                      manager_->ListCheckpoints(caller, id));
+  for (const JobCheckpoint& checkpoint : checkpoints) {
+    if (before_step > 0 && checkpoint.step >= before_step) continue;
+    if (response->checkpoints_size() == page_size) {
+      const int64_t last = response->checkpoints(page_size - 1).step();
+      response->set_next_page_token(MakePageToken(last, question));
+      break;
+    }
+    ToProto(id, checkpoint, response->add_checkpoints());
+  }
+  return absl::OkStatus();
 }
 
-grpc::ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(
-    grpc::CallbackServerContext* context, const v1::ExportJobRequest* request) {
-  using Source = StreamSource<v1::ExportJobResponse>;
-  return AnswerWithStream<v1::ExportJobResponse>(
-      *context_.authenticator, context_.queue, context_.pump, context_.streams, context, *request,
-      [this, request](const Caller& caller,
-                      std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
-        MT_ASSIGN_OR_RETURN(const JobCheckpointName name,
-                            ParseCheckpointName("name", request->name()));
-        if (!absl::StartsWith(request->directory(), "/")) {
-          return InvalidField("directory", "expects an absolute path on the daemon's machine");
-        }
-        const auto progress = std::make_shared<ExportProgress>(std::move(wake));
-        MT_ASSIGN_OR_RETURN(
-            const JobCheckpoint checkpoint,
-            manager_->Export(caller, name.job_id, name.step, request->directory(),
-                             [progress](const absl::Status& status) { progress->Done(status); }));
-        v1::ExportedModel exported;
-        exported.set_directory(request->directory());
-        exported.set_step(checkpoint.step);
-        progress->Begun(std::move(exported));
-        return NewExportSource(progress);
-      });
+absl::StatusOr<std::unique_ptr<StreamSource<v1::ExportJobResponse>>> JobService::ExportJob(
+    const Caller& caller, const v1::ExportJobRequest& request, std::function<void()> wake) {
+  MT_ASSIGN_OR_RETURN(const JobCheckpointName name, ParseCheckpointName("name", request.name()));
+  if (!absl::StartsWith(request.directory(), "/")) {
+    return InvalidField("directory", "expects an absolute path on the daemon's machine");
+  }
+  const auto progress = std::make_shared<ExportProgress>(std::move(wake));
+  MT_ASSIGN_OR_RETURN(
+      const JobCheckpoint checkpoint,
+      manager_->Export(caller, name.job_id, name.step, request.directory(),
+                       [progress](const absl::Status& status) { progress->Done(status); }));
+  v1::ExportedModel exported;
+  exported.set_directory(request.directory());
+  exported.set_step(checkpoint.step);
+  progress->Begun(std::move(exported));
+  return NewExportSource(progress);
 }
 
-grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
-    grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
-  using Source = StreamSource<v1::WatchJobResponse>;
-  return AnswerWithStream<v1::WatchJobResponse>(
-      *context_.authenticator, context_.queue, context_.pump, context_.streams, context, *request,
-      [this, request](const Caller& caller,
-                      std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
-        MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request->name()));
-        if (request->start_sequence() < 0) {
-          return InvalidField("start_sequence",
-                              absl::StrCat("expects 0 or more, got ", request->start_sequence()));
-        }
-        const int64_t start = std::max<int64_t>(1, request->start_sequence());
-        MT_ASSIGN_OR_RETURN(std::unique_ptr<JobWatch> watch,
-                            manager_->Watch(caller, id, start, std::move(wake)));
-        return NewWatchSource(id, std::move(watch), start);
-      });
+absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchJobResponse>>> JobService::WatchJob(
+    const Caller& caller, const v1::WatchJobRequest& request, std::function<void()> wake) {
+  MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request.name()));
+  if (request.start_sequence() < 0) {
+    return InvalidField("start_sequence",
+                        absl::StrCat("expects 0 or more, got ", request.start_sequence()));
+  }
+  const int64_t start = std::max<int64_t>(1, request.start_sequence());
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<JobWatch> watch,
+                      manager_->Watch(caller, id, start, std::move(wake)));
+  return NewWatchSource(id, std::move(watch), start);
 }
 
 absl::StatusOr<RecordsRequest> JobService::OpenRecords(const Caller& caller,
@@ -284,38 +241,27 @@ absl::StatusOr<RecordsRequest> JobService::OpenRecords(const Caller& caller,
   return records;
 }
 
-grpc::ServerWriteReactor<v1::StreamStepMetricsResponse>* JobService::StreamStepMetrics(
-    grpc::CallbackServerContext* context, const v1::StreamStepMetricsRequest* request) {
-  using Source = StreamSource<v1::StreamStepMetricsResponse>;
-  return AnswerWithStream<v1::StreamStepMetricsResponse>(
-      *context_.authenticator, context_.queue, context_.pump, context_.streams, context, *request,
-      [this, request](const Caller& caller,
-                      std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
-        MT_ASSIGN_OR_RETURN(RecordsRequest records,
-                            OpenRecords(caller, request->name(), request->start_sequence(),
-                                        request->follow(), std::move(wake)));
-        const RecordLog* const log = &records.records->metrics();
-        MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
-                            RecordCursor::Open(std::move(records), log));
-        return NewStepMetricsSource(std::move(cursor));
-      });
+absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>>>
+JobService::StreamStepMetrics(const Caller& caller, const v1::StreamStepMetricsRequest& request,
+                              std::function<void()> wake) {
+  MT_ASSIGN_OR_RETURN(RecordsRequest records,
+                      OpenRecords(caller, request.name(), request.start_sequence(),
+                                  request.follow(), std::move(wake)));
+  const RecordLog* const log = &records.records->metrics();
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
+                      RecordCursor::Open(std::move(records), log));
+  return NewStepMetricsSource(std::move(cursor));
 }
 
-grpc::ServerWriteReactor<v1::StreamLogsResponse>* JobService::StreamLogs(
-    grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
-  using Source = StreamSource<v1::StreamLogsResponse>;
-  return AnswerWithStream<v1::StreamLogsResponse>(
-      *context_.authenticator, context_.queue, context_.pump, context_.streams, context, *request,
-      [this, request](const Caller& caller,
-                      std::function<void()> wake) -> absl::StatusOr<std::unique_ptr<Source>> {
-        MT_ASSIGN_OR_RETURN(RecordsRequest records,
-                            OpenRecords(caller, request->name(), request->start_sequence(),
-                                        request->follow(), std::move(wake)));
-        const RecordLog* const log = &records.records->log();
-        MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
-                            RecordCursor::Open(std::move(records), log));
-        return NewLogSource(std::move(cursor));
-      });
+absl::StatusOr<std::unique_ptr<StreamSource<v1::StreamLogsResponse>>> JobService::StreamLogs(
+    const Caller& caller, const v1::StreamLogsRequest& request, std::function<void()> wake) {
+  MT_ASSIGN_OR_RETURN(RecordsRequest records,
+                      OpenRecords(caller, request.name(), request.start_sequence(),
+                                  request.follow(), std::move(wake)));
+  const RecordLog* const log = &records.records->log();
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<RecordCursor> cursor,
+                      RecordCursor::Open(std::move(records), log));
+  return NewLogSource(std::move(cursor));
 }
 
 }  // namespace megatrain

@@ -1,17 +1,11 @@
 #include "server/rpc/node_service.h"
 
 #include <chrono>
-#include <functional>
-#include <memory>
 #include <optional>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "engine/base/status.h"
 #include "server/rpc/conversion.h"
 #include "server/rpc/resource_name.h"
-#include "server/rpc/stream_source.h"
-#include "server/rpc/unary_call.h"
 #include "server/rpc/utf8.h"
 
 namespace megatrain {
@@ -81,29 +75,26 @@ class NodeSource : public StreamSource<v1::WatchNodeResponse> {
 
 }  // namespace
 
-grpc::ServerUnaryReactor* NodeService::GetNode(grpc::CallbackServerContext* context,
-                                               const v1::GetNodeRequest* request,
-                                               v1::Node* response) {
-  return AnswerNow(*context_.authenticator, context,
-                   [this, request, response](const Caller&) -> absl::Status {
-                     MT_RETURN_IF_ERROR(CheckNodeName("name", request->name()));
-                     ToProto(status_(), response);
-                     return absl::OkStatus();
-                   });
+NodeService::NodeService(NodeStatusReader status, const ServiceContext& context)
+    : RpcService(context), status_(std::move(status)) {
+  using Api = v1::NodeService::AsyncService;
+  StreamOptions streams = context.streams;
+  streams.pace = std::chrono::seconds(1);
+  Unary("GetNode", &Api::RequestGetNode, AnswerOn::kLoop, &NodeService::GetNode);
+  Stream("WatchNode", &Api::RequestWatchNode, &NodeService::WatchNode, streams);
 }
 
-grpc::ServerWriteReactor<v1::WatchNodeResponse>* NodeService::WatchNode(
-    grpc::CallbackServerContext* context, const v1::WatchNodeRequest* request) {
-  using Source = StreamSource<v1::WatchNodeResponse>;
-  StreamOptions streams = context_.streams;
-  streams.pace = std::chrono::seconds(1);
-  return AnswerWithStream<v1::WatchNodeResponse>(
-      *context_.authenticator, context_.queue, context_.pump, streams, context, *request,
-      [this, request](const Caller&,
-                      std::function<void()>) -> absl::StatusOr<std::unique_ptr<Source>> {
-        MT_RETURN_IF_ERROR(CheckNodeName("name", request->name()));
-        return std::make_unique<NodeSource>(status_);
-      });
+absl::Status NodeService::GetNode(const Caller&, const v1::GetNodeRequest& request,
+                                  v1::Node* response) {
+  MT_RETURN_IF_ERROR(CheckNodeName("name", request.name()));
+  ToProto(status_(), response);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchNodeResponse>>> NodeService::WatchNode(
+    const Caller&, const v1::WatchNodeRequest& request, std::function<void()>) {
+  MT_RETURN_IF_ERROR(CheckNodeName("name", request.name()));
+  return std::make_unique<NodeSource>(status_);
 }
 
 }  // namespace megatrain

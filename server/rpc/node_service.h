@@ -2,27 +2,29 @@
 #ifndef MEGATRAIN_SERVER_RPC_NODE_SERVICE_H_
 #define MEGATRAIN_SERVER_RPC_NODE_SERVICE_H_
 
-#include <utility>
+#include <functional>
+#include <memory>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "megatrain/v1/node_service.grpc.pb.h"
 #include "server/rpc/node_status.h"
+#include "server/rpc/rpc_service.h"
 #include "server/rpc/service_context.h"
+#include "server/rpc/stream_source.h"
 
 namespace megatrain {
 
-class NodeService final : public v1::NodeService::CallbackService {
+class NodeService final : public RpcService<NodeService, v1::NodeService> {
  public:
-  NodeService(NodeStatusReader status, const ServiceContext& context)
-      : status_(std::move(status)), context_(context) {}
-
-  grpc::ServerUnaryReactor* GetNode(grpc::CallbackServerContext* context,
-                                    const v1::GetNodeRequest* request, v1::Node* response) override;
-  grpc::ServerWriteReactor<v1::WatchNodeResponse>* WatchNode(
-      grpc::CallbackServerContext* context, const v1::WatchNodeRequest* request) override;
+  NodeService(NodeStatusReader status, const ServiceContext& context);
 
  private:
+  absl::Status GetNode(const Caller& caller, const v1::GetNodeRequest& request, v1::Node* response);
+  absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchNodeResponse>>> WatchNode(
+      const Caller& caller, const v1::WatchNodeRequest& request, std::function<void()> wake);
+
   const NodeStatusReader status_;
-  const ServiceContext context_;
 };
 
 }  // namespace megatrain

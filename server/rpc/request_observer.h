@@ -1,11 +1,8 @@
-// Tells of every RPC how it was answered.
+// Is told of every RPC how it was answered.
 #ifndef MEGATRAIN_SERVER_RPC_REQUEST_OBSERVER_H_
 #define MEGATRAIN_SERVER_RPC_REQUEST_OBSERVER_H_
 
-#include <grpcpp/support/server_interceptor.h>
-
 #include <functional>
-#include <memory>
 #include <string_view>
 
 namespace megatrain {
@@ -13,10 +10,6 @@ namespace megatrain {
 // `method`: "/megatrain.v1.JobService/GetJob", of a service that is registered. `code`: gRPC's.
 // Called from any thread, before the status is sent; must not block.
 using RequestObserver = std::function<void(std::string_view method, int code)>;
-
-// For grpc::ServerBuilder::experimental_type::SetInterceptorCreators.
-std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> ObserveRequests(
-    RequestObserver observer);
 
 }  // namespace megatrain
 

@@ -1,18 +1,20 @@
 // The server's side of a streaming RPC: writes what its source gives, a message at a time, with
 // heartbeats in between.
 //
-// Lifetime: keeps itself until gRPC is done with it. gRPC's callbacks come from any of its threads
-// and only wake the pump; all is decided in turns on the pump's thread.
+// Lifetime: a stream keeps itself until gRPC has told of all its events. Those happen on the
+// CallLoop's thread and only wake the pump; all is decided in turns on the pump's thread.
 #ifndef MEGATRAIN_SERVER_RPC_SERVER_STREAM_H_
 #define MEGATRAIN_SERVER_RPC_SERVER_STREAM_H_
 
-#include <grpcpp/support/server_callback.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/async_stream.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -21,172 +23,209 @@
 #include "megatrain/v1/error_reason.pb.h"
 #include "megatrain/v1/stream.pb.h"
 #include "server/jobs/error_reason.h"
-#include "server/rpc/authenticator.h"
-#include "server/rpc/call_queue.h"
+#include "server/jobs/job.h"
+#include "server/rpc/call_loop.h"
 #include "server/rpc/conversion.h"
 #include "server/rpc/error_status.h"
+#include "server/rpc/rpc_method.h"
+#include "server/rpc/service_context.h"
 #include "server/rpc/stream_pump.h"
 #include "server/rpc/stream_source.h"
 
 namespace megatrain {
 
-struct StreamOptions {
-  std::chrono::milliseconds heartbeat{10000};
-  // A reader that has had all there was gets its next message no sooner than this after the last:
-  // steps that are shorter come several to a message, or the newest alone. What is there together,
-  // as the events of a pause, is not held up.
-  std::chrono::milliseconds pace{50};
-};
-
-template <class Message>
-class ServerStream final : public grpc::ServerWriteReactor<Message>, public StreamPump::Stream {
+// `Service` is the one of WithAsyncMethod_NAME's bases whose RequestNAME is `request_call`.
+template <class Service, class Request, class Message>
+class StreamMethod final : public RpcMethod {
  public:
-  using Clock = StreamPump::Clock;
+  using RequestCall = void (Service::*)(grpc::ServerContext*, Request*,
+                                        grpc::ServerAsyncWriter<Message>*, grpc::CompletionQueue*,
+                                        grpc::ServerCompletionQueue*, void* tag);
   using Source = StreamSource<Message>;
+  // Run on a thread of the CallQueue.
+  using Open = std::function<absl::StatusOr<std::unique_ptr<Source>>(const Caller&, const Request&,
+                                                                     std::function<void()> wake)>;
 
-  ServerStream(StreamPump* pump, const StreamOptions& options) : pump_(pump), options_(options) {}
+  StreamMethod(const ServiceContext& context, std::string name, Service* service,
+               RequestCall request_call, Open open)
+      : context_(context),
+        name_(std::move(name)),
+        service_(service),
+        request_call_(request_call),
+        open_(std::move(open)) {}
 
-  // Once, before anything else: from now on the stream lives until OnDone. An error means that it
-  // is to begin with that error.
-  absl::Status Join() {
-    self_ = std::static_pointer_cast<ServerStream>(shared_from_this());
-    return pump_->Add(self_);
-  }
-
-  // Before Begin: asked again once a heartbeat's time; an error ends the stream.
-  void SetRecheck(std::function<absl::Status()> recheck) { recheck_ = std::move(recheck); }
-
-  // Once. The stream is fed from `source`, or ended with its error.
-  void Begin(absl::StatusOr<std::unique_ptr<Source>> source) {
-    source_ = std::move(source);
-    begun_ = true;
-    pump_->Wake(this);
-  }
-
-  // For sources: makes the stream look for news, as long as it is there.
-  std::function<void()> Waker() {
-    return [pump = pump_, weak = weak_from_this()] {
-      if (const std::shared_ptr<StreamPump::Stream> stream = weak.lock()) pump->Wake(stream.get());
-    };
-  }
+  void Await() override { std::make_shared<Stream>(this)->Await(); }
 
  private:
-  void OnWriteDone(bool ok) override {
-    if (!ok) gone_ = true;
-    writing_ = false;
-    pump_->Wake(this);
-  }
-  void OnCancel() override {
-    gone_ = true;
-    pump_->Wake(this);
-  }
-  void OnDone() override {
-    pump_->Remove(this);
-    const std::shared_ptr<ServerStream> last = std::move(self_);
-  }
+  // Those of the API have them; health's do not.
+  static constexpr bool kHasHeartbeats = requires(Message message) { message.mutable_heartbeat(); };
 
-  Clock::time_point Turn(Clock::time_point now, bool stopping) override {
-    if (!begun_ || ended_ || writing_) return StreamPump::kNever;
-    if (gone_) return End(absl::CancelledError("the caller went away"));
-    if (!source_.ok()) return End(source_.status());
-    if (stopping) {
-      return End(WithReason(absl::UnavailableError("the daemon is stopping"),
-                            v1::ErrorReason_Name(v1::STOPPING)));
+  class Stream final : public StreamPump::Stream {
+   public:
+    using Clock = StreamPump::Clock;
+
+    explicit Stream(StreamMethod* method) : method_(method) { method_->context_.loop->Opened(); }
+    ~Stream() override { method_->context_.loop->Closed(); }
+
+    void Await() {
+      self_ = std::static_pointer_cast<Stream>(shared_from_this());
+      context_.AsyncNotifyWhenDone(&done_);
+      grpc::ServerCompletionQueue* const queue = method_->context_.loop->queue();
+      (method_->service_->*method_->request_call_)(&context_, &request_, &writer_, queue, queue,
+                                                   &arrived_);
     }
-    if (recheck_ && now >= rechecked_ + options_.heartbeat) {
-      rechecked_ = now;
-      if (absl::Status status = recheck_(); !status.ok()) return End(std::move(status));
+
+   private:
+    void Arrived(bool ok) {
+      if (!ok) {  // the server stops; of a call that never was there are no other events
+        const std::shared_ptr<Stream> last = std::move(self_);
+        return;
+      }
+      method_->Await();
+      const absl::Status joined = pump()->Add(self_);
+      if (!joined.ok()) return Begin(joined);
+      const Authenticator& authenticator = *method_->context_.authenticator;
+      absl::StatusOr<Caller> caller = authenticator.Authenticate(context_);
+      if (!caller.ok()) return Begin(caller.status());
+      recheck_ = authenticator.Recheck(context_);
+      const absl::Status added = method_->context_.queue->Add(
+          request_.ByteSizeLong(),
+          [stream = self_, caller = *std::move(caller)](const absl::Status& status) {
+            if (!status.ok()) {
+              stream->Begin(status);
+            } else {
+              stream->Begin(stream->method_->open_(caller, stream->request_, stream->Waker()));
+            }
+          });
+      if (!added.ok()) Begin(added);
     }
-    if (drained_ && now < last_write_ + options_.pace) return last_write_ + options_.pace;
-    message_ = Message();  // gives the memory of a large one back, as Clear would not
-    const absl::StatusOr<StreamNext> next = (*source_)->Next(&message_);
-    if (!next.ok()) return End(next.status());
-    switch (*next) {
-      case StreamNext::kEnd:
-        return End(absl::OkStatus());
-      case StreamNext::kMessage:
-        return Write(now);
-      case StreamNext::kNothing:
-        drained_ = true;
-        break;
+
+    // Once. The stream is fed from `source`, or ended with its error.
+    void Begin(absl::StatusOr<std::unique_ptr<Source>> source) {
+      source_ = std::move(source);
+      begun_ = true;
+      pump()->Wake(this);
     }
-    if (!caught_up_ || now >= last_write_ + options_.heartbeat) {
-      caught_up_ = true;
-      v1::Heartbeat* const heartbeat = message_.mutable_heartbeat();
-      *heartbeat->mutable_time() = ToTimestamp(absl::Now());
-      heartbeat->set_next_sequence((*source_)->next_sequence());
-      return Write(now);
+
+    // For sources: makes the stream look for news, as long as it is there.
+    std::function<void()> Waker() {
+      return [pump = pump(), weak = weak_from_this()] {
+        if (const std::shared_ptr<StreamPump::Stream> stream = weak.lock()) {
+          pump->Wake(stream.get());
+        }
+      };
     }
-    return std::min<Clock::time_point>(last_write_ + options_.heartbeat,
-                                       now + (*source_)->poll_interval());
-  }
 
-  Clock::time_point Write(Clock::time_point now) {
-    last_write_ = now;
-    drained_ = false;
-    writing_ = true;
-    this->StartWrite(&message_);
-    return StreamPump::kNever;
-  }
+    void Written(bool ok) {
+      if (!ok) gone_ = true;
+      writing_ = false;
+      pump()->Wake(this);
+    }
+    void Finished(bool) { Happened(); }
+    void Done(bool) {
+      if (context_.IsCancelled()) {
+        gone_ = true;
+        pump()->Wake(this);
+      }
+      Happened();
+    }
+    void Happened() {
+      if (--events_left_ > 0) return;
+      pump()->Remove(this);
+      const std::shared_ptr<Stream> last = std::move(self_);
+    }
 
-  Clock::time_point End(absl::Status status) {
-    ended_ = true;
-    source_ = absl::FailedPreconditionError("ended");  // wakes nobody any more
-    this->Finish(ToGrpcStatus(status));
-    return StreamPump::kNever;
-  }
+    Clock::time_point Turn(Clock::time_point now, bool stopping) override {
+      if (!begun_ || ended_ || writing_) return StreamPump::kNever;
+      if (gone_) return End(absl::CancelledError("the caller went away"));
+      if (!source_.ok()) return End(source_.status());
+      if (stopping) {
+        return End(WithReason(absl::UnavailableError("the daemon is stopping"),
+                              v1::ErrorReason_Name(v1::STOPPING)));
+      }
+      if (recheck_ && now >= rechecked_ + options().heartbeat) {
+        rechecked_ = now;
+        if (absl::Status status = recheck_(); !status.ok()) return End(std::move(status));
+      }
+      if (drained_ && now < last_write_ + options().pace) return last_write_ + options().pace;
+      Message message;
+      const absl::StatusOr<StreamNext> next = (*source_)->Next(&message);
+      if (!next.ok()) return End(next.status());
+      switch (*next) {
+        case StreamNext::kEnd:
+          return End(absl::OkStatus());
+        case StreamNext::kMessage:
+          return Write(message, now);
+        case StreamNext::kNothing:
+          drained_ = true;
+          break;
+      }
+      Clock::time_point due = now + (*source_)->poll_interval();
+      if constexpr (kHasHeartbeats) {
+        if (!caught_up_ || now >= last_write_ + options().heartbeat) {
+          caught_up_ = true;
+          v1::Heartbeat* const heartbeat = message.mutable_heartbeat();
+          *heartbeat->mutable_time() = ToTimestamp(absl::Now());
+          heartbeat->set_next_sequence((*source_)->next_sequence());
+          return Write(message, now);
+        }
+        due = std::min<Clock::time_point>(due, last_write_ + options().heartbeat);
+      }
+      return due;
+    }
 
-  StreamPump* const pump_;
-  const StreamOptions options_;
-  std::shared_ptr<ServerStream> self_;
-  std::function<absl::Status()> recheck_;  // may be null
+    Clock::time_point Write(const Message& message, Clock::time_point now) {
+      last_write_ = now;
+      drained_ = false;
+      writing_ = true;
+      writer_.Write(message, &written_);  // what it sends it has made by its end
+      return StreamPump::kNever;
+    }
 
-  // Set by other threads before they wake the stream.
-  absl::StatusOr<std::unique_ptr<Source>> source_ = absl::UnavailableError("not begun");
-  std::atomic<bool> begun_{false};
-  std::atomic<bool> writing_{false};
-  std::atomic<bool> gone_{false};
+    Clock::time_point End(absl::Status status) {
+      ended_ = true;
+      source_ = absl::FailedPreconditionError("ended");  // wakes nobody any more
+      const grpc::Status told = ToGrpcStatus(status);
+      method_->context_.Observe(method_->name_, told);
+      writer_.Finish(told, &finished_);
+      return StreamPump::kNever;
+    }
 
-  // Of turns alone.
-  Message message_;  // being written while writing_
-  bool ended_ = false;
-  bool caught_up_ = false;  // had all there was at some time
-  bool drained_ = false;    // has had all there was since the last write
-  Clock::time_point last_write_{};
-  Clock::time_point rechecked_{};
+    StreamPump* pump() const { return method_->context_.pump; }
+    const StreamOptions& options() const { return method_->context_.streams; }
+
+    StreamMethod* const method_;
+    grpc::ServerContext context_;
+    Request request_;
+    grpc::ServerAsyncWriter<Message> writer_{&context_};
+    CallEventOf<Stream, &Stream::Arrived> arrived_{this};
+    CallEventOf<Stream, &Stream::Written> written_{this};
+    CallEventOf<Stream, &Stream::Finished> finished_{this};
+    CallEventOf<Stream, &Stream::Done> done_{this};
+    int events_left_ = 2;  // after Arrived, writes aside
+    std::shared_ptr<Stream> self_;
+
+    // Set by other threads before they wake the stream.
+    std::function<absl::Status()> recheck_;  // asked again once a heartbeat's time; may be null
+    absl::StatusOr<std::unique_ptr<Source>> source_ = absl::UnavailableError("not begun");
+    std::atomic<bool> begun_{false};
+    std::atomic<bool> writing_{false};
+    std::atomic<bool> gone_{false};
+
+    // Of turns alone.
+    bool ended_ = false;
+    bool caught_up_ = false;  // had all there was at some time
+    bool drained_ = false;    // has had all there was since the last write
+    Clock::time_point last_write_{};
+    Clock::time_point rechecked_{};
+  };
+
+  const ServiceContext context_;
+  const std::string name_;
+  Service* const service_;
+  const RequestCall request_call_;
+  const Open open_;
 };
-
-// Answers a streaming RPC. `open` is absl::StatusOr<std::unique_ptr<StreamSource<Message>>>(const
-// Caller&, std::function<void()> wake) and is run on a thread of `queue`.
-template <class Message, class Request, class Open>
-grpc::ServerWriteReactor<Message>* AnswerWithStream(const Authenticator& authenticator,
-                                                    CallQueue* queue, StreamPump* pump,
-                                                    const StreamOptions& options,
-                                                    grpc::CallbackServerContext* context,
-                                                    const Request& request, Open open) {
-  const auto stream = std::make_shared<ServerStream<Message>>(pump, options);
-  if (const absl::Status joined = stream->Join(); !joined.ok()) {
-    stream->Begin(joined);
-    return stream.get();
-  }
-  const absl::StatusOr<Caller> caller = authenticator.Authenticate(*context);
-  if (!caller.ok()) {
-    stream->Begin(caller.status());
-    return stream.get();
-  }
-  stream->SetRecheck(authenticator.Recheck(*context));
-  const absl::Status added =
-      queue->Add(request.ByteSizeLong(),
-                 [stream, caller = *caller, open = std::move(open)](const absl::Status& status) {
-                   if (!status.ok()) {
-                     stream->Begin(status);
-                   } else {
-                     stream->Begin(open(caller, stream->Waker()));
-                   }
-                 });
-  if (!added.ok()) stream->Begin(added);
-  return stream.get();
-}
 
 }  // namespace megatrain
 

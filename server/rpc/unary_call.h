@@ -3,58 +3,138 @@
 #ifndef MEGATRAIN_SERVER_RPC_UNARY_CALL_H_
 #define MEGATRAIN_SERVER_RPC_UNARY_CALL_H_
 
-#include <grpcpp/support/server_callback.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/async_unary_call.h>
 
+#include <atomic>
 #include <chrono>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/jobs/job.h"
-#include "server/rpc/authenticator.h"
-#include "server/rpc/call_queue.h"
+#include "server/rpc/call_loop.h"
 #include "server/rpc/error_status.h"
+#include "server/rpc/rpc_method.h"
+#include "server/rpc/service_context.h"
 
 namespace megatrain {
 
-// Answers on gRPC's thread: `answer` is absl::Status(const Caller&) and does not wait for anything.
-template <class Answer>
-grpc::ServerUnaryReactor* AnswerNow(const Authenticator& authenticator,
-                                    grpc::CallbackServerContext* context, Answer answer) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const absl::StatusOr<Caller> caller = authenticator.Authenticate(*context);
-  reactor->Finish(ToGrpcStatus(caller.ok() ? answer(*caller) : caller.status()));
-  return reactor;
-}
+enum class AnswerOn {
+  kLoop,   // for what does not wait for anything
+  kQueue,  // for what waits for a disk: on a thread of the CallQueue
+};
 
-// Answers `request` on a thread of `queue`, for what waits for a disk. A call whose client has gone
-// or whose deadline has passed by then is not acted on.
-template <class Request, class Answer>
-grpc::ServerUnaryReactor* AnswerLater(const Authenticator& authenticator, CallQueue* queue,
-                                      grpc::CallbackServerContext* context, const Request& request,
-                                      Answer answer) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const absl::StatusOr<Caller> caller = authenticator.Authenticate(*context);
-  if (!caller.ok()) {
-    reactor->Finish(ToGrpcStatus(caller.status()));
-    return reactor;
-  }
-  const absl::Status added = queue->Add(
-      request.ByteSizeLong(),
-      [=, caller = *caller, answer = std::move(answer)](const absl::Status& status) {
-        absl::Status result = status;
-        if (result.ok() && context->IsCancelled()) {
-          result =
-              context->deadline() <= std::chrono::system_clock::now()
-                  ? absl::DeadlineExceededError("the deadline passed before the call was acted on")
-                  : absl::CancelledError("the caller went away before the call was acted on");
-        }
-        if (result.ok()) result = answer(caller);
-        reactor->Finish(ToGrpcStatus(result));
-      });
-  if (!added.ok()) reactor->Finish(ToGrpcStatus(added));
-  return reactor;
-}
+// `Service` is the one of WithAsyncMethod_NAME's bases whose RequestNAME is `request`.
+template <class Service, class Request, class Response>
+class UnaryMethod final : public RpcMethod {
+ public:
+  using RequestCall = void (Service::*)(grpc::ServerContext*, Request*,
+                                        grpc::ServerAsyncResponseWriter<Response>*,
+                                        grpc::CompletionQueue*, grpc::ServerCompletionQueue*,
+                                        void* tag);
+  using Answer = std::function<absl::Status(const Caller&, const Request&, Response*)>;
+
+  UnaryMethod(const ServiceContext& context, std::string name, Service* service,
+              RequestCall request_call, AnswerOn answer_on, Answer answer)
+      : context_(context),
+        name_(std::move(name)),
+        service_(service),
+        request_call_(request_call),
+        answer_on_(answer_on),
+        answer_(std::move(answer)) {}
+
+  void Await() override { new Call(this); }  // deletes itself
+
+ private:
+  // Waits for a caller, answers it, and is gone when gRPC has told of all its events.
+  class Call {
+   public:
+    explicit Call(UnaryMethod* method) : method_(method) {
+      method_->context_.loop->Opened();
+      if (method_->answer_on_ == AnswerOn::kQueue) {
+        context_.AsyncNotifyWhenDone(&done_);
+        ++events_left_;
+      }
+      grpc::ServerCompletionQueue* const queue = method_->context_.loop->queue();
+      (method_->service_->*method_->request_call_)(&context_, &request_, &responder_, queue, queue,
+                                                   &arrived_);
+    }
+    ~Call() { method_->context_.loop->Closed(); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    void Arrived(bool ok) {
+      if (!ok) {  // the server stops; of a call that never was there are no other events
+        delete this;
+        return;
+      }
+      method_->Await();
+      absl::StatusOr<Caller> caller = method_->context_.authenticator->Authenticate(context_);
+      if (!caller.ok()) {
+        Finish(caller.status());
+      } else if (method_->answer_on_ == AnswerOn::kLoop) {
+        Finish(method_->answer_(*caller, request_, &response_));
+      } else {
+        const absl::Status added = method_->context_.queue->Add(
+            request_.ByteSizeLong(),
+            [this, caller = *std::move(caller)](const absl::Status& status) {
+              Finish(status.ok() ? AnswerLate(caller) : status);
+            });
+        if (!added.ok()) Finish(added);
+      }
+    }
+
+    // A call whose client has gone or whose deadline has passed by now is not acted on.
+    absl::Status AnswerLate(const Caller& caller) {
+      if (gone_) {
+        return context_.deadline() <= std::chrono::system_clock::now()
+                   ? absl::DeadlineExceededError("the deadline passed before the call was acted on")
+                   : absl::CancelledError("the caller went away before the call was acted on");
+      }
+      return method_->answer_(caller, request_, &response_);
+    }
+
+    void Finish(const absl::Status& status) {
+      const grpc::Status told = ToGrpcStatus(status);
+      method_->context_.Observe(method_->name_, told);
+      responder_.Finish(response_, told, &finished_);
+    }
+
+    void Finished(bool) {
+      method_->context_.loop->Answered();
+      Happened();
+    }
+    void Done(bool) {
+      gone_ = context_.IsCancelled();
+      Happened();
+    }
+    void Happened() {
+      if (--events_left_ == 0) delete this;
+    }
+
+    UnaryMethod* const method_;
+    grpc::ServerContext context_;
+    Request request_;
+    Response response_;
+    grpc::ServerAsyncResponseWriter<Response> responder_{&context_};
+    CallEventOf<Call, &Call::Arrived> arrived_{this};
+    CallEventOf<Call, &Call::Finished> finished_{this};
+    CallEventOf<Call, &Call::Done> done_{this};
+    int events_left_ = 1;  // after Arrived
+    std::atomic<bool> gone_{false};
+  };
+
+  const ServiceContext context_;
+  const std::string name_;
+  Service* const service_;
+  const RequestCall request_call_;
+  const AnswerOn answer_on_;
+  const Answer answer_;
+};
 
 }  // namespace megatrain
 

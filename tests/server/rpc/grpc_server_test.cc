@@ -1,15 +1,17 @@
-// What gRPC itself serves beside the API, spoken to in raw bytes: health, reflection, nonsense.
+// The server and what callers may do to it: nonsense in raw bytes, calls that stay open.
 #include "server/rpc/grpc_server.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
 
-#include "gmock/gmock.h"
+#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "gtest/gtest.h"
 #include "server/rpc/caller_authenticator.h"
 #include "tests/server/rpc/raw_call.h"
 #include "tests/server/rpc/service_fixture.h"
@@ -17,44 +19,12 @@
 namespace megatrain {
 namespace {
 
-using ::testing::HasSubstr;
-
 class GrpcServerTest : public ServiceTest {
  protected:
   grpc::Status Call(const std::string& method, const std::string& request, std::string* response) {
     return RawCall(Channel(), As("anna").get(), method, request, response);
   }
-
-  // grpc.health.v1: field 1 of the response is the status, 1 = SERVING, 2 = NOT_SERVING.
-  std::string Health(const std::string& service) {
-    std::string request, response;
-    if (!service.empty()) {
-      request = "\x0A" + std::string(1, static_cast<char>(service.size())) + service;
-    }
-    const grpc::Status status = Call("/grpc.health.v1.Health/Check", request, &response);
-    if (!status.ok()) return "error";
-    return response == "\x08\x01" ? "SERVING" : response == "\x08\x02" ? "NOT_SERVING" : "?";
-  }
 };
-
-TEST_F(GrpcServerTest, HealthSaysWhichServiceServesAndWhetherJobsCanRun) {
-  EXPECT_EQ(Health("megatrain.v1.JobService"), "SERVING");
-  EXPECT_EQ(Health("megatrain.v1.NodeService"), "SERVING");
-  EXPECT_EQ(Health(""), "NOT_SERVING");
-  server_->SetReady(true);
-  EXPECT_EQ(Health(""), "SERVING");
-  server_->SetReady(false);
-  EXPECT_EQ(Health(""), "NOT_SERVING");
-  EXPECT_EQ(Health("no.such.Service"), "error");
-}
-
-TEST_F(GrpcServerTest, ReflectionListsTheServices) {
-  std::string response;
-  ASSERT_TRUE(Call(kReflectionMethod, kListServices, &response).ok());
-  EXPECT_THAT(response, HasSubstr("megatrain.v1.JobService"));
-  EXPECT_THAT(response, HasSubstr("megatrain.v1.NodeService"));
-  EXPECT_THAT(response, HasSubstr("grpc.health.v1.Health"));
-}
 
 TEST_F(GrpcServerTest, MalformedRequestsAreRefusedAndTheDaemonGoesOn) {
   std::string response;
@@ -81,6 +51,46 @@ TEST_F(GrpcServerTest, ConnectionsThatSpeakNoHttpAreDroppedAndTheDaemonGoesOn) {
     close(fd);
   }
   Create();
+}
+
+TEST_F(GrpcServerTest, StopsWhileCallsAreOpen) {
+  const auto channel = Channel();
+  v1::WatchJobRequest request;
+  request.set_name("jobs/" + Create("anna"));
+  const auto watch_context = As("anna"), reflection_context = As("anna");
+  const auto watch = jobs_->WatchJob(watch_context.get(), request);
+  v1::WatchJobResponse event;
+  ASSERT_TRUE(watch->Read(&event));
+  // Asks nothing and does not end: it is cut off.
+  const auto reflection = grpc::reflection::v1alpha::ServerReflection::NewStub(channel);
+  const auto questions = reflection->ServerReflectionInfo(reflection_context.get());
+  grpc::reflection::v1alpha::ServerReflectionRequest question;
+  grpc::reflection::v1alpha::ServerReflectionResponse answer;
+  question.set_list_services("*");
+  ASSERT_TRUE(questions->Write(question));
+  ASSERT_TRUE(questions->Read(&answer));
+
+  server_->Stop(std::chrono::milliseconds(50));
+  while (watch->Read(&event)) {
+  }
+  EXPECT_EQ(CodeAndReason(watch->Finish()), "UNAVAILABLE STOPPING");
+  EXPECT_FALSE(questions->Read(&answer));
+  EXPECT_FALSE(questions->Finish().ok());
+}
+
+TEST_F(GrpcServerTest, CallersWhoGoAwayAreForgotten) {
+  const std::string id = Create("anna");
+  for (int i = 0; i < 20; ++i) {
+    v1::WatchJobRequest request;
+    request.set_name("jobs/" + id);
+    const auto context = As("anna");
+    const auto watch = jobs_->WatchJob(context.get(), request);
+    v1::WatchJobResponse event;
+    ASSERT_TRUE(watch->Read(&event));
+    context->TryCancel();
+    watch->Finish();
+  }
+  WaitUntil([this] { return server_->streams() == 0; });
 }
 
 TEST_F(GrpcServerTest, AddressesThatCannotBeListenedOnAreRefused) {

@@ -1,0 +1,51 @@
+// grpc.health.v1.Health: whether the server, and each of its services, can do its work.
+#ifndef MEGATRAIN_SERVER_RPC_HEALTH_SERVICE_H_
+#define MEGATRAIN_SERVER_RPC_HEALTH_SERVICE_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "server/rpc/rpc_service.h"
+#include "server/rpc/service_context.h"
+#include "server/rpc/stream_source.h"
+
+namespace megatrain {
+
+// Open to every caller: it tells nothing but this, and load balancers ask before they know anyone.
+// Thread safety: all methods may be called from any thread.
+class HealthService final : public RpcService<HealthService, grpc::health::v1::Health> {
+ public:
+  // The context's authenticator is not asked.
+  explicit HealthService(const ServiceContext& context);
+
+  // `service`: a full name, or "" for the server as a whole. It is known from now on.
+  void SetServing(const std::string& service, bool serving);
+  // Nothing serves any more.
+  void SetNoneServing();
+
+  // Nothing for a service that is not known.
+  std::optional<bool> Serving(const std::string& service) const;
+
+ private:
+  using Request = grpc::health::v1::HealthCheckRequest;
+  using Response = grpc::health::v1::HealthCheckResponse;
+
+  absl::Status Check(const Caller& caller, const Request& request, Response* response);
+  absl::StatusOr<std::unique_ptr<StreamSource<Response>>> Watch(const Caller& caller,
+                                                                const Request& request,
+                                                                std::function<void()> wake);
+
+  mutable Mutex mutex_;
+  std::map<std::string, bool> serving_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_RPC_HEALTH_SERVICE_H_

@@ -1,0 +1,49 @@
+// grpc.reflection.v1alpha.ServerReflection: the API's description, for clients that were not
+// generated from it (grpcurl and its like).
+#ifndef MEGATRAIN_SERVER_RPC_REFLECTION_SERVICE_H_
+#define MEGATRAIN_SERVER_RPC_REFLECTION_SERVICE_H_
+
+#include <google/protobuf/descriptor.h>
+
+#include <string>
+#include <vector>
+
+#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
+#include "server/rpc/open_authenticator.h"
+#include "server/rpc/rpc_service.h"
+#include "server/rpc/service_context.h"
+
+namespace megatrain {
+
+// What is known of the messages and services in `pool`. Thread safe.
+class ReflectedApi {
+ public:
+  // `services`: the full names of those that are served.
+  ReflectedApi(const google::protobuf::DescriptorPool* pool, std::vector<std::string> services)
+      : pool_(pool), services_(std::move(services)) {}
+
+  grpc::reflection::v1alpha::ServerReflectionResponse Answer(
+      const grpc::reflection::v1alpha::ServerReflectionRequest& request) const;
+
+ private:
+  const google::protobuf::DescriptorPool* const pool_;
+  const std::vector<std::string> services_;
+};
+
+// Open to callers on Unix sockets, and to those on TCP that the context's authenticator knows.
+class ReflectionService final
+    : public RpcService<ReflectionService, grpc::reflection::v1alpha::ServerReflection> {
+ public:
+  // `services`: beside itself.
+  ReflectionService(std::vector<std::string> services, const ServiceContext& context);
+
+ private:
+  class Method;
+
+  const LocallyOpenAuthenticator authenticator_;
+  const ReflectedApi api_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_RPC_REFLECTION_SERVICE_H_
