@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -54,16 +55,21 @@ absl::StatusOr<Account> FindAccount(uid_t uid) {
               });
 }
 
+template <class Key>
+std::optional<absl::StatusOr<Account>> AccountCache::Remember(
+    const Key& key, absl::Time now, std::map<Key, Known> Maps::*map) const {
+  MutexLock lock(&mutex_);
+  const auto known = (known_.*map).find(key);
+  if (known == (known_.*map).end() || now >= known->second.found + kBelieved) return std::nullopt;
+  return known->second.account;
+}
+
 template <class Key, class LookUp>
 absl::StatusOr<Account> AccountCache::Look(const Key& key, const LookUp& look_up,
                                            std::map<Key, Known> Maps::*map) const {
   const absl::Time now = options_.now();
-  {
-    MutexLock lock(&mutex_);
-    const auto known = (known_.*map).find(key);
-    if (known != (known_.*map).end() && now < known->second.found + kBelieved) {
-      return known->second.account;
-    }
+  if (std::optional<absl::StatusOr<Account>> known = Remember(key, now, map)) {
+    return *std::move(known);
   }
   absl::StatusOr<Account> account = look_up(key);
   if (absl::IsUnavailable(account.status())) return account;
@@ -79,6 +85,14 @@ absl::StatusOr<Account> AccountCache::Find(const std::string& name) const {
 
 absl::StatusOr<Account> AccountCache::Find(uid_t uid) const {
   return Look(uid, options_.find_uid, &Maps::by_uid);
+}
+
+std::optional<absl::StatusOr<Account>> AccountCache::FindInMemory(const std::string& name) const {
+  return Remember(name, options_.now(), &Maps::by_name);
+}
+
+std::optional<absl::StatusOr<Account>> AccountCache::FindInMemory(uid_t uid) const {
+  return Remember(uid, options_.now(), &Maps::by_uid);
 }
 
 }  // namespace megatrain

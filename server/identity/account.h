@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -51,6 +52,10 @@ class AccountCache {
   absl::StatusOr<Account> Find(const std::string& name) const;
   absl::StatusOr<Account> Find(uid_t uid) const;
 
+  // What Find would answer from memory; nothing if it would read the database.
+  std::optional<absl::StatusOr<Account>> FindInMemory(const std::string& name) const;
+  std::optional<absl::StatusOr<Account>> FindInMemory(uid_t uid) const;
+
  private:
   struct Known {
     absl::Time found;
@@ -60,6 +65,9 @@ class AccountCache {
     std::map<std::string, Known> by_name;
     std::map<uid_t, Known> by_uid;
   };
+  template <class Key>
+  std::optional<absl::StatusOr<Account>> Remember(const Key& key, absl::Time now,
+                                                  std::map<Key, Known> Maps::*map) const;
   // `look_up` is asked without the lock.
   template <class Key, class LookUp>
   absl::StatusOr<Account> Look(const Key& key, const LookUp& look_up,

@@ -6,6 +6,7 @@
 #include <grpcpp/server_context.h>
 
 #include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,16 +14,24 @@
 
 namespace megatrain {
 
-// Thread safety: Authenticate may be called from any thread.
+// Thread safety: all methods may be called from any thread.
 class Authenticator {
  public:
   virtual ~Authenticator() = default;
 
-  // Does not wait for callers or the network. Unauthenticated if it cannot be told who calls.
+  // Unauthenticated if it cannot be told who calls. May wait for the machine's account database,
+  // which may be a directory service that does not answer.
   virtual absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const = 0;
 
+  // The same where it can be told without waiting; else nothing.
+  virtual std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
+      const grpc::ServerContextBase& context) const {
+    return Authenticate(context);
+  }
+
   // Whether the caller of a stream is still let in, for as long as it is open: an error ends it.
-  // Null: it is, whatever happens. The function may outlive the call, not the authenticator.
+  // Null: it is, whatever happens. The function may outlive the call, not the authenticator; it may
+  // wait as Authenticate may.
   virtual std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const {
     return nullptr;
   }

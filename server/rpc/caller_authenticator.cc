@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -75,6 +74,11 @@ absl::StatusOr<Caller> CallerAuthenticator::Authenticate(
   return Decide(CredentialsOf(context));
 }
 
+std::optional<absl::StatusOr<Caller>> CallerAuthenticator::AuthenticateAtOnce(
+    const grpc::ServerContextBase& context) const {
+  return DecideAtOnce(CredentialsOf(context));
+}
+
 std::function<absl::Status()> CallerAuthenticator::Recheck(
     const grpc::ServerContextBase& context) const {
   CallCredentials credentials = CredentialsOf(context);
@@ -86,6 +90,34 @@ std::function<absl::Status()> CallerAuthenticator::Recheck(
 }
 
 absl::StatusOr<Caller> CallerAuthenticator::Decide(const CallCredentials& credentials) const {
+  MT_ASSIGN_OR_RETURN(const Proof proof, Prove(credentials));
+  if (const uid_t* const uid = std::get_if<uid_t>(&proof)) {
+    return CallerOf(options_.accounts->Find(*uid));
+  }
+  if (const std::string* const name = std::get_if<std::string>(&proof)) {
+    return CallerOf(options_.accounts->Find(*name));
+  }
+  return owner_;
+}
+
+std::optional<absl::StatusOr<Caller>> CallerAuthenticator::DecideAtOnce(
+    const CallCredentials& credentials) const {
+  const absl::StatusOr<Proof> proof = Prove(credentials);
+  if (!proof.ok()) return proof.status();
+  std::optional<absl::StatusOr<Account>> account;
+  if (const uid_t* const uid = std::get_if<uid_t>(&*proof)) {
+    account = options_.accounts->FindInMemory(*uid);
+  } else if (const std::string* const name = std::get_if<std::string>(&*proof)) {
+    account = options_.accounts->FindInMemory(*name);
+  } else {
+    return owner_;
+  }
+  if (!account.has_value()) return std::nullopt;
+  return CallerOf(*account);
+}
+
+absl::StatusOr<CallerAuthenticator::Proof> CallerAuthenticator::Prove(
+    const CallCredentials& credentials) const {
   if (credentials.transport == CallCredentials::Transport::kUnixSocket) {
     return OnUnixSocket(credentials);
   }
@@ -94,8 +126,9 @@ absl::StatusOr<Caller> CallerAuthenticator::Decide(const CallCredentials& creden
                  "only callers on the daemon's Unix sockets and on TCP with TLS are known");
 }
 
-absl::StatusOr<Caller> CallerAuthenticator::OnUnixSocket(const CallCredentials& credentials) const {
-  if (options_.local_tokens == nullptr) return owner_;
+absl::StatusOr<CallerAuthenticator::Proof> CallerAuthenticator::OnUnixSocket(
+    const CallCredentials& credentials) const {
+  if (options_.local_tokens == nullptr) return Owner();
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> token, BearerToken(credentials));
   if (!token.has_value()) {
     return Refused(v1::UNAUTHENTICATED_CALLER,
@@ -107,17 +140,18 @@ absl::StatusOr<Caller> CallerAuthenticator::OnUnixSocket(const CallCredentials& 
                    "this token is for TCP; on a Unix socket the daemon asks the system who calls");
   }
   MT_ASSIGN_OR_RETURN(const uid_t uid, options_.local_tokens->Verify(*token));
-  return CallerOf(options_.accounts->Find(uid));
+  return uid;
 }
 
-absl::StatusOr<Caller> CallerAuthenticator::OnTls(const CallCredentials& credentials) const {
+absl::StatusOr<CallerAuthenticator::Proof> CallerAuthenticator::OnTls(
+    const CallCredentials& credentials) const {
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> token, BearerToken(credentials));
   if (!token.has_value()) {
     if (credentials.certificate_name.empty()) {
       return Refused(v1::UNAUTHENTICATED_CALLER,
                      "the call carries no token, and the connection no client certificate");
     }
-    return CallerOf(options_.accounts->Find(credentials.certificate_name));
+    return credentials.certificate_name;
   }
   if (absl::StartsWith(*token, LocalTokens::kPrefix)) {
     return Refused(v1::TOKEN_INVALID, "this token is for the daemon's Unix socket alone");
@@ -126,8 +160,8 @@ absl::StatusOr<Caller> CallerAuthenticator::OnTls(const CallCredentials& credent
     return Refused(v1::TOKEN_INVALID,
                    "this daemon knows no tokens on TCP, only client certificates");
   }
-  MT_ASSIGN_OR_RETURN(const std::string user, options_.bearer_tokens->Verify(*token));
-  return CallerOf(options_.accounts->Find(user));
+  MT_ASSIGN_OR_RETURN(std::string user, options_.bearer_tokens->Verify(*token));
+  return user;
 }
 
 absl::StatusOr<Caller> CallerAuthenticator::CallerOf(const absl::StatusOr<Account>& account) const {

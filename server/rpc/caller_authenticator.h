@@ -17,8 +17,10 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -55,13 +57,22 @@ class CallerAuthenticator : public Authenticator {
   explicit CallerAuthenticator(Options options);
 
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
+  // Where the account is in memory, or none is needed.
+  std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
+      const grpc::ServerContextBase& context) const override;
   // Of a token on TCP, which may be revoked or expire.
   std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const override;
   absl::StatusOr<Caller> Decide(const CallCredentials& credentials) const;
+  std::optional<absl::StatusOr<Caller>> DecideAtOnce(const CallCredentials& credentials) const;
 
  private:
-  absl::StatusOr<Caller> OnUnixSocket(const CallCredentials& credentials) const;
-  absl::StatusOr<Caller> OnTls(const CallCredentials& credentials) const;
+  // What a caller has proved: that it is the daemon's user, to have a uid, or to have a name.
+  struct Owner {};
+  using Proof = std::variant<Owner, uid_t, std::string>;
+
+  absl::StatusOr<Proof> Prove(const CallCredentials& credentials) const;
+  absl::StatusOr<Proof> OnUnixSocket(const CallCredentials& credentials) const;
+  absl::StatusOr<Proof> OnTls(const CallCredentials& credentials) const;
   // `account` as it was found.
   absl::StatusOr<Caller> CallerOf(const absl::StatusOr<Account>& account) const;
 

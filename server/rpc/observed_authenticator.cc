@@ -27,6 +27,13 @@ absl::StatusOr<Caller> ObservedAuthenticator::Authenticate(
   return caller;
 }
 
+std::optional<absl::StatusOr<Caller>> ObservedAuthenticator::AuthenticateAtOnce(
+    const grpc::ServerContextBase& context) const {
+  std::optional<absl::StatusOr<Caller>> caller = base_->AuthenticateAtOnce(context);
+  if (caller.has_value() && !caller->ok()) Tell(observer_, caller->status(), context.peer());
+  return caller;
+}
+
 std::function<absl::Status()> ObservedAuthenticator::Recheck(
     const grpc::ServerContextBase& context) const {
   std::function<absl::Status()> recheck = base_->Recheck(context);

@@ -3,6 +3,7 @@
 #define MEGATRAIN_SERVER_RPC_OBSERVED_AUTHENTICATOR_H_
 
 #include <functional>
+#include <optional>
 
 #include "server/rpc/authenticator.h"
 #include "server/rpc/refusal.h"
@@ -15,6 +16,8 @@ class ObservedAuthenticator : public Authenticator {
   ObservedAuthenticator(const Authenticator* base, RefusalObserver observer);
 
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
+  std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
+      const grpc::ServerContextBase& context) const override;
   std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const override;
 
  private:

@@ -2,6 +2,8 @@
 #ifndef MEGATRAIN_SERVER_RPC_OPEN_AUTHENTICATOR_H_
 #define MEGATRAIN_SERVER_RPC_OPEN_AUTHENTICATOR_H_
 
+#include <optional>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "server/jobs/job.h"
@@ -27,6 +29,11 @@ class LocallyOpenAuthenticator final : public Authenticator {
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override {
     if (absl::StartsWith(context.peer(), "unix")) return Caller();
     return base_->Authenticate(context);
+  }
+  std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
+      const grpc::ServerContextBase& context) const override {
+    if (absl::StartsWith(context.peer(), "unix")) return Caller();
+    return base_->AuthenticateAtOnce(context);
   }
 
  private:

@@ -5,10 +5,12 @@
 #include <grpcpp/support/async_stream.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "server/rpc/call_loop.h"
 #include "server/rpc/error_status.h"
@@ -131,7 +133,16 @@ class ReflectionService::Method final : public RpcMethod {
         return;
       }
       method_->Await();
-      const absl::Status status = service_->authenticator_.Authenticate(context_).status();
+      const std::optional<absl::StatusOr<Caller>> caller =
+          service_->authenticator_.AuthenticateAtOnce(context_);
+      if (caller.has_value()) return Begin(caller->status());
+      const absl::Status added =
+          service_->context_.queue->Add(0, [this](const absl::Status& status) {
+            Begin(status.ok() ? service_->authenticator_.Authenticate(context_).status() : status);
+          });
+      if (!added.ok()) Finish(added);
+    }
+    void Begin(const absl::Status& status) {
       if (!status.ok()) return Finish(status);
       stream_.Read(&request_, &read_);
     }

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -84,20 +85,25 @@ class StreamMethod final : public RpcMethod {
       method_->Await();
       const absl::Status joined = pump()->Add(self_);
       if (!joined.ok()) return Begin(joined);
-      const Authenticator& authenticator = *method_->context_.authenticator;
-      absl::StatusOr<Caller> caller = authenticator.Authenticate(context_);
-      if (!caller.ok()) return Begin(caller.status());
-      recheck_ = authenticator.Recheck(context_);
+      const Authenticator* const authenticator = method_->context_.authenticator;
+      std::optional<absl::StatusOr<Caller>> caller = authenticator->AuthenticateAtOnce(context_);
+      if (caller.has_value() && !caller->ok()) return Begin(caller->status());
+      recheck_ = authenticator->Recheck(context_);
       const absl::Status added = method_->context_.queue->Add(
           request_.ByteSizeLong(),
-          [stream = self_, caller = *std::move(caller)](const absl::Status& status) {
-            if (!status.ok()) {
-              stream->Begin(status);
-            } else {
-              stream->Begin(stream->method_->open_(caller, stream->request_, stream->Waker()));
-            }
+          [stream = self_, authenticator, caller = std::move(caller)](const absl::Status& status) {
+            stream->Begin(status.ok()
+                              ? stream->Open(caller.has_value()
+                                                 ? *caller
+                                                 : authenticator->Authenticate(stream->context_))
+                              : status);
           });
       if (!added.ok()) Begin(added);
+    }
+
+    absl::StatusOr<std::unique_ptr<Source>> Open(const absl::StatusOr<Caller>& caller) {
+      if (!caller.ok()) return caller.status();
+      return method_->open_(*caller, request_, Waker());
     }
 
     // Once. The stream is fed from `source`, or ended with its error.
@@ -143,9 +149,10 @@ class StreamMethod final : public RpcMethod {
         return End(WithReason(absl::UnavailableError("the daemon is stopping"),
                               v1::ErrorReason_Name(v1::STOPPING)));
       }
+      if (refused_) return End(refusal_);
       if (recheck_ && now >= rechecked_ + options().heartbeat) {
         rechecked_ = now;
-        if (absl::Status status = recheck_(); !status.ok()) return End(std::move(status));
+        Recheck();
       }
       if (drained_ && now < last_write_ + options().pace) return last_write_ + options().pace;
       Message message;
@@ -172,6 +179,24 @@ class StreamMethod final : public RpcMethod {
         due = std::min<Clock::time_point>(due, last_write_ + options().heartbeat);
       }
       return due;
+    }
+
+    // On a thread of the queue, for it may wait; what it finds is met in a later turn. It is left
+    // out where there is no room for it or the last one still waits.
+    void Recheck() {
+      if (rechecking_.exchange(true)) return;
+      const auto stream = std::static_pointer_cast<Stream>(shared_from_this());
+      const absl::Status added =
+          method_->context_.queue->Add(0, [stream](const absl::Status& stopping) {
+            const absl::Status status = stopping.ok() ? stream->recheck_() : absl::OkStatus();
+            if (!status.ok()) {
+              stream->refusal_ = status;
+              stream->refused_ = true;
+              stream->pump()->Wake(stream.get());
+            }
+            stream->rechecking_ = false;
+          });
+      if (!added.ok()) rechecking_ = false;
     }
 
     Clock::time_point Write(const Message& message, Clock::time_point now) {
@@ -206,11 +231,14 @@ class StreamMethod final : public RpcMethod {
     std::shared_ptr<Stream> self_;
 
     // Set by other threads before they wake the stream.
-    std::function<absl::Status()> recheck_;  // asked again once a heartbeat's time; may be null
+    std::function<absl::Status()> recheck_;  // asked once a heartbeat's time; may be null
     absl::StatusOr<std::unique_ptr<Source>> source_ = absl::UnavailableError("not begun");
     std::atomic<bool> begun_{false};
     std::atomic<bool> writing_{false};
     std::atomic<bool> gone_{false};
+    std::atomic<bool> rechecking_{false};
+    absl::Status refusal_;
+    std::atomic<bool> refused_{false};
 
     // Of turns alone.
     bool ended_ = false;

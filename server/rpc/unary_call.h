@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -23,7 +24,7 @@
 namespace megatrain {
 
 enum class AnswerOn {
-  kLoop,   // for what does not wait for anything
+  kLoop,   // for what does not wait for anything, if it is known at once who calls
   kQueue,  // for what waits for a disk: on a thread of the CallQueue
 };
 
@@ -73,29 +74,33 @@ class UnaryMethod final : public RpcMethod {
         return;
       }
       method_->Await();
-      absl::StatusOr<Caller> caller = method_->context_.authenticator->Authenticate(context_);
-      if (!caller.ok()) {
-        Finish(caller.status());
-      } else if (method_->answer_on_ == AnswerOn::kLoop) {
-        Finish(method_->answer_(*caller, request_, &response_));
-      } else {
-        const absl::Status added = method_->context_.queue->Add(
-            request_.ByteSizeLong(),
-            [this, caller = *std::move(caller)](const absl::Status& status) {
-              Finish(status.ok() ? AnswerLate(caller) : status);
-            });
-        if (!added.ok()) Finish(added);
+      std::optional<absl::StatusOr<Caller>> caller =
+          method_->context_.authenticator->AuthenticateAtOnce(context_);
+      const bool refused = caller.has_value() && !caller->ok();
+      if (refused || (caller.has_value() && method_->answer_on_ == AnswerOn::kLoop)) {
+        Finish(Answer(*caller));
+        return;
       }
+      const absl::Status added = method_->context_.queue->Add(
+          request_.ByteSizeLong(), [this, caller = std::move(caller)](const absl::Status& status) {
+            Finish(status.ok() ? AnswerLate(caller) : status);
+          });
+      if (!added.ok()) Finish(added);
+    }
+
+    absl::Status Answer(const absl::StatusOr<Caller>& caller) {
+      return caller.ok() ? method_->answer_(*caller, request_, &response_) : caller.status();
     }
 
     // A call whose client has gone or whose deadline has passed by now is not acted on.
-    absl::Status AnswerLate(const Caller& caller) {
+    absl::Status AnswerLate(const std::optional<absl::StatusOr<Caller>>& caller) {
       if (gone_) {
         return context_.deadline() <= std::chrono::system_clock::now()
                    ? absl::DeadlineExceededError("the deadline passed before the call was acted on")
                    : absl::CancelledError("the caller went away before the call was acted on");
       }
-      return method_->answer_(caller, request_, &response_);
+      return Answer(caller.has_value() ? *caller
+                                       : method_->context_.authenticator->Authenticate(context_));
     }
 
     void Finish(const absl::Status& status) {

@@ -46,6 +46,28 @@ TEST(AccountCacheTest, BelievesWhatItFoundForAWhile) {
   EXPECT_EQ(asked, 2) << "that there is none is believed too";
 }
 
+TEST(AccountCacheTest, MemoryIsAskedWithoutTheDatabase) {
+  absl::Time now = absl::UnixEpoch();
+  int asked = 0;
+  AccountCache::Options options;
+  options.find_name = [&asked](const std::string& name) -> absl::StatusOr<Account> {
+    ++asked;
+    if (name == "anna") return Account{501, 501, "anna"};
+    return absl::NotFoundError("no such account");
+  };
+  options.now = [&now] { return now; };
+  const AccountCache cache(options);
+  EXPECT_EQ(cache.FindInMemory("anna"), std::nullopt);
+  EXPECT_EQ(asked, 0);
+  EXPECT_TRUE(cache.Find("anna").ok());
+  EXPECT_FALSE(cache.Find("bob").ok());
+  EXPECT_EQ(cache.FindInMemory("anna")->value().uid, 501u);
+  EXPECT_FALSE(cache.FindInMemory("bob")->ok()) << "that there is none is remembered too";
+  now += AccountCache::kBelieved;
+  EXPECT_EQ(cache.FindInMemory("anna"), std::nullopt);
+  EXPECT_EQ(asked, 2);
+}
+
 TEST(AccountCacheTest, ADatabaseThatCannotBeReadIsAskedAgain) {
   int asked = 0;
   AccountCache::Options options;

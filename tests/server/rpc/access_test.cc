@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/server/rpc/service_fixture.h"
@@ -205,6 +207,64 @@ TEST_F(AccessTest, StreamsEndWhenTheirCallerIsNotLetInAnyMore) {
   EXPECT_TRUE(annas_reader->Read(&response));
   annas_context->TryCancel();
   annas_reader->Finish();
+}
+
+// Bob's account is in a directory service that does not answer.
+class WaitingAuthenticator : public TestAuthenticator {
+ public:
+  absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override {
+    absl::StatusOr<Caller> caller = TestAuthenticator::Authenticate(context);
+    if (caller.ok() && caller->user == "bob") answered.wait(false);
+    return caller;
+  }
+  std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
+      const grpc::ServerContextBase& context) const override {
+    absl::StatusOr<Caller> caller = TestAuthenticator::Authenticate(context);
+    if (caller.ok() && caller->user == "bob") return std::nullopt;
+    return caller;
+  }
+
+  std::atomic<bool> answered{false};
+};
+
+TEST_F(AccessTest, NobodyWaitsForTheAccountsOfOthers) {
+  WaitingAuthenticator authenticator;
+  GrpcServerOptions options = options_;
+  options.listen = {"unix:" + directory_.path() + "/other.sock"};
+  const auto server = GrpcServer::Start(options, &authenticator, manager_.get(), records_.get(),
+                                        [this] { return node_; });
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto channel = grpc::CreateChannel(options.listen[0], grpc::InsecureChannelCredentials());
+  const auto stub = v1::JobService::NewStub(channel);
+  v1::GetJobRequest annas, bobs;
+  annas.set_name("jobs/" + Create("anna"));
+  bobs.set_name("jobs/" + Create("bob"));
+
+  std::string bob_was_told, bob_was_streamed;
+  std::thread bob([&] {
+    v1::Job job;
+    bob_was_told = CodeAndReason(stub->GetJob(As("bob").get(), bobs, &job));
+  });
+  std::thread bobs_watch([&] {
+    v1::WatchJobRequest request;
+    request.set_name(bobs.name());
+    const auto context = As("bob");
+    const auto reader = stub->WatchJob(context.get(), request);
+    v1::WatchJobResponse response;
+    bob_was_streamed = reader->Read(&response) ? "OK" : "nothing";
+    context->TryCancel();
+    reader->Finish();
+  });
+  for (int i = 0; i < 3; ++i) {
+    v1::Job job;
+    EXPECT_EQ(CodeAndReason(stub->GetJob(As("anna").get(), annas, &job)), "OK");
+  }
+  authenticator.answered = true;
+  authenticator.answered.notify_all();
+  bob.join();
+  bobs_watch.join();
+  EXPECT_EQ(bob_was_told, "OK");
+  EXPECT_EQ(bob_was_streamed, "OK");
 }
 
 TEST_F(AccessTest, ListsShowOnesOwn) {

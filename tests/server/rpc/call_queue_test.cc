@@ -11,15 +11,15 @@ namespace megatrain {
 namespace {
 
 TEST(CallQueueTest, RunsWhatIsAdded) {
-  CallQueue queue(2, 10, 1000);
   std::promise<absl::Status> ran;
+  CallQueue queue(2, 10, 1000);
   ASSERT_TRUE(queue.Add(1, [&ran](const absl::Status& status) { ran.set_value(status); }).ok());
   EXPECT_TRUE(ran.get_future().get().ok());
 }
 
 TEST(CallQueueTest, RefusesMoreThanItMayHoldAndEndsWhatWaits) {
-  CallQueue queue(1, 2, 1000);
   std::promise<void> entered, leave;
+  CallQueue queue(1, 2, 1000);  // ends before what its calls use
   ASSERT_TRUE(queue
                   .Add(1,
                        [&](const absl::Status&) {
@@ -47,8 +47,8 @@ TEST(CallQueueTest, RefusesMoreThanItMayHoldAndEndsWhatWaits) {
 }
 
 TEST(CallQueueTest, RefusesMoreBytesThanItMayHold) {
-  CallQueue queue(1, 10, 1000);
   std::promise<void> entered, leave;
+  CallQueue queue(1, 10, 1000);
   const auto ignore = [](const absl::Status&) {};
   const auto block = [&](const absl::Status&) {
     entered.set_value();

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <optional>
 #include <string>
 
 #include "absl/time/clock.h"
@@ -46,7 +47,17 @@ class CallerAuthenticatorTest : public testing::Test {
     credentials.certificate_name = certificate_name;
     credentials.transport = transport;
     credentials.authorization = authorization;
-    const absl::StatusOr<Caller> caller = CallerAuthenticator(options_).Decide(credentials);
+    const CallerAuthenticator authenticator(options_);
+    const std::optional<absl::StatusOr<Caller>> before = authenticator.DecideAtOnce(credentials);
+    const absl::StatusOr<Caller> caller = authenticator.Decide(credentials);
+    // What can be told without the account database, or is remembered of it, is the same.
+    for (const auto& at_once : {before, authenticator.DecideAtOnce(credentials)}) {
+      if (!at_once.has_value()) continue;
+      EXPECT_EQ(at_once->status(), caller.status());
+      if (caller.ok()) {
+        EXPECT_EQ((*at_once)->user, caller->user);
+      }
+    }
     if (caller.ok()) return caller->user + (caller->administrator ? " (administrator)" : "");
     const auto reason = ReasonOf(caller.status());
     return absl::StatusCodeToString(caller.status().code()) +
@@ -130,6 +141,21 @@ TEST_F(CallerAuthenticatorTest, OnTcpATokenOrACertificateTells) {
       << "nothing is taken in clear";
   options_.bearer_tokens = nullptr;
   EXPECT_EQ(Who(Transport::kTls, {"Bearer " + anna}), "UNAUTHENTICATED TOKEN_INVALID");
+}
+
+TEST_F(CallerAuthenticatorTest, OnlyTheAccountDatabaseIsWaitedFor) {
+  const CallerAuthenticator authenticator(options_);
+  CallCredentials credentials;
+  credentials.transport = Transport::kUnixSocket;
+  credentials.authorization = {Bearer(501)};
+  EXPECT_EQ(authenticator.DecideAtOnce(credentials), std::nullopt);
+  EXPECT_TRUE(authenticator.Decide(credentials).ok());
+  EXPECT_EQ(authenticator.DecideAtOnce(credentials)->value().user, "anna") << "now remembered";
+  credentials.authorization = {"Bearer nonsense"};
+  EXPECT_FALSE(authenticator.DecideAtOnce(credentials)->ok()) << "no account is needed for that";
+  credentials.authorization = {Bearer(503)};
+  EXPECT_FALSE(authenticator.Decide(credentials).ok());
+  EXPECT_EQ(authenticator.DecideAtOnce(credentials), std::nullopt) << "the database was away";
 }
 
 TEST_F(CallerAuthenticatorTest, TokensOfTcpAreNotForUnixSockets) {
