@@ -54,6 +54,12 @@ bool SetEffectiveCapabilities(uint64_t bits) {
   return capabilities.Write();
 }
 
+// Whether Write would be refused, as by a system call filter.
+bool MaySetCapabilities() {
+  Capabilities capabilities;
+  return capabilities.Read() && capabilities.Write();
+}
+
 bool ReadGroups(std::vector<gid_t>* groups) {
   const long count = ::syscall(SYS_getgroups, 0, nullptr);
   if (count < 0) return false;
@@ -132,14 +138,19 @@ ScopedIdentity::~ScopedIdentity() { Restore(); }
 
 absl::Status ScopedIdentity::Assume(const FileIdentity& identity) {
   const auto denied = [&identity](const char* what) {
-    return absl::PermissionDeniedError(absl::StrCat("the daemon cannot act for ", identity.user,
-                                                    ": ", what, " is refused to it (it needs ",
-                                                    "CAP_SETUID and CAP_SETGID)"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("the daemon cannot act for ", identity.user, ": ", what,
+                     " is refused to it (it needs CAP_SETUID, CAP_SETGID, and the system calls "
+                     "setfsuid, setfsgid, setgroups and capset)"));
   };
   if (!ReadGroups(&own_groups_)) return denied("reading its groups");
   own_capabilities_ = EffectiveCapabilities();
   own_uid_ = static_cast<uid_t>(::setfsuid(std::numeric_limits<uid_t>::max()));
   own_gid_ = static_cast<gid_t>(::setfsgid(std::numeric_limits<gid_t>::max()));
+  // A thread that ceases to be uid 0 loses its capabilities over files, which have to be set again.
+  if (identity.uid == 0 && own_uid_ != 0 && !MaySetCapabilities()) {
+    return denied("setting capabilities");
+  }
   assumed_ = true;
   if (!SetGroups(identity.groups)) return denied("setting groups");
   if (!SetFileGroup(identity.gid)) return denied("setting the group of files");

@@ -181,6 +181,12 @@ else
   echo "this system may not raise limits: LimitMEMLOCK is not looked at"
 fi
 
+echo "== a job of root's, whom the daemon becomes for its files and ceases to be"
+inside sh -c 'cp -r /srv/megatrain/anna /srv/megatrain/root && chown -R root:root /srv/megatrain/root'
+roots=$(inside megatrain submit /srv/megatrain/root/job.yaml -q) || fail "root cannot submit"
+inside megatrain cancel "$roots" >/dev/null
+expect "the process" "$(property MainPID)" "$main"
+
 echo "== stop while it trains: saved"
 before=$(step)
 inside systemctl stop megatraind
@@ -230,6 +236,27 @@ grep -q 'thread: unknown key; did you mean threads?' <<<"$(inside journalctl --n
 inside sh -c 'cp /root/good.yaml /etc/megatrain/megatraind.yaml'
 inside systemctl start megatraind || give_up "it does not start again"
 wait_until "the job to go on" is_beyond "$before"
+
+echo "== a save that takes longer than the unit's patience: awaited"
+inside sh -c 'printf "[Service]\nTimeoutStopSec=2s\n" > /etc/systemd/system/megatraind.service.d/patience.conf
+  systemctl daemon-reload'
+before=$(step)
+slowed=$(property MainPID)
+# A slow disk to the daemon: it gets on for a hundredth of the time.
+inside sh -c "while kill -STOP $slowed; do sleep 1; kill -CONT $slowed; sleep 0.01; done" 2>/dev/null &
+slowing=$!
+begin=$SECONDS
+inside systemctl stop megatraind
+took=$((SECONDS - begin))
+wait "$slowing" || true
+((took > 2)) || fail "the save was to take longer than 2 s, and took $took s"
+echo "stopped after $took s"
+expect "result" "$(property Result)" success
+saved=$(inside sh -c "ls /var/lib/megatrain/jobs/${job#jobs/}/checkpoints | grep '^step-[0-9]*\$' | tail -n 1")
+saved=$((10#${saved#step-}))
+((saved >= before)) || fail "stopped after step $before, and saved step $saved"
+inside systemctl start megatraind || give_up "it does not start again"
+wait_until "the job to go on" is_beyond "$saved"
 
 echo "== the end of the job, and of the service"
 as anna megatrain cancel "$job" >/dev/null

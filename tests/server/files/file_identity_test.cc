@@ -4,15 +4,23 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pwd.h>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
+#include <iterator>
 #include <string>
 #include <thread>
 
@@ -122,6 +130,56 @@ TEST_F(OtherAccountTest, TheAccountZeroOverridesNothing) {
   EXPECT_LT(::open((directory_ + "/theirs/file").c_str(), O_RDONLY), 0);
   const Descriptor own(::open((directory_ + "/private/file").c_str(), O_RDONLY));
   EXPECT_TRUE(own.is_open());
+}
+
+// On a thread that is what the service is: `nobody` with three capabilities, and where `filtered`
+// with a filter that refuses capset. Raw system calls change the calling thread alone.
+void AsService(const FileIdentity& nobody, bool filtered, const std::function<void()>& body) {
+  std::thread([&] {
+    ASSERT_EQ(::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0), 0);
+    ASSERT_EQ(::syscall(SYS_setresgid, nobody.gid, nobody.gid, nobody.gid), 0);
+    ASSERT_EQ(::syscall(SYS_setresuid, nobody.uid, nobody.uid, nobody.uid), 0);
+    __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {};
+    data[0].permitted = data[0].effective = 1u << CAP_CHOWN | 1u << CAP_SETUID | 1u << CAP_SETGID;
+    ASSERT_EQ(::syscall(SYS_capset, &header, data), 0);
+    if (filtered) {
+      sock_filter program[] = {
+          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_capset, 0, 1),
+          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      };
+      const sock_fprog filter = {static_cast<unsigned short>(std::size(program)), program};
+      ASSERT_EQ(::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+      ASSERT_EQ(::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter), 0);
+    }
+    body();
+  }).join();
+}
+
+TEST_F(OtherAccountTest, AServiceCeasesToBeTheAccountZeroWithWhatItHad) {
+  AsService(nobody_, /*filtered=*/false, [this] {
+    const FileIdentity root = *LookUpIdentity(0);
+    for (int i = 0; i < 2; ++i) {
+      const ScopedIdentity as(&root);
+      EXPECT_TRUE(as.status().ok()) << as.status();
+      EXPECT_TRUE(Descriptor(::open((directory_ + "/private/file").c_str(), O_RDONLY)).is_open());
+    }
+    EXPECT_EQ(FileUser(), nobody_.uid);
+    EXPECT_EQ(MissingCapabilities(), "");
+  });
+}
+
+TEST_F(OtherAccountTest, AServiceThatMayNotSetCapabilitiesDoesNotBecomeTheAccountZero) {
+  AsService(nobody_, /*filtered=*/true, [this] {
+    const FileIdentity root = *LookUpIdentity(0);
+    const ScopedIdentity as(&root);
+    EXPECT_TRUE(absl::IsPermissionDenied(as.status())) << as.status();
+    EXPECT_THAT(std::string(as.status().message()), HasSubstr("capset"));
+    EXPECT_EQ(FileUser(), nobody_.uid);
+    EXPECT_EQ(MissingCapabilities(), "");
+  });
 }
 
 TEST_F(OtherAccountTest, ReadsWhatTheAccountMayRead) {
