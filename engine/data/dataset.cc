@@ -78,7 +78,8 @@ absl::StatusOr<int32_t> EosOfConfig(const std::string& model_directory, FileSyst
 }
 
 bool IsChat(const DataFile& file) {
-  return file.format == DataFormat::kAlpaca || file.format == DataFormat::kMessages;
+  return file.format == DataFormat::kAlpaca || file.format == DataFormat::kShareGpt ||
+         file.format == DataFormat::kMessages;
 }
 
 // The id that closes text documents.

@@ -116,10 +116,8 @@ absl::Status SetOnce(const std::string& name, dom::element value,
 absl::Status Missing(DataFormat format, const std::string& name, dom::object record) {
   std::string advice;
   for (dom::key_value_pair field : record) {
-    if (field.key == "conversations") {
-      advice =
-          "; \"conversations\" is the sharegpt format, which is not supported: give \"messages\" "
-          "with \"role\" and \"content\"";
+    if (field.key == "conversations" && format != DataFormat::kShareGpt) {
+      advice = "; it looks like format: sharegpt";
     } else if (field.key == "messages" && format != DataFormat::kMessages) {
       advice = "; it looks like format: messages";
     } else if (field.key == "instruction" && format != DataFormat::kAlpaca) {
@@ -169,25 +167,33 @@ absl::Status ParseAlpaca(dom::object record, Example* example) {
   return absl::OkStatus();
 }
 
-absl::Status ParseMessage(dom::element value, const std::string& name, ChatMessage* message) {
+// What a turn of a conversation is written with.
+struct TurnKeys {
+  const char* role;
+  const char* content;
+};
+
+absl::Status ParseTurn(dom::element value, const std::string& name, const TurnKeys& keys,
+                       ChatMessage* message) {
   dom::object object;
   if (value.get(object) != simdjson::SUCCESS) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " is ", TypeName(value.type()),
-                     "; an object with \"role\" and \"content\" is needed"));
+    return absl::InvalidArgumentError(absl::StrCat(name, " is ", TypeName(value.type()),
+                                                   "; an object with \"", keys.role, "\" and \"",
+                                                   keys.content, "\" is needed"));
   }
   std::optional<std::string> role, content;
   for (dom::key_value_pair field : object) {
-    if (field.key == "role") {
-      MT_RETURN_IF_ERROR(SetOnce(name + ".role", field.value, &role));
-    } else if (field.key == "content") {
-      MT_RETURN_IF_ERROR(SetOnce(name + ".content", field.value, &content));
+    if (field.key == keys.role) {
+      MT_RETURN_IF_ERROR(SetOnce(absl::StrCat(name, ".", keys.role), field.value, &role));
+    } else if (field.key == keys.content) {
+      MT_RETURN_IF_ERROR(SetOnce(absl::StrCat(name, ".", keys.content), field.value, &content));
     } else if (field.key == "tool_calls" && !field.value.is_null()) {
       return absl::InvalidArgumentError(
           absl::StrCat("\"", name, ".tool_calls\": tool calls are not supported"));
     }
   }
-  for (const auto& [key, field] : {std::pair{"role", &role}, std::pair{"content", &content}}) {
+  for (const auto& [key, field] :
+       {std::pair{keys.role, &role}, std::pair{keys.content, &content}}) {
     if (!field->has_value()) {
       return absl::InvalidArgumentError(
           absl::StrCat("\"", name, ".", key, "\" is missing; the message has ", KeysOf(object)));
@@ -198,51 +204,88 @@ absl::Status ParseMessage(dom::element value, const std::string& name, ChatMessa
   return absl::OkStatus();
 }
 
-absl::Status ParseMessages(dom::object record, Example* example) {
+// No tools: absent, null, or an empty list or text.
+absl::Status CheckNoTools(dom::element tools) {
+  dom::array list;
+  std::string_view text;
+  if (tools.is_null() || (tools.get(list) == simdjson::SUCCESS && list.size() == 0) ||
+      (tools.get(text) == simdjson::SUCCESS && (text.empty() || text == "[]"))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("\"tools\": tools are not supported");
+}
+
+// The turns in `key`, which has to be there once. Refuses tools.
+absl::Status ParseTurns(DataFormat format, const char* key, const TurnKeys& keys,
+                        dom::object record, std::vector<ChatMessage>* messages) {
   bool found = false;
-  example->is_chat = true;
-  example->messages.clear();
+  messages->clear();
   for (dom::key_value_pair field : record) {
-    if (field.key == "tools" && !field.value.is_null()) {
-      dom::array tools;
-      if (field.value.get(tools) == simdjson::SUCCESS && tools.size() == 0) continue;
-      return absl::InvalidArgumentError("\"tools\": tools are not supported");
-    }
-    if (field.key != "messages") continue;
-    if (found) return absl::InvalidArgumentError("\"messages\" is there twice");
+    if (field.key == "tools") MT_RETURN_IF_ERROR(CheckNoTools(field.value));
+    if (field.key != key) continue;
+    if (found) return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" is there twice"));
     found = true;
     dom::array list;
     if (field.value.get(list) != simdjson::SUCCESS) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "\"messages\" is ", TypeName(field.value.type()), "; a list of messages is needed"));
+          "\"", key, "\" is ", TypeName(field.value.type()), "; a list of messages is needed"));
     }
     for (dom::element value : list) {
-      ChatMessage message;
-      const std::string name = absl::StrCat("messages[", example->messages.size(), "]");
-      MT_RETURN_IF_ERROR(ParseMessage(value, name, &message));
-      example->messages.push_back(std::move(message));
+      const std::string name = absl::StrCat(key, "[", messages->size(), "]");
+      MT_RETURN_IF_ERROR(ParseTurn(value, name, keys, &messages->emplace_back()));
     }
   }
-  if (!found) return Missing(DataFormat::kMessages, "messages", record);
-  if (example->messages.empty()) return absl::InvalidArgumentError("\"messages\" is empty");
+  if (!found) return Missing(format, key, record);
+  if (messages->empty()) return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" is empty"));
+  return absl::OkStatus();
+}
+
+absl::Status ParseMessages(dom::object record, Example* example) {
+  example->is_chat = true;
+  return ParseTurns(DataFormat::kMessages, "messages", {"role", "content"}, record,
+                    &example->messages);
+}
+
+// The role of messages that `from` stands for.
+absl::StatusOr<std::string> RoleOf(const std::string& from, const std::string& name) {
+  if (from == "human" || from == "user") return "user";
+  if (from == "gpt" || from == "assistant") return "assistant";
+  if (from == "system") return "system";
+  if (from == "function_call" || from == "observation" || from == "tool") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", name, ".from\" is \"", from, "\": tool calls are not supported"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", name, ".from\" is \"", from.substr(0, 80),
+                   "\"; human or user, gpt or assistant, or system is expected"));
+}
+
+absl::Status ParseShareGpt(dom::object record, Example* example) {
+  constexpr char kTurns[] = "conversations";
+  MT_RETURN_IF_ERROR(
+      ParseTurns(DataFormat::kShareGpt, kTurns, {"from", "value"}, record, &example->messages));
+  for (size_t i = 0; i < example->messages.size(); ++i) {
+    ChatMessage& message = example->messages[i];
+    MT_ASSIGN_OR_RETURN(message.role, RoleOf(message.role, absl::StrCat(kTurns, "[", i, "]")));
+  }
+  std::optional<std::string> system;
+  for (dom::key_value_pair field : record) {
+    if (field.key == "system" && !field.value.is_null()) {
+      MT_RETURN_IF_ERROR(SetOnce("system", field.value, &system));
+    }
+  }
+  if (system.has_value() && !system->empty()) {
+    if (example->messages[0].role == "system") {
+      return absl::InvalidArgumentError(
+          "\"system\" is there beside a conversation that begins with a system turn; give one");
+    }
+    example->messages.insert(example->messages.begin(), {"system", *std::move(system), 0});
+  }
+  example->is_chat = true;
   return absl::OkStatus();
 }
 
 }  // namespace
-
-const char* DataFormatName(DataFormat format) {
-  switch (format) {
-    case DataFormat::kText:
-      return "text";
-    case DataFormat::kTokens:
-      return "tokens";
-    case DataFormat::kAlpaca:
-      return "alpaca";
-    case DataFormat::kMessages:
-      return "messages";
-  }
-  return "unknown";
-}
 
 struct ExampleParser::Impl {
   dom::parser parser;
@@ -270,6 +313,8 @@ absl::Status ExampleParser::Parse(DataFormat format, std::string_view json, Exam
       return ParseText(record, example);
     case DataFormat::kAlpaca:
       return ParseAlpaca(record, example);
+    case DataFormat::kShareGpt:
+      return ParseShareGpt(record, example);
     case DataFormat::kMessages:
       return ParseMessages(record, example);
     case DataFormat::kTokens:
@@ -283,14 +328,16 @@ absl::StatusOr<DataFormat> ExampleParser::Guess(std::string_view json) {
   bool text = false, alpaca = false;
   for (dom::key_value_pair field : record) {
     if (field.key == "messages") return DataFormat::kMessages;
+    if (field.key == "conversations") return DataFormat::kShareGpt;
     alpaca |= field.key == "instruction";
     text |= field.key == "text";
   }
   if (alpaca) return DataFormat::kAlpaca;
   if (text) return DataFormat::kText;
-  return absl::InvalidArgumentError(
-      absl::StrCat("no known format: the record has ", KeysOf(record),
-                   "; \"text\", \"instruction\" and \"output\", or \"messages\" is expected"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "no known format: the record has ", KeysOf(record),
+      "; \"text\", \"instruction\" and \"output\", \"conversations\", or \"messages\" is "
+      "expected"));
 }
 
 }  // namespace megatrain

@@ -10,12 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/data/chat_template.h"
-#include "engine/job/job_spec.h"
+#include "engine/job/data_format.h"
 
 namespace megatrain {
-
-// As in the job file: text | tokens | alpaca | messages.
-const char* DataFormatName(DataFormat format);
 
 struct Example {
   bool is_chat = false;
@@ -27,9 +24,12 @@ struct Example {
 //   text      {"text": "..."}
 //   alpaca    {"instruction": "...", "input": "..." (may be missing or empty), "output": "..."}:
 //             the user's turn is the instruction, and a newline and the input if there is one
+//   sharegpt  {"conversations": [{"from": "...", "value": "..."}, ...], "system": "..." (may be
+//             missing or empty: the first turn then)}: `from` is human or user, gpt or assistant,
+//             or system
 //   messages  {"messages": [{"role": "...", "content": "..."}, ...]}
 // Other keys are passed over, except those that would change what a chat template renders (tools,
-// tool calls), which are refused. Not thread-safe: it keeps a parser's buffers.
+// tool calls and their results), which are refused. Not thread-safe: it keeps a parser's buffers.
 class ExampleParser {
  public:
   ExampleParser();

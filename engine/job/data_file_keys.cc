@@ -9,8 +9,6 @@
 namespace megatrain {
 namespace {
 
-constexpr const char* kFormats = "text, tokens, alpaca or messages";
-
 using Result = std::optional<ValueError>;
 
 Result Invalid(const YamlNode& node, std::string suffix, std::string message) {
@@ -55,7 +53,7 @@ Result ReadDataFile(const YamlNode& node, DataFile* file) {
   }
   if (file->path.empty()) return Invalid(node, ".path", "is missing");
   if (format.empty()) {
-    return Invalid(node, ".format", absl::StrCat("is missing; there are ", kFormats));
+    return Invalid(node, ".format", absl::StrCat("is missing; there are ", kDataFormatNames));
   }
   const bool is_bin = absl::EndsWith(file->path, ".bin");
   if (file->format == DataFormat::kTokens) {
@@ -77,34 +75,6 @@ Result ReadDataFile(const YamlNode& node, DataFile* file) {
 }
 
 }  // namespace
-
-absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word) {
-  if (word == "text") return DataFormat::kText;
-  if (word == "tokens") return DataFormat::kTokens;
-  if (word == "alpaca") return DataFormat::kAlpaca;
-  if (word == "messages") return DataFormat::kMessages;
-  if (word == "sharegpt") {
-    return absl::InvalidArgumentError(absl::StrCat("sharegpt is not supported yet; there are ",
-                                                   kFormats,
-                                                   " (messages holds the same conversations)"));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("expects ", kFormats, ", got ", word.substr(0, 80)));
-}
-
-std::string DataFormatName(DataFormat format) {
-  switch (format) {
-    case DataFormat::kText:
-      return "text";
-    case DataFormat::kTokens:
-      return "tokens";
-    case DataFormat::kAlpaca:
-      return "alpaca";
-    case DataFormat::kMessages:
-      return "messages";
-  }
-  return "";
-}
 
 std::optional<ValueError> ReadDataFiles(const YamlNode& node, std::vector<DataFile>* files) {
   files->clear();

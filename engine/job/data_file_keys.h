@@ -6,16 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "engine/job/job_spec.h"
 #include "engine/job/value_error.h"
 #include "engine/job/yaml_tree.h"
 
 namespace megatrain {
-
-// "text", "tokens", "alpaca", "messages". Others are refused, those known elsewhere by name.
-absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
-std::string DataFormatName(DataFormat format);
 
 // A list of {path, format, dtype}.
 std::optional<ValueError> ReadDataFiles(const YamlNode& node, std::vector<DataFile>* files);

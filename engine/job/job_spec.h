@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/job/data_format.h"
+
 namespace megatrain {
 
-enum class DataFormat { kText, kTokens, kAlpaca, kMessages };
 enum class Precision { kBf16, kFp32 };
 enum class ScheduleType { kCosine, kLinear, kConstant, kWarmupStableDecay };
 enum class StashPlace { kAuto, kDevice, kHost };

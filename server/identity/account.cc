@@ -60,7 +60,10 @@ std::optional<absl::StatusOr<Account>> AccountCache::Remember(
     const Key& key, absl::Time now, std::map<Key, Known> Maps::*map) const {
   MutexLock lock(&mutex_);
   const auto known = (known_.*map).find(key);
-  if (known == (known_.*map).end() || now >= known->second.found + kBelieved) return std::nullopt;
+  if (known == (known_.*map).end()) return std::nullopt;
+  const absl::Duration age = now - known->second.found;
+  // Negative: the clock was set back.
+  if (age < absl::ZeroDuration() || age >= kBelieved) return std::nullopt;
   return known->second.account;
 }
 

@@ -73,7 +73,7 @@ void CallLoop::Run() {
       empty_polls = 0;
       if (!queue_->Next(&tag, &ok)) return;
     }
-    static_cast<CallEvent*>(tag)->Happened(ok);
+    CallEvent::Of(tag)->Happened(ok);
   }
 }
 

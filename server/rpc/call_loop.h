@@ -13,6 +13,9 @@
 #define MEGATRAIN_SERVER_RPC_CALL_LOOP_H_
 
 #include <grpcpp/completion_queue.h>
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 #include <chrono>
 #include <cstdint>
@@ -24,10 +27,24 @@
 
 namespace megatrain {
 
-// What gRPC is given as a tag.
 class CallEvent {
  public:
   virtual ~CallEvent() = default;
+
+  // What gRPC is given to tell of the event by. What was written before is seen when it happens.
+  void* tag() {
+#ifdef __SANITIZE_THREAD__
+    __tsan_release(this);  // gRPC's locks order this, and are not seen by the sanitizer
+#endif
+    return this;
+  }
+  static CallEvent* Of(void* tag) {
+#ifdef __SANITIZE_THREAD__
+    __tsan_acquire(tag);
+#endif
+    return static_cast<CallEvent*>(tag);
+  }
+
   // `ok` as of grpc::CompletionQueue::Next. Must not block.
   virtual void Happened(bool ok) = 0;
 };

@@ -152,6 +152,7 @@ void GrpcServer::Stop(std::chrono::milliseconds grace) {
   for (Entrance& entrance : entrances_) entrance.listener.reset();
   health_.SetNoneServing();
   pump_.Stop();
+  reflection_.Stop();
   server_->Shutdown(std::chrono::system_clock::now() + grace);
   server_->Wait();
   queue_.Stop();

@@ -5,6 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "megatrain/v1/error_reason.pb.h"
+#include "server/jobs/error_reason.h"
+#include "server/rpc/error_status.h"
 #include "server/rpc/open_authenticator.h"
 #include "server/rpc/utf8.h"
 
@@ -22,8 +26,10 @@ ServiceContext OpenToAll(ServiceContext context) {
 // Looks once a second: states change twice in a daemon's life.
 class HealthSource : public StreamSource<HealthCheckResponse> {
  public:
-  HealthSource(const HealthService* health, std::string service)
-      : health_(health), service_(std::move(service)) {}
+  // Counted in `watches` while it lives.
+  HealthSource(const HealthService* health, std::string service, std::atomic<int>* watches)
+      : health_(health), service_(std::move(service)), watches_(watches) {}
+  ~HealthSource() override { --*watches_; }
 
   absl::StatusOr<StreamNext> Next(HealthCheckResponse* message) override {
     const std::optional<bool> serving = health_->Serving(service_);
@@ -41,15 +47,22 @@ class HealthSource : public StreamSource<HealthCheckResponse> {
  private:
   const HealthService* const health_;
   const std::string service_;
+  std::atomic<int>* const watches_;
   std::optional<HealthCheckResponse::ServingStatus> told_;
 };
+
+absl::Status CheckName(const std::string& service) {
+  if (service.size() <= HealthService::kNameBytesMax) return absl::OkStatus();
+  return InvalidField("service", absl::StrCat("expects at most ", HealthService::kNameBytesMax,
+                                              " bytes, got ", service.size()));
+}
 
 }  // namespace
 
 HealthService::HealthService(const ServiceContext& context) : RpcService(OpenToAll(context)) {
   using Api = grpc::health::v1::Health::AsyncService;
   Unary("Check", &Api::RequestCheck, AnswerOn::kLoop, &HealthService::Check);
-  Stream("Watch", &Api::RequestWatch, &HealthService::Watch);
+  Stream("Watch", &Api::RequestWatch, AnswerOn::kLoop, &HealthService::Watch);
 }
 
 void HealthService::SetServing(const std::string& service, bool serving) {
@@ -70,6 +83,7 @@ std::optional<bool> HealthService::Serving(const std::string& service) const {
 }
 
 absl::Status HealthService::Check(const Caller&, const Request& request, Response* response) {
+  MT_RETURN_IF_ERROR(CheckName(request.service()));
   const std::optional<bool> serving = Serving(request.service());
   if (!serving.has_value()) {
     return absl::NotFoundError(
@@ -81,7 +95,15 @@ absl::Status HealthService::Check(const Caller&, const Request& request, Respons
 
 absl::StatusOr<std::unique_ptr<StreamSource<HealthCheckResponse>>> HealthService::Watch(
     const Caller&, const Request& request, std::function<void()>) {
-  return std::make_unique<HealthSource>(this, request.service());
+  MT_RETURN_IF_ERROR(CheckName(request.service()));
+  if (++watches_ > kWatchesMax) {
+    --watches_;
+    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                          "there are ", kWatchesMax, " watches of health, as many as may be")),
+                      v1::ErrorReason_Name(v1::LIMIT_REACHED),
+                      {{"limit", "health_watches"}, {"value", absl::StrCat(kWatchesMax)}});
+  }
+  return std::make_unique<HealthSource>(this, request.service(), &watches_);
 }
 
 }  // namespace megatrain

@@ -2,6 +2,8 @@
 #ifndef MEGATRAIN_SERVER_RPC_HEALTH_SERVICE_H_
 #define MEGATRAIN_SERVER_RPC_HEALTH_SERVICE_H_
 
+#include <atomic>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,9 +21,13 @@
 namespace megatrain {
 
 // Open to every caller: it tells nothing but this, and load balancers ask before they know anyone.
+// So that strangers cannot take the places of others, there are at most kWatchesMax watches.
 // Thread safety: all methods may be called from any thread.
 class HealthService final : public RpcService<HealthService, grpc::health::v1::Health> {
  public:
+  static constexpr int kWatchesMax = 64;
+  static constexpr size_t kNameBytesMax = 200;  // as gRPC's own health service has it
+
   // The context's authenticator is not asked.
   explicit HealthService(const ServiceContext& context);
 
@@ -42,6 +48,7 @@ class HealthService final : public RpcService<HealthService, grpc::health::v1::H
                                                                 const Request& request,
                                                                 std::function<void()> wake);
 
+  std::atomic<int> watches_{0};
   mutable Mutex mutex_;
   std::map<std::string, bool> serving_ ABSL_GUARDED_BY(mutex_);
 };

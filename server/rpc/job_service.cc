@@ -96,10 +96,11 @@ JobService::JobService(JobManager* manager, JobRecordsDirectory* records,
   Unary("CheckpointJob", &Api::RequestCheckpointJob, AnswerOn::kQueue, &JobService::CheckpointJob);
   Unary("ListCheckpoints", &Api::RequestListCheckpoints, AnswerOn::kQueue,
         &JobService::ListCheckpoints);
-  Stream("ExportJob", &Api::RequestExportJob, &JobService::ExportJob);
-  Stream("WatchJob", &Api::RequestWatchJob, &JobService::WatchJob);
-  Stream("StreamStepMetrics", &Api::RequestStreamStepMetrics, &JobService::StreamStepMetrics);
-  Stream("StreamLogs", &Api::RequestStreamLogs, &JobService::StreamLogs);
+  Stream("ExportJob", &Api::RequestExportJob, AnswerOn::kQueue, &JobService::ExportJob);
+  Stream("WatchJob", &Api::RequestWatchJob, AnswerOn::kQueue, &JobService::WatchJob);
+  Stream("StreamStepMetrics", &Api::RequestStreamStepMetrics, AnswerOn::kQueue,
+         &JobService::StreamStepMetrics);
+  Stream("StreamLogs", &Api::RequestStreamLogs, AnswerOn::kQueue, &JobService::StreamLogs);
 }
 
 absl::Status JobService::CreateJob(const Caller& caller, const v1::CreateJobRequest& request,

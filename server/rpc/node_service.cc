@@ -80,8 +80,8 @@ NodeService::NodeService(NodeStatusReader status, const ServiceContext& context)
   using Api = v1::NodeService::AsyncService;
   StreamOptions streams = context.streams;
   streams.pace = std::chrono::seconds(1);
-  Unary("GetNode", &Api::RequestGetNode, AnswerOn::kLoop, &NodeService::GetNode);
-  Stream("WatchNode", &Api::RequestWatchNode, &NodeService::WatchNode, streams);
+  Unary("GetNode", &Api::RequestGetNode, AnswerOn::kQueue, &NodeService::GetNode);
+  Stream("WatchNode", &Api::RequestWatchNode, AnswerOn::kLoop, &NodeService::WatchNode, streams);
 }
 
 absl::Status NodeService::GetNode(const Caller&, const v1::GetNodeRequest& request,

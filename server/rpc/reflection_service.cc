@@ -12,6 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "megatrain/v1/error_reason.pb.h"
+#include "server/jobs/error_reason.h"
 #include "server/rpc/call_loop.h"
 #include "server/rpc/error_status.h"
 #include "server/rpc/rpc_method.h"
@@ -107,74 +109,115 @@ ServerReflectionResponse ReflectedApi::Answer(const ServerReflectionRequest& req
   return response;
 }
 
-// The one RPC: answers a request, then takes the next.
+// The one RPC.
 class ReflectionService::Method final : public RpcMethod {
  public:
   explicit Method(ReflectionService* service) : service_(service) {}
 
-  void Await() override { new Call(service_, this); }  // deletes itself
+  void Await() override;
 
  private:
-  class Call {
-   public:
-    Call(ReflectionService* service, Method* method) : service_(service), method_(method) {
-      service_->context_.loop->Opened();
-      grpc::ServerCompletionQueue* const queue = service_->context_.loop->queue();
-      service_->service_.RequestServerReflectionInfo(&context_, &stream_, queue, queue, &arrived_);
-    }
-    ~Call() { service_->context_.loop->Closed(); }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
-
-   private:
-    void Arrived(bool ok) {
-      if (!ok) {
-        delete this;
-        return;
-      }
-      method_->Await();
-      const std::optional<absl::StatusOr<Caller>> caller =
-          service_->authenticator_.AuthenticateAtOnce(context_);
-      if (caller.has_value()) return Begin(caller->status());
-      const absl::Status added =
-          service_->context_.queue->Add(0, [this](const absl::Status& status) {
-            Begin(status.ok() ? service_->authenticator_.Authenticate(context_).status() : status);
-          });
-      if (!added.ok()) Finish(added);
-    }
-    void Begin(const absl::Status& status) {
-      if (!status.ok()) return Finish(status);
-      stream_.Read(&request_, &read_);
-    }
-    void Read(bool ok) {
-      if (!ok) return Finish(absl::OkStatus());  // all was asked, or the caller is gone
-      stream_.Write(service_->api_.Answer(request_), &written_);
-    }
-    void Written(bool ok) {
-      if (!ok) return Finish(absl::CancelledError("the caller went away"));
-      stream_.Read(&request_, &read_);
-    }
-    void Finish(const absl::Status& status) {
-      const grpc::Status told = ToGrpcStatus(status);
-      service_->context_.Observe(FullName("ServerReflectionInfo"), told);
-      stream_.Finish(told, &finished_);
-    }
-    void Finished(bool) { delete this; }
-
-    ReflectionService* const service_;
-    Method* const method_;
-    grpc::ServerContext context_;
-    ServerReflectionRequest request_;
-    grpc::ServerAsyncReaderWriter<ServerReflectionResponse, ServerReflectionRequest> stream_{
-        &context_};
-    CallEventOf<Call, &Call::Arrived> arrived_{this};
-    CallEventOf<Call, &Call::Read> read_{this};
-    CallEventOf<Call, &Call::Written> written_{this};
-    CallEventOf<Call, &Call::Finished> finished_{this};
-  };
-
   ReflectionService* const service_;
 };
+
+// Answers a request, then takes the next. Deletes itself.
+class ReflectionService::Call {
+ public:
+  Call(ReflectionService* service, Method* method) : service_(service), method_(method) {
+    service_->context_.loop->Opened();
+    grpc::ServerCompletionQueue* const queue = service_->context_.loop->queue();
+    service_->service_.RequestServerReflectionInfo(&context_, &stream_, queue, queue,
+                                                   arrived_.tag());
+  }
+  ~Call() { service_->context_.loop->Closed(); }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  void Arrived(bool ok) {
+    if (!ok) {  // the server stops; of a call that never was there are no other events
+      delete this;
+      return;
+    }
+    method_->Await();
+    const std::optional<absl::StatusOr<Caller>> caller =
+        service_->authenticator_.AuthenticateAtOnce(context_);
+    if (caller.has_value()) return Begin(caller->status());
+    const absl::Status added = service_->context_.queue->Add(0, [this](const absl::Status& status) {
+      Begin(status.ok() ? service_->authenticator_.Authenticate(context_).status() : status);
+    });
+    if (!added.ok()) Finish(added);
+  }
+  void Begin(absl::Status status) {
+    if (status.ok()) status = service_->Join(this);
+    if (!status.ok()) return Finish(status);
+    stream_.Read(&request_, read_.tag());
+  }
+  void Read(bool ok) {
+    if (!ok) return Finish(absl::OkStatus());  // all was asked, or the caller is gone
+    if (request_.ByteSizeLong() > kRequestBytesMax) {
+      return Finish(absl::InvalidArgumentError(
+          absl::StrCat("a request of reflection has at most ", kRequestBytesMax, " bytes")));
+    }
+    stream_.Write(service_->api_.Answer(request_), written_.tag());
+  }
+  void Written(bool ok) {
+    if (!ok) return Finish(absl::CancelledError("the caller went away"));
+    stream_.Read(&request_, read_.tag());
+  }
+  void Finish(const absl::Status& status) {
+    request_ = ServerReflectionRequest();
+    const grpc::Status told = ToGrpcStatus(status);
+    service_->context_.Observe(FullName("ServerReflectionInfo"), told);
+    stream_.Finish(told, finished_.tag());
+  }
+  void Finished(bool) {
+    service_->Leave(this);
+    delete this;
+  }
+
+  ReflectionService* const service_;
+  Method* const method_;
+  grpc::ServerContext context_;
+  ServerReflectionRequest request_;
+  grpc::ServerAsyncReaderWriter<ServerReflectionResponse, ServerReflectionRequest> stream_{
+      &context_};
+  CallEventOf<Call, &Call::Arrived> arrived_{this};
+  CallEventOf<Call, &Call::Read> read_{this};
+  CallEventOf<Call, &Call::Written> written_{this};
+  CallEventOf<Call, &Call::Finished> finished_{this};
+};
+
+void ReflectionService::Method::Await() { new Call(service_, this); }
+
+absl::Status ReflectionService::Join(Call* call) {
+  MutexLock lock(&mutex_);
+  if (stopping_) {
+    return WithReason(absl::UnavailableError("the daemon is stopping"),
+                      v1::ErrorReason_Name(v1::STOPPING));
+  }
+  if (calls_.size() >= kCallsMax) {
+    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                          "there are ", kCallsMax, " calls of reflection, as many as may be")),
+                      v1::ErrorReason_Name(v1::LIMIT_REACHED),
+                      {{"limit", "reflection_calls"}, {"value", absl::StrCat(kCallsMax)}});
+  }
+  calls_.insert(call);
+  return absl::OkStatus();
+}
+
+void ReflectionService::Leave(Call* call) {
+  MutexLock lock(&mutex_);
+  calls_.erase(call);
+}
+
+void ReflectionService::Stop() {
+  MutexLock lock(&mutex_);
+  stopping_ = true;
+  for (Call* const call : calls_) call->Cancel();
+}
 
 ReflectionService::ReflectionService(std::vector<std::string> services,
                                      const ServiceContext& context)

@@ -5,9 +5,14 @@
 
 #include <google/protobuf/descriptor.h>
 
+#include <cstddef>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "engine/base/mutex.h"
 #include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "server/rpc/open_authenticator.h"
 #include "server/rpc/rpc_service.h"
@@ -37,11 +42,27 @@ class ReflectionService final
   // `services`: beside itself.
   ReflectionService(std::vector<std::string> services, const ServiceContext& context);
 
+  // At a time. A call holds memory for as long as its caller likes.
+  static constexpr size_t kCallsMax = 64;
+  // Names are shorter; the time a look-up takes grows with the square of theirs.
+  static constexpr size_t kRequestBytesMax = 1024;
+
+  // Ends the calls that are open, and those to come.
+  void Stop();
+
  private:
   class Method;
+  class Call;
+
+  // LIMIT_REACHED, STOPPING. What was added is removed before it is gone.
+  absl::Status Join(Call* call);
+  void Leave(Call* call);
 
   const LocallyOpenAuthenticator authenticator_;
   const ReflectedApi api_;
+  Mutex mutex_;
+  std::set<Call*> calls_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace megatrain

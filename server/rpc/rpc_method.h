@@ -7,6 +7,11 @@
 
 namespace megatrain {
 
+enum class AnswerOn {
+  kLoop,   // for what does not wait for anything, if it is known at once who calls
+  kQueue,  // for what waits for a disk: on a thread of the CallQueue
+};
+
 class RpcMethod {
  public:
   virtual ~RpcMethod() = default;

@@ -68,13 +68,14 @@ class RpcService {
   template <class Service, class Request, class Message>
   void Stream(const char* name,
               RequestCall<Service, Request, grpc::ServerAsyncWriter<Message>> request_call,
+              AnswerOn open_on,
               absl::StatusOr<std::unique_ptr<StreamSource<Message>>> (Self::*open)(
                   const Caller&, const Request&, std::function<void()> wake),
               const StreamOptions& options) {
     ServiceContext context = context_;
     context.streams = options;
     Add(std::make_unique<StreamMethod<Service, Request, Message>>(
-        context, FullName(name), &service_, request_call,
+        context, FullName(name), &service_, request_call, open_on,
         [self = static_cast<Self*>(this), open](const Caller& caller, const Request& request,
                                                 std::function<void()> wake) {
           return (self->*open)(caller, request, std::move(wake));
@@ -83,9 +84,10 @@ class RpcService {
   template <class Service, class Request, class Message>
   void Stream(const char* name,
               RequestCall<Service, Request, grpc::ServerAsyncWriter<Message>> request_call,
+              AnswerOn open_on,
               absl::StatusOr<std::unique_ptr<StreamSource<Message>>> (Self::*open)(
                   const Caller&, const Request&, std::function<void()> wake)) {
-    Stream(name, request_call, open, context_.streams);
+    Stream(name, request_call, open_on, open, context_.streams);
   }
 
   void Add(std::unique_ptr<RpcMethod> method) { methods_.push_back(std::move(method)); }

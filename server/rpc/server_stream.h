@@ -43,16 +43,16 @@ class StreamMethod final : public RpcMethod {
                                         grpc::ServerAsyncWriter<Message>*, grpc::CompletionQueue*,
                                         grpc::ServerCompletionQueue*, void* tag);
   using Source = StreamSource<Message>;
-  // Run on a thread of the CallQueue.
   using Open = std::function<absl::StatusOr<std::unique_ptr<Source>>(const Caller&, const Request&,
                                                                      std::function<void()> wake)>;
 
   StreamMethod(const ServiceContext& context, std::string name, Service* service,
-               RequestCall request_call, Open open)
+               RequestCall request_call, AnswerOn open_on, Open open)
       : context_(context),
         name_(std::move(name)),
         service_(service),
         request_call_(request_call),
+        open_on_(open_on),
         open_(std::move(open)) {}
 
   void Await() override { std::make_shared<Stream>(this)->Await(); }
@@ -70,10 +70,10 @@ class StreamMethod final : public RpcMethod {
 
     void Await() {
       self_ = std::static_pointer_cast<Stream>(shared_from_this());
-      context_.AsyncNotifyWhenDone(&done_);
+      context_.AsyncNotifyWhenDone(done_.tag());
       grpc::ServerCompletionQueue* const queue = method_->context_.loop->queue();
       (method_->service_->*method_->request_call_)(&context_, &request_, &writer_, queue, queue,
-                                                   &arrived_);
+                                                   arrived_.tag());
     }
 
    private:
@@ -83,12 +83,17 @@ class StreamMethod final : public RpcMethod {
         return;
       }
       method_->Await();
-      const absl::Status joined = pump()->Add(self_);
-      if (!joined.ok()) return Begin(joined);
       const Authenticator* const authenticator = method_->context_.authenticator;
       std::optional<absl::StatusOr<Caller>> caller = authenticator->AuthenticateAtOnce(context_);
-      if (caller.has_value() && !caller->ok()) return Begin(caller->status());
+      const bool refused = caller.has_value() && !caller->ok();
+      // Who is refused takes nobody's place.
+      const absl::Status joined = refused ? caller->status() : pump()->Add(self_);
+      if (!joined.ok()) {
+        End(joined);
+        return;
+      }
       recheck_ = authenticator->Recheck(context_);
+      if (caller.has_value() && method_->open_on_ == AnswerOn::kLoop) return Begin(Open(*caller));
       const absl::Status added = method_->context_.queue->Add(
           request_.ByteSizeLong(),
           [stream = self_, authenticator, caller = std::move(caller)](const absl::Status& status) {
@@ -103,11 +108,13 @@ class StreamMethod final : public RpcMethod {
 
     absl::StatusOr<std::unique_ptr<Source>> Open(const absl::StatusOr<Caller>& caller) {
       if (!caller.ok()) return caller.status();
+      if (gone_) return absl::CancelledError("the caller went away before the call was acted on");
       return method_->open_(*caller, request_, Waker());
     }
 
     // Once. The stream is fed from `source`, or ended with its error.
     void Begin(absl::StatusOr<std::unique_ptr<Source>> source) {
+      request_ = Request();  // may be large
       source_ = std::move(source);
       begun_ = true;
       pump()->Wake(this);
@@ -184,7 +191,7 @@ class StreamMethod final : public RpcMethod {
     // On a thread of the queue, for it may wait; what it finds is met in a later turn. It is left
     // out where there is no room for it or the last one still waits.
     void Recheck() {
-      if (rechecking_.exchange(true)) return;
+      if (refused_ || rechecking_.exchange(true)) return;
       const auto stream = std::static_pointer_cast<Stream>(shared_from_this());
       const absl::Status added =
           method_->context_.queue->Add(0, [stream](const absl::Status& stopping) {
@@ -203,7 +210,7 @@ class StreamMethod final : public RpcMethod {
       last_write_ = now;
       drained_ = false;
       writing_ = true;
-      writer_.Write(message, &written_);  // what it sends it has made by its end
+      writer_.Write(message, written_.tag());  // what it sends it has made by its end
       return StreamPump::kNever;
     }
 
@@ -212,7 +219,7 @@ class StreamMethod final : public RpcMethod {
       source_ = absl::FailedPreconditionError("ended");  // wakes nobody any more
       const grpc::Status told = ToGrpcStatus(status);
       method_->context_.Observe(method_->name_, told);
-      writer_.Finish(told, &finished_);
+      writer_.Finish(told, finished_.tag());
       return StreamPump::kNever;
     }
 
@@ -252,6 +259,7 @@ class StreamMethod final : public RpcMethod {
   const std::string name_;
   Service* const service_;
   const RequestCall request_call_;
+  const AnswerOn open_on_;
   const Open open_;
 };
 

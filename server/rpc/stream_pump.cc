@@ -23,16 +23,17 @@ StreamPump::~StreamPump() {
 
 absl::Status StreamPump::Add(std::shared_ptr<Stream> stream) {
   MutexLock lock(&mutex_);
+  if (streams_.size() >= streams_max_) {
+    return WithReason(absl::ResourceExhaustedError(absl::StrCat(
+                          "the daemon serves ", streams_.size(), " streams, as many as it may")),
+                      v1::ErrorReason_Name(v1::LIMIT_REACHED),
+                      {{"limit", "streams"}, {"value", absl::StrCat(streams_max_)}});
+  }
   Stream* const added = stream.get();
   added->added_ = true;
-  const size_t before = streams_.size();
   streams_.insert(std::move(stream));
   SetDue(added, Clock::now());
-  if (before < streams_max_) return absl::OkStatus();
-  return WithReason(absl::ResourceExhaustedError(
-                        absl::StrCat("the daemon serves ", before, " streams, as many as it may")),
-                    v1::ErrorReason_Name(v1::LIMIT_REACHED),
-                    {{"limit", "streams"}, {"value", absl::StrCat(streams_max_)}});
+  return absl::OkStatus();
 }
 
 void StreamPump::Wake(Stream* stream) {

@@ -49,8 +49,8 @@ class StreamPump {
   StreamPump(const StreamPump&) = delete;
   StreamPump& operator=(const StreamPump&) = delete;
 
-  // The stream takes its first turn soon and is kept alive until it is removed. LIMIT_REACHED if
-  // there are too many; it is fed all the same, for it has yet to be ended.
+  // The stream takes its first turn soon and is kept alive until it is removed. LIMIT_REACHED, and
+  // nothing else happens, if there are too many.
   absl::Status Add(std::shared_ptr<Stream> stream);
   // Without effect on a stream that is not there.
   void Wake(Stream* stream);

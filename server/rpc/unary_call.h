@@ -23,11 +23,6 @@
 
 namespace megatrain {
 
-enum class AnswerOn {
-  kLoop,   // for what does not wait for anything, if it is known at once who calls
-  kQueue,  // for what waits for a disk: on a thread of the CallQueue
-};
-
 // `Service` is the one of WithAsyncMethod_NAME's bases whose RequestNAME is `request`.
 template <class Service, class Request, class Response>
 class UnaryMethod final : public RpcMethod {
@@ -56,12 +51,12 @@ class UnaryMethod final : public RpcMethod {
     explicit Call(UnaryMethod* method) : method_(method) {
       method_->context_.loop->Opened();
       if (method_->answer_on_ == AnswerOn::kQueue) {
-        context_.AsyncNotifyWhenDone(&done_);
+        context_.AsyncNotifyWhenDone(done_.tag());
         ++events_left_;
       }
       grpc::ServerCompletionQueue* const queue = method_->context_.loop->queue();
       (method_->service_->*method_->request_call_)(&context_, &request_, &responder_, queue, queue,
-                                                   &arrived_);
+                                                   arrived_.tag());
     }
     ~Call() { method_->context_.loop->Closed(); }
     Call(const Call&) = delete;
@@ -104,9 +99,10 @@ class UnaryMethod final : public RpcMethod {
     }
 
     void Finish(const absl::Status& status) {
+      request_ = Request();  // a caller who does not read the answer need not be given its memory
       const grpc::Status told = ToGrpcStatus(status);
       method_->context_.Observe(method_->name_, told);
-      responder_.Finish(response_, told, &finished_);
+      responder_.Finish(response_, told, finished_.tag());
     }
 
     void Finished(bool) {

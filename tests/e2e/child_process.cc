@@ -1,6 +1,7 @@
 #include "tests/e2e/child_process.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,7 +44,8 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments, std::strin
     exit_code_ = ended_ ? 127 : 0;
     return;
   }
-  // The child: system calls only.
+  // The child: system calls only. It does not outlive who started it, whatever ends that.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int out = open(output_file_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
   dup2(out, 1);
   dup2(out, 2);

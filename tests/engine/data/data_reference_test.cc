@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,25 +13,13 @@
 namespace megatrain {
 namespace {
 
-class DataReferenceTest : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Cases, DataReferenceTest,
-                         ::testing::Values("text_packed", "text_unpacked", "alpaca_packed",
-                                           "messages_unpacked", "mixed_packed", "tokens"));
+constexpr char kFolder[] = "tests/golden/data/";
 
-TEST_P(DataReferenceTest, SequencesAreTheReferences) {
-  const std::string folder = "tests/golden/data/";
-  const nlohmann::json expected =
-      nlohmann::json::parse(ReadWholeFile(folder + GetParam() + ".expected.json"));
-  std::vector<DataFile> files;
-  for (const nlohmann::json& file : expected["files"]) {
-    const std::string format = file["format"];
-    files.push_back({folder + file["path"].get<std::string>(),
-                     format == "text"     ? DataFormat::kText
-                     : format == "alpaca" ? DataFormat::kAlpaca
-                     : format == "tokens" ? DataFormat::kTokens
-                                          : DataFormat::kMessages,
-                     ""});
-  }
+nlohmann::json Expected(const std::string& name) {
+  return nlohmann::json::parse(ReadWholeFile(kFolder + name + ".expected.json"));
+}
+
+void ExpectSequences(const nlohmann::json& expected, const std::vector<DataFile>& files) {
   JobSpec spec = SpecOf(files, expected["sequence_length"]);
   spec.data.packing = expected["packing"];
   TestDirectory directory;
@@ -62,6 +51,50 @@ TEST_P(DataReferenceTest, SequencesAreTheReferences) {
     }
     EXPECT_EQ(printed, sequences);
   }
+}
+
+class DataReferenceTest : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Cases, DataReferenceTest,
+                         ::testing::Values("text_packed", "text_unpacked", "alpaca_packed",
+                                           "messages_unpacked", "mixed_packed", "tokens"));
+
+TEST_P(DataReferenceTest, SequencesAreTheReferences) {
+  const nlohmann::json expected = Expected(GetParam());
+  std::vector<DataFile> files;
+  for (const nlohmann::json& file : expected["files"]) {
+    const auto format = ParseDataFormat(file["format"].get<std::string>());
+    ASSERT_TRUE(format.ok()) << format.status();
+    files.push_back({kFolder + file["path"].get<std::string>(), *format, ""});
+  }
+  ExpectSequences(expected, files);
+}
+
+// The same conversations in the other format.
+TEST(ShareGptReferenceTest, SequencesAreThoseOfMessages) {
+  const nlohmann::json expected = Expected("messages_unpacked");
+  TestDirectory directory;
+  std::vector<DataFile> files;
+  for (const nlohmann::json& file : expected["files"]) {
+    ASSERT_EQ(file["format"], "messages");
+    std::istringstream lines(ReadWholeFile(kFolder + file["path"].get<std::string>()));
+    nlohmann::json records = nlohmann::json::array();
+    for (std::string line; std::getline(lines, line);) {
+      nlohmann::json record = {{"conversations", nlohmann::json::array()}};
+      const nlohmann::json turns = nlohmann::json::parse(line);
+      for (const nlohmann::json& message : turns["messages"]) {
+        const std::string role = message["role"];
+        if (role == "system") {
+          record["system"] = message["content"];
+          continue;
+        }
+        record["conversations"].push_back(
+            {{"from", role == "user" ? "human" : "gpt"}, {"value", message["content"]}});
+      }
+      records.push_back(record);
+    }
+    files.push_back({directory.Write("turns.json", records.dump()), DataFormat::kShareGpt, ""});
+  }
+  ExpectSequences(expected, files);
 }
 
 }  // namespace

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace megatrain {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string Error(DataFormat format, const std::string& json) {
@@ -64,6 +66,51 @@ TEST(ExampleTest, ParsesMessages) {
   EXPECT_EQ(example.messages[2].content, "");
 }
 
+TEST(ExampleTest, ShareGptHoldsTheSameConversations) {
+  Example example;
+  ExampleParser parser;
+  ASSERT_TRUE(parser
+                  .Parse(DataFormat::kShareGpt,
+                         R"({"id": "1", "system": "S", "tools": "[]", "conversations": [
+                             {"from": "human", "value": "U"}, {"from": "gpt", "value": "A"},
+                             {"from": "user", "value": "V"}, {"from": "assistant", "value": ""}]})",
+                         &example)
+                  .ok());
+  EXPECT_TRUE(example.is_chat);
+  std::vector<std::string> turns;
+  for (const ChatMessage& message : example.messages) {
+    turns.push_back(message.role + ":" + message.content);
+  }
+  EXPECT_THAT(turns, ElementsAre("system:S", "user:U", "assistant:A", "user:V", "assistant:"));
+  // A system turn of the conversation's own; an empty or missing one beside it is none.
+  for (const char* beside : {"", R"("system": "", )", R"("system": null, "tools": null, )"}) {
+    const std::string record =
+        std::string("{") + beside + R"("conversations": [{"from": "system", "value": "T"}]})";
+    ASSERT_TRUE(parser.Parse(DataFormat::kShareGpt, record, &example).ok()) << record;
+    ASSERT_EQ(example.messages.size(), 1u);
+    EXPECT_EQ(example.messages[0].role, "system");
+  }
+  EXPECT_THAT(Error(DataFormat::kShareGpt, R"({"messages": []})"),
+              HasSubstr("\"conversations\" is missing, which format sharegpt needs; the record has "
+                        "\"messages\"; it looks like format: messages"));
+  EXPECT_THAT(Error(DataFormat::kShareGpt, R"({"conversations": [{"from": "human"}]})"),
+              HasSubstr("\"conversations[0].value\" is missing"));
+  EXPECT_THAT(Error(DataFormat::kShareGpt, R"({"conversations": [{"from": "bot", "value": ""}]})"),
+              HasSubstr("\"conversations[0].from\" is \"bot\"; human or user, gpt or assistant, or "
+                        "system is expected"));
+  EXPECT_THAT(Error(DataFormat::kShareGpt,
+                    R"({"conversations": [{"from": "function_call", "value": "{}"}]})"),
+              HasSubstr("tool calls are not supported"));
+  EXPECT_THAT(Error(DataFormat::kShareGpt, R"({"tools": "[{}]", "conversations": []})"),
+              HasSubstr("tools are not supported"));
+  EXPECT_THAT(Error(DataFormat::kShareGpt, R"({"conversations": []})"),
+              HasSubstr("\"conversations\" is empty"));
+  EXPECT_THAT(
+      Error(DataFormat::kShareGpt,
+            R"({"system": "S", "conversations": [{"from": "system", "value": "T"}]})"),
+      HasSubstr("\"system\" is there beside a conversation that begins with a system turn"));
+}
+
 TEST(ExampleTest, NamesWhatIsMissingOrOfAnotherType) {
   EXPECT_THAT(Error(DataFormat::kText, R"({"body": "x"})"),
               HasSubstr("\"text\" is missing, which format text needs; the record has \"body\""));
@@ -78,7 +125,8 @@ TEST(ExampleTest, NamesWhatIsMissingOrOfAnotherType) {
   EXPECT_THAT(Error(DataFormat::kAlpaca, R"({"instruction": "x", "output": null})"),
               HasSubstr("\"output\" is null"));
   EXPECT_THAT(Error(DataFormat::kMessages, R"({"conversations": []})"),
-              HasSubstr("sharegpt format, which is not supported"));
+              HasSubstr("\"messages\" is missing, which format messages needs; the record has "
+                        "\"conversations\"; it looks like format: sharegpt"));
   EXPECT_THAT(Error(DataFormat::kMessages, R"({"messages": "x"})"),
               HasSubstr("\"messages\" is a string; a list of messages is needed"));
   EXPECT_THAT(Error(DataFormat::kMessages, R"({"messages": []})"),
@@ -116,6 +164,7 @@ TEST(ExampleTest, GuessesTheFormat) {
   EXPECT_EQ(*parser.Guess(R"({"text": "x", "instruction": "", "output": ""})"),
             DataFormat::kAlpaca);
   EXPECT_EQ(*parser.Guess(R"({"messages": []})"), DataFormat::kMessages);
+  EXPECT_EQ(*parser.Guess(R"({"conversations": []})"), DataFormat::kShareGpt);
   EXPECT_FALSE(parser.Guess(R"({"question": "x"})").ok());
 }
 

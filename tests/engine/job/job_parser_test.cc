@@ -218,15 +218,14 @@ std::string DataRefusal(const std::string& entry) {
 }
 
 TEST(JobParserTest, DataEntries) {
-  EXPECT_EQ(DataRefusal("{path: a}"),
-            "job.yaml:4: data.train[0].format: is missing; there are text, tokens, alpaca or "
-            "messages");
+  EXPECT_EQ(
+      DataRefusal("{path: a}"),
+      "job.yaml:4: data.train[0].format: is missing; there are text, tokens, alpaca, sharegpt or "
+      "messages");
   EXPECT_EQ(DataRefusal("{format: text}"), "job.yaml:4: data.train[0].path: is missing");
   EXPECT_THAT(DataRefusal("a.txt"), HasSubstr("data.train[0]: expects {path: ..., format: ...}"));
   EXPECT_EQ(DataRefusal("{path: a, fromat: text}"),
             "job.yaml:4: data.train[0].fromat: unknown key; did you mean format?");
-  EXPECT_THAT(DataRefusal("{path: a, format: sharegpt}"),
-              HasSubstr("sharegpt is not supported yet"));
   EXPECT_THAT(DataRefusal("{path: a, format: csv}"), HasSubstr("got csv"));
   EXPECT_THAT(DataRefusal("{path: a.bin, format: tokens}"), HasSubstr("dtype: is missing"));
   EXPECT_THAT(DataRefusal("{path: a.bin, format: tokens, dtype: int8}"),

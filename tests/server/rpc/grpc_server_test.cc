@@ -61,7 +61,7 @@ TEST_F(GrpcServerTest, StopsWhileCallsAreOpen) {
   const auto watch = jobs_->WatchJob(watch_context.get(), request);
   v1::WatchJobResponse event;
   ASSERT_TRUE(watch->Read(&event));
-  // Asks nothing and does not end: it is cut off.
+  // Asks nothing more and does not end: it is ended.
   const auto reflection = grpc::reflection::v1alpha::ServerReflection::NewStub(channel);
   const auto questions = reflection->ServerReflectionInfo(reflection_context.get());
   grpc::reflection::v1alpha::ServerReflectionRequest question;
@@ -70,12 +70,35 @@ TEST_F(GrpcServerTest, StopsWhileCallsAreOpen) {
   ASSERT_TRUE(questions->Write(question));
   ASSERT_TRUE(questions->Read(&answer));
 
-  server_->Stop(std::chrono::milliseconds(50));
+  server_->Stop(std::chrono::hours(1));
   while (watch->Read(&event)) {
   }
   EXPECT_EQ(CodeAndReason(watch->Finish()), "UNAVAILABLE STOPPING");
   EXPECT_FALSE(questions->Read(&answer));
   EXPECT_FALSE(questions->Finish().ok());
+}
+
+TEST_F(GrpcServerTest, WhoIsRefusedTakesNoStreamsPlace) {
+  StopDaemon();
+  options_.streams_max = 1;
+  StartDaemon();
+  v1::WatchJobRequest request;
+  request.set_name("jobs/" + Create("anna"));
+  for (int i = 0; i < 5; ++i) {
+    const auto stranger = As("mallory");
+    EXPECT_EQ(CodeAndReason(jobs_->WatchJob(stranger.get(), request)->Finish()),
+              "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
+  }
+  const auto annas = As("anna"), others = As("anna");
+  const auto watch = jobs_->WatchJob(annas.get(), request);
+  v1::WatchJobResponse event;
+  ASSERT_TRUE(watch->Read(&event));
+  EXPECT_EQ(CodeAndReason(jobs_->WatchJob(others.get(), request)->Finish()),
+            "RESOURCE_EXHAUSTED LIMIT_REACHED");
+  EXPECT_EQ(server_->streams(), 1u);
+  EXPECT_TRUE(watch->Read(&event));
+  annas->TryCancel();
+  watch->Finish();
 }
 
 TEST_F(GrpcServerTest, CallersWhoGoAwayAreForgotten) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/server/rpc/service_fixture.h"
 
@@ -65,6 +66,41 @@ TEST_F(HealthServiceTest, AWatchOfAnUnknownServiceIsToldSoAndStays) {
   WaitUntil([this] { return server_->streams() == 1; });
   context->TryCancel();
   watch->Finish();
+}
+
+TEST_F(HealthServiceTest, StrangersCannotHoldMuch) {
+  const auto stub = Health::NewStub(Channel());
+  HealthCheckRequest request;
+  request.set_service(std::string(HealthService::kNameBytesMax + 1, 'x'));
+  HealthCheckResponse response;
+  EXPECT_EQ(stub->Check(As("").get(), request, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  struct Watch {
+    std::unique_ptr<grpc::ClientContext> context;
+    std::unique_ptr<grpc::ClientReader<HealthCheckResponse>> reader;
+  };
+  std::vector<Watch> watches(HealthService::kWatchesMax);
+  for (Watch& watch : watches) {
+    watch.context = As("");
+    watch.reader = stub->Watch(watch.context.get(), HealthCheckRequest());
+    ASSERT_TRUE(watch.reader->Read(&response));
+  }
+  const auto context = As("");
+  EXPECT_EQ(CodeAndReason(stub->Watch(context.get(), HealthCheckRequest())->Finish()),
+            "RESOURCE_EXHAUSTED LIMIT_REACHED");
+  for (Watch& watch : watches) {
+    watch.context->TryCancel();
+    watch.reader->Finish();
+  }
+  // Their places are free again.
+  WaitUntil([&] {
+    const auto again = As("");
+    const auto reader = stub->Watch(again.get(), HealthCheckRequest());
+    const bool watched = reader->Read(&response);
+    again->TryCancel();
+    reader->Finish();
+    return watched;
+  });
 }
 
 }  // namespace

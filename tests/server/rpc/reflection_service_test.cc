@@ -141,5 +141,46 @@ TEST_F(ReflectionServiceTest, ARequestForNothingIsToldSo) {
             grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+// Of any length the look-up of a name would hold up all calls.
+TEST_F(ReflectionServiceTest, LongNamesAreRefused) {
+  const auto context = As("");
+  const auto stream = stub_->ServerReflectionInfo(context.get());
+  ServerReflectionRequest request;
+  request.set_file_containing_symbol(std::string(1 << 20, '.'));
+  ServerReflectionResponse response;
+  EXPECT_TRUE(stream->Write(request));
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_file_containing_symbol(std::string(1000, '.'));
+  EXPECT_THAT(Files(Ask(request)), IsEmpty());
+}
+
+TEST_F(ReflectionServiceTest, AtATimeThereAreNotManyCalls) {
+  ServerReflectionRequest request;
+  request.set_list_services("*");
+  Ask(request);  // that of the fixture is one
+  struct Call {
+    std::unique_ptr<grpc::ClientContext> context;
+    std::unique_ptr<grpc::ClientReaderWriter<ServerReflectionRequest, ServerReflectionResponse>>
+        stream;
+  };
+  std::vector<Call> calls(ReflectionService::kCallsMax - 1);
+  ServerReflectionResponse response;
+  for (Call& call : calls) {
+    call.context = As("");
+    call.stream = stub_->ServerReflectionInfo(call.context.get());
+    ASSERT_TRUE(call.stream->Write(request));
+    ASSERT_TRUE(call.stream->Read(&response));
+  }
+  const auto context = As("");
+  const auto stream = stub_->ServerReflectionInfo(context.get());
+  EXPECT_FALSE(stream->Read(&response));
+  EXPECT_EQ(CodeAndReason(stream->Finish()), "RESOURCE_EXHAUSTED LIMIT_REACHED");
+  for (Call& call : calls) {
+    call.stream->WritesDone();
+    EXPECT_TRUE(call.stream->Finish().ok());
+  }
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -117,7 +117,7 @@ TEST(StreamPumpTest, ManyStreamsWokenByManyThreads) {
   }
 }
 
-TEST(StreamPumpTest, OverTheLimitStreamsAreRefusedAndFedTheirEnd) {
+TEST(StreamPumpTest, OverTheLimitStreamsAreRefused) {
   StreamPump pump(1);
   std::atomic<int> turns{0};
   const auto turn = [&](bool) {
@@ -130,8 +130,12 @@ TEST(StreamPumpTest, OverTheLimitStreamsAreRefusedAndFedTheirEnd) {
   const absl::Status refused = pump.Add(second);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(refused)->reason, "LIMIT_REACHED");
-  WaitUntil([&] { return turns == 2; });
+  WaitUntil([&] { return turns == 1; });
+  pump.Remove(second.get());  // without effect
+  EXPECT_EQ(pump.streams(), 1u);
   pump.Remove(first.get());
+  EXPECT_TRUE(pump.Add(second).ok());
+  WaitUntil([&] { return turns == 2; });
   pump.Remove(second.get());
 }
 

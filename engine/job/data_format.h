@@ -1,0 +1,23 @@
+// How training data is written in a file.
+#ifndef MEGATRAIN_ENGINE_JOB_DATA_FORMAT_H_
+#define MEGATRAIN_ENGINE_JOB_DATA_FORMAT_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace megatrain {
+
+enum class DataFormat { kText, kTokens, kAlpaca, kShareGpt, kMessages };
+
+// As in the job file: "text", "tokens", "alpaca", "sharegpt", "messages".
+const char* DataFormatName(DataFormat format);
+// InvalidArgument for other words.
+absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
+
+// The names, for errors.
+inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt or messages";
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_JOB_DATA_FORMAT_H_
