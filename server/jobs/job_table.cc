@@ -16,6 +16,7 @@ int* CountOf(JobState state, JobCounts* counts) {
 
 void JobTable::Put(Job job, std::vector<JobEvent> events) {
   std::vector<std::shared_ptr<JobWatch::Bell>> bells;
+  const bool for_event = !events.empty();
   {
     MutexLock lock(&mutex_);
     Entry& entry = entries_[job.number];
@@ -36,7 +37,7 @@ void JobTable::Put(Job job, std::vector<JobEvent> events) {
     entry.job = std::make_shared<const Job>(std::move(job));
     bells = entry.bells;
   }
-  for (const auto& bell : bells) bell->Ring();
+  for (const auto& bell : bells) bell->Ring(for_event);
 }
 
 void JobTable::Erase(const std::string& id) {
@@ -54,7 +55,7 @@ void JobTable::Erase(const std::string& id) {
     entries_.erase(entry);
     numbers_.erase(number);
   }
-  for (const auto& bell : bells) bell->Ring();
+  for (const auto& bell : bells) bell->Ring(/*for_event=*/true);
 }
 
 const JobTable::Entry* JobTable::FindEntry(const std::string& id) const {
@@ -142,7 +143,7 @@ std::unique_ptr<JobWatch> JobTable::Watch(const std::string& id, int64_t first_s
 
 JobWatch::Update JobTable::Poll(JobWatch* watch, int events_max) {
   // Before the look: a change right behind it rings again.
-  watch->bell_->armed.store(true);
+  watch->bell_->rung.store(JobWatch::Bell::kNot);
   JobWatch::Update update;
   MutexLock lock(&mutex_);
   const Entry* const found = FindEntry(watch->id_);
@@ -174,6 +175,15 @@ void JobTable::Unwatch(JobWatch* watch) {
   if (number == numbers_.end()) return;
   std::erase(entries_.at(number->second).bells, watch->bell_);
 }
+
+bool JobTable::HasEvents(const JobWatch& watch) const {
+  MutexLock lock(&mutex_);
+  const Entry* const entry = FindEntry(watch.id_);
+  return entry == nullptr ||
+         (!entry->events.empty() && watch.next_sequence_ <= entry->events.back().sequence);
+}
+
+bool JobWatch::HasEvents() const { return table_->HasEvents(*this); }
 
 JobWatch::~JobWatch() {
   table_->Unwatch(this);

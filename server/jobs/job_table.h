@@ -70,6 +70,7 @@ class JobTable {
 
   const Entry* FindEntry(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   JobWatch::Update Poll(JobWatch* watch, int events_max);
+  bool HasEvents(const JobWatch& watch) const;
   void Unwatch(JobWatch* watch);
 
   mutable Mutex mutex_;

@@ -46,18 +46,28 @@ class JobWatch {
   // What is new, at most `events_max` events. Does not wait. The first gives the job as it is.
   Update Poll(int events_max = 100);
 
+  // Whether the next Poll has events, and not only a newer picture of the job, or that it is gone.
+  bool HasEvents() const;
+
  private:
   friend class JobTable;
 
   // What the table keeps of a watch; outlives it by at most a notification.
   struct Bell {
     explicit Bell(std::function<void()> on_ready) : on_ready(std::move(on_ready)) {}
-    void Ring() {
-      if (!armed.exchange(false)) return;
+    // Once for a new picture of the job, and once for events, until the next Poll.
+    void Ring(bool for_event) {
+      if (for_event) {
+        if (rung.exchange(kForEvent) == kForEvent) return;
+      } else {
+        int quiet = kNot;
+        if (!rung.compare_exchange_strong(quiet, kForPicture)) return;
+      }
       MutexLock lock(&mutex);
       if (on_ready) on_ready();
     }
-    std::atomic<bool> armed{true};  // until rung; armed again by Poll
+    enum : int { kNot, kForPicture, kForEvent };
+    std::atomic<int> rung{kNot};
     Mutex mutex;
     std::function<void()> on_ready ABSL_GUARDED_BY(mutex);
   };

@@ -84,7 +84,7 @@ class CallLoop {
   // Of every call that gives gRPC events on this queue, from before the first to after the last.
   void Opened();
   void Closed();
-  // A unary call has been answered: from the loop's thread.
+  // One of the calls that are to gather has been answered: from the loop's thread.
   void Answered() { ++answered_; }
 
   // Waits until no call is open and ends. REQUIRES: the server is shut down, so that calls which

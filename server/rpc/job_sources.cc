@@ -38,6 +38,8 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
     return StreamNext::kMessage;
   }
 
+  // Progress can wait; what happens to a job is what its reader waits for.
+  bool Urgent() const override { return watch_->HasEvents(); }
   int64_t next_sequence() const override { return next_sequence_; }
   milliseconds poll_interval() const override { return kWokenOnly; }
 

@@ -161,7 +161,9 @@ class StreamMethod final : public RpcMethod {
         rechecked_ = now;
         Recheck();
       }
-      if (drained_ && now < last_write_ + options().pace) return last_write_ + options().pace;
+      if (drained_ && now < last_write_ + options().pace && !(*source_)->Urgent()) {
+        return last_write_ + options().pace;
+      }
       Message message;
       const absl::StatusOr<StreamNext> next = (*source_)->Next(&message);
       if (!next.ok()) return End(next.status());

@@ -9,8 +9,8 @@ namespace megatrain {
 struct StreamOptions {
   std::chrono::milliseconds heartbeat{10000};
   // A reader that has had all there was gets its next message no sooner than this after the last:
-  // steps that are shorter come several to a message, or the newest alone. What is there together,
-  // as the events of a pause, is not held up.
+  // steps that are shorter come several to a message, or the newest alone. A job's events are not
+  // held up.
   std::chrono::milliseconds pace{50};
 };
 

@@ -25,6 +25,9 @@ class StreamSource {
   // What is next in the stream. Does not wait. `message` is empty.
   virtual absl::StatusOr<StreamNext> Next(Message* message) = 0;
 
+  // Whether what is next is not to wait for the stream's pace.
+  virtual bool Urgent() const { return false; }
+
   // The number of the record to come, for heartbeats; 0 where records are not numbered.
   virtual int64_t next_sequence() const = 0;
 

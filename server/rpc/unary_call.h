@@ -106,7 +106,8 @@ class UnaryMethod final : public RpcMethod {
     }
 
     void Finished(bool) {
-      method_->context_.loop->Answered();
+      // What waits for a disk is rare, and someone waits for what comes of it.
+      if (method_->answer_on_ == AnswerOn::kLoop) method_->context_.loop->Answered();
       Happened();
     }
     void Done(bool) {

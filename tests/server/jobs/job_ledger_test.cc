@@ -346,6 +346,25 @@ TEST(JobWatchTest, BeginsWhereAskedAndRingsForWhatIsNew) {
   EXPECT_THAT(watch->Poll().events.size(), 1u);
 }
 
+TEST(JobWatchTest, EventsRingOverAPictureThatWasNotLookedAt) {
+  const TestDirectory directory;
+  const auto ledger = OpenLedger(directory.path());
+  const std::string id = AddJob(ledger.get())->id;
+  int rings = 0;
+  const auto watch = ledger->table().Watch(id, 2, [&] { ++rings; });
+  watch->Poll();
+  EXPECT_FALSE(watch->HasEvents());
+  ledger->SetProgress(id, StepOf(3), 1.0);
+  ledger->SetProgress(id, StepOf(4), 1.0);
+  EXPECT_EQ(rings, 1);
+  EXPECT_FALSE(watch->HasEvents());
+  ASSERT_TRUE(Move(ledger.get(), id, JobState::kPreparing).ok());
+  EXPECT_EQ(rings, 2);
+  EXPECT_TRUE(watch->HasEvents());
+  EXPECT_EQ(watch->Poll().events.size(), 1u);
+  EXPECT_FALSE(watch->HasEvents());
+}
+
 TEST(JobLedgerTest, ReadersWritersAndWatchesAtOnce) {
   const TestDirectory directory;
   const auto ledger = OpenLedger(directory.path());

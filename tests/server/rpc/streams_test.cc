@@ -113,6 +113,27 @@ TEST_F(StreamsTest, AWatchTellsTheJobThenItsEventsThenWhatHappens) {
   EXPECT_TRUE(reader->Finish().ok());
 }
 
+TEST_F(StreamsTest, EventsDoNotWaitForTheStreamsPace) {
+  StopDaemon();
+  options_.streams.pace = options_.streams.heartbeat = std::chrono::hours(1);
+  StartDaemon();
+  const std::string id = Create();
+  Move(id, JobState::kPreparing);
+  v1::WatchJobRequest request;
+  request.set_name("jobs/" + id);
+  const auto context = As("anna");
+  const auto reader = jobs_->WatchJob(context.get(), request);
+  ReadWatch(reader.get(), 3);
+  AddStep(id, 1);  // told in an hour
+  Move(id, JobState::kRunning);
+  EXPECT_THAT(ReadWatch(reader.get(), 2), ElementsAre("event 3 RUNNING", "job RUNNING"));
+  AddStep(id, 2);
+  Move(id, JobState::kPausing);
+  EXPECT_THAT(ReadWatch(reader.get(), 2), ElementsAre("event 4 PAUSING", "job PAUSING"));
+  context->TryCancel();
+  reader->Finish();
+}
+
 TEST_F(StreamsTest, AWatchOfAnEndedJobEnds) {
   const std::string id = Create();
   Move(id, JobState::kCancelled);
