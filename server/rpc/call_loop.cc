@@ -57,6 +57,7 @@ void CallLoop::Run() {
   NameThisThread("rpc");
   int64_t answered_before_burst = 0;
   int empty_polls = 0;
+  bool naps = false;
   for (;;) {
     void* tag = nullptr;
     bool ok = false;
@@ -65,7 +66,12 @@ void CallLoop::Run() {
           queue_->AsyncNext(&tag, &ok, std::chrono::system_clock::time_point());
       if (next == grpc::CompletionQueue::SHUTDOWN) return;
       if (next == grpc::CompletionQueue::TIMEOUT) {
-        if (++empty_polls == kEmptyPolls && Naps()) std::this_thread::sleep_for(options_.nap);
+        if (empty_polls++ == 0) naps = Naps();
+        if (!naps) {
+          empty_polls = kEmptyPolls;  // waits at once
+        } else if (empty_polls == kEmptyPolls) {
+          std::this_thread::sleep_for(options_.nap);
+        }
         continue;
       }
     } else {

@@ -1,7 +1,7 @@
 // The one thread that takes calls from gRPC and hears how they go on.
 //
 // gRPC's own servers (callback and synchronous) keep several threads that wait for the network by
-// turns and wake each other for it; that is most of what a call costs when they come one at a time.
+// turns and wake each other for it: a quarter of what a call that comes alone costs the daemon.
 // Here a single thread waits, and while a job trains it lets calls gather: after it has answered
 // what there was it sleeps a little before it looks again, as network cards do with interrupts.
 // A call that comes alone finds its code and data out of the processor's caches, which a training
@@ -65,7 +65,7 @@ class CallLoop {
   struct Options {
     // Whether calls are to gather. Asked after each burst of them; null: never.
     std::function<bool()> gather;
-    // For how long. A caller waits this much longer, at the most.
+    // For how long. A caller waits this much longer at the most, for each time that it waits.
     std::chrono::microseconds nap{8000};
     // With more calls than this they come together by themselves, or their callers wait for each
     // answer before they call again: naps would only hold them up.

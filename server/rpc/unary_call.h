@@ -23,7 +23,8 @@
 
 namespace megatrain {
 
-// `Service` is the one of WithAsyncMethod_NAME's bases whose RequestNAME is `request`.
+// `Service` is the one of WithAsyncMethod_NAME's bases whose RequestNAME is
+// `request_call`.
 template <class Service, class Request, class Response>
 class UnaryMethod final : public RpcMethod {
  public:
