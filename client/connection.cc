@@ -21,7 +21,7 @@ namespace {
 // The server allows a ping every ten seconds; a peer that is gone is found after half a minute.
 constexpr int kKeepaliveMilliseconds = 20'000;
 constexpr int kKeepaliveTimeoutMilliseconds = 10'000;
-// The channel's own pauses between attempts; shorter than those of Backoff, so that these decide.
+// The channel's own pauses between attempts, which grow and differ between clients.
 constexpr int kReconnectMillisecondsMin = 50;
 constexpr int kReconnectMillisecondsMax = 1'000;
 // Of one attempt, with TLS over a slow network or on a busy machine.
@@ -88,6 +88,14 @@ bool Connection::RenewToken(const absl::Status& status, const std::string& token
     return false;
   }
   return token_.Renew(token);
+}
+
+bool Connection::IsConnected() const {
+  return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+}
+
+bool Connection::Connect(absl::Duration timeout) {
+  return channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + timeout));
 }
 
 absl::StatusOr<std::string> Connection::Authorization() {

@@ -64,6 +64,13 @@ class Connection {
   // since the server wants another token, as after its restart, and there is one.
   bool RenewToken(const absl::Status& status, const std::string& token);
 
+  // Whether the server can be called at once.
+  bool IsConnected() const;
+  // Connects, for at most `timeout`: whether it is connected. Nobody else looks after a connection
+  // while no call waits, and calls do not wait for one that has failed: without this, a server that
+  // is back is found after many seconds.
+  bool Connect(absl::Duration timeout);
+
   // "Bearer TOKEN", as calls carry it in their metadata `authorization`. FailedPrecondition if they
   // carry none.
   absl::StatusOr<std::string> Authorization();

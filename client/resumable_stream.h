@@ -6,6 +6,7 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/support/sync_stream.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -32,7 +33,7 @@ class ResumableStream {
   // Called in the thread of Run. `message` is needed.
   struct Callbacks {
     std::function<void(Response message)> message;
-    // The connection is lost and is tried again after `pause`.
+    // The connection is lost. It is tried again after `pause`, or as soon as the server is there.
     std::function<void(const absl::Status& status, absl::Duration pause)> lost;
     // It is there again: the next message follows the last one.
     std::function<void()> restored;
@@ -85,7 +86,7 @@ class ResumableStream {
       const absl::Duration pause = backoff.Next();
       lost = true;
       if (callbacks_.lost) callbacks_.lost(connection_->Explain(end), pause);
-      if (!Sleep(pause)) return Stopped();
+      if (!Pause(pause)) return Stopped();
     }
   }
 
@@ -110,15 +111,23 @@ class ResumableStream {
     context_ = nullptr;
     return !stopped_;
   }
-  bool Sleep(absl::Duration pause) {
+  // False if Stop was called.
+  bool Pause(absl::Duration pause) {
     const absl::Time until = absl::Now() + pause;
-    MutexLock lock(&mutex_);
-    for (absl::Duration left = pause; !stopped_ && left > absl::ZeroDuration();
-         left = until - absl::Now()) {
-      changed_.WaitFor(&mutex_, absl::ToDoubleSeconds(left));
+    // A server that is there and does not want the stream is not asked again before its time.
+    const bool refused = connection_->IsConnected();
+    for (absl::Duration left = pause; left > absl::ZeroDuration(); left = until - absl::Now()) {
+      if (!refused && connection_->Connect(std::min(left, kSlice))) break;
+      MutexLock lock(&mutex_);
+      if (!stopped_ && refused) changed_.WaitFor(&mutex_, absl::ToDoubleSeconds(left));
+      if (stopped_) return false;
     }
+    MutexLock lock(&mutex_);
     return !stopped_;
   }
+
+  // How long Stop may have to wait for a connection that is being tried.
+  static constexpr absl::Duration kSlice = absl::Milliseconds(100);
 
   Connection* const connection_;
   const Open open_;

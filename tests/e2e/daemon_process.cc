@@ -30,13 +30,6 @@ absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-// A deadline that no sound call meets.
-std::unique_ptr<grpc::ClientContext> Patient() {
-  auto context = std::make_unique<grpc::ClientContext>();
-  context->set_deadline(std::chrono::system_clock::now() + kPatience);
-  return context;
-}
-
 bool Ended(v1::Job::State state) {
   return state == v1::Job::SUCCEEDED || state == v1::Job::FAILED || state == v1::Job::CANCELLED;
 }
@@ -88,6 +81,10 @@ absl::Status WaitFor(ChildProcess* process, const std::function<bool()>& conditi
   return absl::OkStatus();
 }
 
+void AwaitConnection(grpc::Channel* channel) {
+  channel->WaitForConnected(std::chrono::system_clock::now() + milliseconds(20));
+}
+
 std::vector<int64_t> StepSeries::Numbers() const {
   std::vector<int64_t> numbers;
   for (const v1::StepMetrics& step : steps) numbers.push_back(step.step());
@@ -96,11 +93,10 @@ std::vector<int64_t> StepSeries::Numbers() const {
 
 DaemonProcess::DaemonProcess(const Options& options, std::string address)
     : address_(std::move(address)),
-      process_(Arguments(options, address_), options.directory + ".log", options.limits) {
-  const std::shared_ptr<grpc::Channel> channel = NewChannel();
-  jobs_ = v1::JobService::NewStub(channel);
-  nodes_ = v1::NodeService::NewStub(channel);
-}
+      process_(Arguments(options, address_), options.directory + ".log", options.limits),
+      channel_(NewChannel()),
+      jobs_(v1::JobService::NewStub(channel_)),
+      nodes_(v1::NodeService::NewStub(channel_)) {}
 
 std::unique_ptr<DaemonProcess> DaemonProcess::Launch(const Options& options) {
   return std::unique_ptr<DaemonProcess>(
@@ -129,9 +125,16 @@ std::shared_ptr<grpc::Channel> DaemonProcess::NewChannel() const {
   return grpc::CreateCustomChannel(address_, grpc::InsecureChannelCredentials(), own);
 }
 
+std::unique_ptr<grpc::ClientContext> DaemonProcess::NewCall() const {
+  AwaitConnection(channel_.get());
+  auto context = std::make_unique<grpc::ClientContext>();
+  context->set_deadline(std::chrono::system_clock::now() + kPatience);
+  return context;
+}
+
 absl::StatusOr<v1::Job> DaemonProcess::Create(const v1::CreateJobRequest& request) {
   v1::Job job;
-  MT_RETURN_IF_ERROR(FromGrpc(jobs_->CreateJob(Patient().get(), request, &job)));
+  MT_RETURN_IF_ERROR(FromGrpc(jobs_->CreateJob(NewCall().get(), request, &job)));
   return job;
 }
 
@@ -139,7 +142,7 @@ absl::StatusOr<v1::Job> DaemonProcess::Get(const std::string& name) {
   v1::GetJobRequest request;
   request.set_name(name);
   v1::Job job;
-  MT_RETURN_IF_ERROR(FromGrpc(jobs_->GetJob(Patient().get(), request, &job)));
+  MT_RETURN_IF_ERROR(FromGrpc(jobs_->GetJob(NewCall().get(), request, &job)));
   return job;
 }
 
@@ -147,7 +150,7 @@ absl::StatusOr<v1::Node> DaemonProcess::GetNode() {
   v1::GetNodeRequest request;
   request.set_name("nodes/local");
   v1::Node node;
-  MT_RETURN_IF_ERROR(FromGrpc(nodes_->GetNode(Patient().get(), request, &node)));
+  MT_RETURN_IF_ERROR(FromGrpc(nodes_->GetNode(NewCall().get(), request, &node)));
   return node;
 }
 
@@ -156,21 +159,21 @@ absl::Status DaemonProcess::Pause(const std::string& name, bool release_host_mem
   request.set_name(name);
   request.set_release_host_memory(release_host_memory);
   v1::Job job;
-  return FromGrpc(jobs_->PauseJob(Patient().get(), request, &job));
+  return FromGrpc(jobs_->PauseJob(NewCall().get(), request, &job));
 }
 
 absl::Status DaemonProcess::Resume(const std::string& name) {
   v1::ResumeJobRequest request;
   request.set_name(name);
   v1::Job job;
-  return FromGrpc(jobs_->ResumeJob(Patient().get(), request, &job));
+  return FromGrpc(jobs_->ResumeJob(NewCall().get(), request, &job));
 }
 
 absl::Status DaemonProcess::Cancel(const std::string& name) {
   v1::CancelJobRequest request;
   request.set_name(name);
   v1::Job job;
-  return FromGrpc(jobs_->CancelJob(Patient().get(), request, &job));
+  return FromGrpc(jobs_->CancelJob(NewCall().get(), request, &job));
 }
 
 absl::StatusOr<std::vector<v1::Job>> DaemonProcess::List() {
@@ -178,7 +181,7 @@ absl::StatusOr<std::vector<v1::Job>> DaemonProcess::List() {
   v1::ListJobsRequest request;
   do {
     v1::ListJobsResponse page;
-    MT_RETURN_IF_ERROR(FromGrpc(jobs_->ListJobs(Patient().get(), request, &page)));
+    MT_RETURN_IF_ERROR(FromGrpc(jobs_->ListJobs(NewCall().get(), request, &page)));
     jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());

@@ -23,6 +23,11 @@ namespace megatrain {
 // ended.
 absl::Status WaitFor(ChildProcess* process, const std::function<bool()>& condition);
 
+// Waits a little for `channel` to be connected. gRPC's clients look after their connections while a
+// call waits, and a call on a channel that cannot connect does not: without this an attempt that
+// has succeeded is noticed up to five seconds later.
+void AwaitConnection(grpc::Channel* channel);
+
 // A job's step metrics as a reader that follows them across lives of the daemon has them.
 struct StepSeries {
   int64_t next = 1;                    // sequence number of the record to come
@@ -89,8 +94,12 @@ class DaemonProcess {
  private:
   DaemonProcess(const Options& options, std::string address);
 
+  // For a call with a deadline that no sound one meets.
+  std::unique_ptr<grpc::ClientContext> NewCall() const;
+
   const std::string address_;
   ChildProcess process_;
+  const std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::NodeService::Stub> nodes_;
 };

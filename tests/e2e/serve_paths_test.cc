@@ -16,6 +16,7 @@
 
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "tests/e2e/child_process.h"
+#include "tests/e2e/daemon_process.h"
 
 namespace megatrain {
 namespace {
@@ -80,6 +81,7 @@ class ServePathsTest : public ::testing::Test {
                    output + "\"}\nengine: {threads: 1}\n");
     grpc::Status status;
     WaitUntil([&] {
+      AwaitConnection(channel_.get());
       grpc::ClientContext context;
       status = jobs_->CreateJob(&context, request, job);
       return status.error_code() != grpc::StatusCode::UNAVAILABLE;
@@ -89,6 +91,7 @@ class ServePathsTest : public ::testing::Test {
 
   fs::path directory_, root_;
   std::unique_ptr<ChildProcess> daemon_;
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
 };
 
@@ -96,8 +99,8 @@ TEST_F(ServePathsTest, JobsStayBeneathTheRoots) {
   daemon_ = std::make_unique<ChildProcess>(Arguments(root_.string()), directory_ / "daemon.log");
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
-  jobs_ = v1::JobService::NewStub(
-      grpc::CreateCustomChannel(Address(), grpc::InsecureChannelCredentials(), arguments));
+  channel_ = grpc::CreateCustomChannel(Address(), grpc::InsecureChannelCredentials(), arguments);
+  jobs_ = v1::JobService::NewStub(channel_);
   v1::Job job;
   for (const std::string& path :
        {(directory_ / "train.txt").string(), (directory_ / "none.txt").string(),

@@ -59,10 +59,12 @@ TEST_F(ServeStopTest, WhileItReadsTheDataLoadsStepsAndSaves) {
   request.mutable_job()->mutable_file()->add_overrides("checkpoint.directory=" + checkpoints);
 
   std::string name;
+  int64_t step = 0;  // that the job had reached when it was seen last
   // A state that may be over when it is looked for, so that later ones do too.
   const auto prepares = [&] {
-    const v1::Job::State state = Get(name).state();
-    return state == v1::Job::PREPARING || state == v1::Job::RUNNING;
+    const v1::Job job = Get(name);
+    step = job.progress().step();
+    return job.state() == v1::Job::PREPARING || job.state() == v1::Job::RUNNING;
   };
   // The data are read, as soon as there is a job.
   ASSERT_NO_FATAL_FAILURE(StopWhen([&] {
@@ -83,12 +85,7 @@ TEST_F(ServeStopTest, WhileItReadsTheDataLoadsStepsAndSaves) {
   // A checkpoint is verified and loaded.
   ASSERT_NO_FATAL_FAILURE(StopWhen(prepares));
   // A step.
-  int64_t before = -1;
-  ASSERT_NO_FATAL_FAILURE(StopWhen([&] {
-    const v1::Job job = Get(name);
-    if (before < 0 && !job.name().empty()) before = job.progress().step();
-    return before >= 0 && job.progress().step() > before;
-  }));
+  ASSERT_NO_FATAL_FAILURE(StopWhen([&] { return Get(name).progress().step() > step; }));
   auto daemon = DaemonProcess::Start(options_);
   ASSERT_TRUE(daemon.ok()) << daemon.status();
   daemon_ = *std::move(daemon);

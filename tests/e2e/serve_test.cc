@@ -21,6 +21,7 @@
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "megatrain/v1/node_service.grpc.pb.h"
 #include "tests/e2e/child_process.h"
+#include "tests/e2e/daemon_process.h"
 
 namespace megatrain {
 namespace {
@@ -135,6 +136,7 @@ class ServeTest : public ::testing::Test {
     jobs_ = v1::JobService::NewStub(channel);
     nodes_ = v1::NodeService::NewStub(channel);
     WaitUntil([&] {
+      AwaitConnection(channel.get());
       v1::GetNodeRequest request;
       request.set_name("nodes/local");
       v1::Node node;
