@@ -5,6 +5,7 @@
 // The scores are computed again in both, which memory linear in the sequence asks for.
 #include "engine/device/cuda/kernels/attention_tile.h"
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/kernels/tensor_attention.h"
 
 namespace megatrain::cuda {
 namespace {
@@ -185,6 +186,7 @@ int BackwardOf(void* stream, const AttentionBackwardArgs& args) {
   int error = Launch(DeltaKernel<T>, Grid(CeilDiv(f.tokens * f.heads, kDeltaThreads / kWarp)),
                      kDeltaThreads, 0, stream, args, delta);
   if (error != 0) return error;
+  if (FitsTensorCores(args)) return TensorAttentionGradients(stream, args, delta);
   const unsigned tiles = static_cast<unsigned>(CeilDiv(f.tokens, Shape::kTile));
   const int shared =
       (3 * Shape::kTileFloats + Shape::kScoreFloats) * static_cast<int>(sizeof(float));

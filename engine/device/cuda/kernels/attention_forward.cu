@@ -2,6 +2,7 @@
 // has a tile of queries of one head and goes over the keys that any of them sees.
 #include "engine/device/cuda/kernels/attention_tile.h"
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/kernels/tensor_attention.h"
 
 namespace megatrain::cuda {
 namespace {
@@ -97,6 +98,7 @@ __global__ void AttentionKernel(AttentionArgs args) {
 
 int Attention(void* stream, const AttentionArgs& args) {
   if (args.tokens == 0) return 0;
+  if (FitsTensorCores(args)) return TensorAttention(stream, args);
   return WithAttentionShape(args.head_dim, [&]<typename Shape>() {
     const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, Shape::kTile)),
                     static_cast<unsigned>(args.heads), 1);

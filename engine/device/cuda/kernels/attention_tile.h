@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/kernels/documents.h"
 #include "engine/device/cuda/kernels/primitives.h"
 #include "engine/device/kernel_args.h"
 
@@ -99,14 +100,6 @@ __device__ void ClearSums(float (&sums)[Shape::kRows][Shape::kColumns]) {
 #pragma unroll
     for (int c = 0; c < Shape::kColumns; ++c) sums[r][c] = 0;
   }
-}
-
-// Where the document of `token` starts and where it ends.
-__device__ inline int64_t DocumentStart(const AttentionArgs& args, int64_t token) {
-  return args.document_bounds[2 * token];
-}
-__device__ inline int64_t DocumentEnd(const AttentionArgs& args, int64_t token) {
-  return args.document_bounds[2 * token + 1];
 }
 
 // Calls run.template operator()<Shape>() with the smallest shape that holds the head.

@@ -1,11 +1,15 @@
 #include "tests/engine/device/cuda/emulation.h"
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -58,11 +62,27 @@ std::atomic<bool> reverse_order{false};
 
 enum class State { kRuns, kAtBlock, kAtWarp, kDone };
 
+// A lane's part of a product.
+struct Fragments {
+  uint32_t a[4] = {}, b[2] = {};
+  float d[4] = {};
+};
+
+struct AsyncCopy {
+  void* shared;
+  const void* global;  // null: zeros
+  int group;
+};
+
 struct Fiber {
   std::unique_ptr<char[]> stack;
   void* place = nullptr;  // on its stack, while it does not run
   State state = State::kDone;
-  uint64_t given = 0;  // to the lanes of its warp
+  uint64_t given = 0;             // to the lanes of its warp
+  Fragments fragments;            // the same
+  bool multiplied = false;        // the fragments of the warp; of its first lane
+  std::vector<AsyncCopy> copies;  // that have not arrived, oldest first
+  int group = 0;                  // of copies that begin now
 #if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
 #endif
@@ -70,6 +90,12 @@ struct Fiber {
   void* tsan = nullptr;
 #endif
 };
+
+// Ends the process with the block's place.
+[[noreturn]] void Refuse(const char* why) {
+  std::fprintf(stderr, "block (%u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, threadIdx.x, why);
+  std::abort();
+}
 
 // The blocks that one host thread runs, one after the other.
 class BlockRunner {
@@ -82,19 +108,13 @@ class BlockRunner {
 
   void Run(int threads, int shared, const std::function<void()>& kernel) {
     Prepare(threads, shared, kernel);
+    const int warps = (threads + kWarpLanes - 1) / kWarpLanes;
     const bool reverse = reverse_order;
-    while (true) {
-      bool any = false;
-      for (int i = 0; i < threads; ++i) {
-        const int thread = reverse ? threads - 1 - i : i;
-        if (fibers_[thread].state == State::kRuns) {
-          any = true;
-          Resume(thread);
-        }
-      }
-      if (any) continue;
-      if (!Release()) return;
-    }
+    do {
+      // A warp goes as far as it can before another does: what it may not do without the others
+      // is done too early, or too late.
+      for (int i = 0; i < warps; ++i) RunWarp(reverse ? warps - 1 - i : i, reverse);
+    } while (ReleaseBlock());
   }
 
   // Called by fibers.
@@ -179,35 +199,43 @@ class BlockRunner {
 #endif
   }
 
-  // Lets those go on that have all met; false when all are done.
-  bool Release() {
-    bool released = false;
+  // Until its threads wait for those of other warps, or have ended.
+  void RunWarp(int warp, bool reverse) {
+    const int first = warp * kWarpLanes, lanes = std::min(threads_ - first, kWarpLanes);
+    const auto fibers = std::span(fibers_).subspan(first, lanes);
+    do {
+      for (int i = 0; i < lanes; ++i) {
+        const int lane = reverse ? lanes - 1 - i : i;
+        if (fibers[lane].state == State::kRuns) Resume(first + lane);
+      }
+    } while (Release(fibers, State::kAtWarp));
+  }
+
+  // Lets `fibers` go on if they have all met.
+  static bool Release(std::span<Fiber> fibers, State meeting) {
+    const bool met = std::all_of(fibers.begin(), fibers.end(),
+                                 [&](const Fiber& fiber) { return fiber.state == meeting; });
+    if (met) {
+      for (Fiber& fiber : fibers) fiber.state = State::kRuns;
+    }
+    return met;
+  }
+
+  // When no warp can go on: false if all threads are done.
+  bool ReleaseBlock() {
+    const auto fibers = std::span(fibers_).first(threads_);
+    if (Release(fibers, State::kAtBlock)) return true;
     int done = 0, at_block = 0;
-    for (int first = 0; first < threads_; first += kWarpLanes) {
-      const int end = std::min(first + kWarpLanes, threads_);
-      int at_warp = 0;
-      for (int i = first; i < end; ++i) {
-        at_warp += fibers_[i].state == State::kAtWarp;
-        at_block += fibers_[i].state == State::kAtBlock;
-        done += fibers_[i].state == State::kDone;
-      }
-      if (at_warp == end - first) {
-        for (int i = first; i < end; ++i) fibers_[i].state = State::kRuns;
-        released = true;
-      }
+    for (const Fiber& fiber : fibers) {
+      done += fiber.state == State::kDone;
+      at_block += fiber.state == State::kAtBlock;
     }
-    if (released) return true;
     if (done == threads_) return false;
-    if (at_block != threads_) {
-      std::fprintf(
-          stderr,
-          "block (%u, %u): %d of %d threads wait in __syncthreads, %d have ended, the rest "
-          "wait for their warps: they never meet\n",
-          blockIdx.x, blockIdx.y, at_block, threads_, done);
-      std::abort();
-    }
-    for (int i = 0; i < threads_; ++i) fibers_[i].state = State::kRuns;
-    return true;
+    std::fprintf(stderr,
+                 "block (%u, %u): %d of %d threads wait in __syncthreads, %d have ended, the rest "
+                 "wait for their warps: they never meet\n",
+                 blockIdx.x, blockIdx.y, at_block, threads_, done);
+    std::abort();
   }
 
   int threads_ = 0, current_ = 0;
@@ -239,6 +267,7 @@ void BlockRunner::Start() {
 #endif
   (*runner.kernel_)();
   Fiber& fiber = runner.fibers_[runner.current_];
+  if (!fiber.copies.empty()) Refuse("a thread ends with copies that it has not waited for");
   fiber.state = State::kDone;
   runner.Switch(false);
 }
@@ -257,6 +286,123 @@ uint64_t Exchange(uint64_t bits, int lane) {
   return got;
 }
 
+namespace {
+
+constexpr int kMatrixRows = 8;
+
+Fiber& LaneFiber(int lane) {
+  return Runner().fiber(static_cast<int>(threadIdx.x) / kWarpLanes * kWarpLanes + lane);
+}
+Fiber& MyFiber() { return Runner().fiber(static_cast<int>(threadIdx.x)); }
+
+float First(uint32_t pair) { return std::bit_cast<float>(pair << 16); }
+float Second(uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000u); }
+
+// d += a * b, as the warp's lanes have given them.
+void MultiplyFragments() {
+  float a[16][16], b[8][16];  // b by columns
+  for (int lane = 0; lane < kWarpLanes; ++lane) {
+    const Fragments& given = LaneFiber(lane).fragments;
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) {
+      float* const at = &a[g + i % 2 * 8][2 * t + i / 2 * 8];
+      at[0] = First(given.a[i]);
+      at[1] = Second(given.a[i]);
+    }
+    for (int i = 0; i < 2; ++i) {
+      float* const at = &b[g][2 * t + i * 8];
+      at[0] = First(given.b[i]);
+      at[1] = Second(given.b[i]);
+    }
+  }
+  for (int lane = 0; lane < kWarpLanes; ++lane) {
+    const int g = lane / 4, t = lane % 4;
+    for (int i = 0; i < 4; ++i) {
+      const float* const row = a[g + i / 2 * 8];
+      const float* const column = b[2 * t + i % 2];
+      float sum = 0;
+      for (int k = 0; k < 16; ++k) sum += row[k] * column[k];
+      LaneFiber(lane).fragments.d[i] += sum;
+    }
+  }
+}
+
+uint32_t MatrixElement(int matrix, int row, int column) {
+  const auto* const address = std::bit_cast<const char*>(LaneFiber(8 * matrix + row).given);
+  uint16_t bits = 0;
+  std::memcpy(&bits, address + 2 * column, 2);
+  return bits;
+}
+
+// The addresses that the warp's lanes have given.
+void CheckMatrixRows() {
+  const auto base = reinterpret_cast<uint64_t>(Runner().shared());
+  for (int matrix = 0; matrix < 4; ++matrix) {
+    unsigned banks = 0;
+    for (int row = 0; row < kMatrixRows; ++row) {
+      const uint64_t offset = LaneFiber(kMatrixRows * matrix + row).given - base;
+      if (offset % 16 != 0) Refuse("a matrix's row is not aligned to 16 bytes");
+      banks |= 1u << (offset / 16 % 8);
+    }
+    if (banks != 0xff) Refuse("a matrix's rows share banks of shared memory");
+  }
+}
+
+void Matrices(const void* row, bool transposed, uint32_t (&to)[4]) {
+  BlockRunner& runner = Runner();
+  MyFiber().given = reinterpret_cast<uint64_t>(row);
+  runner.Yield(State::kAtWarp);
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes, g = lane / 4, t = lane % 4;
+  if (lane == 0) CheckMatrixRows();
+  for (int j = 0; j < 4; ++j) {
+    to[j] = transposed ? MatrixElement(j, 2 * t, g) | MatrixElement(j, 2 * t + 1, g) << 16
+                       : MatrixElement(j, g, 2 * t) | MatrixElement(j, g, 2 * t + 1) << 16;
+  }
+  runner.Yield(State::kAtWarp);  // all have read
+}
+
+}  // namespace
+
+void MultiplyBf16(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&d)[4]) {
+  BlockRunner& runner = Runner();
+  const int lane = static_cast<int>(threadIdx.x) % kWarpLanes;
+  LaneFiber(lane).fragments = {{a[0], a[1], a[2], a[3]}, {b0, b1}, {d[0], d[1], d[2], d[3]}};
+  runner.Yield(State::kAtWarp);
+  // The first lane to go on multiplies for all.
+  bool& multiplied = LaneFiber(0).multiplied;
+  if (!std::exchange(multiplied, true)) MultiplyFragments();
+  for (int i = 0; i < 4; ++i) d[i] = LaneFiber(lane).fragments.d[i];
+  runner.Yield(State::kAtWarp);
+  multiplied = false;
+}
+
+void LoadMatrices(const void* row, uint32_t (&to)[4]) { Matrices(row, false, to); }
+void LoadMatricesTransposed(const void* row, uint32_t (&to)[4]) { Matrices(row, true, to); }
+
+void CopyAsync(void* shared, const void* global, bool there) {
+  if (reinterpret_cast<uint64_t>(shared) % 16 != 0 ||
+      reinterpret_cast<uint64_t>(global) % 16 != 0) {
+    Refuse("a copy of 16 bytes is not aligned to them");
+  }
+  Fiber& fiber = MyFiber();
+  fiber.copies.push_back({shared, there ? global : nullptr, fiber.group});
+}
+
+void CommitCopies() { ++MyFiber().group; }
+
+void WaitForCopies(int groups) {
+  Fiber& fiber = MyFiber();
+  std::erase_if(fiber.copies, [&](const AsyncCopy& copy) {
+    if (copy.group >= fiber.group - groups) return false;
+    if (copy.global == nullptr) {
+      std::memset(copy.shared, 0, 16);
+    } else {
+      std::memcpy(copy.shared, copy.global, 16);
+    }
+    return true;
+  });
+}
+
 void SetReverse(bool reverse) { reverse_order = reverse; }
 
 void RunKernel(dim3 grid, int threads, int shared, const std::function<void()>& kernel) {
@@ -273,3 +419,4 @@ void RunKernel(dim3 grid, int threads, int shared, const std::function<void()>& 
 }  // namespace megatrain::cuda
 
 void __syncthreads() { megatrain::cuda::Runner().Yield(megatrain::cuda::State::kAtBlock); }
+void __syncwarp() { megatrain::cuda::Runner().Yield(megatrain::cuda::State::kAtWarp); }

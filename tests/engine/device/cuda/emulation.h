@@ -1,11 +1,11 @@
 // Enough of CUDA to run the kernels of engine/device/cuda/kernels on the host: a block's threads
 // are fibers of one host thread, which switch where threads meet. What a GPU would only do wrong is
 // refused here: a meeting that not all threads of a block or warp come to ends the process with the
-// kernel's place, shared memory begins as NaNs and is exactly as long as asked for (so that
-// AddressSanitizer sees beyond its end).
+// kernel's place, as copies do that nobody waits for; shared memory begins as NaNs and is exactly
+// as long as asked for (so that AddressSanitizer sees beyond its end).
 //
-// The order in which threads run between meetings is that of their numbers, or the reverse of it
-// (SetReverse): results must not depend on it.
+// A warp runs until it needs the others, the first or the last one first (SetReverse), and so do
+// the lanes of a warp: results must not depend on it, so that a meeting which is missing shows.
 #ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATION_H_
 #define MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATION_H_
 
@@ -16,6 +16,7 @@
 
 #define __global__
 #define __device__
+#define __launch_bounds__(threads)
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -26,8 +27,9 @@ struct dim3 {
 // Of the fiber that runs.
 extern thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-// The threads of the block meet.
+// The threads of the block meet, or of the warp.
 void __syncthreads();
+void __syncwarp();
 
 namespace megatrain::cuda {
 
@@ -45,6 +47,19 @@ class EmulatedStream {
 void* SharedMemoryOfBlock();
 // Gives `bits` to the lanes of the warp, returns those of `lane`.
 uint64_t Exchange(uint64_t bits, int lane);
+
+// What tensor_core.h has of PTX, by the layouts of its manual. Copies arrive when they are waited
+// for, not before; rows of matrices that would meet in a bank of shared memory are refused.
+void MultiplyBf16(const uint32_t (&a)[4], uint32_t b0, uint32_t b1, float (&d)[4]);
+void LoadMatrices(const void* row, uint32_t (&to)[4]);
+void LoadMatricesTransposed(const void* row, uint32_t (&to)[4]);
+void CopyAsync(void* shared, const void* global, bool there);
+void CommitCopies();
+void WaitForCopies(int groups);
+template <int kGroups>
+void WaitForCopies() {
+  WaitForCopies(kGroups);
+}
 
 // In which order the threads of blocks run from now on, in this process.
 void SetReverse(bool reverse);

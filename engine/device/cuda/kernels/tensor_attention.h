@@ -1,0 +1,161 @@
+// What both directions of attention on tensor cores share. A block of four warps has 64 rows of one
+// head, 16 a warp, and goes over tiles of other rows that are copied to shared memory beside its
+// work. Rows lie there 16 bytes further apart than they are long: no bank conflicts.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
+
+#include <cstdint>
+
+#include "engine/device/cuda/kernels/documents.h"
+#include "engine/device/cuda/kernels/primitives.h"
+#include "engine/device/cuda/kernels/tensor_core.h"
+#include "engine/device/kernel_args.h"
+
+namespace megatrain::cuda {
+
+inline constexpr int kTensorWarps = 4;
+inline constexpr int kTensorThreads = kTensorWarps * kWarp;
+inline constexpr int kWarpRows = 16;
+
+inline constexpr float kLog2OfE = 1.44269504088896341f;
+inline constexpr float kLnOf2 = 0.693147180559945309f;
+
+// kDim: head sizes up to this; the columns behind a smaller one are zeros. kTile: rows of a tile.
+template <int kDimMax, int kTileRows>
+struct TensorShape {
+  static constexpr int kDim = kDimMax;
+  static constexpr int kTile = kTileRows;
+  static constexpr int kRows = kTensorWarps * kWarpRows;
+  static constexpr int kStride = kDim + 8;
+  static constexpr int kRowsElements = kRows * kStride;
+  static constexpr int kTileElements = kTile * kStride;
+  // Products: of the rows of a warp with a tile's rows, and with a head's columns.
+  using Scores = float[kTile / 8][4];
+  using Sums = float[kDim / 8][4];
+};
+
+// Whether the tensor cores' kernels take these operands: what they move, they move in 16 bytes.
+inline bool FitsTensorCores(const AttentionArgs& args) {
+  return args.dtype == DType::kBF16 && args.head_dim % 8 == 0 &&
+         Aligned({args.q, args.k, args.v, args.out},
+                 {args.q_stride * 2, args.k_stride * 2, args.v_stride * 2});
+}
+inline bool FitsTensorCores(const AttentionBackwardArgs& args) {
+  return FitsTensorCores(args.forward) &&
+         Aligned({args.dout, args.dq, args.dk, args.dv},
+                 {args.dq_stride * 2, args.dk_stride * 2, args.dv_stride * 2});
+}
+
+int TensorAttention(void* stream, const AttentionArgs& args);
+// `delta`: [heads, tokens], rowsum(dO * O).
+int TensorAttentionGradients(void* stream, const AttentionBackwardArgs& args, const float* delta);
+
+// Begins to copy rows [first, first + kRows) of a head; rows from `last` on become zeros.
+template <typename Shape, int kRows>
+__device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_t last, int dim,
+                         Bf16* tile) {
+  constexpr int kChunks = Shape::kDim / 8;
+  for (int i = threadIdx.x; i < kRows * kChunks; i += kTensorThreads) {
+    const int row = i / kChunks, column = i % kChunks * 8;
+    const bool there = first + row < last && column < dim;
+    CopyAsync(tile + row * Shape::kStride + column,
+              there ? head + (first + row) * stride + column : head, there);
+  }
+}
+
+// Of rows [row, row + 16) and columns [column, column + 16) of a tile: the fragment `a`, or, read
+// as [k, n], two fragments `b` (transposed).
+template <typename Shape>
+__device__ const Bf16* FragmentRow(const Bf16* tile, int row, int column) {
+  const int lane = threadIdx.x % kWarp;
+  return tile + (row + lane % 16) * Shape::kStride + column + lane / 16 * 8;
+}
+// The same for two fragments `b` of rows that are n and columns that are k.
+template <typename Shape>
+__device__ const Bf16* ColumnFragmentRow(const Bf16* tile, int row, int column) {
+  const int lane = threadIdx.x % kWarp;
+  return tile + (row + lane % 8 + lane / 16 * 8) * Shape::kStride + column + lane / 8 % 2 * 8;
+}
+
+// out = rows [row, row + 16) of a times all rows of the tile b: products over the head's size.
+template <typename Shape>
+__device__ void RowsByTile(const Bf16* a, int row, const Bf16* b, typename Shape::Scores& out) {
+#pragma unroll
+  for (int n = 0; n < Shape::kTile / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[n][i] = 0;
+  }
+#pragma unroll
+  for (int k = 0; k < Shape::kDim; k += 16) {
+    uint32_t rows[4];
+    LoadMatrices(FragmentRow<Shape>(a, row, k), rows);
+#pragma unroll
+    for (int n = 0; n < Shape::kTile; n += 16) {
+      uint32_t columns[4];
+      LoadMatrices(ColumnFragmentRow<Shape>(b, n, k), columns);
+      MultiplyBf16(rows, columns[0], columns[1], out[n / 8]);
+      MultiplyBf16(rows, columns[2], columns[3], out[n / 8 + 1]);
+    }
+  }
+}
+
+// out += scores, rounded to BF16, times the tile b: products over the tile's rows. What a product
+// gives is laid out as what the next one takes (Dao 2023).
+template <typename Shape>
+__device__ void ScoresByTile(const typename Shape::Scores& scores, const Bf16* b,
+                             typename Shape::Sums& out) {
+#pragma unroll
+  for (int k = 0; k < Shape::kTile; k += 16) {
+    const float(&left)[4] = scores[k / 8];
+    const float(&right)[4] = scores[k / 8 + 1];
+    const uint32_t rows[4] = {PackBf16(left[0], left[1]), PackBf16(left[2], left[3]),
+                              PackBf16(right[0], right[1]), PackBf16(right[2], right[3])};
+#pragma unroll
+    for (int n = 0; n < Shape::kDim; n += 16) {
+      uint32_t columns[4];
+      LoadMatricesTransposed(FragmentRow<Shape>(b, k, n), columns);
+      MultiplyBf16(rows, columns[0], columns[1], out[n / 8]);
+      MultiplyBf16(rows, columns[2], columns[3], out[n / 8 + 1]);
+    }
+  }
+}
+
+template <typename Shape>
+__device__ void ClearSums(typename Shape::Sums& sums) {
+#pragma unroll
+  for (int n = 0; n < Shape::kDim / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[n][i] = 0;
+  }
+}
+
+// Writes the warp's rows [first + row, first + row + 16) of a head, up to `last`: sums[..][2 r] and
+// [2 r + 1] times factors[r]. Through `tile`, whose rows [row, row + 16) only this warp uses.
+template <typename Shape>
+__device__ void StoreRows(const typename Shape::Sums& sums, const float (&factors)[2], Bf16* tile,
+                          int row, int64_t first, int64_t last, int dim, int64_t stride,
+                          Bf16* head) {
+  const int lane = threadIdx.x % kWarp;
+  __syncwarp();  // the rows have been read
+#pragma unroll
+  for (int n = 0; n < Shape::kDim / 8; ++n) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const uint32_t pair = PackBf16(sums[n][2 * r] * factors[r], sums[n][2 * r + 1] * factors[r]);
+      *reinterpret_cast<uint32_t*>(tile + (row + lane / 4 + 8 * r) * Shape::kStride + n * 8 +
+                                   lane % 4 * 2) = pair;
+    }
+  }
+  __syncwarp();
+  constexpr int kChunks = Shape::kDim / 8;
+  for (int i = lane; i < kWarpRows * kChunks; i += kWarp) {
+    const int r = row + i / kChunks, column = i % kChunks * 8;
+    if (first + r >= last || column >= dim) continue;
+    *reinterpret_cast<Pack<Bf16, 8>*>(head + (first + r) * stride + column) =
+        *reinterpret_cast<const Pack<Bf16, 8>*>(tile + r * Shape::kStride + column);
+  }
+}
+
+}  // namespace megatrain::cuda
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_

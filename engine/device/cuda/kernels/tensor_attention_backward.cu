@@ -1,0 +1,217 @@
+// The gradient of attention in BF16 on tensor cores, in two kernels without atomics, so that every
+// sum has one order: dQ by blocks of queries, dK and dV by blocks of keys over the queries of the
+// group's heads. The formulas are those of attention_backward.cu; P and dS are rounded to BF16
+// before they meet the tiles (Dao 2023).
+#include "engine/device/cuda/kernels/tensor_attention.h"
+
+namespace megatrain::cuda {
+namespace {
+
+// Two stages of two tiles: one is copied while the other is used.
+template <typename Shape>
+inline constexpr int kStageElements = 2 * Shape::kTileElements;
+template <typename Shape>
+inline constexpr int kSharedBytes = (2 * Shape::kRowsElements +
+                                     2 * kStageElements<Shape>)*static_cast<int>(sizeof(Bf16));
+
+template <typename Shape>
+__global__ void __launch_bounds__(kTensorThreads)
+    TensorQueryGradientKernel(AttentionBackwardArgs args, const float* delta) {
+  constexpr int kRows = Shape::kRows, kTile = Shape::kTile;
+  const AttentionArgs& f = args.forward;
+  Bf16* const queries = SharedMemory<Bf16>();
+  Bf16* const douts = queries + Shape::kRowsElements;
+  Bf16* const stages = douts + Shape::kRowsElements;  // of keys, then values
+  const int dim = static_cast<int>(f.head_dim), lane = threadIdx.x % kWarp;
+  const int row = threadIdx.x / kWarp * kWarpRows;
+  const int64_t head = blockIdx.y, kv_head = head / (f.heads / f.kv_heads);
+  const int64_t first = (gridDim.x - 1 - static_cast<int64_t>(blockIdx.x)) * kRows;
+  const int64_t last = first + kRows < f.tokens ? first + kRows : f.tokens;
+  const int64_t warp_last = first + row + kWarpRows < last ? first + row + kWarpRows : last;
+  const float scale = f.scale * kLog2OfE;
+
+  int64_t queries_of[2], starts[2];
+  float lse[2], delta_of[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    queries_of[r] = first + row + lane / 4 + 8 * r;
+    const bool there = queries_of[r] < last;
+    starts[r] = there ? DocumentStart(f, queries_of[r]) : f.tokens;
+    lse[r] = there ? f.lse[head * f.tokens + queries_of[r]] * kLog2OfE : 0.0f;
+    delta_of[r] = there ? delta[head * f.tokens + queries_of[r]] : 0.0f;
+  }
+  const int64_t warp_start = DocumentStart(f, warp_last - 1);
+
+  const auto copy_stage = [&](int64_t key, Bf16* stage) {
+    CopyRows<Shape, kTile>(static_cast<const Bf16*>(f.k) + kv_head * dim, f.k_stride, key, last,
+                           dim, stage);
+    CopyRows<Shape, kTile>(static_cast<const Bf16*>(f.v) + kv_head * dim, f.v_stride, key, last,
+                           dim, stage + Shape::kTileElements);
+  };
+  CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.q) + head * dim, f.q_stride, first, last, dim,
+                         queries);
+  CopyRows<Shape, kRows>(static_cast<const Bf16*>(args.dout) + head * dim, f.heads * dim, first,
+                         last, dim, douts);
+  int64_t key = DocumentStart(f, first) / kTile * kTile;
+  copy_stage(key, stages);
+  CommitCopies();
+
+  typename Shape::Sums sums;
+  ClearSums<Shape>(sums);
+  for (int stage = 0; key < last; key += kTile, stage ^= 1) {
+    const Bf16* const keys = stages + stage * kStageElements<Shape>;
+    const Bf16* const values = keys + Shape::kTileElements;
+    WaitForCopies<0>();
+    __syncthreads();  // this stage is there, the other is done with
+    if (key + kTile < last) {
+      copy_stage(key + kTile, stages + (stage ^ 1) * kStageElements<Shape>);
+      CommitCopies();
+    }
+    typename Shape::Scores p, dp;
+    RowsByTile<Shape>(queries, row, keys, p);
+    RowsByTile<Shape>(douts, row, values, dp);
+    const bool masked = key + kTile - 1 > first + row || key < warp_start;
+#pragma unroll
+    for (int n = 0; n < kTile / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int64_t column = key + n * 8 + lane % 4 * 2 + i % 2;
+        const bool seen = !masked || (column <= queries_of[i / 2] && column >= starts[i / 2]);
+        const float probability = seen ? exp2f(p[n][i] * scale - lse[i / 2]) : 0.0f;
+        dp[n][i] = probability * (dp[n][i] - delta_of[i / 2]);
+      }
+    }
+    ScoresByTile<Shape>(dp, keys, sums);
+  }
+  const float factors[2] = {f.scale, f.scale};
+  StoreRows<Shape>(sums, factors, queries, row, first, last, dim, args.dq_stride,
+                   static_cast<Bf16*>(args.dq) + head * dim);
+}
+
+// kDk, kDv: which gradients are made. Both, unless their sums are too many for the registers.
+template <typename Shape, bool kDk, bool kDv>
+__global__ void __launch_bounds__(kTensorThreads)
+    TensorKeyGradientKernel(AttentionBackwardArgs args, const float* delta) {
+  constexpr int kRows = Shape::kRows, kTile = Shape::kTile;
+  const AttentionArgs& f = args.forward;
+  Bf16* const keys = SharedMemory<Bf16>();
+  Bf16* const values = keys + Shape::kRowsElements;
+  Bf16* const stages = values + Shape::kRowsElements;  // of queries, then output gradients
+  const int dim = static_cast<int>(f.head_dim), lane = threadIdx.x % kWarp;
+  const int row = threadIdx.x / kWarp * kWarpRows;
+  const int64_t kv_head = blockIdx.y, group = f.heads / f.kv_heads;
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kRows;
+  const int64_t last = first + kRows < f.tokens ? first + kRows : f.tokens;
+  const float scale = f.scale * kLog2OfE;
+
+  int64_t keys_of[2], ends[2];  // a key that is not there is seen by none
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    keys_of[r] = first + row + lane / 4 + 8 * r;
+    ends[r] = keys_of[r] < last ? DocumentEnd(f, keys_of[r]) : 0;
+  }
+  // All of the warp's keys are seen by the queries from its last key to the end of its first's
+  // document.
+  const int64_t warp_last = first + row + kWarpRows - 1;
+  const int64_t warp_end = first + row < last ? DocumentEnd(f, first + row) : 0;
+
+  // The tiles of queries, head by head.
+  const int64_t tiles = (DocumentEnd(f, last - 1) - first + kTile - 1) / kTile;
+  const auto head_of = [&](int64_t step) { return kv_head * group + step / tiles; };
+  const auto query_of = [&](int64_t step) { return first + step % tiles * kTile; };
+  const auto copy_stage = [&](int64_t step, Bf16* stage) {
+    CopyRows<Shape, kTile>(static_cast<const Bf16*>(f.q) + head_of(step) * dim, f.q_stride,
+                           query_of(step), f.tokens, dim, stage);
+    CopyRows<Shape, kTile>(static_cast<const Bf16*>(args.dout) + head_of(step) * dim, f.heads * dim,
+                           query_of(step), f.tokens, dim, stage + Shape::kTileElements);
+  };
+  CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.k) + kv_head * dim, f.k_stride, first, last,
+                         dim, keys);
+  CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.v) + kv_head * dim, f.v_stride, first, last,
+                         dim, values);
+  copy_stage(0, stages);
+  CommitCopies();
+
+  typename Shape::Sums dk, dv;
+  ClearSums<Shape>(dk);
+  ClearSums<Shape>(dv);
+  const int64_t steps = group * tiles;
+  for (int64_t step = 0; step < steps; ++step) {
+    const Bf16* const queries = stages + step % 2 * kStageElements<Shape>;
+    const Bf16* const douts = queries + Shape::kTileElements;
+    const int64_t query = query_of(step);
+    const float* const lse = f.lse + head_of(step) * f.tokens;
+    const float* const deltas = delta + head_of(step) * f.tokens;
+    WaitForCopies<0>();
+    __syncthreads();  // this stage is there, the other is done with
+    if (step + 1 < steps) {
+      copy_stage(step + 1, stages + (step + 1) % 2 * kStageElements<Shape>);
+      CommitCopies();
+    }
+    typename Shape::Scores p, dp;
+    RowsByTile<Shape>(keys, row, queries, p);
+    if (kDk) RowsByTile<Shape>(values, row, douts, dp);
+    const bool masked = query < warp_last || query + kTile > warp_end;
+#pragma unroll
+    for (int n = 0; n < kTile / 8; ++n) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int64_t column = query + n * 8 + lane % 4 * 2 + j;
+        const bool there = column < f.tokens;
+        const float lse_of = there ? lse[column] * kLog2OfE : 0.0f;
+        const float delta_of = kDk && there ? deltas[column] : 0.0f;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int i = 2 * r + j;
+          const bool seen = !masked || (column >= keys_of[r] && column < ends[r]);
+          p[n][i] = seen ? exp2f(p[n][i] * scale - lse_of) : 0.0f;
+          if (kDk) dp[n][i] = p[n][i] * (dp[n][i] - delta_of);
+        }
+      }
+    }
+    if (kDv) ScoresByTile<Shape>(p, douts, dv);
+    if (kDk) ScoresByTile<Shape>(dp, queries, dk);
+  }
+  const float scales[2] = {f.scale, f.scale}, ones[2] = {1.0f, 1.0f};
+  if (kDk) {
+    StoreRows<Shape>(dk, scales, keys, row, first, last, dim, args.dk_stride,
+                     static_cast<Bf16*>(args.dk) + kv_head * dim);
+  }
+  if (kDv) {
+    StoreRows<Shape>(dv, ones, values, row, first, last, dim, args.dv_stride,
+                     static_cast<Bf16*>(args.dv) + kv_head * dim);
+  }
+}
+
+template <typename Shape>
+int LaunchOf(void* stream, const AttentionBackwardArgs& args, const float* delta) {
+  const AttentionArgs& f = args.forward;
+  const unsigned blocks = static_cast<unsigned>(CeilDiv(f.tokens, Shape::kRows));
+  const dim3 by_query(blocks, static_cast<unsigned>(f.heads), 1);
+  const dim3 by_key(blocks, static_cast<unsigned>(f.kv_heads), 1);
+  const auto launch = [&](auto kernel, dim3 grid) {
+    return Launch(kernel, grid, kTensorThreads, kSharedBytes<Shape>, stream, args, delta);
+  };
+  const int error = launch(TensorQueryGradientKernel<Shape>, by_query);
+  if (error != 0) return error;
+  if constexpr (Shape::kDim <= 128) {
+    return launch(TensorKeyGradientKernel<Shape, true, true>, by_key);
+  } else {
+    const int dk_error = launch(TensorKeyGradientKernel<Shape, true, false>, by_key);
+    if (dk_error != 0) return dk_error;
+    return launch(TensorKeyGradientKernel<Shape, false, true>, by_key);
+  }
+}
+
+}  // namespace
+
+int TensorAttentionGradients(void* stream, const AttentionBackwardArgs& args, const float* delta) {
+  const int64_t dim = args.forward.head_dim;
+  if (dim <= 64) return LaunchOf<TensorShape<64, 32>>(stream, args, delta);
+  if (dim <= 96) return LaunchOf<TensorShape<96, 32>>(stream, args, delta);
+  if (dim <= 128) return LaunchOf<TensorShape<128, 32>>(stream, args, delta);
+  if (dim <= 256) return LaunchOf<TensorShape<256, 16>>(stream, args, delta);
+  return kInvalidValue;
+}
+
+}  // namespace megatrain::cuda

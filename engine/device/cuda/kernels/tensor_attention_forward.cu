@@ -1,0 +1,146 @@
+// Causal attention inside documents in BF16 on tensor cores: a block has 64 queries of one head and
+// goes over the keys that any of them sees with an online softmax (Dao 2023). The scores' exponents
+// are to base 2, and the probabilities are rounded to BF16 before they meet the values.
+#include "engine/device/cuda/kernels/tensor_attention.h"
+
+namespace megatrain::cuda {
+namespace {
+
+// Of rows g and g + 8 of a warp.
+struct Softmax {
+  float largest[2] = {-INFINITY, -INFINITY};
+  float total[2] = {0, 0};  // of this thread's columns
+};
+
+// Scores become probabilities times exp2(largest); what was summed before is scaled to the new
+// largest.
+template <typename Shape>
+__device__ void Exponentials(float scale, typename Shape::Scores& s, Softmax& softmax,
+                             typename Shape::Sums& sums) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float largest = -INFINITY;
+#pragma unroll
+    for (int n = 0; n < Shape::kTile / 8; ++n) {
+      largest = fmaxf(largest, fmaxf(s[n][2 * r], s[n][2 * r + 1]));
+    }
+    // A row's columns lie in four threads side by side.
+    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+    const float now = fmaxf(softmax.largest[r], largest * scale);
+    const bool none = now == -INFINITY;  // exp(-inf - -inf) is no number
+    const float before = none ? 0.0f : exp2f(softmax.largest[r] - now);
+    float total = 0;
+#pragma unroll
+    for (int n = 0; n < Shape::kTile / 8; ++n) {
+#pragma unroll
+      for (int i = 2 * r; i < 2 * r + 2; ++i) {
+        s[n][i] = none ? 0.0f : exp2f(s[n][i] * scale - now);
+        total += s[n][i];
+      }
+    }
+    softmax.total[r] = softmax.total[r] * before + total;
+    softmax.largest[r] = now;
+#pragma unroll
+    for (int n = 0; n < Shape::kDim / 8; ++n) {
+      sums[n][2 * r] *= before;
+      sums[n][2 * r + 1] *= before;
+    }
+  }
+}
+
+template <typename Shape>
+__global__ void __launch_bounds__(kTensorThreads) TensorAttentionKernel(AttentionArgs args) {
+  constexpr int kRows = Shape::kRows, kTile = Shape::kTile;
+  Bf16* const queries = SharedMemory<Bf16>();
+  Bf16* const keys = queries + Shape::kRowsElements;
+  Bf16* const values = keys + Shape::kTileElements;
+  const int dim = static_cast<int>(args.head_dim), lane = threadIdx.x % kWarp;
+  const int row = threadIdx.x / kWarp * kWarpRows;  // the warp's first in the block
+  const int64_t head = blockIdx.y, kv_head = head / (args.heads / args.kv_heads);
+  const Bf16* const k = static_cast<const Bf16*>(args.k) + kv_head * dim;
+  const Bf16* const v = static_cast<const Bf16*>(args.v) + kv_head * dim;
+  // The longest tiles of a document are its last: they begin first.
+  const int64_t first = (gridDim.x - 1 - static_cast<int64_t>(blockIdx.x)) * kRows;
+  const int64_t last = first + kRows < args.tokens ? first + kRows : args.tokens;
+  const int64_t warp_last = first + row + kWarpRows < last ? first + row + kWarpRows : last;
+
+  int64_t queries_of[2], starts[2];  // a row that is not there sees nothing
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    queries_of[r] = first + row + lane / 4 + 8 * r;
+    starts[r] = queries_of[r] < last ? DocumentStart(args, queries_of[r]) : args.tokens;
+  }
+  // Where the last of the warp's rows begins to see: all see what lies from there to the first.
+  const int64_t warp_start = DocumentStart(args, warp_last - 1);
+
+  Softmax softmax;
+  typename Shape::Sums sums;
+  ClearSums<Shape>(sums);
+  int64_t key = DocumentStart(args, first) / kTile * kTile;
+  CopyRows<Shape, kRows>(static_cast<const Bf16*>(args.q) + head * dim, args.q_stride, first, last,
+                         dim, queries);
+  CopyRows<Shape, kTile>(k, args.k_stride, key, last, dim, keys);
+  CommitCopies();
+  for (; key < last; key += kTile) {
+    WaitForCopies<0>();
+    __syncthreads();  // the keys are there, the values before are done with
+    CopyRows<Shape, kTile>(v, args.v_stride, key, last, dim, values);
+    CommitCopies();
+    typename Shape::Scores s;
+    RowsByTile<Shape>(queries, row, keys, s);
+    if (key + kTile - 1 > first + row || key < warp_start) {
+#pragma unroll
+      for (int n = 0; n < kTile / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int64_t column = key + n * 8 + lane % 4 * 2 + i % 2;
+          if (column > queries_of[i / 2] || column < starts[i / 2]) s[n][i] = -INFINITY;
+        }
+      }
+    }
+    Exponentials<Shape>(args.scale * kLog2OfE, s, softmax, sums);
+    WaitForCopies<0>();
+    __syncthreads();  // the values are there, the keys are done with
+    if (key + kTile < last) {
+      CopyRows<Shape, kTile>(k, args.k_stride, key + kTile, last, dim, keys);
+      CommitCopies();
+    }
+    ScoresByTile<Shape>(s, values, sums);
+  }
+
+  float factors[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    float total = softmax.total[r];
+    total += __shfl_xor_sync(~0u, total, 1);
+    total += __shfl_xor_sync(~0u, total, 2);
+    factors[r] = 1.0f / total;
+    if (lane % 4 == 0 && queries_of[r] < last) {
+      args.lse[head * args.tokens + queries_of[r]] = (softmax.largest[r] + log2f(total)) * kLnOf2;
+    }
+  }
+  StoreRows<Shape>(sums, factors, queries, row, first, last, dim, args.heads * dim,
+                   static_cast<Bf16*>(args.out) + head * dim);
+}
+
+template <typename Shape>
+int LaunchOf(void* stream, const AttentionArgs& args) {
+  const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, Shape::kRows)),
+                  static_cast<unsigned>(args.heads), 1);
+  const int shared =
+      (Shape::kRowsElements + 2 * Shape::kTileElements) * static_cast<int>(sizeof(Bf16));
+  return Launch(TensorAttentionKernel<Shape>, grid, kTensorThreads, shared, stream, args);
+}
+
+}  // namespace
+
+int TensorAttention(void* stream, const AttentionArgs& args) {
+  if (args.head_dim <= 64) return LaunchOf<TensorShape<64, 64>>(stream, args);
+  if (args.head_dim <= 96) return LaunchOf<TensorShape<96, 64>>(stream, args);
+  if (args.head_dim <= 128) return LaunchOf<TensorShape<128, 64>>(stream, args);
+  if (args.head_dim <= 256) return LaunchOf<TensorShape<256, 32>>(stream, args);
+  return kInvalidValue;
+}
+
+}  // namespace megatrain::cuda

@@ -1,0 +1,83 @@
+// What tensor cores and the copies that feed them are asked for, as PTX names it: products of
+// fragments that lie spread over the lanes of a warp, loads of such fragments from shared memory,
+// and copies to shared memory that run beside the kernel. From sm_80 on.
+//
+// A fragment of BF16 holds two neighbours along its row in each register, the first in the lower
+// half. With g = lane / 4 and t = lane % 4, of mma.m16n8k16 (PTX ISA, "Matrix fragments"):
+//   a[0]: row g, columns 2t and 2t + 1; a[1]: row g + 8; a[2], a[3]: the same, columns + 8
+//   b[0]: rows 2t and 2t + 1 of column g; b[1]: rows + 8
+//   d[0], d[1]: row g, columns 2t and 2t + 1; d[2], d[3]: row g + 8
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_CORE_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_CORE_H_
+
+#include <cstdint>
+
+#include "engine/device/cuda/kernels/primitives.h"
+
+namespace megatrain::cuda {
+
+#ifdef __CUDACC__
+
+__device__ inline uint32_t SharedAddress(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+
+// d[16, 8] += a[16, 16] * b[16, 8], summed in FP32.
+__device__ inline void MultiplyBf16(const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                    float (&d)[4]) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four matrices of 8 x 8 BF16 from shared memory: lane i gives the address of row i % 8 of matrix
+// i / 8 (of 16 bytes, aligned so); to[j] is row g, columns 2t and 2t + 1 of matrix j.
+__device__ inline void LoadMatrices(const void* row, uint32_t (&to)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(SharedAddress(row))
+               : "memory");
+}
+// The same of the transposed matrices: to[j] is rows 2t and 2t + 1 of column g.
+__device__ inline void LoadMatricesTransposed(const void* row, uint32_t (&to)[4]) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(SharedAddress(row))
+               : "memory");
+}
+
+// Copies 16 bytes to shared memory, or, if they are not there, writes zeros and reads nothing.
+__device__ inline void CopyAsync(void* shared, const void* global, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
+               "l"(global), "r"(there ? 16 : 0)
+               : "memory");
+}
+// The copies of this thread since the last call become a group.
+__device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until all groups of this thread but the newest kGroups have arrived. Other threads see them
+// after __syncthreads.
+template <int kGroups>
+__device__ inline void WaitForCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+}
+
+// Two neighbours of a fragment, rounded to nearest even.
+__device__ inline uint32_t PackBf16(float first, float second) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(second), "f"(first));
+  return packed;
+}
+
+#else
+
+inline uint32_t PackBf16(float first, float second) {
+  return RoundToBf16(first).bits | static_cast<uint32_t>(RoundToBf16(second).bits) << 16;
+}
+
+#endif
+
+}  // namespace megatrain::cuda
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_CORE_H_
