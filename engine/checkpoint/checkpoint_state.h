@@ -23,7 +23,9 @@ struct CheckpointState {
   std::string model_fingerprint;  // ModelFingerprint of the layout
   // Key path -> value, of every key that a resumed run may not change.
   std::map<std::string, std::string> spec;
-  int threads = 0;          // another count may change bits: resuming warns
+  // Others may change bits: resuming warns.
+  int threads = 0;
+  std::string arithmetic;   // Device::Arithmetic(); empty in checkpoints of versions before it
   int64_t steps_total = 0;  // as planned when it was written
 };
 
@@ -32,9 +34,9 @@ struct CheckpointState {
 std::string ModelFingerprint(const ModelLayout& layout);
 
 // May a job that would begin as `wanted` go on from `saved`? Step, data position,
-// input tokens, threads and steps_total are not compared. FailedPrecondition names what differs,
-// with both values: the model first, then precision, spec keys in order (all of them), seed, and
-// the data.
+// input tokens, threads, arithmetic and steps_total are not compared. FailedPrecondition names what
+// differs, with both values: the model first, then precision, spec keys in order (all of them),
+// seed, and the data.
 absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted);
 
 }  // namespace megatrain

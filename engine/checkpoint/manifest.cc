@@ -66,6 +66,7 @@ Json StateToJson(const CheckpointState& state) {
   json["data_fingerprint"] = state.data_fingerprint;
   json["model_fingerprint"] = state.model_fingerprint;
   json["threads"] = state.threads;
+  json["arithmetic"] = state.arithmetic;
   json["steps_total"] = state.steps_total;
   json["spec"] = Json::object();
   for (const auto& [key, value] : state.spec) json["spec"][key] = value;
@@ -95,6 +96,9 @@ absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
   MT_ASSIGN_OR_RETURN(const int64_t threads, GetInteger(json, "threads", 0));
   if (threads > std::numeric_limits<int>::max()) return Bad("\"threads\" is out of range");
   state.threads = static_cast<int>(threads);
+  if (json.contains("arithmetic")) {
+    MT_ASSIGN_OR_RETURN(state.arithmetic, GetString(json, "arithmetic"));
+  }
   MT_ASSIGN_OR_RETURN(state.steps_total, GetInteger(json, "steps_total", 0));
   MT_ASSIGN_OR_RETURN(const Json* spec, GetMember(json, "spec", Json::value_t::object));
   for (const auto& [key, value] : spec->items()) {

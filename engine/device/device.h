@@ -49,6 +49,9 @@ class Device {
   virtual ~Device() = default;
 
   virtual std::string Describe() const = 0;
+  // What decides how its results are rounded: processor and libraries. Where this is the same, the
+  // same work gives the same bits; where it is another, it may not.
+  virtual std::string Arithmetic() const = 0;
   // The node of host memory that is nearest to it; -1: not known, or none is nearer.
   virtual int numa_node() const { return -1; }
   // Memory that Allocate can give now. Nothing: the device lies in host memory.

@@ -20,6 +20,7 @@ absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
                    "sequences   ", FormatCount(state.data_position), " seen\n",                 //
                    "precision   ", state.weight_dtype == DType::kBF16 ? "bf16" : "fp32", "\n",  //
                    "threads     ", state.threads, "\n",                                         //
+                   "made on     ", state.arithmetic.empty() ? "-" : state.arithmetic, "\n",     //
                    "on disk     ", FormatBytes(manifest.total_bytes()), "\n", report.text);
   MT_ASSIGN_OR_RETURN(nlohmann::ordered_json json, ParseOrderedJson(report.json, checkpoint));
   json["kind"] = "checkpoint";
@@ -30,6 +31,7 @@ absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
   entry["seed"] = state.seed;
   entry["weight_dtype"] = DTypeName(state.weight_dtype);
   entry["threads"] = state.threads;
+  entry["arithmetic"] = state.arithmetic;
   entry["bytes"] = manifest.total_bytes();
   entry["spec"] = state.spec;
   report.json = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -24,6 +24,7 @@
 namespace megatrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -317,6 +318,36 @@ TEST_P(CudaFaultTest, EndsTheJobWithItsLastCheckpointWhole) {
   const JobRun resumed = TrainOn(*host, spec);
   ASSERT_TRUE(resumed.status.ok()) << resumed.status;
   EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
+}
+
+// What was begun on a processor may go on elsewhere, and says that the bits are others'.
+TEST(CudaJobTest, GoingOnOnAnotherDeviceIsTold) {
+  EmulatedGpu gpu;
+  JobSpec spec = Job("other_device");
+  const std::string other = "the checkpoint was made on ";
+  const auto told = [&](const JobRun& run) {
+    return std::count_if(run.messages.begin(), run.messages.end(), [&](const std::string& line) {
+      return line.find(other) != std::string::npos;
+    });
+  };
+  spec.training.steps = 1;
+  spec.engine.device = "cpu";
+  const JobRun first = TrainOn(*Host(gpu, "cpu"), spec);
+  ASSERT_TRUE(first.status.ok()) << first.status;
+  EXPECT_EQ(told(first), 0);
+  spec.training.steps = 2;
+  spec.engine.device = "cuda";
+  const JobRun moved = TrainOn(*Host(gpu), spec);
+  ASSERT_TRUE(moved.status.ok()) << moved.status;
+  EXPECT_THAT(moved.messages,
+              Contains(AllOf(HasSubstr(other + "cpu, oneDNN "),
+                             HasSubstr("this run computes on cuda, Emulated, compute capability "
+                                       "9.0"),
+                             HasSubstr("bits may differ"))));
+  spec.training.steps = 3;
+  const JobRun again = TrainOn(*Host(gpu), spec);
+  ASSERT_TRUE(again.status.ok()) << again.status;
+  EXPECT_EQ(told(again), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/device/cpu/cpu_kernels.h"
+#include "engine/device/cpu/product.h"
+#include "hwy/targets.h"
 
 namespace megatrain {
 namespace {
@@ -45,6 +47,11 @@ class CpuDevice : public Device {
 
   std::string Describe() const override {
     return absl::StrCat("cpu, ", threads_, threads_ == 1 ? " thread" : " threads");
+  }
+
+  std::string Arithmetic() const override {
+    const int64_t targets = hwy::SupportedTargets();
+    return absl::StrCat("cpu, ", ProductLibrary(), ", ", hwy::TargetName(targets & -targets));
   }
 
   absl::StatusOr<std::optional<int64_t>> FreeBytes() override { return std::nullopt; }

@@ -3,7 +3,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "dnnl.hpp"
+#include "dnnl_debug.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
 
@@ -29,6 +32,14 @@ Memory::desc MatrixOf(int64_t rows, int64_t columns, DType dtype, bool transpose
 Mutex creation;
 
 }  // namespace
+
+std::string ProductLibrary() {
+  const dnnl_version_t* const version = dnnl_version();
+  absl::string_view isa = dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa());
+  absl::ConsumePrefix(&isa, "cpu_isa_");
+  return absl::StrCat("oneDNN ", version->major, ".", version->minor, ".", version->patch, " (",
+                      isa, ")");
+}
 
 struct Product::State {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};

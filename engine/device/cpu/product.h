@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "engine/base/dtype.h"
@@ -29,6 +30,9 @@ struct ProductShape {
                       s.transpose_b, s.bias, s.accumulate, s.a_stride, s.b_stride, s.out_stride);
   }
 };
+
+// The library and the instructions that it chooses here, as "oneDNN 2.7.3 (avx512_core_bf16)".
+std::string ProductLibrary();
 
 // Thread safety: one thread at a time (it remembers the operands' places between calls); as many
 // objects of one shape as there are threads share oneDNN's generated code.

@@ -21,6 +21,7 @@ constexpr char kInToolkit[] = "/usr/local/cuda/lib64/libcublasLt.so.13";
 struct Functions {
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtDestroy) destroy;
+  decltype(&cublasLtGetVersion) version;
   decltype(&cublasLtMatmul) matmul;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
   decltype(&cublasLtMatmulDescCreate) desc_create;
@@ -42,6 +43,7 @@ struct Functions {
     };
     find(create, "cublasLtCreate");
     find(destroy, "cublasLtDestroy");
+    find(version, "cublasLtGetVersion");
     find(matmul, "cublasLtMatmul");
     find(heuristic, "cublasLtMatmulAlgoGetHeuristic");
     find(desc_create, "cublasLtMatmulDescCreate");
@@ -89,6 +91,12 @@ class LoadedCublasLt : public CublasLt {
   ~LoadedCublasLt() override {
     for (auto& [key, plan] : plans_) Destroy(plan);
     f_.destroy(handle_);
+  }
+
+  // CUBLAS_VERSION's form: 10000 * major + 100 * minor + patch.
+  std::string Version() const override {
+    const size_t version = f_.version();
+    return absl::StrCat("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);
   }
 
   int Product(void* stream, const CudaProduct& product, void* workspace,

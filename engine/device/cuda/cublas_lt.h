@@ -20,6 +20,8 @@ class CublasLt {
   static absl::StatusOr<std::unique_ptr<CublasLt>> Load();
   virtual ~CublasLt() = default;
 
+  // As CudaApi::ProductLibrary.
+  virtual std::string Version() const = 0;
   // As CudaApi::Product; a cublasStatus_t, 0 = success.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;

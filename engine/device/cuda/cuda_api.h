@@ -93,6 +93,8 @@ class CudaApi {
 
   // Finds the library of products, for the thread's device. Unavailable: where it was looked for.
   virtual absl::Status LoadProducts() = 0;
+  // REQUIRES: LoadProducts succeeded. As "cuBLASLt 13.1.0".
+  virtual std::string ProductLibrary() const = 0;
   // REQUIRES: LoadProducts succeeded. The algorithm is the library's first choice for the shape,
   // asked for once: never timed, so that the same machine gives the same bits. `workspace` belongs
   // to the stream.

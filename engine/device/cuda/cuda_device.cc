@@ -90,6 +90,11 @@ class CudaDevice : public Device {
                         Version(driver_), properties_.integrated ? ", in host memory" : "",
                         properties_.host_page_tables ? ", coherent with the host" : "");
   }
+  std::string Arithmetic() const override {
+    return absl::StrCat("cuda, ", properties_.name, ", compute capability ", properties_.major, ".",
+                        properties_.minor, ", ", properties_.multiprocessors, " multiprocessors, ",
+                        api_->ProductLibrary());
+  }
   int numa_node() const override { return properties_.numa_node; }
 
   absl::StatusOr<std::optional<int64_t>> FreeBytes() override {

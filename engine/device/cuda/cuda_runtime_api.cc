@@ -127,6 +127,7 @@ class CudaRuntimeApi : public CudaApi {
     return absl::OkStatus();
   }
 
+  std::string ProductLibrary() const override { return products_->Version(); }
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override {
     const int status = products_->Product(stream, product, workspace, workspace_bytes);

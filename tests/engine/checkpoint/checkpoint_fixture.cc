@@ -66,6 +66,7 @@ CheckpointState MakeState(const ModelLayout& layout, DType weight_dtype, int64_t
   state.model_fingerprint = ModelFingerprint(layout);
   state.spec = {{"optimizer.learning_rate", "0.0003"}, {"training.global_batch", "8"}};
   state.threads = 2;
+  state.arithmetic = "cpu, some library";
   state.steps_total = 200;
   return state;
 }

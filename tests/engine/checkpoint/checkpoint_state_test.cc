@@ -17,6 +17,7 @@ TEST(CheckpointStateTest, EqualStatesAreResumableWhateverTheStepAndThreads) {
   wanted.step = 0;
   wanted.data_position = 0;
   wanted.threads = 64;
+  wanted.arithmetic = "cuda, another library";
   wanted.steps_total = 1000;
   EXPECT_TRUE(CheckResumable(saved, wanted).ok());
 }

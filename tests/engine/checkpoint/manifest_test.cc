@@ -53,6 +53,7 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(after->state.data_position, before.state.data_position);
   EXPECT_EQ(after->state.input_tokens, before.state.input_tokens);
   EXPECT_EQ(after->state.threads, before.state.threads);
+  EXPECT_EQ(after->state.arithmetic, "cpu, some library");
   EXPECT_EQ(after->state.steps_total, before.state.steps_total);
   EXPECT_EQ(after->state.spec, before.state.spec);
   EXPECT_EQ(after->state.data_fingerprint, before.state.data_fingerprint);
@@ -82,6 +83,16 @@ TEST(ManifestTest, EveryTruncationIsFound) {
     ASSERT_EQ(ParseManifest(text.substr(0, length)).status().code(), absl::StatusCode::kDataLoss);
   }
   EXPECT_FALSE(ParseManifest(text + "\n").ok());
+}
+
+TEST(ManifestTest, VersionsThatDidNotNoteTheArithmeticAreRead) {
+  const std::string text = SerializeManifest(MakeManifest());
+  const std::string old =
+      Reseal(absl::StrReplaceAll(text, {{"\"arithmetic\": \"cpu, some library\",", ""}}));
+  ASSERT_NE(old, text);
+  const auto parsed = ParseManifest(old);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->state.arithmetic, "");
 }
 
 // A manifest that somebody changed and gave a right checksum.

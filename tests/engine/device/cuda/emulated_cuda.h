@@ -70,6 +70,7 @@ class EmulatedCuda : public CudaApi {
   int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) override;
   int Zero(void* stream, void* device, int64_t bytes) override;
   absl::Status LoadProducts() override;
+  std::string ProductLibrary() const override { return "plain loops"; }
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override;
   void RangePush(const char* name) override;
