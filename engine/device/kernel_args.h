@@ -107,7 +107,8 @@ struct AttentionBackwardArgs {
   int64_t dk_stride = 0;
   void* dv = nullptr;  // as dk
   int64_t dv_stride = 0;
-  void* workspace = nullptr;  // AttentionBackwardWorkspaceBytes
+  void* workspace = nullptr;  // KernelSizes::AttentionBackwardWorkspaceBytes
+  int64_t workspace_bytes = 0;
 };
 
 // out = silu(gate) * up. Shazeer 2020.

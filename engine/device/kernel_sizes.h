@@ -9,14 +9,20 @@
 
 namespace megatrain {
 
+struct AttentionShape {
+  DType dtype = DType::kF32;
+  int64_t tokens = 0;    // of a micro-batch
+  int64_t sequence = 0;  // tokens of the longest document, at most
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+};
+
 class KernelSizes {
  public:
   virtual ~KernelSizes() = default;
 
-  // Device bytes that AttentionBackward needs for these shapes; depends on nothing else. Linear in
-  // tokens.
-  virtual int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
-                                                  int64_t kv_heads, int64_t head_dim) const = 0;
+  // Device bytes that AttentionBackward is to be given for these shapes; depends on nothing else.
+  // Linear in tokens but for what a library may take, which is 1 GiB at most.
+  virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
   // Device bytes beside the arena that a stream of kernels (StreamUse::kCompute) takes.
   virtual int64_t StreamWorkspaceBytes() const { return 0; }
   // Host bytes beside the arena that the kernels themselves hold (packing buffers, scratch), at

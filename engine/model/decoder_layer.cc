@@ -203,6 +203,7 @@ class BoundLayer {
     attention.dv = Offset(scratch.dqkv, q_width_ + kv_width_);
     attention.dq_stride = attention.dk_stride = attention.dv_stride = qkv_width_;
     attention.workspace = scratch.workspace;
+    attention.workspace_bytes = scratch.workspace_bytes;
     MT_RETURN_IF_ERROR(kernels_.AttentionBackward(stream_, attention));
     MT_RETURN_IF_ERROR(Rotate(scratch.dqkv, c_.heads + c_.kv_heads, qkv_width_, /*inverse=*/true));
     if (c_.qk_norm) {

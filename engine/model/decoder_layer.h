@@ -46,6 +46,7 @@ struct LayerBackwardScratch {
   void* dattention = nullptr;  // T [tokens, heads, head_dim]
   void* dqkv = nullptr;        // T [tokens, heads + 2 kv_heads, head_dim]
   void* workspace = nullptr;   // AttentionBackwardWorkspaceBytes
+  int64_t workspace_bytes = 0;
 };
 
 // Recomputes what `level` did not keep, then: dh (in: gradient by y, out: gradient by x) [tokens,

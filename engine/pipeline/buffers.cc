@@ -103,10 +103,14 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
   MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace",
                              t * (c.heads + 2 * c.kv_heads) * c.head_dim * e,
                              DeviceKind::kWorkspace, &b.backward.dqkv));
-  MT_RETURN_IF_ERROR(
-      Reserve(arena, "backward workspace",
-              sizes.AttentionBackwardWorkspaceBytes(d.dtype, t, c.heads, c.kv_heads, c.head_dim),
-              DeviceKind::kWorkspace, &b.backward.workspace));
+  b.backward.workspace_bytes = sizes.AttentionBackwardWorkspaceBytes({.dtype = d.dtype,
+                                                                      .tokens = t,
+                                                                      .sequence = d.sequence_length,
+                                                                      .heads = c.heads,
+                                                                      .kv_heads = c.kv_heads,
+                                                                      .head_dim = c.head_dim});
+  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", b.backward.workspace_bytes,
+                             DeviceKind::kWorkspace, &b.backward.workspace));
   b.kept.resize(d.shape.kept);
   for (int i = 0; i < d.shape.kept; ++i) {
     const KeepLevel level =

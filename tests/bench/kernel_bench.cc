@@ -165,8 +165,13 @@ class Bench {
     const std::vector<char> dout = RandomValues(dtype_, kTokens * width);
     std::vector<char> out(dout.size()), dqkv(qkv.size());
     std::vector<float> lse(static_cast<size_t>(kTokens * kHeads));
-    std::vector<char> workspace(static_cast<size_t>(
-        kernels_.AttentionBackwardWorkspaceBytes(dtype_, kTokens, kHeads, kHeads, kHeadDim)));
+    std::vector<char> workspace(
+        static_cast<size_t>(kernels_.AttentionBackwardWorkspaceBytes({.dtype = dtype_,
+                                                                      .tokens = kTokens,
+                                                                      .sequence = kSequence,
+                                                                      .heads = kHeads,
+                                                                      .kv_heads = kHeads,
+                                                                      .head_dim = kHeadDim})));
     std::vector<int32_t> starts;
     for (int64_t d = 0; d <= kBatch; ++d) starts.push_back(static_cast<int32_t>(d * kSequence));
     const size_t part = static_cast<size_t>(width * DTypeBytes(dtype_));

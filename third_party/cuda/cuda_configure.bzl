@@ -1,14 +1,7 @@
-"""Finds the CUDA toolkit. Where there is none, `@local_cuda//:enabled.bzl` says CUDA_ENABLED = False and the rest builds."""
+"""Finds the CUDA toolkit, and the headers of cuDNN and cudnn-frontend. `@local_cuda//:enabled.bzl` says what there is
+(CUDA_ENABLED, CUDNN_ENABLED); the rest builds without."""
 
-def _cuda_configure_impl(ctx):
-    home = ctx.os.environ.get("CUDA_HOME", "/usr/local/cuda")
-    nvcc = ctx.path(home + "/bin/nvcc")
-    enabled = nvcc.exists and ctx.path(home + "/include/cuda_runtime.h").exists
-    ctx.file("enabled.bzl", "CUDA_ENABLED = %s\nCUDA_HOME = \"%s\"\n" % (enabled, home if enabled else ""))
-    if enabled:
-        ctx.symlink(home + "/include", "include")
-        ctx.symlink(home + "/lib64", "lib64")
-        ctx.file("BUILD", """package(default_visibility = ["//visibility:public"])
+_BUILD = """package(default_visibility = ["//visibility:public"])
 
 cc_library(
     name = "headers",
@@ -20,7 +13,7 @@ cc_library(
 cc_library(
     name = "runtime",
     linkopts = [
-        "-L%s/lib64",
+        "-L{home}/lib64",
         "-lcudart_static",
         "-ldl",
         "-lrt",
@@ -28,12 +21,44 @@ cc_library(
     ],
     deps = [":headers"],
 )
-""" % home)
-    else:
+
+cc_library(
+    name = "cudnn_frontend",
+    hdrs = glob(["cudnn_frontend/**"]),
+    includes = {frontend_includes},
+    deps = [":headers"],
+)
+"""
+
+def _first_with(ctx, directories, header):
+    for directory in directories:
+        if ctx.path(directory + "/" + header).exists:
+            return directory
+    return None
+
+def _cuda_configure_impl(ctx):
+    home = ctx.os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    frontend_home = ctx.os.environ.get("CUDNN_FRONTEND_HOME", "")
+
+    # Where compilers look by themselves.
+    system = [home + "/include", "/usr/local/include", "/usr/include", "/usr/include/x86_64-linux-gnu"]
+    enabled = ctx.path(home + "/bin/nvcc").exists and ctx.path(home + "/include/cuda_runtime.h").exists
+    frontend = _first_with(ctx, ([frontend_home + "/include"] if frontend_home else []) + system, "cudnn_frontend.h")
+    cudnn_enabled = enabled and frontend != None and _first_with(ctx, system, "cudnn.h") != None
+    ctx.file("enabled.bzl", "CUDA_ENABLED = %s\nCUDNN_ENABLED = %s\nCUDA_HOME = \"%s\"\n" %
+                            (enabled, cudnn_enabled, home if enabled else ""))
+    if not enabled:
         ctx.file("BUILD", "package(default_visibility = [\"//visibility:public\"])\n")
+        return
+    ctx.symlink(home + "/include", "include")
+    ctx.symlink(home + "/lib64", "lib64")
+    named = cudnn_enabled and frontend not in system
+    if named:
+        ctx.symlink(frontend, "cudnn_frontend")
+    ctx.file("BUILD", _BUILD.format(home = home, frontend_includes = "[\"cudnn_frontend\"]" if named else "[]"))
 
 cuda_configure = repository_rule(
     implementation = _cuda_configure_impl,
-    environ = ["CUDA_HOME"],
+    environ = ["CUDA_HOME", "CUDNN_FRONTEND_HOME"],
     local = True,
 )

@@ -197,9 +197,8 @@ absl::Status CpuKernels::Zero(Stream&, void* x, int64_t bytes) {
   return absl::OkStatus();
 }
 
-int64_t CpuKernelSizes::AttentionBackwardWorkspaceBytes(DType, int64_t tokens, int64_t heads,
-                                                        int64_t, int64_t head_dim) const {
-  return AttentionWorkspaceBytes(tokens, heads, head_dim);
+int64_t CpuKernelSizes::AttentionBackwardWorkspaceBytes(const AttentionShape& s) const {
+  return AttentionWorkspaceBytes(s.tokens, s.heads, s.head_dim);
 }
 
 // Every thread's workspace; one more for the caller's parts of sums (of rows at most as wide as a

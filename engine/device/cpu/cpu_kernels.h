@@ -20,8 +20,7 @@ class CpuKernelSizes : public KernelSizes {
   // Of kernels on a pool of so many threads.
   explicit CpuKernelSizes(int threads) : threads_(threads) {}
 
-  int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
-                                          int64_t kv_heads, int64_t head_dim) const override;
+  int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override;
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
 
  private:
@@ -51,9 +50,8 @@ class CpuKernels : public Kernels {
   absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
 
-  int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
-                                          int64_t kv_heads, int64_t head_dim) const override {
-    return sizes_.AttentionBackwardWorkspaceBytes(dtype, tokens, heads, kv_heads, head_dim);
+  int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override {
+    return sizes_.AttentionBackwardWorkspaceBytes(shape);
   }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
     return sizes_.ScratchBytesMax(dtype, max_operand_elements);

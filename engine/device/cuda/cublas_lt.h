@@ -20,7 +20,7 @@ class CublasLt {
   static absl::StatusOr<std::unique_ptr<CublasLt>> Load();
   virtual ~CublasLt() = default;
 
-  // As CudaApi::ProductLibrary.
+  // "cuBLASLt 13.1.0".
   virtual std::string Version() const = 0;
   // As CudaApi::Product; a cublasStatus_t, 0 = success.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
+#include "engine/device/kernel_args.h"
 
 namespace megatrain {
 
@@ -25,6 +26,9 @@ inline constexpr int kCudaInvalidDevice = 101;
 inline constexpr int kCudaNotReady = 600;
 // Not CUDA's: cuBLASLt refused or failed.
 inline constexpr int kProductFailed = 100'000;
+inline constexpr int kAttentionFailed = 200'000;  // cuDNN's
+// The library is not there, or does not take such a call: nothing was queued.
+inline constexpr int kNotTaken = -1;
 
 struct CudaDeviceProperties {
   std::string name;
@@ -91,15 +95,24 @@ class CudaApi {
   virtual int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) = 0;
   virtual int Zero(void* stream, void* device, int64_t bytes) = 0;
 
-  // Finds the library of products, for the thread's device. Unavailable: where it was looked for.
-  virtual absl::Status LoadProducts() = 0;
-  // REQUIRES: LoadProducts succeeded. As "cuBLASLt 13.1.0".
-  virtual std::string ProductLibrary() const = 0;
-  // REQUIRES: LoadProducts succeeded. The algorithm is the library's first choice for the shape,
+  // Finds the library of products, for the thread's device, and cuDNN if it is there. Unavailable:
+  // where the former was looked for.
+  virtual absl::Status LoadLibraries() = 0;
+  // REQUIRES: LoadLibraries succeeded. The libraries that compute, as "cuBLASLt 13.1.0, cuDNN
+  // 9.19.0".
+  virtual std::string Libraries() const = 0;
+  // REQUIRES: LoadLibraries succeeded. The algorithm is the library's first choice for the shape,
   // asked for once: never timed, so that the same machine gives the same bits. `workspace` belongs
   // to the stream.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
+
+  // Attention by cuDNN, where it is found; else, and for what it does not take, kNotTaken, which
+  // depends on shapes alone. The statistics are those of kernel_args.h, so that one direction may
+  // be the library's and the other not. `workspace` belongs to the stream.
+  virtual int Attention(void* stream, const AttentionArgs& args, void* workspace,
+                        int64_t workspace_bytes) = 0;
+  virtual int AttentionBackward(void* stream, const AttentionBackwardArgs& args) = 0;
 
   // Around what the thread queues, for a profiler that is attached; else next to nothing.
   virtual void RangePush(const char* name) = 0;

@@ -77,7 +77,7 @@ class CudaDevice : public Device {
 
   absl::Status Open() {
     MT_RETURN_IF_ERROR(Enter());
-    MT_RETURN_IF_ERROR(api_->LoadProducts());
+    MT_RETURN_IF_ERROR(api_->LoadLibraries());
     staging_ = std::aligned_alloc(kPageBytes, kStagingBytes);
     if (staging_ == nullptr) return absl::ResourceExhaustedError("cuda: no host memory");
     return pinned_.Pin(staging_, kStagingBytes, nullptr);
@@ -93,7 +93,7 @@ class CudaDevice : public Device {
   std::string Arithmetic() const override {
     return absl::StrCat("cuda, ", properties_.name, ", compute capability ", properties_.major, ".",
                         properties_.minor, ", ", properties_.multiprocessors, " multiprocessors, ",
-                        api_->ProductLibrary());
+                        api_->Libraries());
   }
   int numa_node() const override { return properties_.numa_node; }
 

@@ -3,8 +3,10 @@
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNEL_SIZES_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNEL_SIZES_H_
 
+#include <algorithm>
 #include <cstdint>
 
+#include "engine/device/cuda/cudnn_sizes.h"
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/kernel_sizes.h"
 
@@ -16,9 +18,18 @@ inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
 class CudaKernelSizes : public KernelSizes {
  public:
-  int64_t AttentionBackwardWorkspaceBytes(DType, int64_t tokens, int64_t heads, int64_t,
-                                          int64_t) const override {
-    return cuda::AttentionBackwardWorkspaceBytes(tokens, heads);
+  // Room for cuDNN's gradient too, whether it will be there or not: a plan does not depend on the
+  // machine that it is made on.
+  int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& s) const override {
+    const int64_t own = cuda::AttentionBackwardWorkspaceBytes(s.tokens, s.heads);
+    const int64_t group = s.heads / s.kv_heads;
+    // Not even the heads of one key and value: it is not called.
+    if (s.dtype != DType::kBF16 ||
+        CudnnGradientBytes(group, s.sequence, s.head_dim) > kCudnnWorkspaceBytesMax) {
+      return own;
+    }
+    return std::max(own, std::min(kCudnnWorkspaceBytesMax,
+                                  CudnnGradientBytes(s.heads, s.sequence, s.head_dim)));
   }
   // 48 MiB: for products, and for the partial sums of reductions.
   int64_t StreamWorkspaceBytes() const override {

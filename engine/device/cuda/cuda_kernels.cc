@@ -64,9 +64,16 @@ absl::Status CudaKernels::Rope(Stream& stream, const RopeArgs& args) {
   return Launched(cuda::Rope(Of(stream).get(), args), "Rope");
 }
 absl::Status CudaKernels::Attention(Stream& stream, const AttentionArgs& args) {
+  MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
+  const int error = api_->Attention(Of(stream).get(), args, Of(stream).product_workspace(),
+                                    kProductWorkspaceBytes);
+  if (error != kNotTaken) return CudaStatus(*api_, error, "cuDNN's attention");
   return Launched(cuda::Attention(Of(stream).get(), args), "Attention");
 }
 absl::Status CudaKernels::AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) {
+  MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
+  const int error = api_->AttentionBackward(Of(stream).get(), args);
+  if (error != kNotTaken) return CudaStatus(*api_, error, "cuDNN's gradient of attention");
   return Launched(cuda::AttentionBackward(Of(stream).get(), args), "AttentionBackward");
 }
 absl::Status CudaKernels::SwiGlu(Stream& stream, const SwiGluArgs& args) {

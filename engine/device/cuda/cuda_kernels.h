@@ -61,9 +61,8 @@ class CudaKernels : public Kernels {
   absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
 
-  int64_t AttentionBackwardWorkspaceBytes(DType dtype, int64_t tokens, int64_t heads,
-                                          int64_t kv_heads, int64_t head_dim) const override {
-    return sizes_.AttentionBackwardWorkspaceBytes(dtype, tokens, heads, kv_heads, head_dim);
+  int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override {
+    return sizes_.AttentionBackwardWorkspaceBytes(shape);
   }
   int64_t StreamWorkspaceBytes() const override { return sizes_.StreamWorkspaceBytes(); }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {

@@ -12,6 +12,7 @@
 #include "engine/base/mutex.h"
 #include "engine/device/cuda/cublas_lt.h"
 #include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/cudnn_attention.h"
 
 namespace megatrain {
 namespace {
@@ -28,6 +29,7 @@ cudaEvent_t EventOf(void* event) { return static_cast<cudaEvent_t>(event); }
 class CudaRuntimeApi : public CudaApi {
  public:
   std::string Describe(int error) const override {
+    if (error >= kAttentionFailed) return absl::StrCat("cuDNN's error ", error - kAttentionFailed);
     if (error >= kProductFailed) return absl::StrCat("cublasStatus_t ", error - kProductFailed);
     const cudaError_t code = static_cast<cudaError_t>(error);
     return absl::StrCat(cudaGetErrorName(code), " (", error, "): ", cudaGetErrorString(code));
@@ -118,16 +120,22 @@ class CudaRuntimeApi : public CudaApi {
     return Seen(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), StreamOf(stream)));
   }
 
-  absl::Status LoadProducts() override {
+  absl::Status LoadLibraries() override {
     MutexLock lock(&mutex_);
     if (products_ != nullptr) return absl::OkStatus();
     absl::StatusOr<std::unique_ptr<CublasLt>> loaded = CublasLt::Load();
     if (!loaded.ok()) return loaded.status();
     products_ = *std::move(loaded);
+    // Without it the kernels of our own are used.
+    absl::StatusOr<std::unique_ptr<CudnnAttention>> attention = CudnnAttention::Load();
+    if (attention.ok()) attention_ = *std::move(attention);
     return absl::OkStatus();
   }
 
-  std::string ProductLibrary() const override { return products_->Version(); }
+  std::string Libraries() const override {
+    return absl::StrCat(products_->Version(), ", ",
+                        attention_ != nullptr ? attention_->Version() : "no cuDNN");
+  }
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override {
     const int status = products_->Product(stream, product, workspace, workspace_bytes);
@@ -135,6 +143,15 @@ class CudaRuntimeApi : public CudaApi {
     // A launch that failed shows up here too; its own error says more.
     const cudaError_t error = cudaGetLastError();
     return error != cudaSuccess ? static_cast<int>(error) : kProductFailed + status;
+  }
+
+  int Attention(void* stream, const AttentionArgs& args, void* workspace,
+                int64_t workspace_bytes) override {
+    return attention_ != nullptr ? attention_->Forward(stream, args, workspace, workspace_bytes)
+                                 : kNotTaken;
+  }
+  int AttentionBackward(void* stream, const AttentionBackwardArgs& args) override {
+    return attention_ != nullptr ? attention_->Backward(stream, args) : kNotTaken;
   }
 
   // NVTX looks for a profiler at its first call, and does nothing from then on without one.
@@ -154,7 +171,9 @@ class CudaRuntimeApi : public CudaApi {
   }
 
   Mutex mutex_;
-  std::unique_ptr<CublasLt> products_;  // set once, before the first stream
+  // Set once, before the first stream.
+  std::unique_ptr<CublasLt> products_;
+  std::unique_ptr<CudnnAttention> attention_;  // null: there is none
 };
 
 }  // namespace

@@ -60,7 +60,7 @@ absl::Status GpuBenchDevice::Check(int error, const char* call) const {
 
 absl::Status GpuBenchDevice::Take(int ordinal, int64_t device_bytes, int64_t host_bytes) {
   MT_RETURN_IF_ERROR(Check(api_->SetDevice(ordinal), "cudaSetDevice"));
-  MT_RETURN_IF_ERROR(api_->LoadProducts());
+  MT_RETURN_IF_ERROR(api_->LoadLibraries());
   host_ = static_cast<char*>(std::aligned_alloc(kPageBytes, static_cast<size_t>(host_bytes)));
   if (host_ == nullptr) return absl::ResourceExhaustedError("no host memory");
   MT_RETURN_IF_ERROR(Check(api_->HostRegister(host_, host_bytes), "cudaHostRegister"));

@@ -123,8 +123,13 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   const int64_t qkv_width = (config.heads + 2 * config.kv_heads) * config.head_dim;
   backward.dattention = buffers.Bytes(tokens_max * q_width * element);
   backward.dqkv = buffers.Bytes(tokens_max * qkv_width * element);
-  backward.workspace = buffers.Bytes(kernels.AttentionBackwardWorkspaceBytes(
-      dtype, tokens_max, config.heads, config.kv_heads, config.head_dim));
+  backward.workspace_bytes = kernels.AttentionBackwardWorkspaceBytes({.dtype = dtype,
+                                                                      .tokens = tokens_max,
+                                                                      .sequence = tokens_max,
+                                                                      .heads = config.heads,
+                                                                      .kv_heads = config.kv_heads,
+                                                                      .head_dim = config.head_dim});
+  backward.workspace = buffers.Bytes(backward.workspace_bytes);
   HeadScratch head;
   head.chunk_tokens = 64;  // several chunks a micro-batch
   head.logits = buffers.Make<float>(head.chunk_tokens * config.vocabulary);

@@ -55,7 +55,7 @@ TEST(CudaDeviceTest, WhatHasToBeSetRightIsSaid) {
   EXPECT_EQ(no_such.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(no_such), HasSubstr("cuda:2: there is no such GPU; there are 2"));
   auto api = std::make_unique<EmulatedCuda>();
-  api->Fail("LoadProducts", 1);
+  api->Fail("LoadLibraries", 1);
   EXPECT_EQ(CreateCudaDevice(std::move(api), 0).status().code(), absl::StatusCode::kUnavailable);
 }
 

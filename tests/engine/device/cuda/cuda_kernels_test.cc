@@ -12,7 +12,7 @@ absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeCudaKernels() {
   std::unique_ptr<CudaApi> api = OpenCudaApi();
   MT_RETURN_IF_ERROR(FindCudaDevice(api.get(), 0).status());
   MT_RETURN_IF_ERROR(CudaStatus(*api, api->SetDevice(0), "cudaSetDevice"));
-  MT_RETURN_IF_ERROR(api->LoadProducts());
+  MT_RETURN_IF_ERROR(api->LoadLibraries());
   return std::make_unique<CudaKernelsUnderTest>(std::move(api));
 }
 

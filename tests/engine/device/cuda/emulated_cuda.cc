@@ -387,9 +387,18 @@ int EmulatedCuda::Zero(void* stream, void* device, int64_t bytes) {
   return kCudaSuccess;
 }
 
-absl::Status EmulatedCuda::LoadProducts() {
+int EmulatedCuda::Attention(void*, const AttentionArgs&, void*, int64_t) {
+  const int error = Called("Attention");
+  return error != 0 ? error : kNotTaken;
+}
+int EmulatedCuda::AttentionBackward(void*, const AttentionBackwardArgs&) {
+  const int error = Called("AttentionBackward");
+  return error != 0 ? error : kNotTaken;
+}
+
+absl::Status EmulatedCuda::LoadLibraries() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (Called("LoadProducts") != 0) return absl::UnavailableError("no library of products");
+  if (Called("LoadLibraries") != 0) return absl::UnavailableError("no library of products");
   return absl::OkStatus();
 }
 

@@ -69,10 +69,14 @@ class EmulatedCuda : public CudaApi {
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;
   int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) override;
   int Zero(void* stream, void* device, int64_t bytes) override;
-  absl::Status LoadProducts() override;
-  std::string ProductLibrary() const override { return "plain loops"; }
+  absl::Status LoadLibraries() override;
+  std::string Libraries() const override { return "plain loops"; }
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override;
+  // As without cuDNN.
+  int Attention(void* stream, const AttentionArgs& args, void* workspace,
+                int64_t workspace_bytes) override;
+  int AttentionBackward(void* stream, const AttentionBackwardArgs& args) override;
   void RangePush(const char* name) override;
   void RangePop() override;
 

@@ -1,0 +1,40 @@
+// BF16 attention by cuDNN: its fused forward pass (SDPA) and the deterministic gradient. Loaded at
+// run time, as cuBLASLt is.
+//
+// It takes documents of one length: as many graphs as there are lengths would each take half a
+// second to build. The gradient's workspace grows with the square of the length (cuDNN 9.19 on
+// Hopper: 2 bytes a head, query and key), so it is called for as many heads at once as fit; a
+// length of which not even the heads of one key and value fit is not taken. Which calls are taken,
+// and how they are cut, depends on shapes alone.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_ATTENTION_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_ATTENTION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/device/kernel_args.h"
+
+namespace megatrain {
+
+// Thread safety: all methods may be called from any thread.
+class CudnnAttention {
+ public:
+  // For the device of the calling thread. Unavailable: cuDNN is not found, or too old, or this
+  // build has been made without its headers.
+  static absl::StatusOr<std::unique_ptr<CudnnAttention>> Load();
+  virtual ~CudnnAttention() = default;
+
+  // "cuDNN 9.19.0".
+  virtual std::string Version() const = 0;
+  // As those of CudaApi: 0 = success, kNotTaken, from kAttentionFailed on an error of cuDNN's, or a
+  // cudaError_t.
+  virtual int Forward(void* stream, const AttentionArgs& args, void* workspace,
+                      int64_t workspace_bytes) = 0;
+  virtual int Backward(void* stream, const AttentionBackwardArgs& args) = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_ATTENTION_H_
