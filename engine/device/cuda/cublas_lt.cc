@@ -71,7 +71,7 @@ struct Key {
   int64_t m, n, k, a_stride, b_stride, out_stride;
   int dtype, out_dtype;
   bool transpose_a, transpose_b, add, bias;
-  uint32_t align_a, align_b, align_c, align_out;
+  uint32_t align_a, align_b, align_c, align_out, align_bias;
 
   auto operator<=>(const Key&) const = default;
 };
@@ -116,7 +116,8 @@ class LoadedCublasLt : public CublasLt {
                      AlignmentOf(product.a),
                      AlignmentOf(product.b),
                      AlignmentOf(product.c),
-                     AlignmentOf(product.out)};
+                     AlignmentOf(product.out),
+                     AlignmentOf(product.bias)};
     // The bias' address is part of the description, so a plan is one call's at a time.
     MutexLock lock(&mutex_);
     auto plan = plans_.find(key);

@@ -52,7 +52,7 @@ class CudaRuntimeApi : public CudaApi {
     properties->host_page_tables = found.pageableMemoryAccessUsesHostPageTables != 0;
     properties->integrated = found.integrated != 0;
     int node = -1;
-    if (cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal) == cudaSuccess) {
+    if (Seen(cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal)) == cudaSuccess) {
       properties->numa_node = node;
     }
     return cudaSuccess;
@@ -140,18 +140,19 @@ class CudaRuntimeApi : public CudaApi {
               int64_t workspace_bytes) override {
     const int status = products_->Product(stream, product, workspace, workspace_bytes);
     if (status == 0) return cudaSuccess;
-    // A launch that failed shows up here too; its own error says more.
-    const cudaError_t error = cudaGetLastError();
-    return error != cudaSuccess ? static_cast<int>(error) : kProductFailed + status;
+    return OrOfTheContext(stream, kProductFailed + status);
   }
 
   int Attention(void* stream, const AttentionArgs& args, void* workspace,
                 int64_t workspace_bytes) override {
-    return attention_ != nullptr ? attention_->Forward(stream, args, workspace, workspace_bytes)
-                                 : kNotTaken;
+    if (attention_ == nullptr) return kNotTaken;
+    const int error = attention_->Forward(stream, args, workspace, workspace_bytes);
+    return error >= kAttentionFailed ? OrOfTheContext(stream, error) : error;
   }
   int AttentionBackward(void* stream, const AttentionBackwardArgs& args) override {
-    return attention_ != nullptr ? attention_->Backward(stream, args) : kNotTaken;
+    if (attention_ == nullptr) return kNotTaken;
+    const int error = attention_->Backward(stream, args);
+    return error >= kAttentionFailed ? OrOfTheContext(stream, error) : error;
   }
 
   // NVTX looks for a profiler at its first call, and does nothing from then on without one.
@@ -168,6 +169,16 @@ class CudaRuntimeApi : public CudaApi {
   static int Seen(cudaError_t error) {
     if (error != cudaSuccess) (void)cudaGetLastError();
     return error;
+  }
+
+  // A library's error, or what the context had gone wrong with before, which says more: libraries
+  // have runtimes of their own, so that ours does not hear of it by itself.
+  static int OrOfTheContext(void* stream, int error) {
+    const cudaError_t of_context = cudaStreamQuery(StreamOf(stream));
+    (void)cudaGetLastError();
+    return of_context == cudaSuccess || of_context == cudaErrorNotReady
+               ? error
+               : static_cast<int>(of_context);
   }
 
   Mutex mutex_;

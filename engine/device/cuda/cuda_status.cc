@@ -8,14 +8,29 @@
 namespace megatrain {
 namespace {
 
-// After these the context answers every call with the same error (the runtime's manual on each).
+// After these the context answers every call with the same error, or the device is not to be
+// trusted: the runtime's manual asks for the process to be ended (driver_types.h on each).
 bool IsSticky(int error) {
-  constexpr int kFirst = 700,
-                kLast = 720;  // cudaErrorIllegalAddress to cudaErrorLaunchFailure's kin
-  constexpr int kEccUncorrectable = 214, kContained = 721, kExternal = 999;
-  constexpr int kNvlinkUncorrectable = 220;
-  return (error >= kFirst && error <= kLast) || error == kEccUncorrectable ||
-         error == kNvlinkUncorrectable || error == kContained || error == kExternal;
+  switch (error) {
+    case 214:  // cudaErrorECCUncorrectable
+    case 220:  // cudaErrorNvlinkUncorrectable
+    case 226:  // cudaErrorContained
+    case 700:  // cudaErrorIllegalAddress
+    case 702:  // cudaErrorLaunchTimeout
+    case 709:  // cudaErrorContextIsDestroyed
+    case 710:  // cudaErrorAssert
+    case 714:  // cudaErrorHardwareStackError
+    case 715:  // cudaErrorIllegalInstruction
+    case 716:  // cudaErrorMisalignedAddress
+    case 717:  // cudaErrorInvalidAddressSpace
+    case 718:  // cudaErrorInvalidPc
+    case 719:  // cudaErrorLaunchFailure
+    case 721:  // cudaErrorTensorMemoryLeak
+    case 999:  // cudaErrorUnknown: what a device that has fallen off the bus gives
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* 
   if (shared > kDefaultSharedBytes) {
     const cudaError_t error = cudaFuncSetAttribute(
         reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-    if (error != cudaSuccess) return error;
+    if (error != cudaSuccess) return cudaGetLastError();  // which the next launch would find
   }
   kernel<<<grid, threads, shared, static_cast<cudaStream_t>(stream)>>>(args...);
   return cudaGetLastError();

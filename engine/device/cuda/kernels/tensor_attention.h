@@ -55,11 +55,27 @@ template <typename Shape, int kRows>
 __device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_t last, int dim,
                          Bf16* tile) {
   constexpr int kChunks = Shape::kDim / 8;
-  for (int i = threadIdx.x; i < kRows * kChunks; i += kTensorThreads) {
-    const int row = i / kChunks, column = i % kChunks * 8;
-    const bool there = first + row < last && column < dim;
-    CopyAsync(tile + row * Shape::kStride + column,
-              there ? head + (first + row) * stride + column : head, there);
+  if constexpr (kTensorThreads % kChunks == 0) {
+    // A thread has one column: next to nothing is computed for a copy.
+    constexpr int kStep = kTensorThreads / kChunks;
+    const int row = threadIdx.x / kChunks, column = threadIdx.x % kChunks * 8;
+    const int64_t left = last - first;
+    const int rows = column >= dim ? 0 : left < kRows ? static_cast<int>(left) : kRows;
+    const Bf16* from = head + (first + row) * stride + column;
+    Bf16* to = tile + row * Shape::kStride + column;
+#pragma unroll
+    for (int r = 0; r < kRows; r += kStep) {
+      const bool there = row + r < rows;
+      CopyAsync(to + r * Shape::kStride, there ? from : head, there);
+      from += kStep * stride;
+    }
+  } else {
+    for (int i = threadIdx.x; i < kRows * kChunks; i += kTensorThreads) {
+      const int row = i / kChunks, column = i % kChunks * 8;
+      const bool there = first + row < last && column < dim;
+      CopyAsync(tile + row * Shape::kStride + column,
+                there ? head + (first + row) * stride + column : head, there);
+    }
   }
 }
 

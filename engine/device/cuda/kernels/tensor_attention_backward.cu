@@ -70,15 +70,21 @@ __global__ void __launch_bounds__(kTensorThreads)
     typename Shape::Scores p, dp;
     RowsByTile<Shape>(queries, row, keys, p);
     RowsByTile<Shape>(douts, row, values, dp);
-    const bool masked = key + kTile - 1 > first + row || key < warp_start;
+    if (key + kTile - 1 > first + row || key < warp_start) {
+#pragma unroll
+      for (int n = 0; n < kTile / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int64_t column = key + n * 8 + lane % 4 * 2 + i % 2;
+          if (column > queries_of[i / 2] || column < starts[i / 2]) p[n][i] = -INFINITY;
+        }
+      }
+    }
 #pragma unroll
     for (int n = 0; n < kTile / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int64_t column = key + n * 8 + lane % 4 * 2 + i % 2;
-        const bool seen = !masked || (column <= queries_of[i / 2] && column >= starts[i / 2]);
-        const float probability = seen ? exp2f(p[n][i] * scale - lse[i / 2]) : 0.0f;
-        dp[n][i] = probability * (dp[n][i] - delta_of[i / 2]);
+        dp[n][i] = Exp2(p[n][i] * scale - lse[i / 2]) * (dp[n][i] - delta_of[i / 2]);
       }
     }
     ScoresByTile<Shape>(dp, keys, sums);
@@ -99,8 +105,9 @@ __global__ void __launch_bounds__(kTensorThreads)
   Bf16* const stages = values + Shape::kRowsElements;  // of queries, then output gradients
   const int dim = static_cast<int>(f.head_dim), lane = threadIdx.x % kWarp;
   const int row = threadIdx.x / kWarp * kWarpRows;
-  const int64_t kv_head = blockIdx.y, group = f.heads / f.kv_heads;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kRows;
+  // The first keys are seen by the most queries: those of all heads begin first.
+  const int64_t kv_head = blockIdx.x, group = f.heads / f.kv_heads;
+  const int64_t first = static_cast<int64_t>(blockIdx.y) * kRows;
   const int64_t last = first + kRows < f.tokens ? first + kRows : f.tokens;
   const float scale = f.scale * kLog2OfE;
 
@@ -117,54 +124,70 @@ __global__ void __launch_bounds__(kTensorThreads)
 
   // The tiles of queries, head by head.
   const int64_t tiles = (DocumentEnd(f, last - 1) - first + kTile - 1) / kTile;
-  const auto head_of = [&](int64_t step) { return kv_head * group + step / tiles; };
-  const auto query_of = [&](int64_t step) { return first + step % tiles * kTile; };
-  const auto copy_stage = [&](int64_t step, Bf16* stage) {
-    CopyRows<Shape, kTile>(static_cast<const Bf16*>(f.q) + head_of(step) * dim, f.q_stride,
-                           query_of(step), f.tokens, dim, stage);
-    CopyRows<Shape, kTile>(static_cast<const Bf16*>(args.dout) + head_of(step) * dim, f.heads * dim,
-                           query_of(step), f.tokens, dim, stage + Shape::kTileElements);
+  const int64_t queries_end = first + tiles * kTile;
+  const auto copy_stage = [&](int64_t head, int64_t query, Bf16* stage) {
+    CopyRows<Shape, kTile>(static_cast<const Bf16*>(f.q) + head * dim, f.q_stride, query, f.tokens,
+                           dim, stage);
+    CopyRows<Shape, kTile>(static_cast<const Bf16*>(args.dout) + head * dim, f.heads * dim, query,
+                           f.tokens, dim, stage + Shape::kTileElements);
   };
   CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.k) + kv_head * dim, f.k_stride, first, last,
                          dim, keys);
   CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.v) + kv_head * dim, f.v_stride, first, last,
                          dim, values);
-  copy_stage(0, stages);
+  const int64_t heads_end = (kv_head + 1) * group;
+  int64_t next_head = kv_head * group, next_query = first;
+  copy_stage(next_head, next_query, stages);
   CommitCopies();
 
   typename Shape::Sums dk, dv;
   ClearSums<Shape>(dk);
   ClearSums<Shape>(dv);
-  const int64_t steps = group * tiles;
-  for (int64_t step = 0; step < steps; ++step) {
-    const Bf16* const queries = stages + step % 2 * kStageElements<Shape>;
+  for (int stage = 0; next_head < heads_end; stage ^= 1) {
+    const Bf16* const queries = stages + stage * kStageElements<Shape>;
     const Bf16* const douts = queries + Shape::kTileElements;
-    const int64_t query = query_of(step);
-    const float* const lse = f.lse + head_of(step) * f.tokens;
-    const float* const deltas = delta + head_of(step) * f.tokens;
+    const int64_t query = next_query;
+    const float* const lse = f.lse + next_head * f.tokens;
+    const float* const deltas = delta + next_head * f.tokens;
+    next_query += kTile;
+    if (next_query == queries_end) {
+      next_query = first;
+      ++next_head;
+    }
     WaitForCopies<0>();
     __syncthreads();  // this stage is there, the other is done with
-    if (step + 1 < steps) {
-      copy_stage(step + 1, stages + (step + 1) % 2 * kStageElements<Shape>);
+    if (next_head < heads_end) {
+      copy_stage(next_head, next_query, stages + (stage ^ 1) * kStageElements<Shape>);
       CommitCopies();
     }
+    // A lane loads one column's, long before they are needed, and gives them to the others.
+    const int64_t mine = query + lane % kTile;
+    const bool there = mine < f.tokens;
+    const float my_lse = there ? lse[mine] * kLog2OfE : 0.0f;
+    const float my_delta = kDk && there ? deltas[mine] : 0.0f;
     typename Shape::Scores p, dp;
     RowsByTile<Shape>(keys, row, queries, p);
     if (kDk) RowsByTile<Shape>(values, row, douts, dp);
-    const bool masked = query < warp_last || query + kTile > warp_end;
+    if (query < warp_last || query + kTile > warp_end) {
+#pragma unroll
+      for (int n = 0; n < kTile / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int64_t column = query + n * 8 + lane % 4 * 2 + i % 2;
+          if (column < keys_of[i / 2] || column >= ends[i / 2]) p[n][i] = -INFINITY;
+        }
+      }
+    }
 #pragma unroll
     for (int n = 0; n < kTile / 8; ++n) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        const int64_t column = query + n * 8 + lane % 4 * 2 + j;
-        const bool there = column < f.tokens;
-        const float lse_of = there ? lse[column] * kLog2OfE : 0.0f;
-        const float delta_of = kDk && there ? deltas[column] : 0.0f;
+        const int from = n * 8 + lane % 4 * 2 + j;
+        const float lse_of = __shfl_sync(~0u, my_lse, from);
+        const float delta_of = kDk ? __shfl_sync(~0u, my_delta, from) : 0.0f;
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          const int i = 2 * r + j;
-          const bool seen = !masked || (column >= keys_of[r] && column < ends[r]);
-          p[n][i] = seen ? exp2f(p[n][i] * scale - lse_of) : 0.0f;
+        for (int i = j; i < 4; i += 2) {
+          p[n][i] = Exp2(p[n][i] * scale - lse_of);
           if (kDk) dp[n][i] = p[n][i] * (dp[n][i] - delta_of);
         }
       }
@@ -188,7 +211,7 @@ int LaunchOf(void* stream, const AttentionBackwardArgs& args, const float* delta
   const AttentionArgs& f = args.forward;
   const unsigned blocks = static_cast<unsigned>(CeilDiv(f.tokens, Shape::kRows));
   const dim3 by_query(blocks, static_cast<unsigned>(f.heads), 1);
-  const dim3 by_key(blocks, static_cast<unsigned>(f.kv_heads), 1);
+  const dim3 by_key(static_cast<unsigned>(f.kv_heads), blocks, 1);
   const auto launch = [&](auto kernel, dim3 grid) {
     return Launch(kernel, grid, kTensorThreads, kSharedBytes<Shape>, stream, args, delta);
   };

@@ -29,13 +29,13 @@ __device__ void Exponentials(float scale, typename Shape::Scores& s, Softmax& so
     largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
     const float now = fmaxf(softmax.largest[r], largest * scale);
     const bool none = now == -INFINITY;  // exp(-inf - -inf) is no number
-    const float before = none ? 0.0f : exp2f(softmax.largest[r] - now);
+    const float before = none ? 0.0f : Exp2(softmax.largest[r] - now);
     float total = 0;
 #pragma unroll
     for (int n = 0; n < Shape::kTile / 8; ++n) {
 #pragma unroll
       for (int i = 2 * r; i < 2 * r + 2; ++i) {
-        s[n][i] = none ? 0.0f : exp2f(s[n][i] * scale - now);
+        s[n][i] = none ? 0.0f : Exp2(s[n][i] * scale - now);
         total += s[n][i];
       }
     }

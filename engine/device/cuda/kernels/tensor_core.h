@@ -70,7 +70,17 @@ __device__ inline uint32_t PackBf16(float first, float second) {
   return packed;
 }
 
+// 2^x to within 2 in the last place, 0 where it would be denormal: one instruction, where exp2f
+// takes four. The results are rounded to BF16.
+__device__ inline float Exp2(float x) {
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+}
+
 #else
+
+inline float Exp2(float x) { return exp2f(x); }
 
 inline uint32_t PackBf16(float first, float second) {
   return RoundToBf16(first).bits | static_cast<uint32_t>(RoundToBf16(second).bits) << 16;

@@ -101,6 +101,10 @@ inline float __shfl_xor_sync(unsigned, float x, int step) {
                                                    static_cast<int>(threadIdx.x % 32) ^ step);
   return std::bit_cast<float>(static_cast<uint32_t>(other));
 }
+inline float __shfl_sync(unsigned, float x, int lane) {
+  return std::bit_cast<float>(
+      static_cast<uint32_t>(megatrain::cuda::Exchange(std::bit_cast<uint32_t>(x), lane)));
+}
 inline double __shfl_xor_sync(unsigned, double x, int step) {
   return std::bit_cast<double>(megatrain::cuda::Exchange(
       std::bit_cast<uint64_t>(x), static_cast<int>(threadIdx.x % 32) ^ step));
