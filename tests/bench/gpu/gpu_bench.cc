@@ -44,16 +44,18 @@ absl::Status Run(const std::set<std::string>& scenarios) {
   const GpuLimitSizes sizes;
   GpuLimits limits;
   {
-    MT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<GpuBenchDevice> device,
-        GpuBenchDevice::Open(api.get(), kOrdinal, sizes.device_bytes(), 2 * sizes.copy_bytes));
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<GpuBenchDevice> device,
+                        GpuBenchDevice::Open(api.get(), kOrdinal,
+                                             {.device_bytes = sizes.device_bytes(),
+                                              .host_bytes = 2 * sizes.copy_bytes}));
     MT_ASSIGN_OR_RETURN(limits, MeasureGpuLimits(*device, sizes));
   }
   if (asked("kernels")) {
     const GpuKernelShapes shapes;
-    MT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<GpuBenchDevice> device,
-        GpuBenchDevice::Open(api.get(), kOrdinal, shapes.device_bytes(), int64_t{64} << 20));
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<GpuBenchDevice> device,
+                        GpuBenchDevice::Open(api.get(), kOrdinal,
+                                             {.device_bytes = shapes.device_bytes(),
+                                              .host_bytes = int64_t{64} << 20}));
     MT_RETURN_IF_ERROR(BenchGpuKernels(*device, limits, shapes));
   }
   if (!asked("steps") && !asked("long")) return absl::OkStatus();

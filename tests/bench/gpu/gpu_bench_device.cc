@@ -39,17 +39,18 @@ class Span {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GpuBenchDevice>> GpuBenchDevice::Open(CudaApi* api, int ordinal,
-                                                                     int64_t device_bytes,
-                                                                     int64_t host_bytes) {
+                                                                     const Sizes& sizes) {
   std::unique_ptr<GpuBenchDevice> device(new GpuBenchDevice(api, ordinal));
-  MT_RETURN_IF_ERROR(device->Take(ordinal, device_bytes, host_bytes));
-  MT_RETURN_IF_ERROR(device->Fill(host_bytes));
+  MT_RETURN_IF_ERROR(device->Take(ordinal, sizes));
+  MT_RETURN_IF_ERROR(device->Fill(sizes.host_bytes));
   return device;
 }
 
 GpuBenchDevice::~GpuBenchDevice() {
   for (std::unique_ptr<CudaStream>& stream : streams_) stream = nullptr;
-  if (memory_ != nullptr) (void)api_->Free(memory_);
+  for (void* memory : {memory_, flushed_}) {
+    if (memory != nullptr) (void)api_->Free(memory);
+  }
   if (registered_) (void)api_->HostUnregister(host_);
   std::free(host_);
 }
@@ -58,15 +59,17 @@ absl::Status GpuBenchDevice::Check(int error, const char* call) const {
   return CudaStatus(*api_, error, call);
 }
 
-absl::Status GpuBenchDevice::Take(int ordinal, int64_t device_bytes, int64_t host_bytes) {
+absl::Status GpuBenchDevice::Take(int ordinal, const Sizes& sizes) {
   MT_RETURN_IF_ERROR(Check(api_->SetDevice(ordinal), "cudaSetDevice"));
   MT_RETURN_IF_ERROR(api_->LoadLibraries());
-  host_ = static_cast<char*>(std::aligned_alloc(kPageBytes, static_cast<size_t>(host_bytes)));
+  host_ = static_cast<char*>(std::aligned_alloc(kPageBytes, static_cast<size_t>(sizes.host_bytes)));
   if (host_ == nullptr) return absl::ResourceExhaustedError("no host memory");
-  MT_RETURN_IF_ERROR(Check(api_->HostRegister(host_, host_bytes), "cudaHostRegister"));
+  MT_RETURN_IF_ERROR(Check(api_->HostRegister(host_, sizes.host_bytes), "cudaHostRegister"));
   registered_ = true;
-  MT_RETURN_IF_ERROR(Check(api_->Malloc(device_bytes, &memory_), "cudaMalloc"));
-  device_bytes_ = device_bytes;
+  MT_RETURN_IF_ERROR(Check(api_->Malloc(sizes.device_bytes, &memory_), "cudaMalloc"));
+  device_bytes_ = sizes.device_bytes;
+  MT_RETURN_IF_ERROR(Check(api_->Malloc(sizes.flush_bytes, &flushed_), "cudaMalloc"));
+  flush_bytes_ = sizes.flush_bytes;
   for (std::unique_ptr<CudaStream>& stream : streams_) {
     void *made = nullptr, *workspace = nullptr;
     MT_RETURN_IF_ERROR(Check(api_->StreamCreate(&made), "cudaStreamCreateWithFlags"));
@@ -102,11 +105,27 @@ absl::Status GpuBenchDevice::Fill(int64_t host_bytes) {
 
 absl::StatusOr<double> GpuBenchDevice::Seconds(Queue on, int repetitions,
                                                const std::function<absl::Status()>& call) {
+  return MedianSeconds(
+      on, repetitions, [] { return absl::OkStatus(); }, call);
+}
+
+absl::StatusOr<double> GpuBenchDevice::SecondsWithoutCache(
+    int repetitions, const std::function<absl::Status()>& call) {
+  const auto flush = [this] {
+    return Check(api_->Zero(queue(Queue::kKernels), flushed_, flush_bytes_), "cudaMemsetAsync");
+  };
+  return MedianSeconds(Queue::kKernels, repetitions, flush, call);
+}
+
+absl::StatusOr<double> GpuBenchDevice::MedianSeconds(Queue on, int repetitions,
+                                                     const std::function<absl::Status()>& before,
+                                                     const std::function<absl::Status()>& call) {
   std::vector<Span> spans;
   for (int i = 0; i <= repetitions; ++i) {
     Span& span = spans.emplace_back(api_);
     MT_RETURN_IF_ERROR(Check(api_->EventCreate(&span.start), "cudaEventCreate"));
     MT_RETURN_IF_ERROR(Check(api_->EventCreate(&span.end), "cudaEventCreate"));
+    MT_RETURN_IF_ERROR(before());
     MT_RETURN_IF_ERROR(Check(api_->EventRecord(span.start, queue(on)), "cudaEventRecord"));
     MT_RETURN_IF_ERROR(call());
     MT_RETURN_IF_ERROR(Check(api_->EventRecord(span.end, queue(on)), "cudaEventRecord"));

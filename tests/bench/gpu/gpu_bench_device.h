@@ -19,11 +19,15 @@ namespace megatrain {
 
 class GpuBenchDevice {
  public:
-  // Takes `device_bytes` of device memory, filled with small numbers, and `host_bytes` of pinned
-  // memory (whole pages). `api` must outlive this object.
+  struct Sizes {
+    int64_t device_bytes = 0;  // filled with small numbers
+    int64_t host_bytes = 0;    // pinned, whole pages
+    // Written before a call that is to find nothing in the device's cache: more than that holds.
+    int64_t flush_bytes = int64_t{256} << 20;
+  };
+  // `api` must outlive this object.
   static absl::StatusOr<std::unique_ptr<GpuBenchDevice>> Open(CudaApi* api, int ordinal,
-                                                              int64_t device_bytes,
-                                                              int64_t host_bytes);
+                                                              const Sizes& sizes);
   ~GpuBenchDevice();
   GpuBenchDevice(const GpuBenchDevice&) = delete;
   GpuBenchDevice& operator=(const GpuBenchDevice&) = delete;
@@ -42,6 +46,10 @@ class GpuBenchDevice {
   // queued without a pause behind one that finds everything cold.
   absl::StatusOr<double> Seconds(Queue queue, int repetitions,
                                  const std::function<absl::Status()>& call);
+  // The same where each call finds the device's cache full of something else, as a kernel does that
+  // comes by once a layer.
+  absl::StatusOr<double> SecondsWithoutCache(int repetitions,
+                                             const std::function<absl::Status()>& call);
   // Of both together, each on its own queue.
   struct Pair {
     double first = 0, second = 0;
@@ -53,7 +61,10 @@ class GpuBenchDevice {
 
  private:
   GpuBenchDevice(CudaApi* api, int ordinal) : api_(api), kernels_(api, ordinal) {}
-  absl::Status Take(int ordinal, int64_t device_bytes, int64_t host_bytes);
+  absl::Status Take(int ordinal, const Sizes& sizes);
+  absl::StatusOr<double> MedianSeconds(Queue queue, int repetitions,
+                                       const std::function<absl::Status()>& before,
+                                       const std::function<absl::Status()>& call);
   // Fills the device's memory through the host's.
   absl::Status Fill(int64_t host_bytes);
 
@@ -63,6 +74,8 @@ class GpuBenchDevice {
   bool registered_ = false;
   void* memory_ = nullptr;
   int64_t device_bytes_ = 0;
+  void* flushed_ = nullptr;
+  int64_t flush_bytes_ = 0;
   std::unique_ptr<CudaStream> streams_[3];
 };
 

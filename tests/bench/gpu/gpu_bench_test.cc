@@ -14,10 +14,14 @@
 namespace megatrain {
 namespace {
 
-constexpr GpuLimitSizes kSizes = {.product = 16, .copy_bytes = 1 << 16, .repetitions = 2};
+constexpr GpuLimitSizes kSizes = {
+    .product = 16, .copy_bytes = 1 << 16, .repetitions = 2, .sustained_repetitions = 2};
 
 absl::StatusOr<GpuLimits> Limits(CudaApi* api) {
-  auto device = GpuBenchDevice::Open(api, 0, kSizes.device_bytes(), 2 * kSizes.copy_bytes);
+  auto device = GpuBenchDevice::Open(api, 0,
+                                     {.device_bytes = kSizes.device_bytes(),
+                                      .host_bytes = 2 * kSizes.copy_bytes,
+                                      .flush_bytes = 4096});
   if (!device.ok()) return device.status();
   return MeasureGpuLimits(**device, kSizes);
 }
@@ -41,7 +45,9 @@ TEST(GpuBenchTest, LimitsAndKernels) {
                                   .vocabulary = 64,
                                   .chunk_tokens = 8,
                                   .repetitions = 1};
-  const auto device = GpuBenchDevice::Open(&cuda, 0, shapes.device_bytes(), 1 << 16);
+  const auto device = GpuBenchDevice::Open(
+      &cuda, 0,
+      {.device_bytes = shapes.device_bytes(), .host_bytes = 1 << 16, .flush_bytes = 4096});
   ASSERT_TRUE(device.ok()) << device.status();
   const absl::Status status = BenchGpuKernels(**device, *limits, shapes);
   EXPECT_TRUE(status.ok()) << status;

@@ -91,6 +91,9 @@ absl::StatusOr<GpuLimits> MeasureGpuLimits(GpuBenchDevice& device, const GpuLimi
   PrintRate("both at once, host to device", limits.h2d_beside_d2h_bytes_per_second / 1e9, "GB/s");
   PrintRate("both at once, device to host", limits.d2h_beside_h2d_bytes_per_second / 1e9, "GB/s");
   MT_ASSIGN_OR_RETURN(limits.bf16_flops_per_second, BestProductRate(device, DType::kBF16, sizes));
+  MT_ASSIGN_OR_RETURN(const double sustained, ProductRate(device, DType::kBF16, sizes.product,
+                                                          sizes.sustained_repetitions));
+  PrintRate("BF16 products, kept up", sustained / 1e12, "TFLOP/s");
   MT_ASSIGN_OR_RETURN(limits.fp32_flops_per_second, BestProductRate(device, DType::kF32, sizes));
   return limits;
 }

@@ -13,6 +13,8 @@ struct GpuLimitSizes {
   int64_t product = 8192;  // rows, columns and inner dimension of the largest product
   int64_t copy_bytes = int64_t{1} << 30;
   int repetitions = 10;
+  // Of the largest product, until the card draws what it may draw for long.
+  int sustained_repetitions = 2000;
   // Of a GpuBenchDevice that they fit in: three square operands in FP32, or two copies.
   int64_t device_bytes() const;
 };

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kDeltaThreads = 256;
 
-// A warp a (token, head).
-template <typename T>
+// A warp a (token, head); kPack elements a load.
+template <typename T, int kPack>
 __global__ void DeltaKernel(AttentionBackwardArgs args, float* delta) {
   const AttentionArgs& f = args.forward;
   const int64_t item =
@@ -22,8 +22,12 @@ __global__ void DeltaKernel(AttentionBackwardArgs args, float* delta) {
   const T* const out = static_cast<const T*>(f.out) + item * f.head_dim;
   const T* const dout = static_cast<const T*>(args.dout) + item * f.head_dim;
   float sum = 0;
-  for (int64_t i = threadIdx.x % kWarp; i < f.head_dim; i += kWarp) {
-    sum += ToFloat(out[i]) * ToFloat(dout[i]);
+  for (int64_t i = threadIdx.x % kWarp * kPack; i < f.head_dim; i += kWarp * kPack) {
+    float a[kPack], b[kPack];
+    Load(out + i, a);
+    Load(dout + i, b);
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) sum += a[j] * b[j];
   }
   sum = TeamSum<kWarp>(sum, nullptr);
   if (threadIdx.x % kWarp == 0) delta[item % f.heads * f.tokens + item / f.heads] = sum;
@@ -183,8 +187,12 @@ template <typename Shape, typename T>
 int BackwardOf(void* stream, const AttentionBackwardArgs& args) {
   const AttentionArgs& f = args.forward;
   float* const delta = static_cast<float*>(args.workspace);
-  int error = Launch(DeltaKernel<T>, Grid(CeilDiv(f.tokens * f.heads, kDeltaThreads / kWarp)),
-                     kDeltaThreads, 0, stream, args, delta);
+  // Heads are short: packs of four, so that most lanes have one.
+  constexpr int kPack = 4;
+  const bool packs = f.head_dim % kPack == 0 && Aligned({f.out, args.dout}, {});
+  int error = Launch(packs ? DeltaKernel<T, kPack> : DeltaKernel<T, 1>,
+                     Grid(CeilDiv(f.tokens * f.heads, kDeltaThreads / kWarp)), kDeltaThreads, 0,
+                     stream, args, delta);
   if (error != 0) return error;
   if (FitsTensorCores(args)) return TensorAttentionGradients(stream, args, delta);
   const unsigned tiles = static_cast<unsigned>(CeilDiv(f.tokens, Shape::kTile));
