@@ -313,6 +313,8 @@ absl::StatusOr<ChatVariant> RecogniseChatTemplate(std::string_view text) {
   const std::string squeezed = Squeeze(text);
   const bool chatml = Has(squeezed, "<|im_start|>");
   if (chatml || Has(squeezed, "<|start_header_id|>")) {
+    // Mostly line feeds of a program that was laid out for reading.
+    if (parts->writes_text()) return Unknown("it writes text outside of its tags");
     return chatml ? RecogniseChatml(text, squeezed) : RecogniseLlama3(text, squeezed);
   }
   if (Has(squeezed, "<<SYS>>")) return Unknown("Llama 2's is not");

@@ -287,6 +287,8 @@ TEST(RecogniseChatTemplate, WhatIsNotWhollyKnownIsRefused) {
                       "{{- '[SYSTEM_PROMPT]' + system_message + '[/SYSTEM_PROMPT]' }}[INST]"),
               HasSubstr("with [SYSTEM_PROMPT]"));
   EXPECT_THAT(Refusal("{{ bos_token + '[INST] ' + '<<SYS>>' }}"), HasSubstr("Llama 2"));
+  EXPECT_THAT(Refusal(Replaced(Program("llama3"), "{{ content }}", "{{ content }}\n")),
+              HasSubstr("it writes text outside of its tags"));
   const std::string gemma = Program("gemma");
   EXPECT_NE(Refusal(Replaced(gemma, " | trim", "")), "");
   EXPECT_NE(Refusal(Replaced(gemma, "'model'", "'assistant'")), "");
