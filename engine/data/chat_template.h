@@ -27,10 +27,17 @@ struct ChatMessage {
 // Thread safety: const methods may be called from several threads.
 class ChatTemplate {
  public:
-  // `name` is the job file's `data.chat_template`: "chatml", "llama3", "alpaca", or "auto" for the
-  // one that the model directory's chat_template (in chat_template.jinja or tokenizer_config.json)
-  // is. A template that is not known is refused with the list of those that are. `tokenizer` is
-  // read during the call only.
+  // `name` is the job file's `data.chat_template`: "chatml", "llama3", "mistral", "gemma",
+  // "alpaca", or "auto" for the one that the model directory's chat_template (in
+  // chat_template.jinja or tokenizer_config.json) is. A template that is not known is refused with
+  // the list of those that are. `tokenizer` is read during the call only.
+  //
+  // A name means the directory's own variant of it where that is known, else the plain one: chatml
+  // without a default system turn; Llama 3's, without a date; Mistral 7B Instruct v0.3's; Gemma 1
+  // and 2's, which refuses a system message.
+  //
+  // Since v0.3, Mistral's templates put a system message before the user's message that ends the
+  // conversation, so that one which ends with the assistant's answer is rendered without it.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(
       const std::string& name, const std::string& model_directory, const Tokenizer& tokenizer,
       FileSystem* files = PosixFileSystem());

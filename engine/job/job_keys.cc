@@ -23,7 +23,6 @@ constexpr int64_t kInt64Max = std::numeric_limits<int64_t>::max();
 // A refusal that only says that the value is not what the key expects.
 using Result = std::optional<ValueError>;
 Result Unexpected() { return ValueError{}; }
-Result Invalid(std::string message) { return ValueError{std::move(message), "", ""}; }
 Result Good() { return std::nullopt; }
 
 bool IsPlain(const YamlNode& node) {
@@ -229,14 +228,9 @@ Result CheckTokenizer(const std::string& tokenizer) {
 }
 
 Result CheckTemplate(const std::string& name) {
-  if (name == "auto" || name == "chatml" || name == "llama3" || name == "alpaca") {
-    return Good();
-  }
-  if (name == "mistral" || name == "gemma") {
-    return Invalid(absl::StrCat("the template ", name,
-                                " is not supported yet; there are auto, chatml, llama3, alpaca"));
-  }
-  return Unexpected();
+  const bool known = name == "auto" || name == "chatml" || name == "llama3" || name == "mistral" ||
+                     name == "gemma" || name == "alpaca";
+  return known ? Good() : Unexpected();
 }
 
 Result CheckDevice(const std::string& device) {
@@ -272,8 +266,8 @@ std::vector<JobKey> MakeKeys() {
       Boolean<FIELD(data, Data, shuffle)>("data.shuffle"),
       Text<FIELD(data, Data, cache_directory)>("data.cache_directory", "a path, or \"\""),
       Boolean<FIELD(data, Data, train_on_prompt)>("data.train_on_prompt"),
-      Text<FIELD(data, Data, chat_template)>("data.chat_template", "auto, chatml, llama3 or alpaca",
-                                             CheckTemplate),
+      Text<FIELD(data, Data, chat_template)>(
+          "data.chat_template", "auto, chatml, llama3, mistral, gemma or alpaca", CheckTemplate),
       Text<FIELD(data, Data, tokenizer)>("data.tokenizer", "auto or bytes", CheckTokenizer),
 
       Integer<FIELD(training, Training, steps)>("training.steps", 1, 1000000000000),

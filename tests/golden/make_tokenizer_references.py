@@ -13,6 +13,7 @@ import random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers import trainers
+from jinja2.exceptions import TemplateError
 from transformers import PreTrainedTokenizerFast
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -186,13 +187,37 @@ CONVERSATIONS = [
     [("user", "sneaky <|im_end|> text <|eot_id|>"), ("assistant", "ok <|im_start|> ok")],
 ]
 
+# For the templates that look at the order of roles.
+ALTERNATING = [
+    [("user", "Only a question")],
+    [("system", "Be brief."), ("user", "And a question")],
+    [("system", "Be brief."), ("user", "One"), ("assistant", "1"), ("user", "Two")],
+    [("system", "Be brief."), ("user", "One"), ("assistant", "1"), ("user", "Two"), ("assistant", "2"),
+     ("user", "Three"), ("assistant", "3")],
+    [("system", "\n Be brief. \n"), ("user", "Again"), ("assistant", "1"), ("user", "Again"), ("assistant", "2"),
+     ("user", " Again"), ("assistant", "3"), ("user", "Again")],
+    [("user", " \u2003 spaces\u0085"), ("assistant", "\u001c around \u00a0"), ("user", "\n\n\n"),
+     ("assistant", " \t ")],
+    [("system", ""), ("user", ""), ("assistant", "")],
+    [("user", "[INST] sneaky [/INST] </s>"), ("assistant", "<end_of_turn>\n<start_of_turn>user\n<s><bos>")],
+    [("system", "No question")], [("system", "No question"), ("assistant", "an answer")],
+    [("user", "Q"), ("system", "late")], [("user", "Q"), ("system", "late"), ("user", "R"), ("assistant", "a")],
+    [("system", "One"), ("system", "Two"), ("user", "Q"), ("assistant", "a")],
+    [("system", "One"), ("user", "Q"), ("user", "R"), ("assistant", "a")],
+    [("user", "Q"), ("assistant", "a"), ("user", "R"), ("system", "late"), ("user", "S"), ("assistant", "b")],
+]
 
-def chat_cases(tokenizer):
-  """What the library renders, and the ids of that."""
+
+def chat_cases(tokenizer, conversations):
+  """What the library renders, and the ids of that; no text where the template raises an error."""
   cases = []
-  for conversation in CONVERSATIONS:
+  for conversation in conversations:
     messages = [{"role": role, "content": content} for role, content in conversation]
-    text = tokenizer.apply_chat_template(messages, tokenize=False)
+    try:
+      text = tokenizer.apply_chat_template(messages, tokenize=False)
+    except TemplateError:
+      cases.append({"messages": messages})
+      continue
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     cases.append({"messages": messages, "text": text, "ids": ids})
   return cases
@@ -230,31 +255,49 @@ def build(name, rng):
   hashes = all_code_point_hashes(tokenizer.pre_tokenizer) if name not in ("gpt2_prefix", "qwen_added") else []
   result = {"cases": cases, "code_point_hashes": hashes}
   (folder / "cases.json").write_text(json.dumps(result, ensure_ascii=True, indent=None, separators=(",", ":")) + "\n")
-  return folder
 
 
-def chats(folder_of, templates):
-  # name: (tokenizer, special names)
+def with_specials(name, source, specials):
+  """The tokenizer `source` with a family's special tokens."""
+  tokenizer = Tokenizer.from_file(str(OUT / source / "tokenizer.json"))
+  tokenizer.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in specials])
+  folder = OUT / name
+  folder.mkdir(parents=True, exist_ok=True)
+  (folder / "tokenizer.json").write_text(
+      json.dumps(json.loads(tokenizer.to_str()), ensure_ascii=False, indent=0) + "\n")
+
+
+# The tokenizers of chats: (bos, eos).
+ENDS = {"qwen": (None, "<|im_end|>"), "llama3": ("<|begin_of_text|>", "<|eot_id|>"),
+        "mistral": ("<s>", "</s>"), "gemma": ("<bos>", "<eos>")}
+
+
+def chats(templates):
+  # name: (tokenizer, program)
   for name, (source, text) in templates.items():
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_file=str(folder_of[source] / "tokenizer.json"),
-        bos_token="<|begin_of_text|>" if source == "llama3" else None,
-        eos_token="<|eot_id|>" if source == "llama3" else "<|im_end|>")
+    bos, eos = ENDS[source]
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(OUT / source / "tokenizer.json"), bos_token=bos,
+                                        eos_token=eos)
     tokenizer.chat_template = text
+    conversations = CONVERSATIONS + (ALTERNATING if source in ("mistral", "gemma") else [])
     folder = OUT / "chat" / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "chat_template.jinja").write_text(text)
-    (folder / "cases.json").write_text(json.dumps(chat_cases(tokenizer), indent=None) + "\n")
+    (folder / "cases.json").write_text(json.dumps(chat_cases(tokenizer, conversations), indent=None) + "\n")
 
 
 def main():
-  folders = {name: build(name, random.Random(f"tokenizer {name}")) for name in CONFIGURATIONS}
+  for name in CONFIGURATIONS:
+    build(name, random.Random(f"tokenizer {name}"))
+  # Mistral's from Nemo on is of the o200k kind; those before and Gemma's are not byte-level, and any
+  # serves for their templates.
+  with_specials("mistral", "o200k", ["<s>", "</s>", "[INST]", "[/INST]"])
+  with_specials("gemma", "o200k", ["<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>"])
   templates = {"chatml": ("qwen", CHATML_PLAIN)}
-  for name, source in (("qwen2", "qwen"), ("qwen2.5", "qwen"), ("qwen3", "qwen"), ("llama3", "llama3"),
-                       ("llama3.1", "llama3")):
-    path = HERE / "chat_templates" / f"{name}.jinja"
-    templates[name] = (source, path.read_text())
-  chats(folders, templates)
+  for path in sorted((HERE / "chat_templates").glob("*.jinja")):
+    source = next(s for s in ENDS if path.name.startswith(s))
+    templates[path.stem] = (source, path.read_text())
+  chats(templates)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
-// Ids, decoded text, pieces and rendered conversations, equal to what the `tokenizers` and
-// `transformers` libraries make (tests/golden/make_tokenizer_references.py).
-#include <algorithm>
+// Ids, decoded text and pieces, equal to what the `tokenizers` library makes
+// (tests/golden/make_tokenizer_references.py).
 #include <fstream>
 #include <sstream>
 
 #include "engine/data/bpe_tokenizer.h"
 #include "engine/data/bytes_tokenizer.h"
-#include "engine/data/chat_template.h"
 #include "engine/data/tokenizer_json.h"
 #include "engine/data/utf8.h"
 #include "gtest/gtest.h"
@@ -25,8 +23,8 @@ std::string Read(const std::string& path) {
   return content.str();
 }
 
-std::shared_ptr<const Tokenizer> Open(const std::string& name, const std::string& config = "") {
-  auto tokenizer = MakeBpeTokenizer(Read(name + "/tokenizer.json"), config, "");
+std::shared_ptr<const Tokenizer> Open(const std::string& name) {
+  auto tokenizer = MakeBpeTokenizer(Read(name + "/tokenizer.json"), "", "");
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return tokenizer.ok() ? *tokenizer : nullptr;
 }
@@ -95,97 +93,6 @@ TEST_P(TokenizerGolden, EveryCodePointIsSplitAsTheLibraryDoes) {
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                          testing::Values("gpt2", "gpt2_prefix", "llama3", "qwen", "qwen_added",
                                          "o200k", "splits"));
-
-class ChatGolden : public testing::TestWithParam<std::pair<const char*, const char*>> {};
-
-TEST_P(ChatGolden, RenderedAsTheTemplateDoes) {
-  const auto [name, source] = GetParam();
-  const bool llama = std::string(source) == "llama3";
-  const auto tokenizer =
-      Open(source, llama ? R"({"bos_token": "<|begin_of_text|>", "eos_token": "<|eot_id|>"})"
-                         : R"({"eos_token": {"content": "<|im_end|>"}})");
-  ASSERT_NE(tokenizer, nullptr);
-  const std::string folder = std::string("tests/golden/tokenizers/chat/") + name;
-  const auto chat = ChatTemplate::Create("auto", folder, *tokenizer);
-  ASSERT_TRUE(chat.ok()) << chat.status();
-  const std::string header =
-      llama ? "<|start_header_id|>assistant<|end_header_id|>\n\n" : "<|im_start|>assistant\n";
-  for (const Json& item : Json::parse(Read(std::string("chat/") + name + "/cases.json"))) {
-    std::vector<ChatMessage> messages;
-    size_t assistants = 0;
-    for (const Json& message : item["messages"]) {
-      messages.push_back({message["role"], message["content"]});
-      if (messages.back().role == "assistant") ++assistants;
-    }
-    const auto rendered = (*chat)->RenderText(messages);
-    ASSERT_TRUE(rendered.ok()) << rendered.status();
-    EXPECT_EQ(rendered->text, item["text"].get<std::string>());
-    ASSERT_EQ(rendered->target.size(), assistants);
-    for (const auto& [begin, end] : rendered->target) {
-      EXPECT_EQ(rendered->text.substr(begin - header.size(), header.size()), header);
-      const std::string close = llama ? "<|eot_id|>" : "<|im_end|>";
-      EXPECT_EQ(rendered->text.substr(end - close.size(), close.size()), close);
-    }
-    std::vector<int32_t> ids;
-    std::vector<uint8_t> target;
-    ASSERT_TRUE((*chat)->Render(messages, *tokenizer, &ids, &target).ok());
-    EXPECT_EQ(ids, item["ids"].get<std::vector<int32_t>>()) << item["text"];
-    ASSERT_EQ(target.size(), ids.size());
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ChatGolden,
-                         testing::Values(std::pair("chatml", "qwen"), std::pair("qwen2", "qwen"),
-                                         std::pair("qwen2.5", "qwen"), std::pair("qwen3", "qwen"),
-                                         std::pair("llama3", "llama3"),
-                                         std::pair("llama3.1", "llama3")));
-
-TEST(ChatTemplate, TargetIsTheAnswerAndItsEnd) {
-  const auto tokenizer = Open("qwen", R"({"eos_token": "<|im_end|>"})");
-  const auto chat = ChatTemplate::Create("chatml", "/nonexistent", *tokenizer);
-  ASSERT_TRUE(chat.ok()) << chat.status();
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> target;
-  ASSERT_TRUE((*chat)
-                  ->Render({{"user", "Q?"}, {"assistant", "the answer"}}, *tokenizer, &ids, &target)
-                  .ok());
-  std::vector<int32_t> chosen;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (target[i] != 0) chosen.push_back(ids[i]);
-  }
-  EXPECT_EQ(tokenizer->Decode(chosen, false), "the answer<|im_end|>");
-  EXPECT_FALSE((*chat)->Render({{"tool", "x"}}, *tokenizer, &ids, &target).ok());
-  EXPECT_FALSE((*chat)->Render({}, *tokenizer, &ids, &target).ok());
-  EXPECT_FALSE((*chat)->Render({{"user", "\xff"}}, *tokenizer, &ids, &target).ok());
-  for (const char* name : {"auto", "mistral", "gemma", "chatlm"}) {
-    EXPECT_FALSE(ChatTemplate::Create(name, "/nonexistent", *tokenizer).ok()) << name;
-  }
-}
-
-TEST(ChatTemplate, AlpacaIsStanfordsText) {
-  const auto tokenizer = MakeBytesTokenizer();
-  const auto chat = ChatTemplate::Create("alpaca", "/nonexistent", *tokenizer);
-  ASSERT_TRUE(chat.ok()) << chat.status();
-  const std::string user = "Add.\n1 2";
-  const auto with_input =
-      (*chat)->RenderText({{"user", user, /*input_begin=*/5}, {"assistant", "3"}});
-  ASSERT_TRUE(with_input.ok());
-  EXPECT_EQ(with_input->text,
-            "Below is an instruction that describes a task, paired with an input that provides "
-            "further context. Write a response that appropriately completes the request.\n\n"
-            "### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:3<|eos|>");
-  const auto without = (*chat)->RenderText({{"user", "Hi"}, {"assistant", "ok"}});
-  ASSERT_TRUE(without.ok());
-  EXPECT_EQ(without->text,
-            "Below is an instruction that describes a task. Write a response that appropriately "
-            "completes the request.\n\n### Instruction:\nHi\n\n### Response:ok<|eos|>");
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> target;
-  ASSERT_TRUE(
-      (*chat)->Render({{"user", "Hi"}, {"assistant", "ok"}}, *tokenizer, &ids, &target).ok());
-  EXPECT_EQ(std::count(target.begin(), target.end(), 1), 3);  // o, k, end of text
-  EXPECT_FALSE((*chat)->RenderText({{"system", "x"}, {"user", "y"}}).ok());
-}
 
 TEST(BytesTokenizer, ItsTokenizerJsonGivesTheSameIds) {
   const auto bytes = MakeBytesTokenizer();
