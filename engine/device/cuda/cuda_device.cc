@@ -84,11 +84,11 @@ class CudaDevice : public Device {
   }
 
   std::string Describe() const override {
-    return absl::StrCat("cuda:", ordinal_, ", ", properties_.name, ", ",
-                        FormatBytesShort(properties_.memory_bytes), ", compute capability ",
-                        properties_.major, ".", properties_.minor, ", driver for CUDA ",
-                        Version(driver_), properties_.integrated ? ", in host memory" : "",
-                        properties_.host_page_tables ? ", coherent with the host" : "");
+    return absl::StrCat(
+        "cuda:", ordinal_, ", ", properties_.name, ", ", FormatBytesShort(properties_.memory_bytes),
+        ", compute capability ", properties_.major, ".", properties_.minor, ", driver for CUDA ",
+        Version(driver_), ", ", api_->Libraries(), properties_.integrated ? ", in host memory" : "",
+        properties_.host_page_tables ? ", coherent with the host" : "");
   }
   std::string Arithmetic() const override {
     return absl::StrCat("cuda, ", properties_.name, ", compute capability ", properties_.major, ".",

@@ -30,7 +30,8 @@ TEST(CudaDeviceTest, SaysWhatItIs) {
   const auto device = Open();
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ((*device)->Describe(),
-            "cuda:0, Emulated, 4.00 GiB, compute capability 9.0, driver for CUDA 13.0");
+            "cuda:0, Emulated, 4.00 GiB, compute capability 9.0, driver for CUDA 13.0, "
+            "plain loops");
 }
 
 TEST(CudaDeviceTest, NothingToUseIsNotFound) {
