@@ -71,7 +71,16 @@ __global__ void RmsNormBackwardKernel(RmsNormBackwardArgs args, int64_t items, f
       for (int j = 0; j < kCount; ++j) {
         n[j] *= rstd;
         dot += g[j] * w[j] * n[j];
-        sums[i + j] += g[j] * n[j];
+      }
+      // In packs: single floats of neighbouring lanes would lie in the same banks.
+      constexpr int kPiece = kCount < 4 ? kCount : 4;
+#pragma unroll
+      for (int p = 0; p < kCount; p += kPiece) {
+        float s[kPiece];
+        Load(sums + i + p, s);
+#pragma unroll
+        for (int j = 0; j < kPiece; ++j) s[j] += g[p + j] * n[p + j];
+        Store(s, sums + i + p);
       }
     }
     const float mean = TeamSum<kTeam>(dot, shared) / static_cast<float>(args.width);
