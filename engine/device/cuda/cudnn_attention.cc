@@ -31,8 +31,9 @@ constexpr char kLibrary[] = "libcudnn.so.9";
 constexpr char kInToolkit[] = "/usr/local/cuda/lib64/libcudnn.so.9";
 // Older ones have not been looked at: what they support, and the memory that they take.
 constexpr size_t kVersionMin = 91900;
-// Shorter documents gain nothing from another kernel.
-constexpr int64_t kLengthMin = 128;
+// A graph takes half a second to build: lengths that sequences have, not those that single
+// documents or a text that grows by a token happen to have.
+constexpr int64_t kLengthStep = 512;
 constexpr int64_t kAlignment = 256;
 
 // The operands of a graph, by the numbers that calls give their addresses by.
@@ -78,7 +79,7 @@ bool Aligned(std::initializer_list<const void*> addresses,
 
 bool Takes(const AttentionArgs& args) {
   return args.dtype == DType::kBF16 && args.tokens > 0 && args.head_dim % 8 == 0 &&
-         CommonLength(args) >= kLengthMin &&
+         CommonLength(args) > 0 && CommonLength(args) % kLengthStep == 0 &&
          Aligned({args.q, args.k, args.v, args.out}, {args.q_stride, args.k_stride, args.v_stride});
 }
 

@@ -1,11 +1,11 @@
 // BF16 attention by cuDNN: its fused forward pass (SDPA) and the deterministic gradient. Loaded at
 // run time, as cuBLASLt is.
 //
-// It takes documents of one length: as many graphs as there are lengths would each take half a
-// second to build. The gradient's workspace grows with the square of the length (cuDNN 9.19 on
-// Hopper: 2 bytes a head, query and key), so it is called for as many heads at once as fit; a
-// length of which not even the heads of one key and value fit is not taken. Which calls are taken,
-// and how they are cut, depends on shapes alone.
+// It takes documents of one length, a multiple of 512: a graph takes half a second to build, so
+// that there are to be few. The gradient's workspace grows with the square of the length
+// (cuDNN 9.19 on Hopper: 2 bytes a head, query and key), so it is called for as many heads at once
+// as fit; a length of which not even the heads of one key and value fit is not taken. Which calls
+// are taken, and how they are cut, depends on shapes alone.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_ATTENTION_H_
 
