@@ -112,16 +112,15 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   std::vector<int64_t> ends = config.eos_token_ids;
   if (tokenizer->eos_id() >= 0) ends.push_back(tokenizer->eos_id());
   std::mt19937_64 random(options.seed);
-  std::vector<int32_t> made;
-  size_t emitted = 0;
+  // What is new is told from the whole: a tokenizer may decode a text's first token differently.
+  size_t emitted = tokenizer->Decode(ids, /*skip_special=*/true).size();
   for (int64_t i = 0; i < options.tokens; ++i) {
     MT_ASSIGN_OR_RETURN(const std::vector<float> logits,
                         trainer->Logits(OneSequence(ids), static_cast<int64_t>(ids.size()) - 1));
     const int32_t token = Sample(logits, options.temperature, random);
     if (std::find(ends.begin(), ends.end(), token) != ends.end()) break;
     ids.push_back(token);
-    made.push_back(token);
-    const std::string text = tokenizer->Decode(made, /*skip_special=*/true);
+    const std::string text = tokenizer->Decode(ids, /*skip_special=*/true);
     const size_t end = WholeCharacters(text);
     if (end > emitted) {
       emit(text.substr(emitted, end - emitted));

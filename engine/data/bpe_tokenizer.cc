@@ -10,8 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/status.h"
+#include "engine/data/byte_token.h"
 #include "engine/data/byte_unicode.h"
+#include "engine/data/character_bpe.h"
 #include "engine/data/normalizer.h"
+#include "engine/data/space_mark.h"
 #include "engine/data/text_map.h"
 #include "engine/data/tokenizer_config.h"
 #include "engine/data/tokenizer_json.h"
@@ -38,10 +41,16 @@ class BpeTokenizer : public Tokenizer {
   absl::Status Initialize(TokenizerJson json, const TokenizerConfig& config);
 
   absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const override {
-    return EncodeWithOffsets(text, ids, nullptr);
+    return EncodeText(text, /*continued=*/false, ids, nullptr);
+  }
+  absl::Status EncodeContinued(std::string_view text, std::vector<int32_t>* ids) const override {
+    return EncodeText(text, /*continued=*/true, ids, nullptr);
   }
   absl::Status EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
-                                 std::vector<size_t>* offsets) const override;
+                                 std::vector<size_t>* offsets) const override {
+    return EncodeText(text, /*continued=*/false, ids, offsets);
+  }
+  bool cuts_at_line_feeds() const override { return cuts_at_line_feeds_; }
   std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override;
   std::optional<int32_t> TokenId(std::string_view token) const override;
 
@@ -59,8 +68,10 @@ class BpeTokenizer : public Tokenizer {
   struct Output {
     std::vector<int32_t>* ids;
     std::vector<size_t>* offsets;  // may be null
+    bool continued;                // the text is the rest of one: nothing is put before it
     std::vector<BpeSymbol> symbols;
     std::string prefixed;
+    OffsetRuns prefixed_runs;
     std::string normalized;
     OffsetRuns runs;
   };
@@ -72,8 +83,16 @@ class BpeTokenizer : public Tokenizer {
   absl::Status AddTokens(const std::vector<AddedToken>& tokens, std::string_view file);
   absl::Status SetSpecials(const TokenizerConfig& config);
   absl::Status BuildMatchers();
-  void BuildTables();
+  absl::Status BuildTables();
+  // The bytes that the text of a token stands for.
+  std::string DecodeToken(std::string_view token) const;
 
+  // What the normalizer makes of `text`; `prepend` is false where nothing may be put before it.
+  // `runs` may be null, and stays empty if the text stays as it is.
+  absl::Status Normalize(std::string_view text, bool prepend, std::string* normalized,
+                         OffsetRuns* runs) const;
+  absl::Status EncodeText(std::string_view text, bool continued, std::vector<int32_t>* ids,
+                          std::vector<size_t>* offsets) const;
   // A stretch of the original text between tokens that are looked for there; `origin` is its
   // offset.
   absl::Status EncodeRaw(std::string_view text, size_t origin, Output* out) const;
@@ -82,6 +101,8 @@ class BpeTokenizer : public Tokenizer {
   template <typename Position>
   absl::Status EncodeStretch(std::string_view text, const Position& position, Output* out) const;
   template <typename Position>
+  absl::Status EncodeWords(std::string_view text, const Position& position, Output* out) const;
+  template <typename Position>
   void EncodeWord(std::string_view word, size_t begin, const Position& position, Output* out) const;
 
   TokenizerJson json_;
@@ -89,8 +110,10 @@ class BpeTokenizer : public Tokenizer {
   TextMap<int32_t> added_ids_;
   AddedTokenMatcher raw_matcher_;
   AddedTokenMatcher normalized_matcher_;
-  int32_t byte_ids_[256];   // -1: the byte is no token
-  TextMap<int32_t> words_;  // whole words as bytes, with ignore_merges
+  int32_t byte_ids_[256];    // -1: the byte is no token; of a byte-level BPE
+  CharacterBpe characters_;  // with byte_fallback
+  TextMap<int32_t> words_;   // whole words as bytes, with ignore_merges
+  bool cuts_at_line_feeds_ = true;
   absl::flat_hash_map<int32_t, Decoded> decoded_;
   int64_t vocabulary_ = 0;
   int32_t eos_id_ = -1;
@@ -117,8 +140,7 @@ absl::Status BpeTokenizer::Initialize(TokenizerJson json, const TokenizerConfig&
   MT_RETURN_IF_ERROR(AddTokens(missing, "tokenizer_config.json: added_tokens_decoder"));
   MT_RETURN_IF_ERROR(SetSpecials(config));
   MT_RETURN_IF_ERROR(BuildMatchers());
-  BuildTables();
-  return absl::OkStatus();
+  return BuildTables();
 }
 
 // Ids as `tokenizers` gives them: a token of the model keeps its id, others are numbered from the
@@ -178,14 +200,45 @@ absl::Status BpeTokenizer::BuildMatchers() {
       MT_RETURN_IF_ERROR(raw_matcher_.Add(token.content, token));
       continue;
     }
-    std::string text = token.content;
-    if (json_.nfc) MT_RETURN_IF_ERROR(NormalizeNfc(token.content, &text, nullptr));
+    std::string text;
+    MT_RETURN_IF_ERROR(Normalize(token.content, /*prepend=*/true, &text, nullptr));
     MT_RETURN_IF_ERROR(normalized_matcher_.Add(text, token));
   }
   return absl::OkStatus();
 }
 
-void BpeTokenizer::BuildTables() {
+absl::Status BpeTokenizer::Normalize(std::string_view text, bool prepend, std::string* normalized,
+                                     OffsetRuns* runs) const {
+  if (json_.nfc) return NormalizeNfc(text, normalized, runs);
+  if (json_.prepend_mark || json_.replace_spaces) {
+    MarkSpaces(text, prepend && json_.prepend_mark, json_.replace_spaces, normalized, runs);
+  } else {
+    *normalized = text;
+    if (runs != nullptr) runs->clear();
+  }
+  return absl::OkStatus();
+}
+
+std::string BpeTokenizer::DecodeToken(std::string_view token) const {
+  std::string bytes;
+  if (json_.byte_fallback) {
+    bytes = UnmarkSpaces(token);
+    const int byte = ByteOfToken(bytes);
+    return byte < 0 ? bytes : std::string(1, static_cast<char>(byte));
+  }
+  return ToBytes(token, &bytes) ? bytes : std::string(token);
+}
+
+absl::Status BpeTokenizer::BuildTables() {
+  if (json_.byte_fallback) {
+    MT_RETURN_IF_ERROR(characters_.Initialize(json_.vocabulary));
+    for (char letter = 'a'; letter <= 'z'; ++letter) {
+      const auto capital = static_cast<char32_t>(letter - 'a' + 'A');
+      cuts_at_line_feeds_ = cuts_at_line_feeds_ &&
+                            json_.seams.Between('\n', static_cast<char32_t>(letter)) &&
+                            json_.seams.Between('\n', capital);
+    }
+  }
   for (int byte = 0; byte < 256; ++byte) {
     std::string character;
     AppendUtf8(ByteToUnicode(static_cast<uint8_t>(byte)), &character);
@@ -195,9 +248,13 @@ void BpeTokenizer::BuildTables() {
   std::string bytes;
   for (const auto& [token, id] : json_.vocabulary) {
     vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
-    const bool mapped = ToBytes(token, &bytes);
-    if (mapped && json_.ignore_merges) words_.emplace(bytes, id);
-    decoded_[id] = {mapped ? bytes : token, false};
+    decoded_[id] = {DecodeToken(token), false};
+    if (!json_.ignore_merges) continue;
+    if (json_.byte_fallback) {
+      words_.emplace(token, id);
+    } else if (ToBytes(token, &bytes)) {
+      words_.emplace(bytes, id);
+    }
   }
   absl::flat_hash_set<std::string> specials;
   for (const auto& [id, token] : added_) {
@@ -206,13 +263,12 @@ void BpeTokenizer::BuildTables() {
   for (const auto& [id, token] : added_) {
     vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
     std::string text = token.content;
-    if (token.normalized && json_.nfc) {
-      // It was normalized before (BuildMatchers): this cannot fail.
-      if (!NormalizeNfc(token.content, &text, nullptr).ok()) text = token.content;
+    if (token.normalized) {
+      MT_RETURN_IF_ERROR(Normalize(token.content, /*prepend=*/true, &text, nullptr));
     }
-    const bool mapped = ToBytes(text, &bytes);
-    decoded_[id] = {mapped ? bytes : text, specials.contains(token.content)};
+    decoded_[id] = {DecodeToken(text), specials.contains(token.content)};
   }
+  return absl::OkStatus();
 }
 
 template <typename Position>
@@ -228,6 +284,10 @@ void BpeTokenizer::EncodeWord(std::string_view word, size_t begin, const Positio
       give(found->second, 0);
       return;
     }
+  }
+  if (json_.byte_fallback) {
+    characters_.Encode(word, json_.merges, json_.seams, &out->symbols, give);
+    return;
   }
   std::vector<BpeSymbol>& symbols = out->symbols;
   symbols.clear();
@@ -249,32 +309,48 @@ void BpeTokenizer::EncodeWord(std::string_view word, size_t begin, const Positio
 }
 
 template <typename Position>
-absl::Status BpeTokenizer::EncodeStretch(std::string_view text, const Position& position,
-                                         Output* out) const {
+absl::Status BpeTokenizer::EncodeWords(std::string_view text, const Position& position,
+                                       Output* out) const {
   if (text.size() > std::numeric_limits<uint32_t>::max()) {
     return absl::InvalidArgumentError(
         absl::StrCat("a text of ", text.size(), " bytes is more than 4 GiB: split it"));
-  }
-  if (json_.pre_tokenizer.needs_prefix_space() && text[0] != ' ') {
-    out->prefixed.assign(1, ' ');
-    out->prefixed += text;
-    const std::string_view prefixed = out->prefixed;
-    const auto shifted = [&](size_t offset) { return position(offset == 0 ? 0 : offset - 1); };
-    return json_.pre_tokenizer.Cut(prefixed, [&](size_t begin, size_t end) {
-      EncodeWord(prefixed.substr(begin, end - begin), begin, shifted, out);
-    });
   }
   return json_.pre_tokenizer.Cut(text, [&](size_t begin, size_t end) {
     EncodeWord(text.substr(begin, end - begin), begin, position, out);
   });
 }
 
+template <typename Position>
+absl::Status BpeTokenizer::EncodeStretch(std::string_view text, const Position& position,
+                                         Output* out) const {
+  const bool first = position(0) == 0;
+  const bool rest = first && out->continued;
+  if (json_.metaspace.has_value()) {
+    const bool prepend = !rest && text[0] != ' ' &&
+                         text.substr(0, kSpaceMark.size()) != kSpaceMark &&
+                         (*json_.metaspace == MarkScheme::kAlways ||
+                          (*json_.metaspace == MarkScheme::kFirst && first));
+    OffsetRuns& runs = out->prefixed_runs;
+    MarkSpaces(text, prepend, /*replace=*/true, &out->prefixed,
+               out->offsets != nullptr ? &runs : nullptr);
+    const auto original = [&](size_t offset) { return position(OriginalOffset(runs, offset)); };
+    return EncodeWords(out->prefixed, original, out);
+  }
+  if (json_.pre_tokenizer.needs_prefix_space() && text[0] != ' ' && !rest) {
+    out->prefixed.assign(1, ' ');
+    out->prefixed += text;
+    const auto shifted = [&](size_t offset) { return position(offset == 0 ? 0 : offset - 1); };
+    return EncodeWords(out->prefixed, shifted, out);
+  }
+  return EncodeWords(text, position, out);
+}
+
 absl::Status BpeTokenizer::EncodeRaw(std::string_view text, size_t origin, Output* out) const {
   std::string_view normalized = text;
   out->runs.clear();
-  if (json_.nfc && !IsTriviallyNfc(text)) {
-    MT_RETURN_IF_ERROR(
-        NormalizeNfc(text, &out->normalized, out->offsets != nullptr ? &out->runs : nullptr));
+  if (json_.nfc ? !IsTriviallyNfc(text) : json_.prepend_mark || json_.replace_spaces) {
+    MT_RETURN_IF_ERROR(Normalize(text, /*prepend=*/!(out->continued && origin == 0),
+                                 &out->normalized, out->offsets != nullptr ? &out->runs : nullptr));
     normalized = out->normalized;
   }
   absl::Status status;
@@ -292,12 +368,14 @@ absl::Status BpeTokenizer::EncodeRaw(std::string_view text, size_t origin, Outpu
   return status;
 }
 
-absl::Status BpeTokenizer::EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
-                                             std::vector<size_t>* offsets) const {
+absl::Status BpeTokenizer::EncodeText(std::string_view text, bool continued,
+                                      std::vector<int32_t>* ids,
+                                      std::vector<size_t>* offsets) const {
   MT_RETURN_IF_ERROR(CheckUtf8(text));
   Output out;
   out.ids = ids;
   out.offsets = offsets;
+  out.continued = continued;
   ids->reserve(ids->size() + text.size() / 4);
   absl::Status status;
   raw_matcher_.Cut(text, [&](size_t begin, size_t end, const AddedToken* token) {
@@ -318,7 +396,9 @@ std::string BpeTokenizer::Decode(const std::vector<int32_t>& ids, bool skip_spec
     if (found == decoded_.end() || (skip_special && found->second.special)) continue;
     text += found->second.bytes;
   }
-  return text;
+  size_t spaces = 0;
+  while (spaces < json_.strip_spaces && spaces < text.size() && text[spaces] == ' ') ++spaces;
+  return text.erase(0, spaces);
 }
 
 std::optional<int32_t> BpeTokenizer::TokenId(std::string_view token) const {

@@ -1,4 +1,4 @@
-// A byte-level BPE tokenizer from Hugging Face's files, with the ids of the `tokenizers` library.
+// A BPE tokenizer from Hugging Face's files, with the ids of the `tokenizers` library.
 #ifndef MEGATRAIN_ENGINE_DATA_BPE_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_DATA_BPE_TOKENIZER_H_
 

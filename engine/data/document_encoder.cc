@@ -41,7 +41,8 @@ absl::Status DocumentEncoder::CheckIds() {
 absl::Status DocumentEncoder::TextPiece(std::string_view text, bool first,
                                         std::vector<uint32_t>* words) {
   ids_.clear();
-  MT_RETURN_IF_ERROR(options_.tokenizer->Encode(text, &ids_));
+  MT_RETURN_IF_ERROR(first ? options_.tokenizer->Encode(text, &ids_)
+                           : options_.tokenizer->EncodeContinued(text, &ids_));
   MT_RETURN_IF_ERROR(CheckIds());
   for (size_t i = 0; i < ids_.size(); ++i) {
     words->push_back(static_cast<uint32_t>(ids_[i]) | kTargetBit |
@@ -62,7 +63,7 @@ absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_
     while (!rest.empty()) {
       size_t take = rest.size();
       if (take > options_.text_piece_bytes) {
-        take = LastSafeCut(rest.substr(0, options_.text_piece_bytes));
+        take = SafeCut(rest.substr(0, options_.text_piece_bytes));
         if (take == 0) take = rest.size();
       }
       MT_RETURN_IF_ERROR(TextPiece(rest.substr(0, take), words->size() == begin, words));

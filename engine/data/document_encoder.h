@@ -20,7 +20,8 @@ inline constexpr size_t kTextPieceBytes = size_t{16} << 20;
 // The last place in `text` at which it may be cut so that the pieces' tokens are the whole's:
 // behind a single line feed between two ASCII letters. The pre-tokenizers of byte-level BPE
 // families end a match there (the line feed is a match of its own, whatever follows), and
-// normalisation changes nothing at such a place. 0 if there is none.
+// normalisation changes nothing at such a place; other tokenizers say whether it holds
+// (cuts_at_line_feeds). 0 if there is none.
 size_t LastSafeCut(std::string_view text);
 
 struct DocumentEncoderOptions {
@@ -41,10 +42,15 @@ class DocumentEncoder {
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
   // A text document in pieces: TextPiece for each (the first one with `first`), then EndText. Each
-  // piece but the last must end at a safe cut.
+  // piece but the last must end at a SafeCut.
   absl::Status TextPiece(std::string_view text, bool first, std::vector<uint32_t>* words);
   // Appends the end-of-text token; `first` if there was no token before it.
   void EndText(bool first, std::vector<uint32_t>* words) const;
+
+  // The last place at which `text` may be cut for the tokenizer, 0 if there is none.
+  size_t SafeCut(std::string_view text) const {
+    return options_.tokenizer->cuts_at_line_feeds() ? LastSafeCut(text) : 0;
+  }
 
   int64_t largest_id() const { return largest_id_; }
 

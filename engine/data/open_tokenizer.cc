@@ -25,12 +25,15 @@ absl::Status NoTokenizer(const std::string& directory, FileSystem* files) {
     MT_ASSIGN_OR_RETURN(const std::optional<std::string> content,
                         ReadModelDirectoryFile(directory, other.file, files));
     if (!content.has_value()) continue;
-    const bool gpt2 = std::string_view(other.file) == "vocab.json";
+    // AutoTokenizer makes a tokenizer.json that works from these.
+    const bool converted = std::string_view(other.file) == "vocab.json" ||
+                           std::string_view(other.file) == "tokenizer.model";
     return absl::UnimplementedError(absl::StrCat(
         directory, "/", other.file, ": ", other.what, " is not supported yet: use ",
-        gpt2 ? "a tokenizer.json (AutoTokenizer.from_pretrained(..).save_pretrained(..) writes "
-               "it), "
-             : "",
+        converted
+            ? "a tokenizer.json (AutoTokenizer.from_pretrained(..).save_pretrained(..) writes "
+              "it), "
+            : "",
         "`tokens` data or `tokenizer: bytes`"));
   }
   return absl::NotFoundError(absl::StrCat(directory,

@@ -175,7 +175,7 @@ class StreamMaker {
           buffer_offset = 3;
         }
       }
-      const size_t cut = end ? buffer.size() : LastSafeCut(buffer);
+      const size_t cut = end ? buffer.size() : encoder.SafeCut(buffer);
       if (cut > 0) {
         const std::string_view piece(buffer.data(), cut);
         const size_t valid = Utf8ValidPrefix(piece);

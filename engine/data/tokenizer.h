@@ -23,9 +23,18 @@ class Tokenizer {
   // nothing added around it (add_special_tokens=False). Invalid UTF-8: an error that names the byte
   // offset.
   virtual absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const = 0;
+  // As Encode, for the rest of a text that was cut: where the tokenizer puts a space before a text,
+  // it puts none here.
+  virtual absl::Status EncodeContinued(std::string_view text, std::vector<int32_t>* ids) const {
+    return Encode(text, ids);
+  }
+  // True if a text that is cut behind a single line feed between ASCII letters has the tokens of
+  // its pieces, the first by Encode and the others by EncodeContinued.
+  virtual bool cuts_at_line_feeds() const { return true; }
   // As Encode, and appends for each id the offset in `text` of its first byte. Tokens follow each
   // other: an id's text ends where the next one's begins. Where a normalizer joined characters, the
-  // offset is that of the first of them.
+  // offset is that of the first of them. A token of a byte alone, of a character that is no token,
+  // has the offset of the character; a space put before a text, that of the text.
   virtual absl::Status EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
                                          std::vector<size_t>* offsets) const {
     return absl::UnimplementedError("this tokenizer gives no offsets");

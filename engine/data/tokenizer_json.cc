@@ -4,49 +4,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/status.h"
+#include "engine/data/byte_token.h"
 #include "engine/data/text_map.h"
+#include "engine/data/tokenizer_json_parts.h"
 #include "engine/data/utf8.h"
-#include "nlohmann/json.hpp"
 
 namespace megatrain {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr char kInstead[] =
-    "; byte-level BPE (GPT-2, Llama 3, Qwen) is supported: use `tokens` data made with this "
-    "tokenizer, or `tokenizer: bytes`";
-// Sequences of components nest no deeper than this (known files: 1).
-constexpr int kDepthMax = 8;
-constexpr size_t kStepsMax = 32;
-
-const Json& Get(const Json& object, const char* key) {
-  static const Json* const kNull = new Json(nullptr);
-  const auto found = object.find(key);
-  return found == object.end() ? *kNull : *found;
-}
-
-absl::StatusOr<bool> GetBool(const Json& object, const char* key, bool otherwise) {
-  const Json& value = Get(object, key);
-  if (value.is_null()) return otherwise;
-  if (!value.is_boolean()) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" is not true or false"));
-  }
-  return value.get<bool>();
-}
-
-absl::StatusOr<std::string> GetType(const Json& component, std::string_view where) {
-  if (component.is_object()) {
-    const Json& type = Get(component, "type");
-    if (type.is_string()) return type.get<std::string>();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(ToAbsl(where), " has no \"type\""));
-}
-
-absl::Status Unsupported(std::string_view where, std::string_view type) {
-  return absl::UnimplementedError(
-      absl::StrCat(ToAbsl(where), " of type ", ToAbsl(type), " is not supported", kInstead));
-}
 
 // ---- model
 
@@ -57,11 +23,6 @@ absl::Status CheckModelKind(const Json& model) {
                            : Get(model, "merges").is_array() ? "BPE"
                                                              : "unknown";
   if (name != "BPE") return Unsupported("model", name);
-  MT_ASSIGN_OR_RETURN(const bool byte_fallback, GetBool(model, "byte_fallback", false));
-  if (byte_fallback) {
-    return absl::UnimplementedError(absl::StrCat(
-        "model.byte_fallback (SentencePiece's BPE, as Llama 2 has it) is not supported", kInstead));
-  }
   const Json& dropout = Get(model, "dropout");
   if (!dropout.is_null() && !(dropout.is_number() && dropout.get<double>() == 0.0)) {
     return absl::UnimplementedError("model.dropout other than 0 is not supported");
@@ -95,6 +56,13 @@ absl::Status ReadVocabulary(const Json& model, TokenizerJson* out) {
     out->vocabulary.emplace(token, value);
   }
   return absl::OkStatus();
+}
+
+// A rule with an empty token never applies.
+void AddToSeams(std::string_view left, std::string_view right, BpeSeams* seams) {
+  if (left.empty() || right.empty()) return;
+  if (ByteOfToken(left) >= 0 || ByteOfToken(right) >= 0) seams->SetNone();
+  seams->AddRule(left, right);
 }
 
 absl::Status ReadMerges(const Json& model, TokenizerJson* out) {
@@ -135,6 +103,7 @@ absl::Status ReadMerges(const Json& model, TokenizerJson* out) {
       ids[at++] = found->second;
     }
     out->merges.Add(ids[0], ids[1], rank++, ids[2]);
+    if (out->byte_fallback) AddToSeams(left, right, &out->seams);
   }
   return absl::OkStatus();
 }
@@ -142,6 +111,7 @@ absl::Status ReadMerges(const Json& model, TokenizerJson* out) {
 absl::Status ReadModel(const Json& model, TokenizerJson* out) {
   if (!model.is_object()) return absl::InvalidArgumentError("\"model\" is missing");
   MT_RETURN_IF_ERROR(CheckModelKind(model));
+  MT_ASSIGN_OR_RETURN(out->byte_fallback, GetBool(model, "byte_fallback", false));
   MT_RETURN_IF_ERROR(ReadVocabulary(model, out));
   MT_RETURN_IF_ERROR(ReadMerges(model, out));
   MT_ASSIGN_OR_RETURN(out->ignore_merges, GetBool(model, "ignore_merges", false));
@@ -157,128 +127,6 @@ absl::Status ReadModel(const Json& model, TokenizerJson* out) {
   } else if (!unknown.is_null()) {
     return absl::InvalidArgumentError("model.unk_token is not a string");
   }
-  return absl::OkStatus();
-}
-
-// ---- normalizer
-
-absl::Status ReadNormalizer(const Json& normalizer, int depth, TokenizerJson* out) {
-  if (normalizer.is_null()) return absl::OkStatus();
-  MT_ASSIGN_OR_RETURN(const std::string type, GetType(normalizer, "normalizer"));
-  if (type == "NFC") {
-    out->nfc = true;
-    return absl::OkStatus();
-  }
-  if (type != "Sequence") return Unsupported("normalizer", type);
-  const Json& list = Get(normalizer, "normalizers");
-  if (!list.is_array()) {
-    return absl::InvalidArgumentError("normalizer: a Sequence without \"normalizers\"");
-  }
-  if (depth == kDepthMax) return Unsupported("normalizer", "Sequence nested too deep");
-  for (const Json& item : list) MT_RETURN_IF_ERROR(ReadNormalizer(item, depth + 1, out));
-  return absl::OkStatus();
-}
-
-// ---- pre-tokenizer
-
-// GPT-2's own expression, which ByteLevel stands for with use_regex.
-constexpr char kGpt2Regex[] =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// `tokenizers` takes Rust's char::is_numeric for Digits: N, with two blocks newer than Unicode 16.
-constexpr char kNumericRegex[] = R"([\p{N}\x{11de0}-\x{11de9}\x{16ff4}-\x{16ff6}])";
-
-struct PreTokenizerState {
-  size_t steps = 0;
-  bool byte_level = false;
-};
-
-absl::StatusOr<SplitBehavior> ReadBehavior(const Json& split) {
-  const Json& behavior = Get(split, "behavior");
-  if (behavior == "Isolated") return SplitBehavior::kIsolated;
-  if (behavior == "Removed") return SplitBehavior::kRemoved;
-  if (behavior == "MergedWithPrevious") return SplitBehavior::kMergedWithPrevious;
-  if (behavior == "MergedWithNext") return SplitBehavior::kMergedWithNext;
-  if (behavior == "Contiguous") return SplitBehavior::kContiguous;
-  return absl::InvalidArgumentError(absl::StrCat("pre_tokenizer: Split with the behavior ",
-                                                 behavior.dump(-1, ' ', true), " is not known"));
-}
-
-absl::Status ReadSplit(const Json& split, PreTokenizer* out) {
-  MT_ASSIGN_OR_RETURN(const SplitBehavior behavior, ReadBehavior(split));
-  MT_ASSIGN_OR_RETURN(const bool invert, GetBool(split, "invert", false));
-  const Json& pattern = Get(split, "pattern");
-  if (pattern.is_object() && pattern.size() == 1 && pattern.begin()->is_string()) {
-    const std::string& text = pattern.begin()->get_ref<const std::string&>();
-    if (pattern.begin().key() == "Regex") return out->AddSplit(text, behavior, invert);
-    if (pattern.begin().key() == "String") {
-      return out->AddSplit(EscapeRegex(text), behavior, invert);
-    }
-  }
-  return absl::InvalidArgumentError(
-      "pre_tokenizer: Split's \"pattern\" is neither {\"Regex\": ..} nor {\"String\": ..}");
-}
-
-absl::Status ReadByteLevel(const Json& byte_level, PreTokenizerState* state, PreTokenizer* out) {
-  MT_ASSIGN_OR_RETURN(const bool prefix_space, GetBool(byte_level, "add_prefix_space", true));
-  MT_ASSIGN_OR_RETURN(const bool use_regex, GetBool(byte_level, "use_regex", true));
-  if (prefix_space) {
-    if (state->steps > 0) {
-      return absl::UnimplementedError(
-          "pre_tokenizer: ByteLevel with add_prefix_space behind another step is not supported");
-    }
-    out->SetPrefixSpace();
-  }
-  if (use_regex) MT_RETURN_IF_ERROR(out->AddSplit(kGpt2Regex, SplitBehavior::kIsolated, false));
-  state->byte_level = true;
-  return absl::OkStatus();
-}
-
-absl::Status ReadPreTokenizer(const Json& pre_tokenizer, int depth, PreTokenizerState* state,
-                              PreTokenizer* out) {
-  MT_ASSIGN_OR_RETURN(const std::string type, GetType(pre_tokenizer, "pre_tokenizer"));
-  if (type == "Sequence") {
-    const Json& list = Get(pre_tokenizer, "pretokenizers");
-    if (!list.is_array()) {
-      return absl::InvalidArgumentError("pre_tokenizer: a Sequence without \"pretokenizers\"");
-    }
-    if (depth == kDepthMax) return Unsupported("pre_tokenizer", "Sequence nested too deep");
-    for (const Json& item : list) {
-      MT_RETURN_IF_ERROR(ReadPreTokenizer(item, depth + 1, state, out));
-    }
-    return absl::OkStatus();
-  }
-  if (state->byte_level) {
-    return absl::UnimplementedError(
-        absl::StrCat("pre_tokenizer: ", type, " behind ByteLevel is not supported"));
-  }
-  if (state->steps >= kStepsMax) return Unsupported("pre_tokenizer", "Sequence too long");
-  if (type == "ByteLevel") {
-    MT_RETURN_IF_ERROR(ReadByteLevel(pre_tokenizer, state, out));
-  } else if (type == "Split") {
-    MT_RETURN_IF_ERROR(ReadSplit(pre_tokenizer, out));
-  } else if (type == "Digits") {
-    MT_ASSIGN_OR_RETURN(const bool individual, GetBool(pre_tokenizer, "individual_digits", false));
-    MT_RETURN_IF_ERROR(out->AddSplit(
-        kNumericRegex, individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false));
-  } else {
-    return Unsupported("pre_tokenizer", type);
-  }
-  ++state->steps;
-  return absl::OkStatus();
-}
-
-// ---- decoder
-
-// Decoding is ByteLevel's; a Sequence may hold nothing else.
-absl::Status CheckDecoder(const Json& decoder, int depth) {
-  if (decoder.is_null()) return absl::OkStatus();
-  MT_ASSIGN_OR_RETURN(const std::string type, GetType(decoder, "decoder"));
-  if (type == "ByteLevel") return absl::OkStatus();
-  const Json& list = Get(decoder, "decoders");
-  if (type != "Sequence" || !list.is_array() || depth == kDepthMax) {
-    return Unsupported("decoder", type);
-  }
-  for (const Json& item : list) MT_RETURN_IF_ERROR(CheckDecoder(item, depth + 1));
   return absl::OkStatus();
 }
 
@@ -328,17 +176,7 @@ absl::StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view text) {
   if (!root.is_object()) return absl::InvalidArgumentError("not a JSON object");
   TokenizerJson out;
   MT_RETURN_IF_ERROR(ReadModel(Get(root, "model"), &out));
-  MT_RETURN_IF_ERROR(ReadNormalizer(Get(root, "normalizer"), 0, &out));
-  PreTokenizerState state;
-  const Json& pre_tokenizer = Get(root, "pre_tokenizer");
-  if (!pre_tokenizer.is_null()) {
-    MT_RETURN_IF_ERROR(ReadPreTokenizer(pre_tokenizer, 0, &state, &out.pre_tokenizer));
-  }
-  if (!state.byte_level) {
-    return absl::UnimplementedError(
-        absl::StrCat("a BPE whose pre_tokenizer is not ByteLevel is not supported", kInstead));
-  }
-  MT_RETURN_IF_ERROR(CheckDecoder(Get(root, "decoder"), 0));
+  MT_RETURN_IF_ERROR(ReadTextParts(root, &out));
   MT_RETURN_IF_ERROR(ReadAddedTokens(Get(root, "added_tokens"), &out.added_tokens));
   return out;
 }

@@ -11,7 +11,9 @@
 #include "absl/status/statusor.h"
 #include "engine/data/added_tokens.h"
 #include "engine/data/bpe_merge.h"
+#include "engine/data/bpe_seams.h"
 #include "engine/data/pre_tokenizer.h"
+#include "engine/data/space_mark.h"
 #include "engine/data/text_map.h"
 
 namespace megatrain {
@@ -21,15 +23,25 @@ inline constexpr size_t kTokenizerJsonBytesMax = size_t{256} << 20;
 // Ids are below this: no known vocabulary has a tenth of it.
 inline constexpr int64_t kTokenIdMax = int64_t{1} << 24;
 
-// What a tokenizer.json with a byte-level BPE says.
+// What a tokenizer.json says, either with a byte-level BPE or with one of characters.
 struct TokenizerJson {
-  TextMap<int32_t> vocabulary;  // tokens as written: bytes as characters
+  TextMap<int32_t> vocabulary;  // tokens as written: byte-level ones with bytes as characters
   BpeMerges merges;
   bool ignore_merges = false;  // a word that is a token is not merged
   std::optional<int32_t> unknown_id;
   bool fuse_unknown = false;
   bool nfc = false;
   PreTokenizer pre_tokenizer;
+
+  // A BPE of characters (SentencePiece's, as Llama 2 has it) instead of bytes: spaces are marked,
+  // and a character that is no token becomes tokens of its bytes. The rest is for these only.
+  bool byte_fallback = false;
+  BpeSeams seams;
+  bool prepend_mark = false;            // normalizer Prepend: before all text between added tokens
+  bool replace_spaces = false;          // normalizer Replace
+  std::optional<MarkScheme> metaspace;  // pre_tokenizer Metaspace; the two above are false then
+  size_t strip_spaces = 0;              // decoder Strip: so many from the text's beginning
+
   std::vector<AddedToken> added_tokens;  // in file order; ids as in the file, not checked here
 };
 

@@ -20,6 +20,8 @@ void RoundTrip(const megatrain::Tokenizer& tokenizer, std::string_view text) {
     if (id < 0 || id >= tokenizer.vocabulary()) std::abort();
   }
   tokenizer.Decode(ids, /*skip_special=*/true);
+  ids.clear();
+  if (!tokenizer.EncodeContinued(text, &ids).ok()) std::abort();
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 Made with tokenizers 0.23 and transformers 5.23. Everything is drawn from fixed seeds.
 """
 
+import collections
 import json
 import pathlib
 import random
@@ -165,6 +166,35 @@ CONFIGURATIONS = {
                ["<|endoftext|>"], [], False),
 }
 
+# SentencePiece's BPE of characters, a space being "\u2581".
+MARK = "\u2581"
+MARKED = normalizers.Replace(" ", MARK)
+
+
+def metaspace(scheme):
+  return pre_tokenizers.Metaspace(MARK, prepend_scheme=scheme, split=False)
+
+
+# name: (normalizer, pre-tokenizer, specials, further added tokens, spaces stripped in decoding, tokens
+# with spaces inside)
+CHARACTER_CONFIGURATIONS = {
+    "llama2": (normalizers.Sequence([normalizers.Prepend(MARK), MARKED]), None, ["<unk>", "<s>", "</s>"],
+               EXTRA + [AddedToken("<|endoftext|>", special=True, normalized=True)], 1, False),
+    "mistral_metaspace": (None, metaspace("first"), ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"], EXTRA, 1,
+                          False),
+    "metaspace_always": (None, metaspace("always"), ["<unk>", "<s>", "</s>", "<|endoftext|>"], EXTRA, 1, False),
+    "gemma_replace": (MARKED, pre_tokenizers.Split(" ", "merged_with_previous"),
+                      ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"],
+                      [AddedToken("[MASK]", special=True, normalized=False)], 0, True),
+}
+
+CHARACTER_HARD = [
+    "<s>", "<s>a", "<s> a", "a<s>", "a <s> b", "<s><s>b", "</s>\n<s>[INST] x [/INST] y</s>", "\n<s>\nx",
+    "\u2581", "\u2581a", " \u2581a \u2581\u2581 b", "<s>\u2581a", "<0x41>", "a<0x0A>b<0x00", "<unk>", "x<unk>y",
+    "<start_of_turn>user\nhi there<end_of_turn>\n", "line\nafter\nline\n\nof\n\n\ntext", "\u00e9 \U0001f642 \u597d" * 9,
+    "the of and to in is that it was for on are as with " * 20, " the" * 100, "  the   of    and     to" * 12,
+]
+
 CHATML_PLAIN = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
                 "message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}"
                 "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
@@ -247,12 +277,75 @@ def build(name, rng):
       token["id"] += 1
   (folder / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n")
   tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-  texts = HARD + random_texts(rng, 300) + [" zyzzyva zyzzyva"]
+  cases = cases_of(tokenizer, HARD + random_texts(rng, 300) + [" zyzzyva zyzzyva"])
+  hashes = all_code_point_hashes(tokenizer.pre_tokenizer) if name not in ("gpt2_prefix", "qwen_added") else []
+  write_cases(folder, cases, hashes)
+
+
+def build_characters(name, rng):
+  normalizer, pre_tokenizer, specials, added, strip, across = CHARACTER_CONFIGURATIONS[name]
+  bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
+  trained = Tokenizer(models.BPE())
+  trained.normalizer = MARKED
+  if not across:
+    trained.pre_tokenizer = pre_tokenizers.Metaspace(MARK, prepend_scheme="always", split=True)
+  # Gemma's have line feeds, in the others they are bytes.
+  lines = corpus(rng) if across else [line for text in corpus(rng) for line in text.split("\n")]
+  # Characters beyond the most common ones are left to the bytes. (Without initial_alphabet, chance
+  # decides between equally common ones.)
+  counts = collections.Counter(MARK.join(lines).replace(" ", MARK))
+  alphabet = sorted(counts, key=lambda c: (-counts[c], c))[:130]
+  trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=alphabet, limit_alphabet=len(alphabet),
+                                show_progress=False)
+  trained.train_from_iterator(lines, trainer)
+  content = json.loads(trained.to_str())["model"]
+  tokens = sorted(content["vocab"], key=content["vocab"].get)
+  merges = [tuple(m) for m in content["merges"]]
+  # Runs of spaces and line feeds, as these families have them.
+  for character in [MARK, "\n"] if across else [MARK]:
+    for length in range(2, 17):
+      if character * length not in tokens:
+        tokens.append(character * length)
+      if length in (2, 4, 8, 16):
+        merges.append((character * (length // 2), character * (length // 2)))
+      else:
+        merges.append((character * (length - 1), character))
+  vocabulary = {token: i for i, token in enumerate(dict.fromkeys(specials + bytes_ + tokens))}
+  tokenizer = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+  if normalizer is not None:
+    tokenizer.normalizer = normalizer
+  if pre_tokenizer is not None:
+    tokenizer.pre_tokenizer = pre_tokenizer
+  tokenizer.decoder = decoders.Sequence(
+      [decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse()] +
+      ([decoders.Strip(" ", strip, 0)] if strip else []))
+  tokenizer.add_special_tokens([AddedToken(s, special=True, normalized=False) for s in specials])
+  tokenizer.add_tokens([t for t in added])
+  folder = OUT / name
+  folder.mkdir(parents=True, exist_ok=True)
+  content = json.loads(tokenizer.to_str())
+  if name == "llama2":  # the older form of merges
+    content["model"]["merges"] = [" ".join(m) for m in content["model"]["merges"]]
+  (folder / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n")
+  tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+  texts = HARD + CHARACTER_HARD + random_texts(rng, 300)
+  write_cases(folder, cases_of(tokenizer, texts, offsets=True), [])
+
+
+def cases_of(tokenizer, texts, offsets=False):
+  """`offsets`: also where each token begins, in bytes of UTF-8."""
   cases = []
   for text in texts:
-    ids = tokenizer.encode(text, add_special_tokens=False).ids
-    cases.append({"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=False)})
-  hashes = all_code_point_hashes(tokenizer.pre_tokenizer) if name not in ("gpt2_prefix", "qwen_added") else []
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    ids = encoding.ids
+    case = {"text": text, "ids": ids, "decoded": tokenizer.decode(ids, skip_special_tokens=False)}
+    if offsets:
+      case["offsets"] = [len(text[:begin].encode()) for begin, _ in encoding.offsets]
+    cases.append(case)
+  return cases
+
+
+def write_cases(folder, cases, hashes):
   result = {"cases": cases, "code_point_hashes": hashes}
   (folder / "cases.json").write_text(json.dumps(result, ensure_ascii=True, indent=None, separators=(",", ":")) + "\n")
 
@@ -289,6 +382,8 @@ def chats(templates):
 def main():
   for name in CONFIGURATIONS:
     build(name, random.Random(f"tokenizer {name}"))
+  for name in CHARACTER_CONFIGURATIONS:
+    build_characters(name, random.Random(f"tokenizer {name}"))
   # Mistral's from Nemo on is of the o200k kind; those before and Gemma's are not byte-level, and any
   # serves for their templates.
   with_specials("mistral", "o200k", ["<s>", "</s>", "[INST]", "[/INST]"])

@@ -7,6 +7,7 @@
 #include "engine/data/bytes_tokenizer.h"
 #include "engine/data/tokenizer_json.h"
 #include "engine/data/utf8.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -56,6 +57,10 @@ TEST_P(TokenizerGolden, IdsAndDecodedTextAreTheLibrarys) {
         EXPECT_LE(offsets[i - 1], offsets[i]);
       }
     }
+    if (item.contains("offsets")) {
+      EXPECT_EQ(offsets, item["offsets"].get<std::vector<size_t>>())
+          << Json(text).dump(-1, ' ', true);
+    }
     for (const int32_t id : ids) EXPECT_LT(id, tokenizer->vocabulary());
   }
 }
@@ -92,7 +97,89 @@ TEST_P(TokenizerGolden, EveryCodePointIsSplitAsTheLibraryDoes) {
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                          testing::Values("gpt2", "gpt2_prefix", "llama3", "qwen", "qwen_added",
-                                         "o200k", "splits"));
+                                         "o200k", "splits", "llama2", "mistral_metaspace",
+                                         "metaspace_always", "gemma_replace"));
+
+constexpr const char* kOfCharacters[] = {"llama2", "mistral_metaspace", "metaspace_always",
+                                         "gemma_replace"};
+
+// The tokenizer without its added tokens and with a rule more.
+std::shared_ptr<const Tokenizer> WithRule(const std::string& name, const std::string& left,
+                                          const std::string& right) {
+  Json json = Json::parse(Read(name + "/tokenizer.json"));
+  json["added_tokens"] = Json::array();
+  Json& vocabulary = json["model"]["vocab"];
+  for (const std::string& token : {left, right, left + right}) {
+    if (!vocabulary.contains(token)) vocabulary[token] = vocabulary.size();
+  }
+  json["model"]["merges"].push_back(
+      json["model"]["merges"][0].is_string() ? Json(left + " " + right) : Json({left, right}));
+  const auto made = MakeBpeTokenizer(json.dump(), "", "");
+  EXPECT_TRUE(made.ok()) << made.status();
+  return made.ok() ? *made : nullptr;
+}
+
+TEST(CharacterBpe, SeamsChangeNothing) {
+  for (const std::string name : kOfCharacters) {
+    const auto cut = WithRule(name, "\ue000", "\ue001");
+    // A rule of tokens that do not stand for their characters: there are no seams.
+    const auto whole = WithRule(name, "<0x00>", "<0x01>");
+    ASSERT_TRUE(cut != nullptr && whole != nullptr);
+    std::string all;
+    for (const Json& item : Json::parse(Read(name + "/cases.json"))["cases"]) {
+      const std::string text = item["text"];
+      if (text.find('\0') == std::string::npos) all += text + "\n";  // the second rule's
+    }
+    std::vector<int32_t> a, b;
+    ASSERT_TRUE(cut->Encode(all, &a).ok());
+    ASSERT_TRUE(whole->Encode(all, &b).ok());
+    EXPECT_EQ(a, b) << name;
+  }
+}
+
+TEST(CharacterBpe, TheRestOfACutTextHasNothingBeforeIt) {
+  const std::string first = "the words of\n", rest = "solo and<s> here";
+  for (const std::string name : kOfCharacters) {
+    const auto tokenizer = Open(name);
+    ASSERT_NE(tokenizer, nullptr);
+    EXPECT_TRUE(tokenizer->cuts_at_line_feeds()) << name;
+    EXPECT_FALSE(WithRule(name, "\n", "Z")->cuts_at_line_feeds()) << name;
+    EXPECT_FALSE(WithRule(name, "<0x0A>", "Z")->cuts_at_line_feeds()) << name;
+    std::vector<int32_t> whole, pieces;
+    ASSERT_TRUE(tokenizer->Encode(first + rest, &whole).ok());
+    ASSERT_TRUE(tokenizer->Encode(first, &pieces).ok());
+    ASSERT_TRUE(tokenizer->EncodeContinued(rest, &pieces).ok());
+    EXPECT_EQ(pieces, whole) << name;
+  }
+}
+
+TEST(CharacterBpe, RefusesWhatIsNotSupportedByName) {
+  const Json llama2 = Json::parse(Read("llama2/tokenizer.json"));
+  const Json mistral = Json::parse(Read("mistral_metaspace/tokenizer.json"));
+  const auto with = [](Json json, const std::string& pointer, const Json& value) {
+    json[Json::json_pointer(pointer)] = value;
+    const auto made = MakeBpeTokenizer(json.dump(), "", "");
+    return made.ok() ? std::string("accepted") : std::string(made.status().message());
+  };
+  using testing::HasSubstr;
+  EXPECT_THAT(with(llama2, "/normalizer", {{"type", "NFKC"}}), HasSubstr("NFKC"));
+  EXPECT_THAT(with(llama2, "/normalizer", {{"type", "NFC"}}), HasSubstr("NFC"));
+  EXPECT_THAT(with(llama2, "/normalizer/normalizers/0/prepend", "_"), HasSubstr("Prepend"));
+  EXPECT_THAT(with(llama2, "/normalizer/normalizers/1/content", "_"), HasSubstr("Replace"));
+  EXPECT_THAT(with(llama2, "/decoder", nullptr), HasSubstr("decoder"));
+  EXPECT_THAT(with(llama2, "/decoder", {{"type", "ByteLevel"}}), HasSubstr("decoder"));
+  EXPECT_THAT(with(llama2, "/decoder/decoders/3/stop", 1), HasSubstr("Strip"));
+  EXPECT_THAT(with(llama2, "/pre_tokenizer", {{"type", "ByteLevel"}}), HasSubstr("ByteLevel"));
+  EXPECT_THAT(with(llama2, "/pre_tokenizer", mistral["pre_tokenizer"]), HasSubstr("Metaspace"));
+  EXPECT_THAT(with(mistral, "/pre_tokenizer/split", true), HasSubstr("split"));
+  EXPECT_THAT(with(mistral, "/pre_tokenizer/replacement", "_"), HasSubstr("replacement"));
+  EXPECT_THAT(with(mistral, "/pre_tokenizer/prepend_scheme", "last"), HasSubstr("last"));
+  EXPECT_THAT(with(mistral, "/model/byte_fallback", false), HasSubstr("Metaspace"));
+  Json missing = mistral;
+  missing["model"]["vocab"].erase("<0x7F>");
+  missing["model"]["vocab"]["<0x7f>"] = 259 - 256 + 2 + 0x7f;
+  EXPECT_THAT(with(missing, "/model/unk_token", nullptr), HasSubstr("<0x7F>"));
+}
 
 TEST(BytesTokenizer, ItsTokenizerJsonGivesTheSameIds) {
   const auto bytes = MakeBytesTokenizer();
