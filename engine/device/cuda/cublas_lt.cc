@@ -10,12 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "engine/device/cuda/shared_library.h"
 
 namespace megatrain {
 namespace {
 
 constexpr char kLibrary[] = "libcublasLt.so.13";
-constexpr char kInToolkit[] = "/usr/local/cuda/lib64/libcublasLt.so.13";
 
 // The functions that are used, by their names in the library.
 struct Functions {
@@ -220,18 +220,14 @@ class LoadedCublasLt : public CublasLt {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Load() {
-  // By the loader's rules first (LD_LIBRARY_PATH, the program's own directory), then the toolkit's
-  // usual place. Never closed: its threads and the driver's outlive what we know of.
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  std::string why = library == nullptr ? dlerror() : "";
-  if (library == nullptr) library = dlopen(kInToolkit, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    return absl::UnavailableError(absl::StrCat("cuda: ", kLibrary, " is not found (", why,
-                                               "); install CUDA 13's cuBLAS, or ",
-                                               "name its directory in LD_LIBRARY_PATH"));
+  const absl::StatusOr<void*> library = OpenSharedLibrary(kLibrary);
+  if (!library.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("cuda: ", library.status().message(),
+                     "; install CUDA 13's cuBLAS, or name its directory in LD_LIBRARY_PATH"));
   }
   Functions functions;
-  if (const char* missing = functions.Find(library); missing != nullptr) {
+  if (const char* missing = functions.Find(*library); missing != nullptr) {
     return absl::UnavailableError(
         absl::StrCat("cuda: ", kLibrary, " has no ", missing, "; another version is needed"));
   }

@@ -1,5 +1,4 @@
-// Products by cuBLASLt, loaded at run time: the library is hundreds of megabytes and comes with the
-// toolkit or with PyTorch, not with this program.
+// Products by cuBLASLt, loaded at run time.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUBLAS_LT_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUBLAS_LT_H_
 

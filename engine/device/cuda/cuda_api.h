@@ -1,6 +1,6 @@
-// The edge to CUDA: what the device calls of the runtime and of cuBLASLt, one call a method, so
-// that everything behind it is built and tested without either. The methods return a cudaError_t as
-// an int, 0 = success; cuBLASLt's errors are mapped to kProductFailed.
+// The edge to CUDA: what the device calls of the runtime, of cuBLASLt and of cuDNN, so that
+// everything behind it is built and tested without them. The methods return a cudaError_t as an
+// int, 0 = success; cuBLASLt's errors are mapped to kProductFailed, cuDNN's to kAttentionFailed.
 //
 // Thread safety: as CUDA's: any thread; a thread chooses its device first (SetDevice).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_API_H_

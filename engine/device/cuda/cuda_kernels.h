@@ -1,4 +1,5 @@
-// The kernels of the cuda device: products by cuBLASLt, the rest by the kernels of this folder.
+// The kernels of the cuda device: products by cuBLASLt, attention by cuDNN where it takes the call,
+// the rest by the kernels of this folder.
 //
 // Thread safety: as Stream: one thread a stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_

@@ -1,4 +1,5 @@
-// The real edge: CUDA's runtime, linked statically, and cuBLASLt, loaded when first needed.
+// The real edge: CUDA's runtime, linked statically, and cuBLASLt and cuDNN, loaded when a GPU is
+// opened.
 #include <cuda_runtime_api.h>
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>

@@ -4,7 +4,6 @@
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cuda_runtime_api.h>
 #include <cudnn_frontend.h>
-#include <dlfcn.h>
 
 #include <compare>
 #include <exception>
@@ -14,8 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "engine/base/status.h"
 #include "engine/device/cuda/cuda_api.h"
 #include "engine/device/cuda/cudnn_sizes.h"
+#include "engine/device/cuda/shared_library.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // what the frontend looks its functions up in
@@ -28,7 +29,6 @@ namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 constexpr char kLibrary[] = "libcudnn.so.9";
-constexpr char kInToolkit[] = "/usr/local/cuda/lib64/libcudnn.so.9";
 // Older ones have not been looked at: what they support, and the memory that they take.
 constexpr size_t kVersionMin = 91900;
 // A graph takes half a second to build: lengths that sequences have, not those that single
@@ -239,8 +239,8 @@ class LoadedCudnnAttention : public CudnnAttention {
                  {kDK, at(args.dk, args.dk_stride, kv_head)},
                  {kDV, at(args.dv, args.dv_stride, kv_head)}},
                 static_cast<char*>(args.workspace) + copy_bytes, args.workspace_bytes - copy_bytes);
-        if (status != 0)
-          return status;  // all calls have one plan: the first says kNotTaken or none
+        // All calls have one plan: the first says kNotTaken, or none does.
+        if (status != 0) return status;
       }
     }
     return 0;
@@ -262,29 +262,32 @@ class LoadedCudnnAttention : public CudnnAttention {
   int Run(void* stream, const Key& key, Addresses addresses, void* workspace,
           int64_t workspace_bytes) {
     MutexLock lock(&mutex_);  // the handle has one stream at a time
+    auto plan = plans_.find(key);
+    if (plan == plans_.end()) plan = plans_.emplace(key, Make(key)).first;
+    if (plan->second.graph == nullptr || plan->second.workspace_bytes > workspace_bytes) {
+      return kNotTaken;
+    }
     try {
-      auto plan = plans_.find(key);
-      if (plan == plans_.end()) plan = plans_.emplace(key, Make(key)).first;
-      if (plan->second.graph == nullptr || plan->second.workspace_bytes > workspace_bytes) {
-        return kNotTaken;
-      }
       const cudnnStatus_t set = fe::detail::set_stream(handle_, static_cast<cudaStream_t>(stream));
       if (set != CUDNN_STATUS_SUCCESS) return kAttentionFailed + set;
       fe::error_t error = plan->second.graph->execute(handle_, addresses, workspace);
       return error.is_good() ? 0 : kAttentionFailed + static_cast<int>(error.get_code());
-    } catch (const std::exception&) {  // the frontend's, where it does not find CUDA's libraries
+    } catch (const std::exception&) {  // the frontend's
       return kAttentionFailed;
     }
   }
 
   // The first engine that cuDNN's heuristics name and that can be built: never a timed one.
   Plan Make(const Key& key) {
-    GraphMaker maker(key);
     Plan plan;
-    std::shared_ptr<fe::graph::Graph> graph = key.backward ? maker.Backward() : maker.Forward();
-    if (graph->build(handle_, {fe::HeurMode_t::A}).is_good() &&
-        graph->get_workspace_size(plan.workspace_bytes).is_good()) {
-      plan.graph = std::move(graph);
+    try {
+      GraphMaker maker(key);
+      std::shared_ptr<fe::graph::Graph> graph = key.backward ? maker.Backward() : maker.Forward();
+      if (graph->build(handle_, {fe::HeurMode_t::A}).is_good() &&
+          graph->get_workspace_size(plan.workspace_bytes).is_good()) {
+        plan.graph = std::move(graph);
+      }
+    } catch (const std::exception&) {  // the frontend's: no graph
     }
     return plan;
   }
@@ -298,12 +301,15 @@ class LoadedCudnnAttention : public CudnnAttention {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Load() {
-  // As CublasLt::Load.
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) library = dlopen(kInToolkit, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return absl::UnavailableError(absl::StrCat(kLibrary, " is not found"));
-  fe::cudnn_dlhandle = library;
+  MT_ASSIGN_OR_RETURN(fe::cudnn_dlhandle, OpenSharedLibrary(kLibrary));
   try {
+    // The frontend looks for a runtime of its own (libcudart.so) and throws where there is none:
+    // better now than in a step.
+    int device = 0;
+    if (const cudaError_t error = fe::detail::cuda_get_device(&device); error != cudaSuccess) {
+      return absl::UnavailableError(
+          absl::StrCat("cudaGetDevice gave ", static_cast<int>(error), " to cuDNN's frontend"));
+    }
     const size_t version = fe::detail::get_backend_version();
     if (version < kVersionMin) {
       return absl::UnavailableError(

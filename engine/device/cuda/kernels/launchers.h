@@ -27,8 +27,8 @@ int SumOfSquares(void* stream, const float* x, int64_t n, double* sum, void* scr
 int Sum(void* stream, const float* x, int64_t n, double* sum, void* scratch);
 int CastToBf16InPlace(void* stream, void* x, int64_t n);
 
-// Exact tiled attention for every dtype and head size up to kAttentionHeadDimMax, memory linear in
-// tokens.
+// Attention for every dtype and head size up to kAttentionHeadDimMax, memory linear in tokens: BF16
+// on tensor cores where heads are a multiple of 8 and operands aligned, the rest in FP32.
 inline constexpr int64_t kAttentionHeadDimMax = 256;
 int Attention(void* stream, const AttentionArgs& args);
 int AttentionBackward(void* stream, const AttentionBackwardArgs& args);

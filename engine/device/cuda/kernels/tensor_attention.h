@@ -136,6 +136,21 @@ __device__ void ScoresByTile(const typename Shape::Scores& scores, const Bf16* b
   }
 }
 
+// Hides those scores of a tile whose columns, from `first` on, lie outside of [from, to) of their
+// rows g and g + 8.
+template <typename Shape>
+__device__ void Mask(int64_t first, const int64_t (&from)[2], const int64_t (&to)[2],
+                     typename Shape::Scores& s) {
+#pragma unroll
+  for (int n = 0; n < Shape::kTile / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int64_t column = first + n * 8 + threadIdx.x % 4 * 2 + i % 2;
+      if (column < from[i / 2] || column >= to[i / 2]) s[n][i] = -INFINITY;
+    }
+  }
+}
+
 template <typename Shape>
 __device__ void ClearSums(typename Shape::Sums& sums) {
 #pragma unroll

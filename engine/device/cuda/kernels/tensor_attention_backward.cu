@@ -30,13 +30,14 @@ __global__ void __launch_bounds__(kTensorThreads)
   const int64_t warp_last = first + row + kWarpRows < last ? first + row + kWarpRows : last;
   const float scale = f.scale * kLog2OfE;
 
-  int64_t queries_of[2], starts[2];
+  int64_t queries_of[2], starts[2], ends[2];
   float lse[2], delta_of[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     queries_of[r] = first + row + lane / 4 + 8 * r;
     const bool there = queries_of[r] < last;
     starts[r] = there ? DocumentStart(f, queries_of[r]) : f.tokens;
+    ends[r] = queries_of[r] + 1;
     lse[r] = there ? f.lse[head * f.tokens + queries_of[r]] * kLog2OfE : 0.0f;
     delta_of[r] = there ? delta[head * f.tokens + queries_of[r]] : 0.0f;
   }
@@ -71,14 +72,7 @@ __global__ void __launch_bounds__(kTensorThreads)
     RowsByTile<Shape>(queries, row, keys, p);
     RowsByTile<Shape>(douts, row, values, dp);
     if (key + kTile - 1 > first + row || key < warp_start) {
-#pragma unroll
-      for (int n = 0; n < kTile / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int64_t column = key + n * 8 + lane % 4 * 2 + i % 2;
-          if (column > queries_of[i / 2] || column < starts[i / 2]) p[n][i] = -INFINITY;
-        }
-      }
+      Mask<Shape>(key, starts, ends, p);
     }
 #pragma unroll
     for (int n = 0; n < kTile / 8; ++n) {
@@ -168,16 +162,7 @@ __global__ void __launch_bounds__(kTensorThreads)
     typename Shape::Scores p, dp;
     RowsByTile<Shape>(keys, row, queries, p);
     if (kDk) RowsByTile<Shape>(values, row, douts, dp);
-    if (query < warp_last || query + kTile > warp_end) {
-#pragma unroll
-      for (int n = 0; n < kTile / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int64_t column = query + n * 8 + lane % 4 * 2 + i % 2;
-          if (column < keys_of[i / 2] || column >= ends[i / 2]) p[n][i] = -INFINITY;
-        }
-      }
-    }
+    if (query < warp_last || query + kTile > warp_end) Mask<Shape>(query, keys_of, ends, p);
 #pragma unroll
     for (int n = 0; n < kTile / 8; ++n) {
 #pragma unroll

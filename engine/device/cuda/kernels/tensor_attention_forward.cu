@@ -65,11 +65,12 @@ __global__ void __launch_bounds__(kTensorThreads) TensorAttentionKernel(Attentio
   const int64_t last = first + kRows < args.tokens ? first + kRows : args.tokens;
   const int64_t warp_last = first + row + kWarpRows < last ? first + row + kWarpRows : last;
 
-  int64_t queries_of[2], starts[2];  // a row that is not there sees nothing
+  int64_t queries_of[2], starts[2], ends[2];  // a row that is not there sees nothing
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     queries_of[r] = first + row + lane / 4 + 8 * r;
     starts[r] = queries_of[r] < last ? DocumentStart(args, queries_of[r]) : args.tokens;
+    ends[r] = queries_of[r] + 1;
   }
   // Where the last of the warp's rows begins to see: all see what lies from there to the first.
   const int64_t warp_start = DocumentStart(args, warp_last - 1);
@@ -90,14 +91,7 @@ __global__ void __launch_bounds__(kTensorThreads) TensorAttentionKernel(Attentio
     typename Shape::Scores s;
     RowsByTile<Shape>(queries, row, keys, s);
     if (key + kTile - 1 > first + row || key < warp_start) {
-#pragma unroll
-      for (int n = 0; n < kTile / 8; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int64_t column = key + n * 8 + lane % 4 * 2 + i % 2;
-          if (column > queries_of[i / 2] || column < starts[i / 2]) s[n][i] = -INFINITY;
-        }
-      }
+      Mask<Shape>(key, starts, ends, s);
     }
     Exponentials<Shape>(args.scale * kLog2OfE, s, softmax, sums);
     WaitForCopies<0>();
