@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/processors.h"
 #include "engine/base/status.h"
 #include "engine/measure_hardware.h"
 #include "engine/memory/host_offer.h"

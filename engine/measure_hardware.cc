@@ -197,7 +197,8 @@ class Bench {
     double best = 0;
     for (int i = 0; i <= s_.repetitions; ++i) {
       const Clock::time_point start = Clock::now();
-      AdamWUpdate(*session_.update_pool(), step, gradient_.data(), DType::kF32, tile);
+      AdamWUpdate(*session_.update_pool(), step, gradient_.data(), DType::kF32, tile,
+                  pool_->nodes());
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
       if (i == 0) continue;
       best = std::max(

@@ -1,25 +1,15 @@
 #include "engine/session.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/processors.h"
 #include "engine/base/status.h"
 #include "engine/device/cpu/cpu_device.h"
 
 namespace megatrain {
-
-int AvailableProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  // Of the process's first thread: the calling one may be bound to a processor of its own.
-  if (sched_getaffinity(getpid(), sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 namespace {
 
@@ -60,7 +50,10 @@ absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings
   auto session = std::make_shared<Session>();
   session->settings = settings;
   const int update = settings.update_threads;
-  session->compute_pool = std::make_unique<ThreadPool>(settings.threads - update);
+  // With a GPU the threads have the optimizer alone, which wants memory: each keeps to its
+  // processor, and so to what is near to that.
+  session->compute_pool = std::make_unique<ThreadPool>(
+      settings.threads - update, gpu != nullptr ? AllowedProcessors() : std::vector<Processor>());
   if (update > 0) session->own_update_pool = std::make_unique<ThreadPool>(update);
   if (gpu != nullptr) {
     session->device = std::move(gpu);

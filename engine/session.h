@@ -34,9 +34,6 @@ struct Session {
   }
 };
 
-// Processors this process may use.
-int AvailableProcessors();
-
 // What a job gets on a host whose device is `host_device` (an id, as ChosenDevice's) and, if above
 // 0, has at most so many threads. InvalidArgument for a device that is not the host's, settings of
 // the cpu device on another, or thread counts that contradict each other.

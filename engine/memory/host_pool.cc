@@ -27,7 +27,9 @@ constexpr int64_t kPageChoices[] = {kGiantPageBytes, kHugePageBytes, kSmallPageB
 
 // Every page, from several threads. Cancelled if told so.
 absl::Status Touch(const HostPoolOptions& options, int64_t capacity, PageMapping& pages) {
-  const int64_t chunks = (capacity + kTouchChunkBytes - 1) / kTouchChunkBytes;
+  // Threads that touch the same page wait for each other.
+  const int64_t chunk_bytes = std::max(kTouchChunkBytes, pages.page_bytes());
+  const int64_t chunks = (capacity + chunk_bytes - 1) / chunk_bytes;
   std::atomic<int64_t> next{0};
   Mutex mutex;
   int64_t touched = 0;
@@ -39,8 +41,8 @@ absl::Status Touch(const HostPoolOptions& options, int64_t capacity, PageMapping
         status = absl::CancelledError("host pool: the reservation was abandoned");
         return;
       }
-      const int64_t begin = chunk * kTouchChunkBytes;
-      const int64_t end = std::min(begin + kTouchChunkBytes, capacity);
+      const int64_t begin = chunk * chunk_bytes;
+      const int64_t end = std::min(begin + chunk_bytes, capacity);
       absl::Status taken = pages.Touch(begin, end);
       MutexLock lock(&mutex);
       if (!status.ok()) return;
@@ -106,7 +108,7 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
         absl::StrCat("host pool: capacity ", FormatCount(options.capacity), " is out of range"));
   }
   const int64_t capacity = RoundUp(options.capacity, kPageBytes);
-  if (capacity == 0) return std::unique_ptr<HostPool>(new HostPool({}, 0, ""));
+  if (capacity == 0) return std::unique_ptr<HostPool>(new HostPool({}, 0, "", {}));
 
   absl::Status refused;
   for (const int64_t page_bytes : kPageChoices) {
@@ -131,8 +133,12 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
     if (options.touch_threads > 0) refused = Touch(options, capacity, *pages);
     if (absl::IsCancelled(refused)) return refused;
     if (!refused.ok()) continue;
+    MemoryNodes nodes;
+    if (options.touch_threads > 0) nodes = MemoryNodes(pages->data(), capacity);
+    // A node that has too little gives what it has.
+    if (nodes.several()) placement = absl::StrCat(", ", nodes.Describe());
     return std::unique_ptr<HostPool>(
-        new HostPool(*std::move(pages), capacity, std::move(placement)));
+        new HostPool(*std::move(pages), capacity, std::move(placement), std::move(nodes)));
   }
   return absl::ResourceExhaustedError(absl::StrCat("host pool: ", std::string(refused.message())));
 }

@@ -25,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
+#include "engine/memory/memory_nodes.h"
 #include "engine/memory/page_mapping.h"
 
 namespace megatrain {
@@ -111,6 +112,8 @@ class HostPool {
   void* data() const { return base_; }
   // Of the pages it lies in, for people: "1 GiB pages on NUMA node 0".
   std::string DescribePages() const;
+  // Where the pages lay when they were touched; knows nothing if they were not.
+  const MemoryNodes& nodes() const { return nodes_; }
   int64_t capacity() const { return capacity_; }
   int64_t free_bytes() const;
   int64_t largest_free_block() const;
@@ -119,9 +122,10 @@ class HostPool {
 
  private:
   friend class HostLease;
-  HostPool(PageMapping pages, int64_t capacity, std::string placement)
+  HostPool(PageMapping pages, int64_t capacity, std::string placement, MemoryNodes nodes)
       : pages_(std::move(pages)),
         placement_(std::move(placement)),
+        nodes_(std::move(nodes)),
         base_(pages_.data()),
         capacity_(capacity) {
     if (capacity > 0) free_.emplace(0, capacity);
@@ -134,6 +138,7 @@ class HostPool {
 
   const PageMapping pages_;
   const std::string placement_;  // " on NUMA node 0", why it is not, or empty
+  const MemoryNodes nodes_;
   char* const base_;             // aligned to a huge page
   const int64_t capacity_;
   mutable Mutex mutex_;

@@ -44,13 +44,13 @@ std::vector<Block> CutIntoBlocks(const TileLayout& layout) {
 }  // namespace
 
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
-                 DType gradient_dtype, const Tile& tile) {
+                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes) {
   const AdamWConstants constants = AdamWConstants::Make(step);
   const std::vector<Block> blocks = CutIntoBlocks(*tile.layout);
   const int64_t weight_bytes = DTypeBytes(tile.weight_dtype);
   const int64_t gradient_bytes = DTypeBytes(gradient_dtype);
   std::atomic<bool> trusted{true};
-  pool.ParallelFor(static_cast<int64_t>(blocks.size()), [&](int64_t index) {
+  const auto update = [&](int64_t index) {
     const Block& block = blocks[index];
     AdamWSpan span;
     span.gradient = static_cast<const char*>(gradient) + block.begin * gradient_bytes;
@@ -62,7 +62,16 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
     if (!AdamWUpdateSpan(constants, block.decays ? constants.decay : 1.0f, gradient_dtype, span)) {
       trusted.store(false, std::memory_order_relaxed);
     }
-  });
+  };
+  const auto count = static_cast<int64_t>(blocks.size());
+  if (nodes.several()) {
+    // The moments are two thirds of the tile and lie together.
+    pool.ParallelForNear(
+        count, [&](int64_t index) { return nodes.NodeOf(tile.exp_avg + blocks[index].begin); },
+        update);
+  } else {
+    pool.ParallelFor(count, update);
+  }
   return trusted.load();
 }
 

@@ -12,6 +12,7 @@
 
 #include "engine/base/dtype.h"
 #include "engine/base/thread_pool.h"
+#include "engine/memory/memory_nodes.h"
 #include "engine/memory/tile.h"
 
 namespace megatrain {
@@ -26,11 +27,12 @@ struct AdamWStep {
 // Updates the tile in place. `gradient` [tile.layout->elements] of gradient_dtype is in the tile's
 // element order. Padding is neither read nor written. Returns false if any updated master is not
 // finite or (split masters) would round to infinity in BF16, or if any second moment is not finite:
-// the tile is updated all the same, and is then not to be trusted.
-// REQUIRES: step.step >= 1, betas in [0, 1), epsilon >= 0; the tile's sections and the gradient do
-// not overlap. Denormals count as zero, as in every ThreadPool.
+// the tile is updated all the same, and is then not to be trusted. `nodes` says where the tile
+// lies, so that threads take the blocks that are near to them first; nothing depends on that but
+// the time. REQUIRES: step.step >= 1, betas in [0, 1), epsilon >= 0; the tile's sections and the
+// gradient do not overlap. Denormals count as zero, as in every ThreadPool.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
-                 DType gradient_dtype, const Tile& tile);
+                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes = {});
 
 // The plain reference, scalar and single-threaded: the same bits where denormals are flushed too.
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,

@@ -16,6 +16,7 @@
 #include "engine/base/thread_pool.h"
 #include "engine/data/sequence.h"
 #include "engine/device/device.h"
+#include "engine/memory/memory_nodes.h"
 #include "engine/memory/tile.h"
 #include "engine/optim/adamw.h"
 #include "engine/pipeline/buffers.h"
@@ -52,6 +53,7 @@ struct StepRunnerParts {
   const DeviceBuffers* device_buffers = nullptr;
   const HostBuffers* host_buffers = nullptr;
   const std::vector<Tile>* tiles = nullptr;
+  const MemoryNodes* host_nodes = nullptr;  // where tiles lie
 };
 
 class StepRunner : public OpRunner {

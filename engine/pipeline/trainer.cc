@@ -48,6 +48,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
   parts.device_buffers = &trainer->device_buffers_;
   parts.host_buffers = &trainer->host_buffers_;
   parts.tiles = &trainer->tiles_;
+  parts.host_nodes = &pool->nodes();
   trainer->runner_ = std::make_unique<StepRunner>(parts);
   MT_ASSIGN_OR_RETURN(trainer->executor_, Executor::Create(device, trainer->runner_.get()));
   return trainer;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/bytes.h"
+#include "engine/base/processors.h"
 #include "engine/session.h"
 
 namespace megatrain {

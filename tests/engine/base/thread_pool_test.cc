@@ -5,8 +5,11 @@
 #include <atomic>
 #include <chrono>
 #include <limits>
+#include <mutex>
 #include <thread>
 #include <vector>
+
+#include "engine/base/processors.h"
 
 namespace megatrain {
 namespace {
@@ -61,6 +64,71 @@ TEST(ThreadPoolTest, ConcurrentCallersAreServedOneAtATime) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(unguarded, 4 * 200);
+}
+
+// This machine's processors as if they were on two nodes, in turn.
+std::vector<Processor> OnTwoNodes() {
+  std::vector<Processor> processors = AllowedProcessors();
+  if (processors.size() == 1) processors.push_back(processors[0]);
+  for (size_t i = 0; i < processors.size(); ++i) processors[i].node = static_cast<int>(i % 2);
+  return processors;
+}
+
+TEST(ThreadPoolTest, BoundWorkersStayOnTheirProcessors) {
+  const std::vector<Processor> processors = OnTwoNodes();
+  ThreadPool pool(2, processors);
+  const std::thread::id caller = std::this_thread::get_id();
+  for (int round = 0; round < 50; ++round) {
+    pool.ParallelFor(8, [&](int64_t) {
+      if (std::this_thread::get_id() == caller) return;
+      EXPECT_EQ(CurrentProcessor(), processors[1].number);
+    });
+  }
+}
+
+TEST(ThreadPoolTest, ThreadsTakeTheBlocksOfTheirNodeFirst) {
+  constexpr int64_t kBlocks = 64;
+  constexpr int kNode[] = {1, 0, -1, 1, 7};  // of blocks; we have no nodes -1 and 7
+  for (int threads : {1, 2, 3}) {
+    ThreadPool pool(threads, OnTwoNodes());
+    ASSERT_TRUE(pool.on_several_nodes());
+    for (int round = 0; round < 100; ++round) {
+      std::vector<int> runs(kBlocks, 0);
+      std::vector<int64_t> of_worker;
+      std::mutex mutex;
+      const std::thread::id caller = std::this_thread::get_id();
+      pool.ParallelForNear(
+          kBlocks, [&](int64_t block) { return kNode[block % 5]; },
+          [&](int64_t block) {
+            ++runs[static_cast<size_t>(block)];
+            if (threads != 2 || std::this_thread::get_id() == caller) return;
+            const std::lock_guard<std::mutex> lock(mutex);
+            of_worker.push_back(block);
+          });
+      for (int count : runs) ASSERT_EQ(count, 1);
+      // The worker is on node 1: none of that node's blocks comes after one of node 0's.
+      bool left = false;
+      for (const int64_t block : of_worker) {
+        const int node = kNode[block % 5];
+        left = left || node == 0;
+        EXPECT_FALSE(left && node == 1) << block;
+      }
+      // The next loop goes by numbers again.
+      std::vector<int> plain(kBlocks, 0);
+      pool.ParallelFor(kBlocks, [&](int64_t block) { ++plain[static_cast<size_t>(block)]; });
+      for (int count : plain) ASSERT_EQ(count, 1);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, OneNodeIsNone) {
+  EXPECT_FALSE(ThreadPool(3).on_several_nodes());
+  ThreadPool pool(2, {{0, 4}, {1, 4}});
+  EXPECT_FALSE(pool.on_several_nodes());
+  std::vector<int> runs(9, 0);
+  pool.ParallelForNear(
+      9, [](int64_t) { return 4; }, [&](int64_t block) { ++runs[static_cast<size_t>(block)]; });
+  for (int count : runs) EXPECT_EQ(count, 1);
 }
 
 TEST(ThreadPoolTest, FlushesDenormalsInsideAndRestoresTheCaller) {

@@ -178,6 +178,30 @@ TEST_P(AdamWTest, PaddingIsNotTouched) {
   }
 }
 
+// A tile over two nodes, and threads on both.
+TEST_P(AdamWTest, BitsDoNotDependOnNodes) {
+  ThreadPool plain(2);
+  State expected(&layout_, weight_dtype(), gradient_dtype(), 5);
+  EXPECT_TRUE(expected.Update(plain, MakeStep(1)));
+
+  ThreadPool pool(3, {{0, 0}, {0, 1}, {0, 0}});
+  ASSERT_TRUE(pool.on_several_nodes());
+  State state(&layout_, weight_dtype(), gradient_dtype(), 5);
+  // The first half of the second block on, of the moments.
+  const char* const middle = reinterpret_cast<char*>(state.tile.exp_avg + 2048 + (1 << 17));
+  const MemoryNodes nodes(middle - MemoryNodes::kPieceBytes, 2 * MemoryNodes::kPieceBytes,
+                          [](absl::Span<void* const>, absl::Span<int> out) {
+                            out[0] = 0;
+                            out[1] = 1;
+                            return true;
+                          });
+  ASSERT_EQ(nodes.NodeOf(middle - 1), 0);
+  ASSERT_EQ(nodes.NodeOf(middle), 1);
+  EXPECT_TRUE(
+      AdamWUpdate(pool, MakeStep(1), state.gradient.data(), gradient_dtype(), state.tile, nodes));
+  EXPECT_TRUE(state.block == expected.block);
+}
+
 TEST_P(AdamWTest, OnlyTensorsThatDecayDecay) {
   ThreadPool pool(1);
   State state(&layout_, weight_dtype(), gradient_dtype(), 9);

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "engine/session.h"
+#include "engine/base/processors.h"
 
 namespace megatrain {
 namespace {
