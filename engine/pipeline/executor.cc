@@ -13,6 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+bool IsForward(OpKind kind) {
+  return kind == OpKind::kEmbedForward || kind == OpKind::kLayerForward;
+}
+
 double& BusyOf(LaneSeconds& busy, int lane) {
   switch (static_cast<Lane>(lane)) {
     case Lane::kH2D:
@@ -192,6 +196,7 @@ absl::StatusOr<Executor::Timing> Executor::Wait(const std::shared_ptr<Ticket>& t
       MT_RETURN_IF_ERROR(device_->Synchronize(*item->end));
       MT_ASSIGN_OR_RETURN(const double seconds, device_->ElapsedSeconds(*item->start, *item->end));
       BusyOf(timing.busy, lane) += seconds;
+      if (IsForward(item->op.kind)) timing.forward += seconds;
       // The device's clock is its own: the host saw the work queued at host_start, at the earliest
       // it ended then plus its duration.
       item->host_end =

@@ -41,6 +41,7 @@ class Executor {
 
   struct Timing {
     LaneSeconds busy;
+    double forward = 0;  // of busy.compute: the pass through the layers before the loss
     // From the schedule's first operation's start to its last one's end.
     std::chrono::steady_clock::time_point started, finished;
   };

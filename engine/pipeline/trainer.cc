@@ -139,6 +139,7 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
   record.loss = state.loss_sum / static_cast<double>(state.predictions);
   record.gradient_norm = state.gradient_norm;
   record.lane_busy_seconds = timing.busy;
+  record.forward_seconds = timing.forward;
   // The next step's forward may have begun: a share moves between neighbours, the sum is right.
   record.matmul_seconds = kernels_->MatMulSeconds() - last_matmul_seconds_;
   last_matmul_seconds_ += record.matmul_seconds;

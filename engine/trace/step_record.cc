@@ -29,6 +29,7 @@ std::string StepRecordJson(const StepRecord& record) {
                                {"update", record.lane_busy_seconds.update},
                                {"io", record.lane_busy_seconds.io}};
   json["matmul_seconds"] = record.matmul_seconds;
+  json["forward_seconds"] = record.forward_seconds;
   json["host_bytes"] = record.host_bytes;
   json["device_bytes"] = record.device_bytes;
   if (record.eval_loss.has_value()) json["eval_loss"] = *record.eval_loss;

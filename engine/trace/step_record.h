@@ -26,6 +26,9 @@ struct StepRecord {
   int64_t h2d_bytes = 0, d2h_bytes = 0;
   LaneSeconds lane_busy_seconds;
   double matmul_seconds = 0;  // of the compute lane's, inside matrix products
+  // Of the compute lane's, in the pass through the layers before the loss. With exact clipping the
+  // step before may be updated during these alone.
+  double forward_seconds = 0;
   int64_t host_bytes = 0, device_bytes = 0;
   std::optional<double> eval_loss;
   std::string time;  // RFC 3339

@@ -240,6 +240,7 @@ void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
   lanes->set_update(record.lane_busy_seconds.update);
   lanes->set_io(record.lane_busy_seconds.io);
   proto->set_matmul_seconds(record.matmul_seconds);
+  proto->set_forward_seconds(record.forward_seconds);
   proto->set_host_bytes(record.host_bytes);
   proto->set_device_bytes(record.device_bytes);
   if (record.eval_loss.has_value()) proto->set_eval_loss(*record.eval_loss);
@@ -338,6 +339,10 @@ absl::Status StepMetricsFromJson(std::string_view text, v1::StepMetrics* proto) 
     seconds->set_io(Number(*lanes, "io"));
   }
   proto->set_matmul_seconds(Number(json, "matmul_seconds"));
+  // Records of older versions do not have it.
+  if (json.contains("forward_seconds")) {
+    proto->set_forward_seconds(Number(json, "forward_seconds"));
+  }
   proto->set_host_bytes(Whole(json, "host_bytes"));
   proto->set_device_bytes(Whole(json, "device_bytes"));
   if (json.contains("eval_loss")) proto->set_eval_loss(Number(json, "eval_loss"));

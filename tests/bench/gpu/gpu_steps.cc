@@ -81,17 +81,24 @@ void Print(const GpuStep& step, const GpuLimits& limits, std::vector<StepRecord>
   const StepRecord& r = records[records.size() / 2];
   const LaneSeconds& busy = r.lane_busy_seconds;
   const double busiest = std::max({busy.h2d, busy.compute, busy.d2h, busy.update});
+  // Exactly clipped updates wait for the norm, behind the backward pass, and have the next forward
+  // pass to hide in (ARCHITECTURE.md, "What bounds a step").
+  const double forward = r.forward_seconds, backward = busy.compute - forward;
+  const double bound =
+      step.clipped ? std::max(busiest, backward + std::max(forward, busy.update)) : busiest;
   const DType dtype = step.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   std::printf(
       "%s %s, %lld x %lld tokens, clipping %s\n"
       "  step %.3f s, %.0f tokens/s, %.1f TFLOP/s (6 N tokens), %.1f%% of the products' rate\n"
-      "  busy: h2d %.3f s, compute %.3f s, d2h %.3f s, update %.3f s; step over busiest lane %.3f\n"
+      "  busy: h2d %.3f s, compute %.3f s, d2h %.3f s, update %.3f s; step over busiest lane %.3f, "
+      "over its "
+      "bound %.3f\n"
       "  link while busy: %.1f GB/s to the device, %.1f back; device %s, host %s\n",
       step.preset.c_str(), DTypeName(dtype), static_cast<long long>(step.global_batch),
       static_cast<long long>(step.sequence_length), step.clipped ? "on" : "off", r.step_seconds,
       r.tokens_per_second, r.model_flops_per_second / 1e12,
       100 * r.model_flops_per_second / limits.flops_per_second(dtype), busy.h2d, busy.compute,
-      busy.d2h, busy.update, r.step_seconds / busiest,
+      busy.d2h, busy.update, r.step_seconds / busiest, r.step_seconds / bound,
       static_cast<double>(r.h2d_bytes) / std::max(busy.h2d, 1e-9) / 1e9,
       static_cast<double>(r.d2h_bytes) / std::max(busy.d2h, 1e-9) / 1e9,
       FormatBytesShort(r.device_bytes).c_str(), FormatBytesShort(r.host_bytes).c_str());

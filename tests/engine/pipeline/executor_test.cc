@@ -130,11 +130,15 @@ TEST(ExecutorTest, BusyTimeIsByLane) {
   auto executor = *Executor::Create(&device, &runner);
   Schedule schedule;
   schedule.ops = {MakeOp(Lane::kH2D, 0, {}, {0}), MakeOp(Lane::kH2D, 1, {}, {1}),
-                  MakeOp(Lane::kCompute, 2, {0}, {2}), MakeOp(Lane::kUpdate, 3, {2}, {0})};
+                  MakeOp(Lane::kCompute, 2, {0}, {2}), MakeOp(Lane::kCompute, 3, {0}, {3}),
+                  MakeOp(Lane::kUpdate, 4, {2}, {0})};
+  schedule.ops[2].kind = OpKind::kLayerForward;
+  schedule.ops[3].kind = OpKind::kLayerBackward;
   auto timing = executor->Wait(executor->Submit(std::move(schedule)));
   ASSERT_TRUE(timing.ok());
   EXPECT_DOUBLE_EQ(timing->busy.h2d, 0.5);  // the fake's events are 0.25 s apart
-  EXPECT_DOUBLE_EQ(timing->busy.compute, 0.25);
+  EXPECT_DOUBLE_EQ(timing->busy.compute, 0.5);
+  EXPECT_DOUBLE_EQ(timing->forward, 0.25);
   EXPECT_GE(timing->busy.update, 0);
   EXPECT_EQ(timing->busy.d2h, 0);
 }

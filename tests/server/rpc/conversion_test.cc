@@ -32,6 +32,7 @@ StepRecord MakeRecord() {
   record.d2h_bytes = 2000;
   record.lane_busy_seconds = {0.1, 0.2, 0.3, 0.4, 0.5};
   record.matmul_seconds = 0.15;
+  record.forward_seconds = 0.05;
   record.host_bytes = int64_t{1} << 40;
   record.device_bytes = 1 << 20;
   record.time = "2024-05-01T12:00:00.123Z";
