@@ -67,14 +67,14 @@ class Bench:
         model.mkdir(parents=True)
         (model / "config.json").write_text(json.dumps(config))
         generator = random.Random(1)
-        tokens = array.array("H", (generator.randrange(config["vocab_size"])
+        tokens = array.array("I", (generator.randrange(config["vocab_size"])
                                    for _ in range(sequence_length * global_batch * 2)))
         (place / "tokens.bin").write_bytes(tokens.tobytes())
         job = {
             "name": "bench",
             "model": {"path": str(model), "initialization": "random"},
             "data": {"train": [{"path": str(place / "tokens.bin"), "format": "tokens",
-                                "dtype": "uint16"}], "sequence_length": sequence_length},
+                                "dtype": "uint32"}], "sequence_length": sequence_length},
             "training": {"steps": steps, "global_batch": global_batch, "micro_batch": micro_batch,
                          "precision": precision, "gradient_dtype": gradient_dtype},
             "optimizer": {"max_gradient_norm": clipping},
@@ -84,6 +84,14 @@ class Bench:
         }
         (place / "job.yaml").write_text("\n".join(yaml_lines(job)) + "\n")
         return place
+
+    def preset(self, name):
+        """config.json of a preset of `init`, as a dictionary."""
+        path = self.path / "presets" / name
+        if not path.exists():
+            subprocess.run([self.megatraind, "init", "--preset", name, "--config-only", "--out",
+                            str(path)], check=True, stdout=subprocess.DEVNULL)
+        return json.loads((path / "config.json").read_text())
 
     def run(self, config, **settings):
         """Trains from random weights. Returns (records, peak RSS in bytes)."""
