@@ -80,16 +80,22 @@ done
 if ((${#tests[@]} > 0)); then
   cat > "$root/tests/run.sh" <<'SCRIPT'
 #!/usr/bin/env bash
-# Runs the tests and benchmarks that this package carries: all, or those whose path holds a word.
-#   tests/run.sh [WORD]
+# Runs the tests and benchmarks that this package carries: all, or those whose path holds a word;
+# with --under as arguments of a command, as in --under "compute-sanitizer --error-exitcode 9".
+#   tests/run.sh [--under COMMAND] [WORD]
 set -euo pipefail
+under=()
+if [[ ${1:-} == --under ]]; then
+  read -ra under <<< "${2:?tests/run.sh: --under wants a command}"
+  shift 2
+fi
 cd "$(dirname "$0")/files"
 export LD_LIBRARY_PATH=$PWD/../../lib/megatrain
 failed=0
 tests=$(grep -F -- "${1:-}" ../list) || { echo "no test has '$1' in its path" >&2; exit 2; }
 while read -r test; do
   echo "== $test"
-  "../$test" || { echo "FAILED: $test"; failed=1; }
+  "${under[@]}" "../$test" || { echo "FAILED: $test"; failed=1; }
 done <<< "$tests"
 exit $failed
 SCRIPT

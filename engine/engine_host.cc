@@ -15,8 +15,9 @@ namespace megatrain {
 
 namespace {
 
-// Kept free of a GPU's memory: what CUDA and its libraries take as kernels are first used.
-constexpr int64_t kDriverBytes = int64_t{256} << 20;
+// Kept free of a GPU's memory: what CUDA and its libraries take as kernels are first used. An
+// estimate: it has not been measured, and too little ends a job in its first step.
+constexpr int64_t kDriverBytes = int64_t{512} << 20;
 
 // Said before pages are touched: the kernel would end the process, not refuse.
 absl::Status CheckFree(int64_t bytes) {

@@ -16,6 +16,13 @@ struct AttentionShape {
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
 };
 
+// The most that a chunk of the LM head may have: tokens, and bytes of their FP32 logits (64 tokens
+// at least, whatever they take).
+struct HeadChunkMax {
+  int64_t tokens = 0;
+  int64_t logits_bytes = 0;
+};
+
 class KernelSizes {
  public:
   virtual ~KernelSizes() = default;
@@ -23,6 +30,9 @@ class KernelSizes {
   // Device bytes that AttentionBackward is to be given for these shapes; depends on nothing else.
   // Linear in tokens but for what a library may take, which is 1 GiB at most.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
+  // Each chunk reads and writes the gradient of the whole head: long enough that this is not what
+  // the chunk takes, and no longer.
+  virtual HeadChunkMax HeadChunk() const = 0;
   // Device bytes beside the arena that a stream of kernels (StreamUse::kCompute) takes.
   virtual int64_t StreamWorkspaceBytes() const { return 0; }
   // Host bytes beside the arena that the kernels themselves hold (packing buffers, scratch), at

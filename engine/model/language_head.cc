@@ -8,9 +8,7 @@
 namespace megatrain {
 namespace {
 
-constexpr int64_t kChunkTokensMax = 1024;
 constexpr int64_t kChunkTokensMin = 64;
-constexpr int64_t kLogitsBytesMax = int64_t{256} << 20;
 
 const void* At(const LayerContext& context, const void* base, int64_t elements) {
   return static_cast<const char*>(base) + elements * DTypeBytes(context.dtype);
@@ -68,10 +66,11 @@ CrossEntropyArgs ChunkCrossEntropy(const LayerContext& context, const MicroBatch
 
 }  // namespace
 
-int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens) {
-  const uint64_t fitting = std::max<int64_t>(1, kLogitsBytesMax / (4 * config.vocabulary));
+int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens,
+                        const HeadChunkMax& max) {
+  const uint64_t fitting = std::max<int64_t>(1, max.logits_bytes / (4 * config.vocabulary));
   const int64_t power = static_cast<int64_t>(std::bit_floor(fitting));
-  return std::min(micro_batch_tokens, std::clamp(power, kChunkTokensMin, kChunkTokensMax));
+  return std::min(micro_batch_tokens, std::clamp(power, kChunkTokensMin, max.tokens));
 }
 
 absl::Status EmbeddingForward(const LayerContext& context, const void* weights,

@@ -11,9 +11,10 @@
 
 namespace megatrain {
 
-// Tokens a chunk of logits has: from shapes alone, so that bits do not depend on free memory. At
-// most 1024 tokens and about 256 MiB of FP32 logits, at least 64 tokens.
-int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens);
+// Tokens a chunk of logits has, a power of two or the whole micro-batch: from shapes and the kind
+// of device alone, so that bits do not depend on free memory.
+int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens,
+                        const HeadChunkMax& max);
 
 // Device memory of the head.
 struct HeadScratch {

@@ -202,7 +202,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.micro_batch_tokens = spec.training.micro_batch * s;
   d.micro_batches = static_cast<int>((spec.training.global_batch + spec.training.micro_batch - 1) /
                                      spec.training.micro_batch);
-  d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens);
+  d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens, sizes.HeadChunk());
   d.shape = BaseShape(layout, d.dtype);
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(spec.engine.weight_buffers);
@@ -266,7 +266,7 @@ absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype
   d.training = false;
   d.sequence_length = d.micro_batch_tokens = tokens;
   d.micro_batches = 1;
-  d.head_chunk_tokens = HeadChunkTokens(layout.config, tokens);
+  d.head_chunk_tokens = HeadChunkTokens(layout.config, tokens, sizes.HeadChunk());
   d.shape = BaseShape(layout, dtype);
   d.shape.stash_on_host = true;  // a ring of hidden states is all that forward needs
   d.shape.clipping = d.shape.slab_per_tile = false;

@@ -79,6 +79,9 @@ code=0
 env -i PATH="$PATH" "$root/tests/run.sh" bigram >"$work/said" 2>&1 || code=$?
 ((code == 1)) && grep -q 'FAILED: tests/tools/bigram_baseline' "$work/said" && ! grep -q 'shared libraries' "$work/said" ||
   fail "tests/run.sh: code $code, $(cat "$work/said")"
+"$root/tests/run.sh" --under "echo under:" bigram >"$work/said" 2>&1 || fail "--under is not taken"
+grep -q '^under: ../tests/tools/bigram_baseline$' "$work/said" || fail "--under: $(cat "$work/said")"
+"$root/tests/run.sh" --under >"$work/said" 2>&1 && fail "--under is taken without a command"
 "$root/tests/run.sh" no-such-test >"$work/said" 2>&1 && fail "a word that no test has is taken"
 
 # Installed from the package, and then from a build, which leaves no libraries behind.

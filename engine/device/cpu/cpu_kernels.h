@@ -21,6 +21,8 @@ class CpuKernelSizes : public KernelSizes {
   explicit CpuKernelSizes(int threads) : threads_(threads) {}
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override;
+  // A processor's caches are small beside a GPU's memory: the products win from few tokens on.
+  HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
 
  private:
@@ -53,6 +55,7 @@ class CpuKernels : public Kernels {
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override {
     return sizes_.AttentionBackwardWorkspaceBytes(shape);
   }
+  HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
     return sizes_.ScratchBytesMax(dtype, max_operand_elements);
   }

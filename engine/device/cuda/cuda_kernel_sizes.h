@@ -31,6 +31,10 @@ class CudaKernelSizes : public KernelSizes {
     return std::max(own, std::min(kCudnnWorkspaceBytesMax,
                                   CudnnGradientBytes(s.heads, s.sequence, s.head_dim)));
   }
+  // A GPU does some 200 operations in BF16 in the time in which it moves a byte, and the gradient
+  // moves 8 bytes for 2 operations a token: from 1024 tokens on it is the operations that take
+  // longer.
+  HeadChunkMax HeadChunk() const override { return {2048, int64_t{1280} << 20}; }
   // 48 MiB: for products, and for the partial sums of reductions.
   int64_t StreamWorkspaceBytes() const override {
     return kProductWorkspaceBytes + cuda::kScratchBytes;

@@ -66,6 +66,7 @@ class CudaKernels : public Kernels {
     return sizes_.AttentionBackwardWorkspaceBytes(shape);
   }
   int64_t StreamWorkspaceBytes() const override { return sizes_.StreamWorkspaceBytes(); }
+  HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
     return sizes_.ScratchBytesMax(dtype, max_operand_elements);
   }

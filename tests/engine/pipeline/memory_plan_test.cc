@@ -4,10 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
+#include <string>
+#include <tuple>
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/reference_kernels.h"
 #include "engine/memory/tile.h"
+#include "engine/model/language_head.h"
 
 namespace megatrain {
 namespace {
@@ -263,6 +267,68 @@ TEST_F(GpuPlanTest, WhatIsFreeIsKeptToAndNoMoreIsAskedFor) {
   EXPECT_FALSE(misfit.fits);
   EXPECT_THAT(misfit.misfit, HasSubstr("device memory: needs"));
   EXPECT_FALSE(PlanFor(Spec(), 0).fits) << "nothing is free: no rule of the cpu device's applies";
+}
+
+// Beside what grows with the batch the device holds two tiles, two of gradients (three where the
+// embedding is the head's), and a chunk of the head.
+TEST_F(GpuPlanTest, SevenBillionParametersTakeTwoTilesOfTheDevice) {
+  for (const bool tied : {false, true}) {
+    ModelConfig config;  // Qwen2.5 7B
+    config.vocabulary = 152064;
+    config.hidden = 3584;
+    config.layers = 28;
+    config.heads = 28;
+    config.kv_heads = 4;
+    config.head_dim = 128;
+    config.intermediate = 18944;
+    config.max_positions = 32768;
+    config.qkv_bias = true;
+    config.tied_embeddings = tied;
+    const ModelLayout layout = BuildModelLayout(config);
+    JobSpec spec;
+    spec.data.sequence_length = 4096;
+    spec.training.global_batch = 16;
+    spec.training.micro_batch = 2;
+    spec.engine.recompute = RecomputeMode::kAll;
+    MemoryBudget budget = Budget(int64_t{128} << 30);
+    budget.SetDevice(int64_t{138} << 30);
+    const auto plan = PlanMemory(spec, layout, sizes_, budget);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_TRUE(plan->fits) << plan->Table();
+    std::map<std::string, int64_t> bytes;
+    for (const MemoryPlan::Item& item : plan->device) bytes[item.name] += item.bytes;
+    const int64_t tile = layout.tile_elements_max;
+    constexpr int64_t kPadding = int64_t{1} << 20;
+    EXPECT_LE(bytes["weight buffers"], 2 * tile * 2 + kPadding);
+    EXPECT_LE(bytes["gradient accumulators (FP32)"], (tied ? 3 : 2) * tile * 4 + kPadding);
+    EXPECT_EQ(bytes["kept activations"], 0);
+    const int64_t chunk = plan->dimensions.head_chunk_tokens;
+    EXPECT_EQ(chunk, 2048);
+    EXPECT_LE(bytes["head chunk"],
+              chunk * (config.vocabulary * 4 + config.hidden * 2 + 4) + kPadding);
+    // The batch's: for each micro-batch, and for the one under way.
+    for (const char* name :
+         {"stash", "hidden gradients", "activations of one layer and micro-batch", "batches",
+          "losses", "sums", "rotary tables", "backward workspace", "stream workspace",
+          "weight buffers", "gradient accumulators (FP32)", "head chunk"}) {
+      EXPECT_GT(bytes[name], 0) << name;
+      bytes.erase(name);
+    }
+    bytes.erase("kept activations");
+    EXPECT_TRUE(bytes.empty()) << bytes.begin()->first << "\n" << plan->Table();
+  }
+}
+
+TEST_F(GpuPlanTest, TheHeadsChunksAreLongerThanOnTheCpu) {
+  ModelConfig config = Config(1);
+  for (const auto& [vocabulary, on_cpu, on_gpu] :
+       {std::tuple(1000, 1024, 2048), std::tuple(152064, 256, 2048), std::tuple(262144, 256, 1024),
+        std::tuple(10'000'000, 64, 64)}) {
+    config.vocabulary = vocabulary;
+    EXPECT_EQ(HeadChunkTokens(config, 1 << 20, kernels_.HeadChunk()), on_cpu) << vocabulary;
+    EXPECT_EQ(HeadChunkTokens(config, 1 << 20, sizes_.HeadChunk()), on_gpu) << vocabulary;
+  }
+  EXPECT_EQ(HeadChunkTokens(config, 48, sizes_.HeadChunk()), 48) << "a whole micro-batch";
 }
 
 }  // namespace
