@@ -182,8 +182,8 @@ __device__ void StoreRows(const typename Shape::Sums& sums, const float (&factor
   for (int i = lane; i < kWarpRows * kChunks; i += kWarp) {
     const int r = row + i / kChunks, column = i % kChunks * 8;
     if (first + r >= last || column >= dim) continue;
-    *reinterpret_cast<Pack<Bf16, 8>*>(head + (first + r) * stride + column) =
-        *reinterpret_cast<const Pack<Bf16, 8>*>(tile + r * Shape::kStride + column);
+    StorePack(*reinterpret_cast<const Pack<Bf16, 8>*>(tile + r * Shape::kStride + column),
+              head + (first + r) * stride + column);
   }
 }
 
