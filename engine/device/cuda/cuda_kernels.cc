@@ -86,7 +86,8 @@ absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
   return Launched(cuda::Embedding(Of(stream).get(), args), "Embedding");
 }
 absl::Status CudaKernels::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) {
-  return Launched(cuda::EmbeddingBackward(Of(stream).get(), args), "EmbeddingBackward");
+  return Launched(cuda::EmbeddingBackward(Of(stream).get(), args, Of(stream).scratch()),
+                  "EmbeddingBackward");
 }
 absl::Status CudaKernels::CrossEntropy(Stream& stream, const CrossEntropyArgs& args) {
   return Launched(cuda::CrossEntropy(Of(stream).get(), args), "CrossEntropy");
@@ -105,7 +106,8 @@ absl::Status CudaKernels::Sum(Stream& stream, const float* x, int64_t n, double*
   return Launched(cuda::Sum(Of(stream).get(), x, n, sum, Of(stream).scratch()), "Sum");
 }
 absl::Status CudaKernels::CastToBf16InPlace(Stream& stream, void* x, int64_t n) {
-  return Launched(cuda::CastToBf16InPlace(Of(stream).get(), x, n), "CastToBf16InPlace");
+  return Launched(cuda::CastToBf16InPlace(Of(stream).get(), x, n, Of(stream).scratch()),
+                  "CastToBf16InPlace");
 }
 absl::Status CudaKernels::Zero(Stream& stream, void* x, int64_t bytes) {
   return CudaStatus(*api_, api_->Zero(Of(stream).get(), x, bytes), "cudaMemsetAsync");

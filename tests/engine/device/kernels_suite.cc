@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "engine/base/status.h"
 #include "engine/device/device.h"
@@ -85,12 +86,18 @@ TEST_P(KernelsSuite, MatMulOverManyTiles) {
 
 TEST_P(KernelsSuite, RmsNormAndBackward) {
   struct Case {
-    int64_t rows, groups, width;
+    int64_t rows, groups, width, padding;
   };
-  for (const Case& c : {Case{1, 1, 1}, Case{37, 1, 100}, Case{300, 3, 24}, Case{129, 1, 771}}) {
+  // Odd strides, then such that rows may be moved in packs: of every length that a device might
+  // treat in its own way, and more rows than it might have at once.
+  for (const Case& c :
+       {Case{1, 1, 1, 5}, Case{37, 1, 100, 5}, Case{300, 3, 24, 5}, Case{129, 1, 771, 5},
+        Case{5, 1, 1501, 5}, Case{1, 1, 8, 0}, Case{35, 3, 64, 8}, Case{20, 2, 128, 0},
+        Case{9, 5, 256, 8}, Case{21, 1, 896, 0}, Case{11, 1, 1536, 8}, Case{7, 1, 3584, 0},
+        Case{5, 1, 4104, 8}, Case{3, 1, 8712, 0}, Case{1100, 16, 64, 0}, Case{1100, 1, 1040, 0}}) {
     for (bool accumulate : {false, true}) {
       Operands operands(static_cast<uint64_t>(c.rows));
-      const int64_t stride = c.groups * c.width + 5;
+      const int64_t stride = c.groups * c.width + c.padding;
       const size_t x = operands.Random(dtype(), c.rows * stride, 2.0);
       const size_t weight = operands.Random(dtype(), c.width);
       const size_t y = operands.Random(dtype(), c.rows * stride);
@@ -124,7 +131,7 @@ TEST_P(KernelsSuite, RmsNormAndBackward) {
                                             .rstd = static_cast<float*>(p[rstd]),
                                             .dy = p[dy],
                                             .dy_stride = stride,
-                                            .dx = accumulate || c.rows != 37 ? p[dx] : p[dy],
+                                            .dx = accumulate || c.rows % 2 == 0 ? p[dx] : p[dy],
                                             .dx_stride = stride,
                                             .accumulate = accumulate,
                                             .dweight = static_cast<float*>(p[dweight])});
@@ -134,10 +141,15 @@ TEST_P(KernelsSuite, RmsNormAndBackward) {
 }
 
 TEST_P(KernelsSuite, Rope) {
-  for (int64_t head_dim : {2, 10, 64, 96}) {
+  struct Case {
+    int64_t head_dim, padding;
+  };
+  for (const Case& c : {Case{2, 4}, Case{10, 4}, Case{64, 4}, Case{96, 4}, Case{64, 8}, Case{80, 0},
+                        Case{128, 16}}) {
     for (bool inverse : {false, true}) {
+      const int64_t head_dim = c.head_dim;
       Operands operands(static_cast<uint64_t>(head_dim));
-      const int64_t tokens = 70, heads = 3, stride = heads * head_dim + 4;
+      const int64_t tokens = 70, heads = 3, stride = heads * head_dim + c.padding;
       const size_t x = operands.Random(dtype(), tokens * stride);
       std::vector<int32_t> where;
       for (int64_t t = 0; t < tokens; ++t) where.push_back(static_cast<int32_t>(t % 37));
@@ -184,7 +196,7 @@ TEST_P(KernelsSuite, AttentionBackward) {
 }
 
 TEST_P(KernelsSuite, SwiGluAndBackward) {
-  for (int64_t width : {1, 30, 257}) {
+  for (int64_t width : {1, 30, 257, 8, 520}) {
     Operands operands(static_cast<uint64_t>(width));
     const int64_t tokens = 150;
     const size_t gate_up = operands.Random(dtype(), tokens * 2 * width, 4.0);
@@ -214,12 +226,23 @@ TEST_P(KernelsSuite, SwiGluAtTheEnds) {
 }
 
 TEST_P(KernelsSuite, EmbeddingAndBackward) {
-  for (int64_t hidden : {3, 600}) {
+  struct Case {
+    int64_t hidden, tokens;
+    std::vector<std::pair<int64_t, int64_t>> runs;  // of the sorted ids: how many times which
+  };
+  // Runs of one id: short ones, long ones side by side, all tokens, and such as end where the
+  // pieces may end that a device cuts them into.
+  for (const Case& c :
+       {Case{3, 400, {}}, Case{600, 400, {{250, 7}}}, Case{264, 1, {}},
+        Case{8, 1400, {{8, 1}, {1, 2}, {600, 3}, {500, 4}, {7, 5}, {16, 6}, {8, 9}}},
+        Case{1032, 64, {{64, 49}}}, Case{40, 129, {{32, 2}, {32, 3}, {64, 4}}}}) {
+    const int64_t hidden = c.hidden, tokens = c.tokens, vocabulary = 50;
     Operands operands(static_cast<uint64_t>(hidden));
-    const int64_t tokens = 400, vocabulary = 50;
     std::vector<int32_t> ids_of(static_cast<size_t>(tokens)), order(ids_of.size());
-    for (int32_t& id : ids_of) id = static_cast<int32_t>(operands.random()() % 20);
-    for (size_t t = 100; t < 350; ++t) ids_of[t] = 7;  // a run longer than a block
+    for (int32_t& id : ids_of) id = static_cast<int32_t>(10 + operands.random()() % 20);
+    auto next = ids_of.begin();
+    for (const auto& [count, id] : c.runs) next = std::fill_n(next, count, id);
+    std::shuffle(ids_of.begin(), ids_of.end(), operands.random());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
       return ids_of[static_cast<size_t>(a)] < ids_of[static_cast<size_t>(b)];
@@ -242,8 +265,12 @@ TEST_P(KernelsSuite, EmbeddingAndBackward) {
 }
 
 TEST_P(KernelsSuite, CrossEntropy) {
-  for (int64_t vocabulary : {2, 259, 9001}) {
-    const int64_t tokens = 11, stride = vocabulary + 3;
+  struct Case {
+    int64_t vocabulary, padding;
+  };
+  for (const Case& c :
+       {Case{2, 3}, Case{259, 3}, Case{9001, 3}, Case{4, 0}, Case{260, 4}, Case{20004, 0}}) {
+    const int64_t vocabulary = c.vocabulary, tokens = 11, stride = vocabulary + c.padding;
     std::vector<int32_t> labels_of;
     for (int64_t t = 0; t < tokens; ++t) {
       labels_of.push_back(t % 4 == 3 ? -100 : static_cast<int32_t>((t * 7919) % vocabulary));
@@ -305,10 +332,51 @@ TEST_P(KernelsSuite, CrossEntropy) {
   }
 }
 
+// A label that cannot be is -inf; a NaN must not go unseen.
+TEST_P(KernelsSuite, CrossEntropyOfLogitsThatAreNotFinite) {
+  for (int64_t vocabulary : {260, 20004}) {
+    for (float bad : {-HUGE_VALF, std::nanf("")}) {
+      Operands operands(11);
+      std::vector<float> logits_of = Normal(operands.random(), vocabulary, 5.0);
+      for (int64_t i = 0; i < vocabulary; ++i) {
+        if (std::isinf(bad) ? i >= 100 : i == vocabulary - 3) {
+          logits_of[static_cast<size_t>(i)] = bad;
+        }
+      }
+      double sum = 0;
+      for (float logit : logits_of) sum += std::exp(static_cast<double>(logit));
+      const double want = std::log(sum) - static_cast<double>(logits_of[5]);
+      const size_t logits = operands.Values(DType::kF32, logits_of);
+      const size_t labels = operands.Ints({5});
+      const size_t losses = operands.Random(DType::kF32, 1);
+      const auto got = RunOn(
+          device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+            return kernels.CrossEntropy(stream, {.dtype = dtype(),
+                                                 .tokens = 1,
+                                                 .vocabulary = vocabulary,
+                                                 .logits = static_cast<float*>(p[logits]),
+                                                 .logits_stride = vocabulary,
+                                                 .labels = static_cast<int32_t*>(p[labels]),
+                                                 .scale = 1,
+                                                 .losses = static_cast<float*>(p[losses])});
+          });
+      if (std::isnan(bad)) {
+        EXPECT_TRUE(std::isnan(ValueOf(got[losses], 0)));
+      } else {
+        EXPECT_NEAR(ValueOf(got[losses], 0), want, 2e-6 * want);
+      }
+    }
+  }
+}
+
 TEST_P(KernelsSuite, BiasBackward) {
-  for (int64_t n : {1, 45, 130}) {
+  struct Case {
+    int64_t rows, n, padding;
+  };
+  for (const Case& c : {Case{700, 1, 2}, Case{700, 45, 2}, Case{700, 130, 2}, Case{1, 8, 0},
+                        Case{700, 264, 8}, Case{3000, 1152, 0}}) {
+    const int64_t rows = c.rows, n = c.n, stride = n + c.padding;
     Operands operands(static_cast<uint64_t>(n));
-    const int64_t rows = 700, stride = n + 2;
     const size_t dy = operands.Random(dtype(), rows * stride);
     const size_t dbias = operands.Random(DType::kF32, n);
     ExpectLikeReference(device(), operands, 4e-6,
@@ -320,7 +388,7 @@ TEST_P(KernelsSuite, BiasBackward) {
 }
 
 TEST_P(KernelsSuite, SumsAreInDouble) {
-  for (int64_t n : {1, 77, 100003}) {
+  for (int64_t n : {1, 77, 100003, 2500002}) {
     std::vector<float> values = Normal(Operands(9).random(), n, 1.0);
     Operands operands(9);
     const size_t x = operands.Values(DType::kF32, values);
@@ -332,15 +400,16 @@ TEST_P(KernelsSuite, SumsAreInDouble) {
           return kernels.Sum(stream, static_cast<float*>(p[x]), n,
                              static_cast<double*>(p[sums]) + 1);
         });
-    double want[2] = {0, 0}, size = 0, sum[2];
+    long double want[2] = {0, 0};
+    double size = 0, sum[2];
     for (float value : values) {
       want[0] += static_cast<double>(value) * value;
       want[1] += value;
       size += std::abs(value);
     }
     std::memcpy(sum, got[sums].bytes.data(), sizeof(sum));
-    EXPECT_NEAR(sum[0], want[0], 1e-13 * want[0]);
-    EXPECT_NEAR(sum[1], want[1], 1e-13 * size);
+    EXPECT_NEAR(sum[0], static_cast<double>(want[0]), 1e-13 * size);
+    EXPECT_NEAR(sum[1], static_cast<double>(want[1]), 1e-13 * size);
   }
 }
 
@@ -363,11 +432,13 @@ TEST_P(KernelsSuite, SumOfSquaresShowsWhatIsNotFinite) {
 }
 
 TEST_P(KernelsSuite, CastToBf16InPlaceRoundsToNearestEven) {
-  for (int64_t n : {1, 19, 300007}) {
+  for (int64_t n : {1, 19, 300007, 5000003}) {
     std::vector<float> values = Normal(Operands(8).random(), n, 1.0);
     const float special[] = {
         std::nanf(""), -std::nanf("0x7fffff"), HUGE_VALF, 3.4e38f, -0.0f, 1.00390625f, 1.01171875f};
-    for (size_t i = 0; i < std::size(special) && n > 10; ++i) values[i] = special[i];
+    for (size_t i = 0; i < std::size(special) && n > 10; ++i) {
+      values[i] = values[values.size() - 1 - i] = special[i];
+    }
     Operands operands(8);
     const size_t x = operands.Values(DType::kF32, values);
     const auto got = RunOn(device(), operands,

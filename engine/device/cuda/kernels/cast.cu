@@ -1,6 +1,6 @@
 // FP32 to BF16 in the same memory. Element i goes from byte 4i to byte 2i, onto what elements i / 2
 // held; so the elements [n, 2n) may be cast in any order once those before n are done, and each
-// launch does as many as all before it.
+// launch does as many as all before it. The first ones go by the scratch memory.
 #include <algorithm>
 
 #include "engine/device/cuda/kernels/launchers.h"
@@ -10,50 +10,69 @@ namespace megatrain::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kCount = 4;
-// The first elements overlap with themselves: one block reads them all, then writes.
-constexpr int kFirst = 16;
-constexpr int64_t kFirstElements = kThreads * kFirst;
+constexpr int kCount = kPackCount<float>;
+// Packs of a thread, which asks for all before it writes one.
+constexpr int kHeld = 4;
+constexpr int64_t kBlockPacks = kThreads * kHeld;
+// Few launches, each with work for the whole card, against bytes that are moved twice.
+constexpr int64_t kFirstElements = int64_t{2} << 20;
+static_assert(kFirstElements * int64_t{sizeof(Bf16)} <= kScratchBytes);
 
-__global__ void CastFirstKernel(void* x, int64_t n) {
-  float held[kFirst];
+// To nearest as on the host, bit by bit, NaNs too: these weights are compared with the host's.
+__device__ Pack<Bf16, kCount> Round(const Pack<float, kCount>& pack) {
+  float v[kCount];
+  Widen(pack, v);
+  Pack<Bf16, kCount> rounded;
 #pragma unroll
-  for (int j = 0; j < kFirst; ++j) {
-    const int64_t i = j * kThreads + threadIdx.x;
-    held[j] = i < n ? static_cast<const float*>(x)[i] : 0.0f;
+  for (int i = 0; i < kCount; i += 2) {
+    rounded.words[i / 2] =
+        RoundToBf16(v[i]).bits | static_cast<uint32_t>(RoundToBf16(v[i + 1]).bits) << 16;
   }
-  __syncthreads();
-#pragma unroll
-  for (int j = 0; j < kFirst; ++j) {
-    const int64_t i = j * kThreads + threadIdx.x;
-    if (i < n) static_cast<Bf16*>(x)[i] = RoundToBf16(held[j]);
-  }
+  return rounded;
+}
+__device__ Pack<Bf16, kPackCount<Bf16>> Round(const Pack<Bf16, kPackCount<Bf16>>& pack) {
+  return pack;
 }
 
-// first is a multiple of kCount.
-__global__ void CastKernel(void* x, int64_t first, int64_t last) {
-  const int64_t i = first + (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kCount;
-  const float* const from = static_cast<const float*>(x);
-  Bf16* const to = static_cast<Bf16*>(x);
-  if (i + kCount <= last) {
-    float v[kCount];
-    Load(from + i, v);
-    Store(v, to + i);
-    return;
+// to[i] = from[i], i < n, in packs of 16 bytes of `from`; the last few elements one by one.
+template <typename From>
+__global__ void __launch_bounds__(kThreads) CastKernel(const From* from, Bf16* to, int64_t n) {
+  constexpr int kElements = kPackCount<From>;
+  const int64_t packs = n / kElements, first = blockIdx.x * kBlockPacks + threadIdx.x;
+  Pack<From, kElements> held[kHeld];
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int64_t pack = first + h * kThreads;
+    held[h] = LoadPack<From, kElements>(from + pack * kElements, pack < packs);
   }
-  for (int64_t j = i; j < last; ++j) to[j] = RoundToBf16(from[j]);
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    const int64_t pack = first + h * kThreads;
+    if (pack < packs) StorePack(Round(held[h]), to + pack * kElements);
+  }
+  const int64_t rest = packs * kElements + threadIdx.x;
+  if (blockIdx.x == 0 && rest < n) to[rest] = RoundToBf16(ToFloat(from[rest]));
+}
+
+template <typename From>
+int LaunchCast(void* stream, const From* from, Bf16* to, int64_t n) {
+  return Launch(CastKernel<From>, Grid(CeilDiv(n, kBlockPacks * kPackCount<From>)), kThreads, 0,
+                stream, from, to, n);
 }
 
 }  // namespace
 
-int CastToBf16InPlace(void* stream, void* x, int64_t n) {
+int CastToBf16InPlace(void* stream, void* x, int64_t n, void* scratch) {
   if (n == 0) return 0;
-  if (!Aligned({x}, {})) return kInvalidValue;
-  int error = Launch(CastFirstKernel, Grid(1), kThreads, 0, stream, x, n);
-  for (int64_t first = kFirstElements; first < n && error == 0; first *= 2) {
-    const int64_t last = std::min(2 * first, n);
-    error = Launch(CastKernel, Grid(CeilDiv(last - first, kThreads * kCount)), kThreads, 0, stream,
-                   x, first, last);
+  if (!Aligned({x, scratch}, {})) return kInvalidValue;
+  const float* const from = static_cast<const float*>(x);
+  Bf16* const to = static_cast<Bf16*>(x);
+  Bf16* const aside = static_cast<Bf16*>(scratch);
+  const int64_t begin = std::min(n, kFirstElements);
+  int error = LaunchCast(stream, from, aside, begin);
+  if (error == 0) error = LaunchCast(stream, static_cast<const Bf16*>(aside), to, begin);
+  for (int64_t first = begin; first < n && error == 0; first *= 2) {
+    error = LaunchCast(stream, from + first, to + first, std::min(first, n - first));
   }
   return error;
 }

@@ -1,4 +1,6 @@
 // Cross-entropy of whole rows of logits, the gradient written over them: a block a row.
+#include <limits>
+
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/primitives.h"
 
@@ -7,18 +9,19 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kWarps = kThreads / kWarp;
-// Logits that a thread holds while the gradient takes their place.
+// Packs of logits that a thread asks for before it uses one, and holds while the gradient takes
+// their place.
 constexpr int kHeld = 4;
 
-// sum(exp(x)) = total * exp(largest).
+// sum(exp(x)) = total * exp(largest). `largest` begins as the lowest float, not as -inf: of that
+// and a logit that is -inf the difference would be no number.
+constexpr float kLowest = std::numeric_limits<float>::lowest();
 struct Exponentials {
   float largest, total;
 };
 
 __device__ inline Exponentials Join(Exponentials a, Exponentials b) {
   const float largest = fmaxf(a.largest, b.largest);
-  // Of nothing at all: exp(-inf - -inf) is no number.
-  if (largest == -INFINITY) return {largest, 0.0f};
   return {largest, a.total * expf(a.largest - largest) + b.total * expf(b.largest - largest)};
 }
 
@@ -34,25 +37,43 @@ __device__ inline Exponentials JoinBlock(Exponentials x, Exponentials* shared) {
   return all;
 }
 
-template <typename T>
-__global__ void CrossEntropyKernel(CrossEntropyArgs args) {
+template <typename T, int kCount>
+__global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyArgs args) {
+  constexpr int64_t kStep = kThreads * kCount, kChunk = kHeld * kStep;
   const int64_t token = blockIdx.x;
   float* const row = args.logits + token * args.logits_stride;
   const int32_t label = args.labels[token];
-  Exponentials sum = {-INFINITY, 0.0f};
-  bool nan = false;
-  for (int64_t i = threadIdx.x; i < args.vocabulary; i += kThreads) {
-    const float x = row[i];
-    nan = nan || x != x;
-    if (x > sum.largest) {
-      sum.total = sum.total * expf(sum.largest - x) + 1.0f;
-      sum.largest = x;
-    } else {
-      sum.total += expf(x - sum.largest);
+  const auto load = [&](int64_t first, Pack<float, kCount>(&held)[kHeld]) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      const int64_t i = first + h * kStep;
+      held[h] = LoadPack<float, kCount>(row + i, i < args.vocabulary);
+    }
+  };
+  const int64_t mine = threadIdx.x * kCount;
+  Exponentials sum = {kLowest, 0.0f};
+  for (int64_t first = mine; first < args.vocabulary; first += kChunk) {
+    Pack<float, kCount> held[kHeld];
+    load(first, held);
+    float x[kHeld][kCount], largest = sum.largest;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      Widen(held[h], x[h]);
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) {
+        if (first + h * kStep >= args.vocabulary) x[h][j] = -INFINITY;
+        largest = fmaxf(largest, x[h][j]);
+      }
+    }
+    sum.total *= expf(sum.largest - largest);
+    sum.largest = largest;
+    // A NaN is not the largest, but makes the sum one.
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) sum.total += expf(x[h][j] - largest);
     }
   }
-  // A comparison with a NaN is false, and one alone would go unseen.
-  if (nan) sum.total = NAN;
   sum = JoinBlock(sum, SharedMemory<Exponentials>());
   const float lse = sum.largest + logf(sum.total);
   if (threadIdx.x == 0) args.losses[token] = label < 0 ? 0.0f : lse - row[label];
@@ -61,32 +82,41 @@ __global__ void CrossEntropyKernel(CrossEntropyArgs args) {
   // The gradient may be shorter than the logit it replaces, so that it lands on logits further to
   // the front: each chunk is read by all before it is written, and those before it are done with.
   T* const out = reinterpret_cast<T*>(row);
-  for (int64_t first = 0; first < args.vocabulary; first += kThreads * kHeld) {
-    float held[kHeld];
-#pragma unroll
-    for (int j = 0; j < kHeld; ++j) {
-      const int64_t i = first + j * kThreads + threadIdx.x;
-      held[j] = i < args.vocabulary ? row[i] : 0.0f;
-    }
+  const float scale = label < 0 ? 0.0f : args.scale;
+  for (int64_t begin = 0; begin < args.vocabulary; begin += kChunk) {
+    Pack<float, kCount> held[kHeld];
+    load(begin + mine, held);
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < kHeld; ++j) {
-      const int64_t i = first + j * kThreads + threadIdx.x;
+    for (int h = 0; h < kHeld; ++h) {
+      const int64_t i = begin + mine + h * kStep;
       if (i >= args.vocabulary) continue;
-      const float p = expf(held[j] - lse) - (i == label ? 1.0f : 0.0f);
-      out[i] = FromFloat<T>(label < 0 ? 0.0f : p * args.scale);
+      float x[kCount];
+      Widen(held[h], x);
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) {
+        x[j] = (expf(x[j] - lse) - (i + j == label ? 1.0f : 0.0f)) * scale;
+      }
+      Store(x, out + i);
     }
   }
+}
+
+template <typename T>
+int CrossEntropyOf(void* stream, const CrossEntropyArgs& args) {
+  constexpr int kCount = kPackCount<float>;
+  constexpr int64_t kSize = sizeof(float);
+  const bool packs = Aligned({args.logits}, {args.logits_stride * kSize, args.vocabulary * kSize});
+  return Launch(packs ? CrossEntropyKernel<T, kCount> : CrossEntropyKernel<T, 1>, Grid(args.tokens),
+                kThreads, kWarps * int{sizeof(Exponentials)}, stream, args);
 }
 
 }  // namespace
 
 int CrossEntropy(void* stream, const CrossEntropyArgs& args) {
   if (args.tokens == 0) return 0;
-  const int shared = kWarps * int{sizeof(Exponentials)};
-  return args.dtype == DType::kF32
-             ? Launch(CrossEntropyKernel<float>, Grid(args.tokens), kThreads, shared, stream, args)
-             : Launch(CrossEntropyKernel<Bf16>, Grid(args.tokens), kThreads, shared, stream, args);
+  return args.dtype == DType::kF32 ? CrossEntropyOf<float>(stream, args)
+                                   : CrossEntropyOf<Bf16>(stream, args);
 }
 
 }  // namespace megatrain::cuda

@@ -24,6 +24,49 @@ __device__ T* SharedMemory() {
   return reinterpret_cast<T*>(shared_memory);
 }
 
+// What nvcc is not left to decide, for on it hangs how much of a memory-bound kernel's work is
+// under way at once: a load of global memory stays where it is written, before the use of those
+// beside it, and is one instruction, as a store is. kWords 32-bit words, 1, 2 or 4, aligned as a
+// whole; a load that is not `there` gives zeros.
+template <int kWords>
+__device__ void LoadWords(const void* from, bool there, uint32_t (&to)[kWords]) {
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) to[i] = 0;
+  const int p = there;
+  if constexpr (kWords == 4) {
+    asm volatile(
+        "{ .reg .pred p; setp.ne.s32 p, %5, 0; @p ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+        : "+r"(to[0]), "+r"(to[1]), "+r"(to[2]), "+r"(to[3])
+        : "l"(from), "r"(p)
+        : "memory");
+  } else if constexpr (kWords == 2) {
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %3, 0; @p ld.global.v2.u32 {%0, %1}, [%2]; }"
+                 : "+r"(to[0]), "+r"(to[1])
+                 : "l"(from), "r"(p)
+                 : "memory");
+  } else {
+    static_assert(kWords == 1);
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; @p ld.global.u32 %0, [%1]; }"
+                 : "+r"(to[0])
+                 : "l"(from), "r"(p)
+                 : "memory");
+  }
+}
+template <int kWords>
+__device__ void StoreWords(const uint32_t (&from)[kWords], void* to) {
+  if constexpr (kWords == 4) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(from[0]), "r"(from[1]),
+                 "r"(from[2]), "r"(from[3])
+                 : "memory");
+  } else if constexpr (kWords == 2) {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(to), "r"(from[0]), "r"(from[1])
+                 : "memory");
+  } else {
+    static_assert(kWords == 1);
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(to), "r"(from[0]) : "memory");
+  }
+}
+
 // Starts `kernel` on the stream with `shared` bytes a block; a cudaError_t.
 template <typename... Params, typename... Args>
 int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* stream,

@@ -10,7 +10,7 @@
 
 namespace megatrain::cuda {
 
-// For partial sums that blocks leave for one that adds them up.
+// For what blocks leave for those of the next kernel.
 inline constexpr int64_t kScratchBytes = int64_t{16} << 20;
 
 int RmsNorm(void* stream, const RmsNormArgs& args);
@@ -19,13 +19,13 @@ int Rope(void* stream, const RopeArgs& args);
 int SwiGlu(void* stream, const SwiGluArgs& args);
 int SwiGluBackward(void* stream, const SwiGluBackwardArgs& args);
 int Embedding(void* stream, const EmbeddingArgs& args);
-int EmbeddingBackward(void* stream, const EmbeddingBackwardArgs& args);
+int EmbeddingBackward(void* stream, const EmbeddingBackwardArgs& args, void* scratch);
 int CrossEntropy(void* stream, const CrossEntropyArgs& args);
 int BiasBackward(void* stream, DType dtype, int64_t rows, int64_t n, const void* dy, int64_t stride,
                  float* dbias, void* scratch);
 int SumOfSquares(void* stream, const float* x, int64_t n, double* sum, void* scratch);
 int Sum(void* stream, const float* x, int64_t n, double* sum, void* scratch);
-int CastToBf16InPlace(void* stream, void* x, int64_t n);
+int CastToBf16InPlace(void* stream, void* x, int64_t n, void* scratch);
 
 // Attention for every dtype and head size up to kAttentionHeadDimMax, memory linear in tokens: BF16
 // on tensor cores where heads are a multiple of 8 and operands aligned, the rest in FP32.

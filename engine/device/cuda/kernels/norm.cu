@@ -1,4 +1,9 @@
 // RMSNorm and its gradient: a team of threads a row (or a head of it, for QK norm), FP32 inside.
+//
+// Both are bound by memory: a thread asks for several packs of 16 bytes before it uses the first,
+// and holds them from the sum over the row to the result, so that a row is read once.
+#include <cstdint>
+
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/partial_sums.h"
 #include "engine/device/cuda/kernels/primitives.h"
@@ -7,129 +12,297 @@ namespace megatrain::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-// Rows up to this long are a warp's work, longer ones a block's.
-constexpr int64_t kWarpWidthMax = 512;
 
-template <typename T, int kCount, int kTeam>
-__global__ void RmsNormKernel(RmsNormArgs args) {
-  const int64_t item = static_cast<int64_t>(blockIdx.x) * (kThreads / kTeam) + threadIdx.x / kTeam;
-  if (item >= args.rows * args.groups) return;  // a whole team
+// kTeam threads have kRows rows at once and hold kHeld packs of each; only a team that is the whole
+// block takes rows that are longer, whose rest it reads twice.
+template <int kTeamThreads, int kHeldPacks, int kRowsAtOnce>
+struct NormShape {
+  static constexpr int kTeam = kTeamThreads;
+  static constexpr int kTeams = kThreads / kTeam;
+  static constexpr int kHeld = kHeldPacks;
+  static constexpr int kRows = kRowsAtOnce;
+  static constexpr int kBlockRows = kTeams * kRows;
+  static constexpr bool kHasRest = kTeam == kThreads && kRows == 1;
+  // For TeamSums.
+  static constexpr int kSharedFloats = kRows * kThreads / kWarp;
+};
+
+// Calls f with the shape for rows of so many packs: few threads idle, about four packs a thread.
+template <bool kPacks, typename F>
+int WithNormShape(int64_t packs, F f) {
+  if constexpr (kPacks) {
+    if (packs <= 16) return f.template operator()<NormShape<8, 2, 2>>();
+    if (packs <= 32) return f.template operator()<NormShape<8, 4, 1>>();
+  }
+  if (packs <= 128) return f.template operator()<NormShape<32, 4, 1>>();
+  if constexpr (kPacks) {
+    if (packs <= 256) return f.template operator()<NormShape<kThreads, 1, 4>>();
+    if (packs <= 512) return f.template operator()<NormShape<kThreads, 2, 2>>();
+  }
+  return f.template operator()<NormShape<kThreads, 4, 1>>();
+}
+
+// Where row `item` of rows * groups begins.
+template <typename Args>
+__device__ int64_t RowOffset(const Args& args, uint32_t item, int64_t stride) {
+  const uint32_t groups = static_cast<uint32_t>(args.groups), row = item / groups;
+  return row * stride + (item - row * groups) * args.width;
+}
+
+template <typename T, int kCount, typename Shape>
+__global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormArgs args) {
+  constexpr int kTeam = Shape::kTeam, kHeld = Shape::kHeld, kRows = Shape::kRows;
   const int lane = threadIdx.x % kTeam;
-  const int64_t row = item / args.groups, group = item % args.groups;
-  const T* const x = static_cast<const T*>(args.x) + row * args.x_stride + group * args.width;
-  T* const y = static_cast<T*>(args.y) + row * args.y_stride + group * args.width;
+  const uint32_t first = blockIdx.x * Shape::kBlockRows + threadIdx.x / kTeam * kRows;
+  const uint32_t all = static_cast<uint32_t>(args.rows * args.groups);
   const T* const weight = static_cast<const T*>(args.weight);
-  float squares = 0;
-  for (int64_t i = lane * kCount; i < args.width; i += kTeam * kCount) {
+  const int width = static_cast<int>(args.width);
+  const auto column = [&](int h) { return (lane + h * kTeam) * kCount; };
+
+  const T* x[kRows];
+  Pack<T, kCount> held[kRows][kHeld], w[kHeld];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    x[r] = static_cast<const T*>(args.x) + RowOffset(args, first + r, args.x_stride);
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      held[r][h] = LoadPack<T, kCount>(x[r] + column(h), first + r < all && column(h) < width);
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < kHeld; ++h) {
+    w[h] = LoadPack<T, kCount>(weight + column(h), column(h) < width);
+  }
+  float rstd[kRows] = {};
+  const auto add_squares = [&](int r, const Pack<T, kCount>& pack) {
     float v[kCount];
-    Load(x + i, v);
+    Widen(pack, v);
 #pragma unroll
-    for (int j = 0; j < kCount; ++j) squares += v[j] * v[j];
-  }
-  squares = TeamSum<kTeam>(squares, SharedMemory<float>());
-  const float rstd = 1.0f / sqrtf(squares / static_cast<float>(args.width) + args.epsilon);
-  for (int64_t i = lane * kCount; i < args.width; i += kTeam * kCount) {
-    float v[kCount], w[kCount];
-    Load(x + i, v);
-    Load(weight + i, w);
+    for (int j = 0; j < kCount; ++j) rstd[r] += v[j] * v[j];
+  };
 #pragma unroll
-    for (int j = 0; j < kCount; ++j) v[j] *= rstd * w[j];
-    Store(v, y + i);
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) add_squares(r, held[r][h]);
   }
-  if (args.rstd != nullptr && lane == 0) args.rstd[item] = rstd;
+  if constexpr (Shape::kHasRest) {
+    for (int i = column(kHeld); i < width; i += kTeam * kCount) {
+      add_squares(0, LoadPack<T, kCount>(x[0] + i));
+    }
+  }
+  TeamSums<kTeam>(rstd, SharedMemory<float>());
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    rstd[r] = 1.0f / sqrtf(rstd[r] / static_cast<float>(width) + args.epsilon);
+  }
+
+  using Values = Pack<T, kCount>;
+  const auto store = [&](int r, int i, const Values& x_of, const Values& w_of) {
+    float v[kCount], factor[kCount];
+    Widen(x_of, v);
+    Widen(w_of, factor);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) v[j] *= rstd[r] * factor[j];
+    Store(v, static_cast<T*>(args.y) + RowOffset(args, first + r, args.y_stride) + i);
+  };
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    if (first + r >= all) break;
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      if (column(h) < width) store(r, column(h), held[r][h], w[h]);
+    }
+  }
+  if constexpr (Shape::kHasRest) {
+    for (int i = column(kHeld); i < width; i += kTeam * kCount) {
+      store(0, i, LoadPack<T, kCount>(x[0] + i), LoadPack<T, kCount>(weight + i));
+    }
+  }
+  if (args.rstd != nullptr && lane == 0) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (first + r < all) args.rstd[first + r] = rstd[r];
+    }
+  }
 }
 
 // With n = x * rstd and g = dy * weight: dx = rstd * (g - n * mean(g * n)), dweight = sum(dy * n).
 // A block does `items` rows in their order; its teams' sums for dweight lie in shared memory, each
 // column with the thread that has it in every row, and go to row blockIdx.x of `partial`.
-template <typename T, int kCount, int kTeam>
-__global__ void RmsNormBackwardKernel(RmsNormBackwardArgs args, int64_t items, float* partial) {
-  constexpr int kTeams = kThreads / kTeam;
+template <typename T, int kCount, typename Shape>
+__global__ void __launch_bounds__(kThreads)
+    RmsNormBackwardKernel(RmsNormBackwardArgs args, uint32_t items, float* partial) {
+  constexpr int kTeam = Shape::kTeam, kHeld = Shape::kHeld, kRows = Shape::kRows;
+  // A pack's sums lie apart in pieces of 16 bytes, those of neighbouring lanes side by side: no
+  // bank conflicts.
+  constexpr int kPiece = kCount < 4 ? kCount : 4;
+  struct alignas(kPiece * sizeof(float)) Piece {
+    float v[kPiece];
+  };
+  using Values = Pack<T, kCount>;
   const int team = threadIdx.x / kTeam, lane = threadIdx.x % kTeam;
+  const int width = static_cast<int>(args.width);
   float* const shared = SharedMemory<float>();
-  float* const sums = shared + kThreads / kWarp + team * args.width;
-  for (int64_t i = lane * kCount; i < args.width; i += kTeam * kCount) {
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) sums[i + j] = 0;
+  float* const all_sums = shared + Shape::kSharedFloats;
+  float* const sums = all_sums + team * width;
+  const auto piece = [&](int column, int p) {
+    return p * (width / kCount * kPiece) + column / kCount * kPiece;
+  };
+  const auto column = [&](int h) { return (lane + h * kTeam) * kCount; };
+  for (int i = lane; i < width; i += kTeam) sums[i] = 0;
+  if constexpr (kTeam == kThreads) {
+    __syncthreads();
+  } else {
+    __syncwarp();
   }
+
   const T* const weight = static_cast<const T*>(args.weight);
-  const int64_t first = blockIdx.x * items, all = args.rows * args.groups;
-  const int64_t last = first + items < all ? first + items : all;
-  for (int64_t item = first + team; item < last; item += kTeams) {
-    const int64_t row = item / args.groups, column = item % args.groups * args.width;
-    const T* const x = static_cast<const T*>(args.x) + row * args.x_stride + column;
-    const T* const dy = static_cast<const T*>(args.dy) + row * args.dy_stride + column;
-    T* const dx = static_cast<T*>(args.dx) + row * args.dx_stride + column;
-    const float rstd = args.rstd[item];
-    float dot = 0;
-    for (int64_t i = lane * kCount; i < args.width; i += kTeam * kCount) {
-      float n[kCount], g[kCount], w[kCount];
-      Load(x + i, n);
-      Load(dy + i, g);
-      Load(weight + i, w);
+  Values w[kHeld];
 #pragma unroll
-      for (int j = 0; j < kCount; ++j) {
-        n[j] *= rstd;
-        dot += g[j] * w[j] * n[j];
-      }
-      // In packs: single floats of neighbouring lanes would lie in the same banks.
-      constexpr int kPiece = kCount < 4 ? kCount : 4;
+  for (int h = 0; h < kHeld; ++h) {
+    w[h] = LoadPack<T, kCount>(weight + column(h), column(h) < width);
+  }
+  const uint32_t first = blockIdx.x * items, all = static_cast<uint32_t>(args.rows * args.groups);
+  const uint32_t last = all - first < items ? all : first + items;
+  // Of every team the same number of rounds: they meet.
+  for (uint32_t base = first; base < last; base += Shape::kBlockRows) {
+    const uint32_t mine = base + team * kRows;
+    Values x[kRows][kHeld], dy[kRows][kHeld], before[kRows][kHeld];
+    float rstd[kRows], mean[kRows] = {};
+    const T *x_of[kRows], *dy_of[kRows];
+    T* dx_of[kRows];
 #pragma unroll
-      for (int p = 0; p < kCount; p += kPiece) {
-        float s[kPiece];
-        Load(sums + i + p, s);
+    for (int r = 0; r < kRows; ++r) {
+      x_of[r] = static_cast<const T*>(args.x) + RowOffset(args, mine + r, args.x_stride);
+      dy_of[r] = static_cast<const T*>(args.dy) + RowOffset(args, mine + r, args.dy_stride);
+      dx_of[r] = static_cast<T*>(args.dx) + RowOffset(args, mine + r, args.dx_stride);
+    }
 #pragma unroll
-        for (int j = 0; j < kPiece; ++j) s[j] += g[p + j] * n[p + j];
-        Store(s, sums + i + p);
+    for (int r = 0; r < kRows; ++r) {
+      const bool row_there = mine + r < last;
+      rstd[r] = row_there ? args.rstd[mine + r] : 0.0f;
+#pragma unroll
+      for (int h = 0; h < kHeld; ++h) {
+        const bool there = row_there && column(h) < width;
+        x[r][h] = LoadPack<T, kCount>(x_of[r] + column(h), there);
+        dy[r][h] = LoadPack<T, kCount>(dy_of[r] + column(h), there);
+        before[r][h] = LoadPack<T, kCount>(dx_of[r] + column(h), there && args.accumulate);
       }
     }
-    const float mean = TeamSum<kTeam>(dot, shared) / static_cast<float>(args.width);
-    for (int64_t i = lane * kCount; i < args.width; i += kTeam * kCount) {
-      float n[kCount], g[kCount], w[kCount], out[kCount];
-      Load(x + i, n);
-      Load(dy + i, g);
-      Load(weight + i, w);
-      if (args.accumulate) {
-        Load(dx + i, out);
-      } else {
+
+    // Adds a pack of each row to the row's mean and to the column's sums.
+    const auto add = [&](int i, const Values& weights, const auto& x_at, const auto& dy_at) {
+      float w_of[kCount], sum[kCount];
+      Widen(weights, w_of);
 #pragma unroll
-        for (int j = 0; j < kCount; ++j) out[j] = 0;
+      for (int p = 0; p < kCount / kPiece; ++p) {
+        const Piece s = *reinterpret_cast<const Piece*>(sums + piece(i, p));
+#pragma unroll
+        for (int j = 0; j < kPiece; ++j) sum[p * kPiece + j] = s.v[j];
       }
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        float n[kCount], g[kCount];
+        Widen(x_at(r), n);
+        Widen(dy_at(r), g);
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) {
+          const float term = g[j] * (n[j] * rstd[r]);
+          sum[j] += term;
+          mean[r] += term * w_of[j];
+        }
+      }
+#pragma unroll
+      for (int p = 0; p < kCount / kPiece; ++p) {
+        Piece s;
+#pragma unroll
+        for (int j = 0; j < kPiece; ++j) s.v[j] = sum[p * kPiece + j];
+        *reinterpret_cast<Piece*>(sums + piece(i, p)) = s;
+      }
+    };
+#pragma unroll
+    for (int h = 0; h < kHeld; ++h) {
+      if (column(h) >= width) continue;
+      add(
+          column(h), w[h], [&](int r) { return x[r][h]; }, [&](int r) { return dy[r][h]; });
+    }
+    if constexpr (Shape::kHasRest) {
+      for (int i = column(kHeld); i < width; i += kTeam * kCount) {
+        add(
+            i, LoadPack<T, kCount>(weight + i),
+            [&](int) { return LoadPack<T, kCount>(x_of[0] + i); },
+            [&](int) { return LoadPack<T, kCount>(dy_of[0] + i); });
+      }
+    }
+    TeamSums<kTeam>(mean, shared);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) mean[r] /= static_cast<float>(width);
+
+    const auto store = [&](int r, int i, const Values& weights, const Values& x_at,
+                           const Values& dy_at, const Values& dx_at) {
+      float n[kCount], g[kCount], w_of[kCount], out[kCount];
+      Widen(x_at, n);
+      Widen(dy_at, g);
+      Widen(weights, w_of);
+      Widen(dx_at, out);
 #pragma unroll
       for (int j = 0; j < kCount; ++j) {
-        out[j] += rstd * (g[j] * w[j] - n[j] * rstd * mean);
+        out[j] += rstd[r] * (g[j] * w_of[j] - n[j] * rstd[r] * mean[r]);
       }
-      Store(out, dx + i);
+      Store(out, dx_of[r] + i);
+    };
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      if (mine + r >= last) continue;
+#pragma unroll
+      for (int h = 0; h < kHeld; ++h) {
+        if (column(h) < width) store(r, column(h), w[h], x[r][h], dy[r][h], before[r][h]);
+      }
+    }
+    if constexpr (Shape::kHasRest) {
+      for (int i = column(kHeld); i < width; i += kTeam * kCount) {
+        store(0, i, LoadPack<T, kCount>(weight + i), LoadPack<T, kCount>(x_of[0] + i),
+              LoadPack<T, kCount>(dy_of[0] + i),
+              LoadPack<T, kCount>(dx_of[0] + i, args.accumulate));
+      }
     }
   }
   __syncthreads();
-  for (int64_t i = threadIdx.x; i < args.width; i += kThreads) {
+  for (int i = threadIdx.x; i < width; i += kThreads) {
     float sum = 0;
-#pragma unroll
-    for (int t = 0; t < kTeams; ++t) sum += shared[kThreads / kWarp + t * args.width + i];
-    partial[blockIdx.x * args.width + i] = sum;
+    const int at = piece(i, i % kCount / kPiece) + i % kPiece;
+#pragma unroll 4
+    for (int t = 0; t < Shape::kTeams; ++t) sum += all_sums[t * width + at];
+    partial[static_cast<int64_t>(blockIdx.x) * width + i] = sum;
   }
 }
 
-template <typename T, int kCount, int kTeam>
+template <typename T, int kCount>
 int LaunchNorm(void* stream, const RmsNormArgs& args) {
-  return Launch(RmsNormKernel<T, kCount, kTeam>,
-                Grid(CeilDiv(args.rows * args.groups, kThreads / kTeam)), kThreads,
-                kThreads / kWarp * int{sizeof(float)}, stream, args);
+  return WithNormShape<kCount != 1>(args.width / kCount, [&]<typename Shape>() {
+    return Launch(RmsNormKernel<T, kCount, Shape>,
+                  Grid(CeilDiv(args.rows * args.groups, Shape::kBlockRows)), kThreads,
+                  Shape::kSharedFloats * int{sizeof(float)}, stream, args);
+  });
 }
 
-template <typename T, int kCount, int kTeam>
-int LaunchBackward(void* stream, const RmsNormBackwardArgs& args, void* scratch) {
-  const int64_t all = args.rows * args.groups;
-  const int64_t blocks_max = PartialSumBlocks(CeilDiv(all, kThreads / kTeam), args.width);
-  if (blocks_max == 0) return kInvalidValue;
-  const int64_t items = CeilDiv(all, blocks_max);
-  const int64_t blocks = CeilDiv(all, items);
-  const int64_t shared =
-      (kThreads / kWarp + kThreads / kTeam * args.width) * int64_t{sizeof(float)};
-  float* const partial = static_cast<float*>(scratch);
-  const int error = Launch(RmsNormBackwardKernel<T, kCount, kTeam>, Grid(blocks), kThreads,
-                           static_cast<int>(shared), stream, args, items, partial);
+template <typename T, int kCount>
+int LaunchBackward(void* stream, const RmsNormBackwardArgs& args, float* partial) {
+  int64_t blocks = 0;
+  const int error = WithNormShape<kCount != 1>(args.width / kCount, [&]<typename Shape>() {
+    const int64_t all = args.rows * args.groups;
+    const int64_t blocks_max = PartialSumBlocks(CeilDiv(all, Shape::kBlockRows), args.width);
+    if (blocks_max == 0) return kInvalidValue;
+    const int64_t items = CeilDiv(CeilDiv(all, Shape::kBlockRows), blocks_max) * Shape::kBlockRows;
+    blocks = CeilDiv(all, items);
+    const int64_t shared =
+        (Shape::kSharedFloats + Shape::kTeams * args.width) * int64_t{sizeof(float)};
+    return Launch(RmsNormBackwardKernel<T, kCount, Shape>, Grid(blocks), kThreads,
+                  static_cast<int>(shared), stream, args, static_cast<uint32_t>(items), partial);
+  });
   if (error != 0) return error;
   return AddPartialSums(stream, partial, blocks, args.width, args.dweight);
 }
@@ -137,41 +310,36 @@ int LaunchBackward(void* stream, const RmsNormBackwardArgs& args, void* scratch)
 template <typename T>
 int RmsNormOf(void* stream, const RmsNormArgs& args) {
   constexpr int64_t kSize = sizeof(T);
-  const bool packs = Aligned({args.x, args.y, args.weight},
-                             {args.x_stride * kSize, args.y_stride * kSize, args.width * kSize});
-  if (args.width <= kWarpWidthMax) {
-    return packs ? LaunchNorm<T, kPackCount<T>, kWarp>(stream, args)
-                 : LaunchNorm<T, 1, kWarp>(stream, args);
-  }
-  return packs ? LaunchNorm<T, kPackCount<T>, kThreads>(stream, args)
-               : LaunchNorm<T, 1, kThreads>(stream, args);
+  return Aligned({args.x, args.y, args.weight},
+                 {args.x_stride * kSize, args.y_stride * kSize, args.width * kSize})
+             ? LaunchNorm<T, kPackCount<T>>(stream, args)
+             : LaunchNorm<T, 1>(stream, args);
 }
 
 template <typename T>
-int RmsNormBackwardOf(void* stream, const RmsNormBackwardArgs& args, void* scratch) {
+int RmsNormBackwardOf(void* stream, const RmsNormBackwardArgs& args, float* partial) {
   constexpr int64_t kSize = sizeof(T);
-  const bool packs = Aligned(
-      {args.x, args.dy, args.dx, args.weight},
-      {args.x_stride * kSize, args.dy_stride * kSize, args.dx_stride * kSize, args.width * kSize});
-  if (args.width <= kWarpWidthMax) {
-    return packs ? LaunchBackward<T, kPackCount<T>, kWarp>(stream, args, scratch)
-                 : LaunchBackward<T, 1, kWarp>(stream, args, scratch);
-  }
-  return packs ? LaunchBackward<T, kPackCount<T>, kThreads>(stream, args, scratch)
-               : LaunchBackward<T, 1, kThreads>(stream, args, scratch);
+  return Aligned({args.x, args.dy, args.dx, args.weight},
+                 {args.x_stride * kSize, args.dy_stride * kSize, args.dx_stride * kSize,
+                  args.width * kSize})
+             ? LaunchBackward<T, kPackCount<T>>(stream, args, partial)
+             : LaunchBackward<T, 1>(stream, args, partial);
 }
 
 }  // namespace
 
 int RmsNorm(void* stream, const RmsNormArgs& args) {
   if (args.rows * args.groups == 0) return 0;
+  if (args.rows * args.groups > kThreadsMax) return kInvalidValue;
   return args.dtype == DType::kF32 ? RmsNormOf<float>(stream, args) : RmsNormOf<Bf16>(stream, args);
 }
 
 int RmsNormBackward(void* stream, const RmsNormBackwardArgs& args, void* scratch) {
   if (args.rows * args.groups == 0) return 0;
-  return args.dtype == DType::kF32 ? RmsNormBackwardOf<float>(stream, args, scratch)
-                                   : RmsNormBackwardOf<Bf16>(stream, args, scratch);
+  if (args.rows * args.groups > kThreadsMax) return kInvalidValue;
+  float* const partial = static_cast<float*>(scratch);
+  return args.dtype == DType::kF32 ? RmsNormBackwardOf<float>(stream, args, partial)
+                                   : RmsNormBackwardOf<Bf16>(stream, args, partial);
 }
 
 }  // namespace megatrain::cuda

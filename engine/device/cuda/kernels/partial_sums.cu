@@ -7,15 +7,18 @@
 namespace megatrain::cuda {
 namespace {
 
-constexpr int kThreads = 128;
+// Two blocks of 256 threads for nearly each of an H200's 132 multiprocessors: with what their
+// threads hold, enough to keep its memory busy. On every card the same: the order of sums is.
 constexpr int64_t kBlocksMax = 256;
+// With which a thread has eight rows at most, all of which it asks for at once.
+constexpr int kWarps = 32;
 
-__global__ void AddPartialSumsKernel(const float* partial, int64_t blocks, int64_t n, float* sums) {
-  const int64_t column = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (column >= n) return;
-  float sum = 0;
-  for (int64_t block = 0; block < blocks; ++block) sum += partial[block * n + column];
-  sums[column] += sum;
+__global__ void __launch_bounds__(kWarps* kWarp)
+    AddPartialSumsKernel(const float* partial, int64_t blocks, int64_t n, float* sums) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x % kWarp;
+  float sum[1];
+  ColumnSums<kWarps>(partial + column, blocks, n, column < n, SharedMemory<float>(), sum);
+  if (threadIdx.x < kWarp && column < n) sums[column] += sum[0];
 }
 
 }  // namespace
@@ -26,8 +29,9 @@ int64_t PartialSumBlocks(int64_t items, int64_t n) {
 }
 
 int AddPartialSums(void* stream, const float* partial, int64_t blocks, int64_t n, float* sums) {
-  return Launch(AddPartialSumsKernel, Grid(CeilDiv(n, kThreads)), kThreads, 0, stream, partial,
-                blocks, n, sums);
+  return Launch(AddPartialSumsKernel, Grid(CeilDiv(n, kWarp)), kWarps * kWarp,
+                kColumnSumsFloats<1, kWarps> * int{sizeof(float)}, stream, partial, blocks, n,
+                sums);
 }
 
 }  // namespace megatrain::cuda

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
+#include <type_traits>
 
 #include "engine/device/cuda/kernels/launch.h"
 
@@ -38,48 +40,128 @@ __device__ inline Bf16 FromFloat<Bf16>(float x) {
   return RoundToBf16(x);
 }
 
+// Two neighbours, the first in the lower half, rounded to nearest even; a NaN stays one.
+#ifdef __CUDACC__
+__device__ inline uint32_t PackBf16(float first, float second) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(second), "f"(first));
+  return packed;
+}
+#else
+inline uint32_t PackBf16(float first, float second) {
+  return RoundToBf16(first).bits | static_cast<uint32_t>(RoundToBf16(second).bits) << 16;
+}
+#endif
+
 // kCount elements that are moved at once; kCount * sizeof(T) is 16 where the operands allow it.
+// They stay in words until they are used: half as many registers as BF16 would take one by one.
 template <typename T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
-  T v[kCount];
+  using Word = std::conditional_t<sizeof(T) * kCount % 4 == 0, uint32_t, uint16_t>;
+  static constexpr int kWords = sizeof(T) * kCount / sizeof(Word);
+  Word words[kWords];
 };
 
+// Of global memory; zeros where it is not `there`.
 template <typename T, int kCount>
-__device__ void Load(const T* from, float (&to)[kCount]) {
-  const Pack<T, kCount> pack = *reinterpret_cast<const Pack<T, kCount>*>(from);
+__device__ Pack<T, kCount> LoadPack(const T* from, bool there = true) {
+  Pack<T, kCount> pack;
+  if constexpr (sizeof(pack) >= sizeof(uint32_t)) {
+    LoadWords(from, there, pack.words);
+  } else {
+    pack.words[0] = there ? reinterpret_cast<const uint16_t*>(from)[0] : 0;
+  }
+  return pack;
+}
+template <typename T, int kCount>
+__device__ void StorePack(const Pack<T, kCount>& pack, T* to) {
+  if constexpr (sizeof(pack) >= sizeof(uint32_t)) {
+    StoreWords(pack.words, to);
+  } else {
+    reinterpret_cast<uint16_t*>(to)[0] = pack.words[0];
+  }
+}
+
+template <int kCount>
+__device__ void Widen(const Pack<float, kCount>& pack, float (&to)[kCount]) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) to[i] = ToFloat(pack.v[i]);
+  for (int i = 0; i < kCount; ++i) to[i] = __uint_as_float(pack.words[i]);
+}
+template <int kCount>
+__device__ void Widen(const Pack<Bf16, kCount>& pack, float (&to)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const uint32_t word = pack.words[kCount == 1 ? 0 : i / 2];
+    to[i] = __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+  }
+}
+
+template <int kCount>
+__device__ void Narrow(const float (&from)[kCount], Pack<float, kCount>& to) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) to.words[i] = __float_as_uint(from[i]);
+}
+template <int kCount>
+__device__ void Narrow(const float (&from)[kCount], Pack<Bf16, kCount>& to) {
+  if constexpr (kCount == 1) {
+    to.words[0] = RoundToBf16(from[0]).bits;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 2) to.words[i / 2] = PackBf16(from[i], from[i + 1]);
+  }
 }
 
 template <typename T, int kCount>
+__device__ void Load(const T* from, float (&to)[kCount]) {
+  Widen(LoadPack<T, kCount>(from), to);
+}
+template <typename T, int kCount>
 __device__ void Store(const float (&from)[kCount], T* to) {
   Pack<T, kCount> pack;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) pack.v[i] = FromFloat<T>(from[i]);
-  *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
+  Narrow(from, pack);
+  StorePack(pack, to);
 }
 
 template <typename T>
 inline constexpr int kPackCount = 16 / sizeof(T);
 
-// A team is kTeam threads side by side, a warp or several; with several it is the whole block.
+// A team is kTeam threads side by side, a power of two: of one warp, or several warps, which are
+// then the whole block.
 inline constexpr int kWarp = 32;
 
-// The sum over the team, in every thread and the same order always. `shared`: kTeam / 32 floats,
-// used by teams of several warps, which meet in __syncthreads.
+// Each of kCount sums over the team, in every thread and the same order always. All threads of the
+// warp, or block, call it. `shared`: kCount * kTeam / 32 floats, used by teams of several warps,
+// which meet in __syncthreads.
+template <int kTeam, int kCount>
+__device__ void TeamSums(float (&x)[kCount], float* shared) {
+#pragma unroll
+  for (int step = (kTeam < kWarp ? kTeam : kWarp) / 2; step > 0; step /= 2) {
+#pragma unroll
+    for (int c = 0; c < kCount; ++c) x[c] += __shfl_xor_sync(~0u, x[c], step);
+  }
+  if constexpr (kTeam > kWarp) {
+    constexpr int kWarps = kTeam / kWarp;
+    const int warp = threadIdx.x / kWarp;
+#pragma unroll
+    for (int c = 0; c < kCount; ++c) {
+      if (threadIdx.x % kWarp == 0) shared[c * kWarps + warp] = x[c];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < kCount; ++c) {
+      x[c] = 0;
+#pragma unroll
+      for (int i = 0; i < kWarps; ++i) x[c] += shared[c * kWarps + i];
+    }
+    __syncthreads();  // shared may be used again
+  }
+}
+
 template <int kTeam>
 __device__ float TeamSum(float x, float* shared) {
-#pragma unroll
-  for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
-  if (kTeam == kWarp) return x;
-  const int warp = threadIdx.x / kWarp;
-  if (threadIdx.x % kWarp == 0) shared[warp] = x;
-  __syncthreads();
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < kTeam / kWarp; ++i) sum += shared[i];
-  __syncthreads();  // shared may be used again
-  return sum;
+  float sum[1] = {x};
+  TeamSums<kTeam>(sum, shared);
+  return sum[0];
 }
 
 __device__ inline double WarpSum(double x) {
@@ -99,6 +181,10 @@ inline bool Aligned(std::initializer_list<const void*> addresses,
   }
   return true;
 }
+
+// Of kernels that count their threads, or rows, in 32 bits, where a division of 64 would take a
+// hundred instructions: room for a last block that is not full.
+inline constexpr int64_t kThreadsMax = std::numeric_limits<uint32_t>::max() - 1024;
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

@@ -8,25 +8,31 @@ namespace {
 constexpr int kThreads = 256;
 
 template <typename T, int kCount>
-__global__ void RopeKernel(RopeArgs args, int64_t threads) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+__global__ void RopeKernel(RopeArgs args, uint32_t threads) {
+  const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
   if (thread >= threads) return;
-  const int64_t half = args.head_dim / 2, packs = half / kCount;
-  const int64_t i = thread % packs * kCount;
-  const int64_t head = thread / packs % args.heads;
-  const int64_t token = thread / packs / args.heads;
+  const uint32_t half = static_cast<uint32_t>(args.head_dim) / 2, packs = half / kCount;
+  const uint32_t heads = static_cast<uint32_t>(args.heads);
+  const uint32_t item = thread / packs, i = (thread - item * packs) * kCount;
+  const int64_t token = item / heads, head = item % heads;
   T* const first = static_cast<T*>(args.x) + token * args.stride + head * args.head_dim + i;
   const int64_t table = static_cast<int64_t>(args.positions[token]) * half + i;
   float a[kCount], b[kCount];
   Load(first, a);
   Load(first + half, b);
+  constexpr int kPiece = kCount < 4 ? kCount : 4;
 #pragma unroll
-  for (int j = 0; j < kCount; ++j) {
-    const float c = args.cosine[table + j];
-    const float s = args.inverse ? -args.sine[table + j] : args.sine[table + j];
-    const float rotated = a[j] * c - b[j] * s;
-    b[j] = b[j] * c + a[j] * s;
-    a[j] = rotated;
+  for (int p = 0; p < kCount; p += kPiece) {
+    float cosine[kPiece], sine[kPiece];
+    Load(args.cosine + table + p, cosine);
+    Load(args.sine + table + p, sine);
+#pragma unroll
+    for (int j = 0; j < kPiece; ++j) {
+      const float s = args.inverse ? -sine[j] : sine[j];
+      const float rotated = a[p + j] * cosine[j] - b[p + j] * s;
+      b[p + j] = b[p + j] * cosine[j] + a[p + j] * s;
+      a[p + j] = rotated;
+    }
   }
   Store(a, first);
   Store(b, first + half);
@@ -36,14 +42,15 @@ template <typename T, int kCount>
 int LaunchRope(void* stream, const RopeArgs& args) {
   const int64_t threads = args.tokens * args.heads * (args.head_dim / 2 / kCount);
   if (threads == 0) return 0;
+  if (threads > kThreadsMax) return kInvalidValue;
   return Launch(RopeKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, stream, args,
-                threads);
+                static_cast<uint32_t>(threads));
 }
 
 template <typename T>
 int RopeOf(void* stream, const RopeArgs& args) {
   constexpr int64_t kSize = sizeof(T);
-  return Aligned({args.x}, {args.stride * kSize, args.head_dim / 2 * kSize})
+  return Aligned({args.x, args.cosine, args.sine}, {args.stride * kSize, args.head_dim / 2 * kSize})
              ? LaunchRope<T, kPackCount<T>>(stream, args)
              : LaunchRope<T, 1>(stream, args);
 }

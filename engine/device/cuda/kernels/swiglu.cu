@@ -7,13 +7,14 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__device__ inline float Sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+// The quick division is good to 2 in the last place, and 0 where the result would be denormal.
+__device__ inline float Sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
 template <typename T, int kCount>
-__global__ void SwiGluKernel(SwiGluArgs args, int64_t threads) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+__global__ void SwiGluKernel(SwiGluArgs args, uint32_t threads) {
+  const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
   if (thread >= threads) return;
-  const int64_t packs = args.width / kCount;
+  const uint32_t packs = static_cast<uint32_t>(args.width / kCount);
   const int64_t token = thread / packs, i = thread % packs * kCount;
   const T* const gate_up = static_cast<const T*>(args.gate_up) + token * 2 * args.width + i;
   float gate[kCount], up[kCount];
@@ -25,10 +26,10 @@ __global__ void SwiGluKernel(SwiGluArgs args, int64_t threads) {
 }
 
 template <typename T, int kCount>
-__global__ void SwiGluBackwardKernel(SwiGluBackwardArgs args, int64_t threads) {
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+__global__ void SwiGluBackwardKernel(SwiGluBackwardArgs args, uint32_t threads) {
+  const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
   if (thread >= threads) return;
-  const int64_t packs = args.width / kCount;
+  const uint32_t packs = static_cast<uint32_t>(args.width / kCount);
   const int64_t token = thread / packs, i = thread % packs * kCount;
   const int64_t at = token * 2 * args.width + i;
   float gate[kCount], up[kCount], dout[kCount];
@@ -50,16 +51,18 @@ template <typename T, int kCount>
 int LaunchForward(void* stream, const SwiGluArgs& args) {
   const int64_t threads = args.tokens * (args.width / kCount);
   if (threads == 0) return 0;
+  if (threads > kThreadsMax) return kInvalidValue;
   return Launch(SwiGluKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, stream,
-                args, threads);
+                args, static_cast<uint32_t>(threads));
 }
 
 template <typename T, int kCount>
 int LaunchBackward(void* stream, const SwiGluBackwardArgs& args) {
   const int64_t threads = args.tokens * (args.width / kCount);
   if (threads == 0) return 0;
+  if (threads > kThreadsMax) return kInvalidValue;
   return Launch(SwiGluBackwardKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0,
-                stream, args, threads);
+                stream, args, static_cast<uint32_t>(threads));
 }
 
 template <typename T>

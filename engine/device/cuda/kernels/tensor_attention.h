@@ -50,15 +50,16 @@ int TensorAttention(void* stream, const AttentionArgs& args);
 // `delta`: [heads, tokens], rowsum(dO * O).
 int TensorAttentionGradients(void* stream, const AttentionBackwardArgs& args, const float* delta);
 
-// Begins to copy rows [first, first + kRows) of a head; rows from `last` on become zeros.
+// Begins to copy rows [first, first + kRows) of a head; rows from `last` on become zeros. `thread`
+// of kTensorThreads.
 template <typename Shape, int kRows>
 __device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_t last, int dim,
-                         Bf16* tile) {
+                         Bf16* tile, int thread = static_cast<int>(threadIdx.x)) {
   constexpr int kChunks = Shape::kDim / 8;
   if constexpr (kTensorThreads % kChunks == 0) {
     // A thread has one column: next to nothing is computed for a copy.
     constexpr int kStep = kTensorThreads / kChunks;
-    const int row = threadIdx.x / kChunks, column = threadIdx.x % kChunks * 8;
+    const int row = thread / kChunks, column = thread % kChunks * 8;
     const int64_t left = last - first;
     const int rows = column >= dim ? 0 : left < kRows ? static_cast<int>(left) : kRows;
     const Bf16* from = head + (first + row) * stride + column;
@@ -70,7 +71,7 @@ __device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_
       from += kStep * stride;
     }
   } else {
-    for (int i = threadIdx.x; i < kRows * kChunks; i += kTensorThreads) {
+    for (int i = thread; i < kRows * kChunks; i += kTensorThreads) {
       const int row = i / kChunks, column = i % kChunks * 8;
       const bool there = first + row < last && column < dim;
       CopyAsync(tile + row * Shape::kStride + column,
@@ -182,8 +183,8 @@ __device__ void StoreRows(const typename Shape::Sums& sums, const float (&factor
   for (int i = lane; i < kWarpRows * kChunks; i += kWarp) {
     const int r = row + i / kChunks, column = i % kChunks * 8;
     if (first + r >= last || column >= dim) continue;
-    *reinterpret_cast<Pack<Bf16, 8>*>(head + (first + r) * stride + column) =
-        *reinterpret_cast<const Pack<Bf16, 8>*>(tile + r * Shape::kStride + column);
+    StorePack(*reinterpret_cast<const Pack<Bf16, 8>*>(tile + r * Shape::kStride + column),
+              head + (first + r) * stride + column);
   }
 }
 

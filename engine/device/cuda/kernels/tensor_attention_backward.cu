@@ -10,9 +10,9 @@ namespace {
 // Two stages of two tiles: one is copied while the other is used.
 template <typename Shape>
 inline constexpr int kStageElements = 2 * Shape::kTileElements;
-template <typename Shape>
-inline constexpr int kSharedBytes = (2 * Shape::kRowsElements +
-                                     2 * kStageElements<Shape>)*static_cast<int>(sizeof(Bf16));
+template <typename Shape, int kSplits>
+inline constexpr int kSharedBytes =
+    (2 * Shape::kRowsElements + kSplits * 2 * kStageElements<Shape>)*static_cast<int>(sizeof(Bf16));
 
 template <typename Shape>
 __global__ void __launch_bounds__(kTensorThreads)
@@ -88,17 +88,46 @@ __global__ void __launch_bounds__(kTensorThreads)
                    static_cast<Bf16*>(args.dq) + head * dim);
 }
 
+// Adds the sums of the block's second four warps to those of the first, thread by thread.
+template <typename Shape>
+__device__ void AddSplit(typename Shape::Sums& sums, float* shared) {
+  static_assert(kTensorThreads * Shape::kDim / 2 * sizeof(float) <=
+                2 * 2 * kStageElements<Shape> * sizeof(Bf16));
+  const int thread = threadIdx.x % kTensorThreads;
+  const bool second = threadIdx.x >= kTensorThreads;
+  __syncthreads();  // what lay there has been read
+#pragma unroll
+  for (int n = 0; n < Shape::kDim / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (second) shared[(4 * n + i) * kTensorThreads + thread] = sums[n][i];
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < Shape::kDim / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (!second) sums[n][i] += shared[(4 * n + i) * kTensorThreads + thread];
+    }
+  }
+}
+
 // kDk, kDv: which gradients are made. Both, unless their sums are too many for the registers.
-template <typename Shape, bool kDk, bool kDv>
-__global__ void __launch_bounds__(kTensorThreads)
+// kSplits: 2 where there are few blocks: twice the warps, four for every other tile of queries.
+template <typename Shape, int kSplits, bool kDk, bool kDv>
+__global__ void __launch_bounds__(kSplits* kTensorThreads)
     TensorKeyGradientKernel(AttentionBackwardArgs args, const float* delta) {
   constexpr int kRows = Shape::kRows, kTile = Shape::kTile;
+  const int split = threadIdx.x / kTensorThreads, thread = threadIdx.x % kTensorThreads;
   const AttentionArgs& f = args.forward;
   Bf16* const keys = SharedMemory<Bf16>();
   Bf16* const values = keys + Shape::kRowsElements;
-  Bf16* const stages = values + Shape::kRowsElements;  // of queries, then output gradients
+  Bf16* const all_stages = values + Shape::kRowsElements;
+  // Of queries, then output gradients.
+  Bf16* const stages = all_stages + split * 2 * kStageElements<Shape>;
   const int dim = static_cast<int>(f.head_dim), lane = threadIdx.x % kWarp;
-  const int row = threadIdx.x / kWarp * kWarpRows;
+  const int row = thread / kWarp * kWarpRows;
   // The first keys are seen by the most queries: those of all heads begin first.
   const int64_t kv_head = blockIdx.x, group = f.heads / f.kv_heads;
   const int64_t first = static_cast<int64_t>(blockIdx.y) * kRows;
@@ -116,44 +145,56 @@ __global__ void __launch_bounds__(kTensorThreads)
   const int64_t warp_last = first + row + kWarpRows - 1;
   const int64_t warp_end = first + row < last ? DocumentEnd(f, first + row) : 0;
 
-  // The tiles of queries, head by head.
+  // The tiles of queries, head by head: a split has every kSplits-th one.
   const int64_t tiles = (DocumentEnd(f, last - 1) - first + kTile - 1) / kTile;
   const int64_t queries_end = first + tiles * kTile;
   const auto copy_stage = [&](int64_t head, int64_t query, Bf16* stage) {
     CopyRows<Shape, kTile>(static_cast<const Bf16*>(f.q) + head * dim, f.q_stride, query, f.tokens,
-                           dim, stage);
+                           dim, stage, thread);
     CopyRows<Shape, kTile>(static_cast<const Bf16*>(args.dout) + head * dim, f.heads * dim, query,
-                           f.tokens, dim, stage + Shape::kTileElements);
+                           f.tokens, dim, stage + Shape::kTileElements, thread);
   };
-  CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.k) + kv_head * dim, f.k_stride, first, last,
-                         dim, keys);
-  CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.v) + kv_head * dim, f.v_stride, first, last,
-                         dim, values);
+  if (split == 0) {
+    CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.k) + kv_head * dim, f.k_stride, first, last,
+                           dim, keys, thread);
+  }
+  if (split == kSplits - 1) {
+    CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.v) + kv_head * dim, f.v_stride, first, last,
+                           dim, values, thread);
+  }
   const int64_t heads_end = (kv_head + 1) * group;
   int64_t next_head = kv_head * group, next_query = first;
-  copy_stage(next_head, next_query, stages);
+  const auto advance = [&](int steps) {
+    next_query += steps * kTile;
+    while (next_query >= queries_end) {
+      next_query -= tiles * kTile;
+      ++next_head;
+    }
+  };
+  advance(split);
+  if (next_head < heads_end) copy_stage(next_head, next_query, stages);
   CommitCopies();
 
   typename Shape::Sums dk, dv;
   ClearSums<Shape>(dk);
   ClearSums<Shape>(dv);
-  for (int stage = 0; next_head < heads_end; stage ^= 1) {
+  // As many rounds for each split: they meet.
+  const int64_t rounds = (group * tiles + kSplits - 1) / kSplits;
+  for (int64_t round = 0, stage = 0; round < rounds; ++round, stage ^= 1) {
     const Bf16* const queries = stages + stage * kStageElements<Shape>;
     const Bf16* const douts = queries + Shape::kTileElements;
     const int64_t query = next_query;
+    const bool has_tile = next_head < heads_end;
     const float* const lse = f.lse + next_head * f.tokens;
     const float* const deltas = delta + next_head * f.tokens;
-    next_query += kTile;
-    if (next_query == queries_end) {
-      next_query = first;
-      ++next_head;
-    }
+    advance(kSplits);
     WaitForCopies<0>();
     __syncthreads();  // this stage is there, the other is done with
     if (next_head < heads_end) {
       copy_stage(next_head, next_query, stages + (stage ^ 1) * kStageElements<Shape>);
       CommitCopies();
     }
+    if (!has_tile) continue;  // the last round of an odd number of tiles
     // A lane loads one column's, long before they are needed, and gives them to the others.
     const int64_t mine = query + lane % kTile;
     const bool there = mine < f.tokens;
@@ -180,6 +221,12 @@ __global__ void __launch_bounds__(kTensorThreads)
     if (kDv) ScoresByTile<Shape>(p, douts, dv);
     if (kDk) ScoresByTile<Shape>(dp, queries, dk);
   }
+  if constexpr (kSplits > 1) {
+    float* const shared = reinterpret_cast<float*>(all_stages);
+    if (kDk) AddSplit<Shape>(dk, shared);
+    if (kDv) AddSplit<Shape>(dv, shared);
+    if (split > 0) return;
+  }
   const float scales[2] = {f.scale, f.scale}, ones[2] = {1.0f, 1.0f};
   if (kDk) {
     StoreRows<Shape>(dk, scales, keys, row, first, last, dim, args.dk_stride,
@@ -192,33 +239,59 @@ __global__ void __launch_bounds__(kTensorThreads)
 }
 
 template <typename Shape>
-int LaunchOf(void* stream, const AttentionBackwardArgs& args, const float* delta) {
+int LaunchQueryGradient(void* stream, const AttentionBackwardArgs& args, const float* delta) {
   const AttentionArgs& f = args.forward;
-  const unsigned blocks = static_cast<unsigned>(CeilDiv(f.tokens, Shape::kRows));
-  const dim3 by_query(blocks, static_cast<unsigned>(f.heads), 1);
-  const dim3 by_key(static_cast<unsigned>(f.kv_heads), blocks, 1);
-  const auto launch = [&](auto kernel, dim3 grid) {
-    return Launch(kernel, grid, kTensorThreads, kSharedBytes<Shape>, stream, args, delta);
+  const dim3 grid(static_cast<unsigned>(CeilDiv(f.tokens, Shape::kRows)),
+                  static_cast<unsigned>(f.heads), 1);
+  return Launch(TensorQueryGradientKernel<Shape>, grid, kTensorThreads, kSharedBytes<Shape, 1>,
+                stream, args, delta);
+}
+
+template <typename Shape, int kSplits>
+int LaunchKeyGradient(void* stream, const AttentionBackwardArgs& args, const float* delta) {
+  const AttentionArgs& f = args.forward;
+  const dim3 grid(static_cast<unsigned>(f.kv_heads),
+                  static_cast<unsigned>(CeilDiv(f.tokens, Shape::kRows)), 1);
+  const auto launch = [&](auto kernel) {
+    return Launch(kernel, grid, kSplits * kTensorThreads, kSharedBytes<Shape, kSplits>, stream,
+                  args, delta);
   };
-  const int error = launch(TensorQueryGradientKernel<Shape>, by_query);
-  if (error != 0) return error;
   if constexpr (Shape::kDim <= 128) {
-    return launch(TensorKeyGradientKernel<Shape, true, true>, by_key);
+    return launch(TensorKeyGradientKernel<Shape, kSplits, true, true>);
   } else {
-    const int dk_error = launch(TensorKeyGradientKernel<Shape, true, false>, by_key);
-    if (dk_error != 0) return dk_error;
-    return launch(TensorKeyGradientKernel<Shape, false, true>, by_key);
+    const int error = launch(TensorKeyGradientKernel<Shape, kSplits, true, false>);
+    if (error != 0) return error;
+    return launch(TensorKeyGradientKernel<Shape, kSplits, false, true>);
   }
+}
+
+// Whether the blocks of keys are too few to give an H200's 132 multiprocessors two each. On every
+// card the same: the order of sums is.
+bool FewKeyBlocks(const AttentionArgs& args) {
+  return args.kv_heads * CeilDiv(args.tokens, kTensorWarps * kWarpRows) < 2 * 132;
+}
+
+// kSplitTile: rows of a tile where blocks are split, whose stages are twice as many. 0: never.
+template <int kDim, int kTile, int kSplitTile>
+int LaunchOf(void* stream, const AttentionBackwardArgs& args, const float* delta) {
+  const int error = LaunchQueryGradient<TensorShape<kDim, kTile>>(stream, args, delta);
+  if (error != 0) return error;
+  if constexpr (kSplitTile != 0) {
+    if (FewKeyBlocks(args.forward)) {
+      return LaunchKeyGradient<TensorShape<kDim, kSplitTile>, 2>(stream, args, delta);
+    }
+  }
+  return LaunchKeyGradient<TensorShape<kDim, kTile>, 1>(stream, args, delta);
 }
 
 }  // namespace
 
 int TensorAttentionGradients(void* stream, const AttentionBackwardArgs& args, const float* delta) {
   const int64_t dim = args.forward.head_dim;
-  if (dim <= 64) return LaunchOf<TensorShape<64, 32>>(stream, args, delta);
-  if (dim <= 96) return LaunchOf<TensorShape<96, 32>>(stream, args, delta);
-  if (dim <= 128) return LaunchOf<TensorShape<128, 32>>(stream, args, delta);
-  if (dim <= 256) return LaunchOf<TensorShape<256, 16>>(stream, args, delta);
+  if (dim <= 64) return LaunchOf<64, 32, 32>(stream, args, delta);
+  if (dim <= 96) return LaunchOf<96, 32, 32>(stream, args, delta);
+  if (dim <= 128) return LaunchOf<128, 32, 16>(stream, args, delta);
+  if (dim <= 256) return LaunchOf<256, 16, 0>(stream, args, delta);
   return kInvalidValue;
 }
 

@@ -63,13 +63,6 @@ __device__ inline void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
-// Two neighbours of a fragment, rounded to nearest even.
-__device__ inline uint32_t PackBf16(float first, float second) {
-  uint32_t packed;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(second), "f"(first));
-  return packed;
-}
-
 // 2^x to within 2 in the last place, 0 where it would be denormal: one instruction, where exp2f
 // takes four. The results are rounded to BF16.
 __device__ inline float Exp2(float x) {
@@ -81,10 +74,6 @@ __device__ inline float Exp2(float x) {
 #else
 
 inline float Exp2(float x) { return exp2f(x); }
-
-inline uint32_t PackBf16(float first, float second) {
-  return RoundToBf16(first).bits | static_cast<uint32_t>(RoundToBf16(second).bits) << 16;
-}
 
 #endif
 

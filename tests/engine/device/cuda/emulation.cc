@@ -388,6 +388,12 @@ void CopyAsync(void* shared, const void* global, bool there) {
   fiber.copies.push_back({shared, there ? global : nullptr, fiber.group});
 }
 
+void CheckWords(const void* address, int words) {
+  if (reinterpret_cast<uintptr_t>(address) % (4 * static_cast<uintptr_t>(words)) != 0) {
+    Refuse("words are moved at once that are not aligned so");
+  }
+}
+
 void CommitCopies() { ++MyFiber().group; }
 
 void WaitForCopies(int groups) {

@@ -16,7 +16,7 @@
 
 #define __global__
 #define __device__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -69,6 +69,19 @@ T* SharedMemory() {
   return static_cast<T*>(SharedMemoryOfBlock());
 }
 
+// Words that are not aligned as a whole are refused.
+void CheckWords(const void* address, int words);
+template <int kWords>
+void LoadWords(const void* from, bool there, uint32_t (&to)[kWords]) {
+  if (there) CheckWords(from, kWords);
+  for (int i = 0; i < kWords; ++i) to[i] = there ? static_cast<const uint32_t*>(from)[i] : 0;
+}
+template <int kWords>
+void StoreWords(const uint32_t (&from)[kWords], void* to) {
+  CheckWords(to, kWords);
+  for (int i = 0; i < kWords; ++i) static_cast<uint32_t*>(to)[i] = from[i];
+}
+
 void RunKernel(dim3 grid, int threads, int shared, const std::function<void()>& kernel);
 
 template <typename... Params, typename... Args>
@@ -95,6 +108,7 @@ int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* 
 
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
+inline float __fdividef(float x, float y) { return x / y; }
 
 inline float __shfl_xor_sync(unsigned, float x, int step) {
   const uint64_t other = megatrain::cuda::Exchange(std::bit_cast<uint32_t>(x),
