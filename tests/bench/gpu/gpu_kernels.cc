@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <numeric>
+#include <string>
 #include <vector>
 
 #include "engine/base/dtype.h"
@@ -40,7 +42,7 @@ class KernelBench {
 
   // Where the integers end and the operands begin.
   static int64_t IntegerBytes(const GpuKernelShapes& s) {
-    return 5 * Aligned(s.tokens * int64_t{sizeof(int32_t)});
+    return kIntegerArrays * Aligned(s.tokens * int64_t{sizeof(int32_t)});
   }
 
   // Of AttentionBackward.
@@ -55,6 +57,16 @@ class KernelBench {
 
  private:
   using Call = std::function<absl::Status()>;
+  // Arrays of [tokens]; those of bounds take two places.
+  enum IntegerArray {
+    kPositions,
+    kBounds,  // of one document
+    kPackedBounds = kBounds + 2,
+    kIds = kPackedBounds + 2,
+    kOrder,  // of the ids
+    kSameIds,
+    kIntegerArrays
+  };
   Stream& stream() { return device_.stream(); }
   Kernels& kernels() { return device_.kernels(); }
 
@@ -64,21 +76,36 @@ class KernelBench {
     const int64_t part = (device_.device_bytes() - base) / 6 / 256 * 256;
     return device_.memory() + base + index * part;
   }
-  int32_t* Integers(int index) {
+  int32_t* Integers(IntegerArray index) {
     return reinterpret_cast<int32_t*>(device_.memory() +
                                       index * Aligned(s_.tokens * int64_t{sizeof(int32_t)}));
   }
 
-  // Positions, ids and their order, and the bounds of one document.
   absl::Status UploadIntegers() {
+    // Lengths as chats have them, packed.
+    constexpr int kLengths[] = {7, 1, 12, 3, 20, 2, 5, 14};
+    for (int64_t start = 0, d = 0; start < s_.tokens; ++d) {
+      packed_starts_.push_back(static_cast<int32_t>(start));
+      start += std::max<int64_t>(1, s_.tokens * kLengths[d % 8] / 64);
+    }
+    packed_starts_.push_back(static_cast<int32_t>(s_.tokens));
+
     auto* const host = reinterpret_cast<int32_t*>(device_.host());
     const int64_t n = s_.tokens, stride = Aligned(n * 4) / 4;
     std::memset(host, 0, static_cast<size_t>(IntegerBytes(s_)));
-    for (int64_t t = 0; t < n; ++t) {
-      host[t] = static_cast<int32_t>(t);                   // positions, ids, their order
-      host[stride + 2 * t + 1] = static_cast<int32_t>(n);  // bounds: parts 1 and 2
-      host[3 * stride + t] = static_cast<int32_t>(t % s_.vocabulary);  // labels
+    for (int64_t t = 0, d = 0; t < n; ++t) {
+      while (packed_starts_[d + 1] <= t) ++d;
+      host[kPositions * stride + t] = static_cast<int32_t>(t);
+      host[kBounds * stride + 2 * t + 1] = static_cast<int32_t>(n);
+      host[kPackedBounds * stride + 2 * t] = packed_starts_[d];
+      host[kPackedBounds * stride + 2 * t + 1] = packed_starts_[d + 1];
+      host[kIds * stride + t] = static_cast<int32_t>(t * 7919 % s_.vocabulary);
     }
+    int32_t* const order = host + kOrder * stride;
+    std::iota(order, order + n, 0);
+    std::stable_sort(order, order + n, [ids = host + kIds * stride](int32_t a, int32_t b) {
+      return ids[a] < ids[b];
+    });
     MT_RETURN_IF_ERROR(
         device_.Check(device_.api().CopyToDevice(device_.queue(Queue::kKernels), device_.memory(),
                                                  host, IntegerBytes(s_)),
@@ -87,17 +114,19 @@ class KernelBench {
                          "cudaStreamSynchronize");
   }
 
-  absl::Status Line(const char* name, double flops, double bytes, const Call& call) {
+  absl::Status Line(const std::string& name, double flops, double bytes, const Call& call) {
     // What is bound by memory is not to find its operands in the cache: they would not be there.
     MT_ASSIGN_OR_RETURN(const double seconds,
                         flops > 0 ? device_.Seconds(Queue::kKernels, s_.repetitions, call)
                                   : device_.SecondsWithoutCache(s_.repetitions, call));
     if (flops > 0) {
-      std::printf("  %-28s %10.1f us %9.1f TFLOP/s %5.1f%% of products\n", name, seconds * 1e6,
-                  flops / seconds / 1e12, 100 * flops / seconds / limits_.flops_per_second(dtype_));
+      std::printf("  %-34s %10.1f us %9.1f TFLOP/s %5.1f%% of products\n", name.c_str(),
+                  seconds * 1e6, flops / seconds / 1e12,
+                  100 * flops / seconds / limits_.flops_per_second(dtype_));
     } else {
-      std::printf("  %-28s %10.1f us %9.1f GB/s    %5.1f%% of the copy\n", name, seconds * 1e6,
-                  bytes / seconds / 1e9, 100 * bytes / seconds / limits_.copy_bytes_per_second);
+      std::printf("  %-34s %10.1f us %9.1f GB/s    %5.1f%% of the copy\n", name.c_str(),
+                  seconds * 1e6, bytes / seconds / 1e9,
+                  100 * bytes / seconds / limits_.copy_bytes_per_second);
     }
     std::fflush(stdout);
     return absl::OkStatus();
@@ -129,11 +158,21 @@ class KernelBench {
     MT_RETURN_IF_ERROR(Product("qkv", s_.tokens, qkv, s_.hidden, false));
     MT_RETURN_IF_ERROR(Product("gate and up", s_.tokens, 2 * s_.intermediate, s_.hidden, false));
     MT_RETURN_IF_ERROR(Product("down", s_.tokens, s_.hidden, s_.intermediate, false));
-    return Product("gradient of down, FP32 sums", s_.hidden, s_.intermediate, s_.tokens, true);
+    MT_RETURN_IF_ERROR(
+        Product("gradient of down, FP32 sums", s_.hidden, s_.intermediate, s_.tokens, true));
+    MT_RETURN_IF_ERROR(
+        Product("a chunk's logits", s_.chunk_tokens, s_.vocabulary, s_.hidden, false));
+    return Product("a chunk's gradient of the head", s_.vocabulary, s_.hidden, s_.chunk_tokens,
+                   true);
   }
 
   absl::Status Attention() {
-    const int32_t starts[] = {0, static_cast<int32_t>(s_.tokens)};
+    MT_RETURN_IF_ERROR(AttentionOver("", {0, static_cast<int32_t>(s_.tokens)}, kBounds));
+    return AttentionOver(", packed", packed_starts_, kPackedBounds);
+  }
+
+  absl::Status AttentionOver(const std::string& how, const std::vector<int32_t>& starts,
+                             IntegerArray bounds) {
     const int64_t width = (s_.heads + 2 * s_.kv_heads) * s_.head_dim;
     AttentionBackwardArgs args;
     AttentionArgs& f = args.forward;
@@ -143,9 +182,9 @@ class KernelBench {
     f.kv_heads = s_.kv_heads;
     f.head_dim = s_.head_dim;
     f.scale = 0.0884f;
-    f.document_starts = starts;
-    f.documents = 1;
-    f.document_bounds = Integers(1);
+    f.document_starts = starts.data();
+    f.documents = static_cast<int64_t>(starts.size()) - 1;
+    f.document_bounds = Integers(bounds);
     f.q = Part(0);
     f.k = Part(0) + s_.heads * s_.head_dim * e_;
     f.v = Part(0) + (s_.heads + s_.kv_heads) * s_.head_dim * e_;
@@ -159,18 +198,22 @@ class KernelBench {
     args.dq_stride = args.dk_stride = args.dv_stride = width;
     args.workspace = Part(5);
     args.workspace_bytes = AttentionWorkspaceBytes(s_, dtype_);
-    const double tokens = static_cast<double>(s_.tokens);
-    // Two products over half of the pairs of tokens; backward has five.
-    const double flops = 2 * 2 * tokens * tokens / 2 * static_cast<double>(s_.heads * s_.head_dim);
+    double pairs = 0;  // of tokens, of which one sees the other
+    for (int64_t d = 0; d < f.documents; ++d) {
+      const double length = starts[d + 1] - starts[d];
+      pairs += length * length / 2;
+    }
+    // Two products a pair; backward has five.
+    const double flops = 2 * 2 * pairs * static_cast<double>(s_.heads * s_.head_dim);
     // As the engine calls it: cuDNN's, where it is there and takes the call.
     MT_RETURN_IF_ERROR(
-        Line("attention", flops, 0, [&] { return kernels().Attention(stream(), f); }));
-    MT_RETURN_IF_ERROR(Line("attention backward", 2.5 * flops, 0,
+        Line("attention" + how, flops, 0, [&] { return kernels().Attention(stream(), f); }));
+    MT_RETURN_IF_ERROR(Line("attention backward" + how, 2.5 * flops, 0,
                             [&] { return kernels().AttentionBackward(stream(), args); }));
     void* const queue = device_.queue(Queue::kKernels);
-    MT_RETURN_IF_ERROR(Line("attention, our kernel", flops, 0,
+    MT_RETURN_IF_ERROR(Line("attention" + how + ", our kernel", flops, 0,
                             [&] { return device_.Check(cuda::Attention(queue, f), "Attention"); }));
-    return Line("attention backward, ours", 2.5 * flops, 0, [&] {
+    return Line("attention backward" + how + ", ours", 2.5 * flops, 0, [&] {
       return device_.Check(cuda::AttentionBackward(queue, args), "AttentionBackward");
     });
   }
@@ -207,6 +250,22 @@ class KernelBench {
     MT_RETURN_IF_ERROR(Line("RMSNorm backward", 0, 4 * rows,
                             [&] { return kernels().RmsNormBackward(stream(), back); }));
     const int64_t width = (s_.heads + 2 * s_.kv_heads) * s_.head_dim;
+    // Of the queries' heads, where they lie.
+    const double queries = static_cast<double>(s_.tokens * s_.heads * s_.head_dim * e_);
+    norm.groups = back.groups = s_.heads;
+    norm.width = back.width = s_.head_dim;
+    norm.x_stride = norm.y_stride = back.x_stride = back.dy_stride = back.dx_stride = width;
+    norm.y = Part(0);
+    back.dx = Part(2);
+    back.accumulate = false;
+    MT_RETURN_IF_ERROR(
+        Line("QK norm", 0, 2 * queries, [&] { return kernels().RmsNorm(stream(), norm); }));
+    MT_RETURN_IF_ERROR(Line("QK norm backward", 0, 3 * queries,
+                            [&] { return kernels().RmsNormBackward(stream(), back); }));
+    MT_RETURN_IF_ERROR(Line("bias backward", 0, static_cast<double>(s_.tokens * width * e_), [&] {
+      return kernels().BiasBackward(stream(), dtype_, s_.tokens, width, Part(0), width,
+                                    reinterpret_cast<float*>(Part(5)));
+    }));
     RopeArgs rope;
     rope.dtype = dtype_;
     rope.tokens = s_.tokens;
@@ -214,7 +273,7 @@ class KernelBench {
     rope.head_dim = s_.head_dim;
     rope.x = Part(0);
     rope.stride = width;
-    rope.positions = Integers(0);
+    rope.positions = Integers(kPositions);
     rope.cosine = reinterpret_cast<const float*>(Part(1));
     rope.sine = reinterpret_cast<const float*>(Part(2));
     MT_RETURN_IF_ERROR(Line("RoPE", 0,
@@ -247,11 +306,28 @@ class KernelBench {
     embedding.tokens = s_.tokens;
     embedding.hidden = s_.hidden;
     embedding.vocabulary = s_.vocabulary;
-    embedding.ids = Integers(3);
+    embedding.ids = Integers(kIds);
     embedding.table = Part(0);
     embedding.out = Part(1);
     MT_RETURN_IF_ERROR(
         Line("embedding", 0, 2 * rows, [&] { return kernels().Embedding(stream(), embedding); }));
+    // Read in T, read and written in FP32. Ids that are all one, as padding is, are one row.
+    EmbeddingBackwardArgs gradient;
+    gradient.dtype = dtype_;
+    gradient.tokens = s_.tokens;
+    gradient.hidden = s_.hidden;
+    gradient.vocabulary = s_.vocabulary;
+    gradient.ids = Integers(kIds);
+    gradient.sorted_positions = Integers(kOrder);
+    gradient.dout = Part(1);
+    gradient.dtable = reinterpret_cast<float*>(Part(0));
+    const double table_rows = static_cast<double>(s_.tokens * s_.hidden) * 2 * sizeof(float);
+    MT_RETURN_IF_ERROR(Line("embedding backward", 0, rows + table_rows,
+                            [&] { return kernels().EmbeddingBackward(stream(), gradient); }));
+    gradient.ids = Integers(kSameIds);
+    gradient.sorted_positions = Integers(kPositions);
+    MT_RETURN_IF_ERROR(Line("embedding backward, one id", 0, rows,
+                            [&] { return kernels().EmbeddingBackward(stream(), gradient); }));
     const double logits = static_cast<double>(s_.chunk_tokens * s_.vocabulary);
     CrossEntropyArgs loss;
     loss.dtype = dtype_;
@@ -259,7 +335,7 @@ class KernelBench {
     loss.vocabulary = s_.vocabulary;
     loss.logits = reinterpret_cast<float*>(Part(0));
     loss.logits_stride = s_.vocabulary;
-    loss.labels = Integers(3);
+    loss.labels = Integers(kIds);
     loss.scale = 1e-6f;
     loss.losses = reinterpret_cast<float*>(Part(1));
     // Read for the maximum and the sum, read and written as the gradient.
@@ -277,6 +353,7 @@ class KernelBench {
   GpuBenchDevice& device_;
   const GpuLimits& limits_;
   const GpuKernelShapes s_;
+  std::vector<int32_t> packed_starts_;  // of documents of many lengths
   DType dtype_ = DType::kBF16;
   int64_t e_ = 2;
 };

@@ -15,8 +15,8 @@ namespace megatrain {
 struct GpuKernelShapes {
   int64_t tokens = 4096;
   int64_t hidden = 3584, intermediate = 18944, heads = 28, kv_heads = 4, head_dim = 128;
-  int64_t vocabulary = 32768;  // of the embedding and the cross-entropy's chunk
-  int64_t chunk_tokens = 1024;
+  int64_t vocabulary = 152064;
+  int64_t chunk_tokens = 2048;  // of the head
   int repetitions = 10;
 
   // Of a GpuBenchDevice.
