@@ -48,11 +48,12 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
     }
   }
   const size_t bounds = operands->Ints(bounds_of);
-  const size_t qkv = operands->Random(dtype, tokens * stride);
-  const size_t out =
-      operands->Values(dtype, std::vector<float>(static_cast<size_t>(tokens * q_width), 0.0f));
+  // What lies behind the last token is neither used, not even times zero, nor written.
+  constexpr int64_t kBehind = 128;
+  const size_t qkv = operands->RandomBefore(dtype, tokens * stride, kBehind * stride);
+  const size_t out = operands->RandomBefore(dtype, tokens * q_width, kBehind * q_width);
   const size_t lse =
-      operands->Values(DType::kF32, std::vector<float>(static_cast<size_t>(tokens * shape.heads)));
+      operands->RandomBefore(DType::kF32, tokens * shape.heads, kBehind * shape.heads);
   AttentionArgs args{.dtype = dtype,
                      .tokens = tokens,
                      .heads = shape.heads,
@@ -80,8 +81,8 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
     };
     return;
   }
-  const size_t dout = operands->Random(dtype, tokens * q_width);
-  const size_t dqkv = operands->Random(dtype, tokens * stride);
+  const size_t dout = operands->RandomBefore(dtype, tokens * q_width, kBehind * q_width);
+  const size_t dqkv = operands->RandomBefore(dtype, tokens * stride, kBehind * stride);
   // A generous bound that is linear in tokens, and a library's room.
   const int64_t workspace_max =
       tokens * shape.heads * (shape.head_dim + 8) * 16 +
