@@ -1,5 +1,5 @@
 """Finds the CUDA toolkit, and the headers of cuDNN and cudnn-frontend. `@local_cuda//:enabled.bzl` says what there is
-(CUDA_ENABLED, CUDNN_ENABLED); the rest builds without."""
+(CUDA_ENABLED, CUDNN_ENABLED); the rest builds without. CUDNN_FRONTEND_HOME=none: as where the headers are not."""
 
 _BUILD = """package(default_visibility = ["//visibility:public"])
 
@@ -44,7 +44,7 @@ def _cuda_configure_impl(ctx):
     system = [home + "/include", "/usr/local/include", "/usr/include", "/usr/include/x86_64-linux-gnu"]
     enabled = ctx.path(home + "/bin/nvcc").exists and ctx.path(home + "/include/cuda_runtime.h").exists
     frontend = _first_with(ctx, ([frontend_home + "/include"] if frontend_home else []) + system, "cudnn_frontend.h")
-    cudnn_enabled = enabled and frontend != None and _first_with(ctx, system, "cudnn.h") != None
+    cudnn_enabled = enabled and frontend_home != "none" and frontend != None and _first_with(ctx, system, "cudnn.h") != None
     ctx.file("enabled.bzl", "CUDA_ENABLED = %s\nCUDNN_ENABLED = %s\nCUDA_HOME = \"%s\"\n" %
                             (enabled, cudnn_enabled, home if enabled else ""))
     if not enabled:

@@ -19,17 +19,16 @@ inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 class CudaKernelSizes : public KernelSizes {
  public:
   // Room for cuDNN's gradient too, whether it will be there or not: a plan does not depend on the
-  // machine that it is made on.
+  // machine that it is made on. It is for one document as long as they may be, and for more of
+  // them where they are shorter; if such a long one cannot be taken, for those that can.
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& s) const override {
     const int64_t own = cuda::AttentionBackwardWorkspaceBytes(s.tokens, s.heads);
-    const int64_t group = s.heads / s.kv_heads;
-    // Not even the heads of one key and value: it is not called.
-    if (s.dtype != DType::kBF16 ||
-        CudnnGradientBytes(group, s.sequence, s.head_dim) > kCudnnWorkspaceBytesMax) {
+    if (s.dtype != DType::kBF16 || s.head_dim % 8 != 0 || s.head_dim > kCudnnHeadDimMax) {
       return own;
     }
-    return std::max(own, std::min(kCudnnWorkspaceBytesMax,
-                                  CudnnGradientBytes(s.heads, s.sequence, s.head_dim)));
+    const int64_t longest =
+        CudnnGradientBytes(1, s.heads, CudnnLengthBucket(s.sequence), s.head_dim);
+    return std::max(own, std::min(kCudnnWorkspaceBytesMax, longest));
   }
   // A GPU does some 200 operations in BF16 in the time in which it moves a byte, and the gradient
   // moves 8 bytes for 2 operations a token: from 1024 tokens on it is the operations that take

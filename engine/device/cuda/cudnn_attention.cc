@@ -1,61 +1,38 @@
 #include "engine/device/cuda/cudnn_attention.h"
 
-// The library is loaded, not linked.
-#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cuda_runtime_api.h>
-#include <cudnn_frontend.h>
 
-#include <compare>
-#include <exception>
+#include <algorithm>
+#include <limits>
 #include <map>
-#include <unordered_map>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/cudnn_graphs.h"
 #include "engine/device/cuda/cudnn_sizes.h"
-#include "engine/device/cuda/shared_library.h"
-
-namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // what the frontend looks its functions up in
-}  // namespace cudnn_frontend
+#include "engine/device/cuda/document_runs.h"
+#include "engine/device/cuda/kernels/launchers.h"
 
 namespace megatrain {
 namespace {
 
-namespace fe = cudnn_frontend;
-using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+using Addresses = CudnnAddresses;
 
-constexpr char kLibrary[] = "libcudnn.so.9";
-// Older ones have not been looked at: what they support, and the memory that they take.
-constexpr size_t kVersionMin = 91900;
-// A graph takes half a second to build: lengths that sequences have, not those that single
-// documents or a text that grows by a token happen to have.
+// Of documents that are not packed: lengths that sequences have, not those that single documents or
+// a text that grows by a token happen to have.
 constexpr int64_t kLengthStep = 512;
 constexpr int64_t kAlignment = 256;
+constexpr int kHopper = 9;  // of compute capability, the major number
+// What cuDNN reckons with in 32 bits inside a document has not been looked at: no run is so large
+// that it would matter.
+constexpr int64_t kRunElementsMax = std::numeric_limits<int32_t>::max();
 
-// The operands of a graph, by the numbers that calls give their addresses by.
-enum Uid : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDOut, kDQ, kDK, kDV };
-using Addresses = std::unordered_map<int64_t, void*>;
-
-// What a graph is made for.
-struct Key {
-  bool backward = false;
-  int64_t documents = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;  // of tokens
-  int64_t statistics_stride = 0;                                     // of heads
-  int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
-  float scale = 0;
-
-  auto operator<=>(const Key&) const = default;
-};
-
-struct Plan {
-  std::shared_ptr<fe::graph::Graph> graph;  // null: cuDNN has none for it
-  int64_t workspace_bytes = 0;
-};
+int64_t AlignedBytes(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // The length of all documents, or 0 if they differ.
 int64_t CommonLength(const AttentionArgs& args) {
@@ -64,6 +41,17 @@ int64_t CommonLength(const AttentionArgs& args) {
     if (args.document_starts[d + 1] - args.document_starts[d] != length) return 0;
   }
   return length;
+}
+
+bool IsUniform(const AttentionArgs& args) {
+  return CommonLength(args) > 0 && CommonLength(args) % kLengthStep == 0;
+}
+
+bool HasEmptyDocument(const AttentionArgs& args) {
+  for (int64_t d = 0; d < args.documents; ++d) {
+    if (args.document_starts[d + 1] == args.document_starts[d]) return true;
+  }
+  return false;
 }
 
 bool Aligned(std::initializer_list<const void*> addresses,
@@ -79,85 +67,79 @@ bool Aligned(std::initializer_list<const void*> addresses,
 
 bool Takes(const AttentionArgs& args) {
   return args.dtype == DType::kBF16 && args.tokens > 0 && args.head_dim % 8 == 0 &&
-         CommonLength(args) > 0 && CommonLength(args) % kLengthStep == 0 &&
+         args.head_dim <= kCudnnHeadDimMax &&
          Aligned({args.q, args.k, args.v, args.out}, {args.q_stride, args.k_stride, args.v_stride});
 }
 
-// A graph that is being made.
-class GraphMaker {
- public:
-  explicit GraphMaker(const Key& key) : key_(key), graph_(std::make_shared<fe::graph::Graph>()) {
-    graph_->set_io_data_type(fe::DataType_t::BFLOAT16)
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
-  }
+bool Takes(const AttentionBackwardArgs& args) {
+  return Takes(args.forward) && Aligned({args.dout, args.dq, args.dk, args.dv},
+                                        {args.dq_stride, args.dk_stride, args.dv_stride});
+}
 
-  std::shared_ptr<fe::graph::Graph> Forward() {
-    const Tensor q = Operand(kQ, key_.heads, key_.q_stride);
-    const Tensor k = Operand(kK, key_.kv_heads, key_.k_stride);
-    const Tensor v = Operand(kV, key_.kv_heads, key_.v_stride);
-    auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(key_.scale);
-    Causal(options);
-    const auto [out, statistics] = graph_->sdpa(q, k, v, options);
-    Describe(out, kOut, key_.heads, key_.out_stride)->set_output(true);
-    DescribeStatistics(statistics)->set_output(true);
-    return graph_;
-  }
+CudnnGraphKey KeyOf(const AttentionArgs& args) {
+  return {.head_dim = args.head_dim,
+          .q_stride = args.q_stride,
+          .k_stride = args.k_stride,
+          .v_stride = args.v_stride,
+          .out_stride = args.heads * args.head_dim,
+          .scale = args.scale};
+}
+CudnnGraphKey KeyOf(const AttentionBackwardArgs& args) {
+  CudnnGraphKey key = KeyOf(args.forward);
+  key.backward = true;
+  key.dq_stride = args.dq_stride;
+  key.dk_stride = args.dk_stride;
+  key.dv_stride = args.dv_stride;
+  return key;
+}
 
-  std::shared_ptr<fe::graph::Graph> Backward() {
-    const Tensor q = Operand(kQ, key_.heads, key_.q_stride);
-    const Tensor k = Operand(kK, key_.kv_heads, key_.k_stride);
-    const Tensor v = Operand(kV, key_.kv_heads, key_.v_stride);
-    const Tensor out = Operand(kOut, key_.heads, key_.out_stride);
-    const Tensor dout = Operand(kDOut, key_.heads, key_.out_stride);
-    const Tensor statistics = DescribeStatistics(graph_->tensor(fe::graph::Tensor_attributes()));
-    auto options = fe::graph::SDPA_backward_attributes()
-                       .set_attn_scale(key_.scale)
-                       .set_deterministic_algorithm(true);
-    Causal(options);
-    const auto [dq, dk, dv] = graph_->sdpa_backward(q, k, v, out, dout, statistics, options);
-    Describe(dq, kDQ, key_.heads, key_.dq_stride)->set_output(true);
-    Describe(dk, kDK, key_.kv_heads, key_.dk_stride)->set_output(true);
-    Describe(dv, kDV, key_.kv_heads, key_.dv_stride)->set_output(true);
-    return graph_;
-  }
+// The operands from `token` and from the first query head of `kv_head` on, without statistics.
+Addresses AddressesOf(const AttentionArgs& args, int64_t token, int64_t kv_head) {
+  const int64_t head = kv_head * (args.heads / args.kv_heads);
+  const auto at = [&](const void* operand, int64_t stride, int64_t first_head) -> void* {
+    return static_cast<char*>(const_cast<void*>(operand)) +
+           2 * (token * stride + first_head * args.head_dim);
+  };
+  return {{kQ, at(args.q, args.q_stride, head)},
+          {kK, at(args.k, args.k_stride, kv_head)},
+          {kV, at(args.v, args.v_stride, kv_head)},
+          {kOut, at(args.out, args.heads * args.head_dim, head)}};
+}
+Addresses AddressesOf(const AttentionBackwardArgs& args, int64_t token, int64_t kv_head) {
+  AttentionArgs gradients = args.forward;
+  gradients.q = args.dq;
+  gradients.q_stride = args.dq_stride;
+  gradients.k = args.dk;
+  gradients.k_stride = args.dk_stride;
+  gradients.v = args.dv;
+  gradients.v_stride = args.dv_stride;
+  gradients.out = const_cast<void*>(args.dout);
+  Addresses d = AddressesOf(gradients, token, kv_head);
+  Addresses all = AddressesOf(args.forward, token, kv_head);
+  all.insert({{kDQ, d[kQ]}, {kDK, d[kK]}, {kDV, d[kV]}, {kDOut, d[kOut]}});
+  return all;
+}
 
- private:
-  // [documents, heads, length, head_dim], where tokens lie `stride` elements apart.
-  Tensor Describe(const Tensor& tensor, Uid uid, int64_t heads, int64_t stride) const {
-    tensor->set_uid(uid)
-        .set_dim({key_.documents, heads, key_.length, key_.head_dim})
-        .set_stride({key_.length * stride, key_.head_dim, stride, 1});
-    return tensor;
-  }
-  Tensor Operand(Uid uid, int64_t heads, int64_t stride) {
-    return Describe(graph_->tensor(fe::graph::Tensor_attributes()), uid, heads, stride);
-  }
-  // [documents, heads, length, 1] of [heads, tokens].
-  Tensor DescribeStatistics(const Tensor& tensor) const {
-    // One document's are packed, and are to be described as such.
-    const int64_t document =
-        key_.documents == 1 ? key_.heads * key_.statistics_stride : key_.length;
-    tensor->set_uid(kStatistics)
-        .set_data_type(fe::DataType_t::FLOAT)
-        .set_dim({key_.documents, key_.heads, key_.length, 1})
-        .set_stride({document, key_.statistics_stride, 1, 1});
-    return tensor;
-  }
-  template <typename Options>
-  static void Causal(Options& options) {
-    options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-        .set_diagonal_band_right_bound(0);
-  }
+// A call's workspace over packed documents: what the device is told of them, statistics [tokens,
+// heads], cuDNN's own.
+struct PackedWorkspace {
+  PackedWorkspace(void* memory, int64_t bytes, const DocumentRun& run, int64_t heads)
+      : index(static_cast<char*>(memory)),
+        statistics(reinterpret_cast<float*>(index + AlignedBytes(cuda::kPackedIndexBytes))),
+        rest(reinterpret_cast<char*>(statistics) +
+             AlignedBytes(run.tokens * heads * int64_t{sizeof(float)})),
+        rest_bytes(bytes - (rest - index)) {}
 
-  const Key key_;
-  const std::shared_ptr<fe::graph::Graph> graph_;
+  char* const index;
+  float* const statistics;
+  char* const rest;
+  const int64_t rest_bytes;
 };
 
 class LoadedCudnnAttention : public CudnnAttention {
  public:
-  LoadedCudnnAttention(cudnnHandle_t handle, size_t version) : handle_(handle), version_(version) {}
-  ~LoadedCudnnAttention() override { (void)fe::detail::destroy_handle(handle_); }
+  LoadedCudnnAttention(std::unique_ptr<CudnnGraphs> cudnn, bool takes_packed)
+      : version_(cudnn->Version()), takes_packed_(takes_packed), cudnn_(std::move(cudnn)) {}
 
   std::string Version() const override {
     return absl::StrCat("cuDNN ", version_ / 10000, ".", version_ / 100 % 100, ".", version_ % 100);
@@ -166,38 +148,35 @@ class LoadedCudnnAttention : public CudnnAttention {
   int Forward(void* stream, const AttentionArgs& args, void* workspace,
               int64_t workspace_bytes) override {
     if (!Takes(args)) return kNotTaken;
-    Key key = KeyOf(args);
+    if (!IsUniform(args)) return PackedForward(stream, args, workspace, workspace_bytes);
+    CudnnGraphKey key = KeyOf(args);
     key.documents = args.documents;
+    key.length = CommonLength(args);
     key.heads = args.heads;
     key.kv_heads = args.kv_heads;
     key.statistics_stride = args.tokens;
-    return Run(stream, key,
-               {{kQ, const_cast<void*>(args.q)},
-                {kK, const_cast<void*>(args.k)},
-                {kV, const_cast<void*>(args.v)},
-                {kOut, args.out},
-                {kStatistics, args.lse}},
-               workspace, workspace_bytes);
+    Addresses addresses = AddressesOf(args, 0, 0);
+    addresses[kStatistics] = args.lse;
+    return Run(stream, key, std::move(addresses), workspace, workspace_bytes);
   }
 
-  // One document and some heads at a time.
   int Backward(void* stream, const AttentionBackwardArgs& args) override {
+    if (!Takes(args)) return kNotTaken;
+    return IsUniform(args.forward) ? UniformBackward(stream, args) : PackedBackward(stream, args);
+  }
+
+ private:
+  // One document and some heads at a time.
+  int UniformBackward(void* stream, const AttentionBackwardArgs& args) {
     const AttentionArgs& f = args.forward;
-    if (!Takes(f) || !Aligned({args.dout, args.dq, args.dk, args.dv},
-                              {args.dq_stride, args.dk_stride, args.dv_stride})) {
-      return kNotTaken;
-    }
-    Key key = KeyOf(f);
-    key.backward = true;
-    key.documents = 1;
-    key.dq_stride = args.dq_stride;
-    key.dk_stride = args.dk_stride;
-    key.dv_stride = args.dv_stride;
     const int64_t group = f.heads / f.kv_heads;
+    CudnnGraphKey key = KeyOf(args);
+    key.documents = 1;
+    key.length = CommonLength(f);
     key.kv_heads = f.kv_heads;
     const auto too_many = [&] {
       return f.kv_heads % key.kv_heads != 0 ||
-             CudnnGradientBytes(key.kv_heads * group, key.length, key.head_dim) >
+             CudnnGradientBytes(1, key.kv_heads * group, key.length, key.head_dim) >
                  args.workspace_bytes;
     };
     while (key.kv_heads > 0 && too_many()) --key.kv_heads;
@@ -208,12 +187,11 @@ class LoadedCudnnAttention : public CudnnAttention {
     // The statistics of a document among others do not lie packed: a copy does, before the rest.
     const bool copies = f.documents > 1;
     const int64_t copy_bytes =
-        copies ? (key.heads * key.length * 4 + kAlignment - 1) / kAlignment * kAlignment : 0;
+        copies ? AlignedBytes(key.heads * key.length * int64_t{sizeof(float)}) : 0;
     for (int64_t document = 0; document < f.documents; ++document) {
       const int64_t token = document * key.length;
       for (int64_t kv_head = 0; kv_head < f.kv_heads; kv_head += key.kv_heads) {
-        const int64_t head = kv_head * group;
-        float* statistics = f.lse + head * f.tokens + token;
+        float* statistics = f.lse + kv_head * group * f.tokens + token;
         if (copies) {
           const cudaError_t error =
               cudaMemcpy2DAsync(args.workspace, static_cast<size_t>(key.length) * 4, statistics,
@@ -223,107 +201,169 @@ class LoadedCudnnAttention : public CudnnAttention {
           if (error != cudaSuccess) return error;
           statistics = static_cast<float*>(args.workspace);
         }
-        const auto at = [&](const void* operand, int64_t stride, int64_t first_head) -> void* {
-          return static_cast<char*>(const_cast<void*>(operand)) +
-                 2 * (token * stride + first_head * f.head_dim);
-        };
+        Addresses addresses = AddressesOf(args, token, kv_head);
+        addresses[kStatistics] = statistics;
         const int status =
-            Run(stream, key,
-                {{kQ, at(f.q, f.q_stride, head)},
-                 {kK, at(f.k, f.k_stride, kv_head)},
-                 {kV, at(f.v, f.v_stride, kv_head)},
-                 {kOut, at(f.out, key.out_stride, head)},
-                 {kStatistics, statistics},
-                 {kDOut, at(args.dout, key.out_stride, head)},
-                 {kDQ, at(args.dq, args.dq_stride, head)},
-                 {kDK, at(args.dk, args.dk_stride, kv_head)},
-                 {kDV, at(args.dv, args.dv_stride, kv_head)}},
-                static_cast<char*>(args.workspace) + copy_bytes, args.workspace_bytes - copy_bytes);
-        // All calls have one plan: the first says kNotTaken, or none does.
+            Run(stream, key, std::move(addresses), static_cast<char*>(args.workspace) + copy_bytes,
+                args.workspace_bytes - copy_bytes);
+        // All calls have one graph: the first says kNotTaken, or none does.
         if (status != 0) return status;
       }
     }
     return 0;
   }
 
- private:
-  static Key KeyOf(const AttentionArgs& args) {
-    Key key;
-    key.length = CommonLength(args);
-    key.head_dim = args.head_dim;
-    key.q_stride = args.q_stride;
-    key.k_stride = args.k_stride;
-    key.v_stride = args.v_stride;
-    key.out_stride = args.heads * args.head_dim;
-    key.scale = args.scale;
-    return key;
+  int PackedForward(void* stream, const AttentionArgs& args, void* workspace,
+                    int64_t workspace_bytes) {
+    const int64_t group = args.heads / args.kv_heads;
+    const auto fits = [&](const DocumentRun& run) {
+      return CudnnPackedForwardBytes(run.tokens, run.kv_heads * group) <= workspace_bytes &&
+             run.tokens * std::max({args.q_stride, args.k_stride, args.v_stride,
+                                    args.heads * args.head_dim}) <=
+                 kRunElementsMax;
+    };
+    return PackedRuns(stream, args, KeyOf(args), fits, workspace, workspace_bytes,
+                      [&](const CudnnGraphKey& key, const DocumentRun& run, int64_t token,
+                          int64_t kv_head, Addresses addresses, const PackedWorkspace& memory) {
+                        addresses.merge(AddressesOf(args, token, kv_head));
+                        const int status =
+                            Run(stream, key, std::move(addresses), memory.rest, memory.rest_bytes);
+                        if (status != 0) return status;
+                        return cuda::TransposeStatistics(
+                            stream, memory.statistics, run.tokens, key.heads, key.heads,
+                            args.lse + kv_head * group * args.tokens + token, args.tokens);
+                      });
   }
 
-  int Run(void* stream, const Key& key, Addresses addresses, void* workspace,
-          int64_t workspace_bytes) {
-    MutexLock lock(&mutex_);  // the handle has one stream at a time
-    auto plan = plans_.find(key);
-    if (plan == plans_.end()) plan = plans_.emplace(key, Make(key)).first;
-    if (plan->second.graph == nullptr || plan->second.workspace_bytes > workspace_bytes) {
-      return kNotTaken;
-    }
-    try {
-      const cudnnStatus_t set = fe::detail::set_stream(handle_, static_cast<cudaStream_t>(stream));
-      if (set != CUDNN_STATUS_SUCCESS) return kAttentionFailed + set;
-      fe::error_t error = plan->second.graph->execute(handle_, addresses, workspace);
-      return error.is_good() ? 0 : kAttentionFailed + static_cast<int>(error.get_code());
-    } catch (const std::exception&) {  // the frontend's
-      return kAttentionFailed;
-    }
+  int PackedBackward(void* stream, const AttentionBackwardArgs& args) {
+    const AttentionArgs& f = args.forward;
+    const int64_t group = f.heads / f.kv_heads;
+    const auto fits = [&](const DocumentRun& run) {
+      return CudnnGradientBytes(run.documents, run.kv_heads * group, run.length, f.head_dim) <=
+                 args.workspace_bytes &&
+             run.tokens * std::max({f.q_stride, f.k_stride, f.v_stride, args.dq_stride,
+                                    args.dk_stride, args.dv_stride, f.heads * f.head_dim}) <=
+                 kRunElementsMax;
+    };
+    return PackedRuns(stream, f, KeyOf(args), fits, args.workspace, args.workspace_bytes,
+                      [&](const CudnnGraphKey& key, const DocumentRun& run, int64_t token,
+                          int64_t kv_head, Addresses addresses, const PackedWorkspace& memory) {
+                        const int error = cuda::TransposeStatistics(
+                            stream, f.lse + kv_head * group * f.tokens + token, key.heads,
+                            run.tokens, f.tokens, memory.statistics, key.heads);
+                        if (error != 0) return error;
+                        addresses.merge(AddressesOf(args, token, kv_head));
+                        return Run(stream, key, std::move(addresses), memory.rest,
+                                   memory.rest_bytes);
+                      });
   }
 
-  // The first engine that cuDNN's heuristics name and that can be built: never a timed one.
-  Plan Make(const Key& key) {
-    Plan plan;
-    try {
-      GraphMaker maker(key);
-      std::shared_ptr<fe::graph::Graph> graph = key.backward ? maker.Backward() : maker.Forward();
-      if (graph->build(handle_, {fe::HeurMode_t::A}).is_good() &&
-          graph->get_workspace_size(plan.workspace_bytes).is_good()) {
-        plan.graph = std::move(graph);
+  // Cuts the documents into runs that fit and calls `call` for each and for its heads. All graphs
+  // are there before the first call: either the whole is taken, or nothing is queued.
+  template <typename Call>
+  int PackedRuns(void* stream, const AttentionArgs& args, CudnnGraphKey key, const RunFits& fits,
+                 void* workspace, int64_t workspace_bytes, const Call& call) {
+    if (!takes_packed_ || HasEmptyDocument(args)) return kNotTaken;
+    const std::span<const int32_t> starts(args.document_starts,
+                                          static_cast<size_t>(args.documents) + 1);
+    const std::vector<DocumentRun> runs = CutIntoRuns(starts, args.kv_heads, fits);
+    if (runs.empty()) return kNotTaken;
+    const int64_t group = args.heads / args.kv_heads;
+    key.packed = true;
+    const auto key_of = [&](const DocumentRun& run) {
+      key.documents = run.documents;
+      key.length = run.length;
+      key.kv_heads = run.kv_heads;
+      key.heads = run.kv_heads * group;
+      return key;
+    };
+    for (const DocumentRun& run : runs) {
+      const PackedWorkspace memory(workspace, workspace_bytes, run, run.kv_heads * group);
+      MutexLock lock(&mutex_);
+      if (GraphOf(key_of(run), memory.rest_bytes) == nullptr) return kNotTaken;
+    }
+    for (const DocumentRun& run : runs) {
+      const CudnnGraphKey run_key = key_of(run);
+      const PackedWorkspace memory(workspace, workspace_bytes, run, run_key.heads);
+      if (const int error = Describe(stream, run_key, run, starts, memory.index); error != 0) {
+        return error;
       }
-    } catch (const std::exception&) {  // the frontend's: no graph
+      for (int64_t kv_head = 0; kv_head < args.kv_heads; kv_head += run.kv_heads) {
+        Addresses addresses = {{kStatistics, memory.statistics},
+                               {kLengthsOfQ, memory.index},
+                               {kLengthsOfK, memory.index}};
+        for (int t = 0; t < kPackedTensors; ++t) {
+          if (t >= kPackedDQ && !key.backward) break;
+          addresses[OffsetsOf(t)] = memory.index + (1 + t) * cuda::kPackedArrayBytes;
+        }
+        const int status =
+            call(run_key, run, starts[run.first], kv_head, std::move(addresses), memory);
+        if (status != 0) return status;
+      }
     }
-    return plan;
+    return 0;
   }
 
-  const cudnnHandle_t handle_;
+  static int Describe(void* stream, const CudnnGraphKey& key, const DocumentRun& run,
+                      std::span<const int32_t> starts, void* index) {
+    cuda::PackedDocuments documents{.documents = static_cast<int32_t>(run.documents),
+                                    .tensors = kPackedTensors};
+    for (int64_t d = 0; d <= run.documents; ++d) {
+      documents.starts[d] = starts[run.first + d] - starts[run.first];
+    }
+    documents.token_strides[kPackedQ] = key.q_stride;
+    documents.token_strides[kPackedK] = key.k_stride;
+    documents.token_strides[kPackedV] = key.v_stride;
+    documents.token_strides[kPackedOut] = key.out_stride;
+    documents.token_strides[kPackedStatistics] = key.heads;
+    documents.token_strides[kPackedDQ] = key.dq_stride;
+    documents.token_strides[kPackedDK] = key.dk_stride;
+    documents.token_strides[kPackedDV] = key.dv_stride;
+    return cuda::WritePackedIndex(stream, documents, index);
+  }
+
+  int Run(void* stream, const CudnnGraphKey& key, Addresses addresses, void* workspace,
+          int64_t workspace_bytes) {
+    MutexLock lock(&mutex_);
+    const CudnnGraph* const graph = GraphOf(key, workspace_bytes);
+    if (graph == nullptr) return kNotTaken;
+    return cudnn_->Run(stream, *graph, std::move(addresses), workspace);
+  }
+
+  // Null: cuDNN has none, or it asks for more memory.
+  const CudnnGraph* GraphOf(const CudnnGraphKey& key, int64_t workspace_bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto made = graphs_.find(key);
+    if (made == graphs_.end()) {
+      absl::StatusOr<std::unique_ptr<CudnnGraph>> graph = cudnn_->Make(key);
+      made = graphs_.emplace(key, graph.ok() ? *std::move(graph) : nullptr).first;
+    }
+    const CudnnGraph* const graph = made->second.get();
+    return graph != nullptr && graph->workspace_bytes() <= workspace_bytes ? graph : nullptr;
+  }
+
   const size_t version_;
+  const bool takes_packed_;
   Mutex mutex_;
-  std::map<Key, Plan> plans_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<CudnnGraphs> cudnn_ ABSL_PT_GUARDED_BY(mutex_);
+  // Null: there is none.
+  std::map<CudnnGraphKey, std::unique_ptr<CudnnGraph>> graphs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Load() {
-  MT_ASSIGN_OR_RETURN(fe::cudnn_dlhandle, OpenSharedLibrary(kLibrary));
-  try {
-    // The frontend looks for a runtime of its own (libcudart.so) and throws where there is none:
-    // better now than in a step.
-    int device = 0;
-    if (const cudaError_t error = fe::detail::cuda_get_device(&device); error != cudaSuccess) {
-      return absl::UnavailableError(
-          absl::StrCat("cudaGetDevice gave ", static_cast<int>(error), " to cuDNN's frontend"));
-    }
-    const size_t version = fe::detail::get_backend_version();
-    if (version < kVersionMin) {
-      return absl::UnavailableError(
-          absl::StrCat("cuDNN ", version, " is older than ", kVersionMin));
-    }
-    cudnnHandle_t handle = nullptr;
-    if (const cudnnStatus_t status = fe::detail::create_handle(&handle);
-        status != CUDNN_STATUS_SUCCESS) {
-      return absl::UnavailableError(absl::StrCat("cudnnCreate gave ", static_cast<int>(status)));
-    }
-    return std::make_unique<LoadedCudnnAttention>(handle, version);
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("cuDNN: ", error.what()));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<CudnnGraphs> cudnn, CudnnGraphs::Open());
+  int device = 0, major = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
   }
+  if (error != cudaSuccess) {
+    return absl::UnavailableError(
+        absl::StrCat("cudaDeviceGetAttribute gave ", static_cast<int>(error)));
+  }
+  return std::make_unique<LoadedCudnnAttention>(std::move(cudnn), major == kHopper);
 }
 
 }  // namespace megatrain

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "engine/device/reference_kernels.h"
 
@@ -40,6 +41,12 @@ double ValueOf(const Operands::Operand& operand, size_t i) {
 
 size_t Operands::Random(DType dtype, int64_t n, double deviation) {
   return Values(dtype, Normal(random_, n, deviation));
+}
+
+size_t Operands::RandomBefore(DType dtype, int64_t n, int64_t behind) {
+  std::vector<float> values = Normal(random_, n, 1.0);
+  values.resize(static_cast<size_t>(n + behind), std::numeric_limits<float>::quiet_NaN());
+  return Values(dtype, values);
 }
 
 size_t Operands::Values(DType dtype, const std::vector<float>& values) {
@@ -103,6 +110,12 @@ void ExpectLikeReference(KernelsUnderTest& device, const Operands& operands, dou
     double difference = 0, norm = 0;
     for (size_t j = 0; j < results[i].bytes.size() / size; ++j) {
       const double want = ValueOf(expected[i], j);
+      if (std::isnan(ValueOf(operands.all()[i], j))) {
+        // Neither of them has anything to do there.
+        ASSERT_TRUE(std::isnan(want)) << "operand " << i << ", element " << j;
+        ASSERT_TRUE(std::isnan(ValueOf(results[i], j))) << "operand " << i << ", element " << j;
+        continue;
+      }
       const double error = ValueOf(results[i], j) - want;
       difference += error * error;
       norm += want * want;

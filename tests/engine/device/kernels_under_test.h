@@ -31,6 +31,8 @@ class Operands {
 
   // Each returns the operand's index. Normal values with the given deviation, rounded to dtype.
   size_t Random(DType dtype, int64_t n, double deviation = 1.0);
+  // The same, and `behind` NaNs after them.
+  size_t RandomBefore(DType dtype, int64_t n, int64_t behind);
   size_t Values(DType dtype, const std::vector<float>& values);
   size_t Ints(const std::vector<int32_t>& values);
   size_t Raw(int64_t bytes);  // zeros, not compared
@@ -63,7 +65,7 @@ std::vector<Operands::Operand> RunOn(KernelsUnderTest& device, const Operands& o
 
 // Runs the call on the device and on the reference and expects, of every operand, |device -
 // reference| <= tolerance * |reference| in the Euclidean norm, and bitwise the same from a second
-// run on the device.
+// run on the device. What is NaN before stays so.
 void ExpectLikeReference(KernelsUnderTest& device, const Operands& operands, double tolerance,
                          const KernelCall& call);
 

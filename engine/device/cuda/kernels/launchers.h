@@ -37,6 +37,28 @@ constexpr int64_t AttentionBackwardWorkspaceBytes(int64_t tokens, int64_t heads)
   return tokens * heads * int64_t{sizeof(float)};
 }
 
+// What cuDNN is told of packed documents: those of one call, which lie one after another.
+inline constexpr int kPackedDocumentsMax = 64;
+inline constexpr int kPackedTensorsMax = 8;
+struct PackedDocuments {
+  int32_t documents = 0;
+  int32_t starts[kPackedDocumentsMax + 1] = {};  // in tokens; the first is 0, the last the end
+  int32_t tensors = 0;
+  int64_t token_strides[kPackedTensorsMax] = {};  // in elements
+};
+// The arrays that they become in device memory, each aligned to kPackedArrayBytes: int32 lengths
+// [documents], then for each tensor int64 offsets [documents + 1] of the documents, in elements.
+inline constexpr int64_t kPackedArrayBytes = 1024;
+inline constexpr int64_t kPackedIndexBytes = (1 + kPackedTensorsMax) * kPackedArrayBytes;
+static_assert((kPackedDocumentsMax + 1) * sizeof(int64_t) <= kPackedArrayBytes);
+static_assert(sizeof(PackedDocuments) <= 4096, "a kernel's arguments");
+int WritePackedIndex(void* stream, const PackedDocuments& documents, void* index);
+
+// to[c, r] = from[r, c]: statistics from one order to the other, [heads, tokens] and [tokens,
+// heads].
+int TransposeStatistics(void* stream, const float* from, int64_t rows, int64_t columns,
+                        int64_t from_stride, float* to, int64_t to_stride);
+
 }  // namespace megatrain::cuda
 
 #endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_

@@ -1,0 +1,260 @@
+#include "engine/device/cuda/cudnn_graphs.h"
+
+// The library is loaded, not linked.
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#include <cuda_runtime_api.h>
+#include <cudnn_frontend.h>
+
+#include <exception>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/shared_library.h"
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;  // what the frontend looks its functions up in
+}  // namespace cudnn_frontend
+
+namespace megatrain {
+namespace {
+
+namespace fe = cudnn_frontend;
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+constexpr char kLibrary[] = "libcudnn.so.9";
+// Older ones have not been looked at: what they support, and the memory that they take.
+constexpr size_t kVersionMin = 91900;
+
+static_assert(kPackedTensors <= cuda::kPackedTensorsMax);
+
+// A device that is not here; no properties: the handle's device.
+struct AbsentDevice {
+  std::shared_ptr<const fe::DeviceProperties> properties;
+  int32_t capability = 0;
+};
+
+// A graph that is being made.
+class GraphMaker {
+ public:
+  GraphMaker(const CudnnGraphKey& key, const AbsentDevice& device)
+      : key_(key), graph_(std::make_shared<fe::graph::Graph>()) {
+    // Operations take the device over when they are added.
+    if (device.properties != nullptr) {
+      graph_->set_device_properties(device.properties).set_sm_version(device.capability);
+    }
+    graph_->set_io_data_type(fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+
+  std::shared_ptr<fe::graph::Graph> Make() {
+    if (key_.backward) {
+      Backward();
+    } else {
+      Forward();
+    }
+    return graph_;
+  }
+
+ private:
+  void Forward() {
+    const Tensor q = Operand(kQ, key_.heads, key_.q_stride, kPackedQ);
+    const Tensor k = Operand(kK, key_.kv_heads, key_.k_stride, kPackedK);
+    const Tensor v = Operand(kV, key_.kv_heads, key_.v_stride, kPackedV);
+    auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(key_.scale);
+    Mask(options);
+    const auto [out, statistics] = graph_->sdpa(q, k, v, options);
+    Describe(out, kOut, key_.heads, key_.out_stride, kPackedOut)->set_output(true);
+    DescribeStatistics(statistics)->set_output(true);
+  }
+
+  // The gradient's own bounds on tokens of all documents together (max_total_seq_len) are not
+  // given: with them its sums would lie as the operands do, gaps between tokens included.
+  void Backward() {
+    const Tensor q = Operand(kQ, key_.heads, key_.q_stride, kPackedQ);
+    const Tensor k = Operand(kK, key_.kv_heads, key_.k_stride, kPackedK);
+    const Tensor v = Operand(kV, key_.kv_heads, key_.v_stride, kPackedV);
+    const Tensor out = Operand(kOut, key_.heads, key_.out_stride, kPackedOut);
+    const Tensor dout = Operand(kDOut, key_.heads, key_.out_stride, kPackedOut);
+    const Tensor statistics = DescribeStatistics(graph_->tensor(fe::graph::Tensor_attributes()));
+    auto options = fe::graph::SDPA_backward_attributes()
+                       .set_attn_scale(key_.scale)
+                       .set_deterministic_algorithm(true);
+    Mask(options);
+    const auto [dq, dk, dv] = graph_->sdpa_backward(q, k, v, out, dout, statistics, options);
+    Describe(dq, kDQ, key_.heads, key_.dq_stride, kPackedDQ)->set_output(true);
+    Describe(dk, kDK, key_.kv_heads, key_.dk_stride, kPackedDK)->set_output(true);
+    Describe(dv, kDV, key_.kv_heads, key_.dv_stride, kPackedDV)->set_output(true);
+  }
+
+  // [documents, heads, length, head_dim], where tokens lie `stride` elements apart.
+  Tensor Describe(const Tensor& tensor, CudnnOperand uid, int64_t heads, int64_t stride,
+                  PackedTensor packed) {
+    tensor->set_uid(uid)
+        .set_dim({key_.documents, heads, key_.length, key_.head_dim})
+        .set_stride({key_.length * stride, key_.head_dim, stride, 1});
+    if (key_.packed) tensor->set_ragged_offset(Offsets(packed));
+    return tensor;
+  }
+  Tensor Operand(CudnnOperand uid, int64_t heads, int64_t stride, PackedTensor packed) {
+    return Describe(graph_->tensor(fe::graph::Tensor_attributes()), uid, heads, stride, packed);
+  }
+
+  // [documents, heads, length, 1] of [heads, tokens], or of [tokens, heads].
+  Tensor DescribeStatistics(const Tensor& tensor) {
+    tensor->set_uid(kStatistics)
+        .set_data_type(fe::DataType_t::FLOAT)
+        .set_dim({key_.documents, key_.heads, key_.length, 1});
+    if (key_.packed) {
+      tensor->set_stride({key_.heads * key_.length, 1, key_.heads, 1})
+          .set_ragged_offset(Offsets(kPackedStatistics));
+      return tensor;
+    }
+    // One document's are packed, and are to be described as such.
+    const int64_t document =
+        key_.documents == 1 ? key_.heads * key_.statistics_stride : key_.length;
+    tensor->set_stride({document, key_.statistics_stride, 1, 1});
+    return tensor;
+  }
+
+  // Where each document of a tensor begins, and where the last one ends: int64 [documents + 1].
+  Tensor Offsets(PackedTensor packed) {
+    if (offsets_[packed] == nullptr) {
+      offsets_[packed] = Integers(OffsetsOf(packed), key_.documents + 1, fe::DataType_t::INT64);
+    }
+    return offsets_[packed];
+  }
+  Tensor Integers(int64_t uid, int64_t count, fe::DataType_t type) {
+    return graph_->tensor(fe::graph::Tensor_attributes()
+                              .set_uid(uid)
+                              .set_dim({count, 1, 1, 1})
+                              .set_stride({1, 1, 1, 1})
+                              .set_data_type(type));
+  }
+
+  template <typename Options>
+  void Mask(Options& options) {
+    options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+        .set_diagonal_band_right_bound(0);
+    if (!key_.packed) return;
+    options.set_padding_mask(true)
+        .set_seq_len_q(Integers(kLengthsOfQ, key_.documents, fe::DataType_t::INT32))
+        .set_seq_len_kv(Integers(kLengthsOfK, key_.documents, fe::DataType_t::INT32));
+  }
+
+  const CudnnGraphKey key_;
+  const std::shared_ptr<fe::graph::Graph> graph_;
+  Tensor offsets_[kPackedTensors];
+};
+
+class BuiltGraph : public CudnnGraph {
+ public:
+  BuiltGraph(std::shared_ptr<fe::graph::Graph> graph, int64_t workspace_bytes)
+      : graph_(std::move(graph)), workspace_bytes_(workspace_bytes) {}
+
+  fe::graph::Graph& graph() const { return *graph_; }
+  int64_t workspace_bytes() const override { return workspace_bytes_; }
+
+ private:
+  const std::shared_ptr<fe::graph::Graph> graph_;
+  const int64_t workspace_bytes_;
+};
+
+// With a handle of the device, or with its properties.
+class LoadedCudnnGraphs : public CudnnGraphs {
+ public:
+  LoadedCudnnGraphs(size_t version, cudnnHandle_t handle) : version_(version), handle_(handle) {}
+  LoadedCudnnGraphs(size_t version, AbsentDevice device)
+      : version_(version), device_(std::move(device)) {}
+  ~LoadedCudnnGraphs() override {
+    if (handle_ != nullptr) (void)fe::detail::destroy_handle(handle_);
+  }
+
+  size_t Version() const override { return version_; }
+
+  absl::StatusOr<std::unique_ptr<CudnnGraph>> Make(const CudnnGraphKey& key) override {
+    try {
+      const std::shared_ptr<fe::graph::Graph> graph = GraphMaker(key, device_).Make();
+      int64_t workspace_bytes = 0;
+      fe::error_t error = device_.properties == nullptr ? graph->build(handle_, {fe::HeurMode_t::A})
+                                                        : graph->build({fe::HeurMode_t::A});
+      if (error.is_good()) error = graph->get_workspace_size(workspace_bytes);
+      if (error.is_bad()) return absl::UnimplementedError(error.get_message());
+      return std::make_unique<BuiltGraph>(graph, workspace_bytes);
+    } catch (const std::exception& error) {  // the frontend's
+      return absl::UnimplementedError(error.what());
+    }
+  }
+
+  int Run(void* stream, const CudnnGraph& graph, CudnnAddresses addresses,
+          void* workspace) override {
+    if (handle_ == nullptr) return kAttentionFailed;
+    try {
+      const cudnnStatus_t set = fe::detail::set_stream(handle_, static_cast<cudaStream_t>(stream));
+      if (set != CUDNN_STATUS_SUCCESS) return kAttentionFailed + set;
+      fe::error_t error =
+          static_cast<const BuiltGraph&>(graph).graph().execute(handle_, addresses, workspace);
+      return error.is_good() ? 0 : kAttentionFailed + static_cast<int>(error.get_code());
+    } catch (const std::exception&) {  // the frontend's
+      return kAttentionFailed;
+    }
+  }
+
+ private:
+  const size_t version_;
+  const cudnnHandle_t handle_ = nullptr;
+  const AbsentDevice device_;
+};
+
+// The version.
+absl::StatusOr<size_t> LoadCudnn() {
+  if (fe::cudnn_dlhandle == nullptr) {
+    MT_ASSIGN_OR_RETURN(fe::cudnn_dlhandle, OpenSharedLibrary(kLibrary));
+  }
+  const size_t version = fe::detail::get_backend_version();
+  if (version < kVersionMin) {
+    return absl::UnavailableError(absl::StrCat("cuDNN ", version, " is older than ", kVersionMin));
+  }
+  return version;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudnnGraphs>> CudnnGraphs::Open() {
+  try {
+    MT_ASSIGN_OR_RETURN(const size_t version, LoadCudnn());
+    // The frontend looks for a runtime of its own (libcudart.so) and throws where there is none:
+    // better now than in a step.
+    int device = 0;
+    if (const cudaError_t error = fe::detail::cuda_get_device(&device); error != cudaSuccess) {
+      return absl::UnavailableError(
+          absl::StrCat("cudaGetDevice gave ", static_cast<int>(error), " to cuDNN's frontend"));
+    }
+    cudnnHandle_t handle = nullptr;
+    if (const cudnnStatus_t status = fe::detail::create_handle(&handle);
+        status != CUDNN_STATUS_SUCCESS) {
+      return absl::UnavailableError(absl::StrCat("cudnnCreate gave ", static_cast<int>(status)));
+    }
+    return std::make_unique<LoadedCudnnGraphs>(version, handle);
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("cuDNN: ", error.what()));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<CudnnGraphs>> CudnnGraphs::OpenFor(const std::string& properties,
+                                                                  int32_t capability) {
+  try {
+    MT_ASSIGN_OR_RETURN(const size_t version, LoadCudnn());
+    auto read = std::make_shared<fe::DeviceProperties>();
+    fe::error_t error = read->deserialize({properties.begin(), properties.end()});
+    if (error.is_bad()) return absl::InvalidArgumentError(error.get_message());
+    return std::make_unique<LoadedCudnnGraphs>(version, AbsentDevice{std::move(read), capability});
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("cuDNN: ", error.what()));
+  }
+}
+
+}  // namespace megatrain
