@@ -56,6 +56,18 @@ std::map<int, int> ReadNodes(const std::string& directory) {
   return nodes;
 }
 
+// Of the process's first thread; empty where the kernel does not say.
+std::vector<int> AllowedNumbers() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> numbers;
+  if (sched_getaffinity(getpid(), sizeof(set), &set) != 0) return numbers;
+  for (int number = 0; number < CPU_SETSIZE; ++number) {
+    if (CPU_ISSET(number, &set)) numbers.push_back(number);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 std::vector<Processor> OrderProcessors(const std::vector<int>& numbers,
@@ -81,23 +93,11 @@ std::vector<Processor> OrderProcessors(const std::vector<int>& numbers,
   return processors;
 }
 
-std::vector<Processor> AllowedProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> numbers;
-  if (sched_getaffinity(getpid(), sizeof(set), &set) == 0) {
-    for (int number = 0; number < CPU_SETSIZE; ++number) {
-      if (CPU_ISSET(number, &set)) numbers.push_back(number);
-    }
-  }
-  return OrderProcessors(numbers);
-}
+std::vector<Processor> AllowedProcessors() { return OrderProcessors(AllowedNumbers()); }
 
 int AvailableProcessors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(getpid(), sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int allowed = static_cast<int>(AllowedNumbers().size());
+  return allowed > 0 ? allowed : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 bool BindThisThread(const Processor& processor) {

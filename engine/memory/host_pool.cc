@@ -124,8 +124,9 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
     }
     if (small && options.huge_pages) pages->AllowHugePages();
     std::string placement;
+    absl::Status placed;
     if (options.numa_node >= 0) {
-      const absl::Status placed = pages->PreferNode(options.numa_node);
+      placed = pages->PreferNode(options.numa_node);
       placement = placed.ok() ? absl::StrCat(" on NUMA node ", options.numa_node)
                               : absl::StrCat(", not placed on NUMA node ", options.numa_node, " (",
                                              std::string(placed.message()), ")");
@@ -136,7 +137,10 @@ absl::StatusOr<std::unique_ptr<HostPool>> HostPool::Create(const HostPoolOptions
     MemoryNodes nodes;
     if (options.touch_threads > 0) nodes = MemoryNodes(pages->data(), capacity);
     // A node that has too little gives what it has.
-    if (nodes.several()) placement = absl::StrCat(", ", nodes.Describe());
+    if (nodes.several()) {
+      if (placed.ok()) placement.clear();
+      absl::StrAppend(&placement, ", ", nodes.Describe());
+    }
     return std::unique_ptr<HostPool>(
         new HostPool(*std::move(pages), capacity, std::move(placement), std::move(nodes)));
   }

@@ -139,7 +139,7 @@ class HostPool {
   const PageMapping pages_;
   const std::string placement_;  // " on NUMA node 0", why it is not, or empty
   const MemoryNodes nodes_;
-  char* const base_;             // aligned to a huge page
+  char* const base_;  // aligned to a huge page
   const int64_t capacity_;
   mutable Mutex mutex_;
   std::map<int64_t, int64_t> free_ ABSL_GUARDED_BY(mutex_);  // offset -> bytes

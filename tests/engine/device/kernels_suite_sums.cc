@@ -1,0 +1,106 @@
+// Of the suite: sums over all of an operand, casts, zeros.
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <vector>
+
+#include "tests/engine/device/kernels_suite.h"
+
+namespace megatrain {
+
+TEST_P(KernelsSuite, BiasBackward) {
+  struct Case {
+    int64_t rows, n, padding;
+  };
+  for (const Case& c : {Case{700, 1, 2}, Case{700, 45, 2}, Case{700, 130, 2}, Case{1, 8, 0},
+                        Case{700, 264, 8}, Case{3000, 1152, 0}}) {
+    const int64_t rows = c.rows, n = c.n, stride = n + c.padding;
+    Operands operands(static_cast<uint64_t>(n));
+    const size_t dy = operands.Random(dtype(), rows * stride);
+    const size_t dbias = operands.Random(DType::kF32, n);
+    ExpectLikeReference(device(), operands, 4e-6,
+                        [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                          return kernels.BiasBackward(stream, dtype(), rows, n, p[dy], stride,
+                                                      static_cast<float*>(p[dbias]));
+                        });
+  }
+}
+
+TEST_P(KernelsSuite, SumsAreInDouble) {
+  for (int64_t n : {1, 77, 100003, 2500002}) {
+    std::vector<float> values = Normal(Operands(9).random(), n, 1.0);
+    Operands operands(9);
+    const size_t x = operands.Values(DType::kF32, values);
+    const size_t sums = operands.Raw(16);
+    const auto got = RunOn(
+        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+          MT_RETURN_IF_ERROR(kernels.SumOfSquares(stream, static_cast<float*>(p[x]), n,
+                                                  static_cast<double*>(p[sums])));
+          return kernels.Sum(stream, static_cast<float*>(p[x]), n,
+                             static_cast<double*>(p[sums]) + 1);
+        });
+    long double want[2] = {0, 0};
+    double size = 0, sum[2];
+    for (float value : values) {
+      want[0] += static_cast<double>(value) * value;
+      want[1] += value;
+      size += std::abs(value);
+    }
+    std::memcpy(sum, got[sums].bytes.data(), sizeof(sum));
+    EXPECT_NEAR(sum[0], static_cast<double>(want[0]), 1e-13 * static_cast<double>(want[0]));
+    EXPECT_NEAR(sum[1], static_cast<double>(want[1]), 1e-13 * size);
+  }
+}
+
+TEST_P(KernelsSuite, SumOfSquaresShowsWhatIsNotFinite) {
+  for (float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF, 3e38f}) {
+    std::vector<float> values(70001, 1.0f);
+    values[69990] = bad;
+    Operands operands(9);
+    const size_t x = operands.Values(DType::kF32, values);
+    const size_t sum = operands.Raw(8);
+    const auto got = RunOn(device(), operands,
+                           [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                             return kernels.SumOfSquares(stream, static_cast<float*>(p[x]), 70001,
+                                                         static_cast<double*>(p[sum]));
+                           });
+    double result = 0;
+    std::memcpy(&result, got[sum].bytes.data(), 8);
+    EXPECT_EQ(std::isfinite(result), std::isfinite(bad)) << bad;
+  }
+}
+
+TEST_P(KernelsSuite, CastToBf16InPlaceRoundsToNearestEven) {
+  for (int64_t n : {1, 19, 300007, 5000003}) {
+    std::vector<float> values = Normal(Operands(8).random(), n, 1.0);
+    const float special[] = {
+        std::nanf(""), -std::nanf("0x7fffff"), HUGE_VALF, 3.4e38f, -0.0f, 1.00390625f, 1.01171875f};
+    for (size_t i = 0; i < std::size(special) && n > 10; ++i) {
+      values[i] = values[values.size() - 1 - i] = special[i];
+    }
+    Operands operands(8);
+    const size_t x = operands.Values(DType::kF32, values);
+    const auto got = RunOn(device(), operands,
+                           [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                             return kernels.CastToBf16InPlace(stream, p[x], n);
+                           });
+    for (size_t i = 0; i < values.size(); ++i) {
+      bf16_t rounded = 0;
+      std::memcpy(&rounded, got[x].bytes.data() + 2 * i, 2);
+      ASSERT_EQ(rounded, FloatToBf16(values[i])) << "element " << i << ", " << values[i];
+    }
+  }
+}
+
+TEST_P(KernelsSuite, Zero) {
+  Operands operands(7);
+  const size_t x = operands.Random(DType::kF32, 100000);
+  const auto got =
+      RunOn(device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+        return kernels.Zero(stream, p[x], 399999);
+      });
+  EXPECT_EQ(std::count(got[x].bytes.begin(), got[x].bytes.end() - 1, 0), 399999);
+  EXPECT_EQ(got[x].bytes.back(), operands.all()[x].bytes.back());
+}
+
+}  // namespace megatrain
