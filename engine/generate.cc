@@ -104,7 +104,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   MT_ASSIGN_OR_RETURN(HostPool* const pool, host.Pool(plan.pool_bytes, nullptr, nullptr));
   MT_ASSIGN_OR_RETURN(
       const std::unique_ptr<Trainer> trainer,
-      Trainer::Create(spec, plan, session->device.get(), session->update_pool(), pool));
+      Trainer::Create(spec, plan, session->device.get(), session->updater.get(), pool));
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }

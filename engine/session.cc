@@ -55,6 +55,8 @@ absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings
   session->compute_pool = std::make_unique<ThreadPool>(
       settings.threads - update, gpu != nullptr ? AllowedProcessors() : std::vector<Processor>());
   if (update > 0) session->own_update_pool = std::make_unique<ThreadPool>(update);
+  session->updater = std::make_unique<AdamWUpdater>(update > 0 ? session->own_update_pool.get()
+                                                               : session->compute_pool.get());
   if (gpu != nullptr) {
     session->device = std::move(gpu);
     return session;

@@ -11,6 +11,7 @@
 #include "engine/choose_device.h"
 #include "engine/device/device.h"
 #include "engine/job/job_spec.h"
+#include "engine/optim/adamw_updater.h"
 
 namespace megatrain {
 
@@ -29,9 +30,8 @@ struct Session {
   std::unique_ptr<ThreadPool> own_update_pool;  // null: the optimizer shares compute's threads
   std::shared_ptr<Device> device;               // the cpu device: this session's own
 
-  ThreadPool* update_pool() const {
-    return own_update_pool != nullptr ? own_update_pool.get() : compute_pool.get();
-  }
+  // AdamW on own_update_pool, or on compute_pool. It stays tuned from one job to the next.
+  std::unique_ptr<AdamWUpdater> updater;
 };
 
 // What a job gets on a host whose device is `host_device` (an id, as ChosenDevice's) and, if above

@@ -211,7 +211,7 @@ absl::Status TrainingRun::LoadState() {
                       host_.Pool(plan_.pool_bytes, nullptr, [this] { return !GoOn().ok(); }));
   Report(TrainingPhase::kPreparing, activity, 0);
   MT_ASSIGN_OR_RETURN(trainer_, Trainer::Create(spec_, plan_, session_->device.get(),
-                                                session_->update_pool(), pool));
+                                                session_->updater.get(), pool));
   std::unique_ptr<HfWeights> weights;
   if (!checkpoint_.has_value() && !spec_.model.random_initialization) {
     MT_ASSIGN_OR_RETURN(weights, HfWeights::Open(spec_.model.path, layout_, &files_));

@@ -67,7 +67,8 @@ void FlushDenormalsInThisThread() { SetFloatMode(FloatMode() | kFlushBits); }
 //   bits 0..15 workers inside the loop, bit 16 open, bits 17.. the loop's number.
 // A worker enters only while the gate is open, and the caller closes it once no block is left: a
 // worker that wakes late finds it closed, and the caller waits only for those that are inside.
-// `fn`, `blocks`, `next` and `shares` change only while the gate is closed and nobody is inside.
+// `fn`, `blocks`, `next`, `shares` and `workers_end` change only while the gate is closed and
+// nobody is inside.
 struct ThreadPool::State {
   // The blocks of one node, claimed in their order.
   struct Share {
@@ -84,6 +85,7 @@ struct ThreadPool::State {
   std::atomic<uint64_t> gate{0};
   const absl::FunctionRef<void(int64_t)>* fn = nullptr;
   int64_t blocks = 0;
+  int workers_end = 0;  // workers from this number on leave the loop as they find it
   alignas(64) std::atomic<int64_t> next{0};
 
   std::vector<Processor> processors;  // empty: threads are not bound
@@ -170,7 +172,7 @@ struct ThreadPool::State {
       while ((value & kOpen) != 0 && (value >> kNumberShift) != last_number) {
         if (!gate.compare_exchange_weak(value, value + 1)) continue;
         last_number = value >> kNumberShift;
-        RunBlocks(own);
+        if (worker < workers_end) RunBlocks(own);
         const uint64_t before = gate.fetch_sub(1);
         if ((before & kOpen) == 0 && (before & kInside) == 1 && caller_sleeps.load()) {
           MutexLock lock(&sleep);
@@ -204,15 +206,16 @@ ThreadPool::~ThreadPool() {
 
 bool ThreadPool::on_several_nodes() const { return state_->nodes.size() > 1; }
 
-void ThreadPool::ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn) {
+void ThreadPool::ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn,
+                             int threads_max) {
   MutexLock one_loop_at_a_time(&state_->callers);
   state_->by_nodes = false;
-  Run(blocks, fn);
+  Run(blocks, fn, threads_max);
 }
 
 void ThreadPool::ParallelForNear(int64_t blocks, absl::FunctionRef<int(int64_t block)> node_of,
-                                 absl::FunctionRef<void(int64_t block)> fn) {
-  if (!on_several_nodes()) return ParallelFor(blocks, fn);
+                                 absl::FunctionRef<void(int64_t block)> fn, int threads_max) {
+  if (!on_several_nodes()) return ParallelFor(blocks, fn, threads_max);
   MutexLock one_loop_at_a_time(&state_->callers);
   std::vector<State::Share>& shares = state_->shares;
   for (State::Share& share : shares) {
@@ -225,19 +228,20 @@ void ThreadPool::ParallelForNear(int64_t blocks, absl::FunctionRef<int(int64_t b
         .blocks.push_back(block);
   }
   state_->by_nodes = true;
-  Run(blocks, fn);
+  Run(blocks, fn, threads_max);
 }
 
-void ThreadPool::Run(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn) {
+void ThreadPool::Run(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn, int threads_max) {
   if (blocks <= 0) return;
   State& state = *state_;
   const ScopedFlushDenormals flush;
-  if (blocks == 1 || threads_ == 1) {
+  if (blocks == 1 || threads_ == 1 || threads_max == 1) {
     for (int64_t block = 0; block < blocks; ++block) fn(block);
     return;
   }
   state.fn = &fn;
   state.blocks = blocks;
+  state.workers_end = threads_max > 0 ? threads_max : threads_;
   state.next.store(0, std::memory_order_relaxed);
   const uint64_t number = (state.gate.load() >> State::kNumberShift) + 1;
   state.gate.store(number << State::kNumberShift | State::kOpen);

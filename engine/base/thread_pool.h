@@ -34,20 +34,21 @@ class ThreadPool {
   int threads() const { return threads_; }
 
   // Runs fn(block) for every block in [0, blocks) and returns when all are done. Blocks are claimed
-  // dynamically, in order. fn must not throw and must not call ParallelFor of the same pool.
-  void ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn);
+  // dynamically, in order. fn must not throw and must not call ParallelFor of the same pool. With
+  // `threads_max` above 0 only so many threads work: the caller and the first workers.
+  void ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
 
   // As ParallelFor, but a thread claims the blocks of its own node first, then those of others.
   // `node_of` gives a block's NUMA node, below 0 where it has none.
   void ParallelForNear(int64_t blocks, absl::FunctionRef<int(int64_t block)> node_of,
-                       absl::FunctionRef<void(int64_t block)> fn);
+                       absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
   // Whether ParallelForNear does more than ParallelFor: the threads are on several nodes.
   bool on_several_nodes() const;
 
  private:
   struct State;
   // REQUIRES: no other loop runs.
-  void Run(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn);
+  void Run(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn, int threads_max);
 
   const int threads_;
   std::unique_ptr<State> state_;

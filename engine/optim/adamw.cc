@@ -9,22 +9,21 @@
 namespace megatrain {
 namespace {
 
-// Elements of a block, the unit that a thread takes: 3.5 MiB of traffic (28 bytes an element), so
-// that claiming one costs nothing and two threads end a layer's tile together.
-constexpr int64_t kBlockElements = int64_t{1} << 17;
-
 struct Block {
   int64_t begin = 0, end = 0;  // elements of the tile's sections
   bool decays = false;
 };
 
-// Tensors that lie side by side and agree on decay are one run, which is cut into blocks. Padding
-// belongs to no block: it is neither read nor written. Depends on the layout alone.
-std::vector<Block> CutIntoBlocks(const TileLayout& layout) {
+// Tensors that lie side by side and agree on decay are one run, which is cut into blocks where it
+// lies in [first, last). Padding belongs to no block: it is neither read nor written.
+std::vector<Block> CutIntoBlocks(const TileLayout& layout, int64_t first, int64_t last,
+                                 int64_t block_elements) {
   std::vector<Block> blocks;
-  const auto add_run = [&blocks](int64_t begin, int64_t end, bool decays) {
-    for (; begin < end; begin += kBlockElements) {
-      blocks.push_back({begin, std::min(begin + kBlockElements, end), decays});
+  const auto add_run = [&](int64_t begin, int64_t end, bool decays) {
+    begin = std::max(begin, first);
+    end = std::min(end, last);
+    for (; begin < end; begin += block_elements) {
+      blocks.push_back({begin, std::min(begin + block_elements, end), decays});
     }
   };
   int64_t begin = 0, end = 0;
@@ -44,9 +43,17 @@ std::vector<Block> CutIntoBlocks(const TileLayout& layout) {
 }  // namespace
 
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
-                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes) {
+                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes,
+                 const AdamWTuning& tuning) {
+  return AdamWUpdateRange(pool, step, gradient, gradient_dtype, tile, 0, tile.layout->elements,
+                          nodes, tuning);
+}
+
+bool AdamWUpdateRange(ThreadPool& pool, const AdamWStep& step, const void* gradient,
+                      DType gradient_dtype, const Tile& tile, int64_t begin, int64_t end,
+                      const MemoryNodes& nodes, const AdamWTuning& tuning) {
   const AdamWConstants constants = AdamWConstants::Make(step);
-  const std::vector<Block> blocks = CutIntoBlocks(*tile.layout);
+  const std::vector<Block> blocks = CutIntoBlocks(*tile.layout, begin, end, tuning.block_elements);
   const int64_t weight_bytes = DTypeBytes(tile.weight_dtype);
   const int64_t gradient_bytes = DTypeBytes(gradient_dtype);
   std::atomic<bool> trusted{true};
@@ -59,7 +66,8 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
     span.exp_avg = tile.exp_avg + block.begin;
     span.exp_avg_sq = tile.exp_avg_sq + block.begin;
     span.elements = block.end - block.begin;
-    if (!AdamWUpdateSpan(constants, block.decays ? constants.decay : 1.0f, gradient_dtype, span)) {
+    if (!AdamWUpdateSpan(constants, block.decays ? constants.decay : 1.0f, gradient_dtype, span,
+                         tuning.prefetch_elements)) {
       trusted.store(false, std::memory_order_relaxed);
     }
   };
@@ -68,9 +76,9 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
     // The moments are two thirds of the tile and lie together.
     pool.ParallelForNear(
         count, [&](int64_t index) { return nodes.NodeOf(tile.exp_avg + blocks[index].begin); },
-        update);
+        update, tuning.threads);
   } else {
-    pool.ParallelFor(count, update);
+    pool.ParallelFor(count, update, tuning.threads);
   }
   return trusted.load();
 }

@@ -4,7 +4,7 @@
 //   m += (1 - beta1) (g - m)              g = gradient_scale * gradient
 //   v  = beta2 v + (1 - beta2) g^2
 //   p -= (lr / (1 - beta1^step)) m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
-// One pass over memory; blocks are fixed, so results do not depend on the thread count.
+// One pass over memory, element by element: results depend neither on threads nor on the tuning.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_H_
 #define MEGATRAIN_ENGINE_OPTIM_ADAMW_H_
 
@@ -24,15 +24,33 @@ struct AdamWStep {
   float gradient_scale = 1;  // the clipping coefficient
 };
 
+// How an update is carried out. The bits do not depend on it. adamw_tuner.h chooses it by
+// measuring.
+struct AdamWTuning {
+  // The unit that a thread takes: 3.5 MiB of traffic (28 bytes an element), so that claiming one
+  // costs nothing and two threads end a layer's tile together.
+  int64_t block_elements = int64_t{1} << 17;
+  // How far ahead of its use a line of each stream is asked for; 0: the hardware alone does it. The
+  // default is 2 KB of FP32, 1 KB of BF16.
+  int prefetch_elements = 512;
+  int threads = 0;  // of the pool, at most; 0: all
+};
+
 // Updates the tile in place. `gradient` [tile.layout->elements] of gradient_dtype is in the tile's
 // element order. Padding is neither read nor written. Returns false if any updated master is not
 // finite or (split masters) would round to infinity in BF16, or if any second moment is not finite:
 // the tile is updated all the same, and is then not to be trusted. `nodes` says where the tile
 // lies, so that threads take the blocks that are near to them first; nothing depends on that but
-// the time. REQUIRES: step.step >= 1, betas in [0, 1), epsilon >= 0; the tile's sections and the
-// gradient do not overlap. Denormals count as zero, as in every ThreadPool.
+// the time. `tuning` is such a matter too. REQUIRES: step.step >= 1, betas in [0, 1), epsilon >= 0;
+// the tile's sections and the gradient do not overlap. Denormals count as zero, as in every
+// ThreadPool.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
-                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes = {});
+                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes = {},
+                 const AdamWTuning& tuning = {});
+// The elements [begin, end) of the tile alone. `gradient` is the whole tile's.
+bool AdamWUpdateRange(ThreadPool& pool, const AdamWStep& step, const void* gradient,
+                      DType gradient_dtype, const Tile& tile, int64_t begin, int64_t end,
+                      const MemoryNodes& nodes, const AdamWTuning& tuning);
 
 // The plain reference, scalar and single-threaded: the same bits where denormals are flushed too.
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,

@@ -20,21 +20,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Elements of one turn of the loop: a cache line of BF16, two of FP32, so that each line of each
 // stream is prefetched once.
 constexpr int64_t kTurn = 32;
-// How far ahead of its use a line is asked for. One processor's loop has five to six streams of
-// reads, more than the hardware follows well; 1 to 4 KB ahead is a plateau.
-constexpr int64_t kPrefetchElements = 512;  // 2 KB of FP32, 1 KB of BF16
-
 using DF = hn::CappedTag<float, 16>;
 using VF = hn::Vec<DF>;
 using DU = hn::RebindToUnsigned<DF>;
 using VU = hn::Vec<DU>;
 using DHalf = hn::Rebind<uint16_t, DU>;
 
-// Lines of a stream that lie kPrefetchElements ahead of `p`, for one turn.
+// Asks for the lines of one turn from `p` on.
 template <typename T>
 HWY_INLINE void PrefetchTurn(const T* p) {
   constexpr int64_t kLine = 64 / sizeof(T);
-  for (int64_t i = 0; i < kTurn; i += kLine) hwy::Prefetch(p + kPrefetchElements + i);
+  for (int64_t i = 0; i < kTurn; i += kLine) hwy::Prefetch(p + i);
 }
 
 HWY_INLINE VF LoadGradient(const float* p) { return hn::LoadU(DF(), p); }
@@ -112,7 +108,8 @@ HWY_INLINE void UpdateVector(const Scalars& s, const G* HWY_RESTRICT gradient,
 }
 
 template <bool kSplit, typename G>
-bool UpdateSpan(const AdamWConstants& constants, float decay, const AdamWSpan& span) {
+bool UpdateSpan(const AdamWConstants& constants, float decay, const AdamWSpan& span,
+                int64_t ahead) {
   const Scalars scalars(constants, decay);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   using W = std::conditional_t<kSplit, bf16_t, float>;
@@ -122,11 +119,15 @@ bool UpdateSpan(const AdamWConstants& constants, float decay, const AdamWSpan& s
 
   int64_t i = 0;
   for (; i + kTurn <= span.elements; i += kTurn) {
-    PrefetchTurn(gradient + i);
-    PrefetchTurn(weights + i);
-    if constexpr (kSplit) PrefetchTurn(span.remainder + i);
-    PrefetchTurn(span.exp_avg + i);
-    PrefetchTurn(span.exp_avg_sq + i);
+    // One processor's loop has five to six streams of reads, more than the hardware of some follows
+    // well.
+    if (ahead > 0) {
+      PrefetchTurn(gradient + i + ahead);
+      PrefetchTurn(weights + i + ahead);
+      if constexpr (kSplit) PrefetchTurn(span.remainder + i + ahead);
+      PrefetchTurn(span.exp_avg + i + ahead);
+      PrefetchTurn(span.exp_avg_sq + i + ahead);
+    }
     for (int64_t j = i; j < i + kTurn; j += lanes) {
       UpdateVector<kSplit>(scalars, gradient, weights, span.remainder, span.exp_avg,
                            span.exp_avg_sq, j, extremes);
@@ -162,14 +163,14 @@ bool UpdateSpan(const AdamWConstants& constants, float decay, const AdamWSpan& s
 }
 
 bool UpdateSpanDispatch(const AdamWConstants& constants, float decay, DType gradient_dtype,
-                        const AdamWSpan& span) {
+                        const AdamWSpan& span, int64_t ahead) {
   const bool split = span.remainder != nullptr;
   if (gradient_dtype == DType::kF32) {
-    return split ? UpdateSpan<true, float>(constants, decay, span)
-                 : UpdateSpan<false, float>(constants, decay, span);
+    return split ? UpdateSpan<true, float>(constants, decay, span, ahead)
+                 : UpdateSpan<false, float>(constants, decay, span, ahead);
   }
-  return split ? UpdateSpan<true, bf16_t>(constants, decay, span)
-               : UpdateSpan<false, bf16_t>(constants, decay, span);
+  return split ? UpdateSpan<true, bf16_t>(constants, decay, span, ahead)
+               : UpdateSpan<false, bf16_t>(constants, decay, span, ahead);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -198,8 +199,9 @@ AdamWConstants AdamWConstants::Make(const AdamWStep& step) {
 }
 
 bool AdamWUpdateSpan(const AdamWConstants& constants, float decay, DType gradient_dtype,
-                     const AdamWSpan& span) {
-  return HWY_DYNAMIC_DISPATCH(UpdateSpanDispatch)(constants, decay, gradient_dtype, span);
+                     const AdamWSpan& span, int prefetch_elements) {
+  return HWY_DYNAMIC_DISPATCH(UpdateSpanDispatch)(constants, decay, gradient_dtype, span,
+                                                  prefetch_elements);
 }
 
 }  // namespace megatrain

@@ -36,9 +36,9 @@ struct AdamWSpan {
 // Updates the span in place; `decay` multiplies the master first (1 for tensors without decay).
 // False if an updated master is not finite or has no finite BF16 half (split masters), or if a
 // second moment is not finite (a gradient beyond 1.8e19, whose square overflows: from then on the
-// element would never move again).
+// element would never move again). Each stream is prefetched so many elements ahead; 0: not.
 bool AdamWUpdateSpan(const AdamWConstants& constants, float decay, DType gradient_dtype,
-                     const AdamWSpan& span);
+                     const AdamWSpan& span, int prefetch_elements);
 
 }  // namespace megatrain
 

@@ -316,8 +316,8 @@ absl::Status StepRunner::Clip(const Op& op) {
 absl::Status StepRunner::UpdateTile(const Op& op) {
   MT_RETURN_IF_ERROR(CheckNorm(op, op.tile));
   const StepState& state = states_[op.step_slot];
-  if (AdamWUpdate(*p_.update_pool, state.adamw, p_.host_buffers->slabs[op.slab].data(),
-                  p_.dimensions->gradient_dtype, (*p_.tiles)[op.tile], *p_.host_nodes)) {
+  if (p_.updater->Update(state.adamw, p_.host_buffers->slabs[op.slab].data(),
+                         p_.dimensions->gradient_dtype, (*p_.tiles)[op.tile], *p_.host_nodes)) {
     return absl::OkStatus();
   }
   return absl::AbortedError(

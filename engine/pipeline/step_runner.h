@@ -13,12 +13,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "engine/base/thread_pool.h"
 #include "engine/data/sequence.h"
 #include "engine/device/device.h"
 #include "engine/memory/memory_nodes.h"
 #include "engine/memory/tile.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/buffers.h"
 #include "engine/pipeline/checkpoint_job.h"
 #include "engine/pipeline/executor.h"
@@ -49,7 +48,7 @@ struct StepState {
 struct StepRunnerParts {
   const PipelineDimensions* dimensions = nullptr;
   Device* device = nullptr;
-  ThreadPool* update_pool = nullptr;
+  AdamWUpdater* updater = nullptr;
   const DeviceBuffers* device_buffers = nullptr;
   const HostBuffers* host_buffers = nullptr;
   const std::vector<Tile>* tiles = nullptr;

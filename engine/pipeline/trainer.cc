@@ -20,7 +20,7 @@ void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
 
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
                                                          const MemoryPlan& plan, Device* device,
-                                                         ThreadPool* update_pool, HostPool* pool) {
+                                                         AdamWUpdater* updater, HostPool* pool) {
   std::unique_ptr<Trainer> trainer(new Trainer(spec, plan));
   const PipelineDimensions& d = trainer->plan_.dimensions;
   trainer->device_ = device;
@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
   StepRunnerParts parts;
   parts.dimensions = &d;
   parts.device = device;
-  parts.update_pool = update_pool;
+  parts.updater = updater;
   parts.device_buffers = &trainer->device_buffers_;
   parts.host_buffers = &trainer->host_buffers_;
   parts.tiles = &trainer->tiles_;

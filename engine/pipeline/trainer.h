@@ -16,13 +16,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "engine/base/thread_pool.h"
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/data/sequence.h"
 #include "engine/device/device.h"
 #include "engine/job/job_spec.h"
 #include "engine/memory/host_pool.h"
 #include "engine/memory/tile.h"
+#include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/buffers.h"
 #include "engine/pipeline/checkpoint_job.h"
 #include "engine/pipeline/executor.h"
@@ -38,7 +38,7 @@ class Trainer {
   // trainer, as must the plan's layout. The optimizer's and batch's settings come from `spec`.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
                                                          const MemoryPlan& plan, Device* device,
-                                                         ThreadPool* update_pool, HostPool* pool);
+                                                         AdamWUpdater* updater, HostPool* pool);
   // Waits for what runs.
   ~Trainer();
 

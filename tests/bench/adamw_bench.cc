@@ -1,4 +1,4 @@
-// AdamW against memory: bytes moved per second by AdamWUpdate over those of the best plain kernel
+// AdamW against memory: bytes moved per second by AdamW over those of the best plain kernel
 // that reads and writes the same streams, on the tiles of a Llama of 110 million parameters
 // (hidden 768, 12 layers, tied 32k vocabulary): 1.3 GB of state and 0.4 GB of gradients, far
 // beyond any cache.
@@ -27,7 +27,7 @@
 #include "engine/memory/host_pool.h"
 #include "engine/memory/tile.h"
 #include "engine/model/model_layout.h"
-#include "engine/optim/adamw.h"
+#include "engine/optim/adamw_updater.h"
 
 namespace megatrain {
 namespace {
@@ -171,24 +171,37 @@ double Median(std::vector<double> values) {
 }
 
 // One update of every tile, in order. False if the state went bad.
-bool UpdateAll(ThreadPool& pool, int64_t step, const TiledState& state) {
+bool UpdateAll(AdamWUpdater& updater, int64_t step, const TiledState& state) {
   AdamWStep adamw;
   adamw.step = step;
   adamw.learning_rate = 1e-4;
   adamw.weight_decay = 0.1;
   bool trusted = true;
   for (size_t i = 0; i < state.tiles().size(); ++i) {
-    trusted &= AdamWUpdate(pool, adamw, state.gradients()[i], DType::kF32, state.tiles()[i],
-                           state.nodes());
+    trusted &=
+        updater.Update(adamw, state.gradients()[i], DType::kF32, state.tiles()[i], state.nodes());
   }
   return trusted;
 }
 
-// Threads that the kernel moves about, and threads that each keep to a processor.
+// Threads that the kernel moves about, and threads that each keep to a processor; an updater on
+// each.
 struct Pools {
-  ThreadPool* floating = nullptr;
-  ThreadPool* bound = nullptr;
+  explicit Pools(int threads)
+      : floating(threads),
+        bound(threads, AllowedProcessors()),
+        floating_updater(&floating),
+        bound_updater(&bound) {}
+
+  ThreadPool floating, bound;
+  AdamWUpdater floating_updater, bound_updater;
 };
+
+void PrintTuning(const char* title, const AdamWTuning& tuning) {
+  std::printf("%-6s tuned: %d elements ahead, blocks of %lld, %s\n", title,
+              tuning.prefetch_elements, static_cast<long long>(tuning.block_elements),
+              tuning.threads > 0 ? "half of the threads" : "all threads");
+}
 
 struct Contender {
   std::string name;
@@ -236,19 +249,22 @@ void Compare(const char* title, int64_t elements, int rounds, std::vector<Conten
 }
 
 // As on the cpu device, and as with a GPU.
-std::vector<Contender> AdamWContenders(const Pools& pools, const TiledState& state, int64_t* step) {
+std::vector<Contender> AdamWContenders(Pools& pools, const TiledState& state, int64_t* step) {
   std::vector<Contender> contenders;
-  for (const auto& [name, pool] : {std::pair("AdamWUpdate", pools.floating),
-                                   std::pair("AdamWUpdate, threads bound", pools.bound)}) {
+  for (const auto& [name, updater] : {std::pair("AdamW", &pools.floating_updater),
+                                      std::pair("AdamW, threads bound", &pools.bound_updater)}) {
+    const DType dtype = state.tiles()[0].weight_dtype;
+    while (!updater->tuned(dtype)) UpdateAll(*updater, ++*step, state);
+    PrintTuning(name, updater->tuning(dtype));
     contenders.push_back(
-        {name, [pool = pool, &state, step] { UpdateAll(*pool, ++*step, state); }, {}});
+        {name, [updater = updater, &state, step] { UpdateAll(*updater, ++*step, state); }, {}});
   }
   return contenders;
 }
 
-std::vector<Contender> Fp32Contenders(const Pools& pools, const TiledState& state, int64_t* step) {
+std::vector<Contender> Fp32Contenders(Pools& pools, const TiledState& state, int64_t* step) {
   std::vector<Contender> contenders = AdamWContenders(pools, state, step);
-  ThreadPool& pool = *pools.floating;
+  ThreadPool& pool = pools.floating;
   const std::pair<const char*, PlainFp32> kernels[] = {{"no prefetch", PlainFp32Ahead0},
                                                        {"1 KB ahead", PlainFp32Ahead256},
                                                        {"2 KB ahead", PlainFp32Ahead512},
@@ -274,9 +290,9 @@ std::vector<Contender> Fp32Contenders(const Pools& pools, const TiledState& stat
   return contenders;
 }
 
-std::vector<Contender> SplitContenders(const Pools& pools, const TiledState& state, int64_t* step) {
+std::vector<Contender> SplitContenders(Pools& pools, const TiledState& state, int64_t* step) {
   std::vector<Contender> contenders = AdamWContenders(pools, state, step);
-  ThreadPool& pool = *pools.floating;
+  ThreadPool& pool = pools.floating;
   const std::pair<const char*, PlainSplit> kernels[] = {{"no prefetch", PlainSplitAhead0},
                                                         {"1 KB ahead", PlainSplitAhead256},
                                                         {"2 KB ahead", PlainSplitAhead512},
@@ -303,7 +319,7 @@ std::vector<Contender> SplitContenders(const Pools& pools, const TiledState& sta
   return contenders;
 }
 
-int Serve(ThreadPool& pool, const ModelLayout& layout) {
+int Serve(AdamWUpdater& updater, const ModelLayout& layout) {
   std::unique_ptr<TiledState> fp32, bf16;
   int64_t step = 0;
   for (std::string line; std::getline(std::cin, line);) {
@@ -316,7 +332,7 @@ int Serve(ThreadPool& pool, const ModelLayout& layout) {
     if (!state) {
       state = std::make_unique<TiledState>(layout, split ? DType::kBF16 : DType::kF32);
     }
-    const double seconds = Seconds([&] { UpdateAll(pool, ++step, *state); });
+    const double seconds = Seconds([&] { UpdateAll(updater, ++step, *state); });
     std::printf("%.9f %lld\n", seconds, static_cast<long long>(layout.parameters));
     std::fflush(stdout);
   }
@@ -339,10 +355,9 @@ int Main(int argc, char** argv) {
       return 2;
     }
   }
-  ThreadPool pool(threads), bound_pool(threads, AllowedProcessors());
-  const Pools pools{&pool, &bound_pool};
+  Pools pools(threads);
   const ModelLayout layout = BuildModelLayout(BenchModel());
-  if (serve) return Serve(pool, layout);
+  if (serve) return Serve(pools.floating_updater, layout);
   std::printf("%lld parameters, %d threads, medians of %d interleaved rounds\n",
               static_cast<long long>(layout.parameters), threads, rounds);
   int64_t step = 0;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <limits>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -23,6 +24,26 @@ TEST(ThreadPoolTest, RunsEveryBlockOnce) {
       pool.ParallelFor(blocks, [&](int64_t block) { ++runs[static_cast<size_t>(block)]; });
       for (int count : runs) EXPECT_EQ(count, 1);
     }
+  }
+}
+
+TEST(ThreadPoolTest, NoMoreThreadsWorkThanTheLoopAllows) {
+  ThreadPool pool(4);
+  for (const int threads_max : {1, 2, 3, 9}) {
+    std::mutex mutex;
+    std::set<std::thread::id> seen;
+    std::vector<int> runs(64, 0);
+    pool.ParallelFor(
+        64,
+        [&](int64_t block) {
+          std::this_thread::sleep_for(std::chrono::microseconds(200));
+          std::lock_guard<std::mutex> lock(mutex);
+          seen.insert(std::this_thread::get_id());
+          ++runs[static_cast<size_t>(block)];
+        },
+        threads_max);
+    EXPECT_LE(static_cast<int>(seen.size()), threads_max);
+    for (int count : runs) EXPECT_EQ(count, 1);
   }
 }
 
