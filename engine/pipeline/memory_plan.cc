@@ -207,6 +207,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(spec.engine.weight_buffers);
   d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
+  d.shape.device_update_parts =
+      spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
   if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
       spec.engine.gradient_slabs != d.shape.tiles()) {
     return absl::InvalidArgumentError(absl::StrCat(
