@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "engine/base/dtype.h"
+#include "engine/optim/adamw_span.h"
 
 namespace megatrain {
 
@@ -159,6 +160,15 @@ struct CrossEntropyArgs {
   float scale = 0;                  // 1 / unmasked tokens of the step
   bool loss_only = false;           // evaluation: logits are left undefined
   float* losses = nullptr;          // [tokens], each row's loss, 0 where masked
+};
+
+// AdamW over a run of elements (engine/optim/adamw.h), all in device memory.
+struct AdamWArgs {
+  AdamWConstants constants;
+  bool decays = false;  // else the masters are not multiplied by constants.decay
+  DType gradient_dtype = DType::kF32;
+  AdamWSpan span;
+  int32_t* untrusted = nullptr;  // becomes 1 where AdamWUpdateSpan would return false
 };
 
 }  // namespace megatrain

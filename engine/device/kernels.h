@@ -40,6 +40,8 @@ class Kernels : public KernelSizes {
   // Rounds x[n] to BF16 (nearest even) into the first 2 n bytes of the same memory.
   virtual absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) = 0;
   virtual absl::Status Zero(Stream& stream, void* x, int64_t bytes) = 0;
+  // The bits of AdamWUpdateSpan. Of any stream, also one for copies.
+  virtual absl::Status AdamW(Stream& stream, const AdamWArgs& args) = 0;
 
   // Seconds spent in MatMul calls since the start, for the benchmark of the share that is not
   // products.

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/optim/adamw_kernel.h"
+
 namespace megatrain {
 namespace {
 
@@ -325,6 +327,14 @@ absl::Status ReferenceKernels::CastToBf16InPlace(Stream&, void* x, int64_t n) {
 
 absl::Status ReferenceKernels::Zero(Stream&, void* x, int64_t bytes) {
   std::memset(x, 0, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::AdamW(Stream&, const AdamWArgs& args) {
+  const float decay = args.decays ? args.constants.decay : 1.0f;
+  if (!AdamWUpdateSpanReference(args.constants, decay, args.gradient_dtype, args.span)) {
+    *args.untrusted = 1;
+  }
   return absl::OkStatus();
 }
 

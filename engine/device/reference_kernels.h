@@ -26,6 +26,7 @@ class ReferenceKernels : public Kernels {
   absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) override;
   absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
+  absl::Status AdamW(Stream& stream, const AdamWArgs& args) override;
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape&) const override { return 0; }
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax(DType, int64_t) const override { return 0; }

@@ -1,6 +1,7 @@
 #include "engine/device/cpu/cpu_kernels.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "engine/device/cpu/norm.h"
 #include "engine/device/cpu/rope.h"
 #include "engine/device/cpu/swiglu.h"
+#include "engine/optim/adamw_kernel.h"
 
 namespace megatrain {
 namespace {
@@ -193,6 +195,25 @@ absl::Status CpuKernels::CastToBf16InPlace(Stream&, void* x, int64_t n) {
 absl::Status CpuKernels::Zero(Stream&, void* x, int64_t bytes) {
   ForRanges(pool_, bytes, int64_t{1} << 18, [&](int64_t begin, int64_t end) {
     std::memset(static_cast<char*>(x) + begin, 0, static_cast<size_t>(end - begin));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::AdamW(Stream&, const AdamWArgs& args) {
+  const float decay = args.decays ? args.constants.decay : 1.0f;
+  const int64_t weight_bytes = args.span.remainder == nullptr ? 4 : 2;
+  const int64_t gradient_bytes = DTypeBytes(args.gradient_dtype);
+  ForRanges(pool_, args.span.elements, kBlockElements, [&](int64_t begin, int64_t end) {
+    AdamWSpan span = args.span;
+    span.gradient = static_cast<const char*>(span.gradient) + begin * gradient_bytes;
+    span.weights = static_cast<char*>(span.weights) + begin * weight_bytes;
+    if (span.remainder != nullptr) span.remainder += begin;
+    span.exp_avg += begin;
+    span.exp_avg_sq += begin;
+    span.elements = end - begin;
+    if (!AdamWUpdateSpan(args.constants, decay, args.gradient_dtype, span)) {
+      std::atomic_ref<int32_t>(*args.untrusted).store(1, std::memory_order_relaxed);
+    }
   });
   return absl::OkStatus();
 }

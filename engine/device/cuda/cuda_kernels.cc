@@ -113,4 +113,9 @@ absl::Status CudaKernels::Zero(Stream& stream, void* x, int64_t bytes) {
   return CudaStatus(*api_, api_->Zero(Of(stream).get(), x, bytes), "cudaMemsetAsync");
 }
 
+absl::Status CudaKernels::AdamW(Stream& stream, const AdamWArgs& args) {
+  MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
+  return Launched(cuda::AdamW(Of(stream).get(), args), "AdamW");
+}
+
 }  // namespace megatrain

@@ -26,6 +26,7 @@ int BiasBackward(void* stream, DType dtype, int64_t rows, int64_t n, const void*
 int SumOfSquares(void* stream, const float* x, int64_t n, double* sum, void* scratch);
 int Sum(void* stream, const float* x, int64_t n, double* sum, void* scratch);
 int CastToBf16InPlace(void* stream, void* x, int64_t n, void* scratch);
+int AdamW(void* stream, const AdamWArgs& args);
 
 // Attention for every dtype and head size up to kAttentionHeadDimMax, memory linear in tokens: BF16
 // on tensor cores where heads are a multiple of 8 and operands aligned, the rest in FP32.
