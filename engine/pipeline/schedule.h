@@ -8,11 +8,13 @@
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 #define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "engine/model/activations.h"
+#include "engine/model/layer_work.h"
 #include "engine/pipeline/lane.h"
 
 namespace megatrain {
@@ -93,15 +95,25 @@ struct Op {
   int stash_slot = -1;
   int kept_slot = -1;  // -1: nothing kept
   KeepLevel keep = KeepLevel::kNothing;
-  // Duration model: bytes over the lane's rate, or FLOPs over the processor's.
-  int64_t bytes = 0;
-  double flops = 0;
+  int64_t bytes = 0;  // copied, updated, saved, or cleared: over the lane's rate its duration
+  LayerWork work;     // on the compute lane, where it takes the place of bytes
   absl::InlinedVector<Resource, 4> reads;
   absl::InlinedVector<Resource, 3> writes;
 };
 
 struct Schedule {
   std::vector<Op> ops;
+};
+
+// What one micro-batch of `micro_batch_tokens` tokens takes of the compute lane; another takes its
+// part of it. All 0: durations do not matter.
+struct StepWork {
+  int64_t micro_batch_tokens = 1;
+  LayerWork embed_forward, embed_backward;
+  LayerWork layer_forward;
+  LayerWork layer_backward;            // with everything kept
+  std::array<LayerWork, 3> recompute;  // before it, by KeepLevel
+  LayerWork head, head_loss;
 };
 
 // What a schedule is built from: the model's shape and the plan's decisions, as plain numbers.
@@ -124,8 +136,7 @@ struct PipelineShape {
   int kept_everything = 0;
   int kept = 0;
   int64_t hidden_bytes_per_token = 0;  // of one boundary
-  double layer_flops_per_token = 0;    // forward
-  double head_flops_per_token = 0;     // forward
+  StepWork work;
 
   int tiles() const { return static_cast<int>(tile_elements.size()); }
   int head_tile() const { return tied ? 0 : tiles() - 1; }
