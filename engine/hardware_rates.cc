@@ -18,10 +18,10 @@ constexpr double PrecisionRates::*kPrecise[] = {
     &PrecisionRates::attention_flops_per_second,
     &PrecisionRates::attention_backward_flops_per_second,
     &PrecisionRates::element_bytes_per_second};
-constexpr double HardwareRates::*kLink[] = {
-    &HardwareRates::h2d_bytes_per_second, &HardwareRates::d2h_bytes_per_second,
-    &HardwareRates::h2d_beside_d2h_bytes_per_second,
-    &HardwareRates::d2h_beside_h2d_bytes_per_second};
+constexpr double HardwareRates::*kLink[] = {&HardwareRates::h2d_bytes_per_second,
+                                            &HardwareRates::d2h_bytes_per_second,
+                                            &HardwareRates::h2d_beside_d2h_bytes_per_second,
+                                            &HardwareRates::d2h_beside_h2d_bytes_per_second};
 
 struct RateName {
   const char* name;
@@ -38,11 +38,11 @@ constexpr RateName kNames[] = {{"dram", "GB/s", 1e9 * kUpdateShareOfHostMemory, 
                                {"launch", "microseconds", 1e-6}};
 
 absl::Status Refuse(const std::string& assignment, const std::string& why) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--rate: ", assignment, " ", why, "; there are ",
-      absl::StrJoin(kNames, ", ", [](std::string* out, const RateName& rate) {
-        absl::StrAppend(out, rate.name, " (", rate.unit, ")");
-      })));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--rate: ", assignment, " ", why, "; there are ",
+                   absl::StrJoin(kNames, ", ", [](std::string* out, const RateName& rate) {
+                     absl::StrAppend(out, rate.name, " (", rate.unit, ")");
+                   })));
 }
 
 }  // namespace

@@ -126,8 +126,8 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
   // Of four matrices each, by the input and by the weight, which is added to its accumulator.
-  LayerWork work = 2 * Products(s, matrices, 4) +
-                   LayerWork{.device_bytes = matrices * kAccumulateBytes};
+  LayerWork work =
+      2 * Products(s, matrices, 4) + LayerWork{.device_bytes = matrices * kAccumulateBytes};
   work += Pass(s, 5 * s.intermediate);  // SwiGLU: reads gate, up and the gradient, writes two
   work += 2 * NormBackward(s);
   // Scores once more, then the gradients by probabilities, values, queries and keys.

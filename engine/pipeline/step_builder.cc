@@ -370,8 +370,8 @@ class StepBuilder {
       op.accumulator = accumulator;
       op.input_slot = BackwardSlot(layer, i);
       Keep(op, layer, i);
-      op.work = Part(i) * (shape_.work.layer_backward +
-                           shape_.work.recompute[static_cast<size_t>(op.keep)]);
+      op.work = Part(i) *
+                (shape_.work.layer_backward + shape_.work.recompute[static_cast<size_t>(op.keep)]);
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
                   {ResourceKind::kHidden, op.input_slot},
                   {ResourceKind::kDeviceBatch, slot_}};
