@@ -77,7 +77,7 @@ struct JobSpec {
     std::string device = "auto";  // auto | cpu | cuda | cuda:N
     int64_t host_memory = 0;      // bytes; 0 = what there is
     int64_t device_memory = 0;    // bytes; 0 = what there is
-    int64_t weight_buffers = 2;
+    int64_t weight_buffers = 2;   // 0 = chosen by predicted time, else 2
     int64_t gradient_slabs = 0;  // 0 = 4, or one a tile with clipping
     int64_t micro_batches_per_sweep = 0;
     StashPlace stash = StashPlace::kAuto;

@@ -8,11 +8,13 @@
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 #define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "engine/model/activations.h"
+#include "engine/model/layer_work.h"
 #include "engine/pipeline/lane.h"
 
 namespace megatrain {
@@ -107,9 +109,8 @@ struct Op {
   KeepLevel keep = KeepLevel::kNothing;
   // kDeviceUpdate: the tile's elements [begin, end).
   int64_t begin = 0, end = 0;
-  // Duration model: bytes over the lane's rate, or FLOPs over the processor's.
-  int64_t bytes = 0;
-  double flops = 0;
+  int64_t bytes = 0;  // copied, updated, saved, or cleared: over the lane's rate its duration
+  LayerWork work;     // on the compute lane, where it takes the place of bytes
   // On lanes that are not the link's: what crosses it all the same.
   int64_t h2d_bytes = 0, d2h_bytes = 0;
   absl::InlinedVector<Resource, 4> reads;
@@ -124,6 +125,17 @@ inline constexpr int kUpdateParts = 64;
 // Elements between the places at which a tile's update may be cut: whole cache lines of every
 // section.
 inline constexpr int64_t kUpdateAlignment = 128;
+
+// What one micro-batch of `micro_batch_tokens` tokens takes of the compute lane; another takes its
+// part of it. All 0: durations do not matter.
+struct StepWork {
+  int64_t micro_batch_tokens = 1;
+  LayerWork embed_forward, embed_backward;
+  LayerWork layer_forward;
+  LayerWork layer_backward;            // with everything kept
+  std::array<LayerWork, 3> recompute;  // before it, by KeepLevel
+  LayerWork head, head_loss;
+};
 
 // What a schedule is built from: the model's shape and the plan's decisions, as plain numbers.
 struct PipelineShape {
@@ -155,8 +167,7 @@ struct PipelineShape {
   // Elements of the rows that a batch looks up. For the duration model alone.
   int64_t row_elements = 0;
   int64_t hidden_bytes_per_token = 0;  // of one boundary
-  double layer_flops_per_token = 0;    // forward
-  double head_flops_per_token = 0;     // forward
+  StepWork work;
 
   int tiles() const { return static_cast<int>(tile_elements.size()); }
   int head_tile() const { return tied ? 0 : tiles() - 1; }

@@ -4,20 +4,28 @@
 
 namespace megatrain {
 
-double SimulatedExecutor::Seconds(const Op& op) const {
+double WorkSeconds(const LayerWork& work, const HardwareProfile& profile) {
+  const double running =
+      work.product_flops / profile.product_flops_per_second +
+      work.attention_forward_flops / profile.attention_forward_flops_per_second +
+      work.attention_backward_flops / profile.attention_backward_flops_per_second +
+      work.device_bytes / profile.device_bytes_per_second;
+  return std::max(running, work.launches * profile.launch_seconds);
+}
+
+double OpSeconds(const Op& op, const HardwareProfile& profile) {
   const double bytes = static_cast<double>(op.bytes);
   switch (op.lane) {
     case Lane::kH2D:
-      return bytes / profile_.h2d_bytes_per_second;
+      return bytes / profile.h2d_bytes_per_second;
     case Lane::kCompute:
-      return std::max(op.flops / profile_.flops_per_second,
-                      bytes / profile_.device_bytes_per_second);
+      return WorkSeconds(op.work, profile);
     case Lane::kD2H:
-      return bytes / profile_.d2h_bytes_per_second;
+      return bytes / profile.d2h_bytes_per_second;
     case Lane::kUpdate:
-      return bytes / profile_.update_bytes_per_second;
+      return bytes / profile.update_bytes_per_second;
     case Lane::kIo:
-      return bytes / profile_.disk_bytes_per_second;
+      return bytes / profile.disk_bytes_per_second;
   }
   return 0;
 }
@@ -40,7 +48,7 @@ SimulatedExecutor::Run SimulatedExecutor::Submit(const Schedule& schedule) {
     for (int other = 0; other < kLanes; ++other) {
       if (waits[other] > 0) start = std::max(start, ends_[other][waits[other] - 1]);
     }
-    const double seconds = Seconds(op);
+    const double seconds = OpSeconds(op, profile_);
     ends_[lane].push_back(start + seconds);
     run.busy_seconds[lane] += seconds;
     run.end_seconds = std::max(run.end_seconds, start + seconds);

@@ -14,18 +14,27 @@
 
 namespace megatrain {
 
-// Rates, all above 0. An operation lasts its bytes over its lane's rate; on the compute lane the
-// larger of its FLOPs and its bytes.
+// Rates, all above 0. An operation lasts its bytes over its lane's rate. On the compute lane its
+// kernels run one after the other, each part of its work at its own rate, or as fast as they are
+// launched if that is slower.
 struct HardwareProfile {
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
-  double flops_per_second = 0;
+  double product_flops_per_second = 0;
+  double attention_forward_flops_per_second = 0;
+  double attention_backward_flops_per_second = 0;
   double device_bytes_per_second = 0;
+  double launch_seconds = 0;  // may be 0
   double update_bytes_per_second = 0;
   double disk_bytes_per_second = 0;
   // The update lane runs on compute's threads: of the two, one runs at a time.
   bool update_shares_compute = false;
 };
+
+// How long an operation lasts.
+double OpSeconds(const Op& op, const HardwareProfile& profile);
+// The same of work on the compute lane.
+double WorkSeconds(const LayerWork& work, const HardwareProfile& profile);
 
 // Thread safety: one thread at a time.
 class SimulatedExecutor {
@@ -45,12 +54,11 @@ class SimulatedExecutor {
 
   explicit SimulatedExecutor(const HardwareProfile& profile) : profile_(profile) {}
 
-  // The schedule's operations follow on those before; every schedule counts as handed over at time
+  // The schedule's operations follow on those before. Every schedule counts as handed over at time
   // 0, as the trainer hands over the next step while one runs.
   Run Submit(const Schedule& schedule);
 
  private:
-  double Seconds(const Op& op) const;
   double LaneEnd(Lane lane) const;  // of its last operation; 0 = none
 
   const HardwareProfile profile_;

@@ -53,7 +53,7 @@ class StepBuilder {
         op.tile = shape_.head_tile();
         op.weight_buffer = buffer;
         op.input_slot = ForwardSlot(shape_.layers, i);
-        op.flops = shape_.head_flops_per_token * Tokens(i);
+        op.work = Part(i) * shape_.work.head_loss;
         op.reads = {{ResourceKind::kWeightBuffer, buffer},
                     {ResourceKind::kHidden, op.input_slot},
                     {ResourceKind::kDeviceBatch, slot_}};
@@ -68,6 +68,11 @@ class StepBuilder {
  private:
   bool last_sweep() const { return sweep_ == sweeps_ - 1; }
   int64_t Tokens(int sweep_index) const { return tokens_[first_ + sweep_index]; }
+  // Of the work of a whole micro-batch.
+  double Part(int sweep_index) const { return PartOf(tokens_[first_ + sweep_index]); }
+  double PartOf(int64_t tokens) const {
+    return static_cast<double>(tokens) / static_cast<double>(shape_.work.micro_batch_tokens);
+  }
 
   Op& Add(OpKind kind, Lane lane) {
     Op& op = schedule_.ops.emplace_back();
@@ -165,7 +170,7 @@ class StepBuilder {
         op.weight_buffer = buffer;
         op.input_slot = ForwardSlot(layer, i);
         op.output_slot = ForwardSlot(layer + 1, i);
-        op.flops = shape_.layer_flops_per_token * Tokens(i);
+        op.work = Part(i) * shape_.work.layer_forward;
         op.reads = {{ResourceKind::kWeightBuffer, buffer},
                     {ResourceKind::kHidden, op.input_slot},
                     {ResourceKind::kDeviceBatch, slot_}};
@@ -193,6 +198,7 @@ class StepBuilder {
       op.tile = 0;
       op.weight_buffer = buffer;
       op.output_slot = ForwardSlot(0, i);
+      op.work = Part(i) * shape_.work.embed_forward;
       op.reads = {{ResourceKind::kDeviceBatch, slot_}};
       if (shape_.embedding_from_host) {
         const bool rows = train && state_.rows_first;
@@ -262,7 +268,9 @@ class StepBuilder {
     op.accumulator = accumulator;
     op.bytes = shape_.tile_elements[tile] * 4;
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
-    if (!first) {
+    if (first) {
+      op.work = {.device_bytes = static_cast<double>(op.bytes), .launches = 1};
+    } else {
       op.slab = tile;
       op.reads = {{ResourceKind::kSlab, tile}};
     }
@@ -284,7 +292,7 @@ class StepBuilder {
       Op& op = Add(OpKind::kFinishGradient, Lane::kCompute);
       op.tile = tile;
       op.accumulator = accumulator;
-      op.bytes = elements * 4;
+      op.work = FinishGradientWork(elements, shape_.gradient_element_bytes);
       op.writes = {{ResourceKind::kAccumulator, accumulator}};
     }
     {
@@ -434,7 +442,7 @@ class StepBuilder {
       op.weight_buffer = buffer;
       op.accumulator = accumulator_of_head_;
       op.input_slot = ForwardSlot(shape_.layers, i);
-      op.flops = 3 * shape_.head_flops_per_token * Tokens(i);
+      op.work = Part(i) * shape_.work.head;
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
                   {ResourceKind::kHidden, op.input_slot},
                   {ResourceKind::kDeviceBatch, slot_}};
@@ -476,8 +484,8 @@ class StepBuilder {
       op.accumulator = accumulator;
       op.input_slot = BackwardSlot(layer, i);
       Keep(op, layer, i);
-      op.flops =
-          (op.keep == KeepLevel::kNothing ? 3 : 2) * shape_.layer_flops_per_token * Tokens(i);
+      op.work = Part(i) *
+                (shape_.work.layer_backward + shape_.work.recompute[static_cast<size_t>(op.keep)]);
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
                   {ResourceKind::kHidden, op.input_slot},
                   {ResourceKind::kDeviceBatch, slot_}};
@@ -517,6 +525,7 @@ class StepBuilder {
       AtMicroBatch(op, i);
       op.tile = 0;
       op.accumulator = accumulator;
+      op.work = Part(i) * shape_.work.embed_backward;
       op.reads = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kDeviceBatch, slot_}};
       op.writes = {{ResourceKind::kAccumulator, accumulator}};
     }
@@ -540,6 +549,7 @@ class StepBuilder {
     op.tile = 0;
     op.accumulator = accumulator;
     op.input_slot = slot;
+    op.work = PartOf(tokens_[m]) * shape_.work.embed_backward;
     op.reads = {{ResourceKind::kHidden, slot}, {ResourceKind::kDeviceBatch, slot_}};
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
   }
