@@ -111,7 +111,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   }
   float* cosine = buffers.Make<float>(length * config.head_dim / 2);
   float* sine = buffers.Make<float>(length * config.head_dim / 2);
-  RopeTables(config, length, cosine, sine);
+  RopeTables(config, 0, length, cosine, sine);
 
   LayerContext context;
   context.layout = &layout;
