@@ -28,8 +28,6 @@ const char* OpKindName(OpKind kind) {
       return "layer backward";
     case OpKind::kEmbedBackward:
       return "embedding backward";
-    case OpKind::kZeroGradient:
-      return "zero gradient";
     case OpKind::kFinishGradient:
       return "finish gradient";
     case OpKind::kStoreStash:

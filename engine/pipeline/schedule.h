@@ -32,8 +32,7 @@ enum class ResourceKind {
   kHiddenGradient,  // device, index: micro-batch in the sweep
   kHostStash,       // host, index: layer * sweep + micro-batch in the sweep
   kKept,            // device, kept activations of one layer and micro-batch
-  kScratch,         // device, what one layer needs for one micro-batch
-  kHeadScratch,     // device
+  kScratch,         // device, what one layer needs for one micro-batch, and the head's chunk
   kDeviceBatch,     // device, ids and targets; index: step slot
   kDeviceLosses,    // device, sums of losses; index: step slot
   kHostLosses,      // host; index: step slot
@@ -61,8 +60,7 @@ enum class OpKind {
   kHead,          // input_slot -> losses, hidden gradient, accumulator
   kHeadLoss,      // input_slot -> losses (evaluation)
   kLayerBackward,
-  kEmbedBackward,  // from the hidden gradient, or from input_slot
-  kZeroGradient,
+  kEmbedBackward,   // from the hidden gradient, or from input_slot
   kFinishGradient,  // sum of squares; BF16 rounding
   // d2h
   kStoreStash,  // input_slot -> host stash
@@ -107,6 +105,7 @@ struct Op {
   int stash_slot = -1;
   int kept_slot = -1;  // -1: nothing kept
   KeepLevel keep = KeepLevel::kNothing;
+  bool first = false;  // of a tile's gradient: writes the accumulator, whatever it holds
   // kDeviceUpdate: the tile's elements [begin, end).
   int64_t begin = 0, end = 0;
   int64_t bytes = 0;  // copied, updated, saved, or cleared: over the lane's rate its duration

@@ -57,7 +57,7 @@ class StepBuilder {
         op.reads = {{ResourceKind::kWeightBuffer, buffer},
                     {ResourceKind::kHidden, op.input_slot},
                     {ResourceKind::kDeviceBatch, slot_}};
-        op.writes = {{ResourceKind::kHeadScratch}, {ResourceKind::kDeviceLosses, slot_}};
+        op.writes = {{ResourceKind::kScratch}, {ResourceKind::kDeviceLosses, slot_}};
       }
       EndUse();
     }
@@ -254,26 +254,21 @@ class StepBuilder {
     }
   }
 
-  // The accumulator of `tile`, cleared or filled with the sum over the sweeps before.
+  // The accumulator of `tile`, filled with the sum over the sweeps before. The first sweep's first
+  // operation on it writes it (Op::first).
   int BeginGradient(int tile) {
     int accumulator = 2;
     if (!(shape_.tied && tile == 0)) {
       accumulator = state_.next_accumulator;
       state_.next_accumulator = (accumulator + 1) % 2;
     }
-    const bool first = sweep_ == 0;
-    Op& op = Add(first ? OpKind::kZeroGradient : OpKind::kLoadPartial,
-                 first ? Lane::kCompute : Lane::kH2D);
-    op.tile = tile;
+    if (sweep_ == 0) return accumulator;
+    Op& op = Add(OpKind::kLoadPartial, Lane::kH2D);
+    op.tile = op.slab = tile;
     op.accumulator = accumulator;
     op.bytes = shape_.tile_elements[tile] * 4;
+    op.reads = {{ResourceKind::kSlab, tile}};
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
-    if (first) {
-      op.work = {.device_bytes = static_cast<double>(op.bytes), .launches = 1};
-    } else {
-      op.slab = tile;
-      op.reads = {{ResourceKind::kSlab, tile}};
-    }
     return accumulator;
   }
 
@@ -441,6 +436,7 @@ class StepBuilder {
       op.tile = tile;
       op.weight_buffer = buffer;
       op.accumulator = accumulator_of_head_;
+      op.first = op.micro_batch == 0;
       op.input_slot = ForwardSlot(shape_.layers, i);
       op.work = Part(i) * shape_.work.head;
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
@@ -448,7 +444,7 @@ class StepBuilder {
                   {ResourceKind::kDeviceBatch, slot_}};
       op.writes = {{ResourceKind::kHiddenGradient, i},
                    {ResourceKind::kAccumulator, accumulator_of_head_},
-                   {ResourceKind::kHeadScratch},
+                   {ResourceKind::kScratch},
                    {ResourceKind::kDeviceLosses, slot_}};
       LoadStashBehind(BackwardNumber(shape_.layers, i));
     }
@@ -482,6 +478,7 @@ class StepBuilder {
       op.tile = tile;
       op.weight_buffer = buffer;
       op.accumulator = accumulator;
+      op.first = op.micro_batch == 0;
       op.input_slot = BackwardSlot(layer, i);
       Keep(op, layer, i);
       op.work = Part(i) *
@@ -526,6 +523,7 @@ class StepBuilder {
       op.tile = 0;
       op.accumulator = accumulator;
       op.work = Part(i) * shape_.work.embed_backward;
+      op.first = !shape_.tied && op.micro_batch == 0;
       op.reads = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kDeviceBatch, slot_}};
       op.writes = {{ResourceKind::kAccumulator, accumulator}};
     }

@@ -39,9 +39,11 @@ int64_t RowsInBlock(int64_t row_elements) {
   return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, row_elements));
 }
 
-// sums[n] += the parts [count, n], in order.
-void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, float* sums) {
+// sums[n] += the parts [count, n], in order; without `add` from zero.
+void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, bool add,
+              float* sums) {
   ForRanges(pool, n, 4096, [&](int64_t begin, int64_t end) {
+    if (!add) std::fill(sums + begin, sums + end, 0.0f);
     AddRows(DType::kF32, parts + begin, count, end - begin, n, sums + begin);
   });
 }
@@ -76,7 +78,7 @@ absl::Status CpuKernels::RmsNormBackward(Stream&, const RmsNormBackwardArgs& arg
   ForRanges(pool_, args.rows, rows, [&](int64_t begin, int64_t end) {
     RmsNormBackwardRows(args, begin, end, parts + begin / rows * args.width);
   });
-  AddParts(pool_, parts, count, args.width, args.dweight);
+  AddParts(pool_, parts, count, args.width, args.add_dweight, args.dweight);
   return absl::OkStatus();
 }
 
@@ -119,8 +121,13 @@ absl::Status CpuKernels::Embedding(Stream&, const EmbeddingArgs& args) {
   return absl::OkStatus();
 }
 
-// Columns are cut too: a batch may be one token over and over, and one id has one writer.
-absl::Status CpuKernels::EmbeddingBackward(Stream&, const EmbeddingBackwardArgs& args) {
+// Columns are cut too: a batch may be one token over and over, and one id has one writer. Most rows
+// of a table have no token, so that writing all of it first is hardly more than writing those.
+absl::Status CpuKernels::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) {
+  if (!args.add) {
+    MT_RETURN_IF_ERROR(
+        Zero(stream, args.dtable, args.vocabulary * args.hidden * int64_t{sizeof(float)}));
+  }
   constexpr int64_t kColumns = 512;
   const int64_t across = CeilDiv(args.hidden, kColumns);
   const int64_t tokens = RowsInBlock(std::min(args.hidden, kColumns));
@@ -140,7 +147,7 @@ absl::Status CpuKernels::CrossEntropy(Stream&, const CrossEntropyArgs& args) {
 }
 
 absl::Status CpuKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_t n, const void* dy,
-                                      int64_t stride, float* dbias) {
+                                      int64_t stride, float* dbias, bool add) {
   const int64_t size = std::max(RowsInBlock(n), CeilDiv(rows, kPartsMax));
   const int64_t count = CeilDiv(rows, size);
   const WorkspacePool::Lease workspace = workspaces_.Take();
@@ -151,7 +158,7 @@ absl::Status CpuKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_
     AddRows(dtype, static_cast<const char*>(dy) + begin * stride * DTypeBytes(dtype), end - begin,
             n, stride, part);
   });
-  AddParts(pool_, parts, count, n, dbias);
+  AddParts(pool_, parts, count, n, add, dbias);
   return absl::OkStatus();
 }
 
