@@ -195,7 +195,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
       plan.device_limit = std::min(free, DeviceBytes(least, sizes));
     }
   }
-  Decide(spec, sizes, plan.device_limit, d);
+  FitDeviceByRule(spec, sizes, plan.device_limit, d);
   Finish(sizes, plan);
   return plan;
 }
