@@ -173,7 +173,7 @@ struct PipelineShape {
   // Of the tile's elements, those before this are updated on the host, the others on the device.
   int64_t host_elements(int tile) const {
     const int64_t elements = tile_elements[tile];
-    if (tile == 0) return elements;
+    if (tile == 0 || device_update_parts == 0) return elements;
     return elements * (kUpdateParts - device_update_parts) / kUpdateParts / kUpdateAlignment *
            kUpdateAlignment;
   }
