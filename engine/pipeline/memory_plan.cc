@@ -192,9 +192,15 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
       plan.device_limit = std::min(free, DeviceBytes(least, sizes));
     }
   }
-  Decide(spec, sizes, plan.device_limit, d);
-  Finish(sizes, plan);
-  return plan;
+  FitDeviceByRule(spec, sizes, plan.device_limit, d);
+  const auto finish = [&](const PipelineDimensions& dimensions) {
+    MemoryPlan finished = plan;
+    finished.dimensions = dimensions;
+    Finish(sizes, finished);
+    return finished;
+  };
+  if (!machine.rates.measured()) return finish(d);
+  return ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish);
 }
 
 absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
