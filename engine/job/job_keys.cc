@@ -339,6 +339,10 @@ std::vector<JobKey> MakeKeys() {
                                               " (0 = the processors this process may use)"),
       Integer<FIELD(engine, Engine, update_threads)>("engine.update_threads", 0, 4096,
                                                      " (0 = it shares compute's)"),
+      Choice<FIELD(engine, Engine, update_device)>(
+          "engine.update_device", Words<UpdateDevice>{{"auto", UpdateDevice::kAuto},
+                                                      {"host", UpdateDevice::kHost},
+                                                      {"device", UpdateDevice::kDevice}}),
       Number<FIELD(engine, Engine, link_gigabytes_per_second)>("engine.link_gigabytes_per_second",
                                                                {0, 1e6}, " (0 = unthrottled)"),
   };

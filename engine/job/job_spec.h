@@ -15,6 +15,7 @@ enum class Precision { kBf16, kFp32 };
 enum class ScheduleType { kCosine, kLinear, kConstant, kWarmupStableDecay };
 enum class StashPlace { kAuto, kDevice, kHost };
 enum class RecomputeMode { kAuto, kAll, kNone };
+enum class UpdateDevice { kAuto, kHost, kDevice };
 
 struct DataFile {
   std::string path;  // as written; ResolvePath makes it absolute
@@ -85,6 +86,8 @@ struct JobSpec {
     // cpu device: threads set apart for the optimizer so that it runs beside compute; 0 = it shares
     // compute's threads.
     int64_t update_threads = 0;
+    // Where AdamW runs; auto: where the plan predicts that a step is the shortest.
+    UpdateDevice update_device = UpdateDevice::kAuto;
     double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
   } engine;
 };

@@ -13,53 +13,56 @@ namespace {
 // that claiming one costs nothing and two threads end a layer's tile together.
 constexpr int64_t kBlockElements = int64_t{1} << 17;
 
-struct Block {
-  int64_t begin = 0, end = 0;  // elements of the tile's sections
-  bool decays = false;
-};
-
-// Tensors that lie side by side and agree on decay are one run, which is cut into blocks. Padding
-// belongs to no block: it is neither read nor written. Depends on the layout alone.
-std::vector<Block> CutIntoBlocks(const TileLayout& layout) {
-  std::vector<Block> blocks;
-  const auto add_run = [&blocks](int64_t begin, int64_t end, bool decays) {
-    for (; begin < end; begin += kBlockElements) {
-      blocks.push_back({begin, std::min(begin + kBlockElements, end), decays});
-    }
-  };
-  int64_t begin = 0, end = 0;
-  bool decays = false;
-  for (const TensorSpec& tensor : layout.tensors) {
-    if (tensor.offset != end || tensor.decays != decays) {
-      add_run(begin, end, decays);
-      begin = tensor.offset;
-      decays = tensor.decays;
-    }
-    end = tensor.offset + tensor.elements;
-  }
-  add_run(begin, end, decays);
-  return blocks;
-}
-
 }  // namespace
 
+std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range) {
+  std::vector<AdamWRun> runs;
+  for (const TensorSpec& tensor : layout.tensors) {
+    const ElementRange part{std::max(range.begin, tensor.offset),
+                            std::min(range.end, tensor.offset + tensor.elements)};
+    if (part.begin >= part.end) continue;
+    if (!runs.empty() && runs.back().elements.end == part.begin &&
+        runs.back().decays == tensor.decays) {
+      runs.back().elements.end = part.end;
+    } else {
+      runs.push_back({part, tensor.decays});
+    }
+  }
+  return runs;
+}
+
+AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dtype, int64_t begin,
+                      int64_t elements) {
+  AdamWSpan span;
+  span.gradient = static_cast<const char*>(gradient) + begin * DTypeBytes(gradient_dtype);
+  span.weights = static_cast<char*>(tile.weights) + begin * DTypeBytes(tile.weight_dtype);
+  span.remainder = tile.remainder == nullptr ? nullptr : tile.remainder + begin;
+  span.exp_avg = tile.exp_avg + begin;
+  span.exp_avg_sq = tile.exp_avg_sq + begin;
+  span.elements = elements;
+  return span;
+}
+
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
-                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes) {
+                 DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
+                 const MemoryNodes& nodes) {
   const AdamWConstants constants = AdamWConstants::Make(step);
-  const std::vector<Block> blocks = CutIntoBlocks(*tile.layout);
-  const int64_t weight_bytes = DTypeBytes(tile.weight_dtype);
-  const int64_t gradient_bytes = DTypeBytes(gradient_dtype);
+  // Blocks begin where runs do, whatever the threads.
+  std::vector<AdamWRun> blocks;
+  for (const ElementRange& range : ranges) {
+    for (AdamWRun run : AdamWRuns(*tile.layout, range)) {
+      const int64_t end = run.elements.end;
+      for (int64_t& begin = run.elements.begin; begin < end; begin += kBlockElements) {
+        blocks.push_back({{begin, std::min(begin + kBlockElements, end)}, run.decays});
+      }
+    }
+  }
   std::atomic<bool> trusted{true};
   const auto update = [&](int64_t index) {
-    const Block& block = blocks[index];
-    AdamWSpan span;
-    span.gradient = static_cast<const char*>(gradient) + block.begin * gradient_bytes;
-    span.weights = static_cast<char*>(tile.weights) + block.begin * weight_bytes;
-    span.remainder = tile.remainder == nullptr ? nullptr : tile.remainder + block.begin;
-    span.exp_avg = tile.exp_avg + block.begin;
-    span.exp_avg_sq = tile.exp_avg_sq + block.begin;
-    span.elements = block.end - block.begin;
-    if (!AdamWUpdateSpan(constants, block.decays ? constants.decay : 1.0f, gradient_dtype, span)) {
+    const auto& [elements, decays] = blocks[index];
+    const AdamWSpan span =
+        AdamWSpanAt(tile, gradient, gradient_dtype, elements.begin, elements.end - elements.begin);
+    if (!AdamWUpdateSpan(constants, decays ? constants.decay : 1.0f, gradient_dtype, span)) {
       trusted.store(false, std::memory_order_relaxed);
     }
   };
@@ -67,12 +70,19 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
   if (nodes.several()) {
     // The moments are two thirds of the tile and lie together.
     pool.ParallelForNear(
-        count, [&](int64_t index) { return nodes.NodeOf(tile.exp_avg + blocks[index].begin); },
+        count,
+        [&](int64_t index) { return nodes.NodeOf(tile.exp_avg + blocks[index].elements.begin); },
         update);
   } else {
     pool.ParallelFor(count, update);
   }
   return trusted.load();
+}
+
+bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
+                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes) {
+  const ElementRange whole[] = {{0, tile.layout->elements}};
+  return AdamWUpdate(pool, step, gradient, gradient_dtype, tile, whole, nodes);
 }
 
 }  // namespace megatrain

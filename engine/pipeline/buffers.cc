@@ -74,16 +74,24 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
       Reserve(arena, "rotary tables", rope_bytes, DeviceKind::kOther, &b.rope_cosine));
   MT_RETURN_IF_ERROR(Reserve(arena, "rotary tables", rope_bytes, DeviceKind::kOther, &b.rope_sine));
   MT_RETURN_IF_ERROR(Reserve(arena, "activations of one layer and micro-batch",
-                             KeptBytes(c, d.dtype, t, KeepLevel::kEverything),
-                             DeviceKind::kActivations, &b.activation_scratch));
-  b.head.chunk_tokens = d.head_chunk_tokens;
-  MT_RETURN_IF_ERROR(Reserve(arena, "head chunk",
-                             d.head_chunk_tokens * c.vocabulary * int64_t{sizeof(float)},
-                             DeviceKind::kWorkspace, &b.head.logits));
-  MT_RETURN_IF_ERROR(Reserve(arena, "head chunk", d.head_chunk_tokens * c.hidden * e,
-                             DeviceKind::kWorkspace, &b.head.normed));
-  MT_RETURN_IF_ERROR(Reserve(arena, "head chunk", d.head_chunk_tokens * int64_t{sizeof(float)},
-                             DeviceKind::kWorkspace, &b.head.rstd));
+                             LayerScratchBytes(c, d.dtype, t), DeviceKind::kActivations,
+                             &b.layer_scratch));
+  if (d.training) {
+    b.backward.workspace_bytes =
+        sizes.AttentionBackwardWorkspaceBytes({.dtype = d.dtype,
+                                               .tokens = t,
+                                               .sequence = d.sequence_length,
+                                               .heads = c.heads,
+                                               .kv_heads = c.kv_heads,
+                                               .head_dim = c.head_dim});
+  }
+  MT_RETURN_IF_ERROR(Reserve(
+      arena, "chunk of a layer or the head",
+      std::max({LayerChunkBytes(c, d.dtype, d.layer_chunk_tokens),
+                HeadScratchBytes(c, d.dtype, d.head_chunk_tokens), b.backward.workspace_bytes}),
+      DeviceKind::kWorkspace, &b.work));
+  b.head = PlaceHeadScratch(c, d.dtype, d.head_chunk_tokens, b.work);
+  b.backward.workspace = b.work;
   MT_RETURN_IF_ERROR(
       Reserve(arena, "losses", t * int64_t{sizeof(float)}, DeviceKind::kWorkspace, &b.losses));
   if (!d.training) return b;
@@ -103,14 +111,6 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
   MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace",
                              t * (c.heads + 2 * c.kv_heads) * c.head_dim * e,
                              DeviceKind::kWorkspace, &b.backward.dqkv));
-  b.backward.workspace_bytes = sizes.AttentionBackwardWorkspaceBytes({.dtype = d.dtype,
-                                                                      .tokens = t,
-                                                                      .sequence = d.sequence_length,
-                                                                      .heads = c.heads,
-                                                                      .kv_heads = c.kv_heads,
-                                                                      .head_dim = c.head_dim});
-  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", b.backward.workspace_bytes,
-                             DeviceKind::kWorkspace, &b.backward.workspace));
   b.kept.resize(d.shape.kept);
   for (int i = 0; i < d.shape.kept; ++i) {
     const KeepLevel level =

@@ -29,8 +29,9 @@ struct PipelineDimensions {
   int64_t sequence_length = 0;
   int64_t micro_batch_tokens = 0;  // at most
   int micro_batches = 0;           // a step, at most
-  int64_t head_chunk_tokens = 0;
-  bool training = true;  // false: forward only (generate)
+  int64_t head_chunk_tokens = 0;   // HeadChunkTokens
+  int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
+  bool training = true;            // false: forward only (generate)
 
   int64_t hidden_bytes() const {  // of one micro-batch at one boundary
     return micro_batch_tokens * layout->config.hidden * DTypeBytes(dtype);
@@ -72,7 +73,10 @@ struct DeviceBuffers {
   std::vector<void*> hidden;           // T [micro_batch_tokens, hidden] each
   std::vector<void*> hidden_gradient;  // T, one a micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
-  void* activation_scratch = nullptr;
+  void* layer_scratch = nullptr;       // LayerScratchBytes
+  // What one operation needs at a time, in turn: a chunk of a layer, attention's gradient, a chunk
+  // of the head. `backward` and `head` point into it.
+  void* work = nullptr;
   LayerBackwardScratch backward;
   HeadScratch head;
   float* losses = nullptr;                         // [micro_batch_tokens]

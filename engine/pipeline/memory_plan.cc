@@ -144,12 +144,15 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.micro_batches = static_cast<int>((spec.training.global_batch + spec.training.micro_batch - 1) /
                                      spec.training.micro_batch);
   d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens, sizes.HeadChunk());
+  d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
   d.shape = BaseShape(layout, d.dtype);
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(
       spec.engine.weight_buffers > 0 ? spec.engine.weight_buffers : kWeightBuffersMin);
   d.shape.work = WorkOf(d);
   d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
+  d.shape.device_update_parts =
+      spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
   if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
       spec.engine.gradient_slabs != d.shape.tiles()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -216,6 +219,7 @@ absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype
   d.sequence_length = d.micro_batch_tokens = tokens;
   d.micro_batches = 1;
   d.head_chunk_tokens = HeadChunkTokens(layout.config, tokens, sizes.HeadChunk());
+  d.layer_chunk_tokens = LayerChunkTokens(tokens);
   d.shape = BaseShape(layout, dtype);
   d.shape.stash_on_host = true;  // a ring of hidden states is all that forward needs
   d.shape.clipping = d.shape.slab_per_tile = false;
@@ -250,7 +254,7 @@ std::string MemoryPlan::Table() const {
     const int pairs = d.shape.layers * d.shape.sweep_micro_batches;
     absl::StrAppendFormat(&out,
                           "micro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
-                          "whole: %d of %d, norms and SwiGLU recomputed: %d, recomputed: %d (layer "
+                          "whole: %d of %d, norms recomputed: %d, recomputed: %d (layer "
                           "x micro-batch)\n",
                           d.micro_batches, d.shape.sweep_micro_batches,
                           d.shape.stash_on_host ? "host" : "device", d.shape.kept_everything, pairs,

@@ -97,6 +97,7 @@ LayerContext StepRunner::Context(Stream* stream) const {
   context.stream = stream;
   context.rope_cosine = p_.device_buffers->rope_cosine;
   context.rope_sine = p_.device_buffers->rope_sine;
+  context.chunk_tokens = p_.dimensions->layer_chunk_tokens;
   return context;
 }
 
@@ -129,7 +130,6 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kHeadLoss:
     case OpKind::kLayerBackward:
     case OpKind::kEmbedBackward:
-    case OpKind::kZeroGradient:
     case OpKind::kFinishGradient:
       return Compute(op, *stream);
     case OpKind::kLoadHiddenGradient:
@@ -198,10 +198,11 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
   const bool layer = op.kind == OpKind::kLayerForward || op.kind == OpKind::kLayerBackward;
   LayerActivations activations;
   if (layer) {
-    activations =
-        PlaceActivations(d.layout->config, d.dtype, d.micro_batch_tokens, op.keep,
-                         op.kept_slot >= 0 ? b.kept[op.kept_slot] : nullptr, b.activation_scratch);
+    activations = PlaceActivations(
+        d.layout->config, d.dtype, d.micro_batch_tokens, d.layer_chunk_tokens, op.keep,
+        op.kept_slot >= 0 ? b.kept[op.kept_slot] : nullptr, b.layer_scratch, b.work);
   }
+  if (op.first) MT_RETURN_IF_ERROR(ZeroPadding(op, stream));
   switch (op.kind) {
     case OpKind::kEmbedForward:
       return EmbeddingForward(context, weights, View(op), b.hidden[op.output_slot]);
@@ -209,15 +210,15 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
       return DecoderLayerForward(context, weights, View(op), b.hidden[op.input_slot], activations,
                                  b.hidden[op.output_slot]);
     case OpKind::kLayerBackward:
-      return DecoderLayerBackward(context, weights, View(op), b.hidden[op.input_slot], op.keep,
-                                  activations, b.backward, b.hidden_gradient[op.sweep_index],
-                                  gradient);
+      return DecoderLayerBackward(context, weights, View(op), b.hidden[op.input_slot], activations,
+                                  b.backward, b.hidden_gradient[op.sweep_index], gradient,
+                                  op.first);
     case OpKind::kHead: {
       const StepState& state = states_[slot];
-      MT_RETURN_IF_ERROR(
-          HeadForwardBackward(context, weights, View(op), b.hidden[op.input_slot],
-                              static_cast<float>(1.0 / static_cast<double>(state.predictions)),
-                              b.head, b.losses, b.hidden_gradient[op.sweep_index], gradient));
+      MT_RETURN_IF_ERROR(HeadForwardBackward(
+          context, weights, View(op), b.hidden[op.input_slot],
+          static_cast<float>(1.0 / static_cast<double>(state.predictions)), b.head, b.losses,
+          b.hidden_gradient[op.sweep_index], gradient, op.first));
       return kernels.Sum(stream, b.losses, state.micro_batch_tokens[op.micro_batch],
                          b.loss_sums[slot] + op.micro_batch);
     }
@@ -233,9 +234,7 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
       return EmbeddingBackward(
           context, View(op),
           op.input_slot >= 0 ? b.hidden[op.input_slot] : b.hidden_gradient[op.sweep_index],
-          gradient);
-    case OpKind::kZeroGradient:
-      return kernels.Zero(stream, gradient, op.bytes);
+          gradient, op.first);
     case OpKind::kFinishGradient: {
       const int64_t elements = d.shape.tile_elements[op.tile];
       MT_RETURN_IF_ERROR(
@@ -248,6 +247,24 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
     default:
       return absl::InternalError(absl::StrCat(OpKindName(op.kind), " is not a compute operation"));
   }
+}
+
+// What lies between a tile's tensors: no kernel writes it, and the norm, the slab and the update
+// take the accumulator as a whole.
+absl::Status StepRunner::ZeroPadding(const Op& op, Stream& stream) {
+  const TileLayout& tile = p_.dimensions->layout->tiles[op.tile];
+  float* const gradient = p_.device_buffers->accumulators[op.accumulator];
+  int64_t end = 0;  // of the tensor before
+  const auto zero_to = [&](int64_t begin) {
+    return begin == end ? absl::OkStatus()
+                        : p_.device->kernels().Zero(stream, gradient + end,
+                                                    (begin - end) * int64_t{sizeof(float)});
+  };
+  for (const TensorSpec& tensor : tile.tensors) {
+    MT_RETURN_IF_ERROR(zero_to(tensor.offset));
+    end = tensor.offset + tensor.elements;
+  }
+  return zero_to(tile.elements);
 }
 
 absl::Status StepRunner::TakeLogits(const Op& op, Stream& stream) {

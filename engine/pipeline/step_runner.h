@@ -85,6 +85,7 @@ class StepRunner : public OpRunner {
   absl::Status Clip(const Op& op);
   absl::Status UpdateTile(const Op& op);
   absl::Status TakeLogits(const Op& op, Stream& stream);
+  absl::Status ZeroPadding(const Op& op, Stream& stream);
   void* StashData(const Op& op) const;
   void* EmbeddingStashData(const Op& op) const;
 

@@ -74,12 +74,22 @@ void Trainer::ReleaseDevice() {
 
 absl::Status Trainer::UploadRopeTables() {
   const PipelineDimensions& d = plan_.dimensions;
-  const int64_t n = d.sequence_length * (d.layout->config.head_dim / 2);
-  std::vector<float> cosine(n), sine(n);
-  RopeTables(d.layout->config, d.sequence_length, cosine.data(), sine.data());
+  // Piece by piece: the tables of a million positions are half a gigabyte, which the plan does not
+  // count on the host.
+  constexpr int64_t kPositions = 4096;
+  const int64_t half = d.layout->config.head_dim / 2;
+  std::vector<float> cosine(kPositions * half), sine(kPositions * half);
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_->CreateStream(StreamUse::kCopy));
-  MT_RETURN_IF_ERROR(device_->Upload(*stream, device_buffers_.rope_cosine, cosine.data(), n * 4));
-  return device_->Upload(*stream, device_buffers_.rope_sine, sine.data(), n * 4);
+  for (int64_t begin = 0; begin < d.sequence_length; begin += kPositions) {
+    const int64_t end = std::min(d.sequence_length, begin + kPositions);
+    const int64_t bytes = (end - begin) * half * int64_t{sizeof(float)};
+    RopeTables(d.layout->config, begin, end, cosine.data(), sine.data());
+    MT_RETURN_IF_ERROR(
+        device_->Upload(*stream, device_buffers_.rope_cosine + begin * half, cosine.data(), bytes));
+    MT_RETURN_IF_ERROR(
+        device_->Upload(*stream, device_buffers_.rope_sine + begin * half, sine.data(), bytes));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {

@@ -93,9 +93,6 @@ class Replay {
                     Hidden(0, op.micro_batch));
           Accumulate(op);
           break;
-        case OpKind::kZeroGradient:
-          accumulator_[op.accumulator] = {op.tile, {}};
-          break;
         case OpKind::kStorePartial:
         case OpKind::kStoreGradient:
           EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
@@ -149,6 +146,7 @@ class Replay {
   }
   void CheckWeights(const Op& op) { EXPECT_TRUE(buffer_[op.weight_buffer] == Version(op.tile)); }
   void Accumulate(const Op& op) {
+    if (op.first) accumulator_[op.accumulator] = {op.tile, {}};
     EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
     accumulator_[op.accumulator].second.push_back(op.micro_batch);
   }
