@@ -4,6 +4,7 @@
 #ifndef MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 #define MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "engine/device/kernel_sizes.h"
 #include "engine/memory/device_arena.h"
 #include "engine/memory/host_pool.h"
+#include "engine/memory/tile.h"
 #include "engine/model/decoder_layer.h"
 #include "engine/model/language_head.h"
 #include "engine/model/model_layout.h"
@@ -40,6 +42,14 @@ struct PipelineDimensions {
   int embedding_stash_micro_batches() const {
     if (!shape.tied) return 0;
     return (micro_batches - 1) / shape.sweep_micro_batches * shape.sweep_micro_batches;
+  }
+  // Elements of an operation that updates on the device, at most; 0: none does.
+  int64_t update_piece_elements() const {
+    int64_t elements = 0;
+    for (int tile = 0; tile < shape.tiles(); ++tile) {
+      elements = std::max(elements, shape.tile_elements[tile] - shape.host_elements(tile));
+    }
+    return std::min(elements, shape.device_piece_elements);
   }
   // Elements of a slab: FP32 partial sums need the FP32 size.
   int64_t slab_element_bytes() const {
@@ -83,7 +93,11 @@ struct DeviceBuffers {
   std::array<void*, kStepSlots> batch = {};        // BatchArrays
   std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
   double* norms = nullptr;                         // [accumulators]
-  float* rope_cosine = nullptr;                    // [sequence_length, head_dim / 2]
+  // A piece's state, and its gradient with clipping; of each lane that updates.
+  std::array<Tile, kDeviceUpdateLanes> update_state = {};  // without a layout
+  std::array<void*, kDeviceUpdateLanes> update_gradient = {};
+  int32_t* update_flags = nullptr;  // [tiles]: not 0 where an update cannot be trusted
+  float* rope_cosine = nullptr;     // [sequence_length, head_dim / 2]
   float* rope_sine = nullptr;
 };
 
@@ -98,9 +112,10 @@ struct HostBuffers {
   std::vector<HostLease> stash;
   HostLease
       embedding_stash;  // [micro-batches of all sweeps but the last][micro_batch_tokens, hidden]
-  std::array<HostLease, kStepSlots> batch;         // BatchArrays, then loss_sums, then norms
-  std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
-  std::array<double*, kStepSlots> norms = {};      // [tiles]
+  std::array<HostLease, kStepSlots> batch;  // BatchArrays, then loss_sums, norms and update_flags
+  std::array<double*, kStepSlots> loss_sums = {};      // [micro_batches]
+  std::array<double*, kStepSlots> norms = {};          // [tiles]
+  std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], of those that the device updates
 };
 
 // Bytes of the pool that LeaseHostBuffers takes, by kind; indexed by HostKind.

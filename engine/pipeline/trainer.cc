@@ -11,8 +11,8 @@ namespace {
 
 void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
   for (const Op& op : schedule.ops) {
-    if (op.lane == Lane::kD2H) record.d2h_bytes += op.bytes;
-    if (op.lane == Lane::kH2D) record.h2d_bytes += op.bytes;
+    record.d2h_bytes += op.d2h_bytes + (op.lane == Lane::kD2H ? op.bytes : 0);
+    record.h2d_bytes += op.h2d_bytes + (op.lane == Lane::kH2D ? op.bytes : 0);
   }
 }
 
@@ -21,7 +21,9 @@ void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
                                                          const MemoryPlan& plan, Device* device,
                                                          ThreadPool* update_pool, HostPool* pool) {
-  std::unique_ptr<Trainer> trainer(new Trainer(spec, plan));
+  MemoryPlan here = plan;
+  if (!device->KernelsReadHost()) here.dimensions.shape.embedding_from_host = false;
+  std::unique_ptr<Trainer> trainer(new Trainer(spec, here));
   const PipelineDimensions& d = trainer->plan_.dimensions;
   trainer->device_ = device;
   trainer->kernels_ = &device->kernels();
@@ -111,6 +113,7 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   pending.record.input_tokens = batch.input_tokens;
   pending.record.host_bytes = plan_.pool_bytes;
   pending.record.device_bytes = plan_.device_bytes;
+  pipeline_state_.rows_first = runner_->OfferRows(pending.slot);
   Schedule schedule =
       BuildTrainingStep(plan_.dimensions.shape, state.micro_batch_tokens, pipeline_state_);
   CountLinkBytes(schedule, pending.record);
