@@ -4,8 +4,12 @@ namespace megatrain {
 namespace {
 
 constexpr double kF32Bytes = sizeof(float);
-// A gradient accumulator: read and written.
-constexpr double kAccumulateBytes = 2 * kF32Bytes;
+
+// Device bytes of an FP32 sum in `chunks` chunks of tokens: read and written by each, and only
+// written by the very first.
+double SumBytes(double elements, double chunks, bool first) {
+  return elements * kF32Bytes * (2 * chunks - (first ? 1 : 0));
+}
 // Kernels whose sums over rows are split launch a second one that adds the parts.
 constexpr double kSplitSum = 2;
 // The gradient of attention: rowsum(dO * O), then two kernels.
@@ -48,6 +52,8 @@ LayerWork Norm(const Sizes& s) { return Pass(s, 2 * s.hidden); }
 // Reads x, the gradient by y and the residual's, and writes the latter.
 LayerWork NormBackward(const Sizes& s) { return Pass(s, 4 * s.hidden, kSplitSum); }
 LayerWork SwiGlu(const Sizes& s) { return Pass(s, 3 * s.intermediate); }
+// Reads gate, up and the gradient; writes the gradients of the first two and SwiGLU's output.
+LayerWork SwiGluBackward(const Sizes& s) { return Pass(s, 6 * s.intermediate); }
 LayerWork Rope(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv)); }
 // Queries' and keys': read and written, apart.
 LayerWork HeadNorms(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv), 2); }
@@ -57,9 +63,26 @@ LayerWork PrepareQueriesAndKeys(const WorkShape& shape, const Sizes& s) {
   return shape.config.qk_norm ? HeadNorms(s) + Rope(s) : Rope(s);
 }
 
-double Chunks(const WorkShape& shape) {
-  return static_cast<double>((shape.tokens + shape.head_chunk_tokens - 1) /
-                             shape.head_chunk_tokens);
+// From a layer's input to attention's output.
+LayerWork AttentionForward(const WorkShape& shape, const Sizes& s) {
+  // Scores, and the values weighted by them.
+  const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
+  return Norm(s) + Products(s, s.hidden * s.qkv(), 1) + PrepareQueriesAndKeys(shape, s) + attention;
+}
+
+// From there to gate and up. The product behind attention adds the residual stream.
+LayerWork ToGateUp(const Sizes& s) {
+  return Products(s, s.q * s.hidden, 1) + Pass(s, s.hidden, 0) + Norm(s) +
+         Products(s, 2 * s.hidden * s.intermediate, 1);
+}
+
+double Chunks(int64_t tokens, int64_t chunk_tokens) {
+  return static_cast<double>((tokens + chunk_tokens - 1) / chunk_tokens);
+}
+// All but attention is launched once a chunk.
+LayerWork InChunks(const WorkShape& shape, LayerWork work) {
+  work.launches *= Chunks(shape.tokens, shape.layer_chunk_tokens);
+  return work;
 }
 
 }  // namespace
@@ -88,63 +111,61 @@ LayerWork EmbeddingForwardWork(const WorkShape& shape) {
   return Pass(s, 2 * s.hidden);
 }
 
-LayerWork EmbeddingBackwardWork(const WorkShape& shape) {
+LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
-  // At most a row of the accumulator a token; equal ids share one.
-  return Pass(s, s.hidden, kSplitSum) +
-         LayerWork{.device_bytes = s.tokens * s.hidden * kAccumulateBytes};
+  // At most a row of the sum a token; equal ids share one.
+  LayerWork work = Pass(s, s.hidden, kSplitSum);
+  work.device_bytes += SumBytes(s.tokens * s.hidden, 1, /*first=*/false);
+  if (first) work += {.device_bytes = s.vocabulary * s.hidden * kF32Bytes, .launches = 1};
+  return work;
 }
 
 LayerWork DecoderLayerForwardWork(const WorkShape& shape) {
   const Sizes s(shape);
   // The last product adds the residual stream.
-  return DecoderLayerRecomputeWork(shape, KeepLevel::kNothing) + Products(s, s.down(), 1) +
-         Pass(s, s.hidden, 0);
+  return InChunks(shape, AttentionForward(shape, s) + ToGateUp(s) + SwiGlu(s) +
+                             Products(s, s.down(), 1) + Pass(s, s.hidden, 0));
 }
 
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
   const Sizes s(shape);
   switch (level) {
     case KeepLevel::kEverything:
-      return {};
+      break;
     case KeepLevel::kCheapRecomputed: {
-      const LayerWork norms_and_swiglu = Norm(s) + Norm(s) + SwiGlu(s);
-      return shape.config.qk_norm ? norms_and_swiglu + PrepareQueriesAndKeys(shape, s)
-                                  : norms_and_swiglu;
+      const LayerWork norms = Norm(s) + Norm(s);
+      return InChunks(shape,
+                      shape.config.qk_norm ? norms + PrepareQueriesAndKeys(shape, s) : norms);
     }
     case KeepLevel::kNothing:
-      break;
+      // The input's norm twice: for queries, keys and values, and for the gradient of their
+      // weights.
+      return InChunks(shape, AttentionForward(shape, s) + ToGateUp(s) + Norm(s));
   }
-  // All but the last product. Scores, and the values weighted by them; the product behind attention
-  // adds the residual stream.
-  const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
-  return Norm(s) + Products(s, s.layer_matrices_but_down(), 3) + PrepareQueriesAndKeys(shape, s) +
-         attention + Pass(s, s.hidden, 0) + Norm(s) + SwiGlu(s);
+  return {};
 }
 
-LayerWork DecoderLayerBackwardWork(const WorkShape& shape) {
+LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
-  // Of four matrices each, by the input and by the weight, which is added to its accumulator.
-  LayerWork work =
-      2 * Products(s, matrices, 4) + LayerWork{.device_bytes = matrices * kAccumulateBytes};
-  work += Pass(s, 5 * s.intermediate);  // SwiGLU: reads gate, up and the gradient, writes two
-  work += 2 * NormBackward(s);
+  // Of four matrices each, by the input and by the weight.
+  LayerWork work = 2 * Products(s, matrices, 4) + SwiGluBackward(s) + 2 * NormBackward(s) + Rope(s);
   // Scores once more, then the gradients by probabilities, values, queries and keys.
   work += {.attention_backward_flops = 5 * s.pair_product_flops,
            .launches = kAttentionBackwardLaunches};
-  work += Rope(s);
   if (shape.config.qk_norm) work += HeadNormsBackward(s);
   if (shape.config.qkv_bias) work += Pass(s, s.qkv(), kSplitSum);
+  work = InChunks(shape, work);
+  work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), first);
   return work;
 }
 
-LayerWork HeadForwardBackwardWork(const WorkShape& shape) {
+LayerWork HeadForwardBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
-  const double chunks = Chunks(shape);
+  const double chunks = Chunks(shape.tokens, shape.head_chunk_tokens);
   LayerWork work = 3 * Products(s, s.vocabulary * s.hidden, chunks);
   // The gradient of the whole matrix, once a chunk.
-  work.device_bytes += chunks * s.vocabulary * s.hidden * kAccumulateBytes;
+  work.device_bytes += SumBytes(s.vocabulary * s.hidden, chunks, first);
   // Logits are written in FP32, read for their maximum and sum and read for their gradient, which
   // is written in the model's precision.
   work.device_bytes += s.tokens * s.vocabulary * ((kF32Bytes - s.e) + 2 * kF32Bytes + s.e);
@@ -157,7 +178,7 @@ LayerWork HeadForwardBackwardWork(const WorkShape& shape) {
 
 LayerWork HeadLossWork(const WorkShape& shape) {
   const Sizes s(shape);
-  const double chunks = Chunks(shape);
+  const double chunks = Chunks(shape.tokens, shape.head_chunk_tokens);
   LayerWork work = Products(s, s.vocabulary * s.hidden, chunks) + Pass(s, 2 * s.hidden, chunks);
   work.device_bytes += s.tokens * s.vocabulary * ((kF32Bytes - s.e) + kF32Bytes);
   work.launches += chunks + 1;  // cross-entropy by chunks; the sum of the losses

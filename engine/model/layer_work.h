@@ -34,17 +34,19 @@ struct WorkShape {
   DType dtype = DType::kF32;
   int64_t tokens = 0;
   int64_t sequence_length = 0;
+  int64_t layer_chunk_tokens = 0;
   int64_t head_chunk_tokens = 0;
 };
 
 LayerWork EmbeddingForwardWork(const WorkShape& shape);
-LayerWork EmbeddingBackwardWork(const WorkShape& shape);
+// Gradients count as sums that are added to. `first`: those that write a sum instead.
+LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first);
 LayerWork DecoderLayerForwardWork(const WorkShape& shape);
 // What backward computes once more of what `level` did not keep.
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level);
-// Without recomputation. Every accumulator of a matrix is read and written.
-LayerWork DecoderLayerBackwardWork(const WorkShape& shape);
-LayerWork HeadForwardBackwardWork(const WorkShape& shape);
+// Without recomputation.
+LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first);
+LayerWork HeadForwardBackwardWork(const WorkShape& shape, bool first);
 LayerWork HeadLossWork(const WorkShape& shape);
 // A tile's gradient of `elements` when its last micro-batch is in: its sum of squares, and its
 // rounding to `element_bytes` if that is less than FP32's.

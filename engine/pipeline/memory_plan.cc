@@ -39,19 +39,26 @@ StepWork WorkOf(const PipelineDimensions& d) {
                        .dtype = d.dtype,
                        .tokens = d.micro_batch_tokens,
                        .sequence_length = d.sequence_length,
+                       .layer_chunk_tokens = d.layer_chunk_tokens,
                        .head_chunk_tokens = d.head_chunk_tokens};
   StepWork work;
   work.micro_batch_tokens = d.micro_batch_tokens;
   work.embed_forward = EmbeddingForwardWork(s);
-  work.embed_backward = EmbeddingBackwardWork(s);
+  work.embed_backward = EmbeddingBackwardWork(s, /*first=*/false);
   work.layer_forward = DecoderLayerForwardWork(s);
-  work.layer_backward = DecoderLayerBackwardWork(s);
+  work.layer_backward = DecoderLayerBackwardWork(s, /*first=*/false);
   for (const KeepLevel level :
        {KeepLevel::kNothing, KeepLevel::kCheapRecomputed, KeepLevel::kEverything}) {
     work.recompute[static_cast<size_t>(level)] = DecoderLayerRecomputeWork(s, level);
   }
-  work.head = HeadForwardBackwardWork(s);
+  work.head = HeadForwardBackwardWork(s, /*first=*/false);
   work.head_loss = HeadLossWork(s);
+  const auto more = [](const LayerWork& first, const LayerWork& other) {
+    return first.device_bytes - other.device_bytes;
+  };
+  work.embed_first_bytes = more(EmbeddingBackwardWork(s, /*first=*/true), work.embed_backward);
+  work.layer_first_bytes = more(DecoderLayerBackwardWork(s, /*first=*/true), work.layer_backward);
+  work.head_first_bytes = more(HeadForwardBackwardWork(s, /*first=*/true), work.head);
   return work;
 }
 
@@ -151,6 +158,10 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
       spec.engine.weight_buffers > 0 ? spec.engine.weight_buffers : kWeightBuffersMin);
   d.shape.work = WorkOf(d);
   d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
+  d.shape.embedding_from_host = !budget.device_shares_host;
+  d.shape.row_elements =
+      layout.config.hidden *
+      std::min<int64_t>(d.micro_batches * d.micro_batch_tokens, layout.config.vocabulary);
   d.shape.device_update_parts =
       spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
   if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
@@ -196,8 +207,14 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
     }
   }
   FitDeviceByRule(spec, sizes, plan.device_limit, d);
-  Finish(sizes, plan);
-  return plan;
+  const auto finish = [&](const PipelineDimensions& dimensions) {
+    MemoryPlan finished = plan;
+    finished.dimensions = dimensions;
+    Finish(sizes, finished);
+    return finished;
+  };
+  if (!machine.rates.measured()) return finish(d);
+  return ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish);
 }
 
 absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,

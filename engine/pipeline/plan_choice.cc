@@ -58,6 +58,18 @@ double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profil
                             seconds(work.embed_backward) + seconds(work.head));
 }
 
+// Where the job leaves it open, of kUpdateParts those whose update takes as long on the device,
+// whose state crosses the link both ways, as the others' on the host.
+int BalancedParts(const PipelineDimensions& d, const HardwareProfile& profile) {
+  const double gradient = static_cast<double>(d.shape.gradient_element_bytes);
+  const double state = kStateElementBytes;
+  const double down = d.shape.clipping ? state + gradient : state;
+  const double device =
+      std::min(profile.h2d_bytes_per_second / down, profile.d2h_bytes_per_second / state);
+  const double host = profile.update_bytes_per_second / (2 * state + gradient);
+  return static_cast<int>(kUpdateParts * device / (device + host));
+}
+
 struct Candidate {
   PipelineDimensions dimensions;
   double seconds_min = 0;
@@ -89,6 +101,27 @@ std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
   return candidates;
 }
 
+// Takes so many parts of the updates to the device if the step is shorter then; returns whether it
+// is. Device memory is reserved for them in any case.
+bool TryParts(int parts, const MachineSpeed& machine, MemoryPlan& plan) {
+  PipelineDimensions tried = plan.dimensions;
+  if (parts < 0 || parts > kUpdateParts || parts == tried.shape.device_update_parts) return false;
+  tried.shape.device_update_parts = parts;
+  const StepPrediction predicted = PredictStep(tried, machine);
+  if (predicted.step_seconds >= plan.predicted->step_seconds) return false;
+  plan.dimensions = tried;
+  plan.predicted = predicted;
+  return true;
+}
+
+// Goes on from what is best so far by ever smaller steps.
+void RefineParts(const MachineSpeed& machine, MemoryPlan& plan) {
+  for (int step = kUpdateParts / 8; step >= 1; step /= 2) {
+    const int parts = plan.dimensions.shape.device_update_parts;
+    if (!TryParts(parts - step, machine, plan)) TryParts(parts + step, machine, plan);
+  }
+}
+
 bool SameChoice(const PipelineShape& a, const PipelineShape& b) {
   return a.sweep_micro_batches == b.sweep_micro_batches && a.stash_on_host == b.stash_on_host &&
          a.weight_buffers == b.weight_buffers;
@@ -101,24 +134,34 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
                         absl::FunctionRef<MemoryPlan(const PipelineDimensions&)> finish) {
   MemoryPlan rule = finish(by_rule);
   if (rule.fits) rule.predicted = PredictStep(by_rule, machine);
+  const HardwareProfile profile = ProfileOf(by_rule.dtype, machine);
+  // The cpu device has no link that would be faster than its memory.
+  const bool updates_are_open =
+      spec.engine.update_device == UpdateDevice::kAuto && !machine.rates.device_is_host;
   const double worthwhile = machine.rates.device_is_host ? kWorthwhileOnHost : kWorthwhile;
   const auto seconds = [&](const MemoryPlan& plan) { return plan.predicted->step_seconds; };
 
   // The best of those that are not the rule's, and the second best.
   std::vector<MemoryPlan> best;
-  for (const Candidate& candidate :
-       Candidates(spec, sizes, ProfileOf(by_rule.dtype, machine), device_limit, by_rule)) {
-    if (SameChoice(candidate.dimensions.shape, by_rule.shape)) continue;
+  for (const Candidate& candidate : Candidates(spec, sizes, profile, device_limit, by_rule)) {
+    if (SameChoice(candidate.dimensions.shape, by_rule.shape) && !updates_are_open) continue;
     // The rest are longer still.
     if (best.size() == 2 && candidate.seconds_min >= seconds(best.back())) break;
     MemoryPlan plan = finish(candidate.dimensions);
     if (!plan.fits) continue;
-    plan.predicted = PredictStep(candidate.dimensions, machine);
+    plan.predicted = PredictStep(plan.dimensions, machine);
+    if (updates_are_open) TryParts(BalancedParts(plan.dimensions, profile), machine, plan);
     const auto behind = std::find_if(best.begin(), best.end(), [&](const MemoryPlan& other) {
       return seconds(plan) < seconds(other);
     });
     best.insert(behind, std::move(plan));
     if (best.size() > 2) best.pop_back();
+  }
+  if (updates_are_open) {
+    for (MemoryPlan& plan : best) RefineParts(machine, plan);
+    std::stable_sort(best.begin(), best.end(), [&](const MemoryPlan& a, const MemoryPlan& b) {
+      return seconds(a) < seconds(b);
+    });
   }
   if (best.empty()) return rule;
   const auto timed = [](const MemoryPlan& plan) {

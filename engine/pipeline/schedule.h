@@ -120,6 +120,8 @@ struct Schedule {
   std::vector<Op> ops;
 };
 
+// Of an element's state in a tile: weight, remainder and moments, or master and moments.
+inline constexpr int64_t kStateElementBytes = 12;
 inline constexpr int kUpdateParts = 64;
 // Elements between the places at which a tile's update may be cut: whole cache lines of every
 // section.
@@ -134,6 +136,8 @@ struct StepWork {
   LayerWork layer_backward;            // with everything kept
   std::array<LayerWork, 3> recompute;  // before it, by KeepLevel
   LayerWork head, head_loss;
+  // Device bytes by which the first micro-batch of a gradient differs from the others.
+  double embed_first_bytes = 0, layer_first_bytes = 0, head_first_bytes = 0;
 };
 
 // What a schedule is built from: the model's shape and the plan's decisions, as plain numbers.

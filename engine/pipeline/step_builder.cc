@@ -8,9 +8,6 @@
 namespace megatrain {
 namespace {
 
-// A tile's weight, remainder and moments.
-constexpr int64_t kStateElementBytes = 12;
-
 class StepBuilder {
  public:
   StepBuilder(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
@@ -255,7 +252,8 @@ class StepBuilder {
   }
 
   // The accumulator of `tile`, filled with the sum over the sweeps before. The first sweep's first
-  // operation on it writes it (Op::first).
+  // operation on it writes it (Op::first). Goes ahead of Prefetch, whose loads wait in the link's
+  // queue for a buffer longer than this for the accumulator.
   int BeginGradient(int tile) {
     int accumulator = 2;
     if (!(shape_.tied && tile == 0)) {
@@ -426,9 +424,9 @@ class StepBuilder {
 
   void Head() {
     const int tile = shape_.head_tile();
+    accumulator_of_head_ = BeginGradient(tile);
     const int buffer = Use();
     Prefetch();
-    accumulator_of_head_ = BeginGradient(tile);
     LoadStashBehind(-1);
     for (int i = 0; i < sweep_size_; ++i) {
       Op& op = Add(OpKind::kHead, Lane::kCompute);
@@ -439,6 +437,7 @@ class StepBuilder {
       op.first = op.micro_batch == 0;
       op.input_slot = ForwardSlot(shape_.layers, i);
       op.work = Part(i) * shape_.work.head;
+      if (op.first) op.work.device_bytes += shape_.work.head_first_bytes;
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
                   {ResourceKind::kHidden, op.input_slot},
                   {ResourceKind::kDeviceBatch, slot_}};
@@ -468,9 +467,9 @@ class StepBuilder {
 
   void LayerBackward(int layer) {
     const int tile = layer + 1;
+    const int accumulator = BeginGradient(tile);
     const int buffer = Use();
     Prefetch();
-    const int accumulator = BeginGradient(tile);
     for (int i = 0; i < sweep_size_; ++i) {
       Op& op = Add(OpKind::kLayerBackward, Lane::kCompute);
       AtMicroBatch(op, i);
@@ -483,6 +482,7 @@ class StepBuilder {
       Keep(op, layer, i);
       op.work = Part(i) *
                 (shape_.work.layer_backward + shape_.work.recompute[static_cast<size_t>(op.keep)]);
+      if (op.first) op.work.device_bytes += shape_.work.layer_first_bytes;
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
                   {ResourceKind::kHidden, op.input_slot},
                   {ResourceKind::kDeviceBatch, slot_}};
@@ -524,6 +524,7 @@ class StepBuilder {
       op.accumulator = accumulator;
       op.work = Part(i) * shape_.work.embed_backward;
       op.first = !shape_.tied && op.micro_batch == 0;
+      if (op.first) op.work.device_bytes += shape_.work.embed_first_bytes;
       op.reads = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kDeviceBatch, slot_}};
       op.writes = {{ResourceKind::kAccumulator, accumulator}};
     }

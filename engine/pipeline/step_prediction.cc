@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "engine/pipeline/schedule.h"
@@ -15,7 +16,9 @@ namespace {
 // A schedule has a few operations for each layer and micro-batch. Beyond this many pairs in the
 // sweeps that are run neighbouring micro-batches are taken as one, so that a prediction is a matter
 // of a few milliseconds, and a choice between dozens of plans one of tenths of a second.
-constexpr int kPairsMax = 1536;
+constexpr int kPairsMax = 640;
+// Pieces of a tile's update on the device, for the same reason.
+constexpr int64_t kDevicePiecesMax = 8;
 // Sweeps beyond these take as long as the last of them: in between, one is like the other.
 constexpr int kSweepsMax = 3;
 // Steps that are run until the next one is like the one before.
@@ -54,21 +57,41 @@ std::vector<int64_t> SweepTokens(int micro_batches, int64_t micro_batch_tokens, 
 
 struct Timed {
   double seconds = 0;
+  // What crosses the link counts for its own lanes, whichever lane moves it.
   std::array<double, kLanes> busy = {};
 };
 
 // A step in the steady state.
 Timed RunSteps(const PipelineShape& shape, const std::vector<int64_t>& tokens,
                const HardwareProfile& profile) {
-  SimulatedExecutor executor(profile);
   PipelineState state;
+  Schedule steps;
+  std::array<size_t, kSteps> ends;  // of the steps' operations
+  for (size_t& end : ends) {
+    Schedule step = BuildTrainingStep(shape, tokens, state);
+    std::move(step.ops.begin(), step.ops.end(), std::back_inserter(steps.ops));
+    end = steps.ops.size();
+  }
+  const SimulatedExecutor::Run run = SimulatedExecutor(profile).Submit(steps);
+  // From one end of backward to the next: what updates do behind the last one, nobody waits for.
+  const auto compute_end = [&](int step) {
+    size_t i = ends[step] - 1;
+    while (run.spans[i].lane != Lane::kCompute) --i;
+    return run.spans[i].end_seconds;
+  };
   Timed step;
-  double before = 0;
-  for (int i = 0; i < kSteps; ++i) {
-    const SimulatedExecutor::Run run = executor.Submit(BuildTrainingStep(shape, tokens, state));
-    step.seconds = run.end_seconds - before;
-    before = run.end_seconds;
-    step.busy = run.busy_seconds;
+  step.seconds = compute_end(kSteps - 1) - compute_end(kSteps - 2);
+  const size_t before = ends[kSteps - 2], end = ends[kSteps - 1];
+  for (size_t i = before; i < end; ++i) {
+    const Op& op = steps.ops[i];
+    const auto busy = [&step](Lane lane) -> double& { return step.busy[static_cast<int>(lane)]; };
+    busy(Lane::kH2D) += static_cast<double>(op.h2d_bytes) / profile.h2d_bytes_per_second;
+    busy(Lane::kD2H) += static_cast<double>(op.d2h_bytes) / profile.d2h_bytes_per_second;
+    if (op.lane == Lane::kCompute) {
+      busy(op.lane) += WorkSeconds(op.work, profile);
+    } else {
+      busy(op.lane) += OpSeconds(op, profile);
+    }
   }
   return step;
 }
@@ -125,6 +148,9 @@ StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& mach
   const StepResources& resources = machine.resources;
   const HardwareProfile profile = ProfileOf(d.dtype, machine);
   PipelineShape shape = d.shape;
+  shape.device_piece_elements =
+      std::max(shape.device_piece_elements, d.layout->tile_elements_max / kDevicePiecesMax /
+                                                kUpdateAlignment * kUpdateAlignment);
   const double sweeps_exactly = static_cast<double>(d.micro_batches) / shape.sweep_micro_batches;
   const int sweeps = static_cast<int>(std::ceil(sweeps_exactly));
   const int parts = std::max(1, kPairsMax / (shape.layers * std::min(sweeps, kSweepsMax)));
