@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -117,10 +118,14 @@ struct PlanReport {
   PredictedStep predicted{};  // of a job that fits, if the rates are known
 };
 // On this machine as it is now, whose rates are measured for it (about a second). A GPU
-// that this machine has not is planned for by engine.device_memory, without times.
-absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr);
-// On a machine that is not here: its rates are the profile's, its host memory what the job allows.
-absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile);
+// that this machine has not is planned for by engine.device_memory, without times. `given_rates`
+// take the place of measured ones (SetRate in hardware_rates.h).
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
+                                        const std::vector<std::string>& given_rates = {});
+// On a machine that is not here: its rates are the profile's but for those given, its host memory
+// what the job allows.
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile,
+                                        const std::vector<std::string>& given_rates = {});
 // On a host with this budget, nothing else running: what does not fit there never will. Reads the
 // model's config.json, from `files`, and nothing else.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,

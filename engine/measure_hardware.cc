@@ -22,6 +22,7 @@ using Work = absl::FunctionRef<absl::Status()>;
 
 // Updates that may tune the optimizer, three times what it takes.
 constexpr int kTuningUpdatesMax = 90;
+constexpr int kLaunches = 200;
 
 constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
@@ -76,9 +77,31 @@ class Bench {
     PrecisionRates rates;
     MT_ASSIGN_OR_RETURN(rates.matmul_flops_per_second, MatMulRate(dtype));
     MT_ASSIGN_OR_RETURN(rates.attention_flops_per_second, AttentionRate(dtype));
+    MT_ASSIGN_OR_RETURN(rates.attention_backward_flops_per_second, AttentionBackwardRate(dtype));
     MT_ASSIGN_OR_RETURN(rates.element_bytes_per_second, ElementRate(dtype));
     rates.update_bytes_per_second = UpdateRate(dtype);
     return rates;
+  }
+
+  // From one kernel that has next to nothing to do to the next: a row's norm, many times. A call of
+  // the cpu device launches nothing.
+  absl::Status LaunchRate(HardwareRates* rates) {
+    if (device_is_host_) return absl::OkStatus();
+    RmsNormArgs args;
+    args.rows = 1;
+    args.width = s_.head_dim;
+    args.x = args.weight = Operand(0);
+    args.y = Operand(1);
+    args.x_stride = args.y_stride = s_.head_dim;
+    args.rstd = static_cast<float*>(Operand(2));
+    MT_ASSIGN_OR_RETURN(const double launches_per_second, Rate(*kernels_, kLaunches, [&] {
+                          for (int i = 0; i < kLaunches; ++i) {
+                            MT_RETURN_IF_ERROR(device_.kernels().RmsNorm(*kernels_, args));
+                          }
+                          return absl::OkStatus();
+                        }));
+    rates->launch_seconds = 1 / launches_per_second;
+    return absl::OkStatus();
   }
 
  private:
@@ -113,13 +136,19 @@ class Bench {
     MT_ASSIGN_OR_RETURN(kernels_, device_.CreateStream(StreamUse::kCompute));
     MT_ASSIGN_OR_RETURN(to_device_, device_.CreateStream(StreamUse::kCopy));
     MT_ASSIGN_OR_RETURN(to_host_, device_.CreateStream(StreamUse::kCopy));
-    // Three operands, none larger than the weights of the product, or gate and up; the token's
-    // document; what copies of both directions at once are made to and from.
-    operand_bytes_ = Aligned(std::max(s_.hidden, 2 * s_.tokens) * s_.wide * int64_t{sizeof(float)});
+    // Three operands, none larger than the weights of the product, gate and up, or three of
+    // attention's and its statistics; the token's document; what copies of both directions at once
+    // are made to and from; attention's workspace.
+    operand_bytes_ =
+        Aligned(std::max(std::max(s_.hidden, 2 * s_.tokens) * s_.wide, 4 * s_.tokens * s_.hidden) *
+                int64_t{sizeof(float)});
     const int64_t bounds_bytes = Aligned(2 * s_.tokens * int64_t{sizeof(int32_t)});
     copies_offset_ = 3 * operand_bytes_ + bounds_bytes;
-    MT_ASSIGN_OR_RETURN(device_memory_,
-                        device_.Allocate(copies_offset_ + 2 * Aligned(s_.copy_bytes)));
+    workspace_offset_ = copies_offset_ + 2 * Aligned(s_.copy_bytes);
+    MT_ASSIGN_OR_RETURN(device_memory_, device_.Allocate(workspace_offset_ +
+                                                         std::max(WorkspaceBytes(DType::kF32),
+                                                                  WorkspaceBytes(DType::kBF16))));
+    documents_ = {0, static_cast<int32_t>(s_.tokens)};
     const int64_t piece = std::min(operand_bytes_, gradient_.bytes());
     for (int i = 0; i < 3; ++i) {
       MT_RETURN_IF_ERROR(device_.Upload(*kernels_, Operand(i), gradient_.data(), piece));
@@ -150,17 +179,18 @@ class Bench {
                 [&] { return device_.kernels().MatMul(*kernels_, args); });
   }
 
-  absl::StatusOr<double> AttentionRate(DType dtype) {
-    const std::vector<int32_t> documents = {0, static_cast<int32_t>(s_.tokens)};
-    const int64_t bytes = s_.tokens * s_.hidden * DTypeBytes(dtype);
+  // One document of all tokens: q, k and v in one operand, out and the gradient by it in the next,
+  // lse and the gradients by q, k and v in the third.
+  AttentionArgs Attention(DType dtype) {
     char* const block = static_cast<char*>(Operand(0));
+    const int64_t bytes = s_.tokens * s_.hidden * DTypeBytes(dtype);
     AttentionArgs args;
     args.dtype = dtype;
     args.tokens = s_.tokens;
     args.heads = args.kv_heads = s_.hidden / s_.head_dim;
     args.head_dim = s_.head_dim;
     args.scale = 0.125f;
-    args.document_starts = documents.data();
+    args.document_starts = documents_.data();
     args.documents = 1;
     args.document_bounds = static_cast<const int32_t*>(At(3 * operand_bytes_));
     args.q = block;
@@ -169,10 +199,45 @@ class Bench {
     args.q_stride = args.k_stride = args.v_stride = s_.hidden;
     args.out = Operand(1);
     args.lse = static_cast<float*>(Operand(2));
-    // Two products over half of the pairs of tokens.
+    return args;
+  }
+  // Of a product over half of the pairs of tokens.
+  double PairProductFlops() const {
     const double tokens = static_cast<double>(s_.tokens);
-    return Rate(*kernels_, 2 * 2.0 * tokens * tokens / 2 * static_cast<double>(s_.hidden),
+    return 2.0 * tokens * tokens / 2 * static_cast<double>(s_.hidden);
+  }
+
+  absl::StatusOr<double> AttentionRate(DType dtype) {
+    const AttentionArgs args = Attention(dtype);
+    return Rate(*kernels_, 2 * PairProductFlops(),
                 [&] { return device_.kernels().Attention(*kernels_, args); });
+  }
+
+  // Behind AttentionRate, which leaves the outputs that it reads.
+  absl::StatusOr<double> AttentionBackwardRate(DType dtype) {
+    const int64_t bytes = s_.tokens * s_.hidden * DTypeBytes(dtype);
+    AttentionBackwardArgs args;
+    args.forward = Attention(dtype);
+    args.dout = static_cast<char*>(Operand(1)) + bytes;
+    char* const gradients = static_cast<char*>(Operand(2)) +
+                            Aligned(args.forward.heads * s_.tokens * int64_t{sizeof(float)});
+    args.dq = gradients;
+    args.dk = gradients + bytes;
+    args.dv = gradients + 2 * bytes;
+    args.dq_stride = args.dk_stride = args.dv_stride = s_.hidden;
+    args.workspace = At(workspace_offset_);
+    args.workspace_bytes = WorkspaceBytes(dtype);
+    return Rate(*kernels_, 5 * PairProductFlops(),
+                [&] { return device_.kernels().AttentionBackward(*kernels_, args); });
+  }
+
+  int64_t WorkspaceBytes(DType dtype) const {
+    return device_.kernels().AttentionBackwardWorkspaceBytes({.dtype = dtype,
+                                                              .tokens = s_.tokens,
+                                                              .sequence = s_.tokens,
+                                                              .heads = s_.hidden / s_.head_dim,
+                                                              .kv_heads = s_.hidden / s_.head_dim,
+                                                              .head_dim = s_.head_dim});
   }
 
   absl::StatusOr<double> ElementRate(DType dtype) {
@@ -199,7 +264,8 @@ class Bench {
     step.learning_rate = 1e-3;
     AdamWUpdater& updater = *session_.updater;
     const auto update = [&] {
-      updater.Update(step, gradient_.data(), DType::kF32, tile, pool_->nodes());
+      updater.Update(step, gradient_.data(), DType::kF32, tile, {ElementRange{0, layout.elements}},
+                     pool_->nodes());
     };
     // The first one finds code and memory cold. A tile that is too small to tell is not tuned on.
     update();
@@ -266,13 +332,15 @@ class Bench {
   bool pinned_ = false;
   HostLease state_, gradient_;  // go back before the pool ends
   std::unique_ptr<DeviceMemory> device_memory_;
-  int64_t operand_bytes_ = 0, copies_offset_ = 0;
+  int64_t operand_bytes_ = 0, copies_offset_ = 0, workspace_offset_ = 0;
+  std::vector<int32_t> documents_;
   std::unique_ptr<Stream> kernels_, to_device_, to_host_;
 };
 
 absl::StatusOr<HardwareRates> MeasureOnce(Bench& bench) {
   HardwareRates rates;
   MT_RETURN_IF_ERROR(bench.CopyRates(&rates));
+  MT_RETURN_IF_ERROR(bench.LaunchRate(&rates));
   MT_ASSIGN_OR_RETURN(rates.fp32, bench.Measure(DType::kF32));
   // The same memory's bits, read as BF16, are small numbers too.
   MT_ASSIGN_OR_RETURN(rates.bf16, bench.Measure(DType::kBF16));
@@ -282,6 +350,7 @@ absl::StatusOr<HardwareRates> MeasureOnce(Bench& bench) {
 void KeepFaster(const PrecisionRates& other, PrecisionRates* rates) {
   for (double PrecisionRates::*rate :
        {&PrecisionRates::matmul_flops_per_second, &PrecisionRates::attention_flops_per_second,
+        &PrecisionRates::attention_backward_flops_per_second,
         &PrecisionRates::element_bytes_per_second, &PrecisionRates::update_bytes_per_second}) {
     rates->*rate = std::max(rates->*rate, other.*rate);
   }
@@ -293,6 +362,10 @@ void KeepFaster(const HardwareRates& other, HardwareRates* rates) {
         &HardwareRates::h2d_beside_d2h_bytes_per_second,
         &HardwareRates::d2h_beside_h2d_bytes_per_second}) {
     rates->*rate = std::max(rates->*rate, other.*rate);
+  }
+  const bool first = rates->launch_seconds == 0;
+  if (first || other.launch_seconds < rates->launch_seconds) {
+    rates->launch_seconds = other.launch_seconds;
   }
   KeepFaster(other.fp32, &rates->fp32);
   KeepFaster(other.bf16, &rates->bf16);

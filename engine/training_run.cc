@@ -11,6 +11,7 @@
 #include "engine/checkpoint/directory_lock.h"
 #include "engine/data/open_tokenizer.h"
 #include "engine/job/spec_values.h"
+#include "engine/machine_speed.h"
 #include "engine/memory/host_offer.h"
 #include "engine/model/hf_directory.h"
 
@@ -83,10 +84,13 @@ absl::Status TrainingRun::Plan() {
   const Kernels& kernels = session_->device->kernels();
   const PoolUsage usage = host_.pool_usage();
   MT_ASSIGN_OR_RETURN(const MemoryBudget budget, BudgetNow(host_, usage.free_bytes));
-  MT_ASSIGN_OR_RETURN(plan_, PlanMemory(spec_, layout_, kernels, budget));
+  // No result depends on what is chosen by time.
+  const MachineSpeed machine = SpeedOf(session_->settings, host_.rates());
+  MT_ASSIGN_OR_RETURN(plan_, PlanMemory(spec_, layout_, kernels, budget, machine));
   if (!plan_.fits) {
     MT_ASSIGN_OR_RETURN(const MemoryBudget whole, BudgetNow(host_, usage.capacity));
-    MT_ASSIGN_OR_RETURN(const MemoryPlan alone, PlanMemory(spec_, layout_, kernels, whole));
+    MT_ASSIGN_OR_RETURN(const MemoryPlan alone,
+                        PlanMemory(spec_, layout_, kernels, whole, machine));
     if (alone.fits) {
       return absl::UnavailableError(
           absl::StrCat("the job fits when other jobs give back what they hold of the host pool: ",

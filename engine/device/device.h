@@ -78,6 +78,9 @@ class Device {
   virtual absl::Status PinHost(void* host, int64_t bytes, const PinProgress& progress) = 0;
   virtual void UnpinHost(void* host) = 0;
 
+  // Whether kernels can read pinned host memory where it lies, at the host's address.
+  virtual bool KernelsReadHost() const { return false; }
+
   // Host memory is pinned and must stay valid until the stream has passed the copy.
   virtual absl::Status CopyToDevice(Stream& stream, void* device, const void* host,
                                     int64_t bytes) = 0;

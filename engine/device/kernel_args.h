@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "engine/base/dtype.h"
+#include "engine/optim/adamw_span.h"
 
 namespace megatrain {
 
@@ -46,7 +47,7 @@ struct RmsNormArgs {
   float* rstd = nullptr;  // [rows, groups], written; may be null
 };
 
-// dx (= or +=) gradient by x; dweight += gradient by weight.
+// dx (= or +=) gradient by x; dweight (+= or =) gradient by weight.
 struct RmsNormBackwardArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, groups = 1, width = 0;
@@ -59,7 +60,8 @@ struct RmsNormBackwardArgs {
   void* dx = nullptr;  // [rows, groups, width]; may be dy when `accumulate` is false
   int64_t dx_stride = 0;
   bool accumulate = false;   // dx += (the residual stream), computed in FP32 and rounded once
-  float* dweight = nullptr;  // [width], FP32, accumulated
+  float* dweight = nullptr;  // [width], FP32
+  bool add_dweight = true;   // false: dweight is written, whatever it held
 };
 
 // Rotates pairs (i, i + head_dim / 2) of each head in place by position (the "rotate half" form of
@@ -123,8 +125,10 @@ struct SwiGluBackwardArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, width = 0;
   const void* gate_up = nullptr;  // [tokens, 2, width]
-  const void* dout = nullptr;     // [tokens, width]
-  void* dgate_up = nullptr;       // [tokens, 2, width]; may be gate_up
+  // [tokens, width]; becomes SwiGLU's output, the bits that SwiGlu gives: the next thing backward
+  // needs, and it costs one more write here.
+  void* dout = nullptr;
+  void* dgate_up = nullptr;  // [tokens, 2, width]; may be gate_up
 };
 
 struct EmbeddingArgs {
@@ -143,7 +147,9 @@ struct EmbeddingBackwardArgs {
   // that the sum per id has one order and needs no atomics.
   const int32_t* sorted_positions = nullptr;
   const void* dout = nullptr;  // [tokens, hidden]
-  float* dtable = nullptr;     // [vocabulary, hidden], FP32, accumulated
+  float* dtable = nullptr;     // [vocabulary, hidden], FP32
+  // false: dtable is written, whatever it held, with zeros in the rows of ids that are not there.
+  bool add = true;
 };
 
 // For each row: loss = logsumexp(logits) - logits[label]; rows with label < 0 count nothing and get
@@ -159,6 +165,15 @@ struct CrossEntropyArgs {
   float scale = 0;                  // 1 / unmasked tokens of the step
   bool loss_only = false;           // evaluation: logits are left undefined
   float* losses = nullptr;          // [tokens], each row's loss, 0 where masked
+};
+
+// AdamW over a run of elements (engine/optim/adamw.h), all in device memory.
+struct AdamWArgs {
+  AdamWConstants constants;
+  bool decays = false;  // else the masters are not multiplied by constants.decay
+  DType gradient_dtype = DType::kF32;
+  AdamWSpan span;
+  int32_t* untrusted = nullptr;  // becomes 1 where AdamWUpdateSpan would return false
 };
 
 }  // namespace megatrain

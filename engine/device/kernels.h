@@ -30,9 +30,10 @@ class Kernels : public KernelSizes {
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;
-  // dbias[n] += sum over rows of dy[rows, n] (row stride `stride`).
+  // dbias[n] += sum over rows of dy[rows, n] (row stride `stride`); without `add` dbias is written,
+  // whatever it held.
   virtual absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n,
-                                    const void* dy, int64_t stride, float* dbias) = 0;
+                                    const void* dy, int64_t stride, float* dbias, bool add) = 0;
   // *sum = sum of x[i]^2 in FP64; any non-finite element makes it non-finite.
   virtual absl::Status SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) = 0;
   // *sum = sum of x[i] in FP64.
@@ -40,6 +41,8 @@ class Kernels : public KernelSizes {
   // Rounds x[n] to BF16 (nearest even) into the first 2 n bytes of the same memory.
   virtual absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) = 0;
   virtual absl::Status Zero(Stream& stream, void* x, int64_t bytes) = 0;
+  // The bits of AdamWUpdateSpan. Of any stream, also one for copies.
+  virtual absl::Status AdamW(Stream& stream, const AdamWArgs& args) = 0;
 
   // Seconds spent in MatMul calls since the start, for the benchmark of the share that is not
   // products.

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/optim/adamw_kernel.h"
+
 namespace megatrain {
 namespace {
 
@@ -121,7 +123,8 @@ absl::Status ReferenceKernels::RmsNormBackward(Stream&, const RmsNormBackwardArg
     }
   }
   for (int64_t i = 0; i < args.width; ++i) {
-    args.dweight[i] = static_cast<float>(args.dweight[i] + dweight[static_cast<size_t>(i)]);
+    const double before = args.add_dweight ? args.dweight[i] : 0.0;
+    args.dweight[i] = static_cast<float>(before + dweight[static_cast<size_t>(i)]);
   }
   return absl::OkStatus();
 }
@@ -240,6 +243,7 @@ absl::Status ReferenceKernels::SwiGluBackward(Stream&, const SwiGluBackwardArgs&
       const double sigmoid = Sigmoid(gate);
       Set(args.dtype, args.dgate_up, at, dout * up * sigmoid * (1.0 + gate * (1.0 - sigmoid)));
       Set(args.dtype, args.dgate_up, at + args.width, dout * gate * sigmoid);
+      Set(args.dtype, args.dout, t * args.width + i, gate * sigmoid * up);
     }
   }
   return absl::OkStatus();
@@ -263,7 +267,7 @@ absl::Status ReferenceKernels::EmbeddingBackward(Stream&, const EmbeddingBackwar
     }
     for (int64_t id = 0; id < args.vocabulary; ++id) {
       float& sum = args.dtable[id * args.hidden + i];
-      sum = static_cast<float>(sum + column[static_cast<size_t>(id)]);
+      sum = static_cast<float>((args.add ? sum : 0.0) + column[static_cast<size_t>(id)]);
     }
   }
   return absl::OkStatus();
@@ -291,9 +295,10 @@ absl::Status ReferenceKernels::CrossEntropy(Stream&, const CrossEntropyArgs& arg
 }
 
 absl::Status ReferenceKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_t n,
-                                            const void* dy, int64_t stride, float* dbias) {
+                                            const void* dy, int64_t stride, float* dbias,
+                                            bool add) {
   for (int64_t i = 0; i < n; ++i) {
-    double sum = dbias[i];
+    double sum = add ? dbias[i] : 0.0;
     for (int64_t row = 0; row < rows; ++row) sum += Get(dtype, dy, row * stride + i);
     dbias[i] = static_cast<float>(sum);
   }
@@ -325,6 +330,14 @@ absl::Status ReferenceKernels::CastToBf16InPlace(Stream&, void* x, int64_t n) {
 
 absl::Status ReferenceKernels::Zero(Stream&, void* x, int64_t bytes) {
   std::memset(x, 0, static_cast<size_t>(bytes));
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::AdamW(Stream&, const AdamWArgs& args) {
+  const float decay = args.decays ? args.constants.decay : 1.0f;
+  if (!AdamWUpdateSpanReference(args.constants, decay, args.gradient_dtype, args.span)) {
+    *args.untrusted = 1;
+  }
   return absl::OkStatus();
 }
 

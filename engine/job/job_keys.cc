@@ -246,6 +246,17 @@ struct NameField {
   static const std::string& In(const JobSpec& spec) { return spec.name; }
 };
 
+// One buffer could not be loaded while it is computed with.
+JobKey WeightBuffers() {
+  JobKey key = Integer<FIELD(engine, Engine, weight_buffers)>("engine.weight_buffers", 0, 4096);
+  key.expects = "a whole number from 2 to 4096, or 0 (chosen by predicted time)";
+  key.set = [set = key.set](const YamlNode& node, JobSpec* spec) -> Result {
+    const Result refused = set(node, spec);
+    return spec->engine.weight_buffers == 1 ? Unexpected() : refused;
+  };
+  return key;
+}
+
 std::vector<JobKey> MakeKeys() {
   const Words<Precision> precisions = {{"bf16", Precision::kBf16}, {"fp32", Precision::kFp32}};
   std::vector<JobKey> keys = {
@@ -311,7 +322,7 @@ std::vector<JobKey> MakeKeys() {
       Text<FIELD(engine, Engine, device)>("engine.device", kDeviceNames, CheckDevice),
       Bytes<FIELD(engine, Engine, host_memory)>("engine.host_memory", " (0 = what there is)"),
       Bytes<FIELD(engine, Engine, device_memory)>("engine.device_memory", " (0 = what there is)"),
-      Integer<FIELD(engine, Engine, weight_buffers)>("engine.weight_buffers", 2, 4096),
+      WeightBuffers(),
       Integer<FIELD(engine, Engine, gradient_slabs)>("engine.gradient_slabs", 0, 1 << 20,
                                                      " (0 = 4, or one a tile with clipping)"),
       Integer<FIELD(engine, Engine, micro_batches_per_sweep)>(
@@ -328,6 +339,10 @@ std::vector<JobKey> MakeKeys() {
                                               " (0 = the processors this process may use)"),
       Integer<FIELD(engine, Engine, update_threads)>("engine.update_threads", 0, 4096,
                                                      " (0 = it shares compute's)"),
+      Choice<FIELD(engine, Engine, update_device)>(
+          "engine.update_device", Words<UpdateDevice>{{"auto", UpdateDevice::kAuto},
+                                                      {"host", UpdateDevice::kHost},
+                                                      {"device", UpdateDevice::kDevice}}),
       Number<FIELD(engine, Engine, link_gigabytes_per_second)>("engine.link_gigabytes_per_second",
                                                                {0, 1e6}, " (0 = unthrottled)"),
   };

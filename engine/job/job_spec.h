@@ -15,6 +15,7 @@ enum class Precision { kBf16, kFp32 };
 enum class ScheduleType { kCosine, kLinear, kConstant, kWarmupStableDecay };
 enum class StashPlace { kAuto, kDevice, kHost };
 enum class RecomputeMode { kAuto, kAll, kNone };
+enum class UpdateDevice { kAuto, kHost, kDevice };
 
 struct DataFile {
   std::string path;  // as written; ResolvePath makes it absolute
@@ -76,7 +77,7 @@ struct JobSpec {
     std::string device = "auto";  // auto | cpu | cuda | cuda:N
     int64_t host_memory = 0;      // bytes; 0 = what there is
     int64_t device_memory = 0;    // bytes; 0 = what there is
-    int64_t weight_buffers = 2;
+    int64_t weight_buffers = 2;   // 0 = chosen by predicted time, else 2
     int64_t gradient_slabs = 0;  // 0 = 4, or one a tile with clipping
     int64_t micro_batches_per_sweep = 0;
     StashPlace stash = StashPlace::kAuto;
@@ -85,6 +86,8 @@ struct JobSpec {
     // cpu device: threads set apart for the optimizer so that it runs beside compute; 0 = it shares
     // compute's threads.
     int64_t update_threads = 0;
+    // Where AdamW runs; auto: where the plan predicts that a step is the shortest.
+    UpdateDevice update_device = UpdateDevice::kAuto;
     double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
   } engine;
 };

@@ -33,10 +33,11 @@ struct LayerContext {
   Stream* stream = nullptr;
   const float* rope_cosine = nullptr;  // device [positions, head_dim / 2]
   const float* rope_sine = nullptr;    // device [positions, head_dim / 2]
+  int64_t chunk_tokens = 0;            // of a decoder layer: LayerChunkTokens
 };
 
 // y = layer(x). `weights` is the tile in its weight buffer; x [tokens, hidden]; y [tokens, hidden],
-// not x; null y stops before the last product: what recomputation needs.
+// not x.
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x,
                                  const LayerActivations& activations, void* y);
@@ -45,16 +46,21 @@ absl::Status DecoderLayerForward(const LayerContext& context, const void* weight
 struct LayerBackwardScratch {
   void* dattention = nullptr;  // T [tokens, heads, head_dim]
   void* dqkv = nullptr;        // T [tokens, heads + 2 kv_heads, head_dim]
-  void* workspace = nullptr;   // AttentionBackwardWorkspaceBytes
+  // AttentionBackwardWorkspaceBytes. May be the memory of a chunk's activations, which are dead
+  // while attention's gradient runs.
+  void* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
 
-// Recomputes what `level` did not keep, then: dh (in: gradient by y, out: gradient by x) [tokens,
-// hidden]; gradient (FP32, tile layout) accumulates. The activations are overwritten.
+// Recomputes what was not kept, then: dh (in: gradient by y, out: gradient by x) [tokens, hidden];
+// gradient (FP32, tile layout) accumulates chunk by chunk, in the tokens' order. With `first` the
+// tensors of `gradient` are written, whatever they held; padding between them is left as it is. The
+// activations are overwritten.
 absl::Status DecoderLayerBackward(const LayerContext& context, const void* weights,
-                                  const MicroBatchView& batch, const void* x, KeepLevel level,
+                                  const MicroBatchView& batch, const void* x,
                                   const LayerActivations& activations,
-                                  const LayerBackwardScratch& scratch, void* dh, float* gradient);
+                                  const LayerBackwardScratch& scratch, void* dh, float* gradient,
+                                  bool first);
 
 }  // namespace megatrain
 

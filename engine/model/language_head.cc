@@ -64,6 +64,17 @@ CrossEntropyArgs ChunkCrossEntropy(const LayerContext& context, const MicroBatch
   return args;
 }
 
+// The one list of tensors and sizes.
+HeadScratch Place(const ModelConfig& config, DType dtype, int64_t chunk_tokens,
+                  TensorCursor& cursor) {
+  HeadScratch scratch;
+  scratch.chunk_tokens = chunk_tokens;
+  cursor.Take(&scratch.logits, chunk_tokens * config.vocabulary * int64_t{sizeof(float)});
+  cursor.Take(&scratch.normed, chunk_tokens * config.hidden * DTypeBytes(dtype));
+  cursor.Take(&scratch.rstd, chunk_tokens * int64_t{sizeof(float)});
+  return scratch;
+}
+
 }  // namespace
 
 int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens,
@@ -71,6 +82,18 @@ int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens,
   const uint64_t fitting = std::max<int64_t>(1, max.logits_bytes / (4 * config.vocabulary));
   const int64_t power = static_cast<int64_t>(std::bit_floor(fitting));
   return std::min(micro_batch_tokens, std::clamp(power, kChunkTokensMin, max.tokens));
+}
+
+int64_t HeadScratchBytes(const ModelConfig& config, DType dtype, int64_t chunk_tokens) {
+  TensorCursor cursor;
+  Place(config, dtype, chunk_tokens, cursor);
+  return cursor.offset;
+}
+
+HeadScratch PlaceHeadScratch(const ModelConfig& config, DType dtype, int64_t chunk_tokens,
+                             void* block) {
+  TensorCursor cursor{static_cast<char*>(block)};
+  return Place(config, dtype, chunk_tokens, cursor);
 }
 
 absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
@@ -87,7 +110,7 @@ absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
 }
 
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
-                               const void* dh, float* gradient) {
+                               const void* dh, float* gradient, bool first) {
   EmbeddingBackwardArgs args;
   args.dtype = context.dtype;
   args.tokens = batch.tokens;
@@ -97,13 +120,14 @@ absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView
   args.sorted_positions = batch.sorted_positions;
   args.dout = dh;
   args.dtable = gradient + context.layout->embedding_offset;
+  args.add = !first;
   return context.kernels->EmbeddingBackward(*context.stream, args);
 }
 
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
-                                 float* gradient) {
+                                 float* gradient, bool first) {
   const ModelConfig& c = context.layout->config;
   const int64_t dlogits_stride = c.vocabulary * 4 / DTypeBytes(context.dtype);
   for (int64_t begin = 0; begin < batch.tokens; begin += scratch.chunk_tokens) {
@@ -112,7 +136,8 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
     MT_RETURN_IF_ERROR(context.kernels->CrossEntropy(
         *context.stream, ChunkCrossEntropy(context, batch, begin, tokens, scale, scratch, losses)));
 
-    MatMulArgs dweight;  // dW[vocabulary, hidden] += dlogits^T normed
+    const bool add = !first || begin > 0;
+    MatMulArgs dweight;  // dW[vocabulary, hidden] (+)= dlogits^T normed
     dweight.m = c.vocabulary;
     dweight.n = c.hidden;
     dweight.k = tokens;
@@ -125,7 +150,7 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
     dweight.b_stride = c.hidden;
     dweight.out = gradient + context.layout->head_offset;
     dweight.out_stride = c.hidden;
-    dweight.addend = dweight.out;
+    dweight.addend = add ? dweight.out : nullptr;
     MT_RETURN_IF_ERROR(context.kernels->MatMul(*context.stream, dweight));
 
     MatMulArgs dinput;  // dnormed[tokens, hidden] = dlogits W, over the normed rows: they are dead
@@ -154,6 +179,7 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
     norm.dx = At(context, dh, begin * c.hidden);
     norm.dx_stride = c.hidden;
     norm.dweight = gradient + context.layout->final_norm_offset;
+    norm.add_dweight = add;
     MT_RETURN_IF_ERROR(context.kernels->RmsNormBackward(*context.stream, norm));
   }
   return absl::OkStatus();

@@ -24,18 +24,25 @@ struct HeadScratch {
   float* rstd = nullptr;    // [chunk_tokens]
 };
 
+int64_t HeadScratchBytes(const ModelConfig& config, DType dtype, int64_t chunk_tokens);
+// `block`: HeadScratchBytes.
+HeadScratch PlaceHeadScratch(const ModelConfig& config, DType dtype, int64_t chunk_tokens,
+                             void* block);
+
 absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
                               const MicroBatchView& batch, void* x);
-// dh [tokens, hidden]; gradient (FP32, layout of tile 0) accumulates.
+// dh [tokens, hidden]; gradient (FP32, layout of tile 0) accumulates, or with `first` is written,
+// as in DecoderLayerBackward.
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
-                               const void* dh, float* gradient);
+                               const void* dh, float* gradient, bool first);
 
 // losses [tokens] (device, FP32): each prediction's loss. dh [tokens, hidden] = gradient by x of
-// the sum of losses times `scale`; gradient (layout of the head's tile) accumulates. dh may be x.
+// the sum of losses times `scale`; gradient (layout of the head's tile) accumulates, or with
+// `first` is written, as in DecoderLayerBackward. dh may be x.
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
-                                 float* gradient);
+                                 float* gradient, bool first);
 
 // Losses only.
 absl::Status HeadLoss(const LayerContext& context, const void* weights, const MicroBatchView& batch,

@@ -99,10 +99,10 @@ float RopeAttentionFactor(const RopeConfig& rope) {
   return rope.factor <= 1.0 ? 1.0f : static_cast<float>(0.1 * std::log(rope.factor) + 1.0);
 }
 
-void RopeTables(const ModelConfig& config, int64_t positions, float* cosine, float* sine) {
+void RopeTables(const ModelConfig& config, int64_t begin, int64_t end, float* cosine, float* sine) {
   const std::vector<float> frequencies = RopeInverseFrequencies(config);
   const float scale = RopeAttentionFactor(config.rope);
-  for (int64_t position = 0; position < positions; ++position) {
+  for (int64_t position = begin; position < end; ++position) {
     for (const float frequency : frequencies) {
       // The angle is rounded to FP32, as the models were trained; its cosine is exact.
       const double angle = static_cast<float>(position) * frequency;

@@ -17,8 +17,8 @@ std::vector<float> RopeInverseFrequencies(const ModelConfig& config);
 // What cosine and sine are multiplied by: 1 except for yarn.
 float RopeAttentionFactor(const RopeConfig& rope);
 
-// Fills cosine and sine, [positions, head_dim / 2] each, for positions 0, 1, ...
-void RopeTables(const ModelConfig& config, int64_t positions, float* cosine, float* sine);
+// Fills cosine and sine, [end - begin, head_dim / 2] each, for positions [begin, end).
+void RopeTables(const ModelConfig& config, int64_t begin, int64_t end, float* cosine, float* sine);
 
 }  // namespace megatrain
 

@@ -7,66 +7,56 @@
 #include "engine/optim/adamw_kernel.h"
 
 namespace megatrain {
-namespace {
+namespace {}  // namespace
 
-struct Block {
-  int64_t begin = 0, end = 0;  // elements of the tile's sections
-  bool decays = false;
-};
-
-// Tensors that lie side by side and agree on decay are one run, which is cut into blocks where it
-// lies in [first, last). Padding belongs to no block: it is neither read nor written.
-std::vector<Block> CutIntoBlocks(const TileLayout& layout, int64_t first, int64_t last,
-                                 int64_t block_elements) {
-  std::vector<Block> blocks;
-  const auto add_run = [&](int64_t begin, int64_t end, bool decays) {
-    begin = std::max(begin, first);
-    end = std::min(end, last);
-    for (; begin < end; begin += block_elements) {
-      blocks.push_back({begin, std::min(begin + block_elements, end), decays});
-    }
-  };
-  int64_t begin = 0, end = 0;
-  bool decays = false;
+std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range) {
+  std::vector<AdamWRun> runs;
   for (const TensorSpec& tensor : layout.tensors) {
-    if (tensor.offset != end || tensor.decays != decays) {
-      add_run(begin, end, decays);
-      begin = tensor.offset;
-      decays = tensor.decays;
+    const ElementRange part{std::max(range.begin, tensor.offset),
+                            std::min(range.end, tensor.offset + tensor.elements)};
+    if (part.begin >= part.end) continue;
+    if (!runs.empty() && runs.back().elements.end == part.begin &&
+        runs.back().decays == tensor.decays) {
+      runs.back().elements.end = part.end;
+    } else {
+      runs.push_back({part, tensor.decays});
     }
-    end = tensor.offset + tensor.elements;
   }
-  add_run(begin, end, decays);
-  return blocks;
+  return runs;
 }
 
-}  // namespace
+AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dtype, int64_t begin,
+                      int64_t elements) {
+  AdamWSpan span;
+  span.gradient = static_cast<const char*>(gradient) + begin * DTypeBytes(gradient_dtype);
+  span.weights = static_cast<char*>(tile.weights) + begin * DTypeBytes(tile.weight_dtype);
+  span.remainder = tile.remainder == nullptr ? nullptr : tile.remainder + begin;
+  span.exp_avg = tile.exp_avg + begin;
+  span.exp_avg_sq = tile.exp_avg_sq + begin;
+  span.elements = elements;
+  return span;
+}
 
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
-                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes,
-                 const AdamWTuning& tuning) {
-  return AdamWUpdateRange(pool, step, gradient, gradient_dtype, tile, 0, tile.layout->elements,
-                          nodes, tuning);
-}
-
-bool AdamWUpdateRange(ThreadPool& pool, const AdamWStep& step, const void* gradient,
-                      DType gradient_dtype, const Tile& tile, int64_t begin, int64_t end,
-                      const MemoryNodes& nodes, const AdamWTuning& tuning) {
+                 DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
+                 const MemoryNodes& nodes, const AdamWTuning& tuning) {
   const AdamWConstants constants = AdamWConstants::Make(step);
-  const std::vector<Block> blocks = CutIntoBlocks(*tile.layout, begin, end, tuning.block_elements);
-  const int64_t weight_bytes = DTypeBytes(tile.weight_dtype);
-  const int64_t gradient_bytes = DTypeBytes(gradient_dtype);
+  // Blocks begin where runs do, whatever the threads.
+  std::vector<AdamWRun> blocks;
+  for (const ElementRange& range : ranges) {
+    for (AdamWRun run : AdamWRuns(*tile.layout, range)) {
+      const int64_t end = run.elements.end;
+      for (int64_t& begin = run.elements.begin; begin < end; begin += tuning.block_elements) {
+        blocks.push_back({{begin, std::min(begin + tuning.block_elements, end)}, run.decays});
+      }
+    }
+  }
   std::atomic<bool> trusted{true};
   const auto update = [&](int64_t index) {
-    const Block& block = blocks[index];
-    AdamWSpan span;
-    span.gradient = static_cast<const char*>(gradient) + block.begin * gradient_bytes;
-    span.weights = static_cast<char*>(tile.weights) + block.begin * weight_bytes;
-    span.remainder = tile.remainder == nullptr ? nullptr : tile.remainder + block.begin;
-    span.exp_avg = tile.exp_avg + block.begin;
-    span.exp_avg_sq = tile.exp_avg_sq + block.begin;
-    span.elements = block.end - block.begin;
-    if (!AdamWUpdateSpan(constants, block.decays ? constants.decay : 1.0f, gradient_dtype, span,
+    const auto& [elements, decays] = blocks[index];
+    const AdamWSpan span =
+        AdamWSpanAt(tile, gradient, gradient_dtype, elements.begin, elements.end - elements.begin);
+    if (!AdamWUpdateSpan(constants, decays ? constants.decay : 1.0f, gradient_dtype, span,
                          tuning.prefetch_elements)) {
       trusted.store(false, std::memory_order_relaxed);
     }
@@ -75,12 +65,20 @@ bool AdamWUpdateRange(ThreadPool& pool, const AdamWStep& step, const void* gradi
   if (nodes.several()) {
     // The moments are two thirds of the tile and lie together.
     pool.ParallelForNear(
-        count, [&](int64_t index) { return nodes.NodeOf(tile.exp_avg + blocks[index].begin); },
+        count,
+        [&](int64_t index) { return nodes.NodeOf(tile.exp_avg + blocks[index].elements.begin); },
         update, tuning.threads);
   } else {
     pool.ParallelFor(count, update, tuning.threads);
   }
   return trusted.load();
+}
+
+bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
+                 DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes,
+                 const AdamWTuning& tuning) {
+  const ElementRange whole[] = {{0, tile.layout->elements}};
+  return AdamWUpdate(pool, step, gradient, gradient_dtype, tile, whole, nodes, tuning);
 }
 
 }  // namespace megatrain

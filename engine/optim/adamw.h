@@ -9,11 +9,15 @@
 #define MEGATRAIN_ENGINE_OPTIM_ADAMW_H_
 
 #include <cstdint>
+#include <vector>
 
+#include "absl/types/span.h"
 #include "engine/base/dtype.h"
 #include "engine/base/thread_pool.h"
 #include "engine/memory/memory_nodes.h"
 #include "engine/memory/tile.h"
+#include "engine/optim/adamw_kernel.h"
+#include "engine/optim/adamw_span.h"
 
 namespace megatrain {
 
@@ -30,27 +34,45 @@ struct AdamWTuning {
   // The unit that a thread takes: 3.5 MiB of traffic (28 bytes an element), so that claiming one
   // costs nothing and two threads end a layer's tile together.
   int64_t block_elements = int64_t{1} << 17;
-  // How far ahead of its use a line of each stream is asked for; 0: the hardware alone does it. The
-  // default is 2 KB of FP32, 1 KB of BF16.
-  int prefetch_elements = 512;
+  // How far ahead of its use a line of each stream is asked for; 0: the hardware alone does it.
+  int prefetch_elements = kAdamWPrefetchElements;
   int threads = 0;  // of the pool, at most; 0: all
 };
 
-// Updates the tile in place. `gradient` [tile.layout->elements] of gradient_dtype is in the tile's
-// element order. Padding is neither read nor written. Returns false if any updated master is not
-// finite or (split masters) would round to infinity in BF16, or if any second moment is not finite:
-// the tile is updated all the same, and is then not to be trusted. `nodes` says where the tile
-// lies, so that threads take the blocks that are near to them first; nothing depends on that but
-// the time. `tuning` is such a matter too. REQUIRES: step.step >= 1, betas in [0, 1), epsilon >= 0;
-// the tile's sections and the gradient do not overlap. Denormals count as zero, as in every
-// ThreadPool.
+// Elements [begin, end) of a tile's sections.
+struct ElementRange {
+  int64_t begin = 0, end = 0;
+
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
+// Neighbouring elements that agree on decay.
+struct AdamWRun {
+  ElementRange elements;
+  bool decays = false;
+};
+// What of the tile lies in `range` and is not padding, in order. Depends on the layout alone.
+std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range);
+
+// `gradient` is the tile's whole one; its elements are of gradient_dtype.
+AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dtype, int64_t begin,
+                      int64_t elements);
+
+// Updates `ranges` of the tile in place; they ascend and do not overlap. `gradient`
+// [tile.layout->elements] of gradient_dtype is in the tile's element order. Padding is neither read
+// nor written. An element's bits do not depend on the ranges. Returns false if any updated master
+// is not finite or (split masters) would round to infinity in BF16, or if any second moment is not
+// finite: the ranges are updated all the same, and are then not to be trusted. `nodes` says where
+// the tile lies, so that threads take the blocks that are near to them first; nothing depends on
+// that but the time, nor on `tuning`. REQUIRES: step.step >= 1, betas in [0, 1), epsilon >= 0; the
+// tile's sections and the gradient do not overlap. Denormals count as zero, as in every ThreadPool.
+bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
+                 DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
+                 const MemoryNodes& nodes = {}, const AdamWTuning& tuning = {});
+// The whole tile.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes = {},
                  const AdamWTuning& tuning = {});
-// The elements [begin, end) of the tile alone. `gradient` is the whole tile's.
-bool AdamWUpdateRange(ThreadPool& pool, const AdamWStep& step, const void* gradient,
-                      DType gradient_dtype, const Tile& tile, int64_t begin, int64_t end,
-                      const MemoryNodes& nodes, const AdamWTuning& tuning);
 
 // The plain reference, scalar and single-threaded: the same bits where denormals are flushed too.
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "engine/memory/split_master.h"
+#include "engine/optim/adamw.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/optim/adamw_kernel.cc"

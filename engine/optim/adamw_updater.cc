@@ -1,14 +1,14 @@
 #include "engine/optim/adamw_updater.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 namespace megatrain {
 namespace {
 
 // Elements of one try: 112 MiB of traffic, some milliseconds, and more than the caches of most
-// processors hold. Smaller tiles are updated untried, with what is known.
+// processors hold. Smaller ranges are updated untried, with what is known.
 constexpr int64_t kTryElements = int64_t{1} << 22;
 
 }  // namespace
@@ -31,22 +31,27 @@ AdamWTuning AdamWUpdater::tuning(DType weight_dtype) const {
 }
 
 bool AdamWUpdater::Update(const AdamWStep& step, const void* gradient, DType gradient_dtype,
-                          const Tile& tile, const MemoryNodes& nodes) {
+                          const Tile& tile, absl::Span<const ElementRange> ranges,
+                          const MemoryNodes& nodes) {
   using Clock = std::chrono::steady_clock;
   MutexLock lock(&mutex_);
   AdamWTuner& tuner = TunerOf(tile.weight_dtype);
-  const int64_t elements = tile.layout->elements;
   bool trusted = true;
-  int64_t begin = 0;
-  for (; !tuner.done() && begin + kTryElements <= elements; begin += kTryElements) {
-    const Clock::time_point start = Clock::now();
-    trusted &= AdamWUpdateRange(*pool_, step, gradient, gradient_dtype, tile, begin,
-                                begin + kTryElements, nodes, tuner.Next());
-    tuner.Report(std::chrono::duration<double>(Clock::now() - start).count() / kTryElements);
+  const auto update = [&](absl::Span<const ElementRange> part) {
+    trusted &= AdamWUpdate(*pool_, step, gradient, gradient_dtype, tile, part, nodes, tuner.Next());
+  };
+  std::vector<ElementRange> left;
+  for (ElementRange range : ranges) {
+    while (!tuner.done() && range.end - range.begin >= kTryElements) {
+      const Clock::time_point start = Clock::now();
+      update({ElementRange{range.begin, range.begin + kTryElements}});
+      tuner.Report(std::chrono::duration<double>(Clock::now() - start).count() / kTryElements);
+      range.begin += kTryElements;
+    }
+    if (range.begin < range.end) left.push_back(range);
   }
-  return AdamWUpdateRange(*pool_, step, gradient, gradient_dtype, tile, begin, elements, nodes,
-                          tuner.Next()) &&
-         trusted;
+  update(left);
+  return trusted;
 }
 
 }  // namespace megatrain

@@ -6,6 +6,7 @@
 
 #include <array>
 
+#include "absl/types/span.h"
 #include "engine/base/mutex.h"
 #include "engine/base/thread_pool.h"
 #include "engine/optim/adamw.h"
@@ -18,10 +19,10 @@ class AdamWUpdater {
   // `pool` outlives it.
   explicit AdamWUpdater(ThreadPool* pool);
 
-  // As AdamWUpdate. The first updates of large tiles try what suits the host; the bits are the
+  // As AdamWUpdate. The first updates of large ranges try what suits the host; the bits are the
   // same.
   bool Update(const AdamWStep& step, const void* gradient, DType gradient_dtype, const Tile& tile,
-              const MemoryNodes& nodes = {});
+              absl::Span<const ElementRange> ranges, const MemoryNodes& nodes = {});
 
   // Whether the choice for weights of this type is made, and what it is now.
   bool tuned(DType weight_dtype) const;

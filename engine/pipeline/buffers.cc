@@ -30,7 +30,8 @@ int64_t TileBlockBytes(const PipelineDimensions& d, int tile) {
 }
 
 int64_t SumsBytes(const PipelineDimensions& d) {
-  return int64_t{sizeof(double)} * (d.micro_batches + d.shape.tiles());
+  return int64_t{sizeof(double)} * (d.micro_batches + d.shape.tiles()) +
+         int64_t{sizeof(int32_t)} * d.shape.tiles();
 }
 
 template <typename T>
@@ -46,6 +47,33 @@ absl::Status ReserveMany(DeviceArena& arena, const char* name, int64_t count, in
                          DeviceKind kind, std::vector<T*>* pointers) {
   pointers->resize(count);
   for (T*& pointer : *pointers) MT_RETURN_IF_ERROR(Reserve(arena, name, bytes, kind, &pointer));
+  return absl::OkStatus();
+}
+
+absl::Status ReserveUpdates(const PipelineDimensions& d, DeviceArena& arena, DeviceBuffers& b) {
+  const int64_t elements = d.update_piece_elements();
+  if (elements == 0) return absl::OkStatus();
+  constexpr char kName[] = "optimizer state of pieces";
+  MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.shape.tiles() * int64_t{sizeof(int32_t)},
+                             DeviceKind::kOther, &b.update_flags));
+  for (int lane = 0; lane < kDeviceUpdateLanes; ++lane) {
+    Tile& state = b.update_state[lane];
+    state.weight_dtype = d.dtype;
+    MT_RETURN_IF_ERROR(Reserve(arena, kName, elements * DTypeBytes(d.dtype), DeviceKind::kWorkspace,
+                               &state.weights));
+    if (d.dtype == DType::kBF16) {
+      MT_RETURN_IF_ERROR(Reserve(arena, kName, elements * int64_t{sizeof(int16_t)},
+                                 DeviceKind::kWorkspace, &state.remainder));
+    }
+    for (float** moment : {&state.exp_avg, &state.exp_avg_sq}) {
+      MT_RETURN_IF_ERROR(
+          Reserve(arena, kName, elements * int64_t{sizeof(float)}, DeviceKind::kWorkspace, moment));
+    }
+    if (d.shape.clipping) {
+      MT_RETURN_IF_ERROR(Reserve(arena, kName, elements * DTypeBytes(d.gradient_dtype),
+                                 DeviceKind::kWorkspace, &b.update_gradient[lane]));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -74,16 +102,24 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
       Reserve(arena, "rotary tables", rope_bytes, DeviceKind::kOther, &b.rope_cosine));
   MT_RETURN_IF_ERROR(Reserve(arena, "rotary tables", rope_bytes, DeviceKind::kOther, &b.rope_sine));
   MT_RETURN_IF_ERROR(Reserve(arena, "activations of one layer and micro-batch",
-                             KeptBytes(c, d.dtype, t, KeepLevel::kEverything),
-                             DeviceKind::kActivations, &b.activation_scratch));
-  b.head.chunk_tokens = d.head_chunk_tokens;
-  MT_RETURN_IF_ERROR(Reserve(arena, "head chunk",
-                             d.head_chunk_tokens * c.vocabulary * int64_t{sizeof(float)},
-                             DeviceKind::kWorkspace, &b.head.logits));
-  MT_RETURN_IF_ERROR(Reserve(arena, "head chunk", d.head_chunk_tokens * c.hidden * e,
-                             DeviceKind::kWorkspace, &b.head.normed));
-  MT_RETURN_IF_ERROR(Reserve(arena, "head chunk", d.head_chunk_tokens * int64_t{sizeof(float)},
-                             DeviceKind::kWorkspace, &b.head.rstd));
+                             LayerScratchBytes(c, d.dtype, t), DeviceKind::kActivations,
+                             &b.layer_scratch));
+  if (d.training) {
+    b.backward.workspace_bytes =
+        sizes.AttentionBackwardWorkspaceBytes({.dtype = d.dtype,
+                                               .tokens = t,
+                                               .sequence = d.sequence_length,
+                                               .heads = c.heads,
+                                               .kv_heads = c.kv_heads,
+                                               .head_dim = c.head_dim});
+  }
+  MT_RETURN_IF_ERROR(Reserve(
+      arena, "chunk of a layer or the head",
+      std::max({LayerChunkBytes(c, d.dtype, d.layer_chunk_tokens),
+                HeadScratchBytes(c, d.dtype, d.head_chunk_tokens), b.backward.workspace_bytes}),
+      DeviceKind::kWorkspace, &b.work));
+  b.head = PlaceHeadScratch(c, d.dtype, d.head_chunk_tokens, b.work);
+  b.backward.workspace = b.work;
   MT_RETURN_IF_ERROR(
       Reserve(arena, "losses", t * int64_t{sizeof(float)}, DeviceKind::kWorkspace, &b.losses));
   if (!d.training) return b;
@@ -103,14 +139,7 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
   MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace",
                              t * (c.heads + 2 * c.kv_heads) * c.head_dim * e,
                              DeviceKind::kWorkspace, &b.backward.dqkv));
-  b.backward.workspace_bytes = sizes.AttentionBackwardWorkspaceBytes({.dtype = d.dtype,
-                                                                      .tokens = t,
-                                                                      .sequence = d.sequence_length,
-                                                                      .heads = c.heads,
-                                                                      .kv_heads = c.kv_heads,
-                                                                      .head_dim = c.head_dim});
-  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", b.backward.workspace_bytes,
-                             DeviceKind::kWorkspace, &b.backward.workspace));
+  MT_RETURN_IF_ERROR(ReserveUpdates(d, arena, b));
   b.kept.resize(d.shape.kept);
   for (int i = 0; i < d.shape.kept; ++i) {
     const KeepLevel level =
@@ -175,6 +204,7 @@ absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPo
     b.loss_sums[slot] =
         reinterpret_cast<double*>(static_cast<char*>(b.batch[slot].data()) + BatchArrays::Bytes(d));
     b.norms[slot] = b.loss_sums[slot] + d.micro_batches;
+    b.update_flags[slot] = reinterpret_cast<int32_t*>(b.norms[slot] + d.shape.tiles());
   }
   return b;
 }

@@ -4,6 +4,7 @@
 #ifndef MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 #define MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "engine/device/kernel_sizes.h"
 #include "engine/memory/device_arena.h"
 #include "engine/memory/host_pool.h"
+#include "engine/memory/tile.h"
 #include "engine/model/decoder_layer.h"
 #include "engine/model/language_head.h"
 #include "engine/model/model_layout.h"
@@ -29,8 +31,9 @@ struct PipelineDimensions {
   int64_t sequence_length = 0;
   int64_t micro_batch_tokens = 0;  // at most
   int micro_batches = 0;           // a step, at most
-  int64_t head_chunk_tokens = 0;
-  bool training = true;  // false: forward only (generate)
+  int64_t head_chunk_tokens = 0;   // HeadChunkTokens
+  int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
+  bool training = true;            // false: forward only (generate)
 
   int64_t hidden_bytes() const {  // of one micro-batch at one boundary
     return micro_batch_tokens * layout->config.hidden * DTypeBytes(dtype);
@@ -39,6 +42,14 @@ struct PipelineDimensions {
   int embedding_stash_micro_batches() const {
     if (!shape.tied) return 0;
     return (micro_batches - 1) / shape.sweep_micro_batches * shape.sweep_micro_batches;
+  }
+  // Elements of an operation that updates on the device, at most; 0: none does.
+  int64_t update_piece_elements() const {
+    int64_t elements = 0;
+    for (int tile = 0; tile < shape.tiles(); ++tile) {
+      elements = std::max(elements, shape.tile_elements[tile] - shape.host_elements(tile));
+    }
+    return std::min(elements, shape.device_piece_elements);
   }
   // Elements of a slab: FP32 partial sums need the FP32 size.
   int64_t slab_element_bytes() const {
@@ -72,14 +83,21 @@ struct DeviceBuffers {
   std::vector<void*> hidden;           // T [micro_batch_tokens, hidden] each
   std::vector<void*> hidden_gradient;  // T, one a micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
-  void* activation_scratch = nullptr;
+  void* layer_scratch = nullptr;       // LayerScratchBytes
+  // What one operation needs at a time, in turn: a chunk of a layer, attention's gradient, a chunk
+  // of the head. `backward` and `head` point into it.
+  void* work = nullptr;
   LayerBackwardScratch backward;
   HeadScratch head;
   float* losses = nullptr;                         // [micro_batch_tokens]
   std::array<void*, kStepSlots> batch = {};        // BatchArrays
   std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
   double* norms = nullptr;                         // [accumulators]
-  float* rope_cosine = nullptr;                    // [sequence_length, head_dim / 2]
+  // A piece's state, and its gradient with clipping; of each lane that updates.
+  std::array<Tile, kDeviceUpdateLanes> update_state = {};  // without a layout
+  std::array<void*, kDeviceUpdateLanes> update_gradient = {};
+  int32_t* update_flags = nullptr;  // [tiles]: not 0 where an update cannot be trusted
+  float* rope_cosine = nullptr;     // [sequence_length, head_dim / 2]
   float* rope_sine = nullptr;
 };
 
@@ -94,9 +112,10 @@ struct HostBuffers {
   std::vector<HostLease> stash;
   HostLease
       embedding_stash;  // [micro-batches of all sweeps but the last][micro_batch_tokens, hidden]
-  std::array<HostLease, kStepSlots> batch;         // BatchArrays, then loss_sums, then norms
-  std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
-  std::array<double*, kStepSlots> norms = {};      // [tiles]
+  std::array<HostLease, kStepSlots> batch;  // BatchArrays, then loss_sums, norms and update_flags
+  std::array<double*, kStepSlots> loss_sums = {};      // [micro_batches]
+  std::array<double*, kStepSlots> norms = {};          // [tiles]
+  std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], of those that the device updates
 };
 
 // Bytes of the pool that LeaseHostBuffers takes, by kind; indexed by HostKind.

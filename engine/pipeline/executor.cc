@@ -25,6 +25,9 @@ double& BusyOf(LaneSeconds& busy, int lane) {
       return busy.compute;
     case Lane::kD2H:
       return busy.d2h;
+    case Lane::kDeviceUpdate0:
+    case Lane::kDeviceUpdate1:
+      return busy.device_update;
     case Lane::kUpdate:
       return busy.update;
     case Lane::kIo:
@@ -254,7 +257,7 @@ bool Executor::Withdraw(const std::shared_ptr<Ticket>& ticket, OpKind final) {
   MutexLock lock(&mutex_);
   if (!status_.ok()) return false;
   for (const std::shared_ptr<Item>& item : ticket->items) {
-    if (item->op.kind == final && item->started) return false;
+    if (item->started && (item->op.kind == final || ChangesState(item->op.kind))) return false;
   }
   for (const std::shared_ptr<Item>& item : ticket->items) item->withdrawn = true;
   return true;

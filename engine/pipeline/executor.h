@@ -1,4 +1,4 @@
-// Runs schedules on real lanes: a host thread each; the three device lanes own a stream each.
+// Runs schedules on real lanes: a host thread each; device lanes own a stream each.
 //
 // Thread safety: Interrupt from any thread; all else from one (the trainer's).
 // Invariants: a lane's operations run in the order submitted; an operation starts when what it
@@ -63,7 +63,7 @@ class Executor {
   void Interrupt();
   // Of the last submitted ticket: starts none of its operations any more and returns true; Settle
   // then takes the place of Wait. Returns false, and the ticket is to be waited for, once an
-  // operation of kind `final` has started, or after an error.
+  // operation of kind `final` or one that changes the model has started, or after an error.
   bool Withdraw(const std::shared_ptr<Ticket>& ticket, OpKind final);
   // Blocks until the operations of a withdrawn ticket that run are done.
   absl::Status Settle(const std::shared_ptr<Ticket>& ticket);

@@ -1,14 +1,21 @@
-// The five in-order queues that a step runs on.
+// The in-order queues that a step runs on.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_LANE_H_
 #define MEGATRAIN_ENGINE_PIPELINE_LANE_H_
 
 namespace megatrain {
 
-enum class Lane { kH2D, kCompute, kD2H, kUpdate, kIo };
-inline constexpr int kLanes = 5;
+// Updates on the device take turns on two lanes: while one loads, the other stores.
+enum class Lane { kH2D, kCompute, kD2H, kDeviceUpdate0, kDeviceUpdate1, kUpdate, kIo };
+inline constexpr int kLanes = 7;
+inline constexpr int kDeviceUpdateLanes = 2;
 
 // Device lanes are streams; the other two are host threads.
-constexpr bool IsDeviceLane(Lane lane) { return lane <= Lane::kD2H; }
+constexpr bool IsDeviceLane(Lane lane) { return lane <= Lane::kDeviceUpdate1; }
+
+// `index` in [0, kDeviceUpdateLanes).
+constexpr Lane DeviceUpdateLane(int index) {
+  return static_cast<Lane>(static_cast<int>(Lane::kDeviceUpdate0) + index);
+}
 
 constexpr const char* LaneName(Lane lane) {
   switch (lane) {
@@ -18,6 +25,10 @@ constexpr const char* LaneName(Lane lane) {
       return "compute";
     case Lane::kD2H:
       return "d2h";
+    case Lane::kDeviceUpdate0:
+      return "device update 0";
+    case Lane::kDeviceUpdate1:
+      return "device update 1";
     case Lane::kUpdate:
       return "update";
     case Lane::kIo:

@@ -12,6 +12,9 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/memory/tile.h"
+#include "engine/model/layer_work.h"
+#include "engine/pipeline/device_fit.h"
+#include "engine/pipeline/plan_choice.h"
 
 namespace megatrain {
 namespace {
@@ -28,96 +31,40 @@ PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
   for (const TileLayout& tile : layout.tiles) shape.tile_elements.push_back(tile.elements);
   shape.weight_element_bytes = DTypeBytes(dtype);
   shape.hidden_bytes_per_token = c.hidden * DTypeBytes(dtype);
-  shape.layer_flops_per_token = 2.0 * layout.tiles[1].parameters;
-  shape.head_flops_per_token = 2.0 * c.vocabulary * c.hidden;
   return shape;
 }
 
-// Device bytes of these dimensions, through the code that reserves them.
-int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
-  DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
-  return ReserveDeviceBuffers(d, sizes, arena).ok() ? arena.used() + sizes.StreamWorkspaceBytes()
-                                                    : std::numeric_limits<int64_t>::max();
+StepWork WorkOf(const PipelineDimensions& d) {
+  const WorkShape s = {.config = d.layout->config,
+                       .dtype = d.dtype,
+                       .tokens = d.micro_batch_tokens,
+                       .sequence_length = d.sequence_length,
+                       .layer_chunk_tokens = d.layer_chunk_tokens,
+                       .head_chunk_tokens = d.head_chunk_tokens};
+  StepWork work;
+  work.micro_batch_tokens = d.micro_batch_tokens;
+  work.embed_forward = EmbeddingForwardWork(s);
+  work.embed_backward = EmbeddingBackwardWork(s, /*first=*/false);
+  work.layer_forward = DecoderLayerForwardWork(s);
+  work.layer_backward = DecoderLayerBackwardWork(s, /*first=*/false);
+  for (const KeepLevel level :
+       {KeepLevel::kNothing, KeepLevel::kCheapRecomputed, KeepLevel::kEverything}) {
+    work.recompute[static_cast<size_t>(level)] = DecoderLayerRecomputeWork(s, level);
+  }
+  work.head = HeadForwardBackwardWork(s, /*first=*/false);
+  work.head_loss = HeadLossWork(s);
+  const auto more = [](const LayerWork& first, const LayerWork& other) {
+    return first.device_bytes - other.device_bytes;
+  };
+  work.embed_first_bytes = more(EmbeddingBackwardWork(s, /*first=*/true), work.embed_backward);
+  work.layer_first_bytes = more(DecoderLayerBackwardWork(s, /*first=*/true), work.layer_backward);
+  work.head_first_bytes = more(HeadForwardBackwardWork(s, /*first=*/true), work.head);
+  return work;
 }
 
 int64_t HostBytes(const PipelineDimensions& d) {
   const auto kinds = HostBufferBytes(d);
   return std::accumulate(kinds.begin(), kinds.end(), int64_t{0});
-}
-
-void SetSlabs(const JobSpec& spec, PipelineDimensions& d) {
-  const bool partials = d.micro_batches > d.shape.sweep_micro_batches;
-  d.shape.slab_per_tile = d.shape.clipping || partials;
-  if (d.shape.slab_per_tile) {
-    d.shape.gradient_slabs = d.shape.tiles();
-  } else {
-    d.shape.gradient_slabs =
-        spec.engine.gradient_slabs > 0 ? static_cast<int>(spec.engine.gradient_slabs) : 4;
-  }
-}
-
-void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, PipelineDimensions& d) {
-  PipelineShape& shape = d.shape;
-  const int pairs = shape.layers * shape.sweep_micro_batches;
-  shape.kept = shape.kept_everything = 0;
-  if (spec.engine.recompute == RecomputeMode::kAll) return;
-  if (spec.engine.recompute == RecomputeMode::kNone) {
-    shape.kept = shape.kept_everything = pairs;
-    return;
-  }
-  const ModelConfig& c = d.layout->config;
-  auto aligned = [](int64_t bytes) {
-    return (bytes + DeviceArena::kAlignment - 1) / DeviceArena::kAlignment *
-           DeviceArena::kAlignment;
-  };
-  const int64_t cheap =
-      aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kCheapRecomputed));
-  const int64_t everything =
-      aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kEverything));
-  int64_t left = limit - DeviceBytes(d, sizes);
-  if (left <= 0) return;
-  // A kept product saves more time a byte than a kept norm: first the products of as many pairs as
-  // fit, then the rest.
-  shape.kept = static_cast<int>(std::min<int64_t>(pairs, left / cheap));
-  left -= shape.kept * cheap;
-  if (everything > cheap) {
-    shape.kept_everything =
-        static_cast<int>(std::min<int64_t>(shape.kept, left / (everything - cheap)));
-  }
-}
-
-// Tries a sweep size and stash place under the device limit.
-bool Fits(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep, bool on_host,
-          PipelineDimensions& d) {
-  d.shape.sweep_micro_batches = sweep;
-  d.shape.stash_on_host = on_host;
-  SetSlabs(spec, d);
-  Keep(spec, sizes, limit, d);
-  return DeviceBytes(d, sizes) <= limit;
-}
-
-// The choice: as few sweeps as possible, then the stash on the device, then on the host. If nothing
-// fits, the smallest is left in `d`, so that the refusal shows the least that would be needed.
-bool Decide(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, PipelineDimensions& d) {
-  const bool device = spec.engine.stash != StashPlace::kHost;
-  const bool host = spec.engine.stash != StashPlace::kDevice;
-  int low = 1, high = d.micro_batches;
-  if (spec.engine.micro_batches_per_sweep > 0) {
-    low = high =
-        static_cast<int>(std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep));
-  }
-  const auto fits = [&](int sweep) {
-    return (device && Fits(spec, sizes, limit, sweep, false, d)) ||
-           (host && Fits(spec, sizes, limit, sweep, true, d));
-  };
-  if (fits(high)) return true;
-  if (high == low || !fits(low)) return false;
-  // A sweep takes the more, the larger it is: `low` fits, `high` does not.
-  while (high - low > 1) {
-    const int middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return fits(low);
 }
 
 void Finish(const KernelSizes& sizes, MemoryPlan& plan) {
@@ -183,7 +130,8 @@ void Finish(const KernelSizes& sizes, MemoryPlan& plan) {
 }  // namespace
 
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
-                                      const KernelSizes& sizes, const MemoryBudget& budget) {
+                                      const KernelSizes& sizes, const MemoryBudget& budget,
+                                      const MachineSpeed& machine) {
   const int64_t s = spec.data.sequence_length;
   if (s > layout.config.max_positions) {
     return absl::InvalidArgumentError(
@@ -203,10 +151,19 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.micro_batches = static_cast<int>((spec.training.global_batch + spec.training.micro_batch - 1) /
                                      spec.training.micro_batch);
   d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens, sizes.HeadChunk());
+  d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
   d.shape = BaseShape(layout, d.dtype);
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
-  d.shape.weight_buffers = static_cast<int>(spec.engine.weight_buffers);
+  d.shape.weight_buffers = static_cast<int>(
+      spec.engine.weight_buffers > 0 ? spec.engine.weight_buffers : kWeightBuffersMin);
+  d.shape.work = WorkOf(d);
   d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
+  d.shape.embedding_from_host = !budget.device_shares_host;
+  d.shape.row_elements =
+      layout.config.hidden *
+      std::min<int64_t>(d.micro_batches * d.micro_batch_tokens, layout.config.vocabulary);
+  d.shape.device_update_parts =
+      spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
   if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
       spec.engine.gradient_slabs != d.shape.tiles()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -230,12 +187,12 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
     JobSpec none = spec;
     none.engine.recompute =
         spec.engine.recompute == RecomputeMode::kAll ? RecomputeMode::kAll : RecomputeMode::kNone;
-    Fits(none, sizes, std::numeric_limits<int64_t>::max(),
-         spec.engine.micro_batches_per_sweep > 0
-             ? static_cast<int>(
-                   std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep))
-             : d.micro_batches,
-         spec.engine.stash == StashPlace::kHost, whole);
+    FitDevice(none, sizes, std::numeric_limits<int64_t>::max(),
+              spec.engine.micro_batches_per_sweep > 0
+                  ? static_cast<int>(
+                        std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep))
+                  : d.micro_batches,
+              spec.engine.stash == StashPlace::kHost, whole);
     int64_t free = plan.host_limit - HostBytes(whole) - kProcessBytes;
     if (budget.pool_bytes >= 0) {
       free = std::min(free, budget.host_bytes - budget.pool_bytes - kProcessBytes);
@@ -245,13 +202,19 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
     // Rather a recomputing job than none: a small device is still given what the smallest choice
     // takes.
     PipelineDimensions least = d;
-    if (!Decide(spec, sizes, plan.device_limit, least)) {
+    if (!FitDeviceByRule(spec, sizes, plan.device_limit, least)) {
       plan.device_limit = std::min(free, DeviceBytes(least, sizes));
     }
   }
-  Decide(spec, sizes, plan.device_limit, d);
-  Finish(sizes, plan);
-  return plan;
+  FitDeviceByRule(spec, sizes, plan.device_limit, d);
+  const auto finish = [&](const PipelineDimensions& dimensions) {
+    MemoryPlan finished = plan;
+    finished.dimensions = dimensions;
+    Finish(sizes, finished);
+    return finished;
+  };
+  if (!machine.rates.measured()) return finish(d);
+  return ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish);
 }
 
 absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
@@ -267,6 +230,7 @@ absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype
   d.sequence_length = d.micro_batch_tokens = tokens;
   d.micro_batches = 1;
   d.head_chunk_tokens = HeadChunkTokens(layout.config, tokens, sizes.HeadChunk());
+  d.layer_chunk_tokens = LayerChunkTokens(tokens);
   d.shape = BaseShape(layout, dtype);
   d.shape.stash_on_host = true;  // a ring of hidden states is all that forward needs
   d.shape.clipping = d.shape.slab_per_tile = false;
@@ -301,7 +265,7 @@ std::string MemoryPlan::Table() const {
     const int pairs = d.shape.layers * d.shape.sweep_micro_batches;
     absl::StrAppendFormat(&out,
                           "micro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
-                          "whole: %d of %d, norms and SwiGLU recomputed: %d, recomputed: %d (layer "
+                          "whole: %d of %d, norms recomputed: %d, recomputed: %d (layer "
                           "x micro-batch)\n",
                           d.micro_batches, d.shape.sweep_micro_batches,
                           d.shape.stash_on_host ? "host" : "device", d.shape.kept_everything, pairs,
@@ -334,6 +298,7 @@ std::string MemoryPlan::Json() const {
   json["micro_batches"] = d.micro_batches;
   json["micro_batches_per_sweep"] = d.shape.sweep_micro_batches;
   json["stash"] = d.shape.stash_on_host ? "host" : "device";
+  json["weight_buffers"] = d.shape.weight_buffers;
   json["layers_kept_whole"] = d.shape.kept_everything;
   json["layers_kept_partly"] = d.shape.kept - d.shape.kept_everything;
   json["gradient_slabs"] = d.shape.gradient_slabs;

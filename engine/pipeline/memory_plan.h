@@ -1,6 +1,7 @@
 // Every byte a job takes, computed before anything is allocated, and the decisions that follow from
 // what there is: where the stash lies, how many micro-batches a sweep has, what is kept for
-// backward.
+// backward, how many weight buffers there are. Where the machine's rates are known the decisions
+// are those of the shortest predicted step; no result of training depends on them.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_
 #define MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_
 
@@ -16,6 +17,7 @@
 #include "engine/memory/host_offer.h"
 #include "engine/model/model_layout.h"
 #include "engine/pipeline/buffers.h"
+#include "engine/pipeline/step_prediction.h"
 
 namespace megatrain {
 
@@ -67,16 +69,29 @@ struct MemoryPlan {
   bool fits = true;
   std::string misfit;  // what does not fit, in bytes
 
+  // The decisions, and how long a step takes with them.
+  struct Timed {
+    PipelineShape shape;
+    StepPrediction predicted;
+  };
+  // If the plan fits and the machine's rates are known.
+  std::optional<StepPrediction> predicted;
+  // The best of the plans that were not chosen, and what the rule for machines of unknown rates
+  // would have chosen if that is another. Nothing: the job leaves no other choice.
+  std::optional<Timed> runner_up, by_rule;
+
   // For people.
   std::string Table() const;
   std::string Json() const;
 };
 
+// `machine` of unknown rates: decisions go by rule (device_fit.h).
 // `layout` and `sizes` must outlive the plan. InvalidArgument: settings that contradict each
 // other (gradient_slabs with clipping, a sequence longer than the model's positions). A job that
 // does not fit is a plan with fits == false.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
-                                      const KernelSizes& sizes, const MemoryBudget& budget);
+                                      const KernelSizes& sizes, const MemoryBudget& budget,
+                                      const MachineSpeed& machine = {});
 
 // A forward-only plan for sequences of `tokens` tokens: what `generate` needs.
 absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,

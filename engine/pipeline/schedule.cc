@@ -28,8 +28,6 @@ const char* OpKindName(OpKind kind) {
       return "layer backward";
     case OpKind::kEmbedBackward:
       return "embedding backward";
-    case OpKind::kZeroGradient:
-      return "zero gradient";
     case OpKind::kFinishGradient:
       return "finish gradient";
     case OpKind::kStoreStash:
@@ -46,14 +44,29 @@ const char* OpKindName(OpKind kind) {
       return "check losses";
     case OpKind::kClip:
       return "clip";
+    case OpKind::kUpdateRows:
+      return "update rows";
     case OpKind::kUpdateTile:
       return "update tile";
+    case OpKind::kCheckUpdates:
+      return "check updates";
+    case OpKind::kBeginDeviceUpdate:
+      return "begin device update";
+    case OpKind::kDeviceUpdate:
+      return "device update";
+    case OpKind::kEndDeviceUpdate:
+      return "end device update";
     case OpKind::kSaveTile:
       return "save tile";
     case OpKind::kFinishCheckpoint:
       return "finish checkpoint";
   }
   return "unknown";
+}
+
+bool ChangesState(OpKind kind) {
+  return kind == OpKind::kUpdateRows || kind == OpKind::kUpdateTile ||
+         kind == OpKind::kBeginDeviceUpdate;
 }
 
 Schedule BuildCheckpoint(const PipelineShape& shape) {
@@ -66,6 +79,11 @@ Schedule BuildCheckpoint(const PipelineShape& shape) {
     op.tile = shape.clipping ? i : shape.tiles() - 1 - i;
     op.bytes = shape.tile_elements[op.tile] * 12;
     op.reads = {{ResourceKind::kTileWeights, op.tile}, {ResourceKind::kTileMoments, op.tile}};
+    if (shape.updates_on_device(op.tile)) {
+      const int device_part = shape.tiles() + op.tile;
+      op.reads.push_back({ResourceKind::kTileWeights, device_part});
+      op.reads.push_back({ResourceKind::kTileMoments, device_part});
+    }
     op.writes = {{ResourceKind::kCheckpoint}};
   }
   return schedule;

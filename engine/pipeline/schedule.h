@@ -8,18 +8,23 @@
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 #define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "engine/model/activations.h"
+#include "engine/model/layer_work.h"
 #include "engine/pipeline/lane.h"
 
 namespace megatrain {
 
 enum class ResourceKind {
-  kTileWeights,     // index: tile; the section that is streamed
-  kTileMoments,     // index: tile; remainder and moments
+  // Index: tile, of the elements that the host updates; tiles + tile, of those that the device
+  // does.
+  kTileWeights,     // the section that is streamed
+  kTileMoments,     // remainder and moments
+  kEmbeddingRows,   // of tile 0's weights, the rows that the step's batch looks up
   kWeightBuffer,    // device
   kAccumulator,     // device, FP32 gradient of one tile, and its sum of squares
   kSlab,            // host, gradient of one tile
@@ -27,12 +32,12 @@ enum class ResourceKind {
   kHiddenGradient,  // device, index: micro-batch in the sweep
   kHostStash,       // host, index: layer * sweep + micro-batch in the sweep
   kKept,            // device, kept activations of one layer and micro-batch
-  kScratch,         // device, what one layer needs for one micro-batch
-  kHeadScratch,     // device
+  kScratch,         // device, what one layer needs for one micro-batch, and the head's chunk
   kDeviceBatch,     // device, ids and targets; index: step slot
   kDeviceLosses,    // device, sums of losses; index: step slot
   kHostLosses,      // host; index: step slot
   kHostNorm,        // host; index: step slot * tiles + tile
+  kUpdateFlag,      // host, whether the device's update of a tile can be trusted; index: tile
   kClip,            // host, the step's clipping coefficient; index: step slot
   kCheckpoint,      // disk
 };
@@ -55,8 +60,7 @@ enum class OpKind {
   kHead,          // input_slot -> losses, hidden gradient, accumulator
   kHeadLoss,      // input_slot -> losses (evaluation)
   kLayerBackward,
-  kEmbedBackward,  // from the hidden gradient, or from input_slot
-  kZeroGradient,
+  kEmbedBackward,   // from the hidden gradient, or from input_slot
   kFinishGradient,  // sum of squares; BF16 rounding
   // d2h
   kStoreStash,  // input_slot -> host stash
@@ -66,9 +70,15 @@ enum class OpKind {
   kStoreHiddenGradient,  // -> host stash
   kStoreLosses,
   // update
-  kCheckLosses,  // stops the step before a non-finite loss reaches an update
-  kClip,         // the norm is known: the coefficient of the step
-  kUpdateTile,
+  kCheckLosses,   // stops the step before a non-finite loss reaches an update
+  kClip,          // the norm is known: the coefficient of the step
+  kUpdateRows,    // of the embedding, those that the next step's batch looks up
+  kUpdateTile,    // what of the tile the host updates, and kUpdateRows has not
+  kCheckUpdates,  // stops before what the device updated can reach a checkpoint
+  // device update
+  kBeginDeviceUpdate,
+  kDeviceUpdate,  // a piece of a tile: its state in, AdamW, its state out
+  kEndDeviceUpdate,
   // io
   kSaveTile,
   kFinishCheckpoint,
@@ -76,6 +86,8 @@ enum class OpKind {
 
 // "load tile", "layer forward", ...: for messages and traces.
 const char* OpKindName(OpKind kind);
+// Whether it changes the model: a step none of whose operations that do has begun can be given up.
+bool ChangesState(OpKind kind);
 
 struct Op {
   OpKind kind;
@@ -93,15 +105,39 @@ struct Op {
   int stash_slot = -1;
   int kept_slot = -1;  // -1: nothing kept
   KeepLevel keep = KeepLevel::kNothing;
-  // Duration model: bytes over the lane's rate, or FLOPs over the processor's.
-  int64_t bytes = 0;
-  double flops = 0;
+  bool first = false;  // of a tile's gradient: writes the accumulator, whatever it holds
+  // kDeviceUpdate: the tile's elements [begin, end).
+  int64_t begin = 0, end = 0;
+  int64_t bytes = 0;  // copied, updated, saved, or cleared: over the lane's rate its duration
+  LayerWork work;     // on the compute lane, where it takes the place of bytes
+  // On lanes that are not the link's: what crosses it all the same.
+  int64_t h2d_bytes = 0, d2h_bytes = 0;
   absl::InlinedVector<Resource, 4> reads;
   absl::InlinedVector<Resource, 3> writes;
 };
 
 struct Schedule {
   std::vector<Op> ops;
+};
+
+// Of an element's state in a tile: weight, remainder and moments, or master and moments.
+inline constexpr int64_t kStateElementBytes = 12;
+inline constexpr int kUpdateParts = 64;
+// Elements between the places at which a tile's update may be cut: whole cache lines of every
+// section.
+inline constexpr int64_t kUpdateAlignment = 128;
+
+// What one micro-batch of `micro_batch_tokens` tokens takes of the compute lane; another takes its
+// part of it. All 0: durations do not matter.
+struct StepWork {
+  int64_t micro_batch_tokens = 1;
+  LayerWork embed_forward, embed_backward;
+  LayerWork layer_forward;
+  LayerWork layer_backward;            // with everything kept
+  std::array<LayerWork, 3> recompute;  // before it, by KeepLevel
+  LayerWork head, head_loss;
+  // Device bytes by which the first micro-batch of a gradient differs from the others.
+  double embed_first_bytes = 0, layer_first_bytes = 0, head_first_bytes = 0;
 };
 
 // What a schedule is built from: the model's shape and the plan's decisions, as plain numbers.
@@ -123,12 +159,29 @@ struct PipelineShape {
   // the layer.
   int kept_everything = 0;
   int kept = 0;
+  // AdamW runs on the device for the last `device_update_parts` of kUpdateParts equal parts of
+  // every tile but the embedding's, in pieces of `device_piece_elements` (a multiple of
+  // kUpdateAlignment), and on the host for the rest. The bits are the same.
+  int device_update_parts = 0;
+  int64_t device_piece_elements = int64_t{4} << 20;
+  // The forward pass reads the embedding's rows where they lie, in host memory: its tile is not
+  // loaded for that, and the rows of the next batch are updated ahead of the rest.
+  bool embedding_from_host = false;
+  // Elements of the rows that a batch looks up. For the duration model alone.
+  int64_t row_elements = 0;
   int64_t hidden_bytes_per_token = 0;  // of one boundary
-  double layer_flops_per_token = 0;    // forward
-  double head_flops_per_token = 0;     // forward
+  StepWork work;
 
   int tiles() const { return static_cast<int>(tile_elements.size()); }
   int head_tile() const { return tied ? 0 : tiles() - 1; }
+  // Of the tile's elements, those before this are updated on the host, the others on the device.
+  int64_t host_elements(int tile) const {
+    const int64_t elements = tile_elements[tile];
+    if (tile == 0 || device_update_parts == 0) return elements;
+    return elements * (kUpdateParts - device_update_parts) / kUpdateParts / kUpdateAlignment *
+           kUpdateAlignment;
+  }
+  bool updates_on_device(int tile) const { return host_elements(tile) < tile_elements[tile]; }
   // Host slots: the inputs of every layer; then, tied with several sweeps, the gradients by the
   // embedding's output of all sweeps but the last (see StepBuilder::EmbedBackward).
   int stash_slot(int layer, int sweep_index) const {
@@ -152,6 +205,8 @@ struct PipelineState {
   int next_slab = 0;
   int next_accumulator = 0;
   int next_step_slot = 0;
+  // The step before updates the rows of this step's batch ahead of the rest (embedding_from_host).
+  bool rows_first = true;
 };
 
 inline constexpr int kStepSlots = 2;

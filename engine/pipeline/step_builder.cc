@@ -27,12 +27,13 @@ class StepBuilder {
     Upload();
     for (int sweep = 0; sweep < sweeps_; ++sweep) {
       BeginSweep(sweep);
-      Forward(/*keep=*/true);
+      Forward(/*train=*/true);
       Head();
       for (int layer = shape_.layers - 1; layer >= 0; --layer) LayerBackward(layer);
       EmbedBackward();
     }
     if (shape_.clipping) ClipAndUpdate();
+    CheckUpdates();
     return std::move(schedule_);
   }
 
@@ -41,7 +42,7 @@ class StepBuilder {
     Upload();
     for (int sweep = 0; sweep < sweeps_; ++sweep) {
       BeginSweep(sweep);
-      Forward(/*keep=*/false);
+      Forward(/*train=*/false);
       const int buffer = Use();
       for (int i = 0; i < sweep_size_; ++i) {
         Op& op = Add(OpKind::kHeadLoss, Lane::kCompute);
@@ -49,11 +50,11 @@ class StepBuilder {
         op.tile = shape_.head_tile();
         op.weight_buffer = buffer;
         op.input_slot = ForwardSlot(shape_.layers, i);
-        op.flops = shape_.head_flops_per_token * Tokens(i);
+        op.work = Part(i) * shape_.work.head_loss;
         op.reads = {{ResourceKind::kWeightBuffer, buffer},
                     {ResourceKind::kHidden, op.input_slot},
                     {ResourceKind::kDeviceBatch, slot_}};
-        op.writes = {{ResourceKind::kHeadScratch}, {ResourceKind::kDeviceLosses, slot_}};
+        op.writes = {{ResourceKind::kScratch}, {ResourceKind::kDeviceLosses, slot_}};
       }
       EndUse();
     }
@@ -64,6 +65,11 @@ class StepBuilder {
  private:
   bool last_sweep() const { return sweep_ == sweeps_ - 1; }
   int64_t Tokens(int sweep_index) const { return tokens_[first_ + sweep_index]; }
+  // Of the work of a whole micro-batch.
+  double Part(int sweep_index) const { return PartOf(tokens_[first_ + sweep_index]); }
+  double PartOf(int64_t tokens) const {
+    return static_cast<double>(tokens) / static_cast<double>(shape_.work.micro_batch_tokens);
+  }
 
   Op& Add(OpKind kind, Lane lane) {
     Op& op = schedule_.ops.emplace_back();
@@ -80,7 +86,8 @@ class StepBuilder {
   // --- Weights: loaded weight_buffers - 1 uses ahead.
 
   void ListUses(bool backward) {
-    for (int tile = 0; tile <= shape_.layers; ++tile) uses_.Append(tile);
+    const int first = shape_.embedding_from_host ? 1 : 0;
+    for (int tile = first; tile <= shape_.layers; ++tile) uses_.Append(tile);
     uses_.Append(shape_.head_tile());
     if (!backward) return;
     for (int tile = shape_.layers; tile >= 1; --tile) uses_.Append(tile);
@@ -105,6 +112,9 @@ class StepBuilder {
       op.weight_buffer = place.buffer;
       op.bytes = shape_.tile_elements[place.tile] * shape_.weight_element_bytes;
       op.reads = {{ResourceKind::kTileWeights, place.tile}};
+      if (shape_.updates_on_device(place.tile)) {
+        op.reads.push_back({ResourceKind::kTileWeights, DevicePart(place.tile)});
+      }
       op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
     }
     return place.buffer;
@@ -143,26 +153,11 @@ class StepBuilder {
     next_input_ = sweep_size_;
   }
 
-  void Forward(bool keep) {
-    const bool stash = keep && shape_.stash_on_host;
-    // The embedding is the last tile whose gradient the step before stores: the layers behind it
-    // are updated sooner, and must not queue behind it for the link.
-    Prefetch();
-    int buffer = Use();
-    Prefetch();
-    for (int i = 0; i < sweep_size_; ++i) {
-      Op& op = Add(OpKind::kEmbedForward, Lane::kCompute);
-      AtMicroBatch(op, i);
-      op.tile = 0;
-      op.weight_buffer = buffer;
-      op.output_slot = ForwardSlot(0, i);
-      op.reads = {{ResourceKind::kWeightBuffer, buffer}, {ResourceKind::kDeviceBatch, slot_}};
-      op.writes = {{ResourceKind::kHidden, op.output_slot}};
-      if (stash) StoreStash(0, i);
-    }
-    EndUse();
+  void Forward(bool train) {
+    const bool stash = train && shape_.stash_on_host;
+    EmbedForward(train);
     for (int layer = 0; layer < shape_.layers; ++layer) {
-      buffer = Use();
+      const int buffer = Use();
       Prefetch();
       for (int i = 0; i < sweep_size_; ++i) {
         Op& op = Add(OpKind::kLayerForward, Lane::kCompute);
@@ -172,17 +167,47 @@ class StepBuilder {
         op.weight_buffer = buffer;
         op.input_slot = ForwardSlot(layer, i);
         op.output_slot = ForwardSlot(layer + 1, i);
-        op.flops = shape_.layer_flops_per_token * Tokens(i);
+        op.work = Part(i) * shape_.work.layer_forward;
         op.reads = {{ResourceKind::kWeightBuffer, buffer},
                     {ResourceKind::kHidden, op.input_slot},
                     {ResourceKind::kDeviceBatch, slot_}};
         op.writes = {{ResourceKind::kHidden, op.output_slot}, {ResourceKind::kScratch}};
-        if (keep) Keep(op, layer, i);
+        if (train) Keep(op, layer, i);
         if (op.kept_slot >= 0) op.writes.push_back({ResourceKind::kKept, op.kept_slot});
         if (stash && layer + 1 < shape_.layers) StoreStash(layer + 1, i);
       }
       EndUse();
     }
+  }
+
+  void EmbedForward(bool train) {
+    int buffer = -1;
+    if (!shape_.embedding_from_host) {
+      // The embedding is the last tile whose gradient the step before stores: the layers behind it
+      // are updated sooner, and must not queue behind it for the link.
+      Prefetch();
+      buffer = Use();
+      Prefetch();
+    }
+    for (int i = 0; i < sweep_size_; ++i) {
+      Op& op = Add(OpKind::kEmbedForward, Lane::kCompute);
+      AtMicroBatch(op, i);
+      op.tile = 0;
+      op.weight_buffer = buffer;
+      op.output_slot = ForwardSlot(0, i);
+      op.work = Part(i) * shape_.work.embed_forward;
+      op.reads = {{ResourceKind::kDeviceBatch, slot_}};
+      if (shape_.embedding_from_host) {
+        const bool rows = train && state_.rows_first;
+        op.reads.push_back({rows ? ResourceKind::kEmbeddingRows : ResourceKind::kTileWeights, 0});
+        op.h2d_bytes = shape_.hidden_bytes_per_token * Tokens(i);
+      } else {
+        op.reads.push_back({ResourceKind::kWeightBuffer, buffer});
+      }
+      op.writes = {{ResourceKind::kHidden, op.output_slot}};
+      if (train && shape_.stash_on_host) StoreStash(0, i);
+    }
+    if (!shape_.embedding_from_host) EndUse();
   }
 
   void StoreStash(int layer, int i) {
@@ -226,24 +251,22 @@ class StepBuilder {
     }
   }
 
-  // The accumulator of `tile`, cleared or filled with the sum over the sweeps before.
+  // The accumulator of `tile`, filled with the sum over the sweeps before. The first sweep's first
+  // operation on it writes it (Op::first). Goes ahead of Prefetch, whose loads wait in the link's
+  // queue for a buffer longer than this for the accumulator.
   int BeginGradient(int tile) {
     int accumulator = 2;
     if (!(shape_.tied && tile == 0)) {
       accumulator = state_.next_accumulator;
       state_.next_accumulator = (accumulator + 1) % 2;
     }
-    const bool first = sweep_ == 0;
-    Op& op = Add(first ? OpKind::kZeroGradient : OpKind::kLoadPartial,
-                 first ? Lane::kCompute : Lane::kH2D);
-    op.tile = tile;
+    if (sweep_ == 0) return accumulator;
+    Op& op = Add(OpKind::kLoadPartial, Lane::kH2D);
+    op.tile = op.slab = tile;
     op.accumulator = accumulator;
     op.bytes = shape_.tile_elements[tile] * 4;
+    op.reads = {{ResourceKind::kSlab, tile}};
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
-    if (!first) {
-      op.slab = tile;
-      op.reads = {{ResourceKind::kSlab, tile}};
-    }
     return accumulator;
   }
 
@@ -262,7 +285,7 @@ class StepBuilder {
       Op& op = Add(OpKind::kFinishGradient, Lane::kCompute);
       op.tile = tile;
       op.accumulator = accumulator;
-      op.bytes = elements * 4;
+      op.work = FinishGradientWork(elements, shape_.gradient_element_bytes);
       op.writes = {{ResourceKind::kAccumulator, accumulator}};
     }
     {
@@ -275,32 +298,124 @@ class StepBuilder {
       op.writes = {HostNorm(tile)};
     }
     int slab = tile;
-    if (!shape_.slab_per_tile) {
-      slab = state_.next_slab;
-      state_.next_slab = (slab + 1) % shape_.gradient_slabs;
-    }
-    {
+    // Without clipping the device takes its part from the accumulator.
+    const int64_t stored = shape_.clipping ? elements : shape_.host_elements(tile);
+    if (stored > 0) {
+      if (!shape_.slab_per_tile) {
+        slab = state_.next_slab;
+        state_.next_slab = (slab + 1) % shape_.gradient_slabs;
+      }
       Op& op = Add(OpKind::kStoreGradient, Lane::kD2H);
       op.tile = tile;
       op.accumulator = accumulator;
       op.slab = slab;
-      op.bytes = elements * shape_.gradient_element_bytes;
+      op.bytes = stored * shape_.gradient_element_bytes;
       op.reads = {{ResourceKind::kAccumulator, accumulator}};
       op.writes = {{ResourceKind::kSlab, slab}};
     }
-    if (!shape_.clipping) Update(tile, slab);
+    if (shape_.clipping) return;
+    if (tile == 0) UpdateRows(slab);
+    Update(tile, slab, accumulator);
   }
 
-  void Update(int tile, int slab) {
-    Op& op = Add(OpKind::kUpdateTile, Lane::kUpdate);
+  // --- Updates. The gradient is in `slab`; without clipping, of the device's part in
+  // `accumulator`.
+
+  // Resources of the elements that the device updates.
+  int DevicePart(int tile) const { return shape_.tiles() + tile; }
+  // Read and written for each element but the gradient, which is only read.
+  int64_t UpdateBytes(int64_t elements) const {
+    return elements * (2 * kStateElementBytes + shape_.gradient_element_bytes);
+  }
+  int64_t RowElements() const {
+    return shape_.embedding_from_host ? std::min(shape_.row_elements, shape_.tile_elements[0]) : 0;
+  }
+
+  Op& AddHostUpdate(OpKind kind, int tile, int slab) {
+    Op& op = Add(kind, Lane::kUpdate);
     op.tile = tile;
     op.slab = slab;
-    // Reads and writes the state but the gradient, which is only read.
-    op.bytes = shape_.tile_elements[tile] * (2 * 12 + shape_.gradient_element_bytes);
     op.reads = {{ResourceKind::kSlab, slab}, HostNorm(tile), {ResourceKind::kHostLosses, slot_}};
     if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
     op.writes = {{ResourceKind::kTileWeights, tile}, {ResourceKind::kTileMoments, tile}};
+    return op;
+  }
+
+  // Ahead of the embedding's other rows, which wait for this if they are written by it at all.
+  void UpdateRows(int slab) {
+    if (!shape_.embedding_from_host) return;
+    Op& op = AddHostUpdate(OpKind::kUpdateRows, 0, slab);
+    op.bytes = UpdateBytes(RowElements());
+    op.writes.push_back({ResourceKind::kEmbeddingRows});
+  }
+
+  void Update(int tile, int slab, int accumulator) {
     uses_.Forget(tile);
+    int64_t host_elements = shape_.host_elements(tile);
+    if (host_elements > 0) {
+      if (tile == 0) host_elements -= RowElements();
+      AddHostUpdate(OpKind::kUpdateTile, tile, slab).bytes = UpdateBytes(host_elements);
+    }
+    if (shape_.updates_on_device(tile)) UpdateOnDevice(tile, slab, accumulator);
+  }
+
+  // Pieces of a tile run beside each other, so that each counts as a reader; first and last
+  // operation are the writers.
+  void UpdateOnDevice(int tile, int slab, int accumulator) {
+    const Resource weights{ResourceKind::kTileWeights, DevicePart(tile)};
+    const Resource moments{ResourceKind::kTileMoments, DevicePart(tile)};
+    const Resource gradient = shape_.clipping ? Resource{ResourceKind::kSlab, slab}
+                                              : Resource{ResourceKind::kAccumulator, accumulator};
+    const auto add = [&](OpKind kind) -> Op& {
+      Op& op = Add(kind, DeviceUpdateLane(next_update_lane_));
+      op.tile = tile;
+      return op;
+    };
+    {
+      Op& op = add(OpKind::kBeginDeviceUpdate);
+      op.reads = {gradient};
+      if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
+      op.writes = {weights, moments};
+    }
+    const int64_t elements = shape_.tile_elements[tile];
+    const int64_t gradient_bytes = shape_.gradient_element_bytes;
+    for (int64_t begin = shape_.host_elements(tile); begin < elements;
+         begin += shape_.device_piece_elements) {
+      if (begin > shape_.host_elements(tile)) {
+        next_update_lane_ = (next_update_lane_ + 1) % kDeviceUpdateLanes;
+      }
+      Op& op = add(OpKind::kDeviceUpdate);
+      op.begin = begin;
+      op.end = std::min(elements, begin + shape_.device_piece_elements);
+      if (shape_.clipping) {
+        op.slab = slab;
+      } else {
+        op.accumulator = accumulator;
+      }
+      const int64_t n = op.end - op.begin;
+      op.bytes = UpdateBytes(n);
+      op.h2d_bytes = n * (kStateElementBytes + (shape_.clipping ? gradient_bytes : 0));
+      op.d2h_bytes = n * kStateElementBytes;
+      op.reads = {gradient, weights, moments};
+    }
+    {
+      Op& op = add(OpKind::kEndDeviceUpdate);
+      op.d2h_bytes = sizeof(int32_t);
+      op.writes = {weights, moments, {ResourceKind::kUpdateFlag, tile}};
+    }
+    next_update_lane_ = (next_update_lane_ + 1) % kDeviceUpdateLanes;
+  }
+
+  void CheckUpdates() {
+    if (shape_.device_update_parts == 0) return;
+    Op& op = Add(OpKind::kCheckUpdates, Lane::kUpdate);
+    for (int tile = 0; tile < shape_.tiles(); ++tile) {
+      if (!shape_.updates_on_device(tile)) continue;
+      op.reads.push_back({ResourceKind::kUpdateFlag, tile});
+      op.reads.push_back(HostNorm(tile));
+      // Saves read them.
+      op.writes.push_back({ResourceKind::kTileMoments, DevicePart(tile)});
+    }
   }
 
   Resource HostNorm(int tile) const {
@@ -309,9 +424,9 @@ class StepBuilder {
 
   void Head() {
     const int tile = shape_.head_tile();
+    accumulator_of_head_ = BeginGradient(tile);
     const int buffer = Use();
     Prefetch();
-    accumulator_of_head_ = BeginGradient(tile);
     LoadStashBehind(-1);
     for (int i = 0; i < sweep_size_; ++i) {
       Op& op = Add(OpKind::kHead, Lane::kCompute);
@@ -319,14 +434,16 @@ class StepBuilder {
       op.tile = tile;
       op.weight_buffer = buffer;
       op.accumulator = accumulator_of_head_;
+      op.first = op.micro_batch == 0;
       op.input_slot = ForwardSlot(shape_.layers, i);
-      op.flops = 3 * shape_.head_flops_per_token * Tokens(i);
+      op.work = Part(i) * shape_.work.head;
+      if (op.first) op.work.device_bytes += shape_.work.head_first_bytes;
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
                   {ResourceKind::kHidden, op.input_slot},
                   {ResourceKind::kDeviceBatch, slot_}};
       op.writes = {{ResourceKind::kHiddenGradient, i},
                    {ResourceKind::kAccumulator, accumulator_of_head_},
-                   {ResourceKind::kHeadScratch},
+                   {ResourceKind::kScratch},
                    {ResourceKind::kDeviceLosses, slot_}};
       LoadStashBehind(BackwardNumber(shape_.layers, i));
     }
@@ -350,9 +467,9 @@ class StepBuilder {
 
   void LayerBackward(int layer) {
     const int tile = layer + 1;
+    const int accumulator = BeginGradient(tile);
     const int buffer = Use();
     Prefetch();
-    const int accumulator = BeginGradient(tile);
     for (int i = 0; i < sweep_size_; ++i) {
       Op& op = Add(OpKind::kLayerBackward, Lane::kCompute);
       AtMicroBatch(op, i);
@@ -360,10 +477,12 @@ class StepBuilder {
       op.tile = tile;
       op.weight_buffer = buffer;
       op.accumulator = accumulator;
+      op.first = op.micro_batch == 0;
       op.input_slot = BackwardSlot(layer, i);
       Keep(op, layer, i);
-      op.flops =
-          (op.keep == KeepLevel::kNothing ? 3 : 2) * shape_.layer_flops_per_token * Tokens(i);
+      op.work = Part(i) *
+                (shape_.work.layer_backward + shape_.work.recompute[static_cast<size_t>(op.keep)]);
+      if (op.first) op.work.device_bytes += shape_.work.layer_first_bytes;
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
                   {ResourceKind::kHidden, op.input_slot},
                   {ResourceKind::kDeviceBatch, slot_}};
@@ -403,6 +522,9 @@ class StepBuilder {
       AtMicroBatch(op, i);
       op.tile = 0;
       op.accumulator = accumulator;
+      op.work = Part(i) * shape_.work.embed_backward;
+      op.first = !shape_.tied && op.micro_batch == 0;
+      if (op.first) op.work.device_bytes += shape_.work.embed_first_bytes;
       op.reads = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kDeviceBatch, slot_}};
       op.writes = {{ResourceKind::kAccumulator, accumulator}};
     }
@@ -426,6 +548,7 @@ class StepBuilder {
     op.tile = 0;
     op.accumulator = accumulator;
     op.input_slot = slot;
+    op.work = PartOf(tokens_[m]) * shape_.work.embed_backward;
     op.reads = {{ResourceKind::kHidden, slot}, {ResourceKind::kDeviceBatch, slot_}};
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
   }
@@ -437,11 +560,15 @@ class StepBuilder {
       for (int tile = 0; tile < shape_.tiles(); ++tile) op.reads.push_back(HostNorm(tile));
       op.writes = {{ResourceKind::kClip, slot_}};
     }
-    // The order of the next step's loads: tile i's update runs just ahead of its own. The embedding
-    // goes second, as its gradient comes last and is the largest.
-    Update(1, 1);
-    Update(0, 0);
-    for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile);
+    // The order in which the next step needs them: tile i's update runs just ahead of its load.
+    // The embedding, whose gradient comes last and which is the largest, goes second; where its
+    // rows are read from host memory, those of the next batch do, and the rest when nothing waits
+    // for it.
+    Update(1, 1, -1);
+    UpdateRows(0);
+    if (!shape_.embedding_from_host) Update(0, 0, -1);
+    for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile, -1);
+    if (shape_.embedding_from_host) Update(0, 0, -1);
   }
 
   const PipelineShape& shape_;
@@ -457,6 +584,7 @@ class StepBuilder {
   int sweep_size_ = 0;  // micro-batches in it
   int next_input_ = 0;  // number, among the states that backward reads, of the next to load
   int accumulator_of_head_ = -1;
+  int next_update_lane_ = 0;
 };
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "engine/pipeline/schedule.h"
@@ -11,40 +13,16 @@
 namespace megatrain {
 namespace {
 
-// A schedule has a few operations for each layer and micro-batch. Beyond this many pairs in a sweep
-// neighbouring micro-batches are taken as one, so that a prediction stays a matter of milliseconds.
-constexpr int64_t kPairsMax = 4096;
+// A schedule has a few operations for each layer and micro-batch. Beyond this many pairs in the
+// sweeps that are run neighbouring micro-batches are taken as one, so that a prediction is a matter
+// of a few milliseconds, and a choice between dozens of plans one of tenths of a second.
+constexpr int kPairsMax = 640;
+// Pieces of a tile's update on the device, for the same reason.
+constexpr int64_t kDevicePiecesMax = 8;
 // Sweeps beyond these take as long as the last of them: in between, one is like the other.
 constexpr int kSweepsMax = 3;
 // Steps that are run until the next one is like the one before.
 constexpr int kSteps = 3;
-
-// Seconds a token takes in the forward pass of one layer. Causal attention sees half of the
-// sequence on average, as of one document a sequence.
-double LayerSeconds(const PipelineDimensions& d, const PrecisionRates& rates) {
-  const ModelConfig& c = d.layout->config;
-  const double products = 2.0 * static_cast<double>(d.layout->tiles[1].parameters);
-  const double width = static_cast<double>(c.heads * c.head_dim);
-  const double attention = 2 * 2.0 * width * static_cast<double>(d.sequence_length) / 2;
-  // Elements read and written: two norms (2 each), RoPE in place (2 of queries and keys), SwiGLU
-  // (3), and the residual stream that the products add to (2).
-  const double elements = 2 * 2.0 * static_cast<double>(c.hidden) +
-                          2.0 * static_cast<double>((c.heads + c.kv_heads) * c.head_dim) +
-                          3.0 * static_cast<double>(c.intermediate) +
-                          2.0 * static_cast<double>(c.hidden);
-  return products / rates.matmul_flops_per_second + attention / rates.attention_flops_per_second +
-         elements * static_cast<double>(DTypeBytes(d.dtype)) / rates.element_bytes_per_second;
-}
-
-// The same of the head, a third of what forward and backward take together, as the schedule counts.
-double HeadSeconds(const PipelineDimensions& d, const PrecisionRates& rates) {
-  const ModelConfig& c = d.layout->config;
-  const double vocabulary = static_cast<double>(c.vocabulary);
-  const double products = 2.0 * vocabulary * static_cast<double>(c.hidden);
-  // The FP32 logits: read for their maximum and sum, read and written as their gradient.
-  const double bytes = 3 * 4 * vocabulary;
-  return products / rates.matmul_flops_per_second + bytes / rates.element_bytes_per_second / 3;
-}
 
 LaneSeconds ToLaneSeconds(const std::array<double, kLanes>& busy) {
   return {.h2d = busy[static_cast<int>(Lane::kH2D)],
@@ -54,57 +32,91 @@ LaneSeconds ToLaneSeconds(const std::array<double, kLanes>& busy) {
           .io = busy[static_cast<int>(Lane::kIo)]};
 }
 
-// Takes `group` micro-batches as one.
-void Coarsen(int group, PipelineShape* shape, std::vector<int64_t>* tokens) {
-  const auto parts = [group](int n) { return (n + group - 1) / group; };
-  std::vector<int64_t> grouped(static_cast<size_t>(parts(static_cast<int>(tokens->size()))));
-  for (size_t i = 0; i < tokens->size(); ++i) {
-    grouped[i / static_cast<size_t>(group)] += (*tokens)[i];
+// The tokens of `micro_batches` micro-batches in sweeps of shape->sweep_micro_batches. If those are
+// more than `parts`, neighbours of a sweep are taken as one, so that a sweep has `parts` of them.
+std::vector<int64_t> SweepTokens(int micro_batches, int64_t micro_batch_tokens, int parts,
+                                 PipelineShape* shape) {
+  const int sweep = shape->sweep_micro_batches;
+  parts = std::min(parts, sweep);
+  std::vector<int64_t> tokens;
+  for (int first = 0; first < micro_batches; first += sweep) {
+    const int64_t size = std::min(sweep, micro_batches - first);
+    // The last sweep may be smaller.
+    const int64_t n = (size * parts + sweep - 1) / sweep;
+    for (int64_t i = 0; i < n; ++i) {
+      tokens.push_back((size * (i + 1) / n - size * i / n) * micro_batch_tokens);
+    }
   }
-  *tokens = std::move(grouped);
-  const int64_t before = shape->sweep_micro_batches;
-  shape->sweep_micro_batches = parts(shape->sweep_micro_batches);
+  shape->sweep_micro_batches = parts;
   // The same part of the pairs is kept.
   for (int* kept : {&shape->kept, &shape->kept_everything}) {
-    *kept = static_cast<int>(*kept * int64_t{shape->sweep_micro_batches} / before);
+    *kept = static_cast<int>(*kept * int64_t{parts} / sweep);
   }
+  return tokens;
 }
 
 struct Timed {
   double seconds = 0;
+  // What crosses the link counts for its own lanes, whichever lane moves it.
   std::array<double, kLanes> busy = {};
 };
 
 // A step in the steady state.
 Timed RunSteps(const PipelineShape& shape, const std::vector<int64_t>& tokens,
                const HardwareProfile& profile) {
-  SimulatedExecutor executor(profile);
   PipelineState state;
+  Schedule steps;
+  std::array<size_t, kSteps> ends;  // of the steps' operations
+  for (size_t& end : ends) {
+    Schedule step = BuildTrainingStep(shape, tokens, state);
+    std::move(step.ops.begin(), step.ops.end(), std::back_inserter(steps.ops));
+    end = steps.ops.size();
+  }
+  const SimulatedExecutor::Run run = SimulatedExecutor(profile).Submit(steps);
+  // From one end of backward to the next: what updates do behind the last one, nobody waits for.
+  const auto compute_end = [&](int step) {
+    size_t i = ends[step] - 1;
+    while (run.spans[i].lane != Lane::kCompute) --i;
+    return run.spans[i].end_seconds;
+  };
   Timed step;
-  double before = 0;
-  for (int i = 0; i < kSteps; ++i) {
-    const SimulatedExecutor::Run run = executor.Submit(BuildTrainingStep(shape, tokens, state));
-    step.seconds = run.end_seconds - before;
-    before = run.end_seconds;
-    step.busy = run.busy_seconds;
+  step.seconds = compute_end(kSteps - 1) - compute_end(kSteps - 2);
+  const size_t before = ends[kSteps - 2], end = ends[kSteps - 1];
+  for (size_t i = before; i < end; ++i) {
+    const Op& op = steps.ops[i];
+    const auto busy = [&step](Lane lane) -> double& { return step.busy[static_cast<int>(lane)]; };
+    busy(Lane::kH2D) += static_cast<double>(op.h2d_bytes) / profile.h2d_bytes_per_second;
+    busy(Lane::kD2H) += static_cast<double>(op.d2h_bytes) / profile.d2h_bytes_per_second;
+    if (op.lane == Lane::kCompute) {
+      busy(op.lane) += WorkSeconds(op.work, profile);
+    } else {
+      busy(op.lane) += OpSeconds(op, profile);
+    }
   }
   return step;
 }
 
+struct Threads {
+  int compute, update;
+};
+
+Threads ThreadsOf(const StepResources& r) {
+  if (r.update_threads == 0) return {r.threads, r.threads};
+  return {r.threads - r.update_threads, r.update_threads};
+}
+
 }  // namespace
 
-StepPrediction PredictStep(const MemoryPlan& plan, const HardwareRates& rates,
-                           const StepResources& resources) {
-  const PipelineDimensions& d = plan.dimensions;
-  const PrecisionRates& precision = d.dtype == DType::kBF16 ? rates.bf16 : rates.fp32;
-  const bool shares = resources.update_threads == 0;
-  const int update_threads = shares ? resources.threads : resources.update_threads;
-  const int compute_threads = shares ? resources.threads : resources.threads - update_threads;
+HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine) {
+  const HardwareRates& rates = machine.rates;
+  const StepResources& resources = machine.resources;
+  const PrecisionRates& precision = dtype == DType::kBF16 ? rates.bf16 : rates.fp32;
   // Of the measured speed; a job never has more threads than the host it was measured on.
   const auto part = [&rates](int threads) {
     return std::min(1.0, static_cast<double>(threads) / rates.threads);
   };
-  const double compute_part = rates.device_is_host ? part(compute_threads) : 1;
+  const Threads threads = ThreadsOf(resources);
+  const double compute_part = rates.device_is_host ? part(threads.compute) : 1;
 
   HardwareProfile profile;
   // Both directions are in use for most of a step; where that slows them is not followed through
@@ -119,21 +131,31 @@ StepPrediction PredictStep(const MemoryPlan& plan, const HardwareRates& rates,
       *rate = std::min(*rate, resources.link_bytes_per_second_max);
     }
   }
-  // The shape's FLOPs stand for seconds.
-  profile.flops_per_second = compute_part;
+  profile.product_flops_per_second = precision.matmul_flops_per_second * compute_part;
+  profile.attention_forward_flops_per_second = precision.attention_flops_per_second * compute_part;
+  profile.attention_backward_flops_per_second =
+      precision.attention_backward_flops_per_second * compute_part;
   profile.device_bytes_per_second = precision.element_bytes_per_second * compute_part;
-  profile.update_bytes_per_second = precision.update_bytes_per_second * part(update_threads);
+  profile.launch_seconds = rates.launch_seconds;
+  profile.update_bytes_per_second = precision.update_bytes_per_second * part(threads.update);
   profile.disk_bytes_per_second = 1;  // a step writes nothing to disk
-  profile.update_shares_compute = rates.device_is_host && shares;
-  PipelineShape shape = d.shape;
-  shape.layer_flops_per_token = LayerSeconds(d, precision);
-  shape.head_flops_per_token = HeadSeconds(d, precision);
-  std::vector<int64_t> tokens(static_cast<size_t>(d.micro_batches), d.micro_batch_tokens);
-  const int64_t pairs = int64_t{shape.sweep_micro_batches} * shape.layers;
-  if (pairs > kPairsMax) Coarsen(static_cast<int>((pairs - 1) / kPairsMax) + 1, &shape, &tokens);
+  profile.update_shares_compute = rates.device_is_host && resources.update_threads == 0;
+  return profile;
+}
 
-  const int micro_batches = static_cast<int>(tokens.size());
-  const int sweeps = (micro_batches + shape.sweep_micro_batches - 1) / shape.sweep_micro_batches;
+StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& machine) {
+  const HardwareRates& rates = machine.rates;
+  const StepResources& resources = machine.resources;
+  const HardwareProfile profile = ProfileOf(d.dtype, machine);
+  PipelineShape shape = d.shape;
+  shape.device_piece_elements =
+      std::max(shape.device_piece_elements, d.layout->tile_elements_max / kDevicePiecesMax /
+                                                kUpdateAlignment * kUpdateAlignment);
+  const double sweeps_exactly = static_cast<double>(d.micro_batches) / shape.sweep_micro_batches;
+  const int sweeps = static_cast<int>(std::ceil(sweeps_exactly));
+  const int parts = std::max(1, kPairsMax / (shape.layers * std::min(sweeps, kSweepsMax)));
+  const std::vector<int64_t> tokens =
+      SweepTokens(d.micro_batches, d.micro_batch_tokens, parts, &shape);
   Timed step;
   if (sweeps <= kSweepsMax) {
     step = RunSteps(shape, tokens, profile);
@@ -144,7 +166,7 @@ StepPrediction PredictStep(const MemoryPlan& plan, const HardwareRates& rates,
     };
     step = RunSteps(shape, first(kSweepsMax), profile);
     const Timed fewer = RunSteps(shape, first(kSweepsMax - 1), profile);
-    const double more = static_cast<double>(micro_batches) / shape.sweep_micro_batches - kSweepsMax;
+    const double more = sweeps_exactly - kSweepsMax;
     step.seconds += more * (step.seconds - fewer.seconds);
     for (int lane = 0; lane < kLanes; ++lane) {
       step.busy[lane] += more * (step.busy[lane] - fewer.busy[lane]);
@@ -160,7 +182,8 @@ StepPrediction PredictStep(const MemoryPlan& plan, const HardwareRates& rates,
     // beyond that is waiting.
     const double copies = busy.h2d * profile.h2d_bytes_per_second / rates.h2d_bytes_per_second +
                           busy.d2h * profile.d2h_bytes_per_second / rates.d2h_bytes_per_second;
-    const double work = busy.compute * compute_threads + busy.update * update_threads + copies;
+    const Threads threads = ThreadsOf(resources);
+    const double work = busy.compute * threads.compute + busy.update * threads.update + copies;
     prediction.step_seconds = std::max(prediction.step_seconds, work / resources.threads);
   }
   const double step_tokens =

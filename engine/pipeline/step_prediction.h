@@ -1,12 +1,13 @@
 // How long a planned step will take on a machine of measured rates: its schedule, run on the
-// virtual clock. An estimate: products and attention at the rates of one size each, everything else
-// by the bytes that it touches.
+// virtual clock. An estimate: the rates of products and attention are those of one size each,
+// everything else goes by the bytes that it touches.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_STEP_PREDICTION_H_
 #define MEGATRAIN_ENGINE_PIPELINE_STEP_PREDICTION_H_
 
 #include "engine/hardware_rates.h"
+#include "engine/pipeline/buffers.h"
 #include "engine/pipeline/lane.h"
-#include "engine/pipeline/memory_plan.h"
+#include "engine/pipeline/simulated_executor.h"
 #include "engine/trace/step_record.h"
 
 namespace megatrain {
@@ -25,10 +26,17 @@ struct StepPrediction {
   Lane bound_by = Lane::kCompute;  // the busiest lane
 };
 
-// Pure: the same arguments give the same prediction; a moment's work for models of any size.
-// REQUIRES: rates.measured(), plan.dimensions.training, 0 <= update_threads < threads.
-StepPrediction PredictStep(const MemoryPlan& plan, const HardwareRates& rates,
-                           const StepResources& resources);
+struct MachineSpeed {
+  HardwareRates rates;
+  StepResources resources;
+};
+
+// The rates of the lanes for a job of this precision.
+HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine);
+
+// The same arguments give the same prediction; a moment's work for models of any size.
+// REQUIRES: machine.rates.measured(), dimensions.training, 0 <= update_threads < threads.
+StepPrediction PredictStep(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 
 }  // namespace megatrain
 

@@ -69,6 +69,30 @@ void StepRunner::PrepareBatch(int slot, const Batch& batch, int64_t sequences_pe
     state.micro_batch_tokens.push_back(tokens);
     state.document_starts.push_back(std::move(starts));
   }
+  if (d.training && d.shape.embedding_from_host) FindRows(slot);
+}
+
+void StepRunner::FindRows(int slot) {
+  const PipelineDimensions& d = *p_.dimensions;
+  StepState& state = states_[slot];
+  const BatchArrays arrays = BatchArrays::At(p_.host_buffers->batch[slot].data(), d);
+  std::vector<bool> looked_up(static_cast<size_t>(d.layout->config.vocabulary));
+  for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
+    const int32_t* const ids = arrays.ids + static_cast<int64_t>(m) * d.micro_batch_tokens;
+    for (int64_t t = 0; t < state.micro_batch_tokens[m]; ++t) {
+      looked_up[static_cast<size_t>(ids[t])] = true;
+    }
+  }
+  const int64_t width = d.layout->config.hidden;
+  for (int64_t row = 0; row < d.layout->config.vocabulary; ++row) {
+    if (!looked_up[static_cast<size_t>(row)]) continue;
+    const int64_t begin = d.layout->embedding_offset + row * width;
+    if (!state.rows.empty() && state.rows.back().end == begin) {
+      state.rows.back().end += width;
+    } else {
+      state.rows.push_back({begin, begin + width});
+    }
+  }
 }
 
 MicroBatchView StepRunner::View(const Op& op) const {
@@ -97,6 +121,7 @@ LayerContext StepRunner::Context(Stream* stream) const {
   context.stream = stream;
   context.rope_cosine = p_.device_buffers->rope_cosine;
   context.rope_sine = p_.device_buffers->rope_sine;
+  context.chunk_tokens = p_.dimensions->layer_chunk_tokens;
   return context;
 }
 
@@ -129,7 +154,6 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kHeadLoss:
     case OpKind::kLayerBackward:
     case OpKind::kEmbedBackward:
-    case OpKind::kZeroGradient:
     case OpKind::kFinishGradient:
       return Compute(op, *stream);
     case OpKind::kLoadHiddenGradient:
@@ -156,8 +180,19 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
       return CheckLosses(op);
     case OpKind::kClip:
       return Clip(op);
+    case OpKind::kUpdateRows:
+      return UpdateRows(op);
     case OpKind::kUpdateTile:
       return UpdateTile(op);
+    case OpKind::kCheckUpdates:
+      return CheckUpdates(op);
+    case OpKind::kBeginDeviceUpdate:
+      return p_.device->kernels().Zero(*stream, b.update_flags + op.tile, sizeof(int32_t));
+    case OpKind::kDeviceUpdate:
+      return UpdateOnDevice(op, *stream);
+    case OpKind::kEndDeviceUpdate:
+      return p_.device->CopyToHost(*stream, p_.host_buffers->update_flags[op.step_slot] + op.tile,
+                                   b.update_flags + op.tile, sizeof(int32_t));
     case OpKind::kSaveTile:
       checkpoint_job_->SaveTile(op.tile, (*p_.tiles)[op.tile]);
       return absl::OkStatus();
@@ -198,26 +233,28 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
   const bool layer = op.kind == OpKind::kLayerForward || op.kind == OpKind::kLayerBackward;
   LayerActivations activations;
   if (layer) {
-    activations =
-        PlaceActivations(d.layout->config, d.dtype, d.micro_batch_tokens, op.keep,
-                         op.kept_slot >= 0 ? b.kept[op.kept_slot] : nullptr, b.activation_scratch);
+    activations = PlaceActivations(
+        d.layout->config, d.dtype, d.micro_batch_tokens, d.layer_chunk_tokens, op.keep,
+        op.kept_slot >= 0 ? b.kept[op.kept_slot] : nullptr, b.layer_scratch, b.work);
   }
+  if (op.first) MT_RETURN_IF_ERROR(ZeroPadding(op, stream));
   switch (op.kind) {
     case OpKind::kEmbedForward:
-      return EmbeddingForward(context, weights, View(op), b.hidden[op.output_slot]);
+      return EmbeddingForward(context, weights != nullptr ? weights : (*p_.tiles)[op.tile].weights,
+                              View(op), b.hidden[op.output_slot]);
     case OpKind::kLayerForward:
       return DecoderLayerForward(context, weights, View(op), b.hidden[op.input_slot], activations,
                                  b.hidden[op.output_slot]);
     case OpKind::kLayerBackward:
-      return DecoderLayerBackward(context, weights, View(op), b.hidden[op.input_slot], op.keep,
-                                  activations, b.backward, b.hidden_gradient[op.sweep_index],
-                                  gradient);
+      return DecoderLayerBackward(context, weights, View(op), b.hidden[op.input_slot], activations,
+                                  b.backward, b.hidden_gradient[op.sweep_index], gradient,
+                                  op.first);
     case OpKind::kHead: {
       const StepState& state = states_[slot];
-      MT_RETURN_IF_ERROR(
-          HeadForwardBackward(context, weights, View(op), b.hidden[op.input_slot],
-                              static_cast<float>(1.0 / static_cast<double>(state.predictions)),
-                              b.head, b.losses, b.hidden_gradient[op.sweep_index], gradient));
+      MT_RETURN_IF_ERROR(HeadForwardBackward(
+          context, weights, View(op), b.hidden[op.input_slot],
+          static_cast<float>(1.0 / static_cast<double>(state.predictions)), b.head, b.losses,
+          b.hidden_gradient[op.sweep_index], gradient, op.first));
       return kernels.Sum(stream, b.losses, state.micro_batch_tokens[op.micro_batch],
                          b.loss_sums[slot] + op.micro_batch);
     }
@@ -233,9 +270,7 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
       return EmbeddingBackward(
           context, View(op),
           op.input_slot >= 0 ? b.hidden[op.input_slot] : b.hidden_gradient[op.sweep_index],
-          gradient);
-    case OpKind::kZeroGradient:
-      return kernels.Zero(stream, gradient, op.bytes);
+          gradient, op.first);
     case OpKind::kFinishGradient: {
       const int64_t elements = d.shape.tile_elements[op.tile];
       MT_RETURN_IF_ERROR(
@@ -248,6 +283,24 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
     default:
       return absl::InternalError(absl::StrCat(OpKindName(op.kind), " is not a compute operation"));
   }
+}
+
+// What lies between a tile's tensors: no kernel writes it, and the norm, the slab and the update
+// take the accumulator as a whole.
+absl::Status StepRunner::ZeroPadding(const Op& op, Stream& stream) {
+  const TileLayout& tile = p_.dimensions->layout->tiles[op.tile];
+  float* const gradient = p_.device_buffers->accumulators[op.accumulator];
+  int64_t end = 0;  // of the tensor before
+  const auto zero_to = [&](int64_t begin) {
+    return begin == end ? absl::OkStatus()
+                        : p_.device->kernels().Zero(stream, gradient + end,
+                                                    (begin - end) * int64_t{sizeof(float)});
+  };
+  for (const TensorSpec& tensor : tile.tensors) {
+    MT_RETURN_IF_ERROR(zero_to(tensor.offset));
+    end = tensor.offset + tensor.elements;
+  }
+  return zero_to(tile.elements);
 }
 
 absl::Status StepRunner::TakeLogits(const Op& op, Stream& stream) {
@@ -313,16 +366,122 @@ absl::Status StepRunner::Clip(const Op& op) {
   return absl::OkStatus();
 }
 
+bool StepRunner::OfferRows(int slot) {
+  const StepState& state = states_[slot];
+  MutexLock lock(&rows_mutex_);
+  if (updating_step_ >= state.step - 1) return false;
+  offered_step_ = state.step - 1;
+  offered_rows_ = state.rows;
+  return true;
+}
+
+// The whole tile, if the next batch is not known yet.
+absl::Status StepRunner::UpdateRows(const Op& op) {
+  StepState& state = states_[op.step_slot];
+  state.updated_rows = {{0, (*p_.tiles)[op.tile].layout->elements}};
+  {
+    MutexLock lock(&rows_mutex_);
+    updating_step_ = state.step;
+    if (offered_step_ == state.step) state.updated_rows = std::move(offered_rows_);
+  }
+  return UpdateOnHost(op, state.updated_rows);
+}
+
 absl::Status StepRunner::UpdateTile(const Op& op) {
+  // Those between what is done.
+  std::vector<ElementRange> ranges;
+  int64_t begin = 0;
+  if (op.tile == 0) {
+    for (const ElementRange& rows : states_[op.step_slot].updated_rows) {
+      if (begin < rows.begin) ranges.push_back({begin, rows.begin});
+      begin = rows.end;
+    }
+  }
+  const int64_t end = p_.dimensions->shape.host_elements(op.tile);
+  if (begin < end) ranges.push_back({begin, end});
+  return UpdateOnHost(op, ranges);
+}
+
+absl::Status StepRunner::UpdateOnHost(const Op& op, absl::Span<const ElementRange> ranges) {
   MT_RETURN_IF_ERROR(CheckNorm(op, op.tile));
-  const StepState& state = states_[op.step_slot];
-  if (p_.updater->Update(state.adamw, p_.host_buffers->slabs[op.slab].data(),
-                         p_.dimensions->gradient_dtype, (*p_.tiles)[op.tile], *p_.host_nodes)) {
+  if (p_.updater->Update(states_[op.step_slot].adamw, p_.host_buffers->slabs[op.slab].data(),
+                         p_.dimensions->gradient_dtype, (*p_.tiles)[op.tile], ranges,
+                         *p_.host_nodes)) {
     return absl::OkStatus();
   }
+  return NotTrusted(op, op.tile);
+}
+
+// The state of elements [op.begin, op.end) comes to the device and goes back; their gradient comes
+// from the slab, or is in the accumulator.
+absl::Status StepRunner::UpdateOnDevice(const Op& op, Stream& stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  const int lane = static_cast<int>(op.lane) - static_cast<int>(Lane::kDeviceUpdate0);
+  const Tile& host = (*p_.tiles)[op.tile];
+  const Tile& device = b.update_state[lane];
+  const DType gradient_dtype = p_.dimensions->gradient_dtype;
+  const int64_t elements = op.end - op.begin;
+  struct Section {
+    void* device;
+    char* host;
+    int64_t element_bytes;
+  };
+  const Section sections[] = {
+      {device.weights, static_cast<char*>(host.weights), DTypeBytes(host.weight_dtype)},
+      {device.remainder, reinterpret_cast<char*>(host.remainder),
+       host.remainder == nullptr ? 0 : int64_t{sizeof(int16_t)}},
+      {device.exp_avg, reinterpret_cast<char*>(host.exp_avg), int64_t{sizeof(float)}},
+      {device.exp_avg_sq, reinterpret_cast<char*>(host.exp_avg_sq), int64_t{sizeof(float)}}};
+  for (const Section& s : sections) {
+    if (s.element_bytes == 0) continue;
+    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(
+        stream, s.device, s.host + op.begin * s.element_bytes, elements * s.element_bytes));
+  }
+  const int64_t gradient_bytes = DTypeBytes(gradient_dtype);
+  const char* gradient = nullptr;  // of element op.begin
+  if (op.slab >= 0) {
+    gradient = static_cast<const char*>(b.update_gradient[lane]);
+    MT_RETURN_IF_ERROR(
+        p_.device->CopyToDevice(stream, b.update_gradient[lane],
+                                static_cast<const char*>(p_.host_buffers->slabs[op.slab].data()) +
+                                    op.begin * gradient_bytes,
+                                elements * gradient_bytes));
+  } else {
+    gradient =
+        reinterpret_cast<const char*>(b.accumulators[op.accumulator]) + op.begin * gradient_bytes;
+  }
+  AdamWArgs args;
+  args.constants = AdamWConstants::Make(states_[op.step_slot].adamw);
+  args.gradient_dtype = gradient_dtype;
+  args.untrusted = b.update_flags + op.tile;
+  for (const AdamWRun& run : AdamWRuns(*host.layout, {op.begin, op.end})) {
+    args.decays = run.decays;
+    args.span = AdamWSpanAt(device, gradient, gradient_dtype, run.elements.begin - op.begin,
+                            run.elements.end - run.elements.begin);
+    MT_RETURN_IF_ERROR(p_.device->kernels().AdamW(stream, args));
+  }
+  for (const Section& s : sections) {
+    if (s.element_bytes == 0) continue;
+    MT_RETURN_IF_ERROR(p_.device->CopyToHost(stream, s.host + op.begin * s.element_bytes, s.device,
+                                             elements * s.element_bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepRunner::CheckUpdates(const Op& op) const {
+  const PipelineShape& shape = p_.dimensions->shape;
+  for (int tile = 0; tile < shape.tiles(); ++tile) {
+    if (!shape.updates_on_device(tile)) continue;
+    MT_RETURN_IF_ERROR(CheckNorm(op, tile));
+    if (p_.host_buffers->update_flags[op.step_slot][tile] != 0) return NotTrusted(op, tile);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepRunner::NotTrusted(const Op& op, int tile) const {
   return absl::AbortedError(
-      absl::StrCat("step ", state.step, ": the update of tile ", op.tile, " (",
-                   TileName(p_.dimensions->layout->tiles[op.tile]),
+      absl::StrCat("step ", states_[op.step_slot].step, ": the update of tile ", tile, " (",
+                   TileName(p_.dimensions->layout->tiles[tile]),
                    ") made a weight or moment that is not finite; nothing of this step was saved. "
                    "Lower the learning rate"));
 }

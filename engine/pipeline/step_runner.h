@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "engine/base/mutex.h"
 #include "engine/data/sequence.h"
 #include "engine/device/device.h"
 #include "engine/memory/memory_nodes.h"
@@ -39,6 +41,9 @@ struct StepState {
   AdamWStep adamw;
   double max_gradient_norm = 0;
   LogitsRequest* logits = nullptr;
+  std::vector<ElementRange> rows;  // of tile 0's elements, what the batch looks up; ascending
+  // Of the update.
+  std::vector<ElementRange> updated_rows;  // by kUpdateRows
   // Out.
   double loss_sum = 0;
   double gradient_norm = 0;
@@ -63,6 +68,9 @@ class StepRunner : public OpRunner {
   // flight; the batch has at most the plan's sequences, each sequence_length long.
   void PrepareBatch(int slot, const Batch& batch, int64_t sequences_per_micro_batch);
   StepState& state(int slot) { return states_[slot]; }
+  // Has the step before the slot's update the rows of the slot's batch ahead of others; false if
+  // its update has begun. REQUIRES: the slot is prepared for training.
+  bool OfferRows(int slot);
 
   // The save that kSaveTile and kFinishCheckpoint work for. REQUIRES: none is in flight. Must
   // outlive it.
@@ -75,6 +83,7 @@ class StepRunner : public OpRunner {
   void CollectNorm(int slot);
 
  private:
+  void FindRows(int slot);
   MicroBatchView View(const Op& op) const;
   LayerContext Context(Stream* stream) const;
   absl::Status Upload(const Op& op, Stream& stream);
@@ -82,14 +91,26 @@ class StepRunner : public OpRunner {
   absl::Status CheckLosses(const Op& op);
   absl::Status CheckNorm(const Op& op, int tile) const;
   absl::Status Clip(const Op& op);
+  absl::Status UpdateRows(const Op& op);
   absl::Status UpdateTile(const Op& op);
+  absl::Status UpdateOnHost(const Op& op, absl::Span<const ElementRange> ranges);
+  absl::Status UpdateOnDevice(const Op& op, Stream& stream);
+  absl::Status CheckUpdates(const Op& op) const;
+  absl::Status NotTrusted(const Op& op, int tile) const;
   absl::Status TakeLogits(const Op& op, Stream& stream);
+  absl::Status ZeroPadding(const Op& op, Stream& stream);
   void* StashData(const Op& op) const;
   void* EmbeddingStashData(const Op& op) const;
 
   const StepRunnerParts p_;
   std::array<StepState, kStepSlots> states_;
   CheckpointJob* checkpoint_job_ = nullptr;
+
+  Mutex rows_mutex_;
+  // For the update of offered_step_: what the batch of the step after it looks up.
+  std::vector<ElementRange> offered_rows_ ABSL_GUARDED_BY(rows_mutex_);
+  int64_t offered_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;
+  int64_t updating_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;  // the last one to take rows
 };
 
 // "embedding", "layer 3", "head": for messages.

@@ -11,8 +11,8 @@ namespace {
 
 void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
   for (const Op& op : schedule.ops) {
-    if (op.lane == Lane::kD2H) record.d2h_bytes += op.bytes;
-    if (op.lane == Lane::kH2D) record.h2d_bytes += op.bytes;
+    record.d2h_bytes += op.d2h_bytes + (op.lane == Lane::kD2H ? op.bytes : 0);
+    record.h2d_bytes += op.h2d_bytes + (op.lane == Lane::kH2D ? op.bytes : 0);
   }
 }
 
@@ -21,7 +21,9 @@ void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
                                                          const MemoryPlan& plan, Device* device,
                                                          AdamWUpdater* updater, HostPool* pool) {
-  std::unique_ptr<Trainer> trainer(new Trainer(spec, plan));
+  MemoryPlan here = plan;
+  if (!device->KernelsReadHost()) here.dimensions.shape.embedding_from_host = false;
+  std::unique_ptr<Trainer> trainer(new Trainer(spec, here));
   const PipelineDimensions& d = trainer->plan_.dimensions;
   trainer->device_ = device;
   trainer->kernels_ = &device->kernels();
@@ -74,12 +76,22 @@ void Trainer::ReleaseDevice() {
 
 absl::Status Trainer::UploadRopeTables() {
   const PipelineDimensions& d = plan_.dimensions;
-  const int64_t n = d.sequence_length * (d.layout->config.head_dim / 2);
-  std::vector<float> cosine(n), sine(n);
-  RopeTables(d.layout->config, d.sequence_length, cosine.data(), sine.data());
+  // Piece by piece: the tables of a million positions are half a gigabyte, which the plan does not
+  // count on the host.
+  constexpr int64_t kPositions = 4096;
+  const int64_t half = d.layout->config.head_dim / 2;
+  std::vector<float> cosine(kPositions * half), sine(kPositions * half);
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_->CreateStream(StreamUse::kCopy));
-  MT_RETURN_IF_ERROR(device_->Upload(*stream, device_buffers_.rope_cosine, cosine.data(), n * 4));
-  return device_->Upload(*stream, device_buffers_.rope_sine, sine.data(), n * 4);
+  for (int64_t begin = 0; begin < d.sequence_length; begin += kPositions) {
+    const int64_t end = std::min(d.sequence_length, begin + kPositions);
+    const int64_t bytes = (end - begin) * half * int64_t{sizeof(float)};
+    RopeTables(d.layout->config, begin, end, cosine.data(), sine.data());
+    MT_RETURN_IF_ERROR(
+        device_->Upload(*stream, device_buffers_.rope_cosine + begin * half, cosine.data(), bytes));
+    MT_RETURN_IF_ERROR(
+        device_->Upload(*stream, device_buffers_.rope_sine + begin * half, sine.data(), bytes));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
@@ -101,6 +113,7 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   pending.record.input_tokens = batch.input_tokens;
   pending.record.host_bytes = plan_.pool_bytes;
   pending.record.device_bytes = plan_.device_bytes;
+  pipeline_state_.rows_first = runner_->OfferRows(pending.slot);
   Schedule schedule =
       BuildTrainingStep(plan_.dimensions.shape, state.micro_batch_tokens, pipeline_state_);
   CountLinkBytes(schedule, pending.record);

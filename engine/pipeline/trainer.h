@@ -51,9 +51,9 @@ class Trainer {
   absl::Status Submit(const Batch& batch, double learning_rate);
   int in_flight() const { return static_cast<int>(pending_.size()); }
   // Takes back the step submitted last unless an operation of kind `final` has started; what it
-  // computed is lost, and it may be submitted again once SettleWithdrawn has returned. `final`: at
-  // the latest kUpdateTile, which changes the state. REQUIRES: in_flight() > 0, no save of this
-  // step is in flight.
+  // computed is lost, and it may be submitted again once SettleWithdrawn has returned. A step that
+  // has begun to change the state stays. REQUIRES: in_flight() > 0, no save of this step is in
+  // flight.
   bool Withdraw(OpKind final);
   // Blocks until nothing runs of the steps taken back. REQUIRES: in_flight() == 0.
   absl::Status SettleWithdrawn();

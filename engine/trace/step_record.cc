@@ -27,7 +27,8 @@ std::string StepRecordJson(const StepRecord& record) {
                                {"compute", record.lane_busy_seconds.compute},
                                {"d2h", record.lane_busy_seconds.d2h},
                                {"update", record.lane_busy_seconds.update},
-                               {"io", record.lane_busy_seconds.io}};
+                               {"io", record.lane_busy_seconds.io},
+                               {"device_update", record.lane_busy_seconds.device_update}};
   json["matmul_seconds"] = record.matmul_seconds;
   json["forward_seconds"] = record.forward_seconds;
   json["host_bytes"] = record.host_bytes;

@@ -8,8 +8,10 @@
 
 namespace megatrain {
 
+// `device_update`: of AdamW on the device, with the copies of its state, both of its lanes
+// together.
 struct LaneSeconds {
-  double h2d = 0, compute = 0, d2h = 0, update = 0, io = 0;
+  double h2d = 0, compute = 0, d2h = 0, update = 0, io = 0, device_update = 0;
 };
 
 struct StepRecord {

@@ -19,19 +19,20 @@ struct PlanArguments {
   std::string job;
   std::vector<std::string> overrides;
   std::string profile;
+  std::vector<std::string> rates;
   std::string output = "table";
 };
 
-absl::StatusOr<PlanReport> PlanOn(const JobSpec& spec, const std::string& profile) {
-  if (profile.empty()) return PlanTraining(spec, OpenCudaDevice);
-  MT_ASSIGN_OR_RETURN(const MachineProfile machine, FindMachineProfile(profile));
-  return PlanTraining(spec, machine);
+absl::StatusOr<PlanReport> PlanOn(const JobSpec& spec, const PlanArguments& arguments) {
+  if (arguments.profile.empty()) return PlanTraining(spec, OpenCudaDevice, arguments.rates);
+  MT_ASSIGN_OR_RETURN(const MachineProfile machine, FindMachineProfile(arguments.profile));
+  return PlanTraining(spec, machine, arguments.rates);
 }
 
 int Plan(const PlanArguments& arguments) {
   const absl::StatusOr<JobSpec> spec = ParseJobFile(arguments.job, arguments.overrides);
   if (!spec.ok()) return Report(spec.status());
-  const absl::StatusOr<PlanReport> plan = PlanOn(*spec, arguments.profile);
+  const absl::StatusOr<PlanReport> plan = PlanOn(*spec, arguments);
   if (!plan.ok()) return Report(plan.status());
   const std::string& text = arguments.output == "json" ? plan->json : plan->table;
   std::fputs(text.c_str(), stdout);
@@ -54,6 +55,13 @@ void AddPlanCommand(CLI::App* app, int* exit_code) {
                    "plan for another machine, by its data sheets: " +
                        absl::StrJoin(MachineProfileNames(), ", "))
       ->type_name("NAME");
+  command
+      ->add_option("--rate", arguments->rates,
+                   "a rate in the place of a measured one or the profile's; repeatable: dram, link "
+                   "(GB/s), products, attention_forward, attention_backward (TFLOP/s), memory (the "
+                   "device's, TB/s), launch (microseconds)")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   command->add_option("-o,--output", arguments->output)
       ->check(CLI::IsMember({"table", "json"}))
       ->capture_default_str();

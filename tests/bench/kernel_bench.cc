@@ -253,7 +253,7 @@ class Bench {
     Report("swiglu", tokens * kIntermediate * element * 3, kLayers, [&] {
       return kernels_.SwiGlu(stream_, {dtype_, kTokens, kIntermediate, gate_up.data(), act.data()});
     });
-    Report("swiglu backward", tokens * kIntermediate * element * 5, kLayers, [&] {
+    Report("swiglu backward", tokens * kIntermediate * element * 6, kLayers, [&] {
       return kernels_.SwiGluBackward(
           stream_, {dtype_, kTokens, kIntermediate, gate_up.data(), act.data(), dgate_up.data()});
     });

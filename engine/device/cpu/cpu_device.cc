@@ -98,6 +98,7 @@ class CpuDevice : public Device {
     return progress ? progress(bytes) : absl::OkStatus();
   }
   void UnpinHost(void*) override {}
+  bool KernelsReadHost() const override { return true; }
   absl::Status Upload(Stream&, void* device, const void* host, int64_t bytes) override {
     memcpy(device, host, bytes);
     return absl::OkStatus();

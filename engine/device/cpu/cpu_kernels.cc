@@ -1,6 +1,7 @@
 #include "engine/device/cpu/cpu_kernels.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "engine/device/cpu/norm.h"
 #include "engine/device/cpu/rope.h"
 #include "engine/device/cpu/swiglu.h"
+#include "engine/optim/adamw_kernel.h"
 
 namespace megatrain {
 namespace {
@@ -37,9 +39,11 @@ int64_t RowsInBlock(int64_t row_elements) {
   return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, row_elements));
 }
 
-// sums[n] += the parts [count, n], in order.
-void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, float* sums) {
+// sums[n] += the parts [count, n], in order; without `add` from zero.
+void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, bool add,
+              float* sums) {
   ForRanges(pool, n, 4096, [&](int64_t begin, int64_t end) {
+    if (!add) std::fill(sums + begin, sums + end, 0.0f);
     AddRows(DType::kF32, parts + begin, count, end - begin, n, sums + begin);
   });
 }
@@ -74,7 +78,7 @@ absl::Status CpuKernels::RmsNormBackward(Stream&, const RmsNormBackwardArgs& arg
   ForRanges(pool_, args.rows, rows, [&](int64_t begin, int64_t end) {
     RmsNormBackwardRows(args, begin, end, parts + begin / rows * args.width);
   });
-  AddParts(pool_, parts, count, args.width, args.dweight);
+  AddParts(pool_, parts, count, args.width, args.add_dweight, args.dweight);
   return absl::OkStatus();
 }
 
@@ -117,8 +121,13 @@ absl::Status CpuKernels::Embedding(Stream&, const EmbeddingArgs& args) {
   return absl::OkStatus();
 }
 
-// Columns are cut too: a batch may be one token over and over, and one id has one writer.
-absl::Status CpuKernels::EmbeddingBackward(Stream&, const EmbeddingBackwardArgs& args) {
+// Columns are cut too: a batch may be one token over and over, and one id has one writer. Most rows
+// of a table have no token, so that writing all of it first is hardly more than writing those.
+absl::Status CpuKernels::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) {
+  if (!args.add) {
+    MT_RETURN_IF_ERROR(
+        Zero(stream, args.dtable, args.vocabulary * args.hidden * int64_t{sizeof(float)}));
+  }
   constexpr int64_t kColumns = 512;
   const int64_t across = CeilDiv(args.hidden, kColumns);
   const int64_t tokens = RowsInBlock(std::min(args.hidden, kColumns));
@@ -138,7 +147,7 @@ absl::Status CpuKernels::CrossEntropy(Stream&, const CrossEntropyArgs& args) {
 }
 
 absl::Status CpuKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_t n, const void* dy,
-                                      int64_t stride, float* dbias) {
+                                      int64_t stride, float* dbias, bool add) {
   const int64_t size = std::max(RowsInBlock(n), CeilDiv(rows, kPartsMax));
   const int64_t count = CeilDiv(rows, size);
   const WorkspacePool::Lease workspace = workspaces_.Take();
@@ -149,7 +158,7 @@ absl::Status CpuKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_
     AddRows(dtype, static_cast<const char*>(dy) + begin * stride * DTypeBytes(dtype), end - begin,
             n, stride, part);
   });
-  AddParts(pool_, parts, count, n, dbias);
+  AddParts(pool_, parts, count, n, add, dbias);
   return absl::OkStatus();
 }
 
@@ -193,6 +202,25 @@ absl::Status CpuKernels::CastToBf16InPlace(Stream&, void* x, int64_t n) {
 absl::Status CpuKernels::Zero(Stream&, void* x, int64_t bytes) {
   ForRanges(pool_, bytes, int64_t{1} << 18, [&](int64_t begin, int64_t end) {
     std::memset(static_cast<char*>(x) + begin, 0, static_cast<size_t>(end - begin));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::AdamW(Stream&, const AdamWArgs& args) {
+  const float decay = args.decays ? args.constants.decay : 1.0f;
+  const int64_t weight_bytes = args.span.remainder == nullptr ? 4 : 2;
+  const int64_t gradient_bytes = DTypeBytes(args.gradient_dtype);
+  ForRanges(pool_, args.span.elements, kBlockElements, [&](int64_t begin, int64_t end) {
+    AdamWSpan span = args.span;
+    span.gradient = static_cast<const char*>(span.gradient) + begin * gradient_bytes;
+    span.weights = static_cast<char*>(span.weights) + begin * weight_bytes;
+    if (span.remainder != nullptr) span.remainder += begin;
+    span.exp_avg += begin;
+    span.exp_avg_sq += begin;
+    span.elements = end - begin;
+    if (!AdamWUpdateSpan(args.constants, decay, args.gradient_dtype, span)) {
+      std::atomic_ref<int32_t>(*args.untrusted).store(1, std::memory_order_relaxed);
+    }
   });
   return absl::OkStatus();
 }

@@ -46,11 +46,12 @@ class CpuKernels : public Kernels {
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;
   absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n, const void* dy,
-                            int64_t stride, float* dbias) override;
+                            int64_t stride, float* dbias, bool add) override;
   absl::Status SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) override;
   absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) override;
   absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
+  absl::Status AdamW(Stream& stream, const AdamWArgs& args) override;
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override {
     return sizes_.AttentionBackwardWorkspaceBytes(shape);

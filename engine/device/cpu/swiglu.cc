@@ -31,18 +31,19 @@ void ForwardTokens(const SwiGluArgs& args, int64_t begin, int64_t end) {
 }
 
 // With s = sigmoid(g): d(g s)/dg = s (1 + g (1 - s)). Everything is read before it is written, so
-// dgate and dup may be gate and up.
+// dgate and dup may be gate and up. dout becomes what ForwardPart gives.
 template <bool kTail, typename T>
-HWY_INLINE void BackwardPart(const T* gate, const T* up, const T* dout, T* dgate, T* dup,
-                             size_t count) {
+HWY_INLINE void BackwardPart(const T* gate, const T* up, T* dout, T* dgate, T* dup, size_t count) {
   const VF one = hn::Set(DF(), 1.0f);
   const VF g = LoadPart<kTail>(gate, count);
   const VF u = LoadPart<kTail>(up, count);
   const VF d = LoadPart<kTail>(dout, count);
   const VF s = Sigmoid(g);
   const VF slope = hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one));
+  const VF silu = hn::Mul(g, s);
   StorePart<kTail>(hn::Mul(hn::Mul(d, u), slope), dgate, count);
-  StorePart<kTail>(hn::Mul(d, hn::Mul(g, s)), dup, count);
+  StorePart<kTail>(hn::Mul(d, silu), dup, count);
+  StorePart<kTail>(hn::Mul(silu, u), dout, count);
 }
 
 template <typename T>
@@ -52,7 +53,7 @@ void BackwardTokens(const SwiGluBackwardArgs& args, int64_t begin, int64_t end) 
   for (int64_t t = begin; t < end; ++t) {
     const T* gate = static_cast<const T*>(args.gate_up) + 2 * t * args.width;
     const T* up = gate + n;
-    const T* dout = static_cast<const T*>(args.dout) + t * args.width;
+    T* dout = static_cast<T*>(args.dout) + t * args.width;
     T* dgate = static_cast<T*>(args.dgate_up) + 2 * t * args.width;
     T* dup = dgate + n;
     size_t i = 0;

@@ -38,6 +38,8 @@ struct CudaDeviceProperties {
   int numa_node = -1;             // of the host memory nearest to it; -1 = not known
   bool host_page_tables = false;  // reads pageable memory through the host's page tables (GH200)
   bool integrated = false;        // shares the host's memory
+  // Kernels read registered host memory at the host's address.
+  bool reads_registered_memory = false;
 };
 
 // out = op(a) op(b) + beta c (+ bias), column-major as cuBLAS has it: out is [m, n] with leading
@@ -74,7 +76,7 @@ class CudaApi {
 
   virtual int Malloc(int64_t bytes, void** memory) = 0;
   virtual int Free(void* memory) = 0;
-  // Pins host memory for the device's copies; both whole pages.
+  // Pins host memory for the device's copies, and maps it for its kernels; both whole pages.
   virtual int HostRegister(void* memory, int64_t bytes) = 0;
   virtual int HostUnregister(void* memory) = 0;
 

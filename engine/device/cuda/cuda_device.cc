@@ -172,6 +172,8 @@ class CudaDevice : public Device {
     pinned_.Unpin(host);
   }
 
+  bool KernelsReadHost() const override { return properties_.reads_registered_memory; }
+
   absl::Status CopyToDevice(Stream& stream, void* device, const void* host,
                             int64_t bytes) override {
     MT_RETURN_IF_ERROR(Enter());

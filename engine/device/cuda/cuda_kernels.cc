@@ -86,6 +86,10 @@ absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
   return Launched(cuda::Embedding(Of(stream).get(), args), "Embedding");
 }
 absl::Status CudaKernels::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) {
+  if (!args.add) {
+    MT_RETURN_IF_ERROR(
+        Zero(stream, args.dtable, args.vocabulary * args.hidden * int64_t{sizeof(float)}));
+  }
   return Launched(cuda::EmbeddingBackward(Of(stream).get(), args, Of(stream).scratch()),
                   "EmbeddingBackward");
 }
@@ -93,10 +97,10 @@ absl::Status CudaKernels::CrossEntropy(Stream& stream, const CrossEntropyArgs& a
   return Launched(cuda::CrossEntropy(Of(stream).get(), args), "CrossEntropy");
 }
 absl::Status CudaKernels::BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n,
-                                       const void* dy, int64_t stride, float* dbias) {
-  return Launched(
-      cuda::BiasBackward(Of(stream).get(), dtype, rows, n, dy, stride, dbias, Of(stream).scratch()),
-      "BiasBackward");
+                                       const void* dy, int64_t stride, float* dbias, bool add) {
+  return Launched(cuda::BiasBackward(Of(stream).get(), dtype, rows, n, dy, stride, dbias, add,
+                                     Of(stream).scratch()),
+                  "BiasBackward");
 }
 absl::Status CudaKernels::SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) {
   return Launched(cuda::SumOfSquares(Of(stream).get(), x, n, sum, Of(stream).scratch()),
@@ -111,6 +115,11 @@ absl::Status CudaKernels::CastToBf16InPlace(Stream& stream, void* x, int64_t n) 
 }
 absl::Status CudaKernels::Zero(Stream& stream, void* x, int64_t bytes) {
   return CudaStatus(*api_, api_->Zero(Of(stream).get(), x, bytes), "cudaMemsetAsync");
+}
+
+absl::Status CudaKernels::AdamW(Stream& stream, const AdamWArgs& args) {
+  MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
+  return Launched(cuda::AdamW(Of(stream).get(), args), "AdamW");
 }
 
 }  // namespace megatrain

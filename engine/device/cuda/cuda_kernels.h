@@ -41,7 +41,8 @@ class CudaStream : public Stream {
 
 class CudaKernels : public Kernels {
  public:
-  // `api` must outlive this object. Every stream is a CudaStream with a workspace.
+  // `api` must outlive this object. Every stream is a CudaStream, with a
+  // workspace but for Zero and AdamW.
   explicit CudaKernels(CudaApi* api, int ordinal) : api_(api), ordinal_(ordinal) {}
 
   absl::Status MatMul(Stream& stream, const MatMulArgs& args) override;
@@ -56,11 +57,12 @@ class CudaKernels : public Kernels {
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;
   absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n, const void* dy,
-                            int64_t stride, float* dbias) override;
+                            int64_t stride, float* dbias, bool add) override;
   absl::Status SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) override;
   absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) override;
   absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) override;
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
+  absl::Status AdamW(Stream& stream, const AdamWArgs& args) override;
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override {
     return sizes_.AttentionBackwardWorkspaceBytes(shape);

@@ -52,6 +52,7 @@ class CudaRuntimeApi : public CudaApi {
     properties->multiprocessors = found.multiProcessorCount;
     properties->host_page_tables = found.pageableMemoryAccessUsesHostPageTables != 0;
     properties->integrated = found.integrated != 0;
+    properties->reads_registered_memory = found.canUseHostPointerForRegisteredMem != 0;
     int node = -1;
     if (Seen(cudaDeviceGetAttribute(&node, cudaDevAttrHostNumaId, ordinal)) == cudaSuccess) {
       properties->numa_node = node;
@@ -72,7 +73,8 @@ class CudaRuntimeApi : public CudaApi {
   }
   int Free(void* memory) override { return Seen(cudaFree(memory)); }
   int HostRegister(void* memory, int64_t bytes) override {
-    return Seen(cudaHostRegister(memory, static_cast<size_t>(bytes), cudaHostRegisterPortable));
+    return Seen(cudaHostRegister(memory, static_cast<size_t>(bytes),
+                                 cudaHostRegisterPortable | cudaHostRegisterMapped));
   }
   int HostUnregister(void* memory) override { return Seen(cudaHostUnregister(memory)); }
 

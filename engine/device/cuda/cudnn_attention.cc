@@ -28,11 +28,19 @@ using Addresses = CudnnAddresses;
 constexpr int64_t kLengthStep = 512;
 constexpr int64_t kAlignment = 256;
 constexpr int kHopper = 9;  // of compute capability, the major number
-// What cuDNN reckons with in 32 bits inside a document has not been looked at: no run is so large
-// that it would matter.
+// What cuDNN reckons with in 32 bits inside a document has not been looked at: no document and no
+// run is so large that it would matter.
 constexpr int64_t kRunElementsMax = std::numeric_limits<int32_t>::max();
 
 int64_t AlignedBytes(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// The distance between tokens in elements, of the operand where it is longest.
+int64_t TokenElements(const AttentionArgs& args) {
+  return std::max({args.q_stride, args.k_stride, args.v_stride, args.heads * args.head_dim});
+}
+int64_t TokenElements(const AttentionBackwardArgs& args) {
+  return std::max({TokenElements(args.forward), args.dq_stride, args.dk_stride, args.dv_stride});
+}
 
 // The length of all documents, or 0 if they differ.
 int64_t CommonLength(const AttentionArgs& args) {
@@ -44,7 +52,8 @@ int64_t CommonLength(const AttentionArgs& args) {
 }
 
 bool IsUniform(const AttentionArgs& args) {
-  return CommonLength(args) > 0 && CommonLength(args) % kLengthStep == 0;
+  const int64_t length = CommonLength(args);
+  return length > 0 && length % kLengthStep == 0 && length * TokenElements(args) <= kRunElementsMax;
 }
 
 bool HasEmptyDocument(const AttentionArgs& args) {
@@ -218,9 +227,7 @@ class LoadedCudnnAttention : public CudnnAttention {
     const int64_t group = args.heads / args.kv_heads;
     const auto fits = [&](const DocumentRun& run) {
       return CudnnPackedForwardBytes(run.tokens, run.kv_heads * group) <= workspace_bytes &&
-             run.tokens * std::max({args.q_stride, args.k_stride, args.v_stride,
-                                    args.heads * args.head_dim}) <=
-                 kRunElementsMax;
+             run.tokens * TokenElements(args) <= kRunElementsMax;
     };
     return PackedRuns(stream, args, KeyOf(args), fits, workspace, workspace_bytes,
                       [&](const CudnnGraphKey& key, const DocumentRun& run, int64_t token,
@@ -241,9 +248,7 @@ class LoadedCudnnAttention : public CudnnAttention {
     const auto fits = [&](const DocumentRun& run) {
       return CudnnGradientBytes(run.documents, run.kv_heads * group, run.length, f.head_dim) <=
                  args.workspace_bytes &&
-             run.tokens * std::max({f.q_stride, f.k_stride, f.v_stride, args.dq_stride,
-                                    args.dk_stride, args.dv_stride, f.heads * f.head_dim}) <=
-                 kRunElementsMax;
+             run.tokens * TokenElements(args) <= kRunElementsMax;
     };
     return PackedRuns(stream, f, KeyOf(args), fits, args.workspace, args.workspace_bytes,
                       [&](const CudnnGraphKey& key, const DocumentRun& run, int64_t token,

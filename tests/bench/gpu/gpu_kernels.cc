@@ -264,7 +264,7 @@ class KernelBench {
                             [&] { return kernels().RmsNormBackward(stream(), back); }));
     MT_RETURN_IF_ERROR(Line("bias backward", 0, static_cast<double>(s_.tokens * width * e_), [&] {
       return kernels().BiasBackward(stream(), dtype_, s_.tokens, width, Part(0), width,
-                                    reinterpret_cast<float*>(Part(5)));
+                                    reinterpret_cast<float*>(Part(5)), true);
     }));
     RopeArgs rope;
     rope.dtype = dtype_;
@@ -295,7 +295,7 @@ class KernelBench {
     glu_back.gate_up = Part(0);
     glu_back.dout = Part(1);
     glu_back.dgate_up = Part(2);
-    return Line("SwiGLU backward", 0, 5 * wide,
+    return Line("SwiGLU backward", 0, 6 * wide,
                 [&] { return kernels().SwiGluBackward(stream(), glu_back); });
   }
 

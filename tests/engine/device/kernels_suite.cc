@@ -95,6 +95,7 @@ TEST_P(KernelsSuite, RmsNormAndBackward) {
         Case{5, 1, 1501, 5}, Case{1, 1, 8, 0}, Case{35, 3, 64, 8}, Case{20, 2, 128, 0},
         Case{9, 5, 256, 8}, Case{21, 1, 896, 0}, Case{11, 1, 1536, 8}, Case{7, 1, 3584, 0},
         Case{5, 1, 4104, 8}, Case{3, 1, 8712, 0}, Case{1100, 16, 64, 0}, Case{1100, 1, 1040, 0}}) {
+    // The gradient by x added, the one by the weight written over whatever was there; the reverse.
     for (bool accumulate : {false, true}) {
       Operands operands(static_cast<uint64_t>(c.rows));
       const int64_t stride = c.groups * c.width + c.padding;
@@ -134,7 +135,8 @@ TEST_P(KernelsSuite, RmsNormAndBackward) {
                                             .dx = accumulate || c.rows % 2 == 0 ? p[dx] : p[dy],
                                             .dx_stride = stride,
                                             .accumulate = accumulate,
-                                            .dweight = static_cast<float*>(p[dweight])});
+                                            .dweight = static_cast<float*>(p[dweight]),
+                                            .add_dweight = !accumulate});
           });
     }
   }
@@ -255,6 +257,8 @@ TEST_P(KernelsSuite, EmbeddingAndBackward) {
     const size_t ids = operands.Ints(ids_of), sorted = operands.Ints(order);
     const size_t table = operands.Random(dtype(), vocabulary * hidden);
     const size_t out = operands.Random(dtype(), tokens * hidden);
+    // Added to, or written over whatever was there, in rows of ids without tokens too.
+    const bool add = tokens % 8 == 0;
     const size_t dtable = operands.Random(DType::kF32, vocabulary * hidden);
     ExpectLikeReference(
         device(), operands, 2 * tolerance(),
@@ -263,8 +267,9 @@ TEST_P(KernelsSuite, EmbeddingAndBackward) {
               kernels.Embedding(stream, {dtype(), tokens, hidden, vocabulary,
                                          static_cast<int32_t*>(p[ids]), p[table], p[out]}));
           return kernels.EmbeddingBackward(
-              stream, {dtype(), tokens, hidden, vocabulary, static_cast<int32_t*>(p[ids]),
-                       static_cast<int32_t*>(p[sorted]), p[out], static_cast<float*>(p[dtable])});
+              stream,
+              {dtype(), tokens, hidden, vocabulary, static_cast<int32_t*>(p[ids]),
+               static_cast<int32_t*>(p[sorted]), p[out], static_cast<float*>(p[dtable]), add});
         });
   }
 }
@@ -334,6 +339,92 @@ TEST_P(KernelsSuite, CrossEntropy) {
         EXPECT_LE(std::sqrt(difference), tolerance() * std::sqrt(norm));
       }
     }
+  }
+}
+
+// SwiGLU's backward gives its output again, of which weights' gradients are made: the same bits
+// whether packs can be moved or not.
+TEST_P(KernelsSuite, SwiGluBackwardGivesTheForwardsBits) {
+  for (int64_t width : {1, 37, 264}) {
+    Operands operands(static_cast<uint64_t>(width));
+    const int64_t tokens = 130;
+    const size_t gate_up = operands.Random(dtype(), tokens * 2 * width, 8.0);
+    const size_t out = operands.Random(dtype(), tokens * width);
+    const size_t dout = operands.Random(dtype(), tokens * width);
+    const auto got = RunOn(
+        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+          MT_RETURN_IF_ERROR(kernels.SwiGlu(stream, {dtype(), tokens, width, p[gate_up], p[out]}));
+          return kernels.SwiGluBackward(stream,
+                                        {dtype(), tokens, width, p[gate_up], p[dout], p[gate_up]});
+        });
+    EXPECT_EQ(got[dout].bytes, got[out].bytes) << width;
+  }
+}
+
+// A gradient's first sum is written over memory that may hold anything.
+TEST_P(KernelsSuite, WhatIsWrittenIsNotRead) {
+  constexpr int64_t kRows = 24, kWidth = 40;
+  Operands operands(12);
+  const std::vector<float> nan(static_cast<size_t>(kWidth * kWidth), std::nanf(""));
+  const size_t x = operands.Random(dtype(), kRows * kWidth);
+  const size_t dy = operands.Random(dtype(), kRows * kWidth);
+  const size_t weight = operands.Random(dtype(), kWidth);
+  const size_t rstd = operands.Random(DType::kF32, kRows);
+  const size_t ids = operands.Ints(std::vector<int32_t>(kRows, 3));
+  std::vector<int32_t> order(kRows);
+  std::iota(order.begin(), order.end(), 0);
+  const size_t sorted = operands.Ints(order);
+  const size_t product = operands.Values(DType::kF32, nan);
+  const size_t dtable = operands.Values(DType::kF32, nan);
+  const size_t dweight = operands.Values(DType::kF32, nan);
+  const size_t dbias = operands.Values(DType::kF32, nan);
+  const auto got =
+      RunOn(device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+        MT_RETURN_IF_ERROR(kernels.MatMul(stream, {.m = kWidth,
+                                                   .n = kWidth,
+                                                   .k = kRows,
+                                                   .dtype = dtype(),
+                                                   .a = p[dy],
+                                                   .a_stride = kWidth,
+                                                   .transpose_a = true,
+                                                   .b = p[x],
+                                                   .b_stride = kWidth,
+                                                   .out = p[product],
+                                                   .out_stride = kWidth}));
+        MT_RETURN_IF_ERROR(
+            kernels.EmbeddingBackward(stream, {.dtype = dtype(),
+                                               .tokens = kRows,
+                                               .hidden = kWidth,
+                                               .vocabulary = kWidth,
+                                               .ids = static_cast<int32_t*>(p[ids]),
+                                               .sorted_positions = static_cast<int32_t*>(p[sorted]),
+                                               .dout = p[dy],
+                                               .dtable = static_cast<float*>(p[dtable]),
+                                               .add = false}));
+        MT_RETURN_IF_ERROR(kernels.BiasBackward(stream, dtype(), kRows, kWidth, p[dy], kWidth,
+                                                static_cast<float*>(p[dbias]), false));
+        return kernels.RmsNormBackward(stream, {.dtype = dtype(),
+                                                .rows = kRows,
+                                                .groups = 1,
+                                                .width = kWidth,
+                                                .x = p[x],
+                                                .x_stride = kWidth,
+                                                .weight = p[weight],
+                                                .rstd = static_cast<float*>(p[rstd]),
+                                                .dy = p[dy],
+                                                .dy_stride = kWidth,
+                                                .dx = p[dy],
+                                                .dx_stride = kWidth,
+                                                .dweight = static_cast<float*>(p[dweight]),
+                                                .add_dweight = false});
+      });
+  const auto is_nan = [&](size_t operand, int64_t i) {
+    return std::isnan(ValueOf(got[operand], static_cast<size_t>(i)));
+  };
+  for (int64_t i = 0; i < kWidth * kWidth; ++i) {
+    ASSERT_FALSE(is_nan(product, i) || is_nan(dtable, i)) << i;
+    ASSERT_EQ(is_nan(dweight, i), i >= kWidth) << i;
+    ASSERT_EQ(is_nan(dbias, i), i >= kWidth) << i;
   }
 }
 

@@ -75,7 +75,7 @@ TEST_P(CpuKernelsTest, SumsOverRowsDoNotDependOnThreads) {
                                              .accumulate = true,
                                              .dweight = static_cast<float*>(p[dweight])});
         status.Update(kernels.BiasBackward(stream, GetParam(), rows, width, p[dy], width,
-                                           static_cast<float*>(p[dbias])));
+                                           static_cast<float*>(p[dbias]), true));
         status.Update(kernels.SumOfSquares(stream, static_cast<float*>(p[large]), 200001,
                                            static_cast<double*>(p[sums])));
         status.Update(kernels.Sum(stream, static_cast<float*>(p[large]), 200001,

@@ -26,9 +26,9 @@ class LayerNumericsTest : public ::testing::TestWithParam<std::string> {
   }
 
   PlainStepResult Step(DType dtype, int64_t sequences = 2,
-                       KeepLevel level = KeepLevel::kCheapRecomputed) {
+                       KeepLevel level = KeepLevel::kCheapRecomputed, int64_t chunk_tokens = 0) {
     return PlainStep(device_->kernels(), layout_, weights_, dtype, reference_.batch, sequences,
-                     level);
+                     level, chunk_tokens);
   }
 
   std::vector<float> ReferenceRows(const std::vector<float>& logits) const {
@@ -41,6 +41,38 @@ class LayerNumericsTest : public ::testing::TestWithParam<std::string> {
     return rows;
   }
 
+  void ExpectLikeFp32(const PlainStepResult& result) const {
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    const BatchReference& expected = reference_.fp32;
+    EXPECT_NEAR(result.loss / expected.loss, 1, 1e-5);
+    EXPECT_LE(RelativeError(ReferenceRows(result.logits), expected.logits), 1e-5);
+    EXPECT_EQ(result.gradients.size(), expected.gradients.size());
+    for (const auto& [name, gradient] : expected.gradients) {
+      ASSERT_TRUE(result.gradients.contains(name)) << name;
+      EXPECT_LE(RelativeError(result.gradients.at(name), gradient), 1e-4) << name;
+    }
+  }
+
+  void ExpectLikeBf16(const PlainStepResult& result) {
+    ASSERT_TRUE(result.status.ok()) << result.status;
+    const BatchReference& expected = reference_.bf16;
+    EXPECT_NEAR(result.loss / expected.loss, 1, 3e-3);
+    EXPECT_LE(RelativeError(ReferenceRows(result.logits), expected.logits),
+              std::min(3e-2, 1.25 * expected.logits_error));
+    double worst = 0;
+    for (const auto& [name, gradient] : expected.gradients) {
+      ASSERT_TRUE(result.gradients.contains(name)) << name;
+      const double error = RelativeError(result.gradients.at(name), gradient);
+      const double transformers_error = expected.gradient_errors.at(name);
+      EXPECT_LE(error, std::min(3e-2, 1.25 * transformers_error)) << name;
+      worst = std::max(worst, error / transformers_error);
+    }
+    RecordProperty("worst_gradient_error_over_transformers", std::to_string(worst));
+  }
+
+  // Tokens of a chunk: many chunks a micro-batch, the last a short one, documents across borders.
+  static constexpr int64_t kChunk = 13;
+
   const ModelReference reference_ = LoadModelReference(GetParam());
   const NamedTensors weights_ = ReadFloatTensors(reference_.directory + "/model.safetensors");
   ModelLayout layout_;
@@ -48,46 +80,30 @@ class LayerNumericsTest : public ::testing::TestWithParam<std::string> {
   const std::unique_ptr<Device> device_ = CreateCpuDevice(&pool_, {});
 };
 
-TEST_P(LayerNumericsTest, Fp32) {
-  const PlainStepResult result = Step(DType::kF32);
-  ASSERT_TRUE(result.status.ok()) << result.status;
-  const BatchReference& expected = reference_.fp32;
-  EXPECT_NEAR(result.loss / expected.loss, 1, 1e-5);
-  EXPECT_LE(RelativeError(ReferenceRows(result.logits), expected.logits), 1e-5);
-  EXPECT_EQ(result.gradients.size(), expected.gradients.size());
-  for (const auto& [name, gradient] : expected.gradients) {
-    ASSERT_TRUE(result.gradients.contains(name)) << name;
-    EXPECT_LE(RelativeError(result.gradients.at(name), gradient), 1e-4) << name;
-  }
+TEST_P(LayerNumericsTest, Fp32) { ExpectLikeFp32(Step(DType::kF32)); }
+
+TEST_P(LayerNumericsTest, Bf16) { ExpectLikeBf16(Step(DType::kBF16)); }
+
+// A chunk knows nothing of documents and sequences.
+TEST_P(LayerNumericsTest, Fp32InChunks) {
+  ExpectLikeFp32(Step(DType::kF32, 2, KeepLevel::kNothing, kChunk));
 }
 
-TEST_P(LayerNumericsTest, Bf16) {
-  const PlainStepResult result = Step(DType::kBF16);
-  ASSERT_TRUE(result.status.ok()) << result.status;
-  const BatchReference& expected = reference_.bf16;
-  EXPECT_NEAR(result.loss / expected.loss, 1, 3e-3);
-  EXPECT_LE(RelativeError(ReferenceRows(result.logits), expected.logits),
-            std::min(3e-2, 1.25 * expected.logits_error));
-  double worst = 0;
-  for (const auto& [name, gradient] : expected.gradients) {
-    ASSERT_TRUE(result.gradients.contains(name)) << name;
-    const double error = RelativeError(result.gradients.at(name), gradient);
-    const double transformers_error = expected.gradient_errors.at(name);
-    EXPECT_LE(error, std::min(3e-2, 1.25 * transformers_error)) << name;
-    worst = std::max(worst, error / transformers_error);
-  }
-  RecordProperty("worst_gradient_error_over_transformers", std::to_string(worst));
+TEST_P(LayerNumericsTest, Bf16InChunks) {
+  ExpectLikeBf16(Step(DType::kBF16, 2, KeepLevel::kNothing, kChunk));
 }
 
 TEST_P(LayerNumericsTest, WhatIsKeptDoesNotChangeBits) {
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    const PlainStepResult all = Step(dtype, 2, KeepLevel::kEverything);
-    ASSERT_TRUE(all.status.ok()) << all.status;
-    for (const KeepLevel level : {KeepLevel::kNothing, KeepLevel::kCheapRecomputed}) {
-      const PlainStepResult other = Step(dtype, 2, level);
-      EXPECT_EQ(other.loss, all.loss);
-      for (const auto& [name, gradient] : all.gradients) {
-        EXPECT_TRUE(other.gradients.at(name) == gradient) << name;
+  for (const int64_t chunk : {int64_t{0}, kChunk}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      const PlainStepResult all = Step(dtype, 2, KeepLevel::kEverything, chunk);
+      ASSERT_TRUE(all.status.ok()) << all.status;
+      for (const KeepLevel level : {KeepLevel::kNothing, KeepLevel::kCheapRecomputed}) {
+        const PlainStepResult other = Step(dtype, 2, level, chunk);
+        EXPECT_EQ(other.loss, all.loss);
+        for (const auto& [name, gradient] : all.gradients) {
+          EXPECT_TRUE(other.gradients.at(name) == gradient) << name;
+        }
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -92,7 +93,7 @@ struct MicroBatch {
 
 absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors& weights,
                  DType dtype, const Batch& batch, int64_t sequences_per_micro_batch,
-                 KeepLevel level, PlainStepResult* result) {
+                 KeepLevel level, int64_t chunk_tokens, PlainStepResult* result) {
   const ModelConfig& config = layout.config;
   const int64_t element = DTypeBytes(dtype), layers = config.layers;
   const int64_t length = static_cast<int64_t>(batch.sequences[0].input_ids.size());
@@ -105,10 +106,12 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   for (const TileLayout& tile : layout.tiles) {
     tiles.push_back(PlaceWeights(tile, weights, dtype, buffers));
     gradients.push_back(buffers.Make<float>(tile.elements));
+    // The first sum is written, not added.
+    std::fill_n(gradients.back(), tile.elements, std::numeric_limits<float>::quiet_NaN());
   }
   float* cosine = buffers.Make<float>(length * config.head_dim / 2);
   float* sine = buffers.Make<float>(length * config.head_dim / 2);
-  RopeTables(config, length, cosine, sine);
+  RopeTables(config, 0, length, cosine, sine);
 
   LayerContext context;
   context.layout = &layout;
@@ -117,6 +120,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   context.stream = &stream;
   context.rope_cosine = cosine;
   context.rope_sine = sine;
+  context.chunk_tokens = chunk_tokens > 0 ? chunk_tokens : LayerChunkTokens(tokens_max);
 
   LayerBackwardScratch backward;
   const int64_t q_width = config.heads * config.head_dim;
@@ -129,14 +133,16 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
                                                                       .heads = config.heads,
                                                                       .kv_heads = config.kv_heads,
                                                                       .head_dim = config.head_dim});
-  backward.workspace = buffers.Bytes(backward.workspace_bytes);
+  void* chunk = buffers.Bytes(
+      std::max(backward.workspace_bytes, LayerChunkBytes(config, dtype, context.chunk_tokens)));
+  backward.workspace = chunk;
   HeadScratch head;
   head.chunk_tokens = 64;  // several chunks a micro-batch
   head.logits = buffers.Make<float>(head.chunk_tokens * config.vocabulary);
   head.normed = buffers.Bytes(head.chunk_tokens * config.hidden * element);
   head.rstd = buffers.Make<float>(head.chunk_tokens);
   float* losses = buffers.Make<float>(tokens_max);
-  void* scratch = buffers.Bytes(KeptBytes(config, dtype, tokens_max, KeepLevel::kEverything));
+  void* scratch = buffers.Bytes(LayerScratchBytes(config, dtype, tokens_max));
   std::vector<void*> kept(layers), states(layers + 1);
   for (void*& block : kept) block = buffers.Bytes(KeptBytes(config, dtype, tokens_max, level) + 1);
   for (void*& state : states) state = buffers.Bytes(tokens_max * config.hidden * element);
@@ -148,7 +154,8 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
         std::vector<Sequence>(batch.sequences.begin() + first, batch.sequences.begin() + end));
     const MicroBatchView view = micro_batch.View();
     const auto activations = [&](int64_t layer) {
-      return PlaceActivations(config, dtype, tokens_max, level, kept[layer], scratch);
+      return PlaceActivations(config, dtype, tokens_max, context.chunk_tokens, level, kept[layer],
+                              scratch, chunk);
     };
     MT_RETURN_IF_ERROR(EmbeddingForward(context, tiles[0], view, states[0]));
     for (int64_t i = 0; i < layers; ++i) {
@@ -164,13 +171,15 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
     void* dh = states[layers];
     MT_RETURN_IF_ERROR(HeadForwardBackward(context, tiles[layout.head_tile], view, states[layers],
                                            1.0f / batch.predictions, head, losses, dh,
-                                           gradients[layout.head_tile]));
+                                           gradients[layout.head_tile], first == 0));
     for (int64_t t = 0; t < view.tokens; ++t) result->loss += losses[t];
     for (int64_t i = layers - 1; i >= 0; --i) {
-      MT_RETURN_IF_ERROR(DecoderLayerBackward(context, tiles[1 + i], view, states[i], level,
-                                              activations(i), backward, dh, gradients[1 + i]));
+      MT_RETURN_IF_ERROR(DecoderLayerBackward(context, tiles[1 + i], view, states[i],
+                                              activations(i), backward, dh, gradients[1 + i],
+                                              first == 0));
     }
-    MT_RETURN_IF_ERROR(EmbeddingBackward(context, view, dh, gradients[0]));
+    MT_RETURN_IF_ERROR(
+        EmbeddingBackward(context, view, dh, gradients[0], first == 0 && layout.head_tile != 0));
   }
   result->loss /= static_cast<double>(batch.predictions);
   ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
@@ -184,10 +193,10 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
 
 PlainStepResult PlainStep(Kernels& kernels, const ModelLayout& layout, const NamedTensors& weights,
                           DType dtype, const Batch& batch, int64_t sequences_per_micro_batch,
-                          KeepLevel level) {
+                          KeepLevel level, int64_t chunk_tokens) {
   PlainStepResult result;
-  result.status =
-      Run(kernels, layout, weights, dtype, batch, sequences_per_micro_batch, level, &result);
+  result.status = Run(kernels, layout, weights, dtype, batch, sequences_per_micro_batch, level,
+                      chunk_tokens, &result);
   return result;
 }
 

@@ -102,7 +102,8 @@ TEST(AdamWUpdaterTest, TheBitsOfUpdatesThatAreTunedOn) {
   AdamWUpdater updater(&pool);
   State tuned, plain;
   for (int64_t step = 1; step <= 12; ++step) {
-    ASSERT_TRUE(updater.Update(Step(step), tuned.gradient.data(), DType::kF32, tuned.tile));
+    ASSERT_TRUE(updater.Update(Step(step), tuned.gradient.data(), DType::kF32, tuned.tile,
+                               {ElementRange{0, tuned.layout.elements}}));
     ASSERT_TRUE(AdamWUpdate(pool, Step(step), plain.gradient.data(), DType::kF32, plain.tile));
     ASSERT_EQ(std::memcmp(tuned.block.data(), plain.block.data(), plain.block.size()), 0) << step;
   }
@@ -116,7 +117,9 @@ TEST(AdamWUpdaterTest, ABadValueIsToldFromEveryPart) {
     AdamWUpdater updater(&pool);
     State state;
     state.gradient[static_cast<size_t>(where)] = HUGE_VALF;
-    EXPECT_FALSE(updater.Update(Step(1), state.gradient.data(), DType::kF32, state.tile)) << where;
+    EXPECT_FALSE(updater.Update(Step(1), state.gradient.data(), DType::kF32, state.tile,
+                                {ElementRange{0, state.layout.elements}}))
+        << where;
   }
 }
 

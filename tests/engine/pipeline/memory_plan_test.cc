@@ -269,21 +269,26 @@ TEST_F(GpuPlanTest, WhatIsFreeIsKeptToAndNoMoreIsAskedFor) {
   EXPECT_FALSE(PlanFor(Spec(), 0).fits) << "nothing is free: no rule of the cpu device's applies";
 }
 
+ModelConfig Qwen25SevenBillion(bool tied = false) {
+  ModelConfig config;
+  config.vocabulary = 152064;
+  config.hidden = 3584;
+  config.layers = 28;
+  config.heads = 28;
+  config.kv_heads = 4;
+  config.head_dim = 128;
+  config.intermediate = 18944;
+  config.max_positions = 32768;
+  config.qkv_bias = true;
+  config.tied_embeddings = tied;
+  return config;
+}
+
 // Beside what grows with the batch the device holds two tiles, two of gradients (three where the
 // embedding is the head's), and a chunk of the head.
 TEST_F(GpuPlanTest, SevenBillionParametersTakeTwoTilesOfTheDevice) {
   for (const bool tied : {false, true}) {
-    ModelConfig config;  // Qwen2.5 7B
-    config.vocabulary = 152064;
-    config.hidden = 3584;
-    config.layers = 28;
-    config.heads = 28;
-    config.kv_heads = 4;
-    config.head_dim = 128;
-    config.intermediate = 18944;
-    config.max_positions = 32768;
-    config.qkv_bias = true;
-    config.tied_embeddings = tied;
+    const ModelConfig config = Qwen25SevenBillion(tied);
     const ModelLayout layout = BuildModelLayout(config);
     JobSpec spec;
     spec.data.sequence_length = 4096;
@@ -304,18 +309,68 @@ TEST_F(GpuPlanTest, SevenBillionParametersTakeTwoTilesOfTheDevice) {
     EXPECT_EQ(bytes["kept activations"], 0);
     const int64_t chunk = plan->dimensions.head_chunk_tokens;
     EXPECT_EQ(chunk, 2048);
-    EXPECT_LE(bytes["head chunk"],
-              chunk * (config.vocabulary * 4 + config.hidden * 2 + 4) + kPadding);
+    EXPECT_LE(bytes["chunk of a layer or the head"],
+              chunk * (config.vocabulary * 4 + config.hidden * 2 + 4) + kPadding)
+        << "the larger of both";
     // The batch's: for each micro-batch, and for the one under way.
     for (const char* name :
          {"stash", "hidden gradients", "activations of one layer and micro-batch", "batches",
           "losses", "sums", "rotary tables", "backward workspace", "stream workspace",
-          "weight buffers", "gradient accumulators (FP32)", "head chunk"}) {
+          "weight buffers", "gradient accumulators (FP32)", "chunk of a layer or the head"}) {
       EXPECT_GT(bytes[name], 0) << name;
       bytes.erase(name);
     }
     bytes.erase("kept activations");
     EXPECT_TRUE(bytes.empty()) << bytes.begin()->first << "\n" << plan->Table();
+  }
+}
+
+// Of a layer, only what attention reads and writes grows with the sequence: 7B in BF16 trains
+// sequences of half a million tokens in 74 GiB and of a million in an H200's 139.
+TEST_F(GpuPlanTest, LongSequencesTakeNoMoreThanAttentionNeeds) {
+  for (const auto& [sequence, gibibytes] :
+       {std::pair<int64_t, int64_t>(524'288, 74), std::pair<int64_t, int64_t>(1'048'576, 139)}) {
+    SCOPED_TRACE(sequence);
+    ModelConfig config = Qwen25SevenBillion();
+    config.max_positions = sequence;
+    const ModelLayout layout = BuildModelLayout(config);
+    JobSpec spec;
+    spec.data.sequence_length = sequence;
+    spec.training.global_batch = spec.training.micro_batch = 1;
+    spec.training.gradient_dtype = Precision::kBf16;
+    MemoryBudget budget = Budget(int64_t{1} << 40);
+    budget.SetDevice(gibibytes << 30);
+    const auto plan = PlanMemory(spec, layout, sizes_, budget);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    EXPECT_TRUE(plan->fits) << plan->Table();
+    EXPECT_EQ(plan->dimensions.layer_chunk_tokens, 16384);
+
+    spec.engine.recompute = RecomputeMode::kAll;
+    const auto least = PlanMemory(spec, layout, sizes_, budget);
+    ASSERT_TRUE(least.ok()) << least.status();
+    std::map<std::string, int64_t> bytes;
+    for (const MemoryPlan::Item& item : least->device) bytes[item.name] += item.bytes;
+    // q, k, v and the output; statistics and norms' are small.
+    const int64_t a_token = 2 * (2 * 28 + 2 * 4) * 128 + 4 * (28 + 2);
+    constexpr int64_t kPadding = int64_t{1} << 20;
+    EXPECT_LE(bytes["activations of one layer and micro-batch"], sequence * a_token + kPadding);
+    EXPECT_LE(bytes["backward workspace"], sequence * 2 * (2 * 28 + 2 * 4) * 128 + kPadding);
+    EXPECT_LE(bytes["chunk of a layer or the head"],
+              16384 * 2 * (3 * config.intermediate + 2 * config.hidden) + kPadding);
+    EXPECT_LE(least->device_bytes, int64_t{gibibytes == 74 ? 40 : 72} << 30) << least->Table();
+  }
+}
+
+TEST_F(MemoryPlanTest, ALayersChunksAreEvenAndFollowFromTheMicroBatchAlone) {
+  EXPECT_EQ(LayerChunkTokens(1), 1);
+  EXPECT_EQ(LayerChunkTokens(16'384), 16'384);
+  EXPECT_EQ(LayerChunkTokens(16'385), 8704) << "not 16,384 and one token";
+  EXPECT_EQ(LayerChunkTokens(32'768), 16'384);
+  for (const int64_t tokens : {16'400, 50'000, 99'999, 1'000'000}) {
+    const int64_t chunk = LayerChunkTokens(tokens);
+    EXPECT_LE(chunk, 16'384);
+    EXPECT_EQ(chunk % 512, 0);
+    EXPECT_EQ((tokens + chunk - 1) / chunk, (tokens + 16'383) / 16'384) << tokens;
   }
 }
 

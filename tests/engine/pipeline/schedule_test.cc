@@ -36,7 +36,7 @@ class Replay {
   explicit Replay(const PipelineShape& shape) : shape_(shape) {}
 
   void Step(const Schedule& schedule, int micro_batches) {
-    std::map<int, int> loads, stores, updates;
+    std::map<int, int> loads, stores, updates, device_updates;
     const int sweeps =
         (micro_batches + shape_.sweep_micro_batches - 1) / shape_.sweep_micro_batches;
     for (const Op& op : schedule.ops) {
@@ -48,7 +48,12 @@ class Replay {
           buffer_[op.weight_buffer] = Version(op.tile);
           break;
         case OpKind::kEmbedForward:
-          CheckWeights(op);
+          if (shape_.embedding_from_host) {
+            EXPECT_EQ(op.weight_buffer, -1);
+            EXPECT_EQ(rows_version_, step_);
+          } else {
+            CheckWeights(op);
+          }
           hidden_[op.output_slot] = Hidden(0, op.micro_batch);
           break;
         case OpKind::kStoreStash:
@@ -93,9 +98,6 @@ class Replay {
                     Hidden(0, op.micro_batch));
           Accumulate(op);
           break;
-        case OpKind::kZeroGradient:
-          accumulator_[op.accumulator] = {op.tile, {}};
-          break;
         case OpKind::kStorePartial:
         case OpKind::kStoreGradient:
           EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
@@ -120,14 +122,44 @@ class Replay {
           ++version_[op.tile];
           break;
         }
+        case OpKind::kUpdateRows:
+          EXPECT_EQ(slab_[op.slab].first, 0);
+          EXPECT_EQ(updates[0], 0) << "the rest goes first";
+          ++rows_version_;
+          break;
+        case OpKind::kBeginDeviceUpdate:
+          device_end_[op.tile] = shape_.host_elements(op.tile);
+          break;
+        case OpKind::kDeviceUpdate: {
+          const auto& gradient = op.slab >= 0 ? slab_[op.slab] : accumulator_[op.accumulator];
+          EXPECT_EQ(op.slab >= 0, shape_.clipping);
+          EXPECT_EQ(gradient.first, op.tile);
+          EXPECT_EQ(gradient.second.size(), static_cast<size_t>(micro_batches));
+          EXPECT_EQ(op.begin, device_end_[op.tile]) << "pieces lie side by side";
+          EXPECT_LE(op.end - op.begin, shape_.device_piece_elements);
+          EXPECT_EQ(op.begin % kUpdateAlignment, 0);
+          device_end_[op.tile] = op.end;
+          break;
+        }
+        case OpKind::kEndDeviceUpdate:
+          EXPECT_EQ(device_end_[op.tile], shape_.tile_elements[op.tile]);
+          ++device_updates[op.tile];
+          ++device_version_[op.tile];
+          break;
+        case OpKind::kCheckUpdates:
+          EXPECT_EQ(&op, &schedule.ops.back());
+          break;
         default:
           break;
       }
     }
     for (int tile = 0; tile < shape_.tiles(); ++tile) {
       EXPECT_LE(loads[tile], 2 * sweeps) << "tile " << tile;
-      EXPECT_EQ(stores[tile], 1) << "tile " << tile;
-      EXPECT_EQ(updates[tile], 1) << "tile " << tile;
+      const int on_host = shape_.host_elements(tile) > 0 ? 1 : 0;
+      // Without clipping the device takes its part from the accumulator.
+      EXPECT_EQ(stores[tile], shape_.clipping ? 1 : on_host) << "tile " << tile;
+      EXPECT_EQ(updates[tile], on_host) << "tile " << tile;
+      EXPECT_EQ(device_updates[tile], shape_.updates_on_device(tile) ? 1 : 0) << "tile " << tile;
     }
     // At the turn the last layer's tile is still there, if there is a second buffer.
     if (shape_.weight_buffers >= 2) {
@@ -138,41 +170,50 @@ class Replay {
 
  private:
   struct Weights {
-    int tile = -1, version = 0;
+    int tile = -1, version = 0, device_version = 0;
     bool operator==(const Weights&) const = default;
   };
 
-  Weights Version(int tile) { return {tile, version_[tile]}; }
+  Weights Version(int tile) { return {tile, version_[tile], device_version_[tile]}; }
   std::string Hidden(int boundary, int micro_batch) const {
     return std::to_string(step_) + "/" + std::to_string(boundary) + "/" +
            std::to_string(micro_batch);
   }
   void CheckWeights(const Op& op) { EXPECT_TRUE(buffer_[op.weight_buffer] == Version(op.tile)); }
   void Accumulate(const Op& op) {
+    if (op.first) accumulator_[op.accumulator] = {op.tile, {}};
     EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
     accumulator_[op.accumulator].second.push_back(op.micro_batch);
   }
 
   const PipelineShape shape_;
   int step_ = 0;
-  std::map<int, int> version_;
+  int rows_version_ = 0;
+  std::map<int, int> version_, device_version_;
+  std::map<int, int64_t> device_end_;
   std::map<int, Weights> buffer_;
   std::map<int, std::string> hidden_, gradient_, stash_, kept_;
   std::map<int, std::pair<int, std::vector<int>>> accumulator_, slab_;
 };
 
-// layers, tied, buffers, clipping, stash on the host, micro-batches, sweep
-using Grid = std::tuple<int, bool, int, bool, bool, int, int>;
+// Parts updated on the device, and whether the embedding is read from the host.
+using Updates = std::pair<int, bool>;
+// layers, tied, buffers, clipping, stash on the host, micro-batches, sweep, updates
+using Grid = std::tuple<int, bool, int, bool, bool, int, int, Updates>;
 
 class ScheduleProperties : public testing::TestWithParam<Grid> {
  protected:
   PipelineShape Shape() const {
-    const auto [layers, tied, buffers, clipping, host, micro_batches, sweep] = GetParam();
+    const auto [layers, tied, buffers, clipping, host, micro_batches, sweep, updates] = GetParam();
     PipelineShape shape = MakeShape(layers, tied, buffers, clipping, host, sweep, 3);
     shape.slab_per_tile = clipping || micro_batches > sweep;
     if (shape.slab_per_tile) shape.gradient_slabs = shape.tiles();
     shape.kept = layers * sweep / 2;
     shape.kept_everything = shape.kept / 2;
+    shape.device_update_parts = updates.first;
+    shape.device_piece_elements = 3 * kUpdateAlignment;
+    shape.embedding_from_host = updates.second;
+    shape.row_elements = 300;
     return shape;
   }
   std::vector<int64_t> Tokens() const { return std::vector<int64_t>(std::get<5>(GetParam()), 16); }
@@ -188,6 +229,19 @@ TEST_P(ScheduleProperties, EveryOperationFindsWhatItNeedsOverThreeSteps) {
     if (step == 1) BuildEvaluation(shape, Tokens(), state);
     if (step == 1) state.buffer_tile.assign(state.buffer_tile.size(), -1);
   }
+}
+
+// What it writes, also where it counts as a reader among others of its kind.
+std::vector<Resource> Writes(const Op& op) {
+  std::vector<Resource> writes(op.writes.begin(), op.writes.end());
+  if (op.kind == OpKind::kDeviceUpdate) {
+    for (const Resource& r : op.reads) {
+      if (r.kind == ResourceKind::kTileWeights || r.kind == ResourceKind::kTileMoments) {
+        writes.push_back(r);
+      }
+    }
+  }
+  return writes;
 }
 
 // Every pair of conflicting operations is ordered by the derived waits: checked by closing the
@@ -226,12 +280,17 @@ TEST_P(ScheduleProperties, DerivedWaitsOrderEveryConflictAndHaveNoCycle) {
   std::map<std::pair<int, int>, std::vector<int>> users;
   for (size_t i = 0; i < ops.size(); ++i) {
     std::set<std::pair<int, int>> writes, all;
-    for (const Resource& r : ops[i].writes) writes.insert(key(r)), all.insert(key(r));
+    for (const Resource& r : Writes(ops[i])) writes.insert(key(r)), all.insert(key(r));
     for (const Resource& r : ops[i].reads) all.insert(key(r));
     for (const auto& resource : all) {
       for (int j : users[resource]) {
         bool other_writes = false;
-        for (const Resource& r : ops[j].writes) other_writes |= key(r) == resource;
+        for (const Resource& r : Writes(ops[j])) other_writes |= key(r) == resource;
+        // Pieces of an update touch different elements.
+        if (ops[i].kind == OpKind::kDeviceUpdate && ops[j].kind == OpKind::kDeviceUpdate &&
+            ops[i].step_slot == ops[j].step_slot && ops[i].tile == ops[j].tile) {
+          continue;
+        }
         if (!writes.count(resource) && !other_writes) continue;
         EXPECT_GE(before[i][static_cast<int>(ops[j].lane)], numbers[j])
             << OpKindName(ops[i].kind) << " is not ordered after " << OpKindName(ops[j].kind);
@@ -241,11 +300,12 @@ TEST_P(ScheduleProperties, DerivedWaitsOrderEveryConflictAndHaveNoCycle) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, ScheduleProperties,
-                         testing::Combine(testing::Values(1, 2, 5), testing::Bool(),
-                                          testing::Values(1, 2, 3, 5), testing::Bool(),
-                                          testing::Bool(), testing::Values(1, 2, 5),
-                                          testing::Values(1, 2, 5)));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, ScheduleProperties,
+    testing::Combine(testing::Values(1, 2, 5), testing::Bool(), testing::Values(1, 2, 3, 5),
+                     testing::Bool(), testing::Bool(), testing::Values(1, 2, 5),
+                     testing::Values(1, 2, 5),
+                     testing::Values(Updates(0, false), Updates(24, true), Updates(64, true))));
 
 TEST(ScheduleTest, DeviceSlotsDoNotDependOnDepthWithTheStashOnTheHost) {
   EXPECT_EQ(MakeShape(4, false, 2, true, true, 3, 6).hidden_slots(),
@@ -284,6 +344,61 @@ TEST(ScheduleTest, WithClippingUpdatesRunInTheOrderOfTheNextLoadsAfterTheNormIsK
   }
   EXPECT_EQ(updates, (std::vector<int>{1, 0, 2, 3, 4}));
   EXPECT_EQ(loads, updates);
+}
+
+TEST(ScheduleTest, RowsThatTheNextBatchLooksUpAreUpdatedSecondAndTheRestOfTheEmbeddingLast) {
+  for (const bool tied : {false, true}) {
+    PipelineShape shape = MakeShape(3, tied, 2, true, false, 1, 5);
+    shape.embedding_from_host = true;
+    shape.row_elements = 100;
+    PipelineState state;
+    std::vector<std::pair<OpKind, int>> updates;
+    int64_t embedding_bytes = 0;
+    for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
+      if (op.lane != Lane::kUpdate || op.kind == OpKind::kClip) continue;
+      updates.emplace_back(op.kind, op.tile);
+      if (op.tile == 0) embedding_bytes += op.bytes;
+    }
+    std::vector<std::pair<OpKind, int>> expected = {
+        {OpKind::kUpdateTile, 1}, {OpKind::kUpdateRows, 0}, {OpKind::kUpdateTile, 2},
+        {OpKind::kUpdateTile, 3}, {OpKind::kUpdateTile, 4}, {OpKind::kUpdateTile, 0}};
+    if (tied) expected.erase(expected.begin() + 4);
+    EXPECT_EQ(updates, expected);
+    EXPECT_EQ(embedding_bytes, 28 * 1000);
+    // The next step's embedding waits for the rows alone, if its batch was known in time.
+    for (const bool in_time : {true, false}) {
+      state.rows_first = in_time;
+      for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
+        if (op.kind != OpKind::kEmbedForward) continue;
+        ASSERT_EQ(op.reads.size(), 2u);
+        EXPECT_EQ(op.reads[1].kind,
+                  in_time ? ResourceKind::kEmbeddingRows : ResourceKind::kTileWeights);
+        EXPECT_EQ(op.h2d_bytes, 16 * 8);
+      }
+    }
+  }
+}
+
+TEST(ScheduleTest, BothSidesUpdateTheirPartOfEveryTile) {
+  PipelineShape shape = MakeShape(3, false, 2, true, false, 1, 5);
+  shape.tile_elements.assign(5, 12'800);
+  shape.device_update_parts = 16;  // a quarter
+  shape.device_piece_elements = 1280;
+  PipelineState state;
+  std::map<int, int64_t> elements, host_bytes;
+  int64_t down = 0, up = 0;
+  for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
+    if (op.kind == OpKind::kUpdateTile) host_bytes[op.tile] = op.bytes;
+    if (op.kind != OpKind::kDeviceUpdate) continue;
+    elements[op.tile] += op.end - op.begin;
+    down += op.h2d_bytes;
+    up += op.d2h_bytes;
+  }
+  EXPECT_EQ(elements, (std::map<int, int64_t>{{1, 3200}, {2, 3200}, {3, 3200}, {4, 3200}}));
+  EXPECT_EQ(host_bytes[0], 28 * 12'800);
+  EXPECT_EQ(host_bytes[3], 28 * 9600);
+  EXPECT_EQ(down, 4 * 3200 * (12 + 4));
+  EXPECT_EQ(up, 4 * 3200 * 12);
 }
 
 TEST(ScheduleTest, BackwardsInputsAreLoadedAheadOfTheTileThatWaitsForTheirLayersBuffer) {

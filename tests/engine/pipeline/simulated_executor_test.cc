@@ -8,14 +8,22 @@
 namespace megatrain {
 namespace {
 
-constexpr HardwareProfile kUnitRates = {1, 1, 1, 1, 1, 1};
+constexpr HardwareProfile kUnitRates = {.h2d_bytes_per_second = 1,
+                                        .d2h_bytes_per_second = 1,
+                                        .product_flops_per_second = 1,
+                                        .attention_forward_flops_per_second = 1,
+                                        .attention_backward_flops_per_second = 1,
+                                        .device_bytes_per_second = 1,
+                                        .update_bytes_per_second = 1,
+                                        .disk_bytes_per_second = 1};
 
+// `flops` of products.
 Op MakeOp(OpKind kind, Lane lane, int64_t bytes, double flops, Resource read, Resource write) {
   Op op;
   op.kind = kind;
   op.lane = lane;
   op.bytes = bytes;
-  op.flops = flops;
+  op.work.product_flops = flops;
   op.reads = {read};
   op.writes = {write};
   return op;
@@ -29,7 +37,7 @@ TEST(SimulatedExecutorTest, LanesOverlapAsFarAsResourcesAllow) {
   schedule.ops = {MakeOp(OpKind::kLoadTile, Lane::kH2D, 3, 0, tile, first),
                   MakeOp(OpKind::kLayerForward, Lane::kCompute, 0, 5, first, hidden),
                   MakeOp(OpKind::kLoadTile, Lane::kH2D, 4, 0, tile, second),
-                  MakeOp(OpKind::kLayerForward, Lane::kCompute, 7, 2, second, hidden),
+                  MakeOp(OpKind::kLayerForward, Lane::kCompute, 0, 7, second, hidden),
                   MakeOp(OpKind::kLoadTile, Lane::kH2D, 2, 0, tile, first)};
   SimulatedExecutor executor(kUnitRates);
   const SimulatedExecutor::Run run = executor.Submit(schedule);
@@ -70,6 +78,24 @@ TEST(SimulatedExecutorTest, AnOptimizerOnComputesThreadsTakesTurnsWithIt) {
   EXPECT_EQ(run.spans[2].start_seconds, 8);
 }
 
+TEST(SimulatedExecutorTest, WorkTakesEachPartAtItsRateOrAsLongAsItsLaunches) {
+  const LayerWork work = {.product_flops = 6,
+                          .attention_forward_flops = 10,
+                          .attention_backward_flops = 12,
+                          .device_bytes = 35,
+                          .launches = 4};
+  HardwareProfile profile = kUnitRates;
+  profile.product_flops_per_second = 2;
+  profile.attention_forward_flops_per_second = 5;
+  profile.attention_backward_flops_per_second = 3;
+  profile.device_bytes_per_second = 7;
+  EXPECT_EQ(WorkSeconds(work, profile), 3 + 2 + 4 + 5);
+  profile.launch_seconds = 3;
+  EXPECT_EQ(WorkSeconds(work, profile), 14);
+  profile.launch_seconds = 4;
+  EXPECT_EQ(WorkSeconds(work, profile), 16);
+}
+
 // The design's promise of overlap (ARCHITECTURE.md, "One step"), on rates where the link's busier
 // direction takes 0.8 of compute and the stash is as large as the weights: the regime of large
 // batches.
@@ -88,20 +114,22 @@ TEST_P(StepOverBound, IsAtMostOneTenthAboveOne) {
   shape.sweep_micro_batches = 8;
   const std::vector<int64_t> tokens(8, 25);
   shape.hidden_bytes_per_token = 10;
-  shape.layer_flops_per_token = 2000;
-  shape.head_flops_per_token = 2000;
+  shape.work.layer_forward.product_flops = shape.work.head_loss.product_flops = 2000;
+  shape.work.layer_backward.product_flops = 2 * 2000;
+  shape.work.head.product_flops = 3 * 2000;
   shape.kept = shape.kept_everything = shape.layers * shape.sweep_micro_batches;
 
   PipelineState probe;
   double flops = 0, up = 0, down = 0;
   BuildTrainingStep(shape, tokens, probe);
   for (const Op& op : BuildTrainingStep(shape, tokens, probe).ops) {
-    flops += op.flops;
+    flops += op.work.product_flops;
     if (op.lane == Lane::kH2D) up += static_cast<double>(op.bytes);
     if (op.lane == Lane::kD2H) down += static_cast<double>(op.bytes);
   }
   HardwareProfile profile;
-  profile.flops_per_second = flops;  // a step's compute takes a second
+  profile.product_flops_per_second = flops;  // a step's compute takes a second
+  profile.attention_forward_flops_per_second = profile.attention_backward_flops_per_second = flops;
   profile.h2d_bytes_per_second = profile.d2h_bytes_per_second = std::max(up, down) / 0.8;
   profile.device_bytes_per_second = 50 * profile.h2d_bytes_per_second;
   profile.update_bytes_per_second = 10 * profile.h2d_bytes_per_second;

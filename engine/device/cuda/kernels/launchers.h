@@ -22,10 +22,11 @@ int Embedding(void* stream, const EmbeddingArgs& args);
 int EmbeddingBackward(void* stream, const EmbeddingBackwardArgs& args, void* scratch);
 int CrossEntropy(void* stream, const CrossEntropyArgs& args);
 int BiasBackward(void* stream, DType dtype, int64_t rows, int64_t n, const void* dy, int64_t stride,
-                 float* dbias, void* scratch);
+                 float* dbias, bool add, void* scratch);
 int SumOfSquares(void* stream, const float* x, int64_t n, double* sum, void* scratch);
 int Sum(void* stream, const float* x, int64_t n, double* sum, void* scratch);
 int CastToBf16InPlace(void* stream, void* x, int64_t n, void* scratch);
+int AdamW(void* stream, const AdamWArgs& args);
 
 // Attention for every dtype and head size up to kAttentionHeadDimMax, memory linear in tokens: BF16
 // on tensor cores where heads are a multiple of 8 and operands aligned, the rest in FP32.

@@ -304,7 +304,7 @@ int LaunchBackward(void* stream, const RmsNormBackwardArgs& args, float* partial
                   static_cast<int>(shared), stream, args, static_cast<uint32_t>(items), partial);
   });
   if (error != 0) return error;
-  return AddPartialSums(stream, partial, blocks, args.width, args.dweight);
+  return AddPartialSums(stream, partial, blocks, args.width, args.add_dweight, args.dweight);
 }
 
 template <typename T>

@@ -14,11 +14,11 @@ constexpr int64_t kBlocksMax = 256;
 constexpr int kWarps = 32;
 
 __global__ void __launch_bounds__(kWarps* kWarp)
-    AddPartialSumsKernel(const float* partial, int64_t blocks, int64_t n, float* sums) {
+    AddPartialSumsKernel(const float* partial, int64_t blocks, int64_t n, bool add, float* sums) {
   const int64_t column = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x % kWarp;
   float sum[1];
   ColumnSums<kWarps>(partial + column, blocks, n, column < n, SharedMemory<float>(), sum);
-  if (threadIdx.x < kWarp && column < n) sums[column] += sum[0];
+  if (threadIdx.x < kWarp && column < n) sums[column] = (add ? sums[column] : 0.0f) + sum[0];
 }
 
 }  // namespace
@@ -28,9 +28,10 @@ int64_t PartialSumBlocks(int64_t items, int64_t n) {
   return std::min({kBlocksMax, fit, items});
 }
 
-int AddPartialSums(void* stream, const float* partial, int64_t blocks, int64_t n, float* sums) {
+int AddPartialSums(void* stream, const float* partial, int64_t blocks, int64_t n, bool add,
+                   float* sums) {
   return Launch(AddPartialSumsKernel, Grid(CeilDiv(n, kWarp)), kWarps * kWarp,
-                kColumnSumsFloats<1, kWarps> * int{sizeof(float)}, stream, partial, blocks, n,
+                kColumnSumsFloats<1, kWarps> * int{sizeof(float)}, stream, partial, blocks, n, add,
                 sums);
 }
 

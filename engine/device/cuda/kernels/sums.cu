@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 
 template <typename T, int kCount>
 int LaunchBias(void* stream, int64_t rows, int64_t n, const T* dy, int64_t stride, float* dbias,
-               float* partial) {
+               bool add, float* partial) {
   // Four blocks for nearly each of an H200's 132 multiprocessors, on every card the same.
   constexpr int64_t kBlocks = 512;
   const int64_t columns = CeilDiv(n, kWarp * kCount);
@@ -44,18 +44,18 @@ int LaunchBias(void* stream, int64_t rows, int64_t n, const T* dy, int64_t strid
                            kColumnSumsFloats<kCount, kWarps> * int{sizeof(float)}, stream, rows,
                            rows_each, n, dy, stride, partial);
   if (error != 0) return error;
-  return AddPartialSums(stream, partial, parts, n, dbias);
+  return AddPartialSums(stream, partial, parts, n, add, dbias);
 }
 
 template <typename T>
 int BiasBackwardOf(void* stream, int64_t rows, int64_t n, const void* dy, int64_t stride,
-                   float* dbias, void* scratch) {
+                   float* dbias, bool add, void* scratch) {
   constexpr int64_t kSize = sizeof(T);
   const T* const from = static_cast<const T*>(dy);
   float* const partial = static_cast<float*>(scratch);
   return Aligned({dy}, {stride * kSize, n * kSize})
-             ? LaunchBias<T, kPackCount<T>>(stream, rows, n, from, stride, dbias, partial)
-             : LaunchBias<T, 1>(stream, rows, n, from, stride, dbias, partial);
+             ? LaunchBias<T, kPackCount<T>>(stream, rows, n, from, stride, dbias, add, partial)
+             : LaunchBias<T, 1>(stream, rows, n, from, stride, dbias, add, partial);
 }
 
 // ---- FP64 ----
@@ -134,10 +134,11 @@ int SumOf(void* stream, const float* x, int64_t n, double* sum, void* scratch) {
 }  // namespace
 
 int BiasBackward(void* stream, DType dtype, int64_t rows, int64_t n, const void* dy, int64_t stride,
-                 float* dbias, void* scratch) {
+                 float* dbias, bool add, void* scratch) {
   if (rows * n == 0) return 0;
-  return dtype == DType::kF32 ? BiasBackwardOf<float>(stream, rows, n, dy, stride, dbias, scratch)
-                              : BiasBackwardOf<Bf16>(stream, rows, n, dy, stride, dbias, scratch);
+  return dtype == DType::kF32
+             ? BiasBackwardOf<float>(stream, rows, n, dy, stride, dbias, add, scratch)
+             : BiasBackwardOf<Bf16>(stream, rows, n, dy, stride, dbias, add, scratch);
 }
 
 int SumOfSquares(void* stream, const float* x, int64_t n, double* sum, void* scratch) {

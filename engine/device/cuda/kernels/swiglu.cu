@@ -10,6 +10,11 @@ constexpr int kThreads = 256;
 // The quick division is good to 2 in the last place, and 0 where the result would be denormal.
 __device__ inline float Sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
+// In both directions: the same bits.
+__device__ inline float Activated(float gate, float sigmoid, float up) {
+  return gate * (sigmoid * up);
+}
+
 template <typename T, int kCount>
 __global__ void SwiGluKernel(SwiGluArgs args, uint32_t threads) {
   const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
@@ -21,7 +26,7 @@ __global__ void SwiGluKernel(SwiGluArgs args, uint32_t threads) {
   Load(gate_up, gate);
   Load(gate_up + args.width, up);
 #pragma unroll
-  for (int j = 0; j < kCount; ++j) gate[j] *= Sigmoid(gate[j]) * up[j];
+  for (int j = 0; j < kCount; ++j) gate[j] = Activated(gate[j], Sigmoid(gate[j]), up[j]);
   Store(gate, static_cast<T*>(args.out) + token * args.width + i);
 }
 
@@ -35,16 +40,19 @@ __global__ void SwiGluBackwardKernel(SwiGluBackwardArgs args, uint32_t threads) 
   float gate[kCount], up[kCount], dout[kCount];
   Load(static_cast<const T*>(args.gate_up) + at, gate);
   Load(static_cast<const T*>(args.gate_up) + at + args.width, up);
-  Load(static_cast<const T*>(args.dout) + token * args.width + i, dout);
+  Load(static_cast<T*>(args.dout) + token * args.width + i, dout);
 #pragma unroll
   for (int j = 0; j < kCount; ++j) {
     const float sigmoid = Sigmoid(gate[j]);
     const float dgate = dout[j] * up[j] * sigmoid * (1.0f + gate[j] * (1.0f - sigmoid));
-    up[j] = dout[j] * gate[j] * sigmoid;
+    const float dup = dout[j] * gate[j] * sigmoid;
+    dout[j] = Activated(gate[j], sigmoid, up[j]);
     gate[j] = dgate;
+    up[j] = dup;
   }
   Store(gate, static_cast<T*>(args.dgate_up) + at);
   Store(up, static_cast<T*>(args.dgate_up) + at + args.width);
+  Store(dout, static_cast<T*>(args.dout) + token * args.width + i);
 }
 
 template <typename T, int kCount>

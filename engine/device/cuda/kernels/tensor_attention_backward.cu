@@ -129,8 +129,9 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
   const int dim = static_cast<int>(f.head_dim), lane = threadIdx.x % kWarp;
   const int row = thread / kWarp * kWarpRows;
   // The first keys are seen by the most queries: those of all heads begin first.
-  const int64_t kv_head = blockIdx.x, group = f.heads / f.kv_heads;
-  const int64_t first = static_cast<int64_t>(blockIdx.y) * kRows;
+  const uint32_t kv_heads = static_cast<uint32_t>(f.kv_heads);
+  const int64_t kv_head = blockIdx.x % kv_heads, group = f.heads / f.kv_heads;
+  const int64_t first = static_cast<int64_t>(blockIdx.x / kv_heads) * kRows;
   const int64_t last = first + kRows < f.tokens ? first + kRows : f.tokens;
   const float scale = f.scale * kLog2OfE;
 
@@ -250,8 +251,8 @@ int LaunchQueryGradient(void* stream, const AttentionBackwardArgs& args, const f
 template <typename Shape, int kSplits>
 int LaunchKeyGradient(void* stream, const AttentionBackwardArgs& args, const float* delta) {
   const AttentionArgs& f = args.forward;
-  const dim3 grid(static_cast<unsigned>(f.kv_heads),
-                  static_cast<unsigned>(CeilDiv(f.tokens, Shape::kRows)), 1);
+  // In one dimension: the others end at 65,535 blocks, 4 million tokens here.
+  const dim3 grid = Grid(f.kv_heads * CeilDiv(f.tokens, Shape::kRows));
   const auto launch = [&](auto kernel) {
     return Launch(kernel, grid, kSplits * kTensorThreads, kSharedBytes<Shape, kSplits>, stream,
                   args, delta);

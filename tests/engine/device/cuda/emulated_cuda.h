@@ -28,7 +28,8 @@ struct EmulatedCudaOptions {
   int devices = 1;
   int driver = 13000, runtime = 13000;
   int64_t memory_bytes = int64_t{4} << 30;
-  CudaDeviceProperties properties{.name = "Emulated", .major = 9, .minor = 0};
+  CudaDeviceProperties properties{
+      .name = "Emulated", .major = 9, .minor = 0, .reads_registered_memory = true};
 };
 
 class EmulatedCuda : public CudaApi {

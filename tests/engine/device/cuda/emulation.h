@@ -9,6 +9,7 @@
 #ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATION_H_
 #define MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATION_H_
 
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -109,6 +110,15 @@ int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* 
 inline float __uint_as_float(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline uint32_t __float_as_uint(float x) { return std::bit_cast<uint32_t>(x); }
 inline float __fdividef(float x, float y) { return x / y; }
+// Rounded to nearest and never fused with another: this is built without contraction.
+inline float __fmul_rn(float x, float y) { return x * y; }
+inline float __fsub_rn(float x, float y) { return x - y; }
+inline float __fdiv_rn(float x, float y) { return x / y; }
+inline float __fsqrt_rn(float x) { return std::sqrt(x); }
+inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
+inline int atomicOr(int* address, int value) {
+  return std::atomic_ref<int>(*address).fetch_or(value);
+}
 
 inline float __shfl_xor_sync(unsigned, float x, int step) {
   const uint64_t other = megatrain::cuda::Exchange(std::bit_cast<uint32_t>(x),

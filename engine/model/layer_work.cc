@@ -1,0 +1,196 @@
+#include "engine/model/layer_work.h"
+
+namespace megatrain {
+namespace {
+
+constexpr double kF32Bytes = sizeof(float);
+
+// Device bytes of an FP32 sum in `chunks` chunks of tokens: read and written by each, and only
+// written by the very first.
+double SumBytes(double elements, double chunks, bool first) {
+  return elements * kF32Bytes * (2 * chunks - (first ? 1 : 0));
+}
+// Kernels whose sums over rows are split launch a second one that adds the parts.
+constexpr double kSplitSum = 2;
+// The gradient of attention: rowsum(dO * O), then two kernels.
+constexpr double kAttentionBackwardLaunches = 3;
+
+// The numbers that the formulas below share.
+struct Sizes {
+  explicit Sizes(const WorkShape& s)
+      : tokens(static_cast<double>(s.tokens)),
+        e(static_cast<double>(DTypeBytes(s.dtype))),
+        hidden(static_cast<double>(s.config.hidden)),
+        q(static_cast<double>(s.config.heads * s.config.head_dim)),
+        kv(static_cast<double>(s.config.kv_heads * s.config.head_dim)),
+        intermediate(static_cast<double>(s.config.intermediate)),
+        vocabulary(static_cast<double>(s.config.vocabulary)) {
+    // Queries see half of their document on average: tokens * sequence / 2 pairs, and a product of
+    // a pair over all heads takes 2 * q.
+    pair_product_flops = tokens * static_cast<double>(s.sequence_length) / 2 * 2 * q;
+  }
+  double qkv() const { return q + 2 * kv; }
+  // Parameters of the products of a layer, without its last one.
+  double layer_matrices_but_down() const {
+    return hidden * qkv() + q * hidden + 2 * hidden * intermediate;
+  }
+  double down() const { return hidden * intermediate; }
+
+  double tokens, e, hidden, q, kv, intermediate, vocabulary, pair_product_flops;
+};
+
+// `elements` a token, read or written once each.
+LayerWork Pass(const Sizes& s, double elements, double launches = 1) {
+  return {.device_bytes = elements * s.tokens * s.e, .launches = launches};
+}
+
+LayerWork Products(const Sizes& s, double parameters, double launches) {
+  return {.product_flops = 2 * s.tokens * parameters, .launches = launches};
+}
+
+LayerWork Norm(const Sizes& s) { return Pass(s, 2 * s.hidden); }
+// Reads x, the gradient by y and the residual's, and writes the latter.
+LayerWork NormBackward(const Sizes& s) { return Pass(s, 4 * s.hidden, kSplitSum); }
+LayerWork SwiGlu(const Sizes& s) { return Pass(s, 3 * s.intermediate); }
+// Reads gate, up and the gradient; writes the gradients of the first two and SwiGLU's output.
+LayerWork SwiGluBackward(const Sizes& s) { return Pass(s, 6 * s.intermediate); }
+LayerWork Rope(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv)); }
+// Queries' and keys': read and written, apart.
+LayerWork HeadNorms(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv), 2); }
+LayerWork HeadNormsBackward(const Sizes& s) { return Pass(s, 3 * (s.q + s.kv), 2 * kSplitSum); }
+
+LayerWork PrepareQueriesAndKeys(const WorkShape& shape, const Sizes& s) {
+  return shape.config.qk_norm ? HeadNorms(s) + Rope(s) : Rope(s);
+}
+
+// From a layer's input to attention's output.
+LayerWork AttentionForward(const WorkShape& shape, const Sizes& s) {
+  // Scores, and the values weighted by them.
+  const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
+  return Norm(s) + Products(s, s.hidden * s.qkv(), 1) + PrepareQueriesAndKeys(shape, s) + attention;
+}
+
+// From there to gate and up. The product behind attention adds the residual stream.
+LayerWork ToGateUp(const Sizes& s) {
+  return Products(s, s.q * s.hidden, 1) + Pass(s, s.hidden, 0) + Norm(s) +
+         Products(s, 2 * s.hidden * s.intermediate, 1);
+}
+
+double Chunks(int64_t tokens, int64_t chunk_tokens) {
+  return static_cast<double>((tokens + chunk_tokens - 1) / chunk_tokens);
+}
+// All but attention is launched once a chunk.
+LayerWork InChunks(const WorkShape& shape, LayerWork work) {
+  work.launches *= Chunks(shape.tokens, shape.layer_chunk_tokens);
+  return work;
+}
+
+}  // namespace
+
+LayerWork& LayerWork::operator+=(const LayerWork& other) {
+  product_flops += other.product_flops;
+  attention_forward_flops += other.attention_forward_flops;
+  attention_backward_flops += other.attention_backward_flops;
+  device_bytes += other.device_bytes;
+  launches += other.launches;
+  return *this;
+}
+
+LayerWork operator+(LayerWork a, const LayerWork& b) { return a += b; }
+
+LayerWork operator*(double times, LayerWork work) {
+  for (double* part : {&work.product_flops, &work.attention_forward_flops,
+                       &work.attention_backward_flops, &work.device_bytes, &work.launches}) {
+    *part *= times;
+  }
+  return work;
+}
+
+LayerWork EmbeddingForwardWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  return Pass(s, 2 * s.hidden);
+}
+
+LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first) {
+  const Sizes s(shape);
+  // At most a row of the sum a token; equal ids share one.
+  LayerWork work = Pass(s, s.hidden, kSplitSum);
+  work.device_bytes += SumBytes(s.tokens * s.hidden, 1, /*first=*/false);
+  if (first) work += {.device_bytes = s.vocabulary * s.hidden * kF32Bytes, .launches = 1};
+  return work;
+}
+
+LayerWork DecoderLayerForwardWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  // The last product adds the residual stream.
+  return InChunks(shape, AttentionForward(shape, s) + ToGateUp(s) + SwiGlu(s) +
+                             Products(s, s.down(), 1) + Pass(s, s.hidden, 0));
+}
+
+LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
+  const Sizes s(shape);
+  switch (level) {
+    case KeepLevel::kEverything:
+      break;
+    case KeepLevel::kCheapRecomputed: {
+      const LayerWork norms = Norm(s) + Norm(s);
+      return InChunks(shape,
+                      shape.config.qk_norm ? norms + PrepareQueriesAndKeys(shape, s) : norms);
+    }
+    case KeepLevel::kNothing:
+      // The input's norm twice: for queries, keys and values, and for the gradient of their
+      // weights.
+      return InChunks(shape, AttentionForward(shape, s) + ToGateUp(s) + Norm(s));
+  }
+  return {};
+}
+
+LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
+  const Sizes s(shape);
+  const double matrices = s.layer_matrices_but_down() + s.down();
+  // Of four matrices each, by the input and by the weight.
+  LayerWork work = 2 * Products(s, matrices, 4) + SwiGluBackward(s) + 2 * NormBackward(s) + Rope(s);
+  // Scores once more, then the gradients by probabilities, values, queries and keys.
+  work += {.attention_backward_flops = 5 * s.pair_product_flops,
+           .launches = kAttentionBackwardLaunches};
+  if (shape.config.qk_norm) work += HeadNormsBackward(s);
+  if (shape.config.qkv_bias) work += Pass(s, s.qkv(), kSplitSum);
+  work = InChunks(shape, work);
+  work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), first);
+  return work;
+}
+
+LayerWork HeadForwardBackwardWork(const WorkShape& shape, bool first) {
+  const Sizes s(shape);
+  const double chunks = Chunks(shape.tokens, shape.head_chunk_tokens);
+  LayerWork work = 3 * Products(s, s.vocabulary * s.hidden, chunks);
+  // The gradient of the whole matrix, once a chunk.
+  work.device_bytes += SumBytes(s.vocabulary * s.hidden, chunks, first);
+  // Logits are written in FP32, read for their maximum and sum and read for their gradient, which
+  // is written in the model's precision.
+  work.device_bytes += s.tokens * s.vocabulary * ((kF32Bytes - s.e) + 2 * kF32Bytes + s.e);
+  work.launches += chunks;
+  work += Pass(s, 2 * s.hidden, chunks);              // the norm
+  work += Pass(s, 3 * s.hidden, kSplitSum * chunks);  // its gradient, which adds to none
+  work.launches += 1;                                 // the sum of the losses
+  return work;
+}
+
+LayerWork HeadLossWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  const double chunks = Chunks(shape.tokens, shape.head_chunk_tokens);
+  LayerWork work = Products(s, s.vocabulary * s.hidden, chunks) + Pass(s, 2 * s.hidden, chunks);
+  work.device_bytes += s.tokens * s.vocabulary * ((kF32Bytes - s.e) + kF32Bytes);
+  work.launches += chunks + 1;  // cross-entropy by chunks; the sum of the losses
+  return work;
+}
+
+LayerWork FinishGradientWork(int64_t elements, int64_t element_bytes) {
+  const double n = static_cast<double>(elements);
+  const double rounded = static_cast<double>(element_bytes);
+  const LayerWork sum = {.device_bytes = n * kF32Bytes, .launches = kSplitSum};
+  if (rounded >= kF32Bytes) return sum;
+  return sum + LayerWork{.device_bytes = n * (kF32Bytes + rounded), .launches = 1};
+}
+
+}  // namespace megatrain
