@@ -181,6 +181,11 @@ struct PipelineShape {
     return elements * (kUpdateParts - device_update_parts) / kUpdateParts / kUpdateAlignment *
            kUpdateAlignment;
   }
+  // Indices of resources.
+  int device_part(int tile) const { return tiles() + tile; }
+  Resource host_norm(int step_slot, int tile) const {
+    return {ResourceKind::kHostNorm, step_slot * tiles() + tile};
+  }
   bool updates_on_device(int tile) const { return host_elements(tile) < tile_elements[tile]; }
   // Host slots: the inputs of every layer; then, tied with several sweeps, the gradients by the
   // embedding's output of all sweeps but the last (see StepBuilder::EmbedBackward).

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/pipeline/schedule.h"
+#include "engine/pipeline/update_builder.h"
 #include "engine/pipeline/weight_uses.h"
 
 namespace megatrain {
@@ -18,7 +19,8 @@ class StepBuilder {
         sweeps_((micro_batches_ + shape.sweep_micro_batches - 1) / shape.sweep_micro_batches),
         state_(state),
         slot_(state.next_step_slot),
-        uses_(shape.weight_buffers, &state.buffer_tile) {
+        uses_(shape.weight_buffers, &state.buffer_tile),
+        updates_(shape, slot_, &schedule_) {
     state_.next_step_slot = (slot_ + 1) % kStepSlots;
   }
 
@@ -32,8 +34,11 @@ class StepBuilder {
       for (int layer = shape_.layers - 1; layer >= 0; --layer) LayerBackward(layer);
       EmbedBackward();
     }
-    if (shape_.clipping) ClipAndUpdate();
-    CheckUpdates();
+    if (shape_.clipping) {
+      updates_.ClipAndUpdate();
+      for (int tile = 0; tile < shape_.tiles(); ++tile) uses_.Forget(tile);
+    }
+    updates_.CheckUpdates();
     return std::move(schedule_);
   }
 
@@ -113,7 +118,7 @@ class StepBuilder {
       op.bytes = shape_.tile_elements[place.tile] * shape_.weight_element_bytes;
       op.reads = {{ResourceKind::kTileWeights, place.tile}};
       if (shape_.updates_on_device(place.tile)) {
-        op.reads.push_back({ResourceKind::kTileWeights, DevicePart(place.tile)});
+        op.reads.push_back({ResourceKind::kTileWeights, shape_.device_part(place.tile)});
       }
       op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
     }
@@ -295,7 +300,7 @@ class StepBuilder {
       op.accumulator = accumulator;
       op.bytes = sizeof(double);
       op.reads = {{ResourceKind::kAccumulator, accumulator}};
-      op.writes = {HostNorm(tile)};
+      op.writes = {shape_.host_norm(slot_, tile)};
     }
     int slab = tile;
     // Without clipping the device takes its part from the accumulator.
@@ -314,112 +319,8 @@ class StepBuilder {
       op.writes = {{ResourceKind::kSlab, slab}};
     }
     if (shape_.clipping) return;
-    if (tile == 0) UpdateRows(slab);
-    Update(tile, slab, accumulator);
-  }
-
-  // --- Updates. The gradient is in `slab`; without clipping, of the device's part in
-  // `accumulator`.
-
-  // Resources of the elements that the device updates.
-  int DevicePart(int tile) const { return shape_.tiles() + tile; }
-  // Read and written for each element but the gradient, which is only read.
-  int64_t UpdateBytes(int64_t elements) const {
-    return elements * (2 * kStateElementBytes + shape_.gradient_element_bytes);
-  }
-  int64_t RowElements() const {
-    return shape_.embedding_from_host ? std::min(shape_.row_elements, shape_.tile_elements[0]) : 0;
-  }
-
-  Op& AddHostUpdate(OpKind kind, int tile, int slab) {
-    Op& op = Add(kind, Lane::kUpdate);
-    op.tile = tile;
-    op.slab = slab;
-    op.reads = {{ResourceKind::kSlab, slab}, HostNorm(tile), {ResourceKind::kHostLosses, slot_}};
-    if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
-    op.writes = {{ResourceKind::kTileWeights, tile}, {ResourceKind::kTileMoments, tile}};
-    return op;
-  }
-
-  // Ahead of the embedding's other rows, which wait for this if they are written by it at all.
-  void UpdateRows(int slab) {
-    if (!shape_.embedding_from_host) return;
-    Op& op = AddHostUpdate(OpKind::kUpdateRows, 0, slab);
-    op.bytes = UpdateBytes(RowElements());
-    op.writes.push_back({ResourceKind::kEmbeddingRows});
-  }
-
-  void Update(int tile, int slab, int accumulator) {
+    updates_.UpdateTile(tile, slab, accumulator);
     uses_.Forget(tile);
-    int64_t host_elements = shape_.host_elements(tile);
-    if (host_elements > 0) {
-      if (tile == 0) host_elements -= RowElements();
-      AddHostUpdate(OpKind::kUpdateTile, tile, slab).bytes = UpdateBytes(host_elements);
-    }
-    if (shape_.updates_on_device(tile)) UpdateOnDevice(tile, slab, accumulator);
-  }
-
-  // Pieces of a tile run beside each other, so that each counts as a reader; first and last
-  // operation are the writers.
-  void UpdateOnDevice(int tile, int slab, int accumulator) {
-    const Resource weights{ResourceKind::kTileWeights, DevicePart(tile)};
-    const Resource moments{ResourceKind::kTileMoments, DevicePart(tile)};
-    const Resource gradient = shape_.clipping ? Resource{ResourceKind::kSlab, slab}
-                                              : Resource{ResourceKind::kAccumulator, accumulator};
-    const auto add = [&](OpKind kind) -> Op& {
-      Op& op = Add(kind, DeviceUpdateLane(next_update_lane_));
-      op.tile = tile;
-      return op;
-    };
-    {
-      Op& op = add(OpKind::kBeginDeviceUpdate);
-      op.reads = {gradient};
-      if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
-      op.writes = {weights, moments};
-    }
-    const int64_t elements = shape_.tile_elements[tile];
-    const int64_t gradient_bytes = shape_.gradient_element_bytes;
-    for (int64_t begin = shape_.host_elements(tile); begin < elements;
-         begin += shape_.device_piece_elements) {
-      if (begin > shape_.host_elements(tile)) {
-        next_update_lane_ = (next_update_lane_ + 1) % kDeviceUpdateLanes;
-      }
-      Op& op = add(OpKind::kDeviceUpdate);
-      op.begin = begin;
-      op.end = std::min(elements, begin + shape_.device_piece_elements);
-      if (shape_.clipping) {
-        op.slab = slab;
-      } else {
-        op.accumulator = accumulator;
-      }
-      const int64_t n = op.end - op.begin;
-      op.bytes = UpdateBytes(n);
-      op.h2d_bytes = n * (kStateElementBytes + (shape_.clipping ? gradient_bytes : 0));
-      op.d2h_bytes = n * kStateElementBytes;
-      op.reads = {gradient, weights, moments};
-    }
-    {
-      Op& op = add(OpKind::kEndDeviceUpdate);
-      op.d2h_bytes = sizeof(int32_t);
-      op.writes = {weights, moments, {ResourceKind::kUpdateFlag, tile}};
-    }
-    next_update_lane_ = (next_update_lane_ + 1) % kDeviceUpdateLanes;
-  }
-
-  void CheckUpdates() {
-    if (shape_.device_update_parts == 0) return;
-    Op& op = Add(OpKind::kCheckUpdates, Lane::kUpdate);
-    for (int tile = 0; tile < shape_.tiles(); ++tile) {
-      if (!shape_.updates_on_device(tile)) continue;
-      op.reads.push_back({ResourceKind::kUpdateFlag, tile});
-      op.reads.push_back(HostNorm(tile));
-      // Saves read them.
-      op.writes.push_back({ResourceKind::kTileMoments, DevicePart(tile)});
-    }
-  }
-
-  Resource HostNorm(int tile) const {
-    return {ResourceKind::kHostNorm, slot_ * shape_.tiles() + tile};
   }
 
   void Head() {
@@ -553,24 +454,6 @@ class StepBuilder {
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
   }
 
-  void ClipAndUpdate() {
-    {
-      Op& op = Add(OpKind::kClip, Lane::kUpdate);
-      op.reads = {{ResourceKind::kHostLosses, slot_}};
-      for (int tile = 0; tile < shape_.tiles(); ++tile) op.reads.push_back(HostNorm(tile));
-      op.writes = {{ResourceKind::kClip, slot_}};
-    }
-    // The order in which the next step needs them: tile i's update runs just ahead of its load.
-    // The embedding, whose gradient comes last and which is the largest, goes second; where its
-    // rows are read from host memory, those of the next batch do, and the rest when nothing waits
-    // for it.
-    Update(1, 1, -1);
-    UpdateRows(0);
-    if (!shape_.embedding_from_host) Update(0, 0, -1);
-    for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile, -1);
-    if (shape_.embedding_from_host) Update(0, 0, -1);
-  }
-
   const PipelineShape& shape_;
   const std::vector<int64_t>& tokens_;
   const int micro_batches_;
@@ -579,12 +462,12 @@ class StepBuilder {
   const int slot_;
   Schedule schedule_;
   WeightUses uses_;
+  UpdateBuilder updates_;
   int sweep_ = 0;
   int first_ = 0;       // the sweep's first micro-batch
   int sweep_size_ = 0;  // micro-batches in it
   int next_input_ = 0;  // number, among the states that backward reads, of the next to load
   int accumulator_of_head_ = -1;
-  int next_update_lane_ = 0;
 };
 
 }  // namespace
