@@ -170,10 +170,6 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.shape.work = WorkOf(d);
   d.shape.row_elements = RowElements(d);
   d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
-  d.shape.embedding_from_host = !budget.device_shares_host;
-  d.shape.row_elements =
-      layout.config.hidden *
-      std::min<int64_t>(d.micro_batches * d.micro_batch_tokens, layout.config.vocabulary);
   d.shape.device_update_parts =
       spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
   if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
