@@ -29,6 +29,8 @@ class StepBuilder {
     Upload();
     for (int sweep = 0; sweep < sweeps_; ++sweep) {
       BeginSweep(sweep);
+      // The largest partial sum comes while the first layers, whose weights are still there, run.
+      accumulator_of_head_ = BeginGradient(shape_.head_tile());
       Forward(/*train=*/true);
       Head();
       for (int layer = shape_.layers - 1; layer >= 0; --layer) LayerBackward(layer);
@@ -133,9 +135,8 @@ class StepBuilder {
     return ((i - 2 * boundary) % ring + ring) % ring;
   }
 
-  int KeptPair(int layer, int i) const {
-    return (shape_.layers - 1 - layer) * shape_.sweep_micro_batches + i;
-  }
+  // A smaller last sweep has the room of a whole one.
+  int KeptPair(int layer, int i) const { return (shape_.layers - 1 - layer) * sweep_size_ + i; }
   void Keep(Op& op, int layer, int i) {
     const int pair = KeptPair(layer, i);
     if (pair >= shape_.kept) return;
@@ -325,7 +326,6 @@ class StepBuilder {
 
   void Head() {
     const int tile = shape_.head_tile();
-    accumulator_of_head_ = BeginGradient(tile);
     const int buffer = Use();
     Prefetch();
     LoadStashBehind(-1);
