@@ -106,7 +106,7 @@ struct Op {
   int kept_slot = -1;  // -1: nothing kept
   KeepLevel keep = KeepLevel::kNothing;
   bool first = false;  // of a tile's gradient: writes the accumulator, whatever it holds
-  // kDeviceUpdate: the tile's elements [begin, end).
+  // kDeviceUpdate, kLoadPartial: the tile's elements [begin, end).
   int64_t begin = 0, end = 0;
   int64_t bytes = 0;  // copied, updated, saved, or cleared: over the lane's rate its duration
   LayerWork work;     // on the compute lane, where it takes the place of bytes

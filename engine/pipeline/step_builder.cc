@@ -29,8 +29,7 @@ class StepBuilder {
     Upload();
     for (int sweep = 0; sweep < sweeps_; ++sweep) {
       BeginSweep(sweep);
-      // The largest partial sum comes while the first layers, whose weights are still there, run.
-      accumulator_of_head_ = BeginGradient(shape_.head_tile());
+      accumulator_of_head_ = TakeAccumulator(shape_.head_tile());
       Forward(/*train=*/true);
       Head();
       for (int layer = shape_.layers - 1; layer >= 0; --layer) LayerBackward(layer);
@@ -165,6 +164,8 @@ class StepBuilder {
     for (int layer = 0; layer < shape_.layers; ++layer) {
       const int buffer = Use();
       Prefetch();
+      // The largest partial sum comes bit by bit between the layers' weights.
+      if (train) LoadPartial(shape_.head_tile(), accumulator_of_head_, layer, shape_.layers);
       for (int i = 0; i < sweep_size_; ++i) {
         Op& op = Add(OpKind::kLayerForward, Lane::kCompute);
         AtMicroBatch(op, i);
@@ -257,22 +258,34 @@ class StepBuilder {
     }
   }
 
-  // The accumulator of `tile`, filled with the sum over the sweeps before. The first sweep's first
-  // operation on it writes it (Op::first). Goes ahead of Prefetch, whose loads wait in the link's
-  // queue for a buffer longer than this for the accumulator.
-  int BeginGradient(int tile) {
-    int accumulator = 2;
-    if (!(shape_.tied && tile == 0)) {
-      accumulator = state_.next_accumulator;
-      state_.next_accumulator = (accumulator + 1) % 2;
-    }
-    if (sweep_ == 0) return accumulator;
+  // The accumulator of `tile`. The first sweep's first operation on it writes it (Op::first), the
+  // others' begin with the sum over the sweeps before.
+  int TakeAccumulator(int tile) {
+    if (shape_.tied && tile == 0) return 2;
+    const int accumulator = state_.next_accumulator;
+    state_.next_accumulator = (accumulator + 1) % 2;
+    return accumulator;
+  }
+
+  // Lists the load of part `part` of `parts` of that sum.
+  void LoadPartial(int tile, int accumulator, int part, int parts) {
+    if (sweep_ == 0) return;
+    const auto cut = [&](int at) { return shape_.tile_elements[tile] * at / parts; };
     Op& op = Add(OpKind::kLoadPartial, Lane::kH2D);
     op.tile = op.slab = tile;
     op.accumulator = accumulator;
-    op.bytes = shape_.tile_elements[tile] * 4;
+    op.begin = cut(part);
+    op.end = cut(part + 1);
+    op.bytes = (op.end - op.begin) * 4;
     op.reads = {{ResourceKind::kSlab, tile}};
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  }
+
+  // Goes ahead of Prefetch, whose loads wait in the link's queue for a buffer longer than this for
+  // the accumulator.
+  int BeginGradient(int tile) {
+    const int accumulator = TakeAccumulator(tile);
+    LoadPartial(tile, accumulator, 0, 1);
     return accumulator;
   }
 

@@ -122,8 +122,10 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kLoadStash:
       return p_.device->CopyToDevice(*stream, b.hidden[op.output_slot], StashData(op), op.bytes);
     case OpKind::kLoadPartial:
-      return p_.device->CopyToDevice(*stream, b.accumulators[op.accumulator],
-                                     p_.host_buffers->slabs[op.slab].data(), op.bytes);
+      return p_.device->CopyToDevice(
+          *stream, b.accumulators[op.accumulator] + op.begin,
+          reinterpret_cast<const float*>(p_.host_buffers->slabs[op.slab].data()) + op.begin,
+          op.bytes);
     case OpKind::kEmbedForward:
     case OpKind::kLayerForward:
     case OpKind::kHead:
