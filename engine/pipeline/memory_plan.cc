@@ -170,6 +170,9 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.shape.work = WorkOf(d);
   d.shape.row_elements = RowElements(d);
   d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
+  d.device_updates =
+      spec.engine.update_device == UpdateDevice::kDevice ||
+      (spec.engine.update_device == UpdateDevice::kAuto && !budget.device_shares_host);
   d.shape.device_update_parts =
       spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
   if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
