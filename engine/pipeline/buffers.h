@@ -34,6 +34,8 @@ struct PipelineDimensions {
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
   int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
   bool training = true;            // false: forward only (generate)
+  // There is memory for updates on the device. REQUIRED for a share of them.
+  bool device_updates = false;
 
   int64_t hidden_bytes() const {  // of one micro-batch at one boundary
     return micro_batch_tokens * layout->config.hidden * DTypeBytes(dtype);
@@ -43,12 +45,12 @@ struct PipelineDimensions {
     if (!shape.tied) return 0;
     return (micro_batches - 1) / shape.sweep_micro_batches * shape.sweep_micro_batches;
   }
-  // Elements of an operation that updates on the device, at most; 0: none does.
+  // Elements of an operation that updates on the device, at most; 0: none does. The same for every
+  // share, so that it can be chosen when the memory is known.
   int64_t update_piece_elements() const {
-    int64_t elements = 0;
-    for (int tile = 0; tile < shape.tiles(); ++tile) {
-      elements = std::max(elements, shape.tile_elements[tile] - shape.host_elements(tile));
-    }
+    if (!device_updates) return 0;
+    const int64_t elements =
+        *std::max_element(shape.tile_elements.begin() + 1, shape.tile_elements.end());
     return std::min(elements, shape.device_piece_elements);
   }
   // Elements of a slab: FP32 partial sums need the FP32 size.

@@ -1,6 +1,7 @@
 #include "engine/pipeline/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -31,7 +32,17 @@ PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
   for (const TileLayout& tile : layout.tiles) shape.tile_elements.push_back(tile.elements);
   shape.weight_element_bytes = DTypeBytes(dtype);
   shape.hidden_bytes_per_token = c.hidden * DTypeBytes(dtype);
+  shape.embedding_from_host = true;
   return shape;
+}
+
+// Elements of the rows of different tokens among those of a step: an estimate, for durations alone.
+// In text their number grows with a power of the tokens' (Heaps 1978).
+int64_t RowElements(const PipelineDimensions& d) {
+  const double tokens = static_cast<double>(d.micro_batches) * d.micro_batch_tokens;
+  const double rows = std::min(
+      {tokens, static_cast<double>(d.layout->config.vocabulary), 12 * std::pow(tokens, 0.6)});
+  return static_cast<int64_t>(rows) * d.layout->config.hidden;
 }
 
 StepWork WorkOf(const PipelineDimensions& d) {
@@ -157,11 +168,11 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.shape.weight_buffers = static_cast<int>(
       spec.engine.weight_buffers > 0 ? spec.engine.weight_buffers : kWeightBuffersMin);
   d.shape.work = WorkOf(d);
+  d.shape.row_elements = RowElements(d);
   d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
-  d.shape.embedding_from_host = !budget.device_shares_host;
-  d.shape.row_elements =
-      layout.config.hidden *
-      std::min<int64_t>(d.micro_batches * d.micro_batch_tokens, layout.config.vocabulary);
+  d.device_updates =
+      spec.engine.update_device == UpdateDevice::kDevice ||
+      (spec.engine.update_device == UpdateDevice::kAuto && !budget.device_shares_host);
   d.shape.device_update_parts =
       spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
   if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&

@@ -40,22 +40,26 @@ std::set<int> SweepSizes(const JobSpec& spec, int micro_batches, int by_rule) {
   return sizes;
 }
 
-// Seconds of the compute lane, nearly: sweeps count as if all were whole. No step is shorter.
+// Seconds of the compute lane: no step is shorter.
 double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profile) {
   const PipelineShape& shape = d.shape;
   const StepWork& work = shape.work;
-  const int pairs = shape.layers * shape.sweep_micro_batches;
   const auto seconds = [&](const LayerWork& of) { return WorkSeconds(of, profile); };
   const auto backward = [&](KeepLevel level) {
     return seconds(work.layer_backward + work.recompute[static_cast<size_t>(level)]);
   };
-  const double layers =
-      pairs * seconds(work.layer_forward) +
-      shape.kept_everything * backward(KeepLevel::kEverything) +
-      (shape.kept - shape.kept_everything) * backward(KeepLevel::kCheapRecomputed) +
-      (pairs - shape.kept) * backward(KeepLevel::kNothing);
-  return d.micro_batches * (layers / shape.sweep_micro_batches + seconds(work.embed_forward) +
-                            seconds(work.embed_backward) + seconds(work.head));
+  const auto layers = [&](int sweep_size) {
+    const int pairs = shape.layers * sweep_size;
+    const int whole = std::min(pairs, shape.kept_everything), kept = std::min(pairs, shape.kept);
+    return pairs * seconds(work.layer_forward) + whole * backward(KeepLevel::kEverything) +
+           (kept - whole) * backward(KeepLevel::kCheapRecomputed) +
+           (pairs - kept) * backward(KeepLevel::kNothing);
+  };
+  const int sweeps = d.micro_batches / shape.sweep_micro_batches;
+  return sweeps * layers(shape.sweep_micro_batches) +
+         layers(d.micro_batches % shape.sweep_micro_batches) +
+         d.micro_batches *
+             (seconds(work.embed_forward) + seconds(work.embed_backward) + seconds(work.head));
 }
 
 // Where the job leaves it open, of kUpdateParts those whose update takes as long on the device,

@@ -80,7 +80,7 @@ Schedule BuildCheckpoint(const PipelineShape& shape) {
     op.bytes = shape.tile_elements[op.tile] * 12;
     op.reads = {{ResourceKind::kTileWeights, op.tile}, {ResourceKind::kTileMoments, op.tile}};
     if (shape.updates_on_device(op.tile)) {
-      const int device_part = shape.tiles() + op.tile;
+      const int device_part = shape.device_part(op.tile);
       op.reads.push_back({ResourceKind::kTileWeights, device_part});
       op.reads.push_back({ResourceKind::kTileMoments, device_part});
     }

@@ -106,7 +106,7 @@ struct Op {
   int kept_slot = -1;  // -1: nothing kept
   KeepLevel keep = KeepLevel::kNothing;
   bool first = false;  // of a tile's gradient: writes the accumulator, whatever it holds
-  // kDeviceUpdate: the tile's elements [begin, end).
+  // kDeviceUpdate, kLoadPartial: the tile's elements [begin, end).
   int64_t begin = 0, end = 0;
   int64_t bytes = 0;  // copied, updated, saved, or cleared: over the lane's rate its duration
   LayerWork work;     // on the compute lane, where it takes the place of bytes
@@ -180,6 +180,11 @@ struct PipelineShape {
     if (tile == 0 || device_update_parts == 0) return elements;
     return elements * (kUpdateParts - device_update_parts) / kUpdateParts / kUpdateAlignment *
            kUpdateAlignment;
+  }
+  // Indices of resources.
+  int device_part(int tile) const { return tiles() + tile; }
+  Resource host_norm(int step_slot, int tile) const {
+    return {ResourceKind::kHostNorm, step_slot * tiles() + tile};
   }
   bool updates_on_device(int tile) const { return host_elements(tile) < tile_elements[tile]; }
   // Host slots: the inputs of every layer; then, tied with several sweeps, the gradients by the

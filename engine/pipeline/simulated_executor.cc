@@ -1,6 +1,10 @@
 #include "engine/pipeline/simulated_executor.h"
 
 #include <algorithm>
+#include <deque>
+#include <functional>
+#include <queue>
+#include <utility>
 
 namespace megatrain {
 
@@ -44,22 +48,29 @@ std::array<double, SimulatedExecutor::kParts> SimulatedExecutor::PartsOf(const O
   return {down, seconds - down - up, up};
 }
 
-// Runs items from time 0 on, each queue in its order.
+// Runs items from time 0 on, each queue in its order. Events are ends of parts.
 struct SimulatedExecutor::Clock {
-  explicit Clock(std::vector<Item>* all) : items(*all) {
-    for (Item& item : items) queues[item.queue].push_back(&item);
+  explicit Clock(std::vector<Item>* items) {
+    for (Item& item : *items) queues[item.queue].push_back(&item);
   }
 
   void Run() {
-    while (true) {
-      while (Begin() || Finish()) {
+    BeginWhatCan();
+    while (!ends.empty()) {
+      const auto [time, queue] = ends.top();
+      ends.pop();
+      now = time;
+      Leave(queue);
+      ++part[queue];
+      GoOn(queue);
+      // Items that nothing lasts of end at once, and others may wait for them.
+      while (BeginWhatCan()) {
       }
-      if (!Advance()) return;
     }
   }
 
   // Begins what waits for nothing any more; false if nothing does.
-  bool Begin() {
+  bool BeginWhatCan() {
     bool any = false;
     for (int queue = 0; queue < kLanes; ++queue) {
       if (running[queue] != nullptr || next[queue] == queues[queue].size()) continue;
@@ -68,60 +79,48 @@ struct SimulatedExecutor::Clock {
       for (int lane = 0; lane < kLanes; ++lane) ready &= done[lane] >= item->waits[lane];
       if (!ready) continue;
       item->start_seconds = now;
-      part[queue] = 0;
       running[queue] = item;
+      part[queue] = kDown;
       ++next[queue];
       any = true;
+      GoOn(queue);
     }
     return any;
   }
 
-  // Takes what is over to its next part, or ends it; false if nothing is.
-  bool Finish() {
-    bool any = false;
-    for (int queue = 0; queue < kLanes; ++queue) {
-      Item* const item = running[queue];
-      if (item == nullptr) continue;
-      while (part[queue] < kParts && item->left[part[queue]] <= 0) ++part[queue];
-      if (part[queue] < kParts) continue;
+  // Takes the queue's item to its next part that lasts, or ends it.
+  void GoOn(int queue) {
+    Item* const item = running[queue];
+    while (part[queue] < kParts && item->seconds[part[queue]] <= 0) ++part[queue];
+    if (part[queue] == kParts) {
       item->end_seconds = now;
       running[queue] = nullptr;
       ++done[item->lane];
-      any = true;
+    } else if (part[queue] == kInside) {
+      ends.push({now + item->seconds[kInside], queue});
+    } else {
+      std::deque<int>& line = waiting[part[queue]];
+      line.push_back(queue);
+      if (line.size() == 1) ends.push({now + item->seconds[part[queue]], queue});
     }
-    return any;
   }
 
-  // Lets time pass until a part is over; false if nothing runs.
-  bool Advance() {
-    std::array<int, kParts> sharing = {};
-    for (int queue = 0; queue < kLanes; ++queue) {
-      if (running[queue] != nullptr) ++sharing[part[queue]];
-    }
-    sharing[kInside] = 1;
-    double passed = -1;
-    for (int queue = 0; queue < kLanes; ++queue) {
-      if (running[queue] == nullptr) continue;
-      const double seconds = running[queue]->left[part[queue]] * sharing[part[queue]];
-      if (passed < 0 || seconds < passed) passed = seconds;
-    }
-    if (passed < 0) return false;
-    for (int queue = 0; queue < kLanes; ++queue) {
-      if (running[queue] == nullptr) continue;
-      double& left = running[queue]->left[part[queue]];
-      // What ends now ends wholly, whatever the rounding.
-      const double rest = left - passed / sharing[part[queue]];
-      left = rest > 1e-12 * passed ? rest : 0;
-    }
-    now += passed;
-    return true;
+  // A part is over: if it was a copy, the next in line has that direction of the link.
+  void Leave(int queue) {
+    const int over = part[queue];
+    if (over == kInside) return;
+    std::deque<int>& line = waiting[over];
+    line.pop_front();
+    if (!line.empty()) ends.push({now + running[line.front()]->seconds[over], line.front()});
   }
 
-  std::vector<Item>& items;
+  using End = std::pair<double, int>;  // time and queue
   std::array<std::vector<Item*>, kLanes> queues;
   std::array<size_t, kLanes> next = {};
   std::array<Item*, kLanes> running = {};
   std::array<int, kLanes> part = {};
+  std::array<std::deque<int>, kParts> waiting;  // for a direction, the first of them has it
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends;
   LaneCounts done = {};
   double now = 0;
 };
@@ -136,10 +135,10 @@ SimulatedExecutor::Run SimulatedExecutor::Submit(const Schedule& schedule) {
       item.queue = static_cast<int>(Lane::kCompute);
     }
     item.waits = tracker_.Add(op);
-    item.left = PartsOf(op);
+    item.seconds = PartsOf(op);
     run.busy_seconds[item.lane] += OpSeconds(op, profile_);
-    run.h2d_seconds += item.left[kDown];
-    run.d2h_seconds += item.left[kUp];
+    run.h2d_seconds += item.seconds[kDown];
+    run.d2h_seconds += item.seconds[kUp];
     items_.push_back(item);
   }
   std::vector<Item> items = items_;

@@ -16,8 +16,8 @@ namespace megatrain {
 
 // Rates, all above 0. An operation lasts its bytes over its lane's rate. On the compute lane its
 // kernels run one after the other, each part of its work at its own rate, or as fast as they are
-// launched if that is slower. What crosses the link in one direction at the same time shares it
-// equally, whatever its lane.
+// launched if that is slower. A direction of the link makes one copy at a time, in the order in
+// which lanes come to them, as a GPU does that has a copy engine for each.
 struct HardwareProfile {
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
@@ -58,7 +58,7 @@ class SimulatedExecutor {
 
   // The schedule's operations follow on those before. Every schedule counts as handed over at time
   // 0, as the trainer hands over the next step while one runs. What it returns holds as long as no
-  // other schedule follows, whose operations may take a part of the link.
+  // other schedule follows, whose copies may come between.
   Run Submit(const Schedule& schedule);
 
  private:
@@ -69,7 +69,7 @@ class SimulatedExecutor {
     int lane = 0;
     int queue = 0;  // its lane, or that of the lane it takes turns with
     LaneCounts waits = {};
-    std::array<double, kParts> left = {};  // seconds, of the whole link
+    std::array<double, kParts> seconds = {};
     double start_seconds = 0, end_seconds = 0;
   };
   struct Clock;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/pipeline/schedule.h"
+#include "engine/pipeline/update_builder.h"
 #include "engine/pipeline/weight_uses.h"
 
 namespace megatrain {
@@ -18,7 +19,8 @@ class StepBuilder {
         sweeps_((micro_batches_ + shape.sweep_micro_batches - 1) / shape.sweep_micro_batches),
         state_(state),
         slot_(state.next_step_slot),
-        uses_(shape.weight_buffers, &state.buffer_tile) {
+        uses_(shape.weight_buffers, &state.buffer_tile),
+        updates_(shape, slot_, &schedule_) {
     state_.next_step_slot = (slot_ + 1) % kStepSlots;
   }
 
@@ -27,13 +29,17 @@ class StepBuilder {
     Upload();
     for (int sweep = 0; sweep < sweeps_; ++sweep) {
       BeginSweep(sweep);
+      accumulator_of_head_ = TakeAccumulator(shape_.head_tile());
       Forward(/*train=*/true);
       Head();
       for (int layer = shape_.layers - 1; layer >= 0; --layer) LayerBackward(layer);
       EmbedBackward();
     }
-    if (shape_.clipping) ClipAndUpdate();
-    CheckUpdates();
+    if (shape_.clipping) {
+      updates_.ClipAndUpdate();
+      for (int tile = 0; tile < shape_.tiles(); ++tile) uses_.Forget(tile);
+    }
+    updates_.CheckUpdates();
     return std::move(schedule_);
   }
 
@@ -113,7 +119,7 @@ class StepBuilder {
       op.bytes = shape_.tile_elements[place.tile] * shape_.weight_element_bytes;
       op.reads = {{ResourceKind::kTileWeights, place.tile}};
       if (shape_.updates_on_device(place.tile)) {
-        op.reads.push_back({ResourceKind::kTileWeights, DevicePart(place.tile)});
+        op.reads.push_back({ResourceKind::kTileWeights, shape_.device_part(place.tile)});
       }
       op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
     }
@@ -128,9 +134,8 @@ class StepBuilder {
     return ((i - 2 * boundary) % ring + ring) % ring;
   }
 
-  int KeptPair(int layer, int i) const {
-    return (shape_.layers - 1 - layer) * shape_.sweep_micro_batches + i;
-  }
+  // A smaller last sweep has the room of a whole one.
+  int KeptPair(int layer, int i) const { return (shape_.layers - 1 - layer) * sweep_size_ + i; }
   void Keep(Op& op, int layer, int i) {
     const int pair = KeptPair(layer, i);
     if (pair >= shape_.kept) return;
@@ -159,6 +164,8 @@ class StepBuilder {
     for (int layer = 0; layer < shape_.layers; ++layer) {
       const int buffer = Use();
       Prefetch();
+      // The largest partial sum comes bit by bit between the layers' weights.
+      if (train) LoadPartial(shape_.head_tile(), accumulator_of_head_, layer, shape_.layers);
       for (int i = 0; i < sweep_size_; ++i) {
         Op& op = Add(OpKind::kLayerForward, Lane::kCompute);
         AtMicroBatch(op, i);
@@ -251,22 +258,34 @@ class StepBuilder {
     }
   }
 
-  // The accumulator of `tile`, filled with the sum over the sweeps before. The first sweep's first
-  // operation on it writes it (Op::first). Goes ahead of Prefetch, whose loads wait in the link's
-  // queue for a buffer longer than this for the accumulator.
-  int BeginGradient(int tile) {
-    int accumulator = 2;
-    if (!(shape_.tied && tile == 0)) {
-      accumulator = state_.next_accumulator;
-      state_.next_accumulator = (accumulator + 1) % 2;
-    }
-    if (sweep_ == 0) return accumulator;
+  // The accumulator of `tile`. The first sweep's first operation on it writes it (Op::first), the
+  // others' begin with the sum over the sweeps before.
+  int TakeAccumulator(int tile) {
+    if (shape_.tied && tile == 0) return 2;
+    const int accumulator = state_.next_accumulator;
+    state_.next_accumulator = (accumulator + 1) % 2;
+    return accumulator;
+  }
+
+  // Lists the load of part `part` of `parts` of that sum.
+  void LoadPartial(int tile, int accumulator, int part, int parts) {
+    if (sweep_ == 0) return;
+    const auto cut = [&](int at) { return shape_.tile_elements[tile] * at / parts; };
     Op& op = Add(OpKind::kLoadPartial, Lane::kH2D);
     op.tile = op.slab = tile;
     op.accumulator = accumulator;
-    op.bytes = shape_.tile_elements[tile] * 4;
+    op.begin = cut(part);
+    op.end = cut(part + 1);
+    op.bytes = (op.end - op.begin) * 4;
     op.reads = {{ResourceKind::kSlab, tile}};
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  }
+
+  // Goes ahead of Prefetch, whose loads wait in the link's queue for a buffer longer than this for
+  // the accumulator.
+  int BeginGradient(int tile) {
+    const int accumulator = TakeAccumulator(tile);
+    LoadPartial(tile, accumulator, 0, 1);
     return accumulator;
   }
 
@@ -295,7 +314,7 @@ class StepBuilder {
       op.accumulator = accumulator;
       op.bytes = sizeof(double);
       op.reads = {{ResourceKind::kAccumulator, accumulator}};
-      op.writes = {HostNorm(tile)};
+      op.writes = {shape_.host_norm(slot_, tile)};
     }
     int slab = tile;
     // Without clipping the device takes its part from the accumulator.
@@ -314,117 +333,12 @@ class StepBuilder {
       op.writes = {{ResourceKind::kSlab, slab}};
     }
     if (shape_.clipping) return;
-    if (tile == 0) UpdateRows(slab);
-    Update(tile, slab, accumulator);
-  }
-
-  // --- Updates. The gradient is in `slab`; without clipping, of the device's part in
-  // `accumulator`.
-
-  // Resources of the elements that the device updates.
-  int DevicePart(int tile) const { return shape_.tiles() + tile; }
-  // Read and written for each element but the gradient, which is only read.
-  int64_t UpdateBytes(int64_t elements) const {
-    return elements * (2 * kStateElementBytes + shape_.gradient_element_bytes);
-  }
-  int64_t RowElements() const {
-    return shape_.embedding_from_host ? std::min(shape_.row_elements, shape_.tile_elements[0]) : 0;
-  }
-
-  Op& AddHostUpdate(OpKind kind, int tile, int slab) {
-    Op& op = Add(kind, Lane::kUpdate);
-    op.tile = tile;
-    op.slab = slab;
-    op.reads = {{ResourceKind::kSlab, slab}, HostNorm(tile), {ResourceKind::kHostLosses, slot_}};
-    if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
-    op.writes = {{ResourceKind::kTileWeights, tile}, {ResourceKind::kTileMoments, tile}};
-    return op;
-  }
-
-  // Ahead of the embedding's other rows, which wait for this if they are written by it at all.
-  void UpdateRows(int slab) {
-    if (!shape_.embedding_from_host) return;
-    Op& op = AddHostUpdate(OpKind::kUpdateRows, 0, slab);
-    op.bytes = UpdateBytes(RowElements());
-    op.writes.push_back({ResourceKind::kEmbeddingRows});
-  }
-
-  void Update(int tile, int slab, int accumulator) {
+    updates_.UpdateTile(tile, slab, accumulator);
     uses_.Forget(tile);
-    int64_t host_elements = shape_.host_elements(tile);
-    if (host_elements > 0) {
-      if (tile == 0) host_elements -= RowElements();
-      AddHostUpdate(OpKind::kUpdateTile, tile, slab).bytes = UpdateBytes(host_elements);
-    }
-    if (shape_.updates_on_device(tile)) UpdateOnDevice(tile, slab, accumulator);
-  }
-
-  // Pieces of a tile run beside each other, so that each counts as a reader; first and last
-  // operation are the writers.
-  void UpdateOnDevice(int tile, int slab, int accumulator) {
-    const Resource weights{ResourceKind::kTileWeights, DevicePart(tile)};
-    const Resource moments{ResourceKind::kTileMoments, DevicePart(tile)};
-    const Resource gradient = shape_.clipping ? Resource{ResourceKind::kSlab, slab}
-                                              : Resource{ResourceKind::kAccumulator, accumulator};
-    const auto add = [&](OpKind kind) -> Op& {
-      Op& op = Add(kind, DeviceUpdateLane(next_update_lane_));
-      op.tile = tile;
-      return op;
-    };
-    {
-      Op& op = add(OpKind::kBeginDeviceUpdate);
-      op.reads = {gradient};
-      if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
-      op.writes = {weights, moments};
-    }
-    const int64_t elements = shape_.tile_elements[tile];
-    const int64_t gradient_bytes = shape_.gradient_element_bytes;
-    for (int64_t begin = shape_.host_elements(tile); begin < elements;
-         begin += shape_.device_piece_elements) {
-      if (begin > shape_.host_elements(tile)) {
-        next_update_lane_ = (next_update_lane_ + 1) % kDeviceUpdateLanes;
-      }
-      Op& op = add(OpKind::kDeviceUpdate);
-      op.begin = begin;
-      op.end = std::min(elements, begin + shape_.device_piece_elements);
-      if (shape_.clipping) {
-        op.slab = slab;
-      } else {
-        op.accumulator = accumulator;
-      }
-      const int64_t n = op.end - op.begin;
-      op.bytes = UpdateBytes(n);
-      op.h2d_bytes = n * (kStateElementBytes + (shape_.clipping ? gradient_bytes : 0));
-      op.d2h_bytes = n * kStateElementBytes;
-      op.reads = {gradient, weights, moments};
-    }
-    {
-      Op& op = add(OpKind::kEndDeviceUpdate);
-      op.d2h_bytes = sizeof(int32_t);
-      op.writes = {weights, moments, {ResourceKind::kUpdateFlag, tile}};
-    }
-    next_update_lane_ = (next_update_lane_ + 1) % kDeviceUpdateLanes;
-  }
-
-  void CheckUpdates() {
-    if (shape_.device_update_parts == 0) return;
-    Op& op = Add(OpKind::kCheckUpdates, Lane::kUpdate);
-    for (int tile = 0; tile < shape_.tiles(); ++tile) {
-      if (!shape_.updates_on_device(tile)) continue;
-      op.reads.push_back({ResourceKind::kUpdateFlag, tile});
-      op.reads.push_back(HostNorm(tile));
-      // Saves read them.
-      op.writes.push_back({ResourceKind::kTileMoments, DevicePart(tile)});
-    }
-  }
-
-  Resource HostNorm(int tile) const {
-    return {ResourceKind::kHostNorm, slot_ * shape_.tiles() + tile};
   }
 
   void Head() {
     const int tile = shape_.head_tile();
-    accumulator_of_head_ = BeginGradient(tile);
     const int buffer = Use();
     Prefetch();
     LoadStashBehind(-1);
@@ -553,24 +467,6 @@ class StepBuilder {
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
   }
 
-  void ClipAndUpdate() {
-    {
-      Op& op = Add(OpKind::kClip, Lane::kUpdate);
-      op.reads = {{ResourceKind::kHostLosses, slot_}};
-      for (int tile = 0; tile < shape_.tiles(); ++tile) op.reads.push_back(HostNorm(tile));
-      op.writes = {{ResourceKind::kClip, slot_}};
-    }
-    // The order in which the next step needs them: tile i's update runs just ahead of its load.
-    // The embedding, whose gradient comes last and which is the largest, goes second; where its
-    // rows are read from host memory, those of the next batch do, and the rest when nothing waits
-    // for it.
-    Update(1, 1, -1);
-    UpdateRows(0);
-    if (!shape_.embedding_from_host) Update(0, 0, -1);
-    for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile, -1);
-    if (shape_.embedding_from_host) Update(0, 0, -1);
-  }
-
   const PipelineShape& shape_;
   const std::vector<int64_t>& tokens_;
   const int micro_batches_;
@@ -579,12 +475,12 @@ class StepBuilder {
   const int slot_;
   Schedule schedule_;
   WeightUses uses_;
+  UpdateBuilder updates_;
   int sweep_ = 0;
   int first_ = 0;       // the sweep's first micro-batch
   int sweep_size_ = 0;  // micro-batches in it
   int next_input_ = 0;  // number, among the states that backward reads, of the next to load
   int accumulator_of_head_ = -1;
-  int next_update_lane_ = 0;
 };
 
 }  // namespace

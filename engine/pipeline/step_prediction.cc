@@ -18,7 +18,7 @@ namespace {
 // of a few milliseconds, and a choice between dozens of plans one of tenths of a second.
 constexpr int kPairsMax = 640;
 // Pieces of a tile's update on the device, for the same reason.
-constexpr int64_t kDevicePiecesMax = 8;
+constexpr int64_t kDevicePiecesMax = 64;
 // Sweeps beyond these take as long as the last of them: in between, one is like the other.
 constexpr int kSweepsMax = 3;
 // Steps that are run until the next one is like the one before.

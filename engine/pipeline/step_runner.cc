@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/optim/clipping.h"
 
 namespace megatrain {
 
@@ -72,29 +71,6 @@ void StepRunner::PrepareBatch(int slot, const Batch& batch, int64_t sequences_pe
   if (d.training && d.shape.embedding_from_host) FindRows(slot);
 }
 
-void StepRunner::FindRows(int slot) {
-  const PipelineDimensions& d = *p_.dimensions;
-  StepState& state = states_[slot];
-  const BatchArrays arrays = BatchArrays::At(p_.host_buffers->batch[slot].data(), d);
-  std::vector<bool> looked_up(static_cast<size_t>(d.layout->config.vocabulary));
-  for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
-    const int32_t* const ids = arrays.ids + static_cast<int64_t>(m) * d.micro_batch_tokens;
-    for (int64_t t = 0; t < state.micro_batch_tokens[m]; ++t) {
-      looked_up[static_cast<size_t>(ids[t])] = true;
-    }
-  }
-  const int64_t width = d.layout->config.hidden;
-  for (int64_t row = 0; row < d.layout->config.vocabulary; ++row) {
-    if (!looked_up[static_cast<size_t>(row)]) continue;
-    const int64_t begin = d.layout->embedding_offset + row * width;
-    if (!state.rows.empty() && state.rows.back().end == begin) {
-      state.rows.back().end += width;
-    } else {
-      state.rows.push_back({begin, begin + width});
-    }
-  }
-}
-
 MicroBatchView StepRunner::View(const Op& op) const {
   const PipelineDimensions& d = *p_.dimensions;
   const StepState& state = states_[op.step_slot];
@@ -146,8 +122,10 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kLoadStash:
       return p_.device->CopyToDevice(*stream, b.hidden[op.output_slot], StashData(op), op.bytes);
     case OpKind::kLoadPartial:
-      return p_.device->CopyToDevice(*stream, b.accumulators[op.accumulator],
-                                     p_.host_buffers->slabs[op.slab].data(), op.bytes);
+      return p_.device->CopyToDevice(
+          *stream, b.accumulators[op.accumulator] + op.begin,
+          reinterpret_cast<const float*>(p_.host_buffers->slabs[op.slab].data()) + op.begin,
+          op.bytes);
     case OpKind::kEmbedForward:
     case OpKind::kLayerForward:
     case OpKind::kHead:
@@ -332,158 +310,6 @@ void StepRunner::CollectNorm(int slot) {
     sum += p_.host_buffers->norms[slot][tile];
   }
   states_[slot].gradient_norm = std::sqrt(sum);
-}
-
-absl::Status StepRunner::CheckLosses(const Op& op) {
-  CollectLoss(op.step_slot);
-  const StepState& state = states_[op.step_slot];
-  if (std::isfinite(state.loss_sum)) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrCat("step ", state.step, ": the loss is not finite (", state.loss_sum,
-                   "), found in the head; nothing of this step was saved. Lower the learning rate, "
-                   "lengthen the warm-up, or look at the step's data with `megatraind inspect`"));
-}
-
-absl::Status StepRunner::CheckNorm(const Op& op, int tile) const {
-  const double square = p_.host_buffers->norms[op.step_slot][tile];
-  if (std::isfinite(square)) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrCat("step ", states_[op.step_slot].step, ": the gradient norm of tile ", tile, " (",
-                   TileName(p_.dimensions->layout->tiles[tile]),
-                   ") is not finite; nothing of this step was saved. Lower the learning rate or "
-                   "lengthen the warm-up"));
-}
-
-absl::Status StepRunner::Clip(const Op& op) {
-  MT_RETURN_IF_ERROR(CheckLosses(op));
-  for (int tile = 0; tile < p_.dimensions->shape.tiles(); ++tile) {
-    MT_RETURN_IF_ERROR(CheckNorm(op, tile));
-  }
-  CollectNorm(op.step_slot);
-  StepState& state = states_[op.step_slot];
-  state.adamw.gradient_scale =
-      static_cast<float>(ClipCoefficient(state.gradient_norm, state.max_gradient_norm));
-  return absl::OkStatus();
-}
-
-bool StepRunner::OfferRows(int slot) {
-  const StepState& state = states_[slot];
-  MutexLock lock(&rows_mutex_);
-  if (updating_step_ >= state.step - 1) return false;
-  offered_step_ = state.step - 1;
-  offered_rows_ = state.rows;
-  return true;
-}
-
-// The whole tile, if the next batch is not known yet.
-absl::Status StepRunner::UpdateRows(const Op& op) {
-  StepState& state = states_[op.step_slot];
-  state.updated_rows = {{0, (*p_.tiles)[op.tile].layout->elements}};
-  {
-    MutexLock lock(&rows_mutex_);
-    updating_step_ = state.step;
-    if (offered_step_ == state.step) state.updated_rows = std::move(offered_rows_);
-  }
-  return UpdateOnHost(op, state.updated_rows);
-}
-
-absl::Status StepRunner::UpdateTile(const Op& op) {
-  // Those between what is done.
-  std::vector<ElementRange> ranges;
-  int64_t begin = 0;
-  if (op.tile == 0) {
-    for (const ElementRange& rows : states_[op.step_slot].updated_rows) {
-      if (begin < rows.begin) ranges.push_back({begin, rows.begin});
-      begin = rows.end;
-    }
-  }
-  const int64_t end = p_.dimensions->shape.host_elements(op.tile);
-  if (begin < end) ranges.push_back({begin, end});
-  return UpdateOnHost(op, ranges);
-}
-
-absl::Status StepRunner::UpdateOnHost(const Op& op, absl::Span<const ElementRange> ranges) {
-  MT_RETURN_IF_ERROR(CheckNorm(op, op.tile));
-  if (p_.updater->Update(states_[op.step_slot].adamw, p_.host_buffers->slabs[op.slab].data(),
-                         p_.dimensions->gradient_dtype, (*p_.tiles)[op.tile], ranges,
-                         *p_.host_nodes)) {
-    return absl::OkStatus();
-  }
-  return NotTrusted(op, op.tile);
-}
-
-// The state of elements [op.begin, op.end) comes to the device and goes back; their gradient comes
-// from the slab, or is in the accumulator.
-absl::Status StepRunner::UpdateOnDevice(const Op& op, Stream& stream) {
-  const DeviceBuffers& b = *p_.device_buffers;
-  const int lane = static_cast<int>(op.lane) - static_cast<int>(Lane::kDeviceUpdate0);
-  const Tile& host = (*p_.tiles)[op.tile];
-  const Tile& device = b.update_state[lane];
-  const DType gradient_dtype = p_.dimensions->gradient_dtype;
-  const int64_t elements = op.end - op.begin;
-  struct Section {
-    void* device;
-    char* host;
-    int64_t element_bytes;
-  };
-  const Section sections[] = {
-      {device.weights, static_cast<char*>(host.weights), DTypeBytes(host.weight_dtype)},
-      {device.remainder, reinterpret_cast<char*>(host.remainder),
-       host.remainder == nullptr ? 0 : int64_t{sizeof(int16_t)}},
-      {device.exp_avg, reinterpret_cast<char*>(host.exp_avg), int64_t{sizeof(float)}},
-      {device.exp_avg_sq, reinterpret_cast<char*>(host.exp_avg_sq), int64_t{sizeof(float)}}};
-  for (const Section& s : sections) {
-    if (s.element_bytes == 0) continue;
-    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(
-        stream, s.device, s.host + op.begin * s.element_bytes, elements * s.element_bytes));
-  }
-  const int64_t gradient_bytes = DTypeBytes(gradient_dtype);
-  const char* gradient = nullptr;  // of element op.begin
-  if (op.slab >= 0) {
-    gradient = static_cast<const char*>(b.update_gradient[lane]);
-    MT_RETURN_IF_ERROR(
-        p_.device->CopyToDevice(stream, b.update_gradient[lane],
-                                static_cast<const char*>(p_.host_buffers->slabs[op.slab].data()) +
-                                    op.begin * gradient_bytes,
-                                elements * gradient_bytes));
-  } else {
-    gradient =
-        reinterpret_cast<const char*>(b.accumulators[op.accumulator]) + op.begin * gradient_bytes;
-  }
-  AdamWArgs args;
-  args.constants = AdamWConstants::Make(states_[op.step_slot].adamw);
-  args.gradient_dtype = gradient_dtype;
-  args.untrusted = b.update_flags + op.tile;
-  for (const AdamWRun& run : AdamWRuns(*host.layout, {op.begin, op.end})) {
-    args.decays = run.decays;
-    args.span = AdamWSpanAt(device, gradient, gradient_dtype, run.elements.begin - op.begin,
-                            run.elements.end - run.elements.begin);
-    MT_RETURN_IF_ERROR(p_.device->kernels().AdamW(stream, args));
-  }
-  for (const Section& s : sections) {
-    if (s.element_bytes == 0) continue;
-    MT_RETURN_IF_ERROR(p_.device->CopyToHost(stream, s.host + op.begin * s.element_bytes, s.device,
-                                             elements * s.element_bytes));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status StepRunner::CheckUpdates(const Op& op) const {
-  const PipelineShape& shape = p_.dimensions->shape;
-  for (int tile = 0; tile < shape.tiles(); ++tile) {
-    if (!shape.updates_on_device(tile)) continue;
-    MT_RETURN_IF_ERROR(CheckNorm(op, tile));
-    if (p_.host_buffers->update_flags[op.step_slot][tile] != 0) return NotTrusted(op, tile);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status StepRunner::NotTrusted(const Op& op, int tile) const {
-  return absl::AbortedError(
-      absl::StrCat("step ", states_[op.step_slot].step, ": the update of tile ", tile, " (",
-                   TileName(p_.dimensions->layout->tiles[tile]),
-                   ") made a weight or moment that is not finite; nothing of this step was saved. "
-                   "Lower the learning rate"));
 }
 
 }  // namespace megatrain

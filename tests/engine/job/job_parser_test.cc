@@ -98,6 +98,7 @@ engine:
   recompute: all
   threads: 2
   update_threads: 1
+  update_device: device
   link_gigabytes_per_second: 2.5
 )");
   ASSERT_TRUE(spec.ok()) << spec.status();
@@ -135,6 +136,7 @@ engine:
   EXPECT_EQ(spec->engine.stash, StashPlace::kHost);
   EXPECT_EQ(spec->engine.recompute, RecomputeMode::kAll);
   EXPECT_EQ(spec->engine.update_threads, 1);
+  EXPECT_EQ(spec->engine.update_device, UpdateDevice::kDevice);
   EXPECT_EQ(spec->engine.link_gigabytes_per_second, 2.5);
 }
 

@@ -79,6 +79,14 @@ TEST_P(SameBitsTest, WhateverTheEngineOptions) {
          e.stash = StashPlace::kHost;
          e.micro_batches_per_sweep = 2;
        }},
+      {"update_device host", [](Engine& e) { e.update_device = UpdateDevice::kHost; }},
+      {"update_device device", [](Engine& e) { e.update_device = UpdateDevice::kDevice; }},
+      {"update_device device, stash host, sweeps of 2",
+       [](Engine& e) {
+         e.update_device = UpdateDevice::kDevice;
+         e.stash = StashPlace::kHost;
+         e.micro_batches_per_sweep = 2;
+       }},
       {"throttled link", [](Engine& e) { e.link_gigabytes_per_second = 0.2; }},
   };
   for (const auto& [name, change] : variants) {

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/base/thread_pool.h"
 #include "engine/memory/host_pool.h"
@@ -44,10 +47,12 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
     absl::StatusOr<MemoryPlan> plan = PlanMemory(spec_, layout_, device_->kernels(), budget);
     ASSERT_TRUE(plan.ok()) << plan.status();
     ASSERT_TRUE(plan->fits) << plan->Table();
+    if (change_) change_(*plan);
     HostPoolOptions options;
     options.capacity = plan->pool_bytes;
     absl::StatusOr<std::unique_ptr<HostPool>> host_pool = HostPool::Create(options);
     ASSERT_TRUE(host_pool.ok()) << host_pool.status();
+    Stop();
     host_pool_ = *std::move(host_pool);
     const absl::Status pinned =
         device_->PinHost(host_pool_->data(), host_pool_->capacity(), nullptr);
@@ -73,10 +78,12 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
     device_ = *std::move(device);
   }
 
-  void TearDown() override {
+  void Stop() {
     trainer_ = nullptr;
     if (host_pool_ != nullptr) device_->UnpinHost(host_pool_->data());
+    host_pool_ = nullptr;
   }
+  void TearDown() override { Stop(); }
 
   // The rows of `logit_rows` that lie in micro-batch 0, whose logits the trainer gives.
   void CompareLogits(const BatchReference& expected, double limit) {
@@ -114,6 +121,7 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
   const ModelReference reference_ = LoadModelReference(std::get<0>(GetParam()));
   ModelLayout layout_;
   JobSpec spec_;  // the default clips, so that gradients are held
+  std::function<void(MemoryPlan&)> change_;
   ThreadPool pool_{2};
   std::unique_ptr<Device> device_;
   std::unique_ptr<HostPool> host_pool_;
@@ -163,6 +171,74 @@ INSTANTIATE_TEST_SUITE_P(
                           Setting{"micro_batches", 1, 0, StashPlace::kHost, RecomputeMode::kAll},
                           Setting{"sweeps", 1, 2, StashPlace::kHost, RecomputeMode::kAuto})),
     [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param).name; });
+
+// Where AdamW runs, and what of the embedding is updated first.
+class UpdatePlacesTest : public TrainerNumericsTest {
+ protected:
+  // Weights, remainders and moments after three steps: two in flight, then one alone.
+  std::vector<char> State() {
+    for (int step = 1; step <= 3; ++step) {
+      Batch batch = reference_.batch;
+      batch.step = step;
+      // Other rows are looked up each time.
+      for (Sequence& sequence : batch.sequences) {
+        for (int32_t& id : sequence.input_ids) id /= step;
+      }
+      if (trainer_->in_flight() == 2) Collect(2);
+      const absl::Status submitted = trainer_->Submit(batch, 1e-2);
+      EXPECT_TRUE(submitted.ok()) << submitted;
+    }
+    Collect(1);
+    std::vector<char> state;
+    for (const Tile& tile : trainer_->tiles()) {
+      const auto* const begin = static_cast<const char*>(tile.weights);
+      state.insert(state.end(), begin, begin + TileBytes(tile.layout->elements, tile.weight_dtype));
+    }
+    return state;
+  }
+  void Collect(int steps) {
+    for (int i = 0; i < steps; ++i) {
+      const absl::StatusOr<StepRecord> record = trainer_->Collect();
+      EXPECT_TRUE(record.ok()) << record.status();
+      if (record.ok()) device_update_seconds_ += record->lane_busy_seconds.device_update;
+    }
+  }
+  double device_update_seconds_ = 0;
+};
+
+TEST_P(UpdatePlacesTest, GiveTheSameBits) {
+  const std::string& family = std::get<0>(GetParam());
+  const Precision precision =
+      family == "llama" || family == "llama_tied" ? Precision::kFp32 : Precision::kBf16;
+  spec_.training.gradient_dtype = precision;
+  spec_.optimizer.max_gradient_norm = family == "llama" || family == "qwen2" ? 1.0 : 0.0;
+  change_ = [](MemoryPlan& plan) { plan.dimensions.shape.embedding_from_host = false; };
+  ASSERT_NO_FATAL_FAILURE(Start(precision));
+  const std::vector<char> expected = State();
+  EXPECT_EQ(device_update_seconds_, 0);
+
+  change_ = nullptr;
+  ASSERT_NO_FATAL_FAILURE(Start(precision));
+  EXPECT_TRUE(State() == expected) << "rows first";
+  spec_.engine.update_device = UpdateDevice::kDevice;
+  ASSERT_NO_FATAL_FAILURE(Start(precision));
+  EXPECT_TRUE(State() == expected) << "on the device";
+  EXPECT_GT(device_update_seconds_, 0);
+  // The smaller part takes less of what the plan has reserved.
+  change_ = [](MemoryPlan& plan) {
+    plan.dimensions.shape.device_update_parts = 24;
+    plan.dimensions.shape.device_piece_elements = 5 * kUpdateAlignment;
+  };
+  ASSERT_NO_FATAL_FAILURE(Start(precision));
+  EXPECT_TRUE(State() == expected) << "on both sides";
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, UpdatePlacesTest,
+                         ::testing::Combine(::testing::ValuesIn(ReferenceFamilies()),
+                                            ::testing::Values(Setting{"sweeps", 1, 2,
+                                                                      StashPlace::kHost,
+                                                                      RecomputeMode::kAuto})),
+                         [](const auto& info) { return std::get<0>(info.param); });
 
 }  // namespace
 }  // namespace megatrain

@@ -106,7 +106,13 @@ class Replay {
           break;
         case OpKind::kLoadPartial:
           EXPECT_EQ(slab_[op.slab].first, op.tile);
-          accumulator_[op.accumulator] = slab_[op.slab];
+          // Piece by piece, whole in the end.
+          EXPECT_EQ(op.begin, op.begin == 0 ? 0 : loaded_[op.accumulator]);
+          EXPECT_EQ(op.bytes, 4 * (op.end - op.begin));
+          loaded_[op.accumulator] = op.end;
+          if (op.end == shape_.tile_elements[op.tile]) {
+            accumulator_[op.accumulator] = slab_[op.slab];
+          }
           break;
         case OpKind::kUpdateTile: {
           EXPECT_EQ(slab_[op.slab].first, op.tile);
@@ -194,6 +200,7 @@ class Replay {
   std::map<int, Weights> buffer_;
   std::map<int, std::string> hidden_, gradient_, stash_, kept_;
   std::map<int, std::pair<int, std::vector<int>>> accumulator_, slab_;
+  std::map<int, int64_t> loaded_;  // of an accumulator, elements of the sum over earlier sweeps
 };
 
 // Parts updated on the device, and whether the embedding is read from the host.

@@ -1,0 +1,122 @@
+#include "engine/pipeline/update_builder.h"
+
+#include <algorithm>
+
+namespace megatrain {
+
+Op& UpdateBuilder::Add(OpKind kind, Lane lane, int tile) {
+  Op& op = schedule_.ops.emplace_back();
+  op.kind = kind;
+  op.lane = lane;
+  op.step_slot = slot_;
+  op.tile = tile;
+  return op;
+}
+
+// Read and written for each element but the gradient, which is only read.
+int64_t UpdateBuilder::UpdateBytes(int64_t elements) const {
+  return elements * (2 * kStateElementBytes + shape_.gradient_element_bytes);
+}
+
+int64_t UpdateBuilder::RowElements() const {
+  return shape_.embedding_from_host ? std::min(shape_.row_elements, shape_.tile_elements[0]) : 0;
+}
+
+void UpdateBuilder::ClipAndUpdate() {
+  Op& op = Add(OpKind::kClip, Lane::kUpdate, -1);
+  op.reads = {{ResourceKind::kHostLosses, slot_}};
+  for (int tile = 0; tile < shape_.tiles(); ++tile) {
+    op.reads.push_back(shape_.host_norm(slot_, tile));
+  }
+  op.writes = {{ResourceKind::kClip, slot_}};
+  // The order in which the next step needs them: tile i's update runs just ahead of its load. The
+  // embedding, whose gradient comes last and which is the largest, goes second; where its rows are
+  // read from host memory, those of the next batch do, and the rest when nothing waits for it.
+  Update(1, 1, -1);
+  UpdateRows(0);
+  if (!shape_.embedding_from_host) Update(0, 0, -1);
+  for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile, -1);
+  if (shape_.embedding_from_host) Update(0, 0, -1);
+}
+
+void UpdateBuilder::UpdateTile(int tile, int slab, int accumulator) {
+  if (tile == 0) UpdateRows(slab);
+  Update(tile, slab, accumulator);
+}
+
+Op& UpdateBuilder::AddOnHost(OpKind kind, int tile, int slab) {
+  Op& op = Add(kind, Lane::kUpdate, tile);
+  op.slab = slab;
+  op.reads = {{ResourceKind::kSlab, slab},
+              shape_.host_norm(slot_, tile),
+              {ResourceKind::kHostLosses, slot_}};
+  if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
+  op.writes = {{ResourceKind::kTileWeights, tile}, {ResourceKind::kTileMoments, tile}};
+  return op;
+}
+
+void UpdateBuilder::UpdateRows(int slab) {
+  if (!shape_.embedding_from_host) return;
+  Op& op = AddOnHost(OpKind::kUpdateRows, 0, slab);
+  op.bytes = UpdateBytes(RowElements());
+  op.writes.push_back({ResourceKind::kEmbeddingRows});
+}
+
+void UpdateBuilder::Update(int tile, int slab, int accumulator) {
+  int64_t host_elements = shape_.host_elements(tile);
+  if (host_elements > 0) {
+    if (tile == 0) host_elements -= RowElements();
+    AddOnHost(OpKind::kUpdateTile, tile, slab).bytes = UpdateBytes(host_elements);
+  }
+  if (shape_.updates_on_device(tile)) UpdateOnDevice(tile, slab, accumulator);
+}
+
+// Pieces of a tile run beside each other, so that each counts as a reader; the first and the last
+// operation are the writers.
+void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator) {
+  const Resource weights{ResourceKind::kTileWeights, shape_.device_part(tile)};
+  const Resource moments{ResourceKind::kTileMoments, shape_.device_part(tile)};
+  const Resource gradient = shape_.clipping ? Resource{ResourceKind::kSlab, slab}
+                                            : Resource{ResourceKind::kAccumulator, accumulator};
+  {
+    Op& op = Add(OpKind::kBeginDeviceUpdate, DeviceUpdateLane(next_lane_), tile);
+    op.reads = {gradient};
+    if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
+    op.writes = {weights, moments};
+  }
+  const int64_t first = shape_.host_elements(tile), elements = shape_.tile_elements[tile];
+  for (int64_t begin = first; begin < elements; begin += shape_.device_piece_elements) {
+    if (begin > first) next_lane_ = (next_lane_ + 1) % kDeviceUpdateLanes;
+    Op& op = Add(OpKind::kDeviceUpdate, DeviceUpdateLane(next_lane_), tile);
+    op.begin = begin;
+    op.end = std::min(elements, begin + shape_.device_piece_elements);
+    if (shape_.clipping) {
+      op.slab = slab;
+    } else {
+      op.accumulator = accumulator;
+    }
+    const int64_t n = op.end - op.begin;
+    op.bytes = UpdateBytes(n);
+    op.h2d_bytes = n * (kStateElementBytes + (shape_.clipping ? shape_.gradient_element_bytes : 0));
+    op.d2h_bytes = n * kStateElementBytes;
+    op.reads = {gradient, weights, moments};
+  }
+  Op& op = Add(OpKind::kEndDeviceUpdate, DeviceUpdateLane(next_lane_), tile);
+  op.d2h_bytes = sizeof(int32_t);
+  op.writes = {weights, moments, {ResourceKind::kUpdateFlag, tile}};
+  next_lane_ = (next_lane_ + 1) % kDeviceUpdateLanes;
+}
+
+void UpdateBuilder::CheckUpdates() {
+  if (shape_.device_update_parts == 0) return;
+  Op& op = Add(OpKind::kCheckUpdates, Lane::kUpdate, -1);
+  for (int tile = 0; tile < shape_.tiles(); ++tile) {
+    if (!shape_.updates_on_device(tile)) continue;
+    op.reads.push_back({ResourceKind::kUpdateFlag, tile});
+    op.reads.push_back(shape_.host_norm(slot_, tile));
+    // Saves read them.
+    op.writes.push_back({ResourceKind::kTileMoments, shape_.device_part(tile)});
+  }
+}
+
+}  // namespace megatrain

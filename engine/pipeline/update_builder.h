@@ -1,0 +1,42 @@
+// The operations of a step that change the model: AdamW on both sides, and the clipping before it.
+#ifndef MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
+#define MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
+
+#include <cstdint>
+
+#include "engine/pipeline/schedule.h"
+
+namespace megatrain {
+
+class UpdateBuilder {
+ public:
+  // Appends to `schedule`. Both must outlive this.
+  UpdateBuilder(const PipelineShape& shape, int step_slot, Schedule* schedule)
+      : shape_(shape), slot_(step_slot), schedule_(*schedule) {}
+
+  // With clipping, when all gradients are on their way.
+  void ClipAndUpdate();
+  // Without: a tile whose gradient is on its way to `slab`, but for the device's part, which is in
+  // `accumulator`.
+  void UpdateTile(int tile, int slab, int accumulator);
+  // Last.
+  void CheckUpdates();
+
+ private:
+  Op& Add(OpKind kind, Lane lane, int tile);
+  Op& AddOnHost(OpKind kind, int tile, int slab);
+  void UpdateRows(int slab);
+  void Update(int tile, int slab, int accumulator);
+  void UpdateOnDevice(int tile, int slab, int accumulator);
+  int64_t UpdateBytes(int64_t elements) const;
+  int64_t RowElements() const;
+
+  const PipelineShape& shape_;
+  const int slot_;
+  Schedule& schedule_;
+  int next_lane_ = 0;  // of those that update on the device
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
