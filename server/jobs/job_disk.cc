@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/directory_tree.h"
 #include "server/files/own_directory.h"
 #include "server/jobs/user_limits.h"
 
