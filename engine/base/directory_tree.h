@@ -60,7 +60,7 @@ absl::Status EmptyDirectory(Descriptor directory, const std::string& path);
 
 struct TreeSize {
   int64_t bytes = 0;  // the lengths of all regular files
-  // False if there are directories more than kTreeLevelsMax levels down: they are not looked into.
+  // False if there are directories kTreeLevelsMax levels down: they are not looked into.
   bool whole = true;
 };
 

@@ -58,8 +58,9 @@ std::string JobDisk::TooDeep(int64_t uid) const {
   MutexLock lock(&mutex_);
   for (const auto& [id, held] : jobs_) {
     if (held.uid != uid || !held.too_deep) continue;
-    return absl::StrCat("; job ", id, " holds directories more than ", kTreeLevelsMax,
-                        " levels deep, which are not measured, and counts as all of ", kDiskLimit,
+    return absl::StrCat("; job ", id, " holds directories ", kTreeLevelsMax,
+                        " levels deep or more, which are not measured, and counts as all of ",
+                        kDiskLimit,
                         " until it is deleted, or measured without them: at its next checkpoint, "
                         "its end, or the daemon's start");
   }

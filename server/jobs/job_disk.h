@@ -24,9 +24,8 @@ class JobDisk {
 
   int64_t limit() const { return limit_; }
 
-  // Looks at every file in the job's directory, down to kTreeLevelsMax directories below each
-  // other. One that has deeper ones counts as all that a user may have: nobody can hide files
-  // there.
+  // Looks at every file in the job's directory less than kTreeLevelsMax levels down. A job that
+  // has deeper directories counts as all that a user may have: nobody can hide files there.
   void Measure(const Job& job);
   // They are removed.
   void Forget(const std::string& job_id);

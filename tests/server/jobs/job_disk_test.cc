@@ -105,8 +105,8 @@ TEST(JobDiskTest, AJobWithDirectoriesTooDeepCountsAsAllThatAUserMayHave) {
   }
   for (const Job& job : {deep, other, deep}) disk.Measure(job);
   EXPECT_EQ(disk.UserBytes(1), 1003);
-  EXPECT_THAT(disk.OverLimit(other), HasSubstr("job job1 holds directories more than 32 levels "
-                                               "deep, which are not measured, and counts as all "
+  EXPECT_THAT(disk.OverLimit(other), HasSubstr("job job1 holds directories 32 levels deep or "
+                                               "more, which are not measured, and counts as all "
                                                "of limits.disk_per_user"));
   ASSERT_TRUE(PosixFileSystem()->RemoveTree(top + "/d").ok());
   disk.Measure(deep);
