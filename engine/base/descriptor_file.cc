@@ -1,16 +1,16 @@
 #include "engine/base/descriptor_file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/descriptor.h"
+#include "engine/base/directory_tree.h"
 #include "engine/base/status.h"
 
 namespace megatrain {
@@ -142,21 +142,10 @@ absl::Status SyncDirectoryThrough(const std::string& path, int fd) {
 }
 
 absl::StatusOr<std::vector<std::string>> ListThrough(const std::string& path, int fd) {
-  DIR* const directory = ::fdopendir(fd);
-  if (directory == nullptr) {
-    const int error = errno;
-    ::close(fd);
-    return FileError("list", path, error);
-  }
+  DirectoryReader reader{Descriptor(fd)};
   std::vector<std::string> names;
-  errno = 0;
-  while (const dirent* entry = ::readdir(directory)) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  const int error = errno;
-  ::closedir(directory);
-  if (error != 0) return FileError("list", path, error);
+  while (const char* name = reader.Next()) names.emplace_back(name);
+  if (reader.error() != 0) return FileError("list", path, reader.error());
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -83,7 +83,9 @@ class FileSystem {
   // With its parents; fine if it is there.
   virtual absl::Status CreateDirectories(const std::string& path) = 0;
   virtual absl::Status RemoveFile(const std::string& path) = 0;
-  // Fine if there is nothing. Symbolic links are removed, not followed.
+  // Fine if there is nothing. Symbolic links at `path` and beneath are removed, not followed, also
+  // if somebody puts them there meanwhile. Any depth. What cannot be removed does not keep the
+  // rest; the first error is returned.
   virtual absl::Status RemoveTree(const std::string& path) = 0;
 
   // Names in the directory, sorted, without "." and "..".

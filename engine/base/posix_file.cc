@@ -10,7 +10,9 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/descriptor_file.h"
+#include "engine/base/directory_tree.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 
@@ -62,15 +64,20 @@ class Posix : public FileSystem {
   }
 
   absl::Status RemoveTree(const std::string& path) override {
-    struct stat info;
-    if (::lstat(path.c_str(), &info) != 0) {
-      return errno == ENOENT ? absl::OkStatus() : FileError("examine", path, errno);
+    std::string whole = path;
+    while (whole.size() > 1 && whole.back() == '/') whole.pop_back();
+    const std::string name = whole.substr(whole.rfind('/') + 1);
+    if (name.empty() || name == "." || name == "..") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot remove ", path, ": it has no name of its own to remove"));
     }
-    if (!S_ISDIR(info.st_mode)) return RemoveFile(path);
-    MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListDirectory(path));
-    for (const std::string& name : names) MT_RETURN_IF_ERROR(RemoveTree(JoinPath(path, name)));
-    if (::rmdir(path.c_str()) != 0) return FileError("remove", path, errno);
-    return absl::OkStatus();
+    // Links on the way there are its caller's; none is followed from there on.
+    const Descriptor parent(
+        ::open(ParentDirectory(whole).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!parent.is_open()) {
+      return errno == ENOENT ? absl::OkStatus() : FileError("remove", path, errno);
+    }
+    return RemoveTreeAt(parent.get(), name, path);
   }
 
   absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {

@@ -1,15 +1,14 @@
 #include "server/files/own_directory.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
-#include <system_error>
+#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "server/files/file_identity.h"
@@ -18,89 +17,89 @@
 namespace megatrain {
 namespace {
 
-namespace fs = std::filesystem;
+// A job's directory, in which nobody but the daemon changes names.
+struct JobPlace {
+  std::string own_path;
+  std::string own_name;               // in `directory`
+  Descriptor directory;               // not open: there is none
+  bool has_own = false;               // a directory, no link
+  std::optional<FileIdentity> owner;  // of the own directory, if it is not the daemon's
 
-// Whose the directory is, unless it is the daemon's. NotFound if there is no directory.
-absl::StatusOr<std::optional<FileIdentity>> OwnerOf(const std::string& directory) {
+  // Under the owner's identity. Not open, with errno, if he may not read it.
+  Descriptor OpenOwn() const { return OpenDirectoryAt(directory.get(), own_name.c_str()); }
+};
+
+absl::StatusOr<JobPlace> FindJob(const std::string& state_directory, const std::string& job_id) {
+  JobPlace place;
+  place.own_path = OwnCheckpointDirectory(state_directory, job_id);
+  place.own_name = place.own_path.substr(place.own_path.rfind('/') + 1);
+  const std::string path = ParentDirectory(place.own_path);
+  place.directory = OpenDirectoryAt(AT_FDCWD, path.c_str());
+  if (!place.directory.is_open()) {
+    if (errno == ENOENT) return place;
+    return FileError("open", path, errno);
+  }
   struct stat info;
-  if (::lstat(directory.c_str(), &info) != 0) return FileError("examine", directory, errno);
+  if (::fstatat(place.directory.get(), place.own_name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return place;
+    return FileError("examine", place.own_path, errno);
+  }
   // A link that stands in its place leads to what is not the job's.
-  if (!S_ISDIR(info.st_mode)) {
-    return absl::NotFoundError(absl::StrCat(directory, " is not a directory"));
+  place.has_own = S_ISDIR(info.st_mode);
+  if (place.has_own && info.st_uid != ::geteuid()) {
+    place.owner.emplace();
+    place.owner->uid = info.st_uid;
+    place.owner->gid = info.st_gid;
+    place.owner->groups = {info.st_gid};
   }
-  if (info.st_uid == ::geteuid()) return std::nullopt;
-  FileIdentity owner;
-  owner.uid = info.st_uid;
-  owner.gid = info.st_gid;
-  owner.groups = {info.st_gid};
-  return owner;
-}
-
-absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
-  std::error_code error;
-  std::vector<std::string> names;
-  fs::directory_iterator at(directory, error);
-  while (!error && at != fs::directory_iterator()) {
-    names.push_back(at->path().filename());
-    at.increment(error);
-  }
-  if (error) return FileError("list", directory, error.value());
-  std::sort(names.begin(), names.end());
-  return names;
+  return place;
 }
 
 }  // namespace
 
-int64_t DirectoryBytes(const std::string& directory) {
-  int64_t bytes = 0;
-  std::error_code error;
-  fs::recursive_directory_iterator at(directory, fs::directory_options::skip_permission_denied,
-                                      error);
-  while (!error && at != fs::recursive_directory_iterator()) {
-    std::error_code of_file;  // it may be removed under our eyes
-    if (fs::is_regular_file(at->symlink_status(of_file))) {
-      const std::uintmax_t size = at->file_size(of_file);
-      if (!of_file) bytes += static_cast<int64_t>(size);
-    }
-    at.increment(error);
+TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id) {
+  absl::StatusOr<JobPlace> place = FindJob(state_directory, job_id);
+  if (!place.ok() || !place->directory.is_open()) return {};
+  TreeSize own;
+  if (place->owner.has_value()) {
+    const ScopedIdentity identity(&*place->owner);
+    Descriptor directory;
+    if (identity.status().ok()) directory = place->OpenOwn();
+    if (directory.is_open()) own = MeasureTree(std::move(directory));
   }
-  return bytes;
+  const TreeSize rest = MeasureTree(std::move(place->directory),
+                                    place->owner.has_value() ? place->own_name : std::string());
+  return {.bytes = own.bytes + rest.bytes, .whole = own.whole && rest.whole};
 }
 
-int64_t JobDirectoryBytes(const std::string& state_directory, const std::string& job_id) {
-  const std::string own = OwnCheckpointDirectory(state_directory, job_id);
-  const int64_t visible = DirectoryBytes(ParentDirectory(own));
-  const absl::StatusOr<std::optional<FileIdentity>> owner = OwnerOf(own);
-  if (!owner.ok() || !owner->has_value()) return visible;
-  const int64_t visible_of_own = DirectoryBytes(own);  // all, if the daemon is root
-  const ScopedIdentity identity(&**owner);
-  if (!identity.status().ok()) return visible;
-  return visible - visible_of_own + DirectoryBytes(own);
-}
-
-absl::StatusOr<std::vector<std::string>> ListOwnDirectory(const std::string& state_directory,
-                                                          const std::string& job_id) {
-  const std::string own = OwnCheckpointDirectory(state_directory, job_id);
-  const absl::StatusOr<std::optional<FileIdentity>> owner = OwnerOf(own);
-  if (absl::IsNotFound(owner.status())) return std::vector<std::string>();
-  if (!owner.ok()) return owner.status();
-  const ScopedIdentity identity(owner->has_value() ? &**owner : nullptr);
+absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const std::string& job_id,
+                                     std::string_view prefix) {
+  MT_ASSIGN_OR_RETURN(const JobPlace place, FindJob(state_directory, job_id));
+  if (!place.has_own) return false;
+  const ScopedIdentity identity(place.owner.has_value() ? &*place.owner : nullptr);
   MT_RETURN_IF_ERROR(identity.status());
-  return NamesIn(own);
+  Descriptor directory = place.OpenOwn();
+  if (!directory.is_open()) return FileError("list", place.own_path, errno);
+  DirectoryReader reader(std::move(directory));
+  while (const char* name = reader.Next()) {
+    if (std::string_view(name).substr(0, prefix.size()) == prefix) return true;
+  }
+  if (reader.error() != 0) return FileError("list", place.own_path, reader.error());
+  return false;
 }
 
-absl::Status EmptyOwnDirectory(const std::string& state_directory, const std::string& job_id) {
-  const std::string own = OwnCheckpointDirectory(state_directory, job_id);
-  const absl::StatusOr<std::optional<FileIdentity>> owner = OwnerOf(own);
-  if (absl::IsNotFound(owner.status())) return absl::OkStatus();
-  if (!owner.ok()) return owner.status();
-  const ScopedIdentity identity(owner->has_value() ? &**owner : nullptr);
-  MT_RETURN_IF_ERROR(identity.status());
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(own));
-  for (const std::string& name : names) {
-    std::error_code error;
-    fs::remove_all(fs::path(own) / name, error);  // symbolic links are removed, not followed
-    if (error) return FileError("remove", JoinPath(own, name), error.value());
+absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id) {
+  MT_ASSIGN_OR_RETURN(const JobPlace place, FindJob(state_directory, job_id));
+  if (!place.owner.has_value()) return absl::OkStatus();
+  {
+    const ScopedIdentity identity(&*place.owner);
+    MT_RETURN_IF_ERROR(identity.status());
+    Descriptor directory = place.OpenOwn();
+    if (!directory.is_open()) return FileError("remove", place.own_path, errno);
+    MT_RETURN_IF_ERROR(EmptyDirectory(std::move(directory), place.own_path));
+  }
+  if (::unlinkat(place.directory.get(), place.own_name.c_str(), AT_REMOVEDIR) != 0) {
+    return FileError("remove", place.own_path, errno);
   }
   return absl::OkStatus();
 }

@@ -1,32 +1,35 @@
-// A job's own directory (job_files.h) as the daemon looks after it: it belongs to the job's
-// submitter, whose rights are taken on for it, since the daemon's own may not suffice. Whether
-// there still is such an account does not matter.
+// A job's directory as the daemon looks after it: STATE/jobs/ID is the daemon's, and the job's own
+// directory in it (job_files.h) belongs to the job's submitter, who may change anything there at
+// any time. So the daemon enters it only with the submitter's rights, which do not reach the
+// daemon's own files wherever a name there leads. Whether there still is such an account does not
+// matter.
 //
 // Thread safety: all functions from any thread; they wait for the disk.
 #ifndef MEGATRAIN_SERVER_FILES_OWN_DIRECTORY_H_
 #define MEGATRAIN_SERVER_FILES_OWN_DIRECTORY_H_
 
-#include <cstdint>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/directory_tree.h"
 
 namespace megatrain {
 
-// Of all files beneath the directory; symbolic links are not followed, what cannot be read is 0.
-int64_t DirectoryBytes(const std::string& directory);
+// All that a job has in the state directory: its own directory, and what the daemon keeps of it.
+// What cannot be read, also for lack of the submitter's rights, counts for nothing.
+TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id);
 
-// Of all that a job has in the state directory: its own directory, and what the daemon keeps of it.
-int64_t JobDirectoryBytes(const std::string& state_directory, const std::string& job_id);
+// Whether a name in the job's own directory begins with `prefix`; false if it is not there.
+absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const std::string& job_id,
+                                     std::string_view prefix);
 
-// Names in the job's own directory; none if it is not there.
-absl::StatusOr<std::vector<std::string>> ListOwnDirectory(const std::string& state_directory,
-                                                          const std::string& job_id);
-
-// Removes what is in it; fine if it is not there.
-absl::Status EmptyOwnDirectory(const std::string& state_directory, const std::string& job_id);
+// Removes the job's own directory if it is another's than the daemon's: what is in it with its
+// owner's rights, then itself, empty, with the daemon's. Fine if it is not there. What the owner
+// cannot remove (another account's files, a directory that he has closed to himself) stays, with an
+// error.
+absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id);
 
 }  // namespace megatrain
 

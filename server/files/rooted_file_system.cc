@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/descriptor_file.h"
+#include "engine/base/directory_tree.h"
 #include "engine/base/status.h"
 
 namespace megatrain {
@@ -23,38 +24,14 @@ namespace {
 constexpr mode_t kFileMode = 0640;
 constexpr mode_t kDirectoryMode = 0750;
 constexpr mode_t kPermissions = 0777;
-// A tree that is removed or made is a model's or a checkpoint's: deeper is nobody's intention, and
-// a descriptor each.
+// Directories that are made for one path: it is a model's or a checkpoint's, and more is nobody's
+// intention.
 constexpr int kDepthMax = 64;
 // Of a name that others make and remove at the same time.
 constexpr int kTries = 16;
 // A pipe or a terminal does not hold up or take over the process; what is not a file is refused
 // once it is open.
 constexpr int kPassive = O_NONBLOCK | O_NOCTTY;
-
-// Removes `name` and what is in it; links are removed, never followed.
-absl::Status RemoveAt(int directory, const std::string& name, const std::string& path, int depth) {
-  if (::unlinkat(directory, name.c_str(), 0) == 0 || errno == ENOENT) return absl::OkStatus();
-  // A directory is EISDIR; some file systems say EPERM.
-  if (errno != EISDIR && errno != EPERM) return FileError("remove", path, errno);
-  Descriptor below(
-      ::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!below.is_open()) return FileError("remove", path, errno);
-  if (depth == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("cannot remove ", path, ": it is more than ", kDepthMax, " directories deep"));
-  }
-  const int listed = ::fcntl(below.get(), F_DUPFD_CLOEXEC, 0);
-  if (listed < 0) return FileError("remove", path, errno);
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListThrough(path, listed));
-  for (const std::string& child : names) {
-    MT_RETURN_IF_ERROR(RemoveAt(below.get(), child, JoinPath(path, child), depth - 1));
-  }
-  if (::unlinkat(directory, name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) {
-    return absl::OkStatus();
-  }
-  return FileError("remove", path, errno);
-}
 
 std::string WithoutTrailingSlash(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
@@ -275,7 +252,7 @@ absl::Status RootedFileSystem::RemoveTree(const std::string& path) {
   const absl::StatusOr<Entry> entry = OpenParent("remove", path);
   if (absl::IsNotFound(entry.status())) return absl::OkStatus();
   if (!entry.ok()) return entry.status();
-  return RemoveAt(entry->directory.get(), entry->name, path, kDepthMax);
+  return RemoveTreeAt(entry->directory.get(), entry->name, path);
 }
 
 // ---- What is there ----

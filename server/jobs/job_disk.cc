@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/directory_tree.h"
 #include "server/files/own_directory.h"
 #include "server/jobs/user_limits.h"
 
@@ -19,20 +20,19 @@ JobDisk::JobDisk(std::string state_directory, int64_t limit)
 
 void JobDisk::Measure(const Job& job) {
   if (limit_ == 0) return;
-  const int64_t bytes = JobDirectoryBytes(state_directory_, job.id);
+  const TreeSize size = MeasureJobDirectory(state_directory_, job.id);
+  const int64_t bytes = size.whole ? size.bytes : std::max(size.bytes, limit_);
   MutexLock lock(&mutex_);
-  auto& [uid, known] = jobs_[job.id];
-  uid = job.uid;
-  users_[uid] += bytes - known;
-  known = bytes;
+  Held& held = jobs_[job.id];
+  users_[job.uid] += bytes - held.bytes;
+  held = {.uid = job.uid, .bytes = bytes, .too_deep = !size.whole};
 }
 
 void JobDisk::Forget(const std::string& job_id) {
   MutexLock lock(&mutex_);
   const auto found = jobs_.find(job_id);
   if (found == jobs_.end()) return;
-  const auto [uid, bytes] = found->second;
-  users_[uid] -= bytes;
+  users_[found->second.uid] -= found->second.bytes;
   jobs_.erase(found);
 }
 
@@ -48,10 +48,23 @@ int64_t JobDisk::UserReservedBytes(int64_t uid, const JobTable& table) const {
     if (job->uid != uid) continue;
     MutexLock lock(&mutex_);
     const auto found = jobs_.find(job->id);
-    const int64_t held = found == jobs_.end() ? 0 : found->second.second;
+    const int64_t held = found == jobs_.end() ? 0 : found->second.bytes;
     bytes += std::max<int64_t>(OwnCheckpointBytes(*job) - held, 0);
   }
   return bytes;
+}
+
+std::string JobDisk::TooDeep(int64_t uid) const {
+  MutexLock lock(&mutex_);
+  for (const auto& [id, held] : jobs_) {
+    if (held.uid != uid || !held.too_deep) continue;
+    return absl::StrCat("; job ", id, " holds directories ", kTreeLevelsMax,
+                        " levels deep or more, which are not measured, and counts as all of ",
+                        kDiskLimit,
+                        " until it is deleted, or measured without them: at its next checkpoint, "
+                        "its end, or the daemon's start");
+  }
+  return "";
 }
 
 std::string JobDisk::OverLimit(const Job& job) const {
@@ -59,9 +72,9 @@ std::string JobDisk::OverLimit(const Job& job) const {
   const int64_t held = UserBytes(job.uid);
   if (held + job.checkpoint_bytes <= limit_) return "";
   return absl::StrCat("its user's jobs hold ", FormatBytesShort(held),
-                      " beneath the state directory, and its next checkpoint takes ",
-                      FormatBytesShort(job.checkpoint_bytes), "; a user may have ",
-                      FormatBytesShort(limit_), " (", kDiskLimit,
+                      " beneath the state directory", TooDeep(job.uid),
+                      ", and its next checkpoint takes ", FormatBytesShort(job.checkpoint_bytes),
+                      "; a user may have ", FormatBytesShort(limit_), " (", kDiskLimit,
                       "). It goes on when ended jobs are deleted: megatrain delete JOB");
 }
 

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 
 #include "engine/base/mutex.h"
 #include "server/jobs/job.h"
@@ -25,7 +24,8 @@ class JobDisk {
 
   int64_t limit() const { return limit_; }
 
-  // Looks at every file in the job's own directory.
+  // Looks at every file in the job's directory less than kTreeLevelsMax levels down. A job that
+  // has deeper directories counts as all that a user may have: nobody can hide files there.
   void Measure(const Job& job);
   // They are removed.
   void Forget(const std::string& job_id);
@@ -34,16 +34,25 @@ class JobDisk {
   // What the user's jobs in `table` will hold beyond that when each that has not ended has all the
   // checkpoints that it keeps.
   int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
+  // "; job ID holds directories ...", to be added where UserBytes is told; empty if none of the
+  // user's jobs has any that are too deep.
+  std::string TooDeep(int64_t uid) const;
   // Whether the job's next checkpoint would take its user over the limit: why, for people; empty:
   // it would not. Of a job that writes them elsewhere: never.
   std::string OverLimit(const Job& job) const;
 
  private:
+  struct Held {
+    int64_t uid = 0;
+    int64_t bytes = 0;
+    bool too_deep = false;
+  };
+
   const std::string state_directory_;
   const int64_t limit_;
   mutable Mutex mutex_;
-  std::map<std::string, std::pair<int64_t, int64_t>> jobs_ ABSL_GUARDED_BY(mutex_);  // uid, bytes
-  std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);                         // their sums
+  std::map<std::string, Held> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);  // sums of their jobs' bytes
 };
 
 // What a job's checkpoints will take in its own directory: those it keeps, and one that is being

@@ -19,12 +19,7 @@ constexpr double kRetrySeconds = 60;
 
 // Written by a job that died before it could say so.
 bool HasCheckpointFiles(const std::string& state_directory, const std::string& id) {
-  const absl::StatusOr<std::vector<std::string>> names = ListOwnDirectory(state_directory, id);
-  if (!names.ok()) return true;  // rather kept than lost
-  for (const std::string& name : *names) {
-    if (name.rfind("step-", 0) == 0) return true;
-  }
-  return false;
+  return OwnDirectoryHas(state_directory, id, "step-").value_or(true);  // rather kept than lost
 }
 
 }  // namespace
@@ -33,7 +28,8 @@ absl::Status RemoveJobFiles(const std::string& state_directory, const std::strin
                             FileSystem* files) {
   const std::string directory = JobDirectory(state_directory, id);
   if (!files->FileExists(directory)) return absl::OkStatus();
-  MT_RETURN_IF_ERROR(EmptyOwnDirectory(state_directory, id));
+  // What is left then is the daemon's alone.
+  MT_RETURN_IF_ERROR(RemoveOwnDirectory(state_directory, id));
   MT_RETURN_IF_ERROR(files->RemoveTree(directory));
   return files->SyncDirectory(ParentDirectory(directory));
 }

@@ -25,7 +25,9 @@
 
 namespace megatrain {
 
-// Removes the job's own directory and all it holds, and makes that durable.
+// Removes the job's directory and makes that durable: what belongs to its submitter with his rights
+// (own_directory.h), the rest with the daemon's. On an error something is left; the rest is removed
+// by another call.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files);
 

@@ -1,12 +1,15 @@
 #include "server/jobs/job_disk.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
 
-#include "server/files/own_directory.h"
+#include "engine/base/descriptor.h"
+#include "engine/base/file.h"
 #include "tests/server/jobs/test_job.h"
 
 namespace megatrain {
@@ -28,18 +31,6 @@ Job OfUser(int64_t number, int64_t uid) {
   spec.checkpoint.keep = 2;
   job.spec = std::make_shared<const JobSpec>(spec);
   return job;
-}
-
-TEST(JobDiskTest, ADirectorysBytesAreThoseOfItsFiles) {
-  const TestDirectory directory;
-  EXPECT_EQ(DirectoryBytes(directory / "missing"), 0);
-  EXPECT_EQ(DirectoryBytes(directory / ""), 0);
-  Write(directory / "a/b/c", 10);
-  Write(directory / "a/d", 5);
-  Write(directory / "e", 0);
-  fs::create_symlink(directory / "a", directory / "a/b/loop");
-  fs::create_symlink(directory / "a/d", directory / "link");
-  EXPECT_EQ(DirectoryBytes(directory.path()), 15);
 }
 
 TEST(JobDiskTest, EachUsersJobsAreSummed) {
@@ -97,6 +88,30 @@ TEST(JobDiskTest, TheNextCheckpointDecides) {
   JobDisk unlimited(directory.path(), 0);
   unlimited.Measure(job);
   EXPECT_EQ(unlimited.UserBytes(1), 0) << "nobody looks";
+}
+
+// What lies too deep to be measured is no place to hide files in.
+TEST(JobDiskTest, AJobWithDirectoriesTooDeepCountsAsAllThatAUserMayHave) {
+  const TestDirectory directory;
+  JobDisk disk(directory.path(), 1000);
+  const Job deep = OfUser(1, 1), other = OfUser(2, 1);
+  Write(directory / "jobs/job1/checkpoints/x", 10);
+  Write(directory / "jobs/job2/x", 3);
+  const std::string top = directory / "jobs/job1/checkpoints";
+  Descriptor at(::open(top.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  for (int level = 0; level < 2000; ++level) {
+    ASSERT_EQ(::mkdirat(at.get(), "d", 0755), 0);
+    at = Descriptor(::openat(at.get(), "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  }
+  for (const Job& job : {deep, other, deep}) disk.Measure(job);
+  EXPECT_EQ(disk.UserBytes(1), 1003);
+  EXPECT_THAT(disk.OverLimit(other), HasSubstr("job job1 holds directories 32 levels deep or "
+                                               "more, which are not measured, and counts as all "
+                                               "of limits.disk_per_user"));
+  ASSERT_TRUE(PosixFileSystem()->RemoveTree(top + "/d").ok());
+  disk.Measure(deep);
+  EXPECT_EQ(disk.UserBytes(1), 13);
+  EXPECT_EQ(disk.TooDeep(1), "");
 }
 
 }  // namespace
