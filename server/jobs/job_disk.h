@@ -6,6 +6,7 @@
 #ifndef MEGATRAIN_SERVER_JOBS_JOB_DISK_H_
 #define MEGATRAIN_SERVER_JOBS_JOB_DISK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -23,7 +24,8 @@ class JobDisk {
   // measured.
   JobDisk(std::string state_directory, int64_t limit);
 
-  int64_t limit() const { return limit_; }
+  // The jobs that are there are to be measured, if none was before.
+  void SetLimit(int64_t limit) { limit_ = limit; }
 
   // Looks at every file in the job's own directory.
   void Measure(const Job& job);
@@ -40,7 +42,7 @@ class JobDisk {
 
  private:
   const std::string state_directory_;
-  const int64_t limit_;
+  std::atomic<int64_t> limit_;
   mutable Mutex mutex_;
   std::map<std::string, std::pair<int64_t, int64_t>> jobs_ ABSL_GUARDED_BY(mutex_);  // uid, bytes
   std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);                         // their sums
