@@ -62,7 +62,7 @@ DaemonLog::DaemonLog()
                                          : SendToJournal()) {}
 
 void DaemonLog::Write(LogPriority priority, const std::string& line, const ObservedRun* run) const {
-  if (priority > level_) return;
+  if (priority > level_.load()) return;
   const std::string message =
       run == nullptr ? OneLine(line)
                      : OneLine(absl::StrCat("job ", run->job_id, " (", run->spec.name, ") ", line));

@@ -39,7 +39,10 @@ absl::Status RemoveJobFiles(const std::string& state_directory, const std::strin
 }
 
 JobRemover::JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options)
-    : ledger_(ledger), records_(records), options_(std::move(options)) {
+    : ledger_(ledger),
+      records_(records),
+      options_(std::move(options)),
+      keep_ended_jobs_(options_.keep_ended_jobs) {
   ledger_->AddListener(this, [this] {
     MutexLock lock(&mutex_);
     woken_ = true;
