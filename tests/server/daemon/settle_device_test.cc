@@ -68,9 +68,10 @@ class SettleDeviceTest : public testing::Test {
   }
   // Texts of the events that the job has after its first.
   std::vector<std::string> Events(int64_t number) const {
-    auto store = JobStore::Open(directory_.path());
+    const auto store = JobStore::Open(directory_.path());
+    const auto jobs = (*store)->ReadAll();
     std::vector<std::string> texts;
-    for (const StoredJob& stored : *(*store)->ReadAll()) {
+    for (const StoredJob& stored : *jobs) {
       if (stored.job.number != number) continue;
       for (size_t i = 1; i < stored.events.size(); ++i) texts.push_back(stored.events[i].text);
     }
