@@ -60,6 +60,10 @@ OutputFormat Invocation::format() const {
                             : OutputFormat::kTable;
 }
 
+v1::JobView Invocation::view() const {
+  return format() == OutputFormat::kTable ? v1::JOB_VIEW_BASIC : v1::JOB_VIEW_FULL;
+}
+
 absl::StatusOr<std::string> Invocation::ContextsPath() const {
   std::string base = environment_.variable("XDG_CONFIG_HOME");
   // The XDG specification has relative paths ignored.

@@ -15,6 +15,7 @@
 #include "client/context_store.h"
 #include "client/output/text.h"
 #include "client/server_address.h"
+#include "megatrain/v1/job.pb.h"
 
 namespace megatrain::client {
 
@@ -49,6 +50,8 @@ class Invocation {
 
   const Environment& environment() const { return environment_; }
   OutputFormat format() const;
+  // Of jobs, what is printed in that format: their files are in objects, not in tables.
+  v1::JobView view() const;
   // The terminal's width, or 0 if lines may have any.
   int table_width() const { return environment_.is_terminal ? environment_.columns() : 0; }
 

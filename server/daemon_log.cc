@@ -50,6 +50,11 @@ std::string EndText(const RunEnd& end) {
 
 }  // namespace
 
+LogPriority LogPriorityOf(const std::string& level) {
+  if (level == "error") return LogPriority::kError;
+  return level == "warning" ? LogPriority::kWarning : LogPriority::kInfo;
+}
+
 DaemonLog::DaemonLog()
     : send_(StandardErrorIsTheJournals() ? SendToJournal([](const iovec* fields, int count) {
         return sd_journal_sendv(fields, count);
@@ -57,6 +62,7 @@ DaemonLog::DaemonLog()
                                          : SendToJournal()) {}
 
 void DaemonLog::Write(LogPriority priority, const std::string& line, const ObservedRun* run) const {
+  if (priority > level_.load()) return;
   const std::string message =
       run == nullptr ? OneLine(line)
                      : OneLine(absl::StrCat("job ", run->job_id, " (", run->spec.name, ") ", line));

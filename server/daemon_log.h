@@ -8,6 +8,7 @@
 
 #include <sys/uio.h>
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <utility>
@@ -18,6 +19,8 @@ namespace megatrain {
 
 // By their numbers in syslog and the journal.
 enum class LogPriority { kError = 3, kWarning = 4, kInfo = 6 };
+// Of "error", "warning"; anything else is "info".
+LogPriority LogPriorityOf(const std::string& level);
 
 class DaemonLog {
  public:
@@ -29,12 +32,16 @@ class DaemonLog {
   // To the journal by `send`; to standard error if it is empty.
   explicit DaemonLog(SendToJournal send) : send_(std::move(send)) {}
 
+  // Entries that matter less are left out from now on.
+  void SetLevel(LogPriority level) { level_ = level; }
+
   void Write(const std::string& line) const { Write(LogPriority::kInfo, line, nullptr); }
   // `run`: the job that it is about; null: none.
   void Write(LogPriority priority, const std::string& line, const ObservedRun* run) const;
 
  private:
   const SendToJournal send_;  // empty: lines
+  std::atomic<LogPriority> level_{LogPriority::kInfo};
 };
 
 // Tells the log what becomes of jobs.

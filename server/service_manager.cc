@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,16 @@ void ServiceManager::Ready() {
   phase_ = Phase::kReady;
   phase_told_ = false;
   if (job_id_.empty()) status_ = "no job runs";
+  changed_.NotifyAll();
+}
+
+void ServiceManager::Reloading() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  MutexLock lock(&mutex_);
+  phase_ = Phase::kReloading;
+  phase_told_ = false;
+  reload_microseconds_ = int64_t{1'000'000} * now.tv_sec + now.tv_nsec / 1000;
   changed_.NotifyAll();
 }
 
@@ -130,6 +141,12 @@ std::string ServiceManager::StatusLine() const {
 
 std::string ServiceManager::Message() {
   std::string message;
+  if (reload_microseconds_ > 0) {
+    // A message of its own. Where the reload is over by now, READY=1 comes in the next.
+    phase_told_ = phase_ == Phase::kReloading;
+    return absl::StrCat("RELOADING=1\nMONOTONIC_USEC=", std::exchange(reload_microseconds_, 0),
+                        "\n");
+  }
   if (!phase_told_) {
     absl::StrAppend(&message, phase_ == Phase::kReady ? "READY=1\n" : "STOPPING=1\n");
     phase_told_ = true;
@@ -140,7 +157,7 @@ std::string ServiceManager::Message() {
   }
   if (hangs_) return message;
   if (watchdog_) absl::StrAppend(&message, "WATCHDOG=1\n");
-  if (phase_ != Phase::kReady) {
+  if (phase_ == Phase::kStarting || phase_ == Phase::kStopping) {
     double seconds = options_.extension_seconds;
     if (phase_ == Phase::kStopping) seconds = std::max(seconds, 2 * SaveSeconds());
     absl::StrAppend(&message, "EXTEND_TIMEOUT_USEC=", static_cast<int64_t>(1e6 * seconds), "\n");

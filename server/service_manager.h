@@ -8,6 +8,7 @@
 //                          that only silence, not duration, ends the process; while a job is saved
 //                          at least twice what its last checkpoint took, the state's bytes over the
 //                          disk's rate
+//   RELOADING=1            while the configuration is read again, with MONOTONIC_USEC= of its begin
 //   STOPPING=1
 //
 // Thread safety: all methods may be called from any thread; none waits for the manager.
@@ -43,6 +44,8 @@ class ServiceManager : public RunObserver {
   // Before Ready, what the daemon is doing: "reserving 12.5 of 64 GiB of host memory".
   void Starting(const std::string& activity);
   void Ready();
+  // The configuration is read again; until Ready.
+  void Reloading();
   void Stopping();
   // A run has stood still for longer than it may: the process is about to end, or hangs.
   void Hangs();
@@ -55,7 +58,7 @@ class ServiceManager : public RunObserver {
   void Ended(const ObservedRun& run, const RunEnd& end) override;
 
  private:
-  enum class Phase { kStarting, kReady, kStopping };
+  enum class Phase { kStarting, kReady, kReloading, kStopping };
 
   void SetStatus(const std::string& job_id, std::string status);
   void Loop();
@@ -73,6 +76,8 @@ class ServiceManager : public RunObserver {
   CondVar changed_;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kStarting;
   bool phase_told_ ABSL_GUARDED_BY(mutex_) = true;
+  // When a reload began that has not been told of; 0 = there is none.
+  int64_t reload_microseconds_ ABSL_GUARDED_BY(mutex_) = 0;
   bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::string job_id_ ABSL_GUARDED_BY(mutex_);  // that status_ is of

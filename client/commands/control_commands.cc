@@ -32,6 +32,7 @@ absl::StatusOr<ExitCode> Run(const Invocation& invocation, const Control& contro
                              Method<Request> method, const char* done) {
   Request request;
   MT_ASSIGN_OR_RETURN(*request.mutable_name(), ParseJobName(control.job));
+  request.set_view(invocation.view());
   SetOptions(control, &request);
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
   MT_ASSIGN_OR_RETURN(const v1::Job job, connection->Call(connection->jobs(), method, request));

@@ -23,11 +23,13 @@ struct JobWithEvents {
 };
 
 // The job and all its events so far: what WatchJob sends before its first heartbeat.
-absl::StatusOr<JobWithEvents> Read(Connection* connection, const std::string& name) {
+absl::StatusOr<JobWithEvents> Read(Connection* connection, const std::string& name,
+                                   v1::JobView view) {
   const Connection::StreamCall call = connection->NewStream();
   call.context->set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
   v1::WatchJobRequest request;
   request.set_name(name);
+  request.set_view(view);
   const auto reader = connection->jobs()->WatchJob(call.context.get(), request);
   JobWithEvents result;
   bool complete = false;
@@ -85,7 +87,7 @@ Lines Describe(const v1::Job& job, absl::TimeZone zone) {
 absl::StatusOr<ExitCode> Show(const Invocation& invocation, const std::string& argument) {
   MT_ASSIGN_OR_RETURN(const std::string name, ParseJobName(argument));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, invocation.Connect());
-  MT_ASSIGN_OR_RETURN(const JobWithEvents read, Read(connection.get(), name));
+  MT_ASSIGN_OR_RETURN(const JobWithEvents read, Read(connection.get(), name, invocation.view()));
   if (invocation.quiet) {
     invocation.Print(read.job.name() + "\n");
     return kExitDone;

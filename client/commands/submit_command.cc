@@ -66,6 +66,7 @@ absl::StatusOr<ExitCode> Submit(const Invocation& invocation, const SubmitArgume
   request.mutable_job()->set_priority(arguments.priority);
   request.set_request_id(arguments.request_id.empty() ? NewUuid() : arguments.request_id);
   request.set_validate_only(arguments.validate_only);
+  request.set_view(invocation.view());
   const absl::StatusOr<v1::Job> job = connection->Call(
       connection->jobs(), &v1::JobService::Stub::CreateJob, request, kSubmitTimeout);
   if (!job.ok()) {

@@ -31,6 +31,7 @@ absl::StatusOr<ExitCode> Wait(const Invocation& invocation, const std::string& a
         v1::WatchJobRequest request;
         request.set_name(name);
         request.set_start_sequence(start);
+        request.set_view(invocation.view());
         return connection->jobs()->WatchJob(context, request);
       },
       {.message =

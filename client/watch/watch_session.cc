@@ -145,7 +145,7 @@ absl::StatusOr<v1::Job> WatchJob(const Invocation& invocation, Connection* conne
   absl::Status status;
   {
     EventQueue queue;
-    const WatchStreams streams(connection, job, IsLive(invocation), &queue);
+    const WatchStreams streams(connection, job, invocation.view(), IsLive(invocation), &queue);
     status = session.Run(&queue);
   }
   session.Close();

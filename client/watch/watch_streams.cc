@@ -26,13 +26,14 @@ void WatchStreams::Start(WatchStream stream, Open open) {
   });
 }
 
-WatchStreams::WatchStreams(Connection* connection, const std::string& job, bool with_node,
-                           EventQueue* queue)
+WatchStreams::WatchStreams(Connection* connection, const std::string& job, v1::JobView view,
+                           bool with_node, EventQueue* queue)
     : connection_(connection), queue_(queue) {
   Start<v1::WatchJobResponse>(WatchStream::kJob,
-                              [connection, job](grpc::ClientContext* context, int64_t start) {
+                              [connection, job, view](grpc::ClientContext* context, int64_t start) {
                                 v1::WatchJobRequest request;
                                 request.set_name(job);
+                                request.set_view(view);
                                 request.set_start_sequence(start);
                                 return connection->jobs()->WatchJob(context, request);
                               });

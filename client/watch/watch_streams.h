@@ -14,9 +14,11 @@ namespace megatrain::client {
 
 class WatchStreams {
  public:
-  // Job, step metrics, log and, if wanted, the node of `job` ("jobs/ID"), from their beginnings.
-  // Each tells its end by StreamEnded. `connection` and `queue` must outlive this.
-  WatchStreams(Connection* connection, const std::string& job, bool with_node, EventQueue* queue);
+  // Job, as `view` says, step metrics, log and, if wanted, the node of `job` ("jobs/ID"), from
+  // their beginnings. Each tells its end by StreamEnded. `connection` and `queue` must outlive
+  // this.
+  WatchStreams(Connection* connection, const std::string& job, v1::JobView view, bool with_node,
+               EventQueue* queue);
   // Ends the streams.
   ~WatchStreams();
   WatchStreams(const WatchStreams&) = delete;

@@ -7,14 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/open_cuda_device.h"
 #include "server/commands/command.h"
 #include "server/config/daemon_config.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon_log.h"
+#include "server/daemon_signals.h"
 #include "server/exit_code.h"
-#include "server/stop_signals.h"
 
 namespace megatrain {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 struct ServeArguments {
   std::string config;
   std::vector<std::string> overrides;
+  bool accept_device_change = false;
 };
 
 // A stream takes a file of its job's log beside its connection's share: the default of 1,024 is
@@ -33,27 +35,63 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// The configuration was understood. What is not there may come: a file system that is not mounted
+// yet, an account service that is late, a driver that is not loaded, another daemon that is about
+// to end. Only a configuration that is wrong is kExitUsage, with which no service is started again.
+absl::Status MayPass(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kUnavailable:
+      return absl::UnavailableError(absl::StrCat(
+          status.message(), "; where this passes, start the daemon again (its service does)"));
+    default:
+      return status;
+  }
+}
+
+void Reload(const ServeArguments& arguments, DaemonLog* log, Daemon* daemon) {
+  const absl::StatusOr<DaemonConfig> config =
+      ReadDaemonConfig(arguments.config, arguments.overrides);
+  const absl::Status status = config.ok() ? daemon->Reload(*config) : config.status();
+  if (status.ok()) {
+    log->SetLevel(LogPriorityOf(config->log_level));
+  } else {
+    log->Write(LogPriority::kError,
+               absl::StrCat("the configuration is not read again, what was before stays: ",
+                            status.message()),
+               nullptr);
+  }
+}
+
 absl::Status Serve(const ServeArguments& arguments) {
-  MT_ASSIGN_OR_RETURN(const DaemonConfig config,
-                      ReadDaemonConfig(arguments.config, arguments.overrides));
+  MT_ASSIGN_OR_RETURN(DaemonConfig config, ReadDaemonConfig(arguments.config, arguments.overrides));
+  config.accept_device_change = arguments.accept_device_change;
   RaiseFileLimit();
   // Store and records are the daemon's alone, also where the way to jobs' directories is open. What
   // jobs write is given its mode by itself.
   ::umask(0077);
-  InstallStopSignals();
+  InstallDaemonSignals();
   DaemonHooks hooks;
-  const DaemonLog log;
+  DaemonLog log;
+  log.SetLevel(LogPriorityOf(config.log_level));
   RunLog run_log(&log);
   hooks.log = [&log](const std::string& line) { log.Write(line); };
+  hooks.warn = [&log](const std::string& line) { log.Write(LogPriority::kWarning, line, nullptr); };
   hooks.run_observer = &run_log;
   // The store is on stable storage after every change; a hanging thread would hold up any other
   // way out.
   hooks.open_gpu = OpenCudaDevice;
   hooks.end_process = [] { _exit(kExitFailed); };
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Daemon> daemon, Daemon::Open(config, hooks));
+  hooks.cancelled = StopRequested;
+  absl::StatusOr<std::unique_ptr<Daemon>> opened = Daemon::Open(config, hooks);
+  if (absl::IsCancelled(opened.status())) return absl::OkStatus();
+  if (!opened.ok()) return MayPass(opened.status());
+  const std::unique_ptr<Daemon> daemon = *std::move(opened);
   const absl::Status pinned = daemon->PinPool(StopRequested);
-  if (!pinned.ok() && !StopRequested()) return pinned;
-  WaitForStop();
+  if (!pinned.ok() && !StopRequested()) return MayPass(pinned);
+  while (WaitForSignal() == DaemonSignal::kReload) Reload(arguments, &log, daemon.get());
   daemon->Stop();
   return absl::OkStatus();
 }
@@ -70,6 +108,8 @@ void AddServeCommand(CLI::App* app, int* exit_code) {
                    "replace a value of the configuration; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
+  command->add_flag("--accept-device-change", arguments->accept_device_change,
+                    "go on on another kind of device than before (cpu, cuda), once");
   command->callback([arguments, exit_code] { *exit_code = Report(Serve(*arguments)); });
 }
 

@@ -135,6 +135,26 @@ bool HasTcp(const DaemonConfig& config) {
   });
 }
 
+std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running,
+                                             const DaemonConfig& read) {
+  std::vector<std::string> keys;
+  const auto compare = [&keys](const char* key, const auto& a, const auto& b) {
+    if (a != b) keys.push_back(key);
+  };
+  compare("listen", running.listen, read.listen);
+  compare("metrics_listen", running.metrics_listen, read.metrics_listen);
+  compare("state_directory", running.state_directory, read.state_directory);
+  compare("host_memory", running.host_memory, read.host_memory);
+  compare("device", running.device, read.device);
+  compare("threads", running.threads, read.threads);
+  compare("roots", running.roots, read.roots);
+  if (!HasTcp(running)) return keys;
+  // Listeners ask for certificates, and look at tokens, or they do not.
+  compare("tls.client_ca", running.tls_client_ca.empty(), read.tls_client_ca.empty());
+  compare("tokens_file", running.tokens_file.empty(), read.tokens_file.empty());
+  return keys;
+}
+
 absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::string& text, const std::string& name,
                                                const std::vector<std::string>& overrides) {
   MT_ASSIGN_OR_RETURN(YamlNode root, ParseYaml(text, name));

@@ -23,6 +23,8 @@ struct DaemonConfig {
   std::string state_directory = "/var/lib/megatrain";
   int64_t host_memory = 0;  // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
   std::string device = "auto";
+  // No key, but a flag of one start: a device of another kind than before is taken.
+  bool accept_device_change = false;
   int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
   // Of each user's ended jobs, those that the daemon remembers beside the ones that hold
   // checkpoints; 0 = all.
@@ -38,9 +40,14 @@ struct DaemonConfig {
   std::string tls_key;
   std::string tls_client_ca;  // "" = no client certificates
   std::string tokens_file;    // "" = no tokens on TCP
+  // What the log has: "info" = everything, "warning", "error" = less.
+  std::string log_level = "info";
 };
 
 bool HasTcp(const DaemonConfig& config);
+
+// The keys in which the two differ and which a daemon that runs cannot change: it needs a restart.
+std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running, const DaemonConfig& read);
 
 // Reads `path`, or takes the defaults if it is empty; an override is "a.b=value" as in
 // "host_memory=24GiB", plain text or YAML if it begins with [, {, or a quote, and replaces the

@@ -153,6 +153,15 @@ std::string SetDevice(const YamlNode& node, DaemonConfig* config) {
   return "";
 }
 
+std::string SetLogLevel(const YamlNode& node, DaemonConfig* config) {
+  std::string level;
+  const std::string expects = "info, warning or error";
+  if (std::string error = ReadText(node, expects, &level); !error.empty()) return error;
+  if (level != "info" && level != "warning" && level != "error") return Expects(expects, node);
+  config->log_level = std::move(level);
+  return "";
+}
+
 }  // namespace
 
 const std::vector<DaemonKey>& DaemonKeys() {
@@ -196,6 +205,7 @@ const std::vector<DaemonKey>& DaemonKeys() {
       {"tls.key", FilePath(&DaemonConfig::tls_key)},
       {"tls.client_ca", FilePath(&DaemonConfig::tls_client_ca)},
       {"tokens_file", FilePath(&DaemonConfig::tokens_file)},
+      {"log_level", SetLogLevel},
   };
   return keys;
 }

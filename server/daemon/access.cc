@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "server/identity/token_file.h"
 #include "server/rpc/tls_credentials.h"
 #include "server/rpc/unix_socket.h"
 
@@ -18,8 +19,8 @@ absl::StatusOr<std::set<uid_t>> FindAdministrators(const std::vector<std::string
   for (const std::string& name : names) {
     const absl::StatusOr<Account> account = accounts.Find(name);
     if (!account.ok()) {
-      return absl::Status(absl::IsNotFound(account.status()) ? absl::StatusCode::kInvalidArgument
-                                                             : account.status().code(),
+      // An account that is not known may be one whose directory service does not answer yet.
+      return absl::Status(account.status().code(),
                           absl::StrCat("administrators: ", name, ": ", account.status().message()));
     }
     uids.insert(account->uid);
@@ -27,11 +28,40 @@ absl::StatusOr<std::set<uid_t>> FindAdministrators(const std::vector<std::string
   return uids;
 }
 
+absl::Status TokensError(const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(
+      status.code(),
+      absl::StrCat("tokens_file: ", status.message(),
+                   absl::IsNotFound(status) ? "; `megatraind token add USER` makes it" : ""));
+}
+
+TlsPaths TlsPathsOf(const DaemonConfig& config) {
+  return {config.tls_certificate, config.tls_key, config.tls_client_ca};
+}
+
 }  // namespace
 
+absl::Status Access::Reload(const DaemonConfig& config) {
+  MT_ASSIGN_OR_RETURN(std::set<uid_t> administrators,
+                      FindAdministrators(config.administrators, accounts_));
+  // What may fail comes before what takes effect; the tokens are read once more for that.
+  if (bearer_tokens_ != nullptr) {
+    struct stat info = {};
+    MT_RETURN_IF_ERROR(TokensError(ReadTokenFile(config.tokens_file, &info).status()));
+  }
+  if (tls_ != nullptr) MT_RETURN_IF_ERROR(tls_->Reload(TlsPathsOf(config)));
+  if (bearer_tokens_ != nullptr) {
+    MT_RETURN_IF_ERROR(TokensError(bearer_tokens_->Reload(config.tokens_file)));
+  }
+  authenticator_->SetAdministrators(std::move(administrators));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Access>> Access::Prepare(
-    const DaemonConfig& config, std::function<void(const std::string& line)> log) {
-  std::unique_ptr<Access> access(new Access(std::move(log)));
+    const DaemonConfig& config, std::function<void(const std::string& line)> log,
+    std::function<void(const std::string& line)> warn) {
+  std::unique_ptr<Access> access(new Access(std::move(log), std::move(warn)));
   CallerAuthenticator::Options options;
   options.accounts = &access->accounts_;
   MT_ASSIGN_OR_RETURN(options.administrators,
@@ -74,20 +104,14 @@ absl::Status Access::PrepareSockets(const std::vector<std::string>& listen) {
 
 absl::Status Access::PrepareTcp(const DaemonConfig& config) {
   TlsMaterial::Options tls;
-  tls.log = log_;
-  MT_ASSIGN_OR_RETURN(
-      tls_, TlsMaterial::Open({config.tls_certificate, config.tls_key, config.tls_client_ca},
-                              std::move(tls)));
+  tls.log = warn_;
+  MT_ASSIGN_OR_RETURN(tls_, TlsMaterial::Open(TlsPathsOf(config), std::move(tls)));
   if (config.tokens_file.empty()) return absl::OkStatus();
   BearerTokens::Options tokens;
-  tokens.log = log_;
+  tokens.log = warn_;
   absl::StatusOr<std::unique_ptr<BearerTokens>> opened =
       BearerTokens::Open(config.tokens_file, std::move(tokens));
-  if (!opened.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "tokens_file: ", opened.status().message(),
-        absl::IsNotFound(opened.status()) ? "; `megatraind token add USER` makes it" : ""));
-  }
+  if (!opened.ok()) return TokensError(opened.status());
   bearer_tokens_ = *std::move(opened);
   return absl::OkStatus();
 }

@@ -30,7 +30,12 @@ class Access {
   // Makes the Unix sockets' places ready, begins to mint tokens for shared ones, and reads what the
   // configuration names. Before the daemon listens.
   static absl::StatusOr<std::unique_ptr<Access>> Prepare(
-      const DaemonConfig& config, std::function<void(const std::string& line)> log);
+      const DaemonConfig& config, std::function<void(const std::string& line)> log,
+      std::function<void(const std::string& line)> warn);
+
+  // Takes over what of `config` can be changed while the daemon runs: administrators, the files of
+  // TLS, the tokens file. An error changes nothing. REQUIRES: KeysThatNeedRestart has none of them.
+  absl::Status Reload(const DaemonConfig& config);
 
   const Authenticator& authenticator() const { return *authenticator_; }
   // Of one more TCP listener. REQUIRES: the configuration has one.
@@ -45,11 +50,13 @@ class Access {
   absl::Status ShareSockets();
 
  private:
-  explicit Access(std::function<void(const std::string& line)> log) : log_(std::move(log)) {}
+  Access(std::function<void(const std::string& line)> log,
+         std::function<void(const std::string& line)> warn)
+      : log_(std::move(log)), warn_(std::move(warn)) {}
   absl::Status PrepareSockets(const std::vector<std::string>& listen);
   absl::Status PrepareTcp(const DaemonConfig& config);
 
-  const std::function<void(const std::string& line)> log_;
+  const std::function<void(const std::string&line)> log_, warn_;
   AccountCache accounts_;
   bool shared_ = false;
   std::vector<std::string> shared_sockets_;      // paths; empty: all are private

@@ -7,12 +7,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "engine/base/bytes.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "megatrain/v1/error_reason.pb.h"
 #include "server/daemon/background_threads.h"
 #include "server/daemon/job_roots.h"
+#include "server/daemon/settle_device.h"
 #include "server/jobs/error_reason.h"
 #include "server/jobs/job_store.h"
 #include "server/jobs/recorded_step.h"
@@ -22,6 +24,9 @@ namespace {
 
 // For calls under way when everything is saved; they take milliseconds.
 constexpr std::chrono::seconds kLastCalls{5};
+
+// Between two looks for a device that is missing.
+constexpr absl::Duration kDeviceLookInterval = absl::Seconds(1);
 
 }  // namespace
 
@@ -33,13 +38,11 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   std::unique_ptr<Daemon> daemon(new Daemon(config, hooks));
   // The store first: its lock keeps a second daemon from touching anything.
   MT_RETURN_IF_ERROR(daemon->OpenStore());
-  MT_ASSIGN_OR_RETURN(daemon->access_, Access::Prepare(config, hooks.log));
+  MT_ASSIGN_OR_RETURN(daemon->access_, Access::Prepare(config, hooks.log, hooks.warn));
   MT_RETURN_IF_ERROR(daemon->OpenJobFiles());
-  EngineHostOptions host;
-  host.device = config.device;
-  host.threads = static_cast<int>(config.threads);
-  host.open_gpu = hooks.open_gpu;
-  MT_ASSIGN_OR_RETURN(daemon->host_, EngineHost::Create(host));
+  absl::Status device = daemon->OpenDevice();
+  if (absl::IsUnavailable(device)) device = daemon->AwaitDevice(device);
+  if (!device.ok()) return device;
   hooks.log(absl::StrCat("device: ", daemon->host_->DescribeDevice()));
   daemon->manager_ = std::make_unique<JobManager>(
       daemon->ledger_.get(),
@@ -62,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
       Monitoring::Start(config, daemon->host_.get(), &std::as_const(*daemon->ledger_).table(),
                         daemon->monitor_.get(), daemon->FilesOfJobs(), daemon->access_->tls(),
                         hooks.log));
+  if (daemon->device_changed_) daemon->monitoring_->DeviceChanged();
   daemon->authenticator_ = std::make_unique<ObservedAuthenticator>(
       &daemon->access_->authenticator(), daemon->monitoring_->refusal_observer());
   GrpcServerOptions server;
@@ -111,6 +115,43 @@ absl::Status Daemon::OpenJobFiles() {
   return absl::OkStatus();
 }
 
+absl::Status Daemon::OpenDevice() {
+  EngineHostOptions host;
+  host.device = config_.device;
+  host.threads = static_cast<int>(config_.threads);
+  host.open_gpu = hooks_.open_gpu;
+  MT_ASSIGN_OR_RETURN(host_, EngineHost::Create(host));
+  MT_ASSIGN_OR_RETURN(const std::optional<std::string> before,
+                      SettleDevice({.id = host_->device_id(),
+                                    .why_cpu = host_->why_cpu(),
+                                    .is_named = config_.device != "auto",
+                                    .accepted = config_.accept_device_change},
+                                   ledger_.get()));
+  device_changed_ = before.has_value();
+  if (device_changed_) {
+    hooks_.warn(absl::StrCat("the device is ", host_->device_id(), " now and was ", *before,
+                             ": jobs that have begun go on with other bits"));
+  }
+  return absl::OkStatus();
+}
+
+// The page is served meanwhile, so that somebody is told.
+absl::Status Daemon::AwaitDevice(const absl::Status& refused) {
+  hooks_.warn(std::string(refused.message()));
+  const std::unique_ptr<MetricsServer> page =
+      ServeDeviceMissing(config_, &std::as_const(*ledger_).table(), hooks_.log);
+  absl::Status status = refused;
+  const absl::Time until = absl::Now() + hooks_.device_patience;
+  while (absl::IsUnavailable(status) && absl::Now() < until) {
+    if (hooks_.cancelled && hooks_.cancelled()) {
+      return absl::CancelledError("stopped while it waited for its device");
+    }
+    absl::SleepFor(kDeviceLookInterval);
+    status = OpenDevice();
+  }
+  return status;
+}
+
 absl::StatusOr<PlanReport> Daemon::Plan(const JobSpec& spec, FileSystem* files) const {
   if (monitor_->state() == NodeStatus::State::kStarting) {
     return WithReason(
@@ -123,7 +164,7 @@ absl::StatusOr<PlanReport> Daemon::Plan(const JobSpec& spec, FileSystem* files) 
 void Daemon::MeasureRates() {
   if (const absl::Status status = host_->MeasureRates(); !status.ok()) {
     // Jobs run without; only predictions are missed.
-    hooks_.log(absl::StrCat("the machine's rates are not known: ", status.message()));
+    hooks_.warn(absl::StrCat("the machine's rates are not known: ", status.message()));
     return;
   }
   const HardwareRates rates = host_->rates();
@@ -161,12 +202,12 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   EngineJobRunnerOptions runner;
   runner.files = [this](int64_t uid, const std::string& id) { return job_files_->ForRun(uid, id); };
   runner.stalled = [this](const std::string& job, const std::string& why) {
-    hooks_.log(absl::StrCat("job ", job, " hangs: ", why, "; ending the process"));
+    hooks_.warn(absl::StrCat("job ", job, " hangs: ", why, "; ending the process"));
     monitoring_->service_manager().Hangs();
     hooks_.end_process();
   };
   runner.device_lost = [this](const std::string& job, const std::string& why) {
-    hooks_.log(
+    hooks_.warn(
         absl::StrCat("job ", job, ": ", why, "; the device is lost to this process, ending it"));
     hooks_.end_process();
   };
@@ -190,7 +231,7 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
     const absl::StatusOr<PlanReport> plan = PlanTraining(*job.spec, host_->budget(), files->get());
     return plan.ok() ? plan->predicted.step_seconds : 0.0;
   };
-  scheduler.log = hooks_.log;
+  scheduler.log = hooks_.warn;
   scheduler_ = std::make_unique<Scheduler>(ledger_.get(), observed_runner_.get(), records_.get(),
                                            std::move(scheduler));
   manager_->SetDriver(scheduler_.get());
@@ -200,6 +241,33 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   monitoring_->service_manager().Ready();
   hooks_.log("ready");
   return absl::OkStatus();
+}
+
+absl::Status Daemon::Reload(const DaemonConfig& config) {
+  monitoring_->service_manager().Reloading();
+  const absl::Status status = access_->Reload(config);
+  if (status.ok()) {
+    const bool measured = config_.limits.disk_bytes > 0;
+    disk_->SetLimit(config.limits.disk_bytes);
+    if (!measured) {
+      for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
+    }
+    manager_->SetLimits(config.limits);
+    if (scheduler_ != nullptr) scheduler_->SetLimits(config.limits);
+    remover_->SetKeepEndedJobs(config.keep_ended_jobs);
+    // The rest stays what it is, so that it is named each time.
+    const std::vector<std::string> others = KeysThatNeedRestart(config_, config);
+    if (!others.empty()) {
+      hooks_.warn(
+          absl::StrCat("the configuration was read again; these keys have changed and need ",
+                       "a restart: ", absl::StrJoin(others, ", ")));
+    } else {
+      hooks_.log("the configuration was read again");
+    }
+    config_.limits = config.limits;
+  }
+  monitoring_->service_manager().Ready();
+  return status;
 }
 
 void Daemon::Stop() {

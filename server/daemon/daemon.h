@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "engine/engine_host.h"
 #include "server/config/daemon_config.h"
 #include "server/daemon/access.h"
@@ -35,10 +36,15 @@
 namespace megatrain {
 
 struct DaemonHooks {
-  // A line of the daemon's own log. From any thread.
+  // A line of the daemon's own log, and one that somebody should look at. From any thread.
   std::function<void(const std::string& line)> log;
+  std::function<void(const std::string& line)> warn;
   // GPUs; may be null: there are none.
   GpuOpener open_gpu;
+  // For how long Open waits for a device of the kind that jobs have begun on.
+  absl::Duration device_patience = absl::Minutes(1);
+  // Whether the daemon is asked to stop; may be null.
+  std::function<bool()> cancelled;
   // Beside the daemon's own; may be null. As the hooks, it must outlive the daemon.
   RunObserver* run_observer = nullptr;
   // A job hangs and cannot be ended but with the process: must not return.
@@ -47,7 +53,10 @@ struct DaemonHooks {
 
 class Daemon {
  public:
-  // FailedPrecondition if another daemon has the state directory or a socket.
+  // InvalidArgument if the configuration is wrong. Other errors may pass: FailedPrecondition if
+  // another daemon has the state directory or a socket, NotFound if a root is not there,
+  // Unavailable if a device is (settle_device.h). Cancelled if that was waited for and the daemon
+  // is asked to stop.
   static absl::StatusOr<std::unique_ptr<Daemon>> Open(const DaemonConfig& config,
                                                       const DaemonHooks& hooks);
   // As Stop, if it was not called.
@@ -59,6 +68,10 @@ class Daemon {
   // Cancelled if `cancelled` became true; ResourceExhausted if there is not that much memory.
   absl::Status PinPool(const std::function<bool()>& cancelled);
 
+  // Takes over what of `config` can be changed while jobs run: limits, administrators, the files of
+  // TLS and tokens. Keys that need a restart are named in the log. An error changes nothing.
+  absl::Status Reload(const DaemonConfig& config);
+
   // Running jobs are saved and go on when the daemon is started again; takes as long as the saves.
   void Stop();
 
@@ -66,13 +79,16 @@ class Daemon {
   Daemon(const DaemonConfig& config, const DaemonHooks& hooks);
   absl::Status OpenStore();
   absl::Status OpenJobFiles();
+  absl::Status OpenDevice();
+  absl::Status AwaitDevice(const absl::Status& refused);
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
   absl::StatusOr<PlanReport> Plan(const JobSpec& spec, FileSystem* files) const;
 
-  const DaemonConfig config_;
+  DaemonConfig config_;
   const DaemonHooks hooks_;
   bool stopped_ = false;
+  bool device_changed_ = false;  // at this start
 
   // In the order of their making; each uses those before it.
   std::unique_ptr<JobRecordsDirectory> records_;

@@ -9,6 +9,27 @@
 
 namespace megatrain {
 
+std::unique_ptr<MetricsServer> ServeDeviceMissing(
+    const DaemonConfig& config, const JobTable* jobs,
+    const std::function<void(const std::string& line)>& log) {
+  const std::string address = config.metrics_listen.value_or(kDefaultMetricsAddress);
+  if (address.empty()) return nullptr;
+  const auto metrics = std::make_shared<DaemonMetrics>(kVersion, "missing");
+  absl::StatusOr<std::unique_ptr<MetricsServer>> server = MetricsServer::Start(
+      address, {.page =
+                    [metrics, jobs] {
+                      MeasuredNode node;
+                      node.jobs = jobs->All();
+                      node.now = absl::Now();
+                      node.device_missing = true;
+                      return metrics->Page(node);
+                    },
+                .ready = [] { return absl::UnavailableError("starting: its device is missing"); }});
+  if (server.ok()) return *std::move(server);
+  log(absl::StrCat("metrics_listen: ", server.status().message()));
+  return nullptr;
+}
+
 Monitoring::Monitoring(const EngineHost* host, const JobTable* jobs, const NodeMonitor* node,
                        OpenFiles files, TlsMaterial* tls,
                        const std::function<void(const std::string& line)>& log)
@@ -44,7 +65,7 @@ absl::Status Monitoring::Serve(const DaemonConfig& config,
     return absl::OkStatus();
   }
   const std::string error = absl::StrCat("metrics_listen: ", server.status().message());
-  if (config.metrics_listen.has_value()) return absl::InvalidArgumentError(error);
+  if (config.metrics_listen.has_value()) return absl::UnavailableError(error);
   // Nobody asked for this address: a second daemon on the machine is not kept from its work.
   log(absl::StrCat(error, "; no metrics are served: set metrics_listen to a free address"));
   return absl::OkStatus();

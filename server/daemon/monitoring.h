@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "engine/engine.h"
 #include "server/config/daemon_config.h"
 #include "server/daemon/node_monitor.h"
@@ -26,11 +27,17 @@
 
 namespace megatrain {
 
+// The page of a daemon that has not got its device yet; /readyz says that. Null where it is not
+// wanted or cannot be served. `jobs` must outlive it.
+std::unique_ptr<MetricsServer> ServeDeviceMissing(
+    const DaemonConfig& config, const JobTable* jobs,
+    const std::function<void(const std::string& line)>& log);
+
 class Monitoring {
  public:
   // Serves the page, if one is wanted. `files` are those of jobs; `tls` may be null. All pointers
   // must outlive this.
-  // InvalidArgument if the address that the configuration names cannot be had.
+  // Unavailable if the address that the configuration names cannot be had.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
       const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
       const NodeMonitor* node, OpenFiles files, TlsMaterial* tls,
@@ -40,6 +47,8 @@ class Monitoring {
   RequestObserver request_observer();
   RefusalObserver refusal_observer();
   std::vector<RunObserver*> run_observers() { return {&run_metrics_, &service_manager_}; }
+  // The device is of another kind than in the daemon's life before.
+  void DeviceChanged() { metrics_.DeviceChanged(absl::Now()); }
   ServiceManager& service_manager() { return service_manager_; }
 
  private:

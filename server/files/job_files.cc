@@ -64,9 +64,11 @@ absl::StatusOr<std::unique_ptr<JobFiles>> JobFiles::Open(const std::string& stat
     if (!root.ok()) {
       const absl::Status& status = root.status();
       return absl::Status(
-          absl::IsUnimplemented(status) ? status.code() : absl::StatusCode::kInvalidArgument,
+          status.code(),
           absl::StrCat("roots: ", status.message(),
-                       "; make the directory, or name others that are there"));
+                       absl::IsNotFound(status)
+                           ? "; make the directory, mount it, or name others that are there"
+                           : ""));
     }
     opened.push_back(*std::move(root));
   }

@@ -26,6 +26,15 @@ absl::StatusOr<std::unique_ptr<BearerTokens>> BearerTokens::Open(const std::stri
   return tokens;
 }
 
+absl::Status BearerTokens::Reload(const std::string& path) {
+  struct stat info = {};
+  MT_RETURN_IF_ERROR(ReadTokenFile(path, &info).status());
+  MutexLock lock(&mutex_);
+  path_ = path;
+  problem_ = Read();  // again: a look belongs to what was read with it
+  return problem_;
+}
+
 absl::Status BearerTokens::Read() {
   looked_ = options_.now();
   struct stat info = {};

@@ -39,18 +39,21 @@ class BearerTokens {
   static absl::StatusOr<std::unique_ptr<BearerTokens>> Open(const std::string& path,
                                                             Options options);
 
+  // Those of `path` are good from now on, read at once. An error, as Open's, changes nothing.
+  absl::Status Reload(const std::string& path);
+
   // The user of a token. UNAUTHENTICATED with TOKEN_INVALID, or TOKEN_EXPIRED.
   absl::StatusOr<std::string> Verify(std::string_view token);
 
  private:
   BearerTokens(std::string path, Options options)
-      : path_(std::move(path)), options_(std::move(options)) {}
+      : options_(std::move(options)), path_(std::move(path)) {}
   absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refresh() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::string path_;
   const Options options_;
   Mutex mutex_;
+  std::string path_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_ ABSL_GUARDED_BY(mutex_);
   FileLook look_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, StoredToken> tokens_ ABSL_GUARDED_BY(mutex_);  // by ID

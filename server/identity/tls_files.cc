@@ -38,7 +38,7 @@ absl::Status Invalid(const std::string& key, const std::string& path, const std:
 absl::StatusOr<std::string> Read(const std::string& key, const std::string& path) {
   absl::StatusOr<std::string> text = ReadWholeFile(PosixFileSystem(), path, kFileBytesMax);
   if (text.ok()) return text;
-  return absl::InvalidArgumentError(absl::StrCat(key, ": ", text.status().message()));
+  return absl::Status(text.status().code(), absl::StrCat(key, ": ", text.status().message()));
 }
 
 std::unique_ptr<BIO, Free> Open(const std::string& text) {

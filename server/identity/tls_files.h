@@ -14,6 +14,8 @@ struct TlsPaths {
   std::string certificate;  // the server's, with its chain after it
   std::string key;
   std::string client_ca;  // who may issue clients' certificates; "" = none are asked for
+
+  bool operator==(const TlsPaths&) const = default;
 };
 
 struct TlsFiles {
@@ -25,9 +27,10 @@ struct TlsFiles {
   std::vector<std::string> warnings;
 };
 
-// InvalidArgument names the configuration's key (tls.certificate, ...), the file and what is wrong:
-// not there, not PEM, encrypted, a key of another certificate, or one that others than its owner
-// may read (a key that belongs to root may be its group's to read).
+// Errors name the configuration's key (tls.certificate, ...), the file and what is wrong.
+// InvalidArgument: it is not PEM, encrypted, a key of another certificate, or one that others than
+// its owner may read (a key that belongs to root may be its group's to read). NotFound and others:
+// it cannot be read now.
 absl::StatusOr<TlsFiles> ReadTlsFiles(const TlsPaths& paths, absl::Time now);
 
 }  // namespace megatrain

@@ -12,22 +12,34 @@ absl::StatusOr<std::unique_ptr<TlsMaterial>> TlsMaterial::Open(const TlsPaths& p
   std::unique_ptr<TlsMaterial> material(new TlsMaterial(paths, std::move(options)));
   MutexLock lock(&material->mutex_);
   material->looked_ = material->options_.now();
-  MT_RETURN_IF_ERROR(material->Read());
+  MT_RETURN_IF_ERROR(material->Read(paths));
   return material;
 }
 
-TlsMaterial::Looks TlsMaterial::Look() const {
-  Looks looks = {LookAt(paths_.certificate), LookAt(paths_.key), std::nullopt};
-  if (!paths_.client_ca.empty()) looks[2] = LookAt(paths_.client_ca);
+TlsMaterial::Looks TlsMaterial::Look(const TlsPaths& paths) const {
+  Looks looks = {LookAt(paths.certificate), LookAt(paths.key), std::nullopt};
+  if (!paths.client_ca.empty()) looks[2] = LookAt(paths.client_ca);
   return looks;
 }
 
-absl::Status TlsMaterial::Read() {
+absl::Status TlsMaterial::Read(const TlsPaths& paths) {
   // Before they are read: what is changed meanwhile is seen at the next look.
-  looks_ = Look();
-  MT_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(paths_, options_.now()));
+  const Looks looks = Look(paths);
+  if (paths == paths_) looks_ = looks;
+  MT_ASSIGN_OR_RETURN(TlsFiles files, ReadTlsFiles(paths, options_.now()));
   for (const std::string& warning : files.warnings) options_.log(warning);
   good_ = std::make_shared<const TlsFiles>(std::move(files));
+  looks_ = looks;
+  return absl::OkStatus();
+}
+
+absl::Status TlsMaterial::Reload(const TlsPaths& paths) {
+  MutexLock lock(&mutex_);
+  MT_RETURN_IF_ERROR(Read(paths));
+  paths_ = paths;
+  looked_ = options_.now();
+  problem_ = absl::OkStatus();
+  told_ = false;
   return absl::OkStatus();
 }
 
@@ -38,8 +50,8 @@ std::shared_ptr<const TlsFiles> TlsMaterial::Current() {
   if (now >= looked_ && now < looked_ + kLookInterval) return good_;
   looked_ = now;
   // While there is a problem the files are read at every look.
-  if (problem_.ok() && Look() == looks_) return good_;
-  const absl::Status status = Read();
+  if (problem_.ok() && Look(paths_) == looks_) return good_;
+  const absl::Status status = Read(paths_);
   if (status.ok()) {
     options_.log(absl::StrCat("tls: the files were read again; the certificate in ",
                               paths_.certificate, " is good until ",

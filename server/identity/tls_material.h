@@ -39,22 +39,29 @@ class TlsMaterial {
   // As ReadTlsFiles; its warnings are logged.
   static absl::StatusOr<std::unique_ptr<TlsMaterial>> Open(const TlsPaths& paths, Options options);
 
+  // Serves those at `paths` from now on, read at once. An error, as Open's, changes nothing.
+  // REQUIRES: they have a client_ca if those of Open have one.
+  absl::Status Reload(const TlsPaths& paths);
+
   // The newest good files: the same object as long as they are the same.
   std::shared_ptr<const TlsFiles> Current();
 
-  bool asks_for_client_certificates() const { return !paths_.client_ca.empty(); }
+  bool asks_for_client_certificates() const { return asks_for_client_certificates_; }
 
  private:
   using Looks = std::array<std::optional<FileLook>, 3>;
 
   TlsMaterial(const TlsPaths& paths, Options options)
-      : paths_(paths), options_(std::move(options)) {}
-  Looks Look() const;
-  absl::Status Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+      : asks_for_client_certificates_(!paths.client_ca.empty()),
+        options_(std::move(options)),
+        paths_(paths) {}
+  Looks Look(const TlsPaths& paths) const;
+  absl::Status Read(const TlsPaths& paths) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const TlsPaths paths_;
+  const bool asks_for_client_certificates_;
   const Options options_;
   Mutex mutex_;
+  TlsPaths paths_ ABSL_GUARDED_BY(mutex_);
   absl::Time looked_ ABSL_GUARDED_BY(mutex_);
   Looks looks_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const TlsFiles> good_ ABSL_GUARDED_BY(mutex_);

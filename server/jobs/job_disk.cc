@@ -68,13 +68,14 @@ std::string JobDisk::TooDeep(int64_t uid) const {
 }
 
 std::string JobDisk::OverLimit(const Job& job) const {
-  if (limit_ == 0 || !job.own_checkpoints) return "";
+  const int64_t limit = limit_;
+  if (limit == 0 || !job.own_checkpoints) return "";
   const int64_t held = UserBytes(job.uid);
-  if (held + job.checkpoint_bytes <= limit_) return "";
+  if (held + job.checkpoint_bytes <= limit) return "";
   return absl::StrCat("its user's jobs hold ", FormatBytesShort(held),
                       " beneath the state directory", TooDeep(job.uid),
                       ", and its next checkpoint takes ", FormatBytesShort(job.checkpoint_bytes),
-                      "; a user may have ", FormatBytesShort(limit_), " (", kDiskLimit,
+                      "; a user may have ", FormatBytesShort(limit), " (", kDiskLimit,
                       "). It goes on when ended jobs are deleted: megatrain delete JOB");
 }
 

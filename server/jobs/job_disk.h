@@ -6,6 +6,7 @@
 #ifndef MEGATRAIN_SERVER_JOBS_JOB_DISK_H_
 #define MEGATRAIN_SERVER_JOBS_JOB_DISK_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,7 +23,8 @@ class JobDisk {
   // measured.
   JobDisk(std::string state_directory, int64_t limit);
 
-  int64_t limit() const { return limit_; }
+  // The jobs that are there are to be measured, if none was before.
+  void SetLimit(int64_t limit) { limit_ = limit; }
 
   // Looks at every file in the job's directory less than kTreeLevelsMax levels down. A job that
   // has deeper directories counts as all that a user may have: nobody can hide files there.
@@ -49,7 +51,7 @@ class JobDisk {
   };
 
   const std::string state_directory_;
-  const int64_t limit_;
+  std::atomic<int64_t> limit_;
   mutable Mutex mutex_;
   std::map<std::string, Held> jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);  // sums of their jobs' bytes

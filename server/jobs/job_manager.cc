@@ -130,7 +130,17 @@ std::string By(const Caller& caller) {
 }  // namespace
 
 JobManager::JobManager(JobLedger* ledger, Options options)
-    : ledger_(ledger), options_(std::move(options)) {}
+    : ledger_(ledger), options_(std::move(options)), limits_(options_.limits) {}
+
+void JobManager::SetLimits(const UserLimits& limits) {
+  MutexLock lock(&limits_mutex_);
+  limits_ = limits;
+}
+
+UserLimits JobManager::limits() const {
+  MutexLock lock(&limits_mutex_);
+  return limits_;
+}
 
 void JobManager::SetDriver(JobDriver* driver) {
   MutexLock lock(&driver_mutex_);
@@ -164,14 +174,14 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   }
   SetPlanned(*plan, std::move(spec), &job);
   if (options.validate_only) {
-    MT_RETURN_IF_ERROR(CheckUserLimits(options_.limits, job, ledger_->table(), options_.disk));
+    MT_RETURN_IF_ERROR(CheckUserLimits(limits(), job, ledger_->table(), options_.disk));
     job.id.clear();
     return std::make_shared<const Job>(std::move(job));
   }
   const Job candidate = job;
   MT_ASSIGN_OR_RETURN(
       JobPtr added, ledger_->Add(std::move(job), absl::StrCat("submitted ", By(caller)), [&] {
-        return CheckUserLimits(options_.limits, candidate, ledger_->table(), options_.disk);
+        return CheckUserLimits(limits(), candidate, ledger_->table(), options_.disk);
       }));
   // Another call with the same request_id may have been faster.
   return options.request_id.empty() ? added : SameRequest(std::move(added), options);
@@ -196,7 +206,7 @@ absl::StatusOr<JobPlan> JobManager::Plan(const Caller& caller, const JobFile& fi
   plan.report = *std::move(report);
   if (plan.report.fits) {
     SetPlanned(plan.report, std::move(spec), &job);
-    plan.user_limits = CheckUserLimits(options_.limits, job, ledger_->table(), options_.disk);
+    plan.user_limits = CheckUserLimits(limits(), job, ledger_->table(), options_.disk);
   }
   for (const JobPtr& job : ledger_->table().All()) {
     if (IsActive(job->state) || (job->state == JobState::kQueued && job->priority >= 0)) {

@@ -83,6 +83,9 @@ class JobManager {
   // `ledger` must outlive the manager.
   JobManager(JobLedger* ledger, Options options);
 
+  // Those of Options are replaced, for what is asked from now on.
+  void SetLimits(const UserLimits& limits);
+
   // Called by Checkpoint and Export; null: they answer STARTING. When this returns the driver that
   // was set before is not used any more.
   void SetDriver(JobDriver* driver);
@@ -142,8 +145,12 @@ class JobManager {
   absl::StatusOr<JobPtr> Control(const Caller& caller, const std::string& id,
                                  const JobLedger::Decide& decide);
 
+  UserLimits limits() const;
+
   JobLedger* const ledger_;
   const Options options_;
+  mutable Mutex limits_mutex_;
+  UserLimits limits_ ABSL_GUARDED_BY(limits_mutex_);
   mutable Mutex driver_mutex_;
   JobDriver* driver_ ABSL_GUARDED_BY(driver_mutex_) = nullptr;
 };

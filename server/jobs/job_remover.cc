@@ -35,7 +35,10 @@ absl::Status RemoveJobFiles(const std::string& state_directory, const std::strin
 }
 
 JobRemover::JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options)
-    : ledger_(ledger), records_(records), options_(std::move(options)) {
+    : ledger_(ledger),
+      records_(records),
+      options_(std::move(options)),
+      keep_ended_jobs_(options_.keep_ended_jobs) {
   ledger_->AddListener(this, [this] {
     MutexLock lock(&mutex_);
     woken_ = true;
@@ -54,6 +57,13 @@ JobRemover::~JobRemover() {
 }
 
 void JobRemover::Start() { thread_ = std::thread(&JobRemover::Loop, this); }
+
+void JobRemover::SetKeepEndedJobs(int64_t jobs) {
+  keep_ended_jobs_ = jobs;
+  MutexLock lock(&mutex_);
+  woken_ = true;
+  changed_.NotifyAll();
+}
 
 void JobRemover::Loop() {
   NameThisThread("remover");
@@ -80,10 +90,11 @@ void JobRemover::RunRound() {
 }
 
 void JobRemover::Prune() {
-  if (options_.keep_ended_jobs == 0) return;
+  const int64_t keep = keep_ended_jobs_;
+  if (keep == 0) return;
   const int ended = ledger_->table().Counts().ended;
-  if (ended == ended_) return;
-  for (const JobPtr& job : JobsToPrune(ledger_->table().All(), options_.keep_ended_jobs)) {
+  if (ended == ended_ && keep == kept_) return;
+  for (const JobPtr& job : JobsToPrune(ledger_->table().All(), keep)) {
     if (stopping_) return;
     if (HasCheckpointFiles(ledger_->state_directory(), job->id)) continue;
     // Errors: it was deleted by its user meanwhile, or the store cannot be written; then again when
@@ -94,10 +105,11 @@ void JobRemover::Prune() {
       options_.log(
           absl::StrCat("job ", job->id, " of ", job->user, ", which ended ",
                        absl::FormatTime(absl::RFC3339_sec, job->ended, absl::UTCTimeZone()),
-                       ", is forgotten: keep_ended_jobs_per_user is ", options_.keep_ended_jobs));
+                       ", is forgotten: keep_ended_jobs_per_user is ", keep));
     }
   }
   ended_ = ledger_->table().Counts().ended;
+  kept_ = keep;
 }
 
 void JobRemover::RemoveDeleted() {

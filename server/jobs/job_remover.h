@@ -52,6 +52,9 @@ class JobRemover {
   // Begins to work, on a thread of its own, whenever something has changed.
   void Start();
 
+  // That of Options is replaced.
+  void SetKeepEndedJobs(int64_t jobs);
+
   // One round. For tests, in place of Start.
   void RunRound();
 
@@ -64,6 +67,7 @@ class JobRemover {
   JobRecordsDirectory* const records_;
   const Options options_;
   std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> keep_ended_jobs_;
   Mutex mutex_;
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = true;
@@ -71,6 +75,7 @@ class JobRemover {
   // Of the thread alone.
   std::set<std::string> failed_;  // told of once
   int ended_ = -1;                // jobs, when it was last looked which to prune
+  int64_t kept_ = 0;              // keep_ended_jobs_ by then
 
   std::thread thread_;  // last: uses the rest
 };

@@ -143,6 +143,11 @@ void DaemonMetrics::CheckpointDone(absl::Time time, double seconds) {
   checkpoint_seconds_ = seconds;
 }
 
+void DaemonMetrics::DeviceChanged(absl::Time time) {
+  MutexLock lock(&mutex_);
+  device_changed_ = time;
+}
+
 void DaemonMetrics::RequestDone(std::string_view method, int code) {
   MutexLock lock(&mutex_);
   ++requests_[{MethodName(method), CodeName(code)}];
@@ -191,6 +196,13 @@ std::string DaemonMetrics::Page(const MeasuredNode& node) const {
              "How long the job's last checkpoint took to be written and verified.")
       .Add(checkpoint_seconds_);
   AddMemory(node, job_, &page);
+  page.Gauge("megatrain_device_missing",
+             "1 while the daemon waits for a device of the kind that its jobs have begun on.")
+      .Add(node.device_missing ? 1 : 0);
+  page.Gauge("megatrain_device_changed_timestamp_seconds",
+             "When the daemon, at its start, took another kind of device than before.")
+      .Add(device_changed_.has_value() ? std::optional(UnixSeconds(*device_changed_))
+                                       : std::nullopt);
   auto requests = page.Counter("megatrain_grpc_requests_total", "RPCs that were answered.");
   for (const auto& [labels, count] : requests_) {
     requests.Add({{"method", labels.first}, {"code", labels.second}}, static_cast<double>(count));

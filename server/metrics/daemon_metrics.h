@@ -51,6 +51,7 @@ struct MeasuredNode {
   int64_t pool_free_bytes = 0;
   int64_t disk_bytes = 0;  // of the state directory's file system
   int64_t disk_free_bytes = 0;
+  bool device_missing = false;  // that jobs have begun on, and which is waited for
   // Of the server's certificate; nothing: there is no TLS.
   std::optional<absl::Time> certificate_expires;
 };
@@ -69,6 +70,9 @@ class DaemonMetrics {
   void StepNotFinite();
   // `seconds`: from the first byte to its verified end.
   void CheckpointDone(absl::Time time, double seconds);
+
+  // To another kind: jobs that had begun go on with other bits.
+  void DeviceChanged(absl::Time time);
 
   // ---- RPC ----
   // `method`: gRPC's, "/megatrain.v1.JobService/GetJob". REQUIRES: it is served here, so that there
@@ -97,6 +101,7 @@ class DaemonMetrics {
   LaneSeconds lanes_ ABSL_GUARDED_BY(mutex_);
   int64_t h2d_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t d2h_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::optional<absl::Time> device_changed_ ABSL_GUARDED_BY(mutex_);
   int64_t nonfinite_steps_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Time> checkpoint_time_ ABSL_GUARDED_BY(mutex_);
   std::optional<double> checkpoint_seconds_ ABSL_GUARDED_BY(mutex_);

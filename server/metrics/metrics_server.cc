@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<MetricsServer>> MetricsServer::Start(const std::s
   mg_server_port port = {};
   if (server->context_ == nullptr || mg_get_server_ports(server->context_, 1, &port) != 1) {
     MutexLock lock(&server->mutex_);
-    return absl::InvalidArgumentError(
+    return absl::UnavailableError(
         absl::StrCat("cannot listen on ", address, ": ", server->errors_));
   }
   server->address_ = absl::StrCat(address.substr(0, address.rfind(':')), ":", port.port);

@@ -30,7 +30,8 @@ struct MetricsSources {
 
 class MetricsServer {
  public:
-  // `address`: "HOST:PORT"; port 0 takes a free one. InvalidArgument: cannot be listened on.
+  // `address`: "HOST:PORT"; port 0 takes a free one. Unavailable: it cannot be listened on
+  // now.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address,
                                                               MetricsSources sources);
   // Answers what is under way and returns.

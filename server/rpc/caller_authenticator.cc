@@ -61,12 +61,18 @@ CallCredentials CredentialsOf(const grpc::ServerContextBase& context) {
 
 }  // namespace
 
-CallerAuthenticator::CallerAuthenticator(Options options) : options_(std::move(options)) {
+CallerAuthenticator::CallerAuthenticator(Options options)
+    : options_(std::move(options)), administrators_(options_.administrators) {
   owner_.uid = geteuid();
   owner_.administrator = true;
   const absl::StatusOr<Account> account = options_.accounts->Find(geteuid());
   // A user without an account, as in a container, goes by its number.
   owner_.user = account.ok() ? account->name : absl::StrCat(geteuid());
+}
+
+void CallerAuthenticator::SetAdministrators(std::set<uid_t> administrators) {
+  MutexLock lock(&mutex_);
+  administrators_ = std::move(administrators);
 }
 
 absl::StatusOr<Caller> CallerAuthenticator::Authenticate(
@@ -172,8 +178,8 @@ absl::StatusOr<Caller> CallerAuthenticator::CallerOf(const absl::StatusOr<Accoun
   Caller caller;
   caller.uid = account->uid;
   caller.user = account->name;
-  caller.administrator =
-      account->uid == geteuid() || options_.administrators.contains(account->uid);
+  MutexLock lock(&mutex_);
+  caller.administrator = account->uid == geteuid() || administrators_.contains(account->uid);
   return caller;
 }
 

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
 #include "server/identity/account.h"
 #include "server/identity/bearer_tokens.h"
 #include "server/identity/local_tokens.h"
@@ -56,6 +57,9 @@ class CallerAuthenticator : public Authenticator {
 
   explicit CallerAuthenticator(Options options);
 
+  // Those of Options are replaced, for calls from now on.
+  void SetAdministrators(std::set<uid_t> administrators);
+
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
   // Where the account is in memory, or none is needed.
   std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
@@ -77,6 +81,8 @@ class CallerAuthenticator : public Authenticator {
   absl::StatusOr<Caller> CallerOf(const absl::StatusOr<Account>& account) const;
 
   const Options options_;
+  mutable Mutex mutex_;
+  std::set<uid_t> administrators_ ABSL_GUARDED_BY(mutex_);
   Caller owner_;
 };
 

@@ -67,11 +67,24 @@ absl::Status ConnectionListener::Cannot(const std::string& why) const {
       absl::StrCat("listen: ", address_, ": cannot listen there: ", why));
 }
 
+absl::Status ConnectionListener::CannotNow(int error) const {
+  const absl::Status status = Cannot(std::strerror(error));
+  switch (error) {
+    case EACCES:
+    case EPERM:
+    case ENAMETOOLONG:
+    case ENOTDIR:
+      return status;
+    default:  // EADDRNOTAVAIL: an interface that is not up yet; EADDRINUSE: who has it may go
+      return absl::UnavailableError(status.message());
+  }
+}
+
 absl::StatusOr<std::unique_ptr<ConnectionListener>> ConnectionListener::Listen(
     const std::string& address) {
   std::unique_ptr<ConnectionListener> listener(new ConnectionListener(address));
   listener->stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (listener->stop_fd_ < 0) return listener->Cannot(std::strerror(errno));
+  if (listener->stop_fd_ < 0) return listener->CannotNow(errno);
   absl::Status status;
   if (absl::StartsWith(address, "unix:")) {
     status = listener->ListenUnix(address.substr(5));
@@ -95,16 +108,16 @@ absl::StatusOr<std::unique_ptr<ConnectionListener>> ConnectionListener::Listen(
 absl::Status ConnectionListener::ListenUnix(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return Cannot(std::strerror(ENAMETOOLONG));
+  if (path.size() >= sizeof(address.sun_path)) return CannotNow(ENAMETOOLONG);
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return Cannot(std::strerror(errno));
+  if (fd < 0) return CannotNow(errno);
   listening_.push_back(fd);
   if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    return Cannot(std::strerror(errno));
+    return CannotNow(errno);
   }
   path_ = path;
-  return listen(fd, kBacklog) == 0 ? absl::OkStatus() : Cannot(std::strerror(errno));
+  return listen(fd, kBacklog) == 0 ? absl::OkStatus() : CannotNow(errno);
 }
 
 absl::Status ConnectionListener::ListenTcp(const std::string& host, const std::string& port) {
@@ -113,14 +126,16 @@ absl::Status ConnectionListener::ListenTcp(const std::string& host, const std::s
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return Cannot(gai_strerror(error));
+    const absl::Status status = Cannot(gai_strerror(error));
+    // A name that is not known may be one that the network does not tell yet.
+    return error == EAI_SERVICE ? status : absl::UnavailableError(status.message());
   }
   const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
   int chosen = 0;
   for (addrinfo* each = found; each != nullptr; each = each->ai_next) {
     const int fd = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, IPPROTO_TCP);
     if (fd < 0 && errno == EAFNOSUPPORT) continue;  // a machine without IPv6
-    if (fd < 0) return Cannot(std::strerror(errno));
+    if (fd < 0) return CannotNow(errno);
     listening_.push_back(fd);
     const int on = 1, off = 0;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -131,7 +146,7 @@ absl::Status ConnectionListener::ListenTcp(const std::string& host, const std::s
     }
     if (chosen != 0) SetPort(chosen, each->ai_addr);
     if (bind(fd, each->ai_addr, each->ai_addrlen) != 0 || listen(fd, kBacklog) != 0) {
-      return Cannot(std::strerror(errno));
+      return CannotNow(errno);
     }
     chosen = PortOf(fd);
   }

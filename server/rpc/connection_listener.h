@@ -26,7 +26,8 @@ class ConnectionListener {
   using Take = std::function<void(int fd)>;
 
   // Listens on "unix:/PATH", which must not be there, or on "HOST:PORT", where port 0 is one that
-  // the system chooses. InvalidArgument if that cannot be. Connections wait until Accept is called.
+  // the system chooses. InvalidArgument if that cannot be; Unavailable if it cannot be now, as for
+  // an address that no interface has yet. Connections wait until Accept is called.
   static absl::StatusOr<std::unique_ptr<ConnectionListener>> Listen(const std::string& address);
   // Listens no more; a Unix socket is removed.
   ~ConnectionListener();
@@ -48,6 +49,7 @@ class ConnectionListener {
   absl::Status ListenUnix(const std::string& path);
   absl::Status ListenTcp(const std::string& host, const std::string& port);
   absl::Status Cannot(const std::string& why) const;
+  absl::Status CannotNow(int error) const;
   void Run();
 
   std::string address_;

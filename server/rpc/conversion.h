@@ -28,7 +28,7 @@ v1::Job::Reason ToProto(JobReason reason);
 v1::QueueStatus::Waiting ToProto(WaitingReason reason);
 
 enum class JobView {
-  kBasic,  // without the file: lists
+  kBasic,  // without the file
   kFull,
 };
 void ToProto(const Job& job, JobView view, v1::Job* proto);

@@ -27,7 +27,8 @@ constexpr size_t kQueuedBytesMax = size_t{32} << 20;
 // A job file has at most 1 MiB; the rest of a request is small.
 constexpr int kRequestBytesMax = 2 << 20;
 constexpr int kMetadataBytesMax = 16 << 10;
-// A client multiplexes its calls over one connection; more of them wait.
+// A client multiplexes its calls over one connection; more of them wait in the client. Each that is
+// open costs some tens of KiB here; what their answers hold is bounded by UnsentAnswers.
 constexpr int kCallsOfConnectionMax = 512;
 // What gRPC may buffer for all connections.
 constexpr size_t kBufferBytesMax = size_t{64} << 20;
@@ -78,8 +79,10 @@ GrpcServer::GrpcServer(const GrpcServerOptions& options, const Authenticator* au
                        std::unique_ptr<grpc::ServerCompletionQueue> completions)
     : queue_(kQueueThreads, kQueuedCallsMax, kQueuedBytesMax),
       pump_(options.streams_max),
+      answers_(options.answers),
       loop_(std::move(completions), options.loop),
-      context_{authenticator, &loop_, &queue_, &pump_, options.streams, options.request_observer},
+      context_{authenticator,           &loop_, &queue_, &pump_, &answers_, options.streams,
+               options.request_observer},
       job_service_(manager, records, context_),
       node_service_(std::move(node_status), context_),
       health_(context_),

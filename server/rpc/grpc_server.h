@@ -31,6 +31,7 @@
 #include "server/rpc/service_context.h"
 #include "server/rpc/stream_options.h"
 #include "server/rpc/stream_pump.h"
+#include "server/rpc/unsent_answers.h"
 #include "server/worker/job_records.h"
 
 namespace megatrain {
@@ -42,6 +43,7 @@ struct GrpcServerOptions {
   std::function<std::shared_ptr<grpc::ServerCredentials>()> tcp_credentials;
   size_t streams_max = 2000;  // of all callers
   StreamOptions streams;
+  UnsentAnswers::Options answers;
   CallLoop::Options loop;
   RequestObserver request_observer;  // may be empty
   // Of connections; the authenticator knows of calls. May be empty.
@@ -72,6 +74,8 @@ class GrpcServer {
   void Stop(std::chrono::milliseconds grace);
 
   size_t streams() const { return pump_.streams(); }
+  // Of answers that are being made or that their callers have not let out of the process.
+  size_t unsent_bytes() const { return answers_.bytes(); }
   // Where it listens: as in the options, with the port that the system chose in place of 0.
   const std::vector<std::string>& listening() const { return listening_; }
 
@@ -88,6 +92,7 @@ class GrpcServer {
 
   CallQueue queue_;
   StreamPump pump_;
+  UnsentAnswers answers_;
   CallLoop loop_;
   const ServiceContext context_;
   JobService job_service_;

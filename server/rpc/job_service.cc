@@ -70,12 +70,26 @@ absl::StatusOr<ListJobsOptions> ToOptions(const v1::ListJobsRequest& request,
   return options;
 }
 
+absl::StatusOr<JobView> ToView(v1::JobView view) {
+  switch (view) {
+    case v1::JOB_VIEW_UNSPECIFIED:
+    case v1::JOB_VIEW_BASIC:
+      return JobView::kBasic;
+    case v1::JOB_VIEW_FULL:
+      return JobView::kFull;
+    default:
+      return InvalidField("view", absl::StrCat("expects JOB_VIEW_BASIC or JOB_VIEW_FULL, got ",
+                                               static_cast<int>(view)));
+  }
+}
+
 // `act` gives the job as it is after it was acted on.
 template <class Request, class Act>
 absl::Status AnswerWithJob(const Request& request, v1::Job* response, Act act) {
   MT_ASSIGN_OR_RETURN(const std::string id, ParseJobName("name", request.name()));
+  MT_ASSIGN_OR_RETURN(const JobView view, ToView(request.view()));
   MT_ASSIGN_OR_RETURN(const JobPtr job, act(id));
-  ToProto(*job, JobView::kFull, response);
+  ToProto(*job, view, response);
   return absl::OkStatus();
 }
 
@@ -106,8 +120,9 @@ JobService::JobService(JobManager* manager, JobRecordsDirectory* records,
 absl::Status JobService::CreateJob(const Caller& caller, const v1::CreateJobRequest& request,
                                    v1::Job* response) {
   MT_ASSIGN_OR_RETURN(const CreateJobOptions options, ToOptions(request));
+  MT_ASSIGN_OR_RETURN(const JobView view, ToView(request.view()));
   MT_ASSIGN_OR_RETURN(const JobPtr job, manager_->Create(caller, options));
-  ToProto(*job, JobView::kFull, response);
+  ToProto(*job, view, response);
   return absl::OkStatus();
 }
 
@@ -213,10 +228,11 @@ absl::StatusOr<std::unique_ptr<StreamSource<v1::WatchJobResponse>>> JobService::
     return InvalidField("start_sequence",
                         absl::StrCat("expects 0 or more, got ", request.start_sequence()));
   }
+  MT_ASSIGN_OR_RETURN(const JobView view, ToView(request.view()));
   const int64_t start = std::max<int64_t>(1, request.start_sequence());
   MT_ASSIGN_OR_RETURN(std::unique_ptr<JobWatch> watch,
                       manager_->Watch(caller, id, start, std::move(wake)));
-  return NewWatchSource(id, std::move(watch), start);
+  return NewWatchSource(id, std::move(watch), start, view);
 }
 
 absl::StatusOr<RecordsRequest> JobService::OpenRecords(const Caller& caller,

@@ -20,9 +20,11 @@ constexpr milliseconds kEndPollInterval{500};
 
 class WatchSource : public StreamSource<v1::WatchJobResponse> {
  public:
-  WatchSource(std::string job_id, std::unique_ptr<JobWatch> watch, int64_t start_sequence)
+  WatchSource(std::string job_id, std::unique_ptr<JobWatch> watch, int64_t start_sequence,
+              JobView view)
       : job_id_(std::move(job_id)),
         watch_(std::move(watch)),
+        first_view_(view),
         next_sequence_(std::max<int64_t>(1, start_sequence)) {}
 
   absl::StatusOr<StreamNext> Next(v1::WatchJobResponse* message) override {
@@ -51,7 +53,7 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
     ended_ = update.ended;
     v1::WatchJobResponse job;
     if (update.job != nullptr) {
-      ToProto(*update.job, first_ ? JobView::kFull : JobView::kBasic, job.mutable_job());
+      ToProto(*update.job, first_ ? first_view_ : JobView::kBasic, job.mutable_job());
     }
     // The job as it is opens the stream; later it follows the events that brought it there.
     if (first_ && job.has_job()) waiting_.push_back(job);
@@ -70,6 +72,7 @@ class WatchSource : public StreamSource<v1::WatchJobResponse> {
 
   const std::string job_id_;
   const std::unique_ptr<JobWatch> watch_;
+  const JobView first_view_;
   int64_t next_sequence_;
   bool first_ = true;
   bool ended_ = false;
@@ -175,8 +178,9 @@ class ExportSource : public StreamSource<v1::ExportJobResponse> {
 
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
                                                                    std::unique_ptr<JobWatch> watch,
-                                                                   int64_t start_sequence) {
-  return std::make_unique<WatchSource>(job_id, std::move(watch), start_sequence);
+                                                                   int64_t start_sequence,
+                                                                   JobView view) {
+  return std::make_unique<WatchSource>(job_id, std::move(watch), start_sequence, view);
 }
 
 std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>> NewStepMetricsSource(

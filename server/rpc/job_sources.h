@@ -13,6 +13,7 @@
 #include "engine/base/mutex.h"
 #include "megatrain/v1/job_service.pb.h"
 #include "server/jobs/job_watch.h"
+#include "server/rpc/conversion.h"
 #include "server/rpc/record_cursor.h"
 #include "server/rpc/stream_source.h"
 
@@ -23,11 +24,11 @@ inline constexpr int kBatchRecordsMax = 100;
 inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 
 // A job and its events. Ends when the job has ended and all is said, and as JOB_NOT_FOUND when it
-// was deleted. `start_sequence` is the one
-// that `watch` begins with.
+// was deleted. `start_sequence` is the one that `watch` begins with, `view` that of the first job.
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
                                                                    std::unique_ptr<JobWatch> watch,
-                                                                   int64_t start_sequence);
+                                                                   int64_t start_sequence,
+                                                                   JobView view);
 
 // Step metrics and log lines.
 std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>> NewStepMetricsSource(

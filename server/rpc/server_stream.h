@@ -32,6 +32,7 @@
 #include "server/rpc/service_context.h"
 #include "server/rpc/stream_pump.h"
 #include "server/rpc/stream_source.h"
+#include "server/rpc/unsent_answers.h"
 
 namespace megatrain {
 
@@ -108,6 +109,7 @@ class StreamMethod final : public RpcMethod {
 
     absl::StatusOr<std::unique_ptr<Source>> Open(const absl::StatusOr<Caller>& caller) {
       if (!caller.ok()) return caller.status();
+      share_.SetCaller(caller->uid, ConnectionOf(&context_));
       if (gone_) return absl::CancelledError("the caller went away before the call was acted on");
       return method_->open_(*caller, request_, Waker());
     }
@@ -131,6 +133,7 @@ class StreamMethod final : public RpcMethod {
 
     void Written(bool ok) {
       if (!ok) gone_ = true;
+      GiveBackRoom();
       writing_ = false;
       pump()->Wake(this);
     }
@@ -164,6 +167,9 @@ class StreamMethod final : public RpcMethod {
       if (drained_ && now < last_write_ + options().pace && !(*source_)->Urgent()) {
         return last_write_ + options().pace;
       }
+      const absl::StatusOr<bool> room = TakeRoom();
+      if (!room.ok()) return End(room.status());
+      if (!*room) return StreamPump::kNever;
       Message message;
       const absl::StatusOr<StreamNext> next = (*source_)->Next(&message);
       if (!next.ok()) return End(next.status());
@@ -187,7 +193,29 @@ class StreamMethod final : public RpcMethod {
         }
         due = std::min<Clock::time_point>(due, last_write_ + options().heartbeat);
       }
+      GiveBackRoom();
       return due;
+    }
+
+    // Whether there is room for a message. False: the stream is woken when there is.
+    absl::StatusOr<bool> TakeRoom() {
+      if (room_ == Room::kNone) {
+        room_ = Room::kAwaited;
+        const auto stream = std::static_pointer_cast<Stream>(shared_from_this());
+        const absl::StatusOr<bool> taken = share_.Take(0, [stream] {
+          stream->room_ = Room::kTaken;
+          stream->pump()->Wake(stream.get());
+        });
+        if (!taken.ok() || *taken) room_ = taken.ok() ? Room::kTaken : Room::kNone;
+        if (!taken.ok()) return taken.status();
+      }
+      return room_ == Room::kTaken;
+    }
+    // Room that is still awaited is given back with the stream.
+    void GiveBackRoom() {
+      if (room_ != Room::kTaken) return;
+      share_.Set(0);
+      room_ = Room::kNone;
     }
 
     // On a thread of the queue, for it may wait; what it finds is met in a later turn. It is left
@@ -212,12 +240,14 @@ class StreamMethod final : public RpcMethod {
       last_write_ = now;
       drained_ = false;
       writing_ = true;
+      share_.Set(message.ByteSizeLong());
       writer_.Write(message, written_.tag());  // what it sends it has made by its end
       return StreamPump::kNever;
     }
 
     Clock::time_point End(absl::Status status) {
       ended_ = true;
+      GiveBackRoom();
       source_ = absl::FailedPreconditionError("ended");  // wakes nobody any more
       const grpc::Status told = ToGrpcStatus(status);
       method_->context_.Observe(method_->name_, told);
@@ -238,6 +268,11 @@ class StreamMethod final : public RpcMethod {
     CallEventOf<Stream, &Stream::Done> done_{this};
     int events_left_ = 2;  // after Arrived, writes aside
     std::shared_ptr<Stream> self_;
+
+    // Of the message that is written, or about to be made.
+    enum class Room { kNone, kAwaited, kTaken };
+    AnswerShare share_{method_->context_.answers};
+    std::atomic<Room> room_{Room::kNone};
 
     // Set by other threads before they wake the stream.
     std::function<absl::Status()> recheck_;  // asked once a heartbeat's time; may be null

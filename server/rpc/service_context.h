@@ -2,6 +2,8 @@
 #ifndef MEGATRAIN_SERVER_RPC_SERVICE_CONTEXT_H_
 #define MEGATRAIN_SERVER_RPC_SERVICE_CONTEXT_H_
 
+#include <grpc/grpc_security.h>
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
 #include <string>
@@ -12,6 +14,7 @@
 #include "server/rpc/request_observer.h"
 #include "server/rpc/stream_options.h"
 #include "server/rpc/stream_pump.h"
+#include "server/rpc/unsent_answers.h"
 
 namespace megatrain {
 
@@ -21,6 +24,7 @@ struct ServiceContext {
   CallLoop* loop = nullptr;
   CallQueue* queue = nullptr;
   StreamPump* pump = nullptr;
+  UnsentAnswers* answers = nullptr;
   StreamOptions streams;
   RequestObserver observer;  // may be empty
 
@@ -28,6 +32,14 @@ struct ServiceContext {
     if (observer) observer(method, status.error_code());
   }
 };
+
+// Stands for the connection that the call came by, on Unix sockets too, whose peers have no
+// addresses: gRPC makes one such object for each, and the call keeps it.
+inline const void* ConnectionOf(grpc::ServerContext* context) {
+  grpc_auth_context* const connection = grpc_call_auth_context(context->c_call());
+  grpc_auth_context_release(connection);
+  return connection;
+}
 
 }  // namespace megatrain
 

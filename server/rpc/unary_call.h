@@ -20,6 +20,7 @@
 #include "server/rpc/error_status.h"
 #include "server/rpc/rpc_method.h"
 #include "server/rpc/service_context.h"
+#include "server/rpc/unsent_answers.h"
 
 namespace megatrain {
 
@@ -70,45 +71,62 @@ class UnaryMethod final : public RpcMethod {
         return;
       }
       method_->Await();
-      std::optional<absl::StatusOr<Caller>> caller =
-          method_->context_.authenticator->AuthenticateAtOnce(context_);
-      const bool refused = caller.has_value() && !caller->ok();
-      if (refused || (caller.has_value() && method_->answer_on_ == AnswerOn::kLoop)) {
-        Finish(Answer(*caller));
-        return;
-      }
+      caller_ = method_->context_.authenticator->AuthenticateAtOnce(context_);
+      if (caller_.has_value()) return Admit();
+      Enqueue([this] {
+        caller_ = method_->context_.authenticator->Authenticate(context_);
+        Admit();
+      });
+    }
+
+    // It is known who calls. Goes on when there is room for the answer.
+    void Admit() {
+      if (!caller_->ok()) return Finish(caller_->status());
+      share_.SetCaller((*caller_)->uid, ConnectionOf(&context_));
+      const absl::StatusOr<bool> room = share_.Take(request_.ByteSizeLong(), [this] { GoOn(); });
+      if (!room.ok()) return Finish(room.status());
+      if (*room) GoOn();
+    }
+
+    void GoOn() {
+      if (method_->answer_on_ == AnswerOn::kLoop) return Finish(Answer());
+      Enqueue([this] { Finish(Answer()); });
+    }
+
+    // Runs `step` on a thread of the queue, or answers with the reason why not.
+    void Enqueue(std::function<void()> step) {
       const absl::Status added = method_->context_.queue->Add(
-          request_.ByteSizeLong(), [this, caller = std::move(caller)](const absl::Status& status) {
-            Finish(status.ok() ? AnswerLate(caller) : status);
+          request_.ByteSizeLong(), [this, step = std::move(step)](const absl::Status& status) {
+            status.ok() ? step() : Finish(status);
           });
       if (!added.ok()) Finish(added);
     }
 
-    absl::Status Answer(const absl::StatusOr<Caller>& caller) {
-      return caller.ok() ? method_->answer_(*caller, request_, &response_) : caller.status();
-    }
-
     // A call whose client has gone or whose deadline has passed by now is not acted on.
-    absl::Status AnswerLate(const std::optional<absl::StatusOr<Caller>>& caller) {
+    absl::Status Answer() {
       if (gone_) {
         return context_.deadline() <= std::chrono::system_clock::now()
                    ? absl::DeadlineExceededError("the deadline passed before the call was acted on")
                    : absl::CancelledError("the caller went away before the call was acted on");
       }
-      return Answer(caller.has_value() ? *caller
-                                       : method_->context_.authenticator->Authenticate(context_));
+      return method_->answer_(**caller_, request_, &response_);
     }
 
     void Finish(const absl::Status& status) {
-      request_ = Request();  // a caller who does not read the answer need not be given its memory
+      // A caller who does not read the answer is given no more of the daemon's memory than gRPC
+      // needs for it.
+      request_ = Request();
+      const Response response = std::move(response_);
       const grpc::Status told = ToGrpcStatus(status);
       method_->context_.Observe(method_->name_, told);
-      responder_.Finish(response_, told, finished_.tag());
+      share_.Set(status.ok() ? response.ByteSizeLong() : 0);
+      responder_.Finish(response, told, finished_.tag());  // the call may be gone when it returns
     }
 
     void Finished(bool) {
       // What waits for a disk is rare, and someone waits for what comes of it.
       if (method_->answer_on_ == AnswerOn::kLoop) method_->context_.loop->Answered();
+      share_.Set(0);
       Happened();
     }
     void Done(bool) {
@@ -123,6 +141,8 @@ class UnaryMethod final : public RpcMethod {
     grpc::ServerContext context_;
     Request request_;
     Response response_;
+    std::optional<absl::StatusOr<Caller>> caller_;
+    AnswerShare share_{method_->context_.answers};
     grpc::ServerAsyncResponseWriter<Response> responder_{&context_};
     CallEventOf<Call, &Call::Arrived> arrived_{this};
     CallEventOf<Call, &Call::Finished> finished_{this};

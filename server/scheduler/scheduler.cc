@@ -27,6 +27,7 @@ Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, JobRecordsDirectory* 
       runner_(runner),
       records_(records),
       options_(std::move(options)),
+      limits_(options_.limits),
       disk_waits_(options_.free_disk_bytes) {
   for (const JobPtr& job : ledger_->table().All()) {
     usage_.AddEvents(job->uid, ledger_->table().Events(job->id, 1, SIZE_MAX));
@@ -322,7 +323,10 @@ QueueSnapshot Scheduler::TakeSnapshot() {
   snapshot.now = ledger_->Now();
   snapshot.accepts = !stopping_;
   snapshot.pool_bytes = options_.pool_bytes;
-  snapshot.limits = options_.limits;
+  {
+    MutexLock lock(&limits_mutex_);
+    snapshot.limits = limits_;
+  }
   snapshot.use_seconds = usage_.Seconds(snapshot.now);
   for (const JobPtr& job : ledger_->table().Live()) {
     const auto run = runs_.find(job->id);

@@ -65,6 +65,9 @@ class Scheduler : public JobDriver {
   // after a death of the process.
   void Shutdown();
 
+  // Those of Options are replaced, from the next look at the queue on, which is soon.
+  void SetLimits(const UserLimits& limits);
+
   // One round. For tests, in place of Start.
   void RunRound();
 
@@ -122,6 +125,8 @@ class Scheduler : public JobDriver {
   const std::shared_ptr<RunMailbox> mailbox_ = std::make_shared<RunMailbox>();
   std::thread thread_;
   std::atomic<bool> stopping_{false};
+  Mutex limits_mutex_;
+  UserLimits limits_ ABSL_GUARDED_BY(limits_mutex_);
 
   // Of the thread alone.
   std::map<std::string, Run> runs_;

@@ -1,8 +1,16 @@
-// The scheduler's part in full disks and users' limits on disk.
+// The scheduler's part in full disks and users' limits.
 #include "absl/strings/str_cat.h"
 #include "server/scheduler/scheduler.h"
 
 namespace megatrain {
+
+void Scheduler::SetLimits(const UserLimits& limits) {
+  {
+    MutexLock lock(&limits_mutex_);
+    limits_ = limits;
+  }
+  mailbox_->Wake();
+}
 
 void Scheduler::SettleDiskWaits() {
   const absl::Time now = ledger_->Now();
@@ -31,7 +39,7 @@ void Scheduler::MeasureDisk(const std::string& id) {
 }
 
 void Scheduler::SettleDiskLimit() {
-  if (options_.disk == nullptr || options_.disk->limit() == 0) return;
+  if (options_.disk == nullptr) return;
   for (const JobPtr& job : ledger_->table().Live()) {
     const bool paused = job->state == JobState::kPaused && job->reason == JobReason::kDiskLimit;
     // One that has made its last step is about to end.

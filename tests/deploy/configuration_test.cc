@@ -22,6 +22,7 @@ TEST(ConfigurationTest, TheExampleIsWhatHoldsWithoutIt) {
   EXPECT_EQ(config->tls_key, defaults.tls_key);
   EXPECT_EQ(config->tls_client_ca, defaults.tls_client_ca);
   EXPECT_EQ(config->tokens_file, defaults.tokens_file);
+  EXPECT_EQ(config->log_level, defaults.log_level);
 }
 
 }  // namespace

@@ -50,6 +50,8 @@ DESTDIR=$root deploy/install.sh --binaries "$binaries" >/dev/null
 # It takes openat2 away, without which no path is beneath a root.
 ! grep -q '^RestrictSUIDSGID' "$unit" || fail "RestrictSUIDSGID is set"
 for needed in Type=notify WatchdogSec= LimitMEMLOCK=infinity RestartPreventExitStatus=2 \
+  StartLimitIntervalSec=0 'ExecReload=kill -HUP $MAINPID' MemoryMax= MemorySwapMax=0 \
+  'After=network-online.target nss-user-lookup.target local-fs.target remote-fs.target nvidia-persistenced.service' \
   RuntimeDirectoryMode=0750 \
   'DeviceAllow=char-nvidia rw' 'DeviceAllow=char-nvidia-frontend rw'; do
   grep -q "^$needed" "$unit" || fail "the unit has no $needed"

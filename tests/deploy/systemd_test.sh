@@ -187,6 +187,14 @@ roots=$(inside megatrain submit /srv/megatrain/root/job.yaml -q) || fail "root c
 inside megatrain cancel "$roots" >/dev/null
 expect "the process" "$(property MainPID)" "$main"
 
+echo "== reload while it trains: the same process, with other limits"
+inside sed -i 's/^  queued_jobs_per_user: .*/  queued_jobs_per_user: 1/' /etc/megatrain/megatraind.yaml
+inside systemctl reload megatraind || fail "it does not reload"
+has_read_again() { grep -q 'the configuration was read again' <<<"$(inside journalctl --no-pager -q -u megatraind)"; }
+wait_until "the configuration to be read again" has_read_again
+expect "the process" "$(property MainPID)" "$main"
+expect "state" "$(property ActiveState)" active
+
 echo "== stop while it trains: saved"
 before=$(step)
 inside systemctl stop megatraind

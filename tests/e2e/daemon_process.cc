@@ -45,6 +45,7 @@ std::vector<std::string> Arguments(const DaemonProcess::Options& options,
       absl::StrCat("threads=", options.threads)};
   settings.insert(settings.end(), options.settings.begin(), options.settings.end());
   std::vector<std::string> arguments = {options.binary, "serve"};
+  if (!options.config.empty()) arguments.insert(arguments.end(), {"--config", options.config});
   for (std::string& setting : settings) {
     arguments.push_back("--set");
     arguments.push_back(std::move(setting));

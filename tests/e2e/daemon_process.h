@@ -46,6 +46,7 @@ class DaemonProcess {
     std::string host_memory = "256MiB";
     int threads = 1;
     std::vector<std::string> settings;  // KEY=VALUE, after those above
+    std::string config;                 // the configuration's file; "" = none
     ChildLimits limits;
   };
 

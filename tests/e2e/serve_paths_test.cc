@@ -143,7 +143,7 @@ TEST_F(ServePathsTest, JobsStayBeneathTheRoots) {
 
 TEST_F(ServePathsTest, ARootThatIsNotThereKeepsTheDaemonFromStarting) {
   ChildProcess daemon(Arguments((directory_ / "none").string()), directory_ / "daemon.log");
-  EXPECT_EQ(daemon.Wait(), 2) << daemon.Output();
+  EXPECT_EQ(daemon.Wait(), 1) << daemon.Output() << "it may be mounted later";
   EXPECT_THAT(daemon.Output(), AllOf(HasSubstr("roots: "), HasSubstr("/none")));
 }
 

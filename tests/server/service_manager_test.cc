@@ -120,6 +120,23 @@ TEST(ServiceManagerTest, FromStartToEnd) {
   manager.reset();
 }
 
+TEST(ServiceManagerTest, AReloadIsToldFromBeginToEnd) {
+  NotifySocket socket;
+  ServiceManager manager({.interval_seconds = 1000, .extension_seconds = 7});
+  manager.Ready();
+  socket.ReceiveUntil("READY=1\n");
+  manager.Reloading();
+  std::string message = socket.Receive();
+  EXPECT_THAT(message, ::testing::MatchesRegex("RELOADING=1\nMONOTONIC_USEC=[0-9]+\n"));
+  manager.Ready();
+  EXPECT_THAT(socket.Receive(), HasSubstr("READY=1\n"));
+  // One that is over before its begin is told.
+  manager.Reloading();
+  manager.Ready();
+  EXPECT_THAT(socket.Receive(), HasSubstr("RELOADING=1\n"));
+  EXPECT_THAT(socket.Receive(), HasSubstr("READY=1\n"));
+}
+
 TEST(ServiceManagerTest, ThePhaseIsToldEvenIfTheEndFollowsAtOnce) {
   NotifySocket socket;
   {

@@ -187,5 +187,36 @@ TEST(DaemonConfigTest, FilesThatCannotBeRead) {
   EXPECT_EQ(ReadDaemonConfig(good, {})->threads, 1);
 }
 
+TEST(DaemonConfigTest, TheLogHasEverythingOrLess) {
+  EXPECT_EQ(Parse("")->log_level, "info");
+  EXPECT_EQ(Parse("log_level: warning")->log_level, "warning");
+  EXPECT_THAT(ErrorOf("log_level: loud"), HasSubstr("log_level: expects info, warning or error"));
+}
+
+TEST(DaemonConfigTest, NamesWhatADaemonThatRunsCannotChange) {
+  const std::string tcp =
+      "listen: [\"0.0.0.0:9463\"]\ntokens_file: /t\ntls: {certificate: /c, key: /k}\n";
+  const auto keys = [](const std::string& running, const std::string& read) {
+    return KeysThatNeedRestart(*Parse(running), *Parse(read));
+  };
+  EXPECT_THAT(keys(tcp, tcp), ElementsAre());
+  EXPECT_THAT(keys("",
+                   "limits: {queued_jobs_per_user: 3}\nadministrators: [anna]\n"
+                   "log_level: error\nkeep_ended_jobs_per_user: 7\n"),
+              ElementsAre());
+  EXPECT_THAT(keys(tcp,
+                   "listen: [\"0.0.0.0:9463\"]\ntokens_file: /u\n"
+                   "tls: {certificate: /d, key: /l}\n"),
+              ElementsAre());
+  EXPECT_THAT(keys("",
+                   "threads: 3\ndevice: cpu\nroots: [/a]\nmetrics_listen: \"\"\n"
+                   "state_directory: /b\nhost_memory: 1GiB\n"),
+              ElementsAre("metrics_listen", "state_directory", "host_memory", "device", "threads",
+                          "roots"));
+  EXPECT_THAT(
+      keys(tcp, "listen: [\"0.0.0.0:9463\"]\ntls: {certificate: /c, key: /k, client_ca: /a}"),
+      ElementsAre("tls.client_ca", "tokens_file"));
+}
+
 }  // namespace
 }  // namespace megatrain

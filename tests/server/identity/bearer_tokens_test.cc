@@ -118,6 +118,18 @@ TEST_F(BearerTokensTest, AFileThatBecameBadLetsNobodyInUntilItIsMended) {
   EXPECT_EQ(Who(anna_), "anna");
 }
 
+TEST_F(BearerTokensTest, AReloadTakesAnotherFileOrNone) {
+  EXPECT_FALSE(tokens_->Reload(directory_ + "/none").ok());
+  EXPECT_EQ(Who(anna_), "anna");
+  const std::string other = directory_ + "/other";
+  std::filesystem::copy_file(path_, other);
+  ASSERT_EQ(chmod(other.c_str(), 0600), 0);
+  std::filesystem::remove(path_);
+  ASSERT_TRUE(tokens_->Reload(other).ok());
+  LetItLook();
+  EXPECT_EQ(Who(anna_), "anna");
+}
+
 TEST_F(BearerTokensTest, ABadFileIsRefusedAtTheStart) {
   EXPECT_TRUE(absl::IsNotFound(BearerTokens::Open(directory_ + "/none", {}).status()));
   std::ofstream(path_) << "nonsense\n";

@@ -125,6 +125,22 @@ TEST_F(TlsMaterialTest, ARenewalCaughtHalfwayIsNotTold) {
   EXPECT_THAT(log_, ElementsAre(HasSubstr("read again")));
 }
 
+TEST_F(TlsMaterialTest, AReloadTakesOtherFilesAtOnceOrNone) {
+  const auto first = material_->Current();
+  const TlsPaths others = {directory_ + "/other.pem", directory_ + "/other.key", ""};
+  EXPECT_FALSE(material_->Reload(others).ok());
+  EXPECT_EQ(Look(), first);
+  const TestCertificate other = authority_.Issue("other", "DNS:localhost");
+  Write("other.pem", other.certificate);
+  EXPECT_FALSE(material_->Reload(others).ok()) << "its key is not there";
+  EXPECT_EQ(Look(), first);
+  Write("other.key", other.key);
+  ASSERT_TRUE(material_->Reload(others).ok());
+  EXPECT_EQ(material_->Current()->certificate, other.certificate);
+  Renew();
+  EXPECT_EQ(Look()->certificate, other.certificate) << "those before do not matter any more";
+}
+
 TEST_F(TlsMaterialTest, TheFirstReadingMustBeGood) {
   Write("server.key", "nothing");
   const absl::Status status =

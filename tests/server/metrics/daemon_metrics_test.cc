@@ -48,6 +48,8 @@ const std::map<std::string, std::pair<std::string, std::string>>& Contract() {
       {"megatrain_authentication_failures_total", {"counter", "reason"}},
       {"megatrain_connections_refused_total", {"counter", "reason"}},
       {"megatrain_tls_certificate_expiry_timestamp_seconds", {"gauge", ""}},
+      {"megatrain_device_missing", {"gauge", ""}},
+      {"megatrain_device_changed_timestamp_seconds", {"gauge", ""}},
   };
   return contract;
 }

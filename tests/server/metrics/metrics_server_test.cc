@@ -96,7 +96,7 @@ TEST_F(MetricsServerTest, ManyReadersAtOnce) {
 TEST_F(MetricsServerTest, AnAddressThatIsTakenIsRefused) {
   const auto second = MetricsServer::Start(server_->address(), {});
   ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()),
               HasSubstr("cannot listen on " + server_->address()));
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("in use"));

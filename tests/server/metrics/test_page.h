@@ -73,6 +73,7 @@ inline void FillMetrics(DaemonMetrics* metrics) {
   metrics->StepDone(first);
   metrics->StepDone(TestStep(2));
   metrics->CheckpointDone(absl::FromUnixSeconds(1699999000), 12.5);
+  metrics->DeviceChanged(absl::FromUnixSeconds(1699998000));
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 0);
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 0);
   metrics->RequestDone("/megatrain.v1.JobService/GetJob", 5);

@@ -25,6 +25,7 @@ class JobServiceTest : public ServiceTest {
   grpc::Status Get(const std::string& user, const std::string& name, v1::Job* job) {
     v1::GetJobRequest request;
     request.set_name(name);
+    request.set_view(v1::JOB_VIEW_FULL);
     return jobs_->GetJob(As(user).get(), request, job);
   }
 

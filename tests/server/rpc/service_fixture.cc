@@ -15,6 +15,7 @@ namespace megatrain {
 
 absl::StatusOr<Caller> TestAuthenticator::Authenticate(
     const grpc::ServerContextBase& context) const {
+  ++asked;
   const auto found = context.client_metadata().find("test-user");
   const std::string user = found == context.client_metadata().end()
                                ? nameless

@@ -29,6 +29,8 @@ class TestAuthenticator : public Authenticator {
  public:
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
 
+  // Calls that it was asked of.
+  mutable std::atomic<int> asked{0};
   // Who calls without a name.
   std::string nameless;
 };

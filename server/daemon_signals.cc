@@ -1,4 +1,4 @@
-#include "server/stop_signals.h"
+#include "server/daemon_signals.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -14,17 +14,27 @@
 namespace megatrain {
 namespace {
 
-std::atomic<bool> requested{false};
-// Readable once a stop was requested: what a handler may do to wake a thread.
+std::atomic<bool> stop_requested{false};
+std::atomic<bool> reload_requested{false};
+// Readable once something was requested: what a handler may do to wake a thread.
 std::atomic<int> event{-1};
 
 // Only async-signal-safe calls.
-void OnStop(int) {
+void Wake() {
   const int saved_errno = errno;
-  if (requested.exchange(true)) _exit(kExitInterrupted);
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(event, &one, sizeof(one));
   errno = saved_errno;
+}
+
+void OnStop(int) {
+  if (stop_requested.exchange(true)) _exit(kExitInterrupted);
+  Wake();
+}
+
+void OnReload(int) {
+  reload_requested = true;
+  Wake();
 }
 
 void Handle(int signal, void (*handler)(int)) {
@@ -37,20 +47,25 @@ void Handle(int signal, void (*handler)(int)) {
 
 }  // namespace
 
-void InstallStopSignals() {
+void InstallDaemonSignals() {
   event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   Handle(SIGINT, OnStop);
   Handle(SIGTERM, OnStop);
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) Handle(SIGHUP, OnStop);
+  if (hangup.sa_handler != SIG_IGN) Handle(SIGHUP, OnReload);
   Handle(SIGPIPE, SIG_IGN);
 }
 
-bool StopRequested() { return requested; }
+bool StopRequested() { return stop_requested; }
 
-void WaitForStop() {
-  while (!requested) {
+DaemonSignal WaitForSignal() {
+  for (;;) {
+    // Before the requests are looked at: one that comes later is readable again.
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t cleared = read(event, &count, sizeof(count));
+    if (stop_requested) return DaemonSignal::kStop;
+    if (reload_requested.exchange(false)) return DaemonSignal::kReload;
     pollfd readable = {event, POLLIN, 0};
     poll(&readable, 1, -1);  // again when a signal interrupts it
   }

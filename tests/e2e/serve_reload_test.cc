@@ -1,0 +1,105 @@
+// SIGHUP: the configuration is read again, and the daemon goes on whatever it says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "tests/e2e/daemon_process.h"
+#include "tests/e2e/workplace.h"
+
+namespace megatrain {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ServeReloadTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto place = Workplace::Make(fs::absolute("server/megatraind").string(), "llama-tiny");
+    ASSERT_TRUE(place.ok()) << place.status();
+    place_ = *std::move(place);
+    auto options = place_->NewDaemon("d");
+    ASSERT_TRUE(options.ok()) << options.status();
+    options->config = place_->directory() + "/daemon.yaml";
+    config_ = options->config;
+    Write("limits: {host_memory_per_user: 1KiB}\n");
+    auto daemon = DaemonProcess::Start(*options);
+    ASSERT_TRUE(daemon.ok()) << daemon.status();
+    daemon_ = *std::move(daemon);
+  }
+
+  void Write(const std::string& text) const { std::ofstream(config_) << text; }
+  // Sends the signal and waits until the log has `text` once more.
+  void Reload(const std::string& text) {
+    const size_t before = Count(text);
+    daemon_->process().Signal(SIGHUP);
+    const absl::Status told = daemon_->WaitFor([&] { return Count(text) > before; });
+    ASSERT_TRUE(told.ok()) << told;
+  }
+  size_t Count(const std::string& text) const {
+    const std::string log = daemon_->process().Output();
+    size_t count = 0;
+    for (size_t at = log.find(text); at != std::string::npos; at = log.find(text, at + 1)) ++count;
+    return count;
+  }
+  // What becomes of a job that would be submitted now.
+  absl::Status Check() {
+    v1::CreateJobRequest request = place_->Request({}, "");
+    request.set_validate_only(true);
+    return daemon_->Create(request).status();
+  }
+
+  std::unique_ptr<Workplace> place_;
+  std::string config_;
+  std::unique_ptr<DaemonProcess> daemon_;
+};
+
+TEST_F(ServeReloadTest, TakesOverWhatCanBeChangedAndNamesTheRest) {
+  EXPECT_THAT(std::string(Check().message()), HasSubstr("limits.host_memory_per_user"));
+
+  Write("limits: {host_memory_per_user: 0}\nthread: 3\n");
+  Reload("is not read again, what was before stays");
+  EXPECT_THAT(daemon_->process().Output(), HasSubstr("thread: unknown key"));
+  EXPECT_FALSE(Check().ok());
+
+  Write("limits: {host_memory_per_user: 0}\nadministrators: [nobody-of-this-name]\n");
+  Reload("administrators: nobody-of-this-name");
+  EXPECT_FALSE(Check().ok()) << "all of it or nothing";
+
+  Write("limits: {host_memory_per_user: 0}\nroots: [/srv]\n");
+  Reload("need a restart: roots");
+  EXPECT_TRUE(Check().ok()) << Check();
+
+  Write("log_level: warning\nlimits: {host_memory_per_user: 1KiB}\n");
+  Reload("the configuration was read again");
+  EXPECT_FALSE(Check().ok());
+
+  daemon_->process().Signal(SIGTERM);
+  EXPECT_EQ(daemon_->process().Wait(), 0) << daemon_->process().Output();
+  EXPECT_THAT(daemon_->process().Output(), Not(HasSubstr("stopped"))) << "that is information";
+}
+
+TEST_F(ServeReloadTest, DoesNotDisturbAJob) {
+  Write("");
+  Reload("the configuration was read again");
+  const auto job = daemon_->Create(place_->Request({.steps = 60, .threads = 1}, ""));
+  ASSERT_TRUE(job.ok()) << job.status();
+  for (int step = 10; step <= 50; step += 10) {
+    ASSERT_TRUE(daemon_->WaitForStep(job->name(), step).ok());
+    daemon_->process().Signal(SIGHUP);
+  }
+  const absl::Status done = daemon_->WaitForState(job->name(), v1::Job::SUCCEEDED);
+  EXPECT_TRUE(done.ok()) << done;
+  const auto ended = daemon_->Get(job->name());
+  ASSERT_TRUE(ended.ok());
+  EXPECT_EQ(ended->attempt_count(), 1);
+}
+
+}  // namespace
+}  // namespace megatrain
