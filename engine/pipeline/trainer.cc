@@ -185,8 +185,8 @@ absl::Span<const float> Trainer::HeldGradient(int tile) const {
                              plan_.dimensions.shape.tile_elements[tile]);
 }
 
-void Trainer::BeginSave(std::unique_ptr<CheckpointWriter> writer, int64_t keep) {
-  save_job_ = std::make_unique<CheckpointJob>(std::move(writer), keep);
+void Trainer::BeginSave(std::unique_ptr<CheckpointWriter> writer, Retention retention) {
+  save_job_ = std::make_unique<CheckpointJob>(std::move(writer), std::move(retention));
   runner_->set_checkpoint_job(save_job_.get());
   save_ticket_ = executor_->Submit(BuildCheckpoint(plan_.dimensions.shape));
 }

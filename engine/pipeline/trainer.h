@@ -78,7 +78,7 @@ class Trainer {
 
   // Begins to save the state after the last submitted step, beside what is submitted later.
   // REQUIRES: no save is in flight.
-  void BeginSave(std::unique_ptr<CheckpointWriter> writer, int64_t keep);
+  void BeginSave(std::unique_ptr<CheckpointWriter> writer, Retention retention);
   // Lets the save become a checkpoint once its tiles are written; call when the step's record is on
   // disk.
   void CommitSave();
