@@ -60,9 +60,10 @@ class StepRunner : public OpRunner {
  public:
   explicit StepRunner(const StepRunnerParts& parts) : p_(parts) {}
 
-  // Fills the slot's host arrays and state from a batch. REQUIRES: no schedule of this slot is in
-  // flight; the batch has at most the plan's sequences, each sequence_length long.
-  void PrepareBatch(int slot, const Batch& batch, int64_t sequences_per_micro_batch);
+  // Fills the slot's host arrays and state from a batch. All token ids come into the engine here,
+  // and are checked (CheckTokenIds); after an error the slot is as it was. REQUIRES: no schedule of
+  // this slot is in flight; the batch has at most the plan's sequences, each sequence_length long.
+  absl::Status PrepareBatch(int slot, const Batch& batch, int64_t sequences_per_micro_batch);
   StepState& state(int slot) { return states_[slot]; }
 
   // The save that kSaveTile and kFinishCheckpoint work for. REQUIRES: none is in flight. Must

@@ -86,7 +86,7 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   MT_RETURN_IF_ERROR(executor_->status());
   Pending pending;
   pending.slot = pipeline_state_.next_step_slot;
-  runner_->PrepareBatch(pending.slot, batch, spec_.training.micro_batch);
+  MT_RETURN_IF_ERROR(runner_->PrepareBatch(pending.slot, batch, spec_.training.micro_batch));
   StepState& state = runner_->state(pending.slot);
   state.max_gradient_norm = spec_.optimizer.max_gradient_norm;
   state.adamw.step = batch.step;
@@ -157,7 +157,7 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
 absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logits) {
   MT_RETURN_IF_ERROR(executor_->status());
   const int slot = pipeline_state_.next_step_slot;
-  runner_->PrepareBatch(slot, batch, spec_.training.micro_batch);
+  MT_RETURN_IF_ERROR(runner_->PrepareBatch(slot, batch, spec_.training.micro_batch));
   StepState& state = runner_->state(slot);
   state.logits = logits;
   auto ticket = executor_->Submit(
