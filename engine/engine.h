@@ -22,6 +22,9 @@ enum class ResumeMode { kAuto, kNever, kPath };
 struct TrainingOptions {
   ResumeMode resume = ResumeMode::kAuto;
   std::string resume_path;  // kPath
+  // Checkpoints in checkpoint.directory that are newer than the one resumed from are removed when
+  // the run has saved its first. Without it such a run is refused.
+  bool discard_newer = false;
   // A full disk under the checkpoints or the output pauses the run in place instead of being told
   // (a checkpoint) or ending the run (the last checkpoint, the output). What could not be written
   // is tried again after Resume.

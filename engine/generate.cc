@@ -80,6 +80,10 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   if (ids.empty()) {
     return absl::InvalidArgumentError("--prompt: the model needs at least one token to go on from");
   }
+  // Before the model is loaded; the trainer checks again whatever it is given.
+  if (const absl::Status known = CheckTokenIds(OneSequence(ids), config.vocabulary); !known.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--prompt: ", known.message()));
+  }
   const int64_t length = static_cast<int64_t>(ids.size()) + options.tokens;
   if (length > config.max_positions) {
     return absl::InvalidArgumentError(

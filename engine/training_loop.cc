@@ -65,7 +65,7 @@ absl::Status TrainingRun::BeginSave(int64_t step) {
   MT_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointWriter> writer,
                       CheckpointWriter::Begin(spec_.checkpoint.directory, layout_, State(step),
                                               spec_.model.path, &files_));
-  trainer_->BeginSave(std::move(writer), spec_.checkpoint.keep);
+  trainer_->BeginSave(std::move(writer), retention_);
   saving_step_ = step;
   saving_committed_ = false;
   saving_since_ = absl::Now();
@@ -91,6 +91,9 @@ absl::Status TrainingRun::EndSave() {
   saved_step_ = saving_step_;
   saved_directory_ = *directory;
   saved_seconds_ = absl::ToDoubleSeconds(absl::Now() - saving_since_);
+  // They are gone, and a damaged one of this step was replaced by a good one.
+  retention_.discard.clear();
+  std::erase(retention_.damaged, saved_step_);
   std::string line = absl::StrCat("saved ", *directory);
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
   if (stalled && seconds > 1) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/directory_lock.h"
@@ -163,18 +164,51 @@ absl::Status TrainingRun::FindCheckpoint() {
       break;
     }
     case ResumeMode::kAuto: {
-      std::vector<std::string> skipped;
-      MT_ASSIGN_OR_RETURN(checkpoint_, FindNewestVerified(directory, &skipped, &files_));
-      MT_RETURN_IF_ERROR(GoOn());  // what was not read to its end is not damaged
-      for (const std::string& line : skipped) Say(absl::StrCat("damaged checkpoint: ", line));
-      if (!checkpoint_.has_value() && !skipped.empty()) {
+      std::vector<DamagedCheckpoint> damaged;
+      MT_ASSIGN_OR_RETURN(checkpoint_, FindNewestVerified(directory, &damaged, &files_));
+      for (const DamagedCheckpoint& one : damaged) {
+        Say(absl::StrCat("damaged checkpoint: ", one.what));
+        retention_.damaged.push_back(one.step);
+      }
+      if (!checkpoint_.has_value() && !damaged.empty()) {
         return absl::DataLossError(
-            absl::StrCat("every checkpoint in ", directory, " is damaged (", skipped.front(),
+            absl::StrCat("every checkpoint in ", directory, " is damaged (", damaged.front().what,
                          "); remove them, or use another checkpoint.directory, to begin anew"));
       }
       break;
     }
   }
+  return absl::OkStatus();
+}
+
+// Checkpoints newer than the one to go on from are not lost without a word.
+absl::Status TrainingRun::CheckNewer(const CheckpointState& saved) {
+  const std::string& directory = spec_.checkpoint.directory;
+  std::vector<std::string> notes;
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> newer,
+                      ListNewer(directory, saved.step, retention_, &notes, &files_));
+  for (const std::string& note : notes) Say(note);
+  if (newer.empty()) return absl::OkStatus();
+  std::vector<std::string> names;
+  for (const int64_t step : newer) {
+    const std::string name = StepDirectoryName(step);
+    if (options_.discard_newer) {
+      MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(JoinPath(directory, name), &files_));
+    }
+    const auto state = ReadCheckpointState(JoinPath(directory, name), &files_);
+    const bool same_run = state.ok() && RunName(*state) == run_name_;
+    names.push_back(same_run ? name : absl::StrCat(name, " (of another run)"));
+  }
+  const std::string list = absl::StrJoin(names, ", ");
+  if (!options_.discard_newer) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        directory, " holds checkpoints newer than ", *checkpoint_, " of step ", saved.step, ": ",
+        list,
+        "; go on from the newest (--resume auto), or name another checkpoint.directory, or add "
+        "--discard-newer, which removes them when this run has saved its first checkpoint"));
+  }
+  Say(absl::StrCat("to be discarded when this run has saved its first checkpoint: ", list));
+  retention_.discard = newer;
   return absl::OkStatus();
 }
 
@@ -184,10 +218,14 @@ absl::Status TrainingRun::ChooseStart() {
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
                       RemoveLeftovers(spec_.checkpoint.directory, &files_));
   for (const std::string& line : leftovers) Say(line);
+  retention_.keep = spec_.checkpoint.keep;
+  run_name_ = NewRunName();
   MT_RETURN_IF_ERROR(FindCheckpoint());
   if (!checkpoint_.has_value()) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(const CheckpointState saved, ReadCheckpointState(*checkpoint_, &files_));
   MT_RETURN_IF_ERROR(CheckResumable(saved, State(saved.step)));
+  run_name_ = RunName(saved);
+  MT_RETURN_IF_ERROR(CheckNewer(saved));
   const int threads = session_->settings.threads;
   if (saved.threads != threads) {
     Say(absl::StrCat("the checkpoint was made with ", saved.threads, " threads, this run has ",
@@ -242,6 +280,7 @@ CheckpointState TrainingRun::State(int64_t step) const {
   state.weight_dtype = plan_.dimensions.dtype;
   state.data_position = step * spec_.training.global_batch;
   state.input_tokens = submitted_tokens_;
+  state.run = run_name_;
   state.seed = spec_.training.seed;
   state.data_fingerprint = dataset_->fingerprint();
   state.model_fingerprint = ModelFingerprint(layout_);

@@ -60,6 +60,7 @@ class TrainingRun {
   absl::Status OpenData();
   absl::Status ChooseStart();
   absl::Status FindCheckpoint();
+  absl::Status CheckNewer(const CheckpointState& saved);
   absl::Status LoadState();
   CheckpointState State(int64_t step) const;
 
@@ -116,6 +117,8 @@ class TrainingRun {
   std::unique_ptr<Dataset> dataset_;
   std::unique_ptr<FileLock> lock_;         // on checkpoint.directory
   std::optional<std::string> checkpoint_;  // to go on from
+  std::string run_name_;
+  Retention retention_;
   int64_t first_step_ = 1;
   int64_t total_steps_ = 0;
   int64_t next_step_ = 1;      // to submit

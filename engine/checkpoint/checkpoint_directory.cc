@@ -19,7 +19,45 @@ namespace {
 
 constexpr char kStepPrefix[] = "step-";
 
+constexpr char kReplacedSuffix[] = ".replaced";
+constexpr char kReplacedBy[] = ".replaced-by-";
+
 constexpr char kOptimizerPrefix[] = "optimizer-";
+
+// A directory that was moved aside.
+struct Replaced {
+  int64_t step = 0;
+  int64_t by = 0;
+};
+
+std::optional<Replaced> ParseReplacedDirectoryName(absl::string_view name) {
+  const size_t split = name.find(kReplacedBy);
+  std::optional<int64_t> step, by;
+  if (split != absl::string_view::npos) {
+    step = ParseStepDirectoryName(name.substr(0, split));
+    by = ParseStepDirectoryName(name.substr(split + sizeof(kReplacedBy) - 1));
+  } else if (absl::ConsumeSuffix(&name, kReplacedSuffix)) {
+    step = by = ParseStepDirectoryName(name);
+  }
+  if (!step.has_value() || !by.has_value()) return std::nullopt;
+  return Replaced{*step, *by};
+}
+
+// Unlike FileSystem::IsDirectory, tells what is not there from what cannot be looked at.
+absl::StatusOr<bool> DirectoryIsThere(const std::string& path, FileSystem* files) {
+  const absl::StatusOr<FileInfo> info = files->Examine(path);
+  if (absl::IsNotFound(info.status()) || absl::IsInvalidArgument(info.status())) return false;
+  if (!info.ok()) return info.status();
+  return info->is_directory;
+}
+
+// The names in `directory`; none if it is missing.
+absl::StatusOr<std::vector<std::string>> ListIfThere(const std::string& directory,
+                                                     FileSystem* files) {
+  absl::StatusOr<std::vector<std::string>> names = files->ListDirectory(directory);
+  if (absl::IsNotFound(names.status())) return std::vector<std::string>();
+  return names;
+}
 
 absl::Status Foreign(const std::string& path, const std::string& name) {
   return absl::FailedPreconditionError(absl::StrCat(
@@ -35,9 +73,49 @@ absl::Status CheckHoldsNoDirectories(const std::string& path, FileSystem* files)
   return absl::OkStatus();
 }
 
+// Removes the leftover `path`, unless something in it is foreign; a line for the log either way.
+absl::StatusOr<std::string> RemoveLeftover(const std::string& path, const char* why,
+                                           FileSystem* files) {
+  const absl::Status ours = CheckHoldsNoDirectories(path, files);
+  if (absl::IsFailedPrecondition(ours)) return std::string(ours.message());
+  MT_RETURN_IF_ERROR(ours);
+  MT_RETURN_IF_ERROR(files->RemoveTree(path));
+  return absl::StrCat("removed ", path, ", which was ", why);
+}
+
+// What was moved aside for a checkpoint that has no name yet gets its name back. A checkpoint of
+// that same step comes last: while it is absent, the others know that the new one has no name.
+absl::Status RestoreReplaced(const std::string& directory, const std::vector<std::string>& names,
+                             std::vector<std::string>& lines, FileSystem* files) {
+  for (const bool same_step : {false, true}) {
+    bool renamed = false;
+    for (const std::string& name : names) {
+      const std::optional<Replaced> replaced = ParseReplacedDirectoryName(name);
+      if (!replaced.has_value() || (replaced->step == replaced->by) != same_step) continue;
+      const std::string path = JoinPath(directory, name);
+      const std::string final_path = JoinPath(directory, StepDirectoryName(replaced->step));
+      MT_ASSIGN_OR_RETURN(const bool is_directory, DirectoryIsThere(path, files));
+      MT_ASSIGN_OR_RETURN(
+          const bool new_one_is_there,
+          DirectoryIsThere(JoinPath(directory, StepDirectoryName(replaced->by)), files));
+      if (!is_directory || new_one_is_there) continue;
+      MT_RETURN_IF_ERROR(files->Rename(path, final_path));
+      lines.push_back(absl::StrCat("gave ", final_path, " its name back"));
+      renamed = true;
+    }
+    if (renamed) MT_RETURN_IF_ERROR(files->SyncDirectory(directory));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::string StepDirectoryName(int64_t step) { return absl::StrFormat("step-%08d", step); }
+
+std::string ReplacedDirectoryName(int64_t step, int64_t by) {
+  if (step == by) return absl::StrCat(StepDirectoryName(step), kReplacedSuffix);
+  return absl::StrCat(StepDirectoryName(step), kReplacedBy, StepDirectoryName(by));
+}
 
 std::optional<int64_t> ParseStepDirectoryName(absl::string_view name) {
   if (!absl::ConsumePrefix(&name, kStepPrefix) || name.size() < 8) return std::nullopt;
@@ -50,11 +128,13 @@ std::optional<int64_t> ParseStepDirectoryName(absl::string_view name) {
 
 absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& directory, FileSystem* files) {
   std::vector<int64_t> steps;
-  if (!files->FileExists(directory)) return steps;
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(directory));
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListIfThere(directory, files));
   for (const std::string& name : names) {
     const std::optional<int64_t> step = ParseStepDirectoryName(name);
-    if (step.has_value() && files->IsDirectory(JoinPath(directory, name))) steps.push_back(*step);
+    if (!step.has_value()) continue;
+    MT_ASSIGN_OR_RETURN(const bool is_directory,
+                        DirectoryIsThere(JoinPath(directory, name), files));
+    if (is_directory) steps.push_back(*step);
   }
   std::sort(steps.rbegin(), steps.rend());
   return steps;
@@ -66,20 +146,29 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& dire
   std::vector<std::string> checkpoints;
   for (const int64_t step : steps) {
     std::string path = JoinPath(directory, StepDirectoryName(step));
-    if (files->FileExists(JoinPath(path, kManifestFile))) checkpoints.push_back(std::move(path));
+    const absl::Status manifest = files->Examine(JoinPath(path, kManifestFile)).status();
+    if (absl::IsNotFound(manifest)) continue;
+    MT_RETURN_IF_ERROR(manifest);
+    checkpoints.push_back(std::move(path));
   }
   return checkpoints;
 }
 
-absl::StatusOr<std::optional<std::string>> FindNewestVerified(const std::string& directory,
-                                                              std::vector<std::string>* skipped,
-                                                              FileSystem* files) {
+absl::StatusOr<std::optional<std::string>> FindNewestVerified(
+    const std::string& directory, std::vector<DamagedCheckpoint>* damaged, FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(directory, files));
   for (const int64_t step : steps) {
     const std::string path = JoinPath(directory, StepDirectoryName(step));
     const absl::Status status = VerifyCheckpoint(path, files);
     if (status.ok()) return std::optional<std::string>(path);
-    if (skipped != nullptr) skipped->push_back(std::string(status.message()));
+    if (!IsDamagedCheckpoint(status)) {
+      return absl::Status(status.code(),
+                          absl::StrCat(status.message(),
+                                       "; what cannot be read is not known to be damaged: try "
+                                       "again, or move ",
+                                       path, " elsewhere to go on from an older checkpoint"));
+    }
+    damaged->push_back({step, std::string(status.message())});
   }
   return std::optional<std::string>();
 }
@@ -87,30 +176,20 @@ absl::StatusOr<std::optional<std::string>> FindNewestVerified(const std::string&
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          FileSystem* files) {
   std::vector<std::string> lines;
-  if (!files->FileExists(directory)) return lines;
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(directory));
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> before, ListIfThere(directory, files));
+  MT_RETURN_IF_ERROR(RestoreReplaced(directory, before, lines, files));
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListIfThere(directory, files));
   for (const std::string& name : names) {
-    const std::string path = JoinPath(directory, name);
     absl::string_view base = name;
-    if (absl::ConsumeSuffix(&base, kReplacedSuffix)) {
-      if (!ParseStepDirectoryName(base).has_value() || !files->IsDirectory(path)) continue;
-      const std::string final_path = JoinPath(directory, std::string(base));
-      if (!files->FileExists(final_path)) {
-        MT_RETURN_IF_ERROR(files->Rename(path, final_path));
-        lines.push_back(absl::StrCat("gave ", final_path, " its name back"));
-        continue;
-      }
-    } else if (!absl::ConsumeSuffix(&base, kUnfinishedSuffix) ||
-               !ParseStepDirectoryName(base).has_value() || !files->IsDirectory(path)) {
-      continue;
-    }
-    const absl::Status ours = CheckHoldsNoDirectories(path, files);
-    if (!ours.ok()) {
-      lines.push_back(std::string(ours.message()));
-      continue;
-    }
-    MT_RETURN_IF_ERROR(files->RemoveTree(path));
-    lines.push_back(absl::StrCat("removed ", path, ", which was never finished"));
+    const bool unfinished =
+        absl::ConsumeSuffix(&base, kUnfinishedSuffix) && ParseStepDirectoryName(base).has_value();
+    if (!unfinished && !ParseReplacedDirectoryName(name).has_value()) continue;
+    const std::string path = JoinPath(directory, name);
+    MT_ASSIGN_OR_RETURN(const bool is_directory, DirectoryIsThere(path, files));
+    if (!is_directory) continue;
+    MT_ASSIGN_OR_RETURN(const std::string line,
+                        RemoveLeftover(path, unfinished ? "never finished" : "replaced", files));
+    lines.push_back(line);
   }
   if (!lines.empty()) MT_RETURN_IF_ERROR(files->SyncDirectory(directory));
   return lines;

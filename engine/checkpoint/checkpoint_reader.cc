@@ -33,12 +33,16 @@ absl::Status BadHash(const std::string& path) {
 }
 
 absl::Status VerifyFile(const std::string& path, const ManifestFile& file, FileSystem* files) {
-  if (!files->FileExists(path)) return absl::DataLossError(absl::StrCat(path, " is missing"));
   int64_t bytes = 0;
   const absl::StatusOr<std::string> hash = HashFile(files, path, &bytes);
-  if (!hash.ok()) {
-    return absl::DataLossError(absl::StrCat(path, " cannot be read: ", hash.status().message()));
+  if (absl::IsNotFound(hash.status())) {
+    return absl::DataLossError(absl::StrCat(path, " is missing"));
   }
+  // A directory, a pipe, a link to itself: no checkpoint has that.
+  if (absl::IsInvalidArgument(hash.status())) {
+    return absl::DataLossError(hash.status().message());
+  }
+  if (!hash.ok()) return hash.status();
   if (bytes != file.bytes) return BadSize(path, bytes, file.bytes);
   if (*hash != file.xxh3_128) return BadHash(path);
   return absl::OkStatus();
@@ -149,12 +153,16 @@ void ZeroPadding(const TileLayout& layout, void* section, int64_t element_bytes)
 
 absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint, FileSystem* files) {
   const std::string path = JoinPath(checkpoint, kManifestFile);
-  if (!files->FileExists(path)) {
+  const absl::StatusOr<std::string> text = ReadWholeFile(files, path, kManifestBytesMax);
+  if (absl::IsNotFound(text.status())) {
     return absl::NotFoundError(
         absl::StrCat(checkpoint, " is not a whole checkpoint: there is no ", path));
   }
-  MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kManifestBytesMax));
-  absl::StatusOr<Manifest> manifest = ParseManifest(text);
+  if (absl::IsInvalidArgument(text.status()) || absl::IsOutOfRange(text.status())) {
+    return absl::DataLossError(text.status().message());
+  }
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Manifest> manifest = ParseManifest(*text);
   if (!manifest.ok()) {
     return absl::Status(manifest.status().code(),
                         absl::StrCat(checkpoint, "/", manifest.status().message()));
@@ -174,6 +182,10 @@ absl::Status VerifyCheckpoint(const std::string& checkpoint, FileSystem* files) 
     MT_RETURN_IF_ERROR(VerifyFile(JoinPath(checkpoint, file.name), file, files));
   }
   return absl::OkStatus();
+}
+
+bool IsDamagedCheckpoint(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status);
 }
 
 absl::Status LoadCheckpointTile(const std::string& checkpoint, const ModelLayout& layout, int index,

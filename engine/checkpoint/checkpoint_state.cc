@@ -1,6 +1,6 @@
 #include "engine/checkpoint/checkpoint_state.h"
 
-#include <cstdio>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -38,6 +38,19 @@ std::string ModelFingerprint(const ModelLayout& layout) {
   ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
     absl::StrAppend(&text, tile, " ", tensor.name, " [", absl::StrJoin(tensor.shape, ","), "]\n");
   });
+  return HashBytes(text);
+}
+
+std::string NewRunName() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x%08x%08x", random(), random(), random(), random());
+}
+
+std::string RunName(const CheckpointState& state) {
+  if (!state.run.empty()) return state.run;
+  std::string text = absl::StrCat(state.model_fingerprint, "\n", PrecisionName(state.weight_dtype),
+                                  "\n", state.seed, "\n", state.data_fingerprint, "\n");
+  for (const auto& [key, value] : state.spec) absl::StrAppend(&text, key, "=", value, "\n");
   return HashBytes(text);
 }
 

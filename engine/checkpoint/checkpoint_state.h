@@ -18,6 +18,9 @@ struct CheckpointState {
   // Sequences consumed: the next step's first position in training order.
   int64_t data_position = 0;
   int64_t input_tokens = 0;  // trained on since step 1, padding not counted
+  // Names the run: drawn when it begins, the same in all its checkpoints, also after it was
+  // resumed. Empty in checkpoints of versions before it.
+  std::string run;
   uint64_t seed = 0;
   std::string data_fingerprint;
   std::string model_fingerprint;  // ModelFingerprint of the layout
@@ -33,10 +36,17 @@ struct CheckpointState {
 // the mathematics without changing a shape (heads, rotary embedding, norm epsilon).
 std::string ModelFingerprint(const ModelLayout& layout);
 
+// 32 hex digits that no other run has.
+std::string NewRunName();
+
+// The run that `state` belongs to: state.run, or for a checkpoint of a version before it 32 hex
+// digits over what a resumed run may not change.
+std::string RunName(const CheckpointState& state);
+
 // May a job that would begin as `wanted` go on from `saved`? Step, data position,
-// input tokens, threads, arithmetic and steps_total are not compared. FailedPrecondition names what
-// differs, with both values: the model first, then precision, spec keys in order (all of them),
-// seed, and the data.
+// input tokens, run, threads, arithmetic and steps_total are not compared. FailedPrecondition names
+// what differs, with both values: the model first, then precision, spec keys in order (all of
+// them), seed, and the data.
 absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted);
 
 }  // namespace megatrain

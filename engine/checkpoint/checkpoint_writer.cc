@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
@@ -84,9 +85,9 @@ class Writer : public CheckpointWriter {
     return Remember(WriteTileFiles(index, tile));
   }
 
-  absl::StatusOr<std::string> Finish(int64_t keep) override {
-    MT_RETURN_IF_ERROR(Remember(FinishDirectory()));
-    PruneCheckpoints(directory_, manifest_.state.step, keep, &notes_, files_);
+  absl::StatusOr<std::string> Finish(const Retention& retention) override {
+    MT_RETURN_IF_ERROR(Remember(FinishDirectory(retention)));
+    PruneCheckpoints(directory_, manifest_.state, retention, &notes_, files_);
     return final_path_;
   }
 
@@ -161,7 +162,7 @@ class Writer : public CheckpointWriter {
     return absl::OkStatus();
   }
 
-  absl::Status FinishDirectory() {
+  absl::Status FinishDirectory(const Retention& retention) {
     MT_RETURN_IF_ERROR(status_);
     for (int tile = 0; tile < layout_.tile_count(); ++tile) {
       if (!entries_[tile].written) {
@@ -177,23 +178,51 @@ class Writer : public CheckpointWriter {
     // Before it gets its name, so that a directory with that name was once good. What was synced
     // has left the page cache: this reads the disk.
     MT_RETURN_IF_ERROR(VerifyCheckpoint(path_, files_));
-    return TakeName();
+    return TakeName(retention);
   }
 
-  absl::Status TakeName() {
-    const std::string replaced = absl::StrCat(final_path_, kReplacedSuffix);
-    const bool replaces = files_->FileExists(final_path_);
-    // There is a moment without either name; RemoveLeftovers gives the old one its name back.
-    if (replaces) MT_RETURN_IF_ERROR(files_->Rename(final_path_, replaced));
-    const absl::Status renamed = files_->Rename(path_, final_path_);
-    if (!renamed.ok()) {
-      if (replaces) files_->Rename(replaced, final_path_).IgnoreError();
-      return renamed;
+  struct Move {
+    std::string from, to;
+  };
+
+  // What is moved aside for this checkpoint, the one of its own step first: while that is absent,
+  // RemoveLeftovers knows that the others are still valid.
+  absl::StatusOr<std::vector<Move>> MovesAside(const Retention& retention) const {
+    const int64_t step = manifest_.state.step;
+    MT_ASSIGN_OR_RETURN(const std::vector<int64_t> present, ListSteps(directory_, files_));
+    std::vector<Move> moves;
+    const auto add = [&](int64_t aside) {
+      moves.push_back({JoinPath(directory_, StepDirectoryName(aside)),
+                       JoinPath(directory_, ReplacedDirectoryName(aside, step))});
+    };
+    if (absl::c_linear_search(present, step)) add(step);
+    for (const int64_t aside : retention.discard) {
+      if (aside != step && absl::c_linear_search(present, aside)) add(aside);
+    }
+    for (const Move& move : moves) {
+      MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(move.from, files_));
+    }
+    return moves;
+  }
+
+  absl::Status TakeName(const Retention& retention) {
+    MT_ASSIGN_OR_RETURN(const std::vector<Move> moves, MovesAside(retention));
+    size_t moved = 0;
+    absl::Status status;
+    for (; moved < moves.size() && status.ok(); moved += status.ok() ? 1 : 0) {
+      status = files_->Rename(moves[moved].from, moves[moved].to);
+    }
+    if (status.ok() && moved > 0) status = files_->SyncDirectory(directory_);
+    // From here to the next line there is a moment without a name; RemoveLeftovers gives them back.
+    if (status.ok()) status = files_->Rename(path_, final_path_);
+    if (!status.ok()) {
+      while (moved-- > 0) files_->Rename(moves[moved].to, moves[moved].from).IgnoreError();
+      return status;
     }
     phase_ = Phase::kRenamed;
     MT_RETURN_IF_ERROR(files_->SyncDirectory(directory_));
-    if (replaces) {
-      const absl::Status removed = files_->RemoveTree(replaced);
+    for (const Move& move : moves) {
+      const absl::Status removed = files_->RemoveTree(move.to);
       if (!removed.ok()) notes_.push_back(std::string(removed.message()));
     }
     return absl::OkStatus();

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint_state.h"
+#include "engine/checkpoint/retention.h"
 #include "engine/memory/tile.h"
 #include "engine/model/model_layout.h"
 
@@ -36,9 +37,11 @@ class CheckpointWriter {
   virtual absl::Status WriteTile(int index, const Tile& tile) = 0;
 
   // Index and manifest; reads the whole checkpoint back from the disk and verifies it; renames and
-  // fsyncs; only then prunes older checkpoints down to `keep` (see retention.h; this one always
-  // stays). A checkpoint of the same step is replaced. Returns the final directory.
-  virtual absl::StatusOr<std::string> Finish(int64_t keep) = 0;
+  // fsyncs; only then prunes older checkpoints of the same run (see retention.h; this one always
+  // stays). A checkpoint of the same step is replaced, and those of `retention.discard` go in the
+  // same moment: whenever the process dies, all of them are there or the new one is. Returns the
+  // final directory.
+  virtual absl::StatusOr<std::string> Finish(const Retention& retention) = 0;
 
   // What did not stop it but a person should know: leftovers removed, directories that retention
   // left alone. Lines for the log.

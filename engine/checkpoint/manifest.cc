@@ -62,6 +62,7 @@ Json StateToJson(const CheckpointState& state) {
   json["weight_dtype"] = DTypeName(state.weight_dtype);
   json["data_position"] = state.data_position;
   json["input_tokens"] = state.input_tokens;
+  json["run"] = state.run;
   json["seed"] = state.seed;
   json["data_fingerprint"] = state.data_fingerprint;
   json["model_fingerprint"] = state.model_fingerprint;
@@ -86,6 +87,9 @@ absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
   }
   MT_ASSIGN_OR_RETURN(state.data_position, GetInteger(json, "data_position", 0));
   MT_ASSIGN_OR_RETURN(state.input_tokens, GetInteger(json, "input_tokens", 0));
+  if (json.contains("run")) {
+    MT_ASSIGN_OR_RETURN(state.run, GetString(json, "run"));
+  }
   const auto seed = json.find("seed");
   if (seed == json.end() || !seed->is_number_unsigned()) {
     return Bad("\"seed\" is not an unsigned integer");

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
+
 namespace megatrain {
 
 inline constexpr int32_t kMaskedLabel = -100;
@@ -31,6 +33,11 @@ struct Batch {
   int64_t predictions = 0;   // unmasked targets: what the loss is normalised by
   int64_t input_tokens = 0;  // not padding
 };
+
+// Every token of the batch, and every label that is not masked, is one of a model's `vocabulary`
+// ids. InvalidArgument names the first that is not and its place. Kernels index by these ids
+// unchecked.
+absl::Status CheckTokenIds(const Batch& batch, int64_t vocabulary);
 
 }  // namespace megatrain
 

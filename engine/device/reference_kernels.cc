@@ -1,6 +1,7 @@
 #include "engine/device/reference_kernels.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -251,6 +252,7 @@ absl::Status ReferenceKernels::SwiGluBackward(Stream&, const SwiGluBackwardArgs&
 
 absl::Status ReferenceKernels::Embedding(Stream&, const EmbeddingArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
+    assert(args.ids[t] >= 0 && args.ids[t] < args.vocabulary);
     for (int64_t i = 0; i < args.hidden; ++i) {
       Set(args.dtype, args.out, t * args.hidden + i,
           Get(args.dtype, args.table, args.ids[t] * args.hidden + i));
@@ -263,6 +265,7 @@ absl::Status ReferenceKernels::EmbeddingBackward(Stream&, const EmbeddingBackwar
   for (int64_t i = 0; i < args.hidden; ++i) {
     std::vector<double> column(static_cast<size_t>(args.vocabulary), 0.0);
     for (int64_t t = 0; t < args.tokens; ++t) {
+      assert(args.ids[t] >= 0 && args.ids[t] < args.vocabulary);
       column[static_cast<size_t>(args.ids[t])] += Get(args.dtype, args.dout, t * args.hidden + i);
     }
     for (int64_t id = 0; id < args.vocabulary; ++id) {
@@ -283,6 +286,7 @@ absl::Status ReferenceKernels::CrossEntropy(Stream&, const CrossEntropyArgs& arg
     for (float logit : logits) sum += std::exp(logit - largest);
     const double lse = largest + std::log(sum);
     const int32_t label = args.labels[t];
+    assert(label < args.vocabulary);
     args.losses[t] =
         label < 0 ? 0.0f : static_cast<float>(lse - logits[static_cast<size_t>(label)]);
     if (args.loss_only) continue;

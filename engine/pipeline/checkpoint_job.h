@@ -17,8 +17,8 @@ namespace megatrain {
 
 class CheckpointJob {
  public:
-  CheckpointJob(std::unique_ptr<CheckpointWriter> writer, int64_t keep)
-      : writer_(std::move(writer)), keep_(keep) {}
+  CheckpointJob(std::unique_ptr<CheckpointWriter> writer, Retention retention)
+      : writer_(std::move(writer)), retention_(std::move(retention)) {}
 
   // Called from the io lane.
   void SaveTile(int index, const Tile& tile) {
@@ -28,7 +28,7 @@ class CheckpointJob {
   }
   void Finish() {
     if (!status_.ok()) return;
-    absl::StatusOr<std::string> directory = writer_->Finish(keep_);
+    absl::StatusOr<std::string> directory = writer_->Finish(retention_);
     status_ = directory.status();
     if (directory.ok()) directory_ = *std::move(directory);
     Close();
@@ -46,7 +46,7 @@ class CheckpointJob {
   }
 
   std::unique_ptr<CheckpointWriter> writer_;
-  const int64_t keep_;
+  const Retention retention_;
   absl::Status status_;
   std::string directory_;
   std::vector<std::string> notes_;  // lines for the log

@@ -24,8 +24,10 @@ std::string TileName(const TileLayout& tile) {
   return "tile";
 }
 
-void StepRunner::PrepareBatch(int slot, const Batch& batch, int64_t sequences_per_micro_batch) {
+absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch,
+                                      int64_t sequences_per_micro_batch) {
   const PipelineDimensions& d = *p_.dimensions;
+  MT_RETURN_IF_ERROR(CheckTokenIds(batch, d.layout->config.vocabulary));
   const BatchArrays arrays = BatchArrays::At(p_.host_buffers->batch[slot].data(), d);
   StepState& state = states_[slot];
   state = StepState{};
@@ -69,6 +71,7 @@ void StepRunner::PrepareBatch(int slot, const Batch& batch, int64_t sequences_pe
     state.document_starts.push_back(std::move(starts));
   }
   if (d.training && d.shape.embedding_from_host) FindRows(slot);
+  return absl::OkStatus();
 }
 
 MicroBatchView StepRunner::View(const Op& op) const {

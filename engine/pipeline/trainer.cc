@@ -98,7 +98,7 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   MT_RETURN_IF_ERROR(executor_->status());
   Pending pending;
   pending.slot = pipeline_state_.next_step_slot;
-  runner_->PrepareBatch(pending.slot, batch, spec_.training.micro_batch);
+  MT_RETURN_IF_ERROR(runner_->PrepareBatch(pending.slot, batch, spec_.training.micro_batch));
   StepState& state = runner_->state(pending.slot);
   state.max_gradient_norm = spec_.optimizer.max_gradient_norm;
   state.adamw.step = batch.step;
@@ -170,7 +170,7 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
 absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logits) {
   MT_RETURN_IF_ERROR(executor_->status());
   const int slot = pipeline_state_.next_step_slot;
-  runner_->PrepareBatch(slot, batch, spec_.training.micro_batch);
+  MT_RETURN_IF_ERROR(runner_->PrepareBatch(slot, batch, spec_.training.micro_batch));
   StepState& state = runner_->state(slot);
   state.logits = logits;
   auto ticket = executor_->Submit(
@@ -198,8 +198,8 @@ absl::Span<const float> Trainer::HeldGradient(int tile) const {
                              plan_.dimensions.shape.tile_elements[tile]);
 }
 
-void Trainer::BeginSave(std::unique_ptr<CheckpointWriter> writer, int64_t keep) {
-  save_job_ = std::make_unique<CheckpointJob>(std::move(writer), keep);
+void Trainer::BeginSave(std::unique_ptr<CheckpointWriter> writer, Retention retention) {
+  save_job_ = std::make_unique<CheckpointJob>(std::move(writer), std::move(retention));
   runner_->set_checkpoint_job(save_job_.get());
   save_ticket_ = executor_->Submit(BuildCheckpoint(plan_.dimensions.shape));
 }

@@ -47,7 +47,8 @@ class Trainer {
   const std::vector<Tile>& tiles() const { return tiles_; }
 
   // Queues a training step. Two may be in flight: the next one's forward overlaps this one's
-  // updates. REQUIRES: in_flight() < 2, steps in order.
+  // updates. InvalidArgument if the batch has a token that the model has not: nothing is queued.
+  // REQUIRES: in_flight() < 2, steps in order.
   absl::Status Submit(const Batch& batch, double learning_rate);
   int in_flight() const { return static_cast<int>(pending_.size()); }
   // Takes back the step submitted last unless an operation of kind `final` has started; what it
@@ -78,7 +79,7 @@ class Trainer {
 
   // Begins to save the state after the last submitted step, beside what is submitted later.
   // REQUIRES: no save is in flight.
-  void BeginSave(std::unique_ptr<CheckpointWriter> writer, int64_t keep);
+  void BeginSave(std::unique_ptr<CheckpointWriter> writer, Retention retention);
   // Lets the save become a checkpoint once its tiles are written; call when the step's record is on
   // disk.
   void CommitSave();

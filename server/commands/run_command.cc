@@ -25,10 +25,12 @@ struct RunArguments {
   std::vector<std::string> overrides;
   std::string metrics_path;
   std::string resume = "auto";
+  bool discard_newer = false;
 };
 
-TrainingOptions ResumeOptions(const std::string& resume) {
+TrainingOptions ResumeOptions(const std::string& resume, bool discard_newer) {
   TrainingOptions options;
+  options.discard_newer = discard_newer;
   if (resume == "auto") {
     options.resume = ResumeMode::kAuto;
   } else if (resume == "never") {
@@ -77,7 +79,8 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
   if (!host->why_cpu().empty()) progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
   // The plan chooses by them, about a second against hours. Without them it goes by rule.
   if (host->device_id() != kCpuDeviceId) (void)host->MeasureRates();
-  return RunTraining(*host, spec, ResumeOptions(arguments.resume), &control, observer);
+  return RunTraining(*host, spec, ResumeOptions(arguments.resume, arguments.discard_newer),
+                     &control, observer);
 }
 
 }  // namespace
@@ -96,6 +99,8 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
                    "auto: from the newest good checkpoint; never: refuse one; or a checkpoint")
       ->type_name("auto|never|PATH")
       ->capture_default_str();
+  command->add_flag("--discard-newer", arguments->discard_newer,
+                    "remove checkpoints newer than the one resumed from, once a new one is saved");
   command->callback([arguments, exit_code] {
     bool started = false;
     const absl::StatusOr<TrainingOutcome> outcome = Run(*arguments, &started);

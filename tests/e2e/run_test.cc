@@ -329,7 +329,12 @@ TEST_F(RunTest, ResumesFromANamedCheckpoint) {
   }
   const std::vector<std::string> checkpoints = Checkpoints();
   ASSERT_EQ(checkpoints.size(), 2u);
-  FinishAndCompare({"--resume", directory_ / "checkpoints" / checkpoints[0]});
+  const std::string older = directory_ / "checkpoints" / checkpoints[0];
+  // The newer one is not lost without a word.
+  ExpectRefused({"--resume", older}, checkpoints[1]);
+  ExpectRefused({"--resume", older}, "--discard-newer");
+  EXPECT_EQ(Checkpoints(), checkpoints) << "a refusal changes nothing";
+  FinishAndCompare({"--resume", older, "--discard-newer"});
 }
 
 TEST_F(RunTest, AFileThatCannotGrowKeepsTheOldCheckpointAndSaysSo) {

@@ -308,11 +308,11 @@ TEST_P(CudaFaultTest, EndsTheJobWithItsLastCheckpointWhole) {
     EXPECT_LT(run.records.size(), static_cast<size_t>(kSteps));
   }
   // Another process.
-  std::vector<std::string> skipped;
-  const auto newest = FindNewestVerified(spec.checkpoint.directory, &skipped);
+  std::vector<DamagedCheckpoint> damaged;
+  const auto newest = FindNewestVerified(spec.checkpoint.directory, &damaged);
   ASSERT_TRUE(newest.ok()) << newest.status();
   EXPECT_TRUE(newest->has_value());
-  EXPECT_TRUE(skipped.empty());
+  EXPECT_TRUE(damaged.empty());
   EmulatedGpu gpu;
   const auto host = Host(gpu);
   const JobRun resumed = TrainOn(*host, spec);

@@ -43,10 +43,13 @@ std::vector<std::string> CheckpointFileNames() {
 }
 
 // What a job does when it starts: the step that it would go on from, after it has loaded it.
-int64_t ResumeStep(FaultInjectionFileSystem& files, std::vector<std::string>* skipped = nullptr) {
+int64_t ResumeStep(FaultInjectionFileSystem& files,
+                   std::vector<DamagedCheckpoint>* damaged = nullptr) {
   const auto leftovers = RemoveLeftovers(kDirectory, &files);
   EXPECT_TRUE(leftovers.ok()) << leftovers.status();
-  const auto found = FindNewestVerified(kDirectory, skipped, &files);
+  std::vector<DamagedCheckpoint> ignored;
+  const auto found =
+      FindNewestVerified(kDirectory, damaged == nullptr ? &ignored : damaged, &files);
   EXPECT_TRUE(found.ok()) << found.status();
   if (!found.ok() || !found->has_value()) return -1;
   const absl::Status content = CheckContent(**found, kDType, &files);
@@ -79,14 +82,14 @@ void TryEveryOperation(Fault fault, Loss loss, const std::vector<int64_t>& befor
       }
       EXPECT_LE(unfinished, saved.ok() ? 1 : 0);
     }
-    std::vector<std::string> skipped;
-    const int64_t resumed = ResumeStep(files, &skipped);
+    std::vector<DamagedCheckpoint> damaged;
+    const int64_t resumed = ResumeStep(files, &damaged);
     if (saved.ok()) {
       EXPECT_EQ(resumed, step);
     } else {
       EXPECT_TRUE(resumed == step || resumed == before.back()) << resumed;
     }
-    EXPECT_THAT(skipped, ::testing::IsEmpty()) << "no damaged directory has a whole one's name";
+    EXPECT_TRUE(damaged.empty()) << "no damaged directory has a whole one's name";
     if (n % 4 != 0) continue;  // Tried more seldom: the job can go on.
     const auto next = SaveCheckpoint(kDirectory, step + 10, kDType, kConfig, &files, 1);
     EXPECT_TRUE(next.ok()) << next.status();
@@ -162,10 +165,11 @@ TEST(CheckpointFaultTest, AFlippedBitInAnyFileIsNamedAndTheOlderOneIsUsed) {
     const absl::Status status = VerifyCheckpoint(Path(20), &files);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(status.message()), HasSubstr(JoinPath(Path(20), name)));
-    std::vector<std::string> skipped;
-    EXPECT_EQ(ResumeStep(files, &skipped), 10);
-    ASSERT_EQ(skipped.size(), 1u);
-    EXPECT_THAT(skipped[0], HasSubstr(JoinPath(Path(20), name)));
+    std::vector<DamagedCheckpoint> damaged;
+    EXPECT_EQ(ResumeStep(files, &damaged), 10);
+    ASSERT_EQ(damaged.size(), 1u);
+    EXPECT_EQ(damaged[0].step, 20);
+    EXPECT_THAT(damaged[0].what, HasSubstr(JoinPath(Path(20), name)));
     // Training on from 10 comes to 20 again and puts a good one in its place.
     ASSERT_TRUE(SaveCheckpoint(kDirectory, 20, kDType, kConfig, &files).ok());
     EXPECT_EQ(ResumeStep(files), 20);
@@ -189,9 +193,9 @@ TEST(CheckpointFaultTest, AMissingOrTruncatedFileIsNamed) {
       EXPECT_EQ(status.code(), missing && name == "manifest.json" ? absl::StatusCode::kNotFound
                                                                   : absl::StatusCode::kDataLoss);
       EXPECT_THAT(std::string(status.message()), HasSubstr(path));
-      std::vector<std::string> skipped;
-      EXPECT_EQ(ResumeStep(disk, &skipped), 10);
-      EXPECT_EQ(skipped.size(), 1u);
+      std::vector<DamagedCheckpoint> damaged;
+      EXPECT_EQ(ResumeStep(disk, &damaged), 10);
+      EXPECT_EQ(damaged.size(), 1u);
     }
   }
 }
@@ -220,10 +224,107 @@ TEST(CheckpointFaultTest, AFailedSaveReportsTheFirstErrorForGood) {
   files.FailAfter(1, Fault::kNoSpace);
   EXPECT_EQ((*writer)->WriteTile(1, tiles.tile(1)).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ((*writer)->WriteTile(2, tiles.tile(2)).code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ((*writer)->Finish(2).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ((*writer)->Finish(Retention()).status().code(), absl::StatusCode::kResourceExhausted);
   writer->reset();
   EXPECT_FALSE(files.FileExists(absl::StrCat(Path(20), ".tmp")));
   EXPECT_EQ(ResumeStep(files), 10);
+}
+
+// An I/O error, or no descriptor left, at every operation of the search: the run ends with it, or
+// goes on from the newest checkpoint; it never takes an older one.
+TEST(CheckpointFaultTest, WhatCannotBeReadIsNotTakenForDamaged) {
+  FaultInjectionFileSystem prepared;
+  Prepare(prepared, {10, 20});
+  int64_t errors = 0;
+  bool reached_end = false;
+  for (int64_t n = 0; !reached_end; ++n) {
+    SCOPED_TRACE(absl::StrCat("operation ", n));
+    FaultInjectionFileSystem files;
+    files.CopyFrom(prepared);
+    files.FailAfter(n, Fault::kIoError);
+    std::vector<DamagedCheckpoint> damaged;
+    const auto found = FindNewestVerified(kDirectory, &damaged, &files);
+    reached_end = !files.fault_happened();
+    EXPECT_TRUE(damaged.empty());
+    EXPECT_EQ(found.ok(), reached_end);
+    if (found.ok()) {
+      EXPECT_EQ(*found, Path(20));
+    } else {
+      EXPECT_EQ(found.status().code(), absl::StatusCode::kInternal);
+      ++errors;
+    }
+  }
+  EXPECT_GT(errors, 2 * 2 * TinyLayout().tile_count()) << "each file is opened and read";
+}
+
+// A run that went on from step 10 saves step 20 and discards what is newer than 10.
+absl::Status SaveAndDiscard(FaultInjectionFileSystem& files) {
+  TileSet tiles(TinyLayout(), kDType);
+  tiles.Fill(20);
+  CheckpointState state = MakeState(TinyLayout(), kDType, 20);
+  state.run = "the other course";
+  auto writer = CheckpointWriter::Begin(kDirectory, TinyLayout(), state, kConfig, &files);
+  if (!writer.ok()) return writer.status();
+  for (int i = 0; i < tiles.size(); ++i) {
+    const absl::Status written = (*writer)->WriteTile(i, tiles.tile(i));
+    if (!written.ok()) return written;
+  }
+  Retention retention;
+  retention.discard = {40, 30, 20};
+  return (*writer)->Finish(retention).status();
+}
+
+TEST(CheckpointFaultTest, DiscardedCheckpointsGoWithTheNewOneOrNotAtAll) {
+  FaultInjectionFileSystem prepared;
+  Prepare(prepared, {10, 20, 30, 40});
+  const std::string other = "the other course";
+  const std::vector<std::pair<Fault, Loss>> cases = {{Fault::kIoError, Loss::kNothing},
+                                                     {Fault::kPowerCut, Loss::kDataAndNames},
+                                                     {Fault::kPowerCut, Loss::kNothing}};
+  for (const auto& [fault, loss] : cases) {
+    bool reached_end = false;
+    for (int64_t n = 0; !reached_end; ++n) {
+      SCOPED_TRACE(absl::StrCat("operation ", n));
+      FaultInjectionFileSystem files;
+      files.CopyFrom(prepared);
+      files.FailAfter(n, fault);
+      const absl::Status saved = SaveAndDiscard(files);
+      reached_end = !files.fault_happened();
+      fault == Fault::kPowerCut ? files.Restart(loss) : files.FailAfter(-1, Fault::kNone);
+      const int64_t resumed = ResumeStep(files);
+      const auto steps = ListSteps(kDirectory, &files);
+      ASSERT_TRUE(steps.ok());
+      const bool is_new = ReadCheckpointState(Path(20), &files)->run == other;
+      EXPECT_TRUE(is_new || !saved.ok()) << saved;
+      EXPECT_EQ(resumed, is_new ? 20 : 40);
+      EXPECT_EQ(*steps,
+                is_new ? (std::vector<int64_t>{20, 10}) : (std::vector<int64_t>{40, 30, 20, 10}));
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
+// The process dies while it gives names back.
+TEST(CheckpointFaultTest, NamesAreGivenBackAlthoughThePowerGoesAgain) {
+  FaultInjectionFileSystem prepared;
+  Prepare(prepared, {10, 20, 30});
+  for (const int64_t step : {20, 30}) {
+    ASSERT_TRUE(
+        prepared.Rename(Path(step), JoinPath(kDirectory, ReplacedDirectoryName(step, 20))).ok());
+  }
+  prepared.SyncAll();
+  bool reached_end = false;
+  for (int64_t n = 0; !reached_end; ++n) {
+    SCOPED_TRACE(absl::StrCat("operation ", n));
+    FaultInjectionFileSystem files;
+    files.CopyFrom(prepared);
+    files.FailAfter(n, Fault::kPowerCut);
+    RemoveLeftovers(kDirectory, &files).IgnoreError();
+    reached_end = !files.fault_happened();
+    files.Restart(Loss::kNothing);
+    EXPECT_EQ(ResumeStep(files), 30);
+    EXPECT_EQ(*ListSteps(kDirectory, &files), (std::vector<int64_t>{30, 20, 10}));
+  }
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ def cuda_library(name, srcs, hdrs, headers, deps = [], **kwargs):
             outs = [object],
             cmd = " ".join(
                 [CUDA_HOME + "/bin/nvcc -std=c++20 -O3 -lineinfo -I. -Xcompiler -fPIC,-Wall,-Wextra"] +
+                ["$$(test $(COMPILATION_MODE) = dbg || echo -DNDEBUG)"] +  # as the host's compiler has it
                 _ARCHITECTURES +
                 ["-c $(location %s) -o $@" % src],
             ),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <chrono>
 #include <cstring>
 #include <vector>
@@ -112,6 +113,7 @@ absl::Status CpuKernels::Embedding(Stream&, const EmbeddingArgs& args) {
   const size_t row_bytes = static_cast<size_t>(args.hidden * DTypeBytes(args.dtype));
   ForRanges(pool_, args.tokens, RowsInBlock(args.hidden), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
+      assert(args.ids[t] >= 0 && args.ids[t] < args.vocabulary);
       std::memcpy(
           static_cast<char*>(args.out) + static_cast<size_t>(t) * row_bytes,
           static_cast<const char*>(args.table) + static_cast<size_t>(args.ids[t]) * row_bytes,

@@ -1,6 +1,7 @@
 #include "engine/device/cpu/cross_entropy.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstring>
 
@@ -76,6 +77,7 @@ void Loss(const CrossEntropyArgs& args, int64_t begin, int64_t end) {
       if (!args.loss_only) std::memset(row, 0, n * static_cast<size_t>(DTypeBytes(args.dtype)));
       continue;
     }
+    assert(label < args.vocabulary);
     const float largest = MaxOfRow(row, n);
     const float label_logit = row[label];
     const double sum = ExpOfRow(row, n, largest);

@@ -1,5 +1,7 @@
 #include "engine/device/cpu/elementwise.h"
 
+#include <cassert>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/device/cpu/elementwise.cc"
 #include "hwy/foreach_target.h"
@@ -93,6 +95,7 @@ void AddIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end, int64
   while (i > 0 && i < end && id_at(i) == id_at(i - 1)) ++i;
   while (i < end) {
     const int32_t id = id_at(i);
+    assert(id >= 0 && id < args.vocabulary);
     float* sum = args.dtable + static_cast<int64_t>(id) * args.hidden + column_begin;
     for (; i < args.tokens && id_at(i) == id; ++i) {
       const int64_t row = static_cast<int64_t>(args.sorted_positions[i]) * args.hidden;

@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "engine/checkpoint/manifest.h"
-#include "engine/checkpoint/retention.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 #include "tests/fault/fault_injection_file_system.h"
 
@@ -45,11 +44,11 @@ TEST(CheckpointDirectoryTest, ListsNumericallyAndIgnoresWhatIsForeign) {
 }
 
 TEST(CheckpointDirectoryTest, FindsNothingInAMissingDirectory) {
-  std::vector<std::string> skipped;
-  const auto found = FindNewestVerified("/no/such/directory", &skipped);
+  std::vector<DamagedCheckpoint> damaged;
+  const auto found = FindNewestVerified("/no/such/directory", &damaged);
   ASSERT_TRUE(found.ok());
   EXPECT_FALSE(found->has_value());
-  EXPECT_THAT(skipped, IsEmpty());
+  EXPECT_TRUE(damaged.empty());
 }
 
 TEST(CheckpointDirectoryTest, LeftoversAreRemovedAndForeignOnesAreNot) {
@@ -72,19 +71,73 @@ TEST(CheckpointDirectoryTest, LeftoversAreRemovedAndForeignOnesAreNot) {
   EXPECT_THAT(*RemoveLeftovers("/nothing", &files), IsEmpty());
 }
 
-TEST(RetentionTest, KeepsTheNewestAndAlwaysTheVerifiedOne) {
-  EXPECT_THAT(StepsToRemove({10, 20, 30, 40}, 40, 2), ElementsAre(20, 10));
-  EXPECT_THAT(StepsToRemove({10, 20, 30, 40}, 40, 1), ElementsAre(30, 20, 10));
-  EXPECT_THAT(StepsToRemove({10, 20, 30, 40}, 40, 0), ElementsAre(30, 20, 10));
-  EXPECT_THAT(StepsToRemove({10, 20, 30, 40}, 40, -5), ElementsAre(30, 20, 10));
-  EXPECT_THAT(StepsToRemove({10}, 10, 5), IsEmpty());
-  EXPECT_THAT(StepsToRemove({}, 10, 1), IsEmpty());
+TEST(CheckpointDirectoryTest, WhatWasDiscardedComesBackUnlessTheNewOneHasItsName) {
+  for (const bool has_name : {false, true}) {
+    FaultInjectionFileSystem files;
+    files.WriteFile("/c/step-00000100/manifest.json", "start");
+    files.WriteFile("/c/step-00000150.replaced/manifest.json", "old");
+    files.WriteFile("/c/step-00000300.replaced-by-step-00000150/manifest.json", "old");
+    files.WriteFile(has_name ? "/c/step-00000150/manifest.json" : "/c/step-00000150.tmp/x", "new");
+    ASSERT_TRUE(RemoveLeftovers("/c", &files).ok());
+    if (has_name) {
+      EXPECT_THAT(*files.ListDirectory("/c"), ElementsAre("step-00000100", "step-00000150"));
+      EXPECT_EQ(*files.MutableContent("/c/step-00000150/manifest.json"), "new");
+    } else {
+      EXPECT_THAT(*files.ListDirectory("/c"),
+                  ElementsAre("step-00000100", "step-00000150", "step-00000300"));
+      EXPECT_EQ(*files.MutableContent("/c/step-00000150/manifest.json"), "old");
+    }
+  }
 }
 
-TEST(RetentionTest, LaterStepsBelongToACourseThatWasLeft) {
-  // The job fell back from 40 (damaged) to 20 and has now saved 25.
-  EXPECT_THAT(StepsToRemove({10, 20, 25, 40}, 25, 1), ElementsAre(40, 20, 10));
-  EXPECT_THAT(StepsToRemove({10, 20, 25, 40}, 25, 3), ElementsAre(40));
+Retention Keep(int64_t keep, std::vector<int64_t> damaged = {}) {
+  Retention retention;
+  retention.keep = keep;
+  retention.damaged = std::move(damaged);
+  return retention;
+}
+
+TEST(RetentionTest, KeepsTheNewestAndAlwaysTheVerifiedOne) {
+  EXPECT_THAT(StepsToRemove({10, 20, 30, 40}, 40, Keep(2)), ElementsAre(20, 10));
+  EXPECT_THAT(StepsToRemove({10, 20, 30, 40}, 40, Keep(1)), ElementsAre(30, 20, 10));
+  EXPECT_THAT(StepsToRemove({10, 20, 30, 40}, 40, Keep(0)), ElementsAre(30, 20, 10));
+  EXPECT_THAT(StepsToRemove({10, 20, 30, 40}, 40, Keep(-5)), ElementsAre(30, 20, 10));
+  EXPECT_THAT(StepsToRemove({10}, 10, Keep(5)), IsEmpty());
+  EXPECT_THAT(StepsToRemove({}, 10, Keep(1)), IsEmpty());
+}
+
+TEST(RetentionTest, LaterStepsStayAndDamagedOnesAreNotCounted) {
+  EXPECT_THAT(StepsToRemove({10, 20, 25, 40}, 25, Keep(1)), ElementsAre(20, 10));
+  EXPECT_THAT(StepsToRemove({10, 20, 25, 40}, 25, Keep(3)), IsEmpty());
+  // The run fell back from 40 to 20, has saved 25 and now 45.
+  EXPECT_THAT(StepsToRemove({20, 25, 40}, 25, Keep(2, {40})), IsEmpty());
+  EXPECT_THAT(StepsToRemove({20, 25, 40, 45}, 45, Keep(2, {40})), ElementsAre(40, 20));
+}
+
+TEST(RetentionTest, ACheckpointOfAnotherRunIsLeftAlone) {
+  FaultInjectionFileSystem files;
+  WriteConfigDirectory(&files, kConfig);
+  CheckpointState verified = MakeState(TinyLayout(), DType::kF32, 50);
+  verified.run = RunName(verified);  // as of a run that a version before it had begun
+  for (const int64_t step : {10, 20, 30, 40}) {
+    TileSet tiles(TinyLayout(), DType::kF32);
+    CheckpointState state = MakeState(TinyLayout(), DType::kF32, step);
+    if (step == 20) state.run = NewRunName();
+    if (step == 30) state.spec["optimizer.learning_rate"] = "0.5";
+    auto writer = CheckpointWriter::Begin("/c", TinyLayout(), state, kConfig, &files);
+    ASSERT_TRUE(writer.ok());
+    for (int i = 0; i < tiles.size(); ++i) {
+      ASSERT_TRUE((*writer)->WriteTile(i, tiles.tile(i)).ok());
+    }
+    ASSERT_TRUE((*writer)->Finish(Keep(9)).ok());
+  }
+  files.WriteFile("/c/step-00000045/manifest.json", "damaged");
+  std::vector<std::string> notes;
+  PruneCheckpoints("/c", verified, Keep(1), &notes, &files);
+  EXPECT_EQ(*ListSteps("/c", &files), (std::vector<int64_t>{45, 30, 20}));
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_THAT(notes[0], HasSubstr("/c/step-00000045"));
+  EXPECT_NE(NewRunName(), NewRunName());
 }
 
 TEST(RetentionTest, ADirectoryWithForeignFilesIsLeftAloneAndNamed) {
@@ -96,7 +149,7 @@ TEST(RetentionTest, ADirectoryWithForeignFilesIsLeftAloneAndNamed) {
   files.WriteFile("/c/step-00000010/notes.txt", "mine");
   files.WriteFile("/c/other/file", "mine");
   std::vector<std::string> notes;
-  PruneCheckpoints("/c", 30, 1, &notes, &files);
+  PruneCheckpoints("/c", MakeState(TinyLayout(), DType::kF32, 30), Keep(1), &notes, &files);
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_THAT(notes[0], HasSubstr("/c/step-00000010 holds notes.txt"));
   EXPECT_THAT(*files.ListDirectory("/c"), ElementsAre("other", "step-00000010", "step-00000030"));

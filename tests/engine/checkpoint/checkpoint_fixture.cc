@@ -117,7 +117,9 @@ absl::StatusOr<std::string> SaveCheckpoint(const std::string& directory, int64_t
       CheckpointWriter::Begin(directory, TinyLayout(), MakeState(TinyLayout(), weight_dtype, step),
                               config_directory, files));
   for (int i = 0; i < tiles.size(); ++i) MT_RETURN_IF_ERROR(writer->WriteTile(i, tiles.tile(i)));
-  return writer->Finish(keep);
+  Retention retention;
+  retention.keep = keep;
+  return writer->Finish(retention);
 }
 
 absl::Status CheckContent(const std::string& checkpoint, DType weight_dtype, FileSystem* files) {

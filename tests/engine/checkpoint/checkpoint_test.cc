@@ -140,7 +140,7 @@ TEST_F(CheckpointTest, FinishWithoutEveryTileIsAnError) {
                                         MakeState(TinyLayout(), DType::kBF16, 5), config_);
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE((*writer)->WriteTile(0, tiles.tile(0)).ok());
-  EXPECT_FALSE((*writer)->Finish(1).ok());
+  EXPECT_FALSE((*writer)->Finish(Retention()).ok());
   EXPECT_FALSE((*writer)->WriteTile(1, tiles.tile(1)).ok());
 }
 

@@ -85,6 +85,18 @@ TEST(ManifestTest, EveryTruncationIsFound) {
   EXPECT_FALSE(ParseManifest(text + "\n").ok());
 }
 
+TEST(ManifestTest, VersionsThatDidNotNameTheRunAreRead) {
+  Manifest manifest = MakeManifest();
+  manifest.state.run = "5f0e";
+  const std::string text = SerializeManifest(manifest);
+  EXPECT_EQ(ParseManifest(text)->state.run, "5f0e");
+  const std::string old = Reseal(absl::StrReplaceAll(text, {{"\"run\": \"5f0e\",", ""}}));
+  ASSERT_NE(old, text);
+  const auto parsed = ParseManifest(old);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->state.run, "");
+}
+
 TEST(ManifestTest, VersionsThatDidNotNoteTheArithmeticAreRead) {
   const std::string text = SerializeManifest(MakeManifest());
   const std::string old =

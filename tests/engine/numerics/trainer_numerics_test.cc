@@ -1,14 +1,17 @@
 // Logits, loss, gradient norm and every gradient of each family against transformers, through the
 // pipeline: tiles, lanes, sweeps, slabs. Linked with the device to test (device_under_test.h).
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/thread_pool.h"
 #include "engine/memory/host_pool.h"
 #include "engine/model/hf_directory.h"
@@ -19,6 +22,9 @@
 
 namespace megatrain {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 struct Setting {
   std::string name;
@@ -127,6 +133,32 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
   std::unique_ptr<HostPool> host_pool_;
   std::unique_ptr<Trainer> trainer_;
 };
+
+// All ways in: training, evaluation, logits. Kernels do not check.
+TEST_P(TrainerNumericsTest, TokensThatTheModelHasNotAreRefused) {
+  Start(Precision::kFp32);
+  const int32_t vocabulary = static_cast<int32_t>(layout_.config.vocabulary);
+  const auto expect_refused = [&](const Batch& batch, int32_t id) {
+    for (const absl::Status& status :
+         {trainer_->Submit(batch, 1e-3), trainer_->EvaluateLossSum(batch).status(),
+          trainer_->Logits(batch, 0).status()}) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr(absl::StrCat("token ", id, " at position 3 of sequence 1")),
+                        HasSubstr(absl::StrCat("ids 0 to ", vocabulary - 1))));
+    }
+    EXPECT_EQ(trainer_->in_flight(), 0);
+  };
+  for (const int32_t id : {vocabulary, -1, std::numeric_limits<int32_t>::max()}) {
+    Batch batch = reference_.batch;
+    batch.sequences[1].input_ids[3] = id;
+    expect_refused(batch, id);
+    batch = reference_.batch;
+    batch.sequences[1].labels[3] = id;
+    expect_refused(batch, id);
+  }
+  EXPECT_GT(Step().loss, 0) << "nothing is left of them";
+}
 
 TEST_P(TrainerNumericsTest, Fp32) {
   ASSERT_NO_FATAL_FAILURE(Start(Precision::kFp32));

@@ -1,4 +1,5 @@
 // Cross-entropy of whole rows of logits, the gradient written over them: a block a row.
+#include <cassert>
 #include <limits>
 
 #include "engine/device/cuda/kernels/launchers.h"
@@ -43,6 +44,7 @@ __global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyAr
   const int64_t token = blockIdx.x;
   float* const row = args.logits + token * args.logits_stride;
   const int32_t label = args.labels[token];
+  assert(label < args.vocabulary);
   const auto load = [&](int64_t first, Pack<float, kCount>(&held)[kHeld]) {
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {

@@ -6,6 +6,7 @@
 // added to the table, a part that continues the run of the piece before is left in the scratch
 // memory, and a second kernel adds those parts.
 #include <algorithm>
+#include <cassert>
 
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/partial_sums.h"
@@ -27,7 +28,9 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int64_t token = item / stretches;
   if (token >= args.tokens) return;
   const int64_t first = (item % stretches * kHeld * kWarp + threadIdx.x % kWarp) * int64_t{kCount};
-  const T* const row = static_cast<const T*>(args.table) + args.ids[token] * args.hidden;
+  const int32_t id = args.ids[token];
+  assert(id >= 0 && id < args.vocabulary);
+  const T* const row = static_cast<const T*>(args.table) + id * args.hidden;
   T* const out = static_cast<T*>(args.out) + token * args.hidden;
   Pack<T, kCount> held[kHeld];
 #pragma unroll
@@ -88,6 +91,7 @@ __global__ void __launch_bounds__(kPieceThreads, 4)
   for (int at = threadIdx.x; at < count; at += kPieceThreads) {
     positions[at] = args.sorted_positions[first + at];
     ids[at] = args.ids[positions[at]];
+    assert(ids[at] >= 0 && ids[at] < args.vocabulary);
   }
   const int32_t before = first > 0 ? args.ids[args.sorted_positions[first - 1]] : -1;
   __syncthreads();

@@ -32,5 +32,27 @@ INSTANTIATE_TEST_SUITE_P(EmulatedCudaReversed, KernelsSuite,
                                           testing::Values(DType::kF32, DType::kBF16)),
                          name);
 
+void Embed(int32_t id) {
+  CudaKernelsUnderTest device(std::make_unique<EmulatedCuda>());
+  Operands operands(1);
+  const size_t ids = operands.Ints({0, id}), table = operands.Random(DType::kF32, 3 * 8);
+  const size_t out = operands.Raw(2 * 8 * 4);
+  RunOn(device, operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& at) {
+    return kernels.Embedding(stream, {.tokens = 2,
+                                      .hidden = 8,
+                                      .vocabulary = 3,
+                                      .ids = static_cast<const int32_t*>(at[ids]),
+                                      .table = at[table],
+                                      .out = at[out]});
+  });
+}
+
+// The kernels' assertions hold here, however the test is built.
+TEST(EmulatedKernelsDeathTest, AnIdThatTheTableHasNotIsCaught) {
+  Embed(2);
+  EXPECT_DEATH(Embed(3), "vocabulary");
+  EXPECT_DEATH(Embed(-1), "vocabulary");
+}
+
 }  // namespace
 }  // namespace megatrain
