@@ -18,6 +18,15 @@ std::vector<int32_t> ManyDocuments() {
 
 }  // namespace
 
+std::string AttentionCase::Name() const {
+  std::string name = std::to_string(heads) + " heads, " + std::to_string(kv_heads) +
+                     " of keys, head_dim " + std::to_string(head_dim) + ", documents end at";
+  for (size_t d = 1; d < document_starts.size(); ++d) {
+    name += " " + std::to_string(document_starts[d]);
+  }
+  return name;
+}
+
 const std::vector<AttentionCase>& AttentionCases() {
   static const std::vector<AttentionCase>& cases = *new std::vector<AttentionCase>{
       {2, 2, 64, {0, 300}},
