@@ -1,9 +1,12 @@
 // Of the suite: sums over all of an operand, casts, zeros.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <iterator>
 #include <vector>
 
+#include "engine/base/status.h"
+#include "engine/base/status.h"
 #include "tests/engine/device/kernels_suite.h"
 
 namespace megatrain {

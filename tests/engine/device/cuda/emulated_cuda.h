@@ -31,6 +31,14 @@ struct EmulatedCudaOptions {
   CudaDeviceProperties properties{.name = "Emulated", .major = 9, .minor = 0};
 };
 
+// Given to EmulatedCuda::Fail instead of an error: the call never returns, or ends the process.
+inline constexpr int kEmulatedHang = -1000;
+inline constexpr int kEmulatedCrash = -1001;
+// Of Product: an element of the result is wrong, or NaN, or wrong every other time.
+inline constexpr int kEmulatedWrong = -1002;
+inline constexpr int kEmulatedNan = -1003;
+inline constexpr int kEmulatedUnsteady = -1004;
+
 class EmulatedCuda : public CudaApi {
  public:
   explicit EmulatedCuda(const EmulatedCudaOptions& options = {});
@@ -100,6 +108,7 @@ class EmulatedCuda : public CudaApi {
   int64_t allocated_bytes_ = 0;
   int streams_ = 0, events_ = 0;
   int open_ranges_ = 0;
+  int64_t products_ = 0;
   std::vector<std::string> ranges_;
 };
 

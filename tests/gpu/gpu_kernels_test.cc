@@ -1,14 +1,14 @@
-// The suite on a GPU. Skipped, with the reason, where there is none.
+// The kernels' suite on the GPU under test.
 #include "engine/base/status.h"
-#include "engine/device/cuda/cuda_device.h"
 #include "engine/device/cuda/cuda_status.h"
 #include "tests/engine/device/cuda/cuda_kernels_under_test.h"
 #include "tests/engine/device/kernels_suite.h"
+#include "tests/gpu/gpu_under_test.h"
 
 namespace megatrain {
 namespace {
 
-absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeCudaKernels() {
+absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeGpuKernels() {
   std::unique_ptr<CudaApi> api = OpenCudaApi();
   MT_RETURN_IF_ERROR(FindCudaDevice(api.get(), 0).status());
   MT_RETURN_IF_ERROR(CudaStatus(*api, api->SetDevice(0), "cudaSetDevice"));
@@ -16,8 +16,8 @@ absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeCudaKernels() {
   return std::make_unique<CudaKernelsUnderTest>(std::move(api));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, KernelsSuite,
-                         testing::Combine(testing::Values(&MakeCudaKernels),
+INSTANTIATE_TEST_SUITE_P(Gpu, KernelsSuite,
+                         testing::Combine(testing::Values(&MakeGpuKernels),
                                           testing::Values(DType::kF32, DType::kBF16)),
                          [](const auto& info) {
                            return std::string(DTypeName(std::get<1>(info.param)));

@@ -1,0 +1,95 @@
+// The edge to CUDA of the emulated programs. MEGATRAIN_EMULATED_FAULTS makes it go wrong, in a list
+// such as "Product=nan,CopyToHost=700!@5,rope=hang":
+//
+//   METHOD=ERROR      a method of CudaApi (and Launch, of any kernel) gives this error; with "!"
+//   all
+//                     methods do from then on. DeviceCount=100: no GPU. LoadLibraries=1: no
+//                     cuBLASLt.
+//   METHOD=hang|crash
+//   Product=wrong|nan|unsteady
+//   KERNEL=wrong|unsteady|hang|crash   all kernels of engine/device/cuda/kernels/KERNEL.cu
+//   vector_loads=wrong|nan
+//
+// and of methods, behind all of these, "@N": from the N-th call on, counted from 0.
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "engine/device/cuda/cuda_api.h"
+#include "tests/engine/device/cuda/emulated_cuda.h"
+#include "tests/engine/device/cuda/emulation.h"
+
+namespace megatrain {
+namespace {
+
+constexpr char kVariable[] = "MEGATRAIN_EMULATED_FAULTS";
+
+[[noreturn]] void Refuse(const std::string& fault) {
+  std::fprintf(stderr, "%s: %s is not a fault\n", kVariable, fault.c_str());
+  std::exit(2);
+}
+
+void FailMethod(EmulatedCuda& cuda, const std::string& method, std::string_view kind,
+                const std::string& fault) {
+  const std::map<std::string_view, int> kinds = {{"hang", kEmulatedHang},
+                                                 {"crash", kEmulatedCrash},
+                                                 {"wrong", kEmulatedWrong},
+                                                 {"nan", kEmulatedNan},
+                                                 {"unsteady", kEmulatedUnsteady}};
+  const std::pair<std::string_view, std::string_view> parts = absl::StrSplit(kind, '@');
+  std::string_view what = parts.first;
+  const bool sticky = absl::ConsumeSuffix(&what, "!");
+  int after = 0, error = 0;
+  if (!parts.second.empty() && !absl::SimpleAtoi(parts.second, &after)) Refuse(fault);
+  if (const auto found = kinds.find(what); found != kinds.end()) {
+    error = found->second;
+    if (error <= kEmulatedWrong && method != "Product") Refuse(fault);
+  } else if (!absl::SimpleAtoi(what, &error) || error <= 0) {
+    Refuse(fault);
+  }
+  cuda.Fail(method, error, after, sticky);
+}
+
+void FailKernel(const std::string& place, std::string_view kind, const std::string& fault) {
+  using cuda::KernelFault;
+  const std::map<std::string_view, KernelFault> kinds = {{"wrong", KernelFault::kWrong},
+                                                         {"nan", KernelFault::kNan},
+                                                         {"unsteady", KernelFault::kUnsteady},
+                                                         {"hang", KernelFault::kHang},
+                                                         {"crash", KernelFault::kCrash}};
+  const auto found = kinds.find(kind);
+  if (found == kinds.end()) Refuse(fault);
+  const bool loads = place == "vector_loads";
+  const bool possible =
+      loads ? found->second == KernelFault::kWrong || found->second == KernelFault::kNan
+            : found->second != KernelFault::kNan;
+  if (!possible) Refuse(fault);
+  cuda::SetKernelFault(place, found->second);
+}
+
+}  // namespace
+
+std::unique_ptr<CudaApi> OpenCudaApi() {
+  auto cuda = std::make_unique<EmulatedCuda>();
+  const char* const faults = std::getenv(kVariable);
+  if (faults == nullptr) return cuda;
+  for (const std::string_view part : absl::StrSplit(faults, ',', absl::SkipEmpty())) {
+    const std::string fault(part);
+    const std::pair<std::string, std::string_view> sides =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    // Methods begin with a capital, files do not.
+    if (!sides.first.empty() && sides.first[0] >= 'A' && sides.first[0] <= 'Z') {
+      FailMethod(*cuda, sides.first, sides.second, fault);
+    } else {
+      FailKernel(sides.first, sides.second, fault);
+    }
+  }
+  return cuda;
+}
+
+}  // namespace megatrain
