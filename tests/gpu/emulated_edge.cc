@@ -16,9 +16,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "engine/device/cuda/cuda_api.h"
 #include "tests/engine/device/cuda/emulated_cuda.h"
@@ -34,15 +37,15 @@ constexpr char kVariable[] = "MEGATRAIN_EMULATED_FAULTS";
   std::exit(2);
 }
 
-void FailMethod(EmulatedCuda& cuda, const std::string& method, std::string_view kind,
+void FailMethod(EmulatedCuda& cuda, const std::string& method, const std::string& kind,
                 const std::string& fault) {
-  const std::map<std::string_view, int> kinds = {{"hang", kEmulatedHang},
-                                                 {"crash", kEmulatedCrash},
-                                                 {"wrong", kEmulatedWrong},
-                                                 {"nan", kEmulatedNan},
-                                                 {"unsteady", kEmulatedUnsteady}};
-  const std::pair<std::string_view, std::string_view> parts = absl::StrSplit(kind, '@');
-  std::string_view what = parts.first;
+  const std::map<absl::string_view, int> kinds = {{"hang", kEmulatedHang},
+                                                  {"crash", kEmulatedCrash},
+                                                  {"wrong", kEmulatedWrong},
+                                                  {"nan", kEmulatedNan},
+                                                  {"unsteady", kEmulatedUnsteady}};
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(kind, '@');
+  absl::string_view what = parts.first;
   const bool sticky = absl::ConsumeSuffix(&what, "!");
   int after = 0, error = 0;
   if (!parts.second.empty() && !absl::SimpleAtoi(parts.second, &after)) Refuse(fault);
@@ -55,13 +58,13 @@ void FailMethod(EmulatedCuda& cuda, const std::string& method, std::string_view 
   cuda.Fail(method, error, after, sticky);
 }
 
-void FailKernel(const std::string& place, std::string_view kind, const std::string& fault) {
+void FailKernel(const std::string& place, const std::string& kind, const std::string& fault) {
   using cuda::KernelFault;
-  const std::map<std::string_view, KernelFault> kinds = {{"wrong", KernelFault::kWrong},
-                                                         {"nan", KernelFault::kNan},
-                                                         {"unsteady", KernelFault::kUnsteady},
-                                                         {"hang", KernelFault::kHang},
-                                                         {"crash", KernelFault::kCrash}};
+  const std::map<std::string, KernelFault> kinds = {{"wrong", KernelFault::kWrong},
+                                                    {"nan", KernelFault::kNan},
+                                                    {"unsteady", KernelFault::kUnsteady},
+                                                    {"hang", KernelFault::kHang},
+                                                    {"crash", KernelFault::kCrash}};
   const auto found = kinds.find(kind);
   if (found == kinds.end()) Refuse(fault);
   const bool loads = place == "vector_loads";
@@ -78,10 +81,10 @@ std::unique_ptr<CudaApi> OpenCudaApi() {
   auto cuda = std::make_unique<EmulatedCuda>();
   const char* const faults = std::getenv(kVariable);
   if (faults == nullptr) return cuda;
-  for (const std::string_view part : absl::StrSplit(faults, ',', absl::SkipEmpty())) {
-    const std::string fault(part);
-    const std::pair<std::string, std::string_view> sides =
-        absl::StrSplit(part, absl::MaxSplits('=', 1));
+  const std::vector<std::string> list = absl::StrSplit(faults, ',', absl::SkipEmpty());
+  for (const std::string& fault : list) {
+    const std::pair<std::string, std::string> sides =
+        absl::StrSplit(fault, absl::MaxSplits('=', 1));
     // Methods begin with a capital, files do not.
     if (!sides.first.empty() && sides.first[0] >= 'A' && sides.first[0] <= 'Z') {
       FailMethod(*cuda, sides.first, sides.second, fault);
