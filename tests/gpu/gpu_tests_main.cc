@@ -1,6 +1,6 @@
 // gpu_tests: GoogleTest's program for tests/gpu.sh, which must know what became of each test even
 // when the process does not live to its end. A test that is skipped has failed: whoever starts this
-// program has a GPU.
+// program has a GPU. Exit code 5: the filter leaves no test.
 //
 //   MEGATRAIN_TEST_RESULTS=FILE  gets lines as they are known: "run NAME", and then "ok NAME",
 //                                "failed NAME", "skipped NAME" or "hung NAME". A test that ended
@@ -20,6 +20,7 @@
 
 namespace {
 
+constexpr int kNoTestCode = 5;
 constexpr int kHungCode = 124;  // as of timeout(1)
 
 std::string NameOf(const testing::TestInfo& test) {
@@ -97,7 +98,7 @@ int main(int argc, char** argv) {
   }
   if (tests.test_to_run_count() == 0 && !testing::FLAGS_gtest_list_tests) {
     std::fprintf(stderr, "no test has such a name\n");
-    return 1;
+    return kNoTestCode;
   }
   return 0;
 }
