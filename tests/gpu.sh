@@ -200,7 +200,7 @@ run_tests() {
     detail="$(grep 'ERROR SUMMARY' "$log" | tail -n 1); $log"
   elif grep -q '^start' "$results"; then
     outcome=$(sed -n 's/^start - //p' "$results" | tail -n 1)
-    detail="before a test began; $log"
+    detail="outside of its $tested tests; $log"
   elif ((tested == 0)); then
     outcome=failed
     detail="no test ran; $log"
@@ -234,8 +234,8 @@ some_models='Families/TrainerNumericsTest.*/qwen2_sweeps:Families/TrainerNumeric
 jobs='Families/GpuJobTest.FollowsTheReferencesLosses/*:Families/GpuJobTest.*/qwen2_*'
 jobs+=':Families/GpuJobTest.*/qwen3_bf16:Families/GpuJobTest.*/llama_fp32'
 if $small; then
-  models='Families/TrainerNumericsTest.Bf16/qwen2_sweeps'
-  some_models=$models
+  models='Families/GpuJobTest.IsLikeTheCpus/qwen2_*'
+  some_models='Families/GpuJobTest.IsLikeTheCpus/qwen2_bf16'
   jobs='Families/GpuJobTest.GivesTheSameBitsWhenStoppedAndResumed/qwen2_bf16'
 fi
 kernels='Gpu/KernelsSuite.*'

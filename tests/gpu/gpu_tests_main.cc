@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -37,7 +38,9 @@ class Reporter : public testing::EmptyTestEventListener {
     if (const char* seconds = std::getenv("MEGATRAIN_TEST_SECONDS"); seconds != nullptr) {
       limit_ = std::chrono::seconds(std::atoi(seconds));
     }
-    if (limit_.count() > 0) std::thread([this] { Watch(); }).detach();
+    if (limit_.count() > 0) {
+      watch_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
+    }
   }
 
   void OnTestStart(const testing::TestInfo& test) override {
@@ -62,13 +65,12 @@ class Reporter : public testing::EmptyTestEventListener {
     if (file_ >= 0 && write(file_, line.data(), line.size()) < 0) std::perror("test results");
   }
 
-  void Watch() {
+  void Watch(const std::stop_token& stop) {
     std::unique_lock<std::mutex> lock(mutex_);
-    while (true) {
-      changed_.wait(lock, [&] { return !running_.empty(); });
+    while (changed_.wait(lock, stop, [&] { return !running_.empty(); })) {
       const int64_t number = number_;
       const auto ended = [&] { return running_.empty() || number_ != number; };
-      if (changed_.wait_for(lock, limit_, ended)) continue;
+      if (changed_.wait_for(lock, stop, limit_, ended) || stop.stop_requested()) continue;
       Tell("hung", running_);
       std::fprintf(stderr, "%s takes more than %lld s: given up\n", running_.c_str(),
                    static_cast<long long>(limit_.count()));
@@ -80,9 +82,10 @@ class Reporter : public testing::EmptyTestEventListener {
   int file_ = -1;
   std::chrono::seconds limit_{0};
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::string running_;  // empty: none
   int64_t number_ = 0;   // of tests begun
+  std::jthread watch_;   // last: uses the rest
 };
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "engine/base/status.h"
-#include "engine/base/status.h"
 #include "tests/engine/device/kernels_suite.h"
 
 namespace megatrain {
