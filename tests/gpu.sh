@@ -9,7 +9,8 @@
 #   bench      the card's limits, the 7B step, kernels, 1.5B, 32k tokens. 9 minutes at most.
 #   all        (the default) check, bench and sanitize, in this order
 #
-#   --out DIR        gets logs, results.json and results.md, as they are known; default: gpu-results
+#   --out DIR        gets logs, results.json and results.md, as they are known, instead of those of
+#                    another run; default: gpu-results-MODE
 #   --without-cudnn  that cuDNN is not found is no failure
 #   --pool SIZE      host memory of the bench's steps, as 105GiB; default: what each step plans
 #
@@ -23,7 +24,7 @@ set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 mode=all
-out=$PWD/gpu-results
+out=
 without_cudnn=false
 pool=()
 
@@ -45,6 +46,8 @@ while (($#)); do
   shift
 done
 
+out=${out:-$PWD/gpu-results-$mode}
+
 # --- The programs, and what they read. ---
 if [[ -x $here/../bin/gpu_tests ]]; then
   gpu_tests=$here/../bin/gpu_tests
@@ -63,6 +66,7 @@ done
 small=false
 [[ ${MEGATRAIN_TEST_SIZES:-} == small ]] && small=true
 test_seconds=${MEGATRAIN_GPU_TEST_SECONDS:-40}  # for one test
+fail_fast=  # whether the first test that fails is enough
 
 logs=$out/logs
 mkdir -p "$logs" || exit 2
@@ -71,6 +75,7 @@ export TEST_TMPDIR=$scratch TMPDIR=$scratch
 running=
 failed=0
 deadline=0
+rm -f "$logs"/*.log "$out"/results.{json,md}
 : > "$out/steps.tsv" || exit 2
 
 finish() {
@@ -148,7 +153,7 @@ run_all() {  # FILTER SECONDS RESULTS LOG COMMAND...
     done_tests=$(named "run" "$results" | paste -sd :)
     echo "begin -" >> "$results"
     limited $((until - SECONDS)) "$log" env MEGATRAIN_TEST_RESULTS="$results" \
-      MEGATRAIN_TEST_SECONDS="$test_seconds" "$@" "$gpu_tests" \
+      MEGATRAIN_TEST_SECONDS="$test_seconds" "$@" "$gpu_tests" ${fail_fast:+--gtest_fail_fast} \
       --gtest_filter="$filter${done_tests:+$behind$done_tests}"
     code=$?
     case $code in
@@ -164,6 +169,7 @@ run_all() {  # FILTER SECONDS RESULTS LOG COMMAND...
         return 1
         ;;
     esac
+    [[ -z $fail_fast ]] || return 1
   done
 }
 
@@ -240,6 +246,12 @@ if $small; then
 fi
 kernels='Gpu/KernelsSuite.*'
 attention='Gpu/KernelsSuite.Attention*'
+sanitized="$kernels:$some_models"
+if $small; then sanitized='Gpu/KernelsSuite.Rope/*:Gpu/KernelsSuite.SwiGluAndBackward/*'; fi
+# Of each item of the bench the seconds without which it is not begun, and those it may take.
+declare -A least=([limits]=20 [7b]=90 [kernels]=20 [1.5b]=40 [32k]=90)
+declare -A most=([limits]=90 [7b]=200 [kernels]=60 [1.5b]=90 [32k]=150)
+if $small; then for item in "${!most[@]}"; do least[$item]=1 most[$item]=$test_seconds; done; fi
 
 # The paths that are there for speed, and what sets each aside.
 declare -A aside=(
@@ -303,6 +315,7 @@ verdict() {
   shift
   filter=$(printf '%s\n' "$@" | sort -u | paste -sd :):$some_models
   test_seconds=$(min "$test_seconds" 20)
+  fail_fast=true
   for path in "${paths[@]}"; do [[ $path == "$base" ]] || others+=("$path"); done
   for path in "${others[@]}" "all of these"; do
     off=("${base:+${aside[$base]}}" "${aside[$path]:-}")
@@ -316,6 +329,7 @@ verdict() {
     fi
   done
   test_seconds=$seconds
+  fail_fast=
   text=${base:+$base can be trusted; without it }
   if ((${#healed[@]} == 0)); then
     tell "${text}the fault is not in one of the fast paths alone: setting them aside heals nothing"
@@ -340,11 +354,11 @@ sanitize() {
     record sanitize "compute-sanitizer" failed 0 "not found on PATH, nor beneath /usr/local/cuda*"
     return
   fi
-  local tools=(memcheck racecheck initcheck synccheck) some="$kernels:$some_models" i
+  local tools=(memcheck racecheck initcheck synccheck) i
   for i in "${!tools[@]}"; do
     tool=${tools[i]}
     each=$(($(left) / (${#tools[@]} - i)))
-    run_tests sanitize "$tool" "$some" "$each" env MEGATRAIN_TEST_SIZES=small \
+    run_tests sanitize "$tool" "$sanitized" "$each" env MEGATRAIN_TEST_SIZES=small \
       "$sanitizer" --tool "$tool" --error-exitcode 9
   done
 }
@@ -352,9 +366,6 @@ sanitize() {
 bench() {
   deadline=$((SECONDS + 530))
   local item start code limit detail
-  # Of each the seconds without which it is not begun, and those it may take.
-  local -A least=([limits]=20 [7b]=90 [kernels]=20 [1.5b]=40 [32k]=90)
-  local -A most=([limits]=90 [7b]=200 [kernels]=60 [1.5b]=90 [32k]=150)
   for item in limits 7b kernels 1.5b 32k; do
     start=$SECONDS
     limit=$(min "${most[$item]}" "$(left)")

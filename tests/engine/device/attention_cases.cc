@@ -45,6 +45,9 @@ const std::vector<AttentionCase>& AttentionCases() {
       {88, 88, 8, {0, 40, 140}},
       {264, 264, 104, {0, 9}},
       {2, 1, 16, ManyDocuments()},
+      // Shorter than any tile.
+      {2, 1, 64, {0, 11, 40}},
+      {1, 1, 128, {0, 50}},
   };
   return cases;
 }

@@ -145,7 +145,7 @@ bool SizeIsTested(int64_t elements) {
     const char* const sizes = std::getenv("MEGATRAIN_TEST_SIZES");
     return sizes != nullptr && std::string_view(sizes) == "small";
   }();
-  constexpr int64_t kSmall = 1 << 14;
+  constexpr int64_t kSmall = 1 << 13;
   return !small || elements <= kSmall;
 }
 

@@ -89,7 +89,7 @@ void StoreWords(const uint32_t (&from)[kWords], void* to) {
 // launch. The place is a kernel's file, without ".cu", or "vector_loads": loads of several words.
 enum class KernelFault {
   kNone,
-  kWrong,     // a kernel leaves out its last block; a load changes a bit
+  kWrong,     // a kernel leaves out its last blocks; a load changes a bit
   kNan,       // a load gives NaNs
   kUnsteady,  // as kWrong, every other time
   kHang,
