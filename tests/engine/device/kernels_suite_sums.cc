@@ -4,6 +4,7 @@
 #include <iterator>
 #include <vector>
 
+#include "engine/base/status.h"
 #include "tests/engine/device/kernels_suite.h"
 
 namespace megatrain {

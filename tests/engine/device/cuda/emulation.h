@@ -14,6 +14,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "engine/device/cuda/kernels/launchers.h"
+
 #define __global__
 #define __device__
 #define __launch_bounds__(...)
@@ -85,7 +87,7 @@ void StoreWords(const uint32_t (&from)[kWords], void* to) {
 void RunKernel(dim3 grid, int threads, int shared, const std::function<void()>& kernel);
 
 template <typename... Params, typename... Args>
-int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* stream,
+int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, const Queue& queue,
            Args... args) {
   // What every device from sm_80 on has; a launch beyond it is cudaErrorInvalidValue.
   constexpr int kSharedBytesMax = 99 << 10;
@@ -94,13 +96,13 @@ int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* 
     return 1;
   }
   std::function<void()> work = [=] { RunKernel(grid, threads, shared, [=] { kernel(args...); }); };
-  if (stream == nullptr) {
+  if (queue.stream == nullptr) {
     work();
     return 0;
   }
-  EmulatedStream& queue = *static_cast<EmulatedStream*>(stream);
-  if (const int error = queue.LaunchError(); error != 0) return error;
-  queue.Enqueue(std::move(work));
+  EmulatedStream& stream = *static_cast<EmulatedStream*>(queue.stream);
+  if (const int error = stream.LaunchError(); error != 0) return error;
+  stream.Enqueue(std::move(work));
   return 0;
 }
 
