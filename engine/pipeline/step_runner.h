@@ -49,6 +49,7 @@ struct StepState {
 struct StepRunnerParts {
   const PipelineDimensions* dimensions = nullptr;
   Device* device = nullptr;
+  AttentionChoice attention = AttentionChoice::kAuto;
   ThreadPool* update_pool = nullptr;
   const DeviceBuffers* device_buffers = nullptr;
   const HostBuffers* host_buffers = nullptr;

@@ -9,6 +9,7 @@
 //   Product=wrong|nan|unsteady
 //   KERNEL=wrong|unsteady|hang|crash   all kernels of engine/device/cuda/kernels/KERNEL.cu
 //   vector_loads=wrong|nan
+//   cudnn=none        cuDNN is not found
 //
 // and of methods, behind all of these, "@N": from the N-th call on, counted from 0.
 #include <cstdio>
@@ -78,10 +79,11 @@ void FailKernel(const std::string& place, const std::string& kind, const std::st
 }  // namespace
 
 std::unique_ptr<CudaApi> OpenCudaApi() {
-  auto cuda = std::make_unique<EmulatedCuda>();
   const char* const faults = std::getenv(kVariable);
-  if (faults == nullptr) return cuda;
-  const std::vector<std::string> list = absl::StrSplit(faults, ',', absl::SkipEmpty());
+  std::vector<std::string> list =
+      absl::StrSplit(faults != nullptr ? faults : "", ',', absl::SkipEmpty());
+  const bool cudnn = std::erase(list, "cudnn=none") == 0;
+  auto cuda = std::make_unique<EmulatedCuda>(EmulatedCudaOptions{.cudnn = cudnn});
   for (const std::string& fault : list) {
     const std::pair<std::string, std::string> sides =
         absl::StrSplit(fault, absl::MaxSplits('=', 1));

@@ -12,8 +12,9 @@ absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeGpuKernels() {
   std::unique_ptr<CudaApi> api = OpenCudaApi();
   MT_RETURN_IF_ERROR(FindCudaDevice(api.get(), 0).status());
   MT_RETURN_IF_ERROR(CudaStatus(*api, api->SetDevice(0), "cudaSetDevice"));
-  MT_RETURN_IF_ERROR(api->LoadLibraries());
-  return std::make_unique<CudaKernelsUnderTest>(std::move(api));
+  MT_ASSIGN_OR_RETURN(const CudaSwitches switches, ReadCudaSwitches());
+  MT_RETURN_IF_ERROR(api->LoadLibraries(switches));
+  return std::make_unique<CudaKernelsUnderTest>(std::move(api), switches.kernels);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, KernelsSuite,

@@ -62,13 +62,20 @@ absl::StatusOr<bool> DescribeGpuMachine(BenchResults& results) {
     MT_RETURN_IF_ERROR(results.Describe("card", std::string(card.message())));
     return card;
   }
-  const absl::Status loaded = api->LoadLibraries();
+  MT_ASSIGN_OR_RETURN(const CudaSwitches switches, ReadCudaSwitches());
+  const absl::Status loaded = api->LoadLibraries(switches);
   if (!loaded.ok()) {
     MT_RETURN_IF_ERROR(results.Describe("libraries", std::string(loaded.message())));
     return loaded;
   }
-  MT_RETURN_IF_ERROR(results.Describe("libraries", api->Libraries()));
-  return api->Libraries().find("no cuDNN") == std::string::npos;
+  bool cudnn = false;
+  for (const CudaLibrary& library : api->Libraries()) {
+    const bool used = !library.version.empty();
+    MT_RETURN_IF_ERROR(results.Describe(
+        library.name, absl::StrCat(used ? library.version : "not used", ": ", library.place)));
+    if (library.name == kCudnn) cudnn = used;
+  }
+  return cudnn;
 }
 
 }  // namespace megatrain

@@ -414,8 +414,19 @@ int EmulatedCuda::AttentionBackward(void*, const AttentionBackwardArgs&) {
   return error != 0 ? error : kNotTaken;
 }
 
-absl::Status EmulatedCuda::LoadLibraries() {
+std::vector<CudaLibrary> EmulatedCuda::Libraries() const {
+  return {{"cuBLASLt", "13.1.0", "plain loops"},
+          why_no_cudnn_.empty() ? CudaLibrary{kCudnn, "9.19.0", "takes nothing"}
+                                : CudaLibrary{.name = kCudnn, .place = why_no_cudnn_}};
+}
+
+absl::Status EmulatedCuda::LoadLibraries(const CudaSwitches& switches) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (!switches.cudnn) {
+    why_no_cudnn_ = std::string(kCudnnSwitch) + "=off";
+  } else if (options_.cudnn) {
+    why_no_cudnn_ = "";
+  }
   if (Called("LoadLibraries") != 0) return absl::UnavailableError("no library of products");
   return absl::OkStatus();
 }

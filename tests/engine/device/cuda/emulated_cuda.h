@@ -29,6 +29,8 @@ struct EmulatedCudaOptions {
   int driver = 13000, runtime = 13000;
   int64_t memory_bytes = int64_t{4} << 30;
   CudaDeviceProperties properties{.name = "Emulated", .major = 9, .minor = 0};
+  // Whether cuDNN is told of. It takes no call.
+  bool cudnn = false;
 };
 
 // Given to EmulatedCuda::Fail instead of an error: the call never returns, or ends the process.
@@ -77,11 +79,10 @@ class EmulatedCuda : public CudaApi {
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;
   int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) override;
   int Zero(void* stream, void* device, int64_t bytes) override;
-  absl::Status LoadLibraries() override;
-  std::string Libraries() const override { return "plain loops"; }
+  absl::Status LoadLibraries(const CudaSwitches& switches) override;
+  std::vector<CudaLibrary> Libraries() const override;
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override;
-  // As without cuDNN.
   int Attention(void* stream, const AttentionArgs& args, void* workspace,
                 int64_t workspace_bytes) override;
   int AttentionBackward(void* stream, const AttentionBackwardArgs& args) override;
@@ -109,6 +110,7 @@ class EmulatedCuda : public CudaApi {
   int streams_ = 0, events_ = 0;
   int open_ranges_ = 0;
   int64_t products_ = 0;
+  std::string why_no_cudnn_ = "it is not emulated";
   std::vector<std::string> ranges_;
 };
 

@@ -15,6 +15,8 @@
 #include <functional>
 #include <string>
 
+#include "engine/device/cuda/kernels/launchers.h"
+
 #define __global__
 #define __device__
 #define __launch_bounds__(...)
@@ -105,7 +107,7 @@ void RunKernel(const char* file, dim3 grid, int threads, int shared,
 #define MEGATRAIN_KERNEL_FILE ""
 #endif
 template <typename... Params, typename... Args>
-static int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* stream,
+static int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, const Queue& queue,
                   Args... args) {
   // What every device from sm_80 on has; a launch beyond it is cudaErrorInvalidValue.
   constexpr int kSharedBytesMax = 99 << 10;
@@ -116,13 +118,13 @@ static int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared,
   std::function<void()> work = [=] {
     RunKernel(MEGATRAIN_KERNEL_FILE, grid, threads, shared, [=] { kernel(args...); });
   };
-  if (stream == nullptr) {
+  if (queue.stream == nullptr) {
     work();
     return 0;
   }
-  EmulatedStream& queue = *static_cast<EmulatedStream*>(stream);
-  if (const int error = queue.LaunchError(); error != 0) return error;
-  queue.Enqueue(std::move(work));
+  EmulatedStream& stream = *static_cast<EmulatedStream*>(queue.stream);
+  if (const int error = stream.LaunchError(); error != 0) return error;
+  stream.Enqueue(std::move(work));
   return 0;
 }
 
