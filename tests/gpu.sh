@@ -400,7 +400,7 @@ find_driver() {
 machine() {
   local code log=$logs/info.log start=$SECONDS
   head -n 1 /proc/driver/nvidia/version 2>/dev/null
-  limited 90 "$log" "$gpu_bench" --out "$out" info
+  limited "$(min 90 $((2 * test_seconds)))" "$log" "$gpu_bench" --out "$out" info
   code=$?
   cat "$log"
   case $code in

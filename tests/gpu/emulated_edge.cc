@@ -7,6 +7,7 @@
 //                     cuBLASLt.
 //   METHOD=hang|crash
 //   Product=wrong|nan|unsteady
+//   Attention=wrong   cuDNN takes attention in BF16 and gives zeros
 //   KERNEL=wrong|unsteady|hang|crash   all kernels of engine/device/cuda/kernels/KERNEL.cu
 //   vector_loads=wrong|nan
 //   cudnn=none        cuDNN is not found
@@ -52,7 +53,8 @@ void FailMethod(EmulatedCuda& cuda, const std::string& method, const std::string
   if (!parts.second.empty() && !absl::SimpleAtoi(parts.second, &after)) Refuse(fault);
   if (const auto found = kinds.find(what); found != kinds.end()) {
     error = found->second;
-    if (error <= kEmulatedWrong && method != "Product") Refuse(fault);
+    const bool possible = method == "Product" || (method == "Attention" && what == "wrong");
+    if (error <= kEmulatedWrong && !possible) Refuse(fault);
   } else if (!absl::SimpleAtoi(what, &error) || error <= 0) {
     Refuse(fault);
   }

@@ -405,9 +405,17 @@ int EmulatedCuda::Zero(void* stream, void* device, int64_t bytes) {
   return kCudaSuccess;
 }
 
-int EmulatedCuda::Attention(void*, const AttentionArgs&, void*, int64_t) {
+int EmulatedCuda::Attention(void* stream, const AttentionArgs& args, void*, int64_t) {
   const int error = Called("Attention");
-  return error != 0 ? error : kNotTaken;
+  if (error >= 0) return error != 0 ? error : kNotTaken;
+  if (!why_no_cudnn_.empty() || args.dtype != DType::kBF16) return kNotTaken;
+  // kEmulatedWrong.
+  StreamOf(stream).Enqueue([=] {
+    const int64_t rows = args.tokens * args.heads;
+    std::memset(args.out, 0, static_cast<size_t>(rows * args.head_dim * DTypeBytes(args.dtype)));
+    std::memset(args.lse, 0, static_cast<size_t>(rows) * sizeof(float));
+  });
+  return kCudaSuccess;
 }
 int EmulatedCuda::AttentionBackward(void*, const AttentionBackwardArgs&) {
   const int error = Called("AttentionBackward");

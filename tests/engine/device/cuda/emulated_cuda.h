@@ -36,7 +36,8 @@ struct EmulatedCudaOptions {
 // Given to EmulatedCuda::Fail instead of an error: the call never returns, or ends the process.
 inline constexpr int kEmulatedHang = -1000;
 inline constexpr int kEmulatedCrash = -1001;
-// Of Product: an element of the result is wrong, or NaN, or wrong every other time.
+// Of Product: an element of the result is wrong, or NaN, or wrong every other time. Of Attention the
+// first: cuDNN, if it is told of and not set aside, takes BF16 and gives zeros.
 inline constexpr int kEmulatedWrong = -1002;
 inline constexpr int kEmulatedNan = -1003;
 inline constexpr int kEmulatedUnsteady = -1004;
