@@ -15,8 +15,9 @@
 #   --pool SIZE      host memory of the bench's steps, as 105GiB; default: what each step plans
 #
 # Runs in an unpacked package (deploy/package.sh --tests-only), and in a checkout on what
-# `bazel build //tests/gpu:gpu_tests //tests/bench/gpu:gpu_bench` made. LD_LIBRARY_PATH stays as it
-# is; engine/device/cuda/shared_library.h says where libraries are looked for.
+# `bazel build //tests/gpu:gpu_tests //tests/bench/gpu:gpu_bench` made. Libraries are
+# looked for where LD_LIBRARY_PATH says and in the places of engine/device/cuda/shared_library.h; a
+# driver that the loader does not know, in /usr/local/nvidia.
 #
 # Exit codes: 0 all is well; 1 something failed, was skipped, hung or did not fit into its time;
 # 2 usage; 3 no GPU, driver, cuBLASLt or program to run.
@@ -184,7 +185,7 @@ failures=()
 run_tests() {
   local phase=$1 step=$2 filter=$3 limit=$4 start=$SECONDS
   shift 4
-  local name=$phase-${step//[^a-z0-9]/-}
+  local name=$phase-${step//[^a-zA-Z0-9]/-}
   local results=$scratch/$name.results log=$logs/$name.log test alone outcome=ok detail tested
   : > "$results"
   run_all "$filter" "$limit" "$results" "$log" "$@"
@@ -230,7 +231,8 @@ explain() {  # RESULTS LOG
     awk -v begin="[ RUN      ] $test" -v end1="[  FAILED  ] $test" -v end2="[  SKIPPED ] $test" '
       index($0, begin) == 1 { inside = 1; next }
       index($0, end1) == 1 || index($0, end2) == 1 { exit }
-      inside && NF > 0 { print "      " $0; if (++lines == 24) exit }' "$2"
+      inside && index($0, "[ RUN      ] ") == 1 { exit }
+      inside && NF > 0 { print "      " $0; if (++lines == 26) exit }' "$2"
   done < "$1"
 }
 
@@ -388,9 +390,10 @@ bench() {
 
 # The driver's library is found by the loader alone. Behind all places that are named already.
 find_driver() {
-  local place
-  ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1' && return
-  for place in /usr/local/nvidia/lib64 /usr/local/cuda/compat; do
+  local place known
+  known=$(ldconfig -p 2>/dev/null)
+  [[ $known != *libcuda.so.1* ]] || return
+  for place in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib64-nvidia; do
     if [[ -e $place/libcuda.so.1 && :${LD_LIBRARY_PATH:-}: != *:$place:* ]]; then
       export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$place
     fi

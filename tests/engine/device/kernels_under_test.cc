@@ -51,7 +51,7 @@ std::string TextOf(const Operand& operand, size_t i) {
 // The first of the `chosen` elements of both operands, marked *, between their neighbours.
 std::string Show(const Operand& a, const char* a_name, const Operand& b, const char* b_name,
                  const std::vector<size_t>& chosen) {
-  constexpr size_t kShown = 4, kNeighbours = 2;
+  constexpr size_t kShown = 3, kNeighbours = 2;
   const size_t count = a.bytes.size() / SizeOf(a);
   std::string text =
       "  " + std::to_string(chosen.size()) + " of " + std::to_string(count) + " elements";
