@@ -286,6 +286,8 @@ check() {
   as_is+=("${failures[@]}")
   try "jobs, same bits" "$jobs" 100
   as_is+=("${failures[@]}")
+  if $cudnn; then try "cuDNN takes its calls" 'CudnnTest.*' 40; fi
+  as_is+=("${failures[@]}")
   # What is used where cuDNN or a fast path takes no call.
   try "our own attention" "$attention" 40 "${aside[cuDNN]}"
   own=("${failures[@]}")
@@ -400,6 +402,7 @@ find_driver() {
   done
 }
 
+cudnn=false
 machine() {
   local code log=$logs/info.log start=$SECONDS
   head -n 1 /proc/driver/nvidia/version 2>/dev/null
@@ -407,7 +410,10 @@ machine() {
   code=$?
   cat "$log"
   case $code in
-    0) record info machine ok $((SECONDS - start)) "" ;;
+    0)
+      cudnn=true
+      record info machine ok $((SECONDS - start)) ""
+      ;;
     4)
       record info machine ok $((SECONDS - start)) ""
       if $without_cudnn; then
@@ -427,6 +433,7 @@ machine() {
 
 find_driver
 machine
+if $small; then cudnn=false; fi  # the emulated one takes no call
 case $mode in
   all) check; bench; sanitize ;;
   *) "$mode" ;;

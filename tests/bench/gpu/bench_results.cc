@@ -136,10 +136,10 @@ std::string BenchResults::Table() const {
     absl::StrAppend(&text, "- ", Text(entry, "key"), ": ", Text(entry, "text"), "\n");
   }
   if (!all_["results"].empty()) {
-    absl::StrAppend(&text, "\n| what | benchmark | measured |\n|---|---|---|\n");
+    absl::StrAppend(&text, "\n| what | benchmark | must reach | measured |\n|---|---|---|---|\n");
     for (const json& result : all_["results"]) {
       absl::StrAppend(&text, "| ", Cell(Text(result, "name")), " | `gpu_bench ",
-                      Text(result, "item"), "` | ", Cell(Measured(result)), " |\n");
+                      Text(result, "item"), "` | | ", Cell(Measured(result)), " |\n");
     }
   }
   if (!all_["steps"].empty()) {

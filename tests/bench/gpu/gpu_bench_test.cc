@@ -142,8 +142,8 @@ TEST(GpuBenchTest, ResultsThatAreReplacedAndSteps) {
   ASSERT_TRUE(results.AddStep("check", "kernels", "failed", 1.5, "\xff\n").ok());
   EXPECT_EQ(*results.Value("item", "speed"), 2);
   EXPECT_EQ(Results(directory).Table(),
-            "\n| what | benchmark | measured |\n|---|---|---|\n"
-            "| speed | `gpu_bench item` | 2 m/s; a\\|b |\n"
+            "\n| what | benchmark | must reach | measured |\n|---|---|---|---|\n"
+            "| speed | `gpu_bench item` | | 2 m/s; a\\|b |\n"
             "\n| phase | step | outcome | seconds | |\n|---|---|---|---|---|\n"
             "| check | kernels | failed | 1.5 | \xef\xbf\xbd  |\n");
   std::ofstream(directory + "/results.json") << "{";

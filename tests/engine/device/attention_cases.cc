@@ -76,6 +76,7 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
                      .kv_heads = shape.kv_heads,
                      .head_dim = shape.head_dim,
                      .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+                     .choice = shape.choice,
                      .document_starts = shape.document_starts.data(),
                      .documents = static_cast<int64_t>(shape.document_starts.size()) - 1,
                      .q_stride = stride,

@@ -13,6 +13,7 @@ namespace megatrain {
 struct AttentionCase {
   int64_t heads, kv_heads, head_dim;
   std::vector<int32_t> document_starts;
+  AttentionChoice choice = AttentionChoice::kAuto;
 
   int64_t elements() const { return document_starts.back() * heads * head_dim; }
   std::string Name() const;
