@@ -2,17 +2,104 @@
 # Installs what building and running Megatrain needs, on Debian 12. Does nothing, and needs neither
 # root nor a network, when everything is there.
 #
-#   deploy/install-deps.sh [--tests]     --tests: what `bazel test` and the benchmarks need too
+#   deploy/install-deps.sh [--tests] [--cuda]
+#
+#   --tests  what `bazel test` and the benchmarks need too
+#   --cuda   headers with which cuDNN is used where CUDA's toolkit is: cudnn-frontend's, and cuDNN's
+#            own if the toolkit has none; beneath /opt/megatrain, where the build looks for them.
+#            A Bazel server that runs sees them after `bazel shutdown`.
 set -euo pipefail
 
 tests=false
+cuda=false
 for argument in "$@"; do
-  if [[ $argument != --tests ]]; then
-    echo "usage: deploy/install-deps.sh [--tests]" >&2
-    exit 2
-  fi
-  tests=true
+  case $argument in
+    --tests) tests=true ;;
+    --cuda) cuda=true ;;
+    *)
+      echo "usage: deploy/install-deps.sh [--tests] [--cuda]" >&2
+      exit 2
+      ;;
+  esac
 done
+
+sudo=()
+need_root() {  # FOR
+  ((EUID != 0)) || return 0
+  if ! command -v sudo >/dev/null; then
+    echo "install-deps: run as root to install: $1" >&2
+    exit 1
+  fi
+  sudo=(sudo)
+}
+
+# The headers of one of Python's packages, as /opt/megatrain/NAME/include: of this version, whose
+# file has this SHA-256. PREFIX is where they lie in it. No Python package is installed.
+install_headers() {  # NAME VERSION SHA256 URL PREFIX
+  local place=/opt/megatrain/$1 work
+  if [[ $(cat "$place/VERSION" 2>/dev/null) == "$2" ]]; then
+    echo "install-deps: $1 $2 is installed"
+    return
+  fi
+  need_root "$1 $2"
+  echo "install-deps: installing $1 $2"
+  work=$(mktemp -d)
+  python3 - "$4" "$3" "$5" "$work" <<'PYTHON' || { rm -rf "$work"; exit 1; }
+import hashlib, os, sys, urllib.request, zipfile
+
+url, sha256, prefix, work = sys.argv[1:]
+wheel = os.path.join(work, "wheel")
+digest = hashlib.sha256()
+try:
+    with urllib.request.urlopen(url, timeout=60) as source, open(wheel, "wb") as file:
+        while block := source.read(1 << 20):
+            digest.update(block)
+            file.write(block)
+except OSError as error:
+    sys.exit(f"install-deps: {url}: {error}")
+if digest.hexdigest() != sha256:
+    sys.exit(f"install-deps: {url} has the SHA-256 {digest.hexdigest()}, not {sha256}")
+with zipfile.ZipFile(wheel) as archive:
+    for name in archive.namelist():
+        if name.startswith(prefix) and not name.endswith("/"):
+            path = os.path.join(work, "package", "include", name[len(prefix):])
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(archive.read(name))
+PYTHON
+  echo "$2" > "$work/package/VERSION"
+  chmod -R u=rwX,go=rX "$work/package"
+  "${sudo[@]}" rm -rf "$place.new"
+  "${sudo[@]}" mkdir -p "$(dirname "$place")"
+  "${sudo[@]}" cp -r "$work/package" "$place.new"
+  "${sudo[@]}" chown -R 0:0 "$place.new"
+  "${sudo[@]}" rm -rf "$place"
+  "${sudo[@]}" mv "$place.new" "$place"
+  rm -rf "$work"
+}
+
+install_cuda_headers() {
+  local home=${CUDA_HOME:-/usr/local/cuda} packages=https://files.pythonhosted.org/packages directory
+  if [[ ! -x $home/bin/nvcc ]]; then
+    echo "install-deps: CUDA 13's toolkit is not in $home: nothing uses cuDNN's headers without it" >&2
+  fi
+  install_headers cudnn-frontend 1.32.0 \
+    c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0 \
+    "$packages/11/02/660e2dd9f9d9f940e1641443771730612c3aadaafbc5ef7a93cc313d519d/nvidia_cudnn_frontend-1.32.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl" \
+    include/
+  for directory in "$home/include" /usr/local/include /usr/include "/usr/include/$(uname -m)-linux-gnu"; do
+    if [[ -f $directory/cudnn.h ]]; then
+      echo "install-deps: cuDNN's own headers are in $directory"
+      return
+    fi
+  done
+  # 349 MiB, for the sake of its headers.
+  install_headers cudnn 9.19.0.56 \
+    d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf \
+    "$packages/a3/22/0b4b932655d17a6da1b92fa92ab12844b053bb2ac2475e179ba6f043da1e/nvidia_cudnn_cu13-9.19.0.56-py3-none-manylinux_2_27_x86_64.whl" \
+    nvidia/cudnn/include/
+}
+if $cuda; then install_cuda_headers; fi
 
 packages=(
   # The build.
@@ -47,14 +134,7 @@ if [[ $system != "debian 12" ]]; then
   exit 1
 fi
 
-sudo=()
-if ((EUID != 0)); then
-  if ! command -v sudo >/dev/null; then
-    echo "install-deps: run as root to install: ${missing[*]}" >&2
-    exit 1
-  fi
-  sudo=(sudo)
-fi
+need_root "${missing[*]}"
 
 # The tests want the program prometheus; a service that listens on this machine is not asked for.
 unit=prometheus.service

@@ -231,7 +231,7 @@ absl::Status TrainingRun::ChooseStart() {
     Say(absl::StrCat("the checkpoint was made with ", saved.threads, " threads, this run has ",
                      threads, ": bits may differ from an undisturbed run"));
   }
-  const std::string arithmetic = session_->device->Arithmetic();
+  const std::string arithmetic = session_->device->Arithmetic(spec_.engine.attention);
   if (!saved.arithmetic.empty() && saved.arithmetic != arithmetic) {
     Say(absl::StrCat("the checkpoint was made on ", saved.arithmetic, "; this run computes on ",
                      arithmetic, ": bits may differ from an undisturbed run"));
@@ -286,7 +286,7 @@ CheckpointState TrainingRun::State(int64_t step) const {
   state.model_fingerprint = ModelFingerprint(layout_);
   state.spec = SpecValues(spec_);
   state.threads = session_->settings.threads;
-  state.arithmetic = session_->device->Arithmetic();
+  state.arithmetic = session_->device->Arithmetic(spec_.engine.attention);
   state.steps_total = total_steps_;
   return state;
 }

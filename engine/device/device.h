@@ -51,7 +51,12 @@ class Device {
   virtual std::string Describe() const = 0;
   // What decides how its results are rounded: processor and libraries. Where this is the same, the
   // same work gives the same bits; where it is another, it may not.
-  virtual std::string Arithmetic() const = 0;
+  virtual std::string Arithmetic(AttentionChoice attention) const = 0;
+  // FailedPrecondition, with the reason: attention is to be a library's, and there is none.
+  virtual absl::Status CheckAttention(AttentionChoice attention) const {
+    if (attention != AttentionChoice::kLibrary) return absl::OkStatus();
+    return absl::FailedPreconditionError("this device has attention of its own alone");
+  }
   // The node of host memory that is nearest to it; -1: not known, or none is nearer.
   virtual int numa_node() const { return -1; }
   // Memory that Allocate can give now. Nothing: the device lies in host memory.

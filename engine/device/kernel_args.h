@@ -77,12 +77,17 @@ struct RopeArgs {
   bool inverse = false;
 };
 
+// Whose kernels compute attention: those of a library where it takes the call, else the device's
+// own; the library's alone; the device's own alone.
+enum class AttentionChoice { kAuto, kLibrary, kOwn };
+
 // Causal attention inside documents: token t of a document sees the tokens of the same document up
 // to itself. Memory is linear in tokens. Dao et al. 2022.
 struct AttentionArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;  // kv_heads divides heads
   float scale = 0;                                            // 1 / sqrt(head_dim)
+  AttentionChoice choice = AttentionChoice::kAuto;
   // Documents cover all tokens: document d is tokens [starts[d], starts[d + 1]). HOST memory,
   // [documents + 1].
   const int32_t* document_starts = nullptr;

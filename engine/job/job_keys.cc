@@ -320,6 +320,10 @@ std::vector<JobKey> MakeKeys() {
       Text<FIELD(output, Output, directory)>("output.directory", "a path, or \"\""),
 
       Text<FIELD(engine, Engine, device)>("engine.device", kDeviceNames, CheckDevice),
+      Choice<FIELD(engine, Engine, attention)>(
+          "engine.attention", Words<AttentionChoice>{{"auto", AttentionChoice::kAuto},
+                                                     {"library", AttentionChoice::kLibrary},
+                                                     {"own", AttentionChoice::kOwn}}),
       Bytes<FIELD(engine, Engine, host_memory)>("engine.host_memory", " (0 = what there is)"),
       Bytes<FIELD(engine, Engine, device_memory)>("engine.device_memory", " (0 = what there is)"),
       WeightBuffers(),

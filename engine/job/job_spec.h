@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/kernel_args.h"
 #include "engine/job/data_format.h"
 
 namespace megatrain {
@@ -75,9 +76,10 @@ struct JobSpec {
   } output;
   struct Engine {
     std::string device = "auto";  // auto | cpu | cuda | cuda:N
-    int64_t host_memory = 0;      // bytes; 0 = what there is
-    int64_t device_memory = 0;    // bytes; 0 = what there is
-    int64_t weight_buffers = 2;   // 0 = chosen by predicted time, else 2
+    AttentionChoice attention = AttentionChoice::kAuto;
+    int64_t host_memory = 0;     // bytes; 0 = what there is
+    int64_t device_memory = 0;   // bytes; 0 = what there is
+    int64_t weight_buffers = 2;  // 0 = chosen by predicted time, else 2
     int64_t gradient_slabs = 0;  // 0 = 4, or one a tile with clipping
     int64_t micro_batches_per_sweep = 0;
     StashPlace stash = StashPlace::kAuto;

@@ -349,6 +349,7 @@ class BoundLayer {
   AttentionArgs Attention() const {
     AttentionArgs args;
     args.dtype = context_.dtype;
+    args.choice = context_.attention;
     args.tokens = tokens_;
     args.heads = c_.heads;
     args.kv_heads = c_.kv_heads;

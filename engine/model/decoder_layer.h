@@ -29,6 +29,7 @@ struct MicroBatchView {
 struct LayerContext {
   const ModelLayout* layout = nullptr;
   DType dtype = DType::kF32;
+  AttentionChoice attention = AttentionChoice::kAuto;
   Kernels* kernels = nullptr;
   Stream* stream = nullptr;
   const float* rope_cosine = nullptr;  // device [positions, head_dim / 2]

@@ -96,6 +96,7 @@ LayerContext StepRunner::Context(Stream* stream) const {
   LayerContext context;
   context.layout = p_.dimensions->layout;
   context.dtype = p_.dimensions->dtype;
+  context.attention = p_.attention;
   context.kernels = &p_.device->kernels();
   context.stream = stream;
   context.rope_cosine = p_.device_buffers->rope_cosine;

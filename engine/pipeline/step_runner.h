@@ -53,6 +53,7 @@ struct StepState {
 struct StepRunnerParts {
   const PipelineDimensions* dimensions = nullptr;
   Device* device = nullptr;
+  AttentionChoice attention = AttentionChoice::kAuto;
   AdamWUpdater* updater = nullptr;
   const DeviceBuffers* device_buffers = nullptr;
   const HostBuffers* host_buffers = nullptr;

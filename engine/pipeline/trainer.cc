@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
   StepRunnerParts parts;
   parts.dimensions = &d;
   parts.device = device;
+  parts.attention = spec.engine.attention;
   parts.updater = updater;
   parts.device_buffers = &trainer->device_buffers_;
   parts.host_buffers = &trainer->host_buffers_;

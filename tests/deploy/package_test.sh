@@ -9,7 +9,7 @@ fail() {
 work=$TEST_TMPDIR/work
 mkdir -p "$work"
 
-for arguments in "--output" "--nonsense x" "--tests server" "--binaries $work --tests //no:where"; do
+for arguments in "--output" "--nonsense x" "--tests-only x" "--binaries $work"; do
   # shellcheck disable=SC2086
   if deploy/package.sh $arguments 2>"$work/error"; then fail "package.sh $arguments was taken"; fi
   [[ -s $work/error ]] || fail "package.sh $arguments: nothing is said"
@@ -18,7 +18,7 @@ if deploy/package.sh --binaries "$work" 2>"$work/error"; then fail "packed witho
 grep -q 'bazel build //server:megatraind' "$work/error" || fail "does not say how to build"
 
 export SOURCE_DATE_EPOCH=1700000000
-package=$(deploy/package.sh --binaries "$PWD" --output "$work" --tests //tests/tools:bigram_baseline)
+package=$(deploy/package.sh --binaries "$PWD" --output "$work")
 bytes=$(stat -c %s "$package")
 echo "$package: $bytes bytes"
 ((bytes <= 64 << 20)) || fail "the package has $bytes bytes, more than 64 MiB"
@@ -72,17 +72,6 @@ done
 # It works, with nothing of the environment.
 env -i "$root/bin/megatraind" init --preset llama-tiny --out "$work/model" --seed 1 >/dev/null || fail "init"
 env -i "$root/bin/megatrain" version --server "unix:$work/none" >/dev/null 2>&1 || [[ $? == 6 ]] || fail "version"
-
-# What it carries along: this program fails without a job file, with its libraries there it says so.
-[[ $(cat "$root/tests/list") == tests/tools/bigram_baseline ]] || fail "the list of tests is wrong"
-code=0
-env -i PATH="$PATH" "$root/tests/run.sh" bigram >"$work/said" 2>&1 || code=$?
-((code == 1)) && grep -q 'FAILED: tests/tools/bigram_baseline' "$work/said" && ! grep -q 'shared libraries' "$work/said" ||
-  fail "tests/run.sh: code $code, $(cat "$work/said")"
-"$root/tests/run.sh" --under "echo under:" bigram >"$work/said" 2>&1 || fail "--under is not taken"
-grep -q '^under: ../tests/tools/bigram_baseline$' "$work/said" || fail "--under: $(cat "$work/said")"
-"$root/tests/run.sh" --under >"$work/said" 2>&1 && fail "--under is taken without a command"
-"$root/tests/run.sh" no-such-test >"$work/said" 2>&1 && fail "a word that no test has is taken"
 
 # Installed from the package, and then from a build, which leaves no libraries behind.
 installed=$work/installed

@@ -350,6 +350,40 @@ TEST(CudaJobTest, GoingOnOnAnotherDeviceIsTold) {
   EXPECT_EQ(told(again), 0);
 }
 
+// The edge fails a call of the library; the job's word decides whether there is one.
+TEST(CudaJobTest, AttentionIsTheLibrarysOrOurOwnAsTheJobSays) {
+  JobSpec spec = Job("attention");
+  spec.engine.attention = AttentionChoice::kOwn;
+  {
+    EmulatedGpu gpu({.cudnn = true});
+    const auto host = Host(gpu);
+    gpu.edge().Fail("Attention", kAttentionFailed + 8);
+    gpu.edge().Fail("AttentionBackward", kAttentionFailed + 8);
+    const JobRun own = TrainOn(*host, spec);
+    ASSERT_TRUE(own.status.ok()) << own.status;
+    EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
+  }
+  spec = Job("attention_library");
+  spec.engine.attention = AttentionChoice::kLibrary;
+  {
+    EmulatedGpu gpu;
+    const JobRun none = TrainOn(*Host(gpu), spec);
+    EXPECT_EQ(none.status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(Message(none.status),
+                HasSubstr("engine.attention: library: there is no cuDNN: it is not emulated"));
+  }
+  {
+    EmulatedGpu gpu({.cudnn = true});
+    const JobRun refused = TrainOn(*Host(gpu), spec);
+    EXPECT_EQ(refused.status.code(), absl::StatusCode::kFailedPrecondition) << refused.status;
+    EXPECT_THAT(Message(refused.status), HasSubstr("cuDNN does not take"));
+  }
+  spec.engine.device = "cpu";
+  EmulatedGpu gpu;
+  EXPECT_THAT(Message(TrainOn(*Host(gpu, "cpu"), spec).status),
+              HasSubstr("engine.attention: library: this device has attention of its own alone"));
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Calls, CudaFaultTest,
     ::testing::Values(

@@ -1,5 +1,6 @@
 """Finds the CUDA toolkit, and the headers of cuDNN and cudnn-frontend. `@local_cuda//:enabled.bzl` says what there is
-(CUDA_ENABLED, CUDNN_ENABLED); the rest builds without. CUDNN_FRONTEND_HOME=none: as where the headers are not."""
+(CUDA_ENABLED, CUDNN_ENABLED); the rest builds without. The headers are where `deploy/install-deps.sh --cuda` puts them,
+or where compilers look; CUDNN_FRONTEND_HOME names another place, and `none` builds as where they are not."""
 
 _BUILD = """package(default_visibility = ["//visibility:public"])
 
@@ -24,11 +25,13 @@ cc_library(
 
 cc_library(
     name = "cudnn_frontend",
-    hdrs = glob(["cudnn_frontend/**"]),
-    includes = {frontend_includes},
+    hdrs = glob({cudnn_headers}),
+    includes = {cudnn_includes},
     deps = [":headers"],
 )
 """
+
+_INSTALLED = "/opt/megatrain"
 
 def _first_with(ctx, directories, header):
     for directory in directories:
@@ -43,8 +46,10 @@ def _cuda_configure_impl(ctx):
     # Where compilers look by themselves.
     system = [home + "/include", "/usr/local/include", "/usr/include", "/usr/include/x86_64-linux-gnu"]
     enabled = ctx.path(home + "/bin/nvcc").exists and ctx.path(home + "/include/cuda_runtime.h").exists
-    frontend = _first_with(ctx, ([frontend_home + "/include"] if frontend_home else []) + system, "cudnn_frontend.h")
-    cudnn_enabled = enabled and frontend_home != "none" and frontend != None and _first_with(ctx, system, "cudnn.h") != None
+    named = [frontend_home + "/include"] if frontend_home else []
+    frontend = _first_with(ctx, named + [_INSTALLED + "/cudnn-frontend/include"] + system, "cudnn_frontend.h")
+    cudnn = _first_with(ctx, system + [_INSTALLED + "/cudnn/include"], "cudnn.h")
+    cudnn_enabled = enabled and frontend_home != "none" and frontend != None and cudnn != None
     ctx.file("enabled.bzl", "CUDA_ENABLED = %s\nCUDNN_ENABLED = %s\nCUDA_HOME = \"%s\"\n" %
                             (enabled, cudnn_enabled, home if enabled else ""))
     if not enabled:
@@ -52,10 +57,16 @@ def _cuda_configure_impl(ctx):
         return
     ctx.symlink(home + "/include", "include")
     ctx.symlink(home + "/lib64", "lib64")
-    named = cudnn_enabled and frontend not in system
-    if named:
-        ctx.symlink(frontend, "cudnn_frontend")
-    ctx.file("BUILD", _BUILD.format(home = home, frontend_includes = "[\"cudnn_frontend\"]" if named else "[]"))
+    includes = []
+    for name, place in [("cudnn_frontend", frontend), ("cudnn", cudnn)]:
+        if cudnn_enabled and place not in system:
+            ctx.symlink(place, name)
+            includes.append(name)
+    ctx.file("BUILD", _BUILD.format(
+        home = home,
+        cudnn_headers = [name + "/**" for name in includes],
+        cudnn_includes = includes,
+    ))
 
 cuda_configure = repository_rule(
     implementation = _cuda_configure_impl,

@@ -49,7 +49,7 @@ class CpuDevice : public Device {
     return absl::StrCat("cpu, ", threads_, threads_ == 1 ? " thread" : " threads");
   }
 
-  std::string Arithmetic() const override {
+  std::string Arithmetic(AttentionChoice) const override {
     const int64_t targets = hwy::SupportedTargets();
     return absl::StrCat("cpu, ", ProductLibrary(), ", ", hwy::TargetName(targets & -targets));
   }

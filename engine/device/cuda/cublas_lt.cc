@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <compare>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -85,8 +86,9 @@ struct Plan {
 
 class LoadedCublasLt : public CublasLt {
  public:
-  LoadedCublasLt(const Functions& functions, cublasLtHandle_t handle)
-      : f_(functions), handle_(handle) {}
+  LoadedCublasLt(const Functions& functions, cublasLtHandle_t handle, std::string place,
+                 bool split_sums)
+      : f_(functions), handle_(handle), place_(std::move(place)), split_sums_(split_sums) {}
 
   ~LoadedCublasLt() override {
     for (auto& [key, plan] : plans_) Destroy(plan);
@@ -94,9 +96,10 @@ class LoadedCublasLt : public CublasLt {
   }
 
   // CUBLAS_VERSION's form: 10000 * major + 100 * minor + patch.
-  std::string Version() const override {
+  CudaLibrary Library() const override {
     const size_t version = f_.version();
-    return absl::StrCat("cuBLASLt ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+    return {"cuBLASLt", absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100),
+            place_};
   }
 
   int Product(void* stream, const CudaProduct& product, void* workspace,
@@ -194,7 +197,8 @@ class LoadedCublasLt : public CublasLt {
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes));
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+        static_cast<uint32_t>(split_sums_ ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                          : CUBLASLT_REDUCTION_SCHEME_NONE));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.align_a);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.align_b);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.add ? key.align_c : key.align_out);
@@ -213,29 +217,32 @@ class LoadedCublasLt : public CublasLt {
 
   const Functions f_;
   const cublasLtHandle_t handle_;
+  const std::string place_;
+  const bool split_sums_;
   Mutex mutex_;
   std::map<Key, Plan> plans_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Load() {
-  const absl::StatusOr<void*> library = OpenSharedLibrary(kLibrary);
+absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Load(bool split_sums) {
+  const absl::StatusOr<SharedLibrary> library = OpenSharedLibrary(kLibrary);
   if (!library.ok()) {
     return absl::UnavailableError(
         absl::StrCat("cuda: ", library.status().message(),
                      "; install CUDA 13's cuBLAS, or name its directory in LD_LIBRARY_PATH"));
   }
   Functions functions;
-  if (const char* missing = functions.Find(*library); missing != nullptr) {
+  if (const char* missing = functions.Find(library->handle); missing != nullptr) {
     return absl::UnavailableError(
-        absl::StrCat("cuda: ", kLibrary, " has no ", missing, "; another version is needed"));
+        absl::StrCat("cuda: ", library->path, " has no ", missing, "; another version is needed"));
   }
   cublasLtHandle_t handle = nullptr;
   if (const cublasStatus_t status = functions.create(&handle); status != CUBLAS_STATUS_SUCCESS) {
-    return absl::UnavailableError(absl::StrCat("cuda: cublasLtCreate gave ", status));
+    return absl::UnavailableError(
+        absl::StrCat("cuda: cublasLtCreate of ", library->path, " gave ", status));
   }
-  return std::make_unique<LoadedCublasLt>(functions, handle);
+  return std::make_unique<LoadedCublasLt>(functions, handle, library->Describe(), split_sums);
 }
 
 }  // namespace megatrain

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "engine/device/cuda/cuda_api.h"
@@ -14,13 +13,13 @@ namespace megatrain {
 // Thread safety: all methods may be called from any thread.
 class CublasLt {
  public:
-  // Unavailable: the library is not found, with where it was looked for. The device of the calling
-  // thread is the one that products will run on.
-  static absl::StatusOr<std::unique_ptr<CublasLt>> Load();
+  // The device of the calling thread is the one that products will run on. `split_sums`: whether a
+  // product's sums may be cut into parts. Unavailable: the library is not found, with where it was
+  // looked for.
+  static absl::StatusOr<std::unique_ptr<CublasLt>> Load(bool split_sums);
   virtual ~CublasLt() = default;
 
-  // "cuBLASLt 13.1.0".
-  virtual std::string Version() const = 0;
+  virtual CudaLibrary Library() const = 0;
   // As CudaApi::Product; a cublasStatus_t, 0 = success.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;

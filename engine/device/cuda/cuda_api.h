@@ -9,9 +9,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
+#include "engine/device/cuda/cuda_switches.h"
 #include "engine/device/kernel_args.h"
 
 namespace megatrain {
@@ -40,6 +42,16 @@ struct CudaDeviceProperties {
   bool integrated = false;        // shares the host's memory
   // Kernels read registered host memory at the host's address.
   bool reads_registered_memory = false;
+};
+
+inline constexpr char kCudnn[] = "cuDNN";
+
+// A library that computes, loaded at run time.
+struct CudaLibrary {
+  std::string name = "";     // "cuDNN"
+  std::string version = "";  // "9.19.0"; empty: it is not used
+  std::string place =
+      "";  // its file; where it is not used, why not: every place that was looked at
 };
 
 // out = op(a) op(b) + beta c (+ bias), column-major as cuBLAS has it: out is [m, n] with leading
@@ -97,12 +109,11 @@ class CudaApi {
   virtual int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) = 0;
   virtual int Zero(void* stream, void* device, int64_t bytes) = 0;
 
-  // Finds the library of products, for the thread's device, and cuDNN if it is there. Unavailable:
-  // where the former was looked for.
-  virtual absl::Status LoadLibraries() = 0;
-  // REQUIRES: LoadLibraries succeeded. The libraries that compute, as "cuBLASLt 13.1.0, cuDNN
-  // 9.19.0".
-  virtual std::string Libraries() const = 0;
+  // Finds the library of products, for the thread's device, and, unless it is set aside, cuDNN if
+  // it is there. Unavailable: where the former was looked for.
+  virtual absl::Status LoadLibraries(const CudaSwitches& switches) = 0;
+  // REQUIRES: LoadLibraries succeeded. That of products, then kCudnn.
+  virtual std::vector<CudaLibrary> Libraries() const = 0;
   // REQUIRES: LoadLibraries succeeded. The algorithm is the library's first choice for the shape,
   // asked for once: never timed, so that the same machine gives the same bits. `workspace` belongs
   // to the stream.

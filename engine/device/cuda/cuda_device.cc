@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
@@ -21,6 +22,11 @@ constexpr int64_t kStagingBytes = int64_t{1} << 20;
 constexpr size_t kPageBytes = 4096;
 
 std::string Version(int number) { return absl::StrCat(number / 1000, ".", number % 1000 / 10); }
+
+void FormatWithPlace(std::string* out, const CudaLibrary& library) {
+  absl::StrAppend(out, library.version.empty() ? "no " : "", library.name,
+                  library.version.empty() ? "" : " ", library.version, " (", library.place, ")");
+}
 
 class CudaEvent : public Event {
  public:
@@ -60,12 +66,14 @@ CudaEvent& Of(Event& event) { return static_cast<CudaEvent&>(event); }
 
 class CudaDevice : public Device {
  public:
-  CudaDevice(std::unique_ptr<CudaApi> api, int ordinal, CudaDeviceProperties properties, int driver)
+  CudaDevice(std::unique_ptr<CudaApi> api, int ordinal, CudaDeviceProperties properties, int driver,
+             const CudaSwitches& switches)
       : api_(std::move(api)),
         ordinal_(ordinal),
         properties_(std::move(properties)),
         driver_(driver),
-        kernels_(api_.get(), ordinal),
+        switches_(switches),
+        kernels_(api_.get(), ordinal, switches.kernels),
         pinned_(api_.get()) {}
 
   ~CudaDevice() override {
@@ -77,7 +85,7 @@ class CudaDevice : public Device {
 
   absl::Status Open() {
     MT_RETURN_IF_ERROR(Enter());
-    MT_RETURN_IF_ERROR(api_->LoadLibraries());
+    MT_RETURN_IF_ERROR(api_->LoadLibraries(switches_));
     staging_ = std::aligned_alloc(kPageBytes, kStagingBytes);
     if (staging_ == nullptr) return absl::ResourceExhaustedError("cuda: no host memory");
     return pinned_.Pin(staging_, kStagingBytes, nullptr);
@@ -87,13 +95,29 @@ class CudaDevice : public Device {
     return absl::StrCat(
         "cuda:", ordinal_, ", ", properties_.name, ", ", FormatBytesShort(properties_.memory_bytes),
         ", compute capability ", properties_.major, ".", properties_.minor, ", driver for CUDA ",
-        Version(driver_), ", ", api_->Libraries(), properties_.integrated ? ", in host memory" : "",
+        Version(driver_), ", ", absl::StrJoin(api_->Libraries(), ", ", FormatWithPlace),
+        DescribeSetAside(switches_), properties_.integrated ? ", in host memory" : "",
         properties_.host_page_tables ? ", coherent with the host" : "");
   }
-  std::string Arithmetic() const override {
-    return absl::StrCat("cuda, ", properties_.name, ", compute capability ", properties_.major, ".",
-                        properties_.minor, ", ", properties_.multiprocessors, " multiprocessors, ",
-                        api_->Libraries());
+  std::string Arithmetic(AttentionChoice attention) const override {
+    std::string text =
+        absl::StrCat("cuda, ", properties_.name, ", compute capability ", properties_.major, ".",
+                     properties_.minor, ", ", properties_.multiprocessors, " multiprocessors");
+    for (const CudaLibrary& library : api_->Libraries()) {
+      const bool is_set_aside = library.name == kCudnn && attention == AttentionChoice::kOwn;
+      if (library.version.empty() || is_set_aside) {
+        absl::StrAppend(&text, ", no ", library.name);
+      } else {
+        absl::StrAppend(&text, ", ", library.name, " ", library.version);
+      }
+    }
+    return text + DescribeSetAside(switches_);
+  }
+  absl::Status CheckAttention(AttentionChoice attention) const override {
+    if (attention != AttentionChoice::kLibrary) return absl::OkStatus();
+    const CudaLibrary cudnn = api_->Libraries().back();
+    if (!cudnn.version.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat("there is no cuDNN: ", cudnn.place));
   }
   int numa_node() const override { return properties_.numa_node; }
 
@@ -232,6 +256,7 @@ class CudaDevice : public Device {
   const int ordinal_;
   const CudaDeviceProperties properties_;
   const int driver_;
+  const CudaSwitches switches_;
   CudaKernels kernels_;
   PinnedRanges pinned_;
   Mutex staging_mutex_;
@@ -283,11 +308,12 @@ absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal) {
 
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api,
                                                          int ordinal) {
+  MT_ASSIGN_OR_RETURN(const CudaSwitches switches, ReadCudaSwitches());
   MT_ASSIGN_OR_RETURN(CudaDeviceProperties properties, FindCudaDevice(api.get(), ordinal));
   int driver = 0, runtime = 0;
   MT_RETURN_IF_ERROR(CudaStatus(*api, api->Versions(&driver, &runtime), "cudaDriverGetVersion"));
-  auto device =
-      std::make_unique<CudaDevice>(std::move(api), ordinal, std::move(properties), driver);
+  auto device = std::make_unique<CudaDevice>(std::move(api), ordinal, std::move(properties), driver,
+                                             switches);
   MT_RETURN_IF_ERROR(device->Open());
   return device;
 }

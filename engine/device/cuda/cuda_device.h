@@ -25,7 +25,8 @@ inline constexpr int kCudaCapabilityMajorMin = 8;
 // number.
 absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 
-// Sets it up. Errors as above; Unavailable: no library of products.
+// Sets it up, with the fast paths that the environment leaves (cuda_switches.h). Errors as above;
+// Unavailable: no library of products, with every place that was looked at.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

@@ -1,5 +1,6 @@
 #include "engine/device/cuda/cuda_kernels.h"
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/cuda_status.h"
 #include "engine/device/cuda/kernels/launchers.h"
@@ -8,6 +9,15 @@ namespace megatrain {
 namespace {
 
 CudaStream& Of(Stream& stream) { return static_cast<CudaStream&>(stream); }
+
+// Of a call that cuDNN has not taken.
+absl::Status CheckOwnMayTake(const AttentionArgs& args) {
+  if (args.choice != AttentionChoice::kLibrary) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "attention by the library alone was asked for, and cuDNN does not take ", args.tokens,
+      " tokens in ", args.documents, " documents, ", args.heads, " heads of ", args.head_dim, ", ",
+      DTypeName(args.dtype), "; engine.attention: auto has our own kernels take them"));
+}
 
 }  // namespace
 
@@ -22,6 +32,8 @@ CudaStream::~CudaStream() {
 void* CudaStream::scratch() const {
   return static_cast<char*>(workspace_) + kProductWorkspaceBytes;
 }
+
+cuda::Queue CudaKernels::QueueOf(Stream& stream) const { return {Of(stream).get(), paths_}; }
 
 absl::Status CudaKernels::Launched(int error, const char* kernel) const {
   return CudaStatus(*api_, error, kernel);
@@ -54,63 +66,69 @@ absl::Status CudaKernels::MatMul(Stream& stream, const MatMulArgs& args) {
 }
 
 absl::Status CudaKernels::RmsNorm(Stream& stream, const RmsNormArgs& args) {
-  return Launched(cuda::RmsNorm(Of(stream).get(), args), "RmsNorm");
+  return Launched(cuda::RmsNorm(QueueOf(stream), args), "RmsNorm");
 }
 absl::Status CudaKernels::RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) {
-  return Launched(cuda::RmsNormBackward(Of(stream).get(), args, Of(stream).scratch()),
+  return Launched(cuda::RmsNormBackward(QueueOf(stream), args, Of(stream).scratch()),
                   "RmsNormBackward");
 }
 absl::Status CudaKernels::Rope(Stream& stream, const RopeArgs& args) {
-  return Launched(cuda::Rope(Of(stream).get(), args), "Rope");
+  return Launched(cuda::Rope(QueueOf(stream), args), "Rope");
 }
 absl::Status CudaKernels::Attention(Stream& stream, const AttentionArgs& args) {
   MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
-  const int error = api_->Attention(Of(stream).get(), args, Of(stream).product_workspace(),
-                                    kProductWorkspaceBytes);
-  if (error != kNotTaken) return CudaStatus(*api_, error, "cuDNN's attention");
-  return Launched(cuda::Attention(Of(stream).get(), args), "Attention");
+  if (args.choice != AttentionChoice::kOwn) {
+    const int error = api_->Attention(Of(stream).get(), args, Of(stream).product_workspace(),
+                                      kProductWorkspaceBytes);
+    if (error != kNotTaken) return CudaStatus(*api_, error, "cuDNN's attention");
+    MT_RETURN_IF_ERROR(CheckOwnMayTake(args));
+  }
+  return Launched(cuda::Attention(QueueOf(stream), args), "Attention");
 }
 absl::Status CudaKernels::AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) {
   MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
-  const int error = api_->AttentionBackward(Of(stream).get(), args);
-  if (error != kNotTaken) return CudaStatus(*api_, error, "cuDNN's gradient of attention");
-  return Launched(cuda::AttentionBackward(Of(stream).get(), args), "AttentionBackward");
+  if (args.forward.choice != AttentionChoice::kOwn) {
+    const int error = api_->AttentionBackward(Of(stream).get(), args);
+    if (error != kNotTaken) return CudaStatus(*api_, error, "cuDNN's gradient of attention");
+    MT_RETURN_IF_ERROR(CheckOwnMayTake(args.forward));
+  }
+  return Launched(cuda::AttentionBackward(QueueOf(stream), args), "AttentionBackward");
 }
 absl::Status CudaKernels::SwiGlu(Stream& stream, const SwiGluArgs& args) {
-  return Launched(cuda::SwiGlu(Of(stream).get(), args), "SwiGlu");
+  return Launched(cuda::SwiGlu(QueueOf(stream), args), "SwiGlu");
 }
 absl::Status CudaKernels::SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) {
-  return Launched(cuda::SwiGluBackward(Of(stream).get(), args), "SwiGluBackward");
+  return Launched(cuda::SwiGluBackward(QueueOf(stream), args), "SwiGluBackward");
 }
 absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
-  return Launched(cuda::Embedding(Of(stream).get(), args), "Embedding");
+  return Launched(cuda::Embedding(QueueOf(stream), args), "Embedding");
 }
 absl::Status CudaKernels::EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) {
   if (!args.add) {
     MT_RETURN_IF_ERROR(
         Zero(stream, args.dtable, args.vocabulary * args.hidden * int64_t{sizeof(float)}));
   }
-  return Launched(cuda::EmbeddingBackward(Of(stream).get(), args, Of(stream).scratch()),
+  return Launched(cuda::EmbeddingBackward(QueueOf(stream), args, Of(stream).scratch()),
                   "EmbeddingBackward");
 }
 absl::Status CudaKernels::CrossEntropy(Stream& stream, const CrossEntropyArgs& args) {
-  return Launched(cuda::CrossEntropy(Of(stream).get(), args), "CrossEntropy");
+  return Launched(cuda::CrossEntropy(QueueOf(stream), args), "CrossEntropy");
 }
 absl::Status CudaKernels::BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n,
                                        const void* dy, int64_t stride, float* dbias, bool add) {
-  return Launched(cuda::BiasBackward(Of(stream).get(), dtype, rows, n, dy, stride, dbias, add,
+  return Launched(cuda::BiasBackward(QueueOf(stream), dtype, rows, n, dy, stride, dbias, add,
                                      Of(stream).scratch()),
                   "BiasBackward");
 }
 absl::Status CudaKernels::SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) {
-  return Launched(cuda::SumOfSquares(Of(stream).get(), x, n, sum, Of(stream).scratch()),
+  return Launched(cuda::SumOfSquares(QueueOf(stream), x, n, sum, Of(stream).scratch()),
                   "SumOfSquares");
 }
 absl::Status CudaKernels::Sum(Stream& stream, const float* x, int64_t n, double* sum) {
-  return Launched(cuda::Sum(Of(stream).get(), x, n, sum, Of(stream).scratch()), "Sum");
+  return Launched(cuda::Sum(QueueOf(stream), x, n, sum, Of(stream).scratch()), "Sum");
 }
 absl::Status CudaKernels::CastToBf16InPlace(Stream& stream, void* x, int64_t n) {
-  return Launched(cuda::CastToBf16InPlace(Of(stream).get(), x, n, Of(stream).scratch()),
+  return Launched(cuda::CastToBf16InPlace(QueueOf(stream), x, n, Of(stream).scratch()),
                   "CastToBf16InPlace");
 }
 absl::Status CudaKernels::Zero(Stream& stream, void* x, int64_t bytes) {
@@ -119,7 +137,7 @@ absl::Status CudaKernels::Zero(Stream& stream, void* x, int64_t bytes) {
 
 absl::Status CudaKernels::AdamW(Stream& stream, const AdamWArgs& args) {
   MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
-  return Launched(cuda::AdamW(Of(stream).get(), args), "AdamW");
+  return Launched(cuda::AdamW(QueueOf(stream), args), "AdamW");
 }
 
 }  // namespace megatrain

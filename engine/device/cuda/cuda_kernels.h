@@ -41,9 +41,10 @@ class CudaStream : public Stream {
 
 class CudaKernels : public Kernels {
  public:
-  // `api` must outlive this object. Every stream is a CudaStream, with a
-  // workspace but for Zero and AdamW.
-  explicit CudaKernels(CudaApi* api, int ordinal) : api_(api), ordinal_(ordinal) {}
+  // `api` must outlive this object. Every stream is a CudaStream, with a workspace but for Zero and
+  // AdamW.
+  CudaKernels(CudaApi* api, int ordinal, const cuda::FastPaths& paths = {})
+      : api_(api), ordinal_(ordinal), paths_(paths) {}
 
   absl::Status MatMul(Stream& stream, const MatMulArgs& args) override;
   absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) override;
@@ -79,8 +80,12 @@ class CudaKernels : public Kernels {
   // The status of a launch that gave `error`.
   absl::Status Launched(int error, const char* kernel) const;
 
+  // Where kernels of our own are queued.
+  cuda::Queue QueueOf(Stream& stream) const;
+
   CudaApi* const api_;
   const int ordinal_;
+  const cuda::FastPaths paths_;
   const CudaKernelSizes sizes_;
 };
 

@@ -8,9 +8,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "engine/base/status.h"
 #include "engine/device/cuda/cublas_lt.h"
 #include "engine/device/cuda/cuda_api.h"
 #include "engine/device/cuda/cudnn_attention.h"
@@ -123,21 +125,28 @@ class CudaRuntimeApi : public CudaApi {
     return Seen(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), StreamOf(stream)));
   }
 
-  absl::Status LoadLibraries() override {
+  absl::Status LoadLibraries(const CudaSwitches& switches) override {
     MutexLock lock(&mutex_);
     if (products_ != nullptr) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<CublasLt>> loaded = CublasLt::Load();
-    if (!loaded.ok()) return loaded.status();
-    products_ = *std::move(loaded);
+    MT_ASSIGN_OR_RETURN(products_, CublasLt::Load(switches.kernels.split_sums));
+    if (!switches.cudnn) {
+      why_own_attention_ = absl::StrCat(kCudnnSwitch, "=off");
+      return absl::OkStatus();
+    }
     // Without it the kernels of our own are used.
     absl::StatusOr<std::unique_ptr<CudnnAttention>> attention = CudnnAttention::Load();
-    if (attention.ok()) attention_ = *std::move(attention);
+    if (attention.ok()) {
+      attention_ = *std::move(attention);
+    } else {
+      why_own_attention_ = std::string(attention.status().message());
+    }
     return absl::OkStatus();
   }
 
-  std::string Libraries() const override {
-    return absl::StrCat(products_->Version(), ", ",
-                        attention_ != nullptr ? attention_->Version() : "no cuDNN");
+  std::vector<CudaLibrary> Libraries() const override {
+    return {products_->Library(), attention_ != nullptr
+                                      ? attention_->Library()
+                                      : CudaLibrary{.name = kCudnn, .place = why_own_attention_}};
   }
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override {
@@ -188,6 +197,7 @@ class CudaRuntimeApi : public CudaApi {
   // Set once, before the first stream.
   std::unique_ptr<CublasLt> products_;
   std::unique_ptr<CudnnAttention> attention_;  // null: there is none
+  std::string why_own_attention_;
 };
 
 }  // namespace

@@ -148,11 +148,9 @@ struct PackedWorkspace {
 class LoadedCudnnAttention : public CudnnAttention {
  public:
   LoadedCudnnAttention(std::unique_ptr<CudnnGraphs> cudnn, bool takes_packed)
-      : version_(cudnn->Version()), takes_packed_(takes_packed), cudnn_(std::move(cudnn)) {}
+      : library_(cudnn->Library()), takes_packed_(takes_packed), cudnn_(std::move(cudnn)) {}
 
-  std::string Version() const override {
-    return absl::StrCat("cuDNN ", version_ / 10000, ".", version_ / 100 % 100, ".", version_ % 100);
-  }
+  CudaLibrary Library() const override { return library_; }
 
   int Forward(void* stream, const AttentionArgs& args, void* workspace,
               int64_t workspace_bytes) override {
@@ -347,7 +345,7 @@ class LoadedCudnnAttention : public CudnnAttention {
     return graph != nullptr && graph->workspace_bytes() <= workspace_bytes ? graph : nullptr;
   }
 
-  const size_t version_;
+  const CudaLibrary library_;
   const bool takes_packed_;
   Mutex mutex_;
   const std::unique_ptr<CudnnGraphs> cudnn_ ABSL_PT_GUARDED_BY(mutex_);

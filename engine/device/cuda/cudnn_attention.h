@@ -14,9 +14,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
+#include "engine/device/cuda/cuda_api.h"
 #include "engine/device/kernel_args.h"
 
 namespace megatrain {
@@ -29,8 +29,7 @@ class CudnnAttention {
   static absl::StatusOr<std::unique_ptr<CudnnAttention>> Load();
   virtual ~CudnnAttention() = default;
 
-  // "cuDNN 9.19.0".
-  virtual std::string Version() const = 0;
+  virtual CudaLibrary Library() const = 0;
   // As those of CudaApi: 0 = success, kNotTaken, from kAttentionFailed on an error of cuDNN's, or a
   // cudaError_t.
   virtual int Forward(void* stream, const AttentionArgs& args, void* workspace,

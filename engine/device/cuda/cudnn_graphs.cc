@@ -1,13 +1,29 @@
 #include "engine/device/cuda/cudnn_graphs.h"
 
-// The library is loaded, not linked.
-#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+namespace megatrain {
+namespace {
+
+// The frontend's dlopen.
+void* OpenForFrontend(const char* name, int flags);
+
+}  // namespace
+}  // namespace megatrain
+
+// The library is loaded, not linked. The frontend also opens a CUDA runtime by name, and takes
+// version 12's, or refuses, where it finds that beside version 13's: it is given ours to find.
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define dlopen ::megatrain::OpenForFrontend
 #include <cudnn_frontend.h>
+#undef dlopen
 
 #include <exception>
+#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/cuda_api.h"
@@ -27,6 +43,23 @@ using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 constexpr char kLibrary[] = "libcudnn.so.9";
 // Older ones have not been looked at: what they support, and the memory that they take.
 constexpr size_t kVersionMin = 91900;
+constexpr int kCudaMajor = CUDART_VERSION / 1000;
+
+const std::string& RuntimeName() {
+  static const auto& name = *new std::string(absl::StrCat("libcudart.so.", kCudaMajor));
+  return name;
+}
+
+void* OpenForFrontend(const char* name, int flags) {
+  if (!absl::StartsWith(name, "libcudart.so")) return dlopen(name, flags);
+  if (name != RuntimeName()) return nullptr;
+  const absl::StatusOr<SharedLibrary> runtime = OpenSharedLibrary(name);
+  return runtime.ok() ? runtime->handle : nullptr;
+}
+
+std::string VersionText(size_t version) {
+  return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
 
 static_assert(kPackedTensors <= cuda::kPackedTensorsMax);
 
@@ -166,14 +199,15 @@ class BuiltGraph : public CudnnGraph {
 // With a handle of the device, or with its properties.
 class LoadedCudnnGraphs : public CudnnGraphs {
  public:
-  LoadedCudnnGraphs(size_t version, cudnnHandle_t handle) : version_(version), handle_(handle) {}
-  LoadedCudnnGraphs(size_t version, AbsentDevice device)
-      : version_(version), device_(std::move(device)) {}
+  LoadedCudnnGraphs(CudaLibrary library, cudnnHandle_t handle)
+      : library_(std::move(library)), handle_(handle) {}
+  LoadedCudnnGraphs(CudaLibrary library, AbsentDevice device)
+      : library_(std::move(library)), device_(std::move(device)) {}
   ~LoadedCudnnGraphs() override {
     if (handle_ != nullptr) (void)fe::detail::destroy_handle(handle_);
   }
 
-  size_t Version() const override { return version_; }
+  CudaLibrary Library() const override { return library_; }
 
   absl::StatusOr<std::unique_ptr<CudnnGraph>> Make(const CudnnGraphKey& key) override {
     try {
@@ -204,30 +238,38 @@ class LoadedCudnnGraphs : public CudnnGraphs {
   }
 
  private:
-  const size_t version_;
+  const CudaLibrary library_;
   const cudnnHandle_t handle_ = nullptr;
   const AbsentDevice device_;
 };
 
-// The version.
-absl::StatusOr<size_t> LoadCudnn() {
-  if (fe::cudnn_dlhandle == nullptr) {
-    MT_ASSIGN_OR_RETURN(fe::cudnn_dlhandle, OpenSharedLibrary(kLibrary));
-  }
+// Opens cuDNN, and what its frontend needs beside it.
+absl::StatusOr<CudaLibrary> LoadCudnn() {
+  MT_ASSIGN_OR_RETURN(const SharedLibrary cudnn, OpenSharedLibrary(kLibrary));
+  fe::cudnn_dlhandle = cudnn.handle;
   const size_t version = fe::detail::get_backend_version();
-  if (version < kVersionMin) {
-    return absl::UnavailableError(absl::StrCat("cuDNN ", version, " is older than ", kVersionMin));
+  // Which the frontend does not ask for.
+  const auto cuda_version = reinterpret_cast<decltype(&cudnnGetCudartVersion)>(
+      dlsym(cudnn.handle, "cudnnGetCudartVersion"));
+  const size_t cuda = cuda_version != nullptr ? cuda_version() : 0;
+  if (version < kVersionMin || cuda / 1000 != kCudaMajor) {
+    return absl::UnavailableError(
+        absl::StrCat(cudnn.path, " is cuDNN ", VersionText(version), " for CUDA ", cuda / 1000,
+                     "; ", VersionText(kVersionMin), " or newer for CUDA ", kCudaMajor,
+                     " is needed, in a directory that comes before in LD_LIBRARY_PATH"));
   }
-  return version;
+  if (const absl::Status status = OpenSharedLibrary(RuntimeName()).status(); !status.ok()) {
+    return absl::UnavailableError(absl::StrCat("cuDNN's frontend needs ", status.message()));
+  }
+  return CudaLibrary{kCudnn, VersionText(version), cudnn.Describe()};
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudnnGraphs>> CudnnGraphs::Open() {
   try {
-    MT_ASSIGN_OR_RETURN(const size_t version, LoadCudnn());
-    // The frontend looks for a runtime of its own (libcudart.so) and throws where there is none:
-    // better now than in a step.
+    MT_ASSIGN_OR_RETURN(CudaLibrary library, LoadCudnn());
+    // What the frontend throws it had better throw now than in a step.
     int device = 0;
     if (const cudaError_t error = fe::detail::cuda_get_device(&device); error != cudaSuccess) {
       return absl::UnavailableError(
@@ -236,9 +278,11 @@ absl::StatusOr<std::unique_ptr<CudnnGraphs>> CudnnGraphs::Open() {
     cudnnHandle_t handle = nullptr;
     if (const cudnnStatus_t status = fe::detail::create_handle(&handle);
         status != CUDNN_STATUS_SUCCESS) {
-      return absl::UnavailableError(absl::StrCat("cudnnCreate gave ", static_cast<int>(status)));
+      return absl::UnavailableError(absl::StrCat("cudnnCreate of ", library.place, " gave ",
+                                                 static_cast<int>(status), ": ",
+                                                 fe::detail::get_error_string(status)));
     }
-    return std::make_unique<LoadedCudnnGraphs>(version, handle);
+    return std::make_unique<LoadedCudnnGraphs>(std::move(library), handle);
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat("cuDNN: ", error.what()));
   }
@@ -247,11 +291,12 @@ absl::StatusOr<std::unique_ptr<CudnnGraphs>> CudnnGraphs::Open() {
 absl::StatusOr<std::unique_ptr<CudnnGraphs>> CudnnGraphs::OpenFor(const std::string& properties,
                                                                   int32_t capability) {
   try {
-    MT_ASSIGN_OR_RETURN(const size_t version, LoadCudnn());
+    MT_ASSIGN_OR_RETURN(CudaLibrary library, LoadCudnn());
     auto read = std::make_shared<fe::DeviceProperties>();
     fe::error_t error = read->deserialize({properties.begin(), properties.end()});
     if (error.is_bad()) return absl::InvalidArgumentError(error.get_message());
-    return std::make_unique<LoadedCudnnGraphs>(version, AbsentDevice{std::move(read), capability});
+    return std::make_unique<LoadedCudnnGraphs>(std::move(library),
+                                               AbsentDevice{std::move(read), capability});
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat("cuDNN: ", error.what()));
   }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
+#include "engine/device/cuda/cuda_api.h"
 
 namespace megatrain {
 
@@ -73,7 +74,8 @@ using CudnnAddresses = std::unordered_map<int64_t, void*>;
 // Thread safety: one thread at a time.
 class CudnnGraphs {
  public:
-  // For the device of the calling thread. Unavailable: cuDNN is not found, or too old.
+  // For the device of the calling thread. Unavailable: cuDNN or what it needs is not found, with
+  // where it was looked for, or is too old.
   static absl::StatusOr<std::unique_ptr<CudnnGraphs>> Open();
   // For a device that has these properties, as cuDNN writes them in JSON; `capability` is
   // 10 * major + minor. Its graphs can be looked at, not run.
@@ -81,8 +83,7 @@ class CudnnGraphs {
                                                               int32_t capability);
   virtual ~CudnnGraphs() = default;
 
-  // As 10000 * major + 100 * minor + patch.
-  virtual size_t Version() const = 0;
+  virtual CudaLibrary Library() const = 0;
   // The first engine that cuDNN's heuristics name and that can be built: never a timed one.
   // Unimplemented, with cuDNN's words: there is none.
   virtual absl::StatusOr<std::unique_ptr<CudnnGraph>> Make(const CudnnGraphKey& key) = 0;

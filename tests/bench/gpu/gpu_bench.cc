@@ -1,101 +1,132 @@
-// gpu_bench [limits] [kernels] [steps] [long]: what a GPU can do, and how close the kernels and
-// whole training steps come to it. Without a word: everything. Needs a GPU; takes 90% of the free
-// host memory for the steps (the state of 7 billion parameters is 99 GiB), and the temporary
-// directory for models and tokens (megabytes).
+// gpu_bench [--out DIR] [--seconds N] [--pool SIZE] ITEM...: what a GPU can do, and how close the
+// kernels and whole training steps come to it.
+//
+//   info     the card, the driver, the libraries and where they lie, the host; exit code 3 if there
+//            is no GPU that can be used, 4 if there is, but no cuDNN
+//   limits   the card's, its link's and the host memory's rates, which the rest is held against
+//   7b       the clipped step of 7 billion parameters, whose figures are those to be reached
+//   kernels  each kernel at that model's shapes
+//   1.5b     the clipped step of 1.5 billion parameters
+//   32k      7 billion parameters, sequences of 32,768 tokens
+//   steps    those that are not clipped, 0.5 billion parameters, FP32
+//   long     the longest sequence that fits
+//
+// --out     keeps results in DIR/results.json and DIR/results.md, both as soon as they are known;
+//           an item that finds the limits there does not measure them again
+// --seconds for each item: what is under way then is finished, nothing more is begun
+// --pool    host memory for the steps, as 105GiB; else what a step plans, of what is free
+//
+// gpu_bench record --out DIR PHASE STEP OUTCOME SECONDS [DETAIL] adds what tests/gpu.sh saw.
+//
+// The temporary directory holds models and tokens (megabytes). MEGATRAIN_TEST_SIZES=small: sizes
+// that an emulation has done in seconds.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
-#include <set>
+#include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/device/cuda/cuda_api.h"
-#include "engine/device/cuda/cuda_device.h"
-#include "engine/device/cuda/open_cuda_device.h"
-#include "engine/memory/host_offer.h"
-#include "tests/bench/gpu/gpu_kernels.h"
-#include "tests/bench/gpu/gpu_limits.h"
-#include "tests/bench/gpu/gpu_steps.h"
+#include "engine/engine.h"
+#include "tests/bench/gpu/bench_results.h"
+#include "tests/bench/gpu/gpu_info.h"
+#include "tests/bench/gpu/gpu_items.h"
 
 namespace megatrain {
 namespace {
 
-constexpr int kOrdinal = 0;
+constexpr int kUsageCode = 2, kNoGpuCode = 3, kNoCudnnCode = 4;
 
-// Removed with the object.
-struct TemporaryDirectory {
-  TemporaryDirectory() { std::filesystem::create_directories(path); }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  const std::string path = std::filesystem::temp_directory_path() / "megatrain_gpu_bench";
+int Usage() {
+  std::fprintf(stderr,
+               "usage: gpu_bench [--out DIR] [--seconds N] [--pool SIZE] "
+               "info|limits|7b|kernels|1.5b|32k|steps|long...\n"
+               "       gpu_bench record --out DIR PHASE STEP OUTCOME SECONDS [DETAIL]\n");
+  return kUsageCode;
+}
+
+int Failed(const absl::Status& status) {
+  std::fprintf(stderr, "gpu_bench: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+struct Arguments {
+  std::string out;
+  GpuItemOptions options;
+  std::vector<std::string> words;
 };
 
-absl::Status Run(const std::set<std::string>& scenarios) {
-  const auto asked = [&](const char* name) {
-    return scenarios.empty() || scenarios.count(name) > 0;
-  };
-  const std::unique_ptr<CudaApi> api = OpenCudaApi();
-  MT_ASSIGN_OR_RETURN(const CudaDeviceProperties properties, FindCudaDevice(api.get(), kOrdinal));
-  std::printf("%s, compute capability %d.%d, %d multiprocessors, %.1f GiB\n",
-              properties.name.c_str(), properties.major, properties.minor,
-              properties.multiprocessors,
-              static_cast<double>(properties.memory_bytes) / (int64_t{1} << 30));
-  // All else is told as a part of them.
-  const GpuLimitSizes sizes;
-  GpuLimits limits;
-  {
-    MT_ASSIGN_OR_RETURN(const std::unique_ptr<GpuBenchDevice> device,
-                        GpuBenchDevice::Open(api.get(), kOrdinal,
-                                             {.device_bytes = sizes.device_bytes(),
-                                              .host_bytes = 2 * sizes.copy_bytes}));
-    MT_ASSIGN_OR_RETURN(limits, MeasureGpuLimits(*device, sizes));
+// False: not understood.
+bool Parse(int argc, char** argv, Arguments* arguments) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.rfind("--", 0) != 0) {
+      arguments->words.push_back(word);
+      continue;
+    }
+    if (++i == argc) return false;
+    if (word == "--out") {
+      arguments->out = argv[i];
+    } else if (word == "--seconds") {
+      if (!absl::SimpleAtod(argv[i], &arguments->options.seconds_max)) return false;
+    } else if (word == "--pool") {
+      const absl::StatusOr<int64_t> bytes = ParseBytes(argv[i]);
+      if (!bytes.ok() || *bytes <= 0) return false;
+      arguments->options.pool_bytes = *bytes;
+    } else {
+      return false;
+    }
   }
-  if (asked("kernels")) {
-    const GpuKernelShapes shapes;
-    MT_ASSIGN_OR_RETURN(const std::unique_ptr<GpuBenchDevice> device,
-                        GpuBenchDevice::Open(api.get(), kOrdinal,
-                                             {.device_bytes = shapes.device_bytes(),
-                                              .host_bytes = int64_t{64} << 20}));
-    MT_RETURN_IF_ERROR(BenchGpuKernels(*device, limits, shapes));
+  return !arguments->words.empty();
+}
+
+int Record(const Arguments& arguments, BenchResults& results) {
+  const std::vector<std::string>& words = arguments.words;
+  double seconds = 0;
+  if (words.size() < 5 || words.size() > 6 || arguments.out.empty() ||
+      !absl::SimpleAtod(words[4], &seconds)) {
+    return Usage();
   }
-  if (!asked("steps") && !asked("long")) return absl::OkStatus();
-  EngineHostOptions options;
-  options.device = "cuda:" + std::to_string(kOrdinal);
-  options.open_gpu = OpenCudaDevice;
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, EngineHost::Create(options));
-  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
-  const int64_t pool_bytes = std::max(offer.free_bytes / 10 * 9, offer.set_aside_bytes);
-  MT_RETURN_IF_ERROR(host->ReservePool(pool_bytes, nullptr, nullptr));
-  std::printf("steps; host pool: %s\n", host->DescribePool().c_str());
-  const TemporaryDirectory directory;
-  if (asked("steps")) {
-    MT_RETURN_IF_ERROR(BenchGpuSteps(*host, limits, DefaultGpuSteps(), directory.path));
+  const absl::Status status =
+      results.AddStep(words[1], words[2], words[3], seconds, words.size() > 5 ? words[5] : "");
+  return status.ok() ? 0 : Failed(status);
+}
+
+int Info(BenchResults& results) {
+  const absl::StatusOr<bool> cudnn = DescribeGpuMachine(results);
+  if (cudnn.ok()) return *cudnn ? 0 : kNoCudnnCode;
+  std::fprintf(stderr, "gpu_bench: %s\n", std::string(cudnn.status().message()).c_str());
+  const bool missing = absl::IsNotFound(cudnn.status()) || absl::IsUnavailable(cudnn.status()) ||
+                       absl::IsFailedPrecondition(cudnn.status());
+  return missing ? kNoGpuCode : 1;
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  if (!Parse(argc, argv, &arguments)) return Usage();
+  absl::StatusOr<BenchResults> results = BenchResults::Open(arguments.out);
+  if (!results.ok()) return Failed(results.status());
+  const std::vector<std::string>& words = arguments.words;
+  if (words[0] == "record") return Record(arguments, *results);
+  if (words[0] == "info") return words.size() == 1 ? Info(*results) : Usage();
+  for (const std::string& word : words) {
+    if (!IsGpuItem(word)) return Usage();
   }
-  if (asked("long")) {
-    MT_RETURN_IF_ERROR(BenchLongestSequence(
-        *host, limits, {.preset = "qwen2.5-7b", .sequence_length = 4096}, directory.path));
+  // Each for itself: what comes after one that fails may not.
+  int code = 0;
+  for (const std::string& word : words) {
+    const absl::Status status = RunGpuItem(word, arguments.options, *results);
+    if (!status.ok()) code = Failed(status);
   }
-  return absl::OkStatus();
+  return code;
 }
 
 }  // namespace
 }  // namespace megatrain
 
-int main(int argc, char** argv) {
-  std::set<std::string> scenarios(argv + 1, argv + argc);
-  for (const std::string& scenario : scenarios) {
-    if (scenario == "limits" || scenario == "kernels" || scenario == "steps" ||
-        scenario == "long") {
-      continue;
-    }
-    std::fprintf(stderr, "usage: gpu_bench [limits] [kernels] [steps] [long]\n");
-    return 2;
-  }
-  const absl::Status status = megatrain::Run(scenarios);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "gpu_bench: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
+int main(int argc, char** argv) { return megatrain::Main(argc, argv); }

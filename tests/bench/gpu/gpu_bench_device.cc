@@ -40,7 +40,8 @@ class Span {
 
 absl::StatusOr<std::unique_ptr<GpuBenchDevice>> GpuBenchDevice::Open(CudaApi* api, int ordinal,
                                                                      const Sizes& sizes) {
-  std::unique_ptr<GpuBenchDevice> device(new GpuBenchDevice(api, ordinal));
+  MT_ASSIGN_OR_RETURN(const CudaSwitches switches, ReadCudaSwitches());
+  std::unique_ptr<GpuBenchDevice> device(new GpuBenchDevice(api, ordinal, switches));
   MT_RETURN_IF_ERROR(device->Take(ordinal, sizes));
   MT_RETURN_IF_ERROR(device->Fill(sizes.host_bytes));
   return device;
@@ -61,7 +62,7 @@ absl::Status GpuBenchDevice::Check(int error, const char* call) const {
 
 absl::Status GpuBenchDevice::Take(int ordinal, const Sizes& sizes) {
   MT_RETURN_IF_ERROR(Check(api_->SetDevice(ordinal), "cudaSetDevice"));
-  MT_RETURN_IF_ERROR(api_->LoadLibraries());
+  MT_RETURN_IF_ERROR(api_->LoadLibraries(switches_));
   host_ = static_cast<char*>(std::aligned_alloc(kPageBytes, static_cast<size_t>(sizes.host_bytes)));
   if (host_ == nullptr) return absl::ResourceExhaustedError("no host memory");
   MT_RETURN_IF_ERROR(Check(api_->HostRegister(host_, sizes.host_bytes), "cudaHostRegister"));

@@ -60,7 +60,8 @@ class GpuBenchDevice {
   absl::Status Check(int error, const char* call) const;
 
  private:
-  GpuBenchDevice(CudaApi* api, int ordinal) : api_(api), kernels_(api, ordinal) {}
+  GpuBenchDevice(CudaApi* api, int ordinal, const CudaSwitches& switches)
+      : api_(api), switches_(switches), kernels_(api, ordinal, switches.kernels) {}
   absl::Status Take(int ordinal, const Sizes& sizes);
   absl::StatusOr<double> MedianSeconds(Queue queue, int repetitions,
                                        const std::function<absl::Status()>& before,
@@ -69,6 +70,7 @@ class GpuBenchDevice {
   absl::Status Fill(int64_t host_bytes);
 
   CudaApi* const api_;
+  const CudaSwitches switches_;
   CudaKernels kernels_;
   char* host_ = nullptr;
   bool registered_ = false;

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
 #include "engine/base/bytes.h"
+#include "tests/bench/gpu/bench_results.h"
 #include "tests/bench/gpu/gpu_kernels.h"
 #include "tests/bench/gpu/gpu_limits.h"
 #include "tests/bench/gpu/gpu_steps.h"
@@ -17,18 +19,32 @@ namespace {
 constexpr GpuLimitSizes kSizes = {
     .product = 16, .copy_bytes = 1 << 16, .repetitions = 2, .sustained_repetitions = 2};
 
-absl::StatusOr<GpuLimits> Limits(CudaApi* api) {
+std::string FreshDirectory(const std::string& name) {
+  const std::string directory = ::testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(directory);
+  return directory;
+}
+
+BenchResults Results(const std::string& directory) {
+  absl::StatusOr<BenchResults> results = BenchResults::Open(directory);
+  EXPECT_TRUE(results.ok()) << results.status();
+  return *std::move(results);
+}
+
+absl::StatusOr<GpuLimits> Limits(CudaApi* api, BenchResults& results) {
   auto device = GpuBenchDevice::Open(api, 0,
                                      {.device_bytes = kSizes.device_bytes(),
                                       .host_bytes = 2 * kSizes.copy_bytes,
                                       .flush_bytes = 4096});
   if (!device.ok()) return device.status();
-  return MeasureGpuLimits(**device, kSizes);
+  results.Begin("limits", 0);
+  return MeasureGpuLimits(**device, kSizes, results);
 }
 
 TEST(GpuBenchTest, LimitsAndKernels) {
   EmulatedCuda cuda;
-  const auto limits = Limits(&cuda);
+  BenchResults results = Results(FreshDirectory("kernels"));
+  const auto limits = Limits(&cuda, results);
   ASSERT_TRUE(limits.ok()) << limits.status();
   for (const double rate :
        {limits->copy_bytes_per_second, limits->h2d_bytes_per_second, limits->d2h_bytes_per_second,
@@ -49,14 +65,27 @@ TEST(GpuBenchTest, LimitsAndKernels) {
       &cuda, 0,
       {.device_bytes = shapes.device_bytes(), .host_bytes = 1 << 16, .flush_bytes = 4096});
   ASSERT_TRUE(device.ok()) << device.status();
-  const absl::Status status = BenchGpuKernels(**device, *limits, shapes);
+  results.Begin("kernels", 0);
+  const absl::Status status = BenchGpuKernels(**device, *limits, shapes, results);
   EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(results.Value("kernels", "bf16, 16 tokens: RMSNorm").ok());
+  // Another process goes on with them.
+  const BenchResults again = Results(::testing::TempDir() + "/kernels");
+  EXPECT_EQ(again.Table(), results.Table());
+  const auto read = MeasuredGpuLimits(again);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_NEAR(read->bf16_flops_per_second, limits->bf16_flops_per_second,
+              1e-9 * limits->bf16_flops_per_second);
+  results.Begin("kernels", 1e-9);
+  EXPECT_EQ(BenchGpuKernels(**device, *limits, shapes, results).code(),
+            absl::StatusCode::kDeadlineExceeded);
 }
 
 TEST(GpuBenchTest, AnErrorOfTheCardEndsIt) {
   EmulatedCuda cuda;
   cuda.Fail("CopyOnDevice", 1);
-  EXPECT_FALSE(Limits(&cuda).ok());
+  BenchResults results = Results("");
+  EXPECT_FALSE(Limits(&cuda, results).ok());
 }
 
 TEST(GpuBenchTest, StepsAndTheLongestSequence) {
@@ -68,9 +97,9 @@ TEST(GpuBenchTest, StepsAndTheLongestSequence) {
   const auto host = EngineHost::Create(options);
   ASSERT_TRUE(host.ok()) << host.status();
   ASSERT_TRUE((*host)->ReservePool(64 * kMiB, nullptr, nullptr).ok());
-  const std::string directory = ::testing::TempDir() + "/gpu_bench";
-  std::filesystem::remove_all(directory);
-  std::filesystem::create_directories(directory);
+  const std::string directory = FreshDirectory("gpu_bench");
+  BenchResults results = Results(directory);
+  results.Begin("step", 0);
   GpuLimits limits;
   limits.bf16_flops_per_second = limits.fp32_flops_per_second = 1e12;
   const GpuStep tiny = {.preset = "llama-tiny",
@@ -80,11 +109,45 @@ TEST(GpuBenchTest, StepsAndTheLongestSequence) {
                         .steps = 3};
   GpuStep large = tiny;
   large.preset = "llama-124m";  // does not fit the pool
-  const absl::Status status = BenchGpuSteps(**host, limits, {tiny, large}, directory);
+  const absl::Status status = BenchGpuStep(**host, limits, tiny, directory, results);
   EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(results.Value("step", "llama-tiny bf16, 1 x 8 tokens, clipped: speed").ok())
+      << results.Table();
   EXPECT_FALSE(std::filesystem::exists(directory + "/checkpoints"));
+  EXPECT_TRUE(absl::IsResourceExhausted(BenchGpuStep(**host, limits, large, directory, results)));
+  EXPECT_NE(results.Table().find("llama-124m bf16, 1 x 8 tokens, clipped: not measured"),
+            std::string::npos);
   // Of a model that has no room at all; one that has takes its longest sequence, emulated.
-  EXPECT_TRUE(BenchLongestSequence(**host, limits, large, directory).ok());
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(BenchLongestSequence(**host, limits, large, directory, results)));
+  // A step that is begun is finished, and counts if it is one of those that are counted.
+  results.Begin("late", 1e-9);
+  EXPECT_EQ(BenchGpuStep(**host, limits, tiny, directory, results).code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST(GpuBenchTest, TheHostsMemoryHasARate) {
+  ThreadPool pool(2);
+  const auto rate = MeasureDramCopy(1 << 20, /*repetitions=*/1, pool);
+  ASSERT_TRUE(rate.ok()) << rate.status();
+  EXPECT_GT(*rate, 0);
+}
+
+TEST(GpuBenchTest, ResultsThatAreReplacedAndSteps) {
+  const std::string directory = FreshDirectory("results");
+  BenchResults results = Results(directory);
+  results.Begin("item", 0);
+  ASSERT_TRUE(results.Add("speed", 1, "m/s").ok());
+  ASSERT_TRUE(results.Add("speed", 2, "m/s", "a|b").ok());
+  ASSERT_TRUE(results.AddStep("check", "kernels", "failed", 1.5, "\xff\n").ok());
+  EXPECT_EQ(*results.Value("item", "speed"), 2);
+  EXPECT_EQ(Results(directory).Table(),
+            "\n| what | benchmark | must reach | measured |\n|---|---|---|---|\n"
+            "| speed | `gpu_bench item` | | 2 m/s; a\\|b |\n"
+            "\n| phase | step | outcome | seconds | |\n|---|---|---|---|---|\n"
+            "| check | kernels | failed | 1.5 | \xef\xbf\xbd  |\n");
+  std::ofstream(directory + "/results.json") << "{";
+  EXPECT_EQ(BenchResults::Open(directory).status().code(), absl::StatusCode::kDataLoss);
 }
 
 }  // namespace

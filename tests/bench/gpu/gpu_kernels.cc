@@ -1,13 +1,14 @@
 #include "tests/bench/gpu/gpu_kernels.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "engine/base/dtype.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
@@ -22,14 +23,13 @@ constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 class KernelBench {
  public:
-  KernelBench(GpuBenchDevice& device, const GpuLimits& limits, const GpuKernelShapes& shapes)
-      : device_(device), limits_(limits), s_(shapes) {}
+  KernelBench(GpuBenchDevice& device, const GpuLimits& limits, const GpuKernelShapes& shapes,
+              BenchResults& results)
+      : device_(device), limits_(limits), s_(shapes), results_(results) {}
 
   absl::Status Run() {
     MT_RETURN_IF_ERROR(UploadIntegers());
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
-      std::printf("kernels, %s, %lld tokens\n", DTypeName(dtype),
-                  static_cast<long long>(s_.tokens));
       dtype_ = dtype;
       e_ = DTypeBytes(dtype);
       MT_RETURN_IF_ERROR(Products());
@@ -115,21 +115,18 @@ class KernelBench {
   }
 
   absl::Status Line(const std::string& name, double flops, double bytes, const Call& call) {
+    if (results_.out_of_time()) return absl::DeadlineExceededError("out of time before " + name);
     // What is bound by memory is not to find its operands in the cache: they would not be there.
     MT_ASSIGN_OR_RETURN(const double seconds,
                         flops > 0 ? device_.Seconds(Queue::kKernels, s_.repetitions, call)
                                   : device_.SecondsWithoutCache(s_.repetitions, call));
-    if (flops > 0) {
-      std::printf("  %-34s %10.1f us %9.1f TFLOP/s %5.1f%% of products\n", name.c_str(),
-                  seconds * 1e6, flops / seconds / 1e12,
-                  100 * flops / seconds / limits_.flops_per_second(dtype_));
-    } else {
-      std::printf("  %-34s %10.1f us %9.1f GB/s    %5.1f%% of the copy\n", name.c_str(),
-                  seconds * 1e6, bytes / seconds / 1e9,
-                  100 * bytes / seconds / limits_.copy_bytes_per_second);
-    }
-    std::fflush(stdout);
-    return absl::OkStatus();
+    const double rate = (flops > 0 ? flops : bytes) / seconds;
+    const double limit =
+        flops > 0 ? limits_.flops_per_second(dtype_) : limits_.copy_bytes_per_second;
+    return results_.Add(absl::StrCat(DTypeName(dtype_), ", ", s_.tokens, " tokens: ", name),
+                        rate / (flops > 0 ? 1e12 : 1e9), flops > 0 ? "TFLOP/s" : "GB/s",
+                        absl::StrFormat("%.1f us, %.1f%% of the %s", seconds * 1e6,
+                                        100 * rate / limit, flops > 0 ? "products" : "copy"));
   }
 
   absl::Status Product(const char* name, int64_t m, int64_t n, int64_t k, bool weight_gradient) {
@@ -353,6 +350,7 @@ class KernelBench {
   GpuBenchDevice& device_;
   const GpuLimits& limits_;
   const GpuKernelShapes s_;
+  BenchResults& results_;
   std::vector<int32_t> packed_starts_;  // of documents of many lengths
   DType dtype_ = DType::kBF16;
   int64_t e_ = 2;
@@ -371,8 +369,8 @@ int64_t GpuKernelShapes::device_bytes() const {
 }
 
 absl::Status BenchGpuKernels(GpuBenchDevice& device, const GpuLimits& limits,
-                             const GpuKernelShapes& shapes) {
-  return KernelBench(device, limits, shapes).Run();
+                             const GpuKernelShapes& shapes, BenchResults& results) {
+  return KernelBench(device, limits, shapes, results).Run();
 }
 
 }  // namespace megatrain

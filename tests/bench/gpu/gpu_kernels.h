@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "tests/bench/gpu/bench_results.h"
 #include "tests/bench/gpu/gpu_bench_device.h"
 #include "tests/bench/gpu/gpu_limits.h"
 
@@ -23,9 +24,9 @@ struct GpuKernelShapes {
   int64_t device_bytes() const;
 };
 
-// Prints a line a kernel.
+// Adds a result a kernel. DeadlineExceeded if the results' item is out of time.
 absl::Status BenchGpuKernels(GpuBenchDevice& device, const GpuLimits& limits,
-                             const GpuKernelShapes& shapes);
+                             const GpuKernelShapes& shapes, BenchResults& results);
 
 }  // namespace megatrain
 

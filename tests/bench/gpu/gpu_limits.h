@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "engine/base/thread_pool.h"
+#include "tests/bench/gpu/bench_results.h"
 #include "tests/bench/gpu/gpu_bench_device.h"
 
 namespace megatrain {
@@ -30,8 +32,15 @@ struct GpuLimits {
   }
 };
 
-// Prints each as it is measured.
-absl::StatusOr<GpuLimits> MeasureGpuLimits(GpuBenchDevice& device, const GpuLimitSizes& sizes);
+// Adds each to the results, whose item is "limits", as it is measured.
+absl::StatusOr<GpuLimits> MeasureGpuLimits(GpuBenchDevice& device, const GpuLimitSizes& sizes,
+                                           BenchResults& results);
+// Those that kernels and steps are held against, measured before. NotFound if they were not.
+absl::StatusOr<GpuLimits> MeasuredGpuLimits(const BenchResults& results);
+
+// The host's memory: bytes/s read and written by a copy between two blocks of `bytes` on all of the
+// pool's threads, the best of the repetitions. Decides what the optimizer can hide behind.
+absl::StatusOr<double> MeasureDramCopy(int64_t bytes, int repetitions, ThreadPool& pool);
 
 }  // namespace megatrain
 

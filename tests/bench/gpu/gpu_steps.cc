@@ -8,6 +8,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/model/hf_directory.h"
@@ -61,20 +62,15 @@ absl::StatusOr<JobSpec> MakeJob(const GpuStep& step, const std::string& director
   return spec;
 }
 
-// The counted steps; abandoned behind the last one, so that nothing is saved.
-absl::StatusOr<std::vector<StepRecord>> Train(EngineHost& host, const JobSpec& spec) {
-  std::vector<StepRecord> records;
-  TrainingControl control;
-  TrainingObserver observer;
-  observer.step = [&](const StepRecord& record) {
-    if (record.step > kUncountedSteps) records.push_back(record);
-    if (record.step == spec.training.steps) control.Cancel();
-  };
-  MT_RETURN_IF_ERROR(RunTraining(host, spec, {}, &control, observer).status());
-  return records;
+std::string NameOf(const GpuStep& step) {
+  return absl::StrCat(step.preset, " ", step.precision == Precision::kBf16 ? "bf16" : "fp32", ", ",
+                      step.global_batch, " x ", step.sequence_length, " tokens, ",
+                      step.clipped ? "clipped" : "not clipped");
 }
 
-void Print(const GpuStep& step, const GpuLimits& limits, std::vector<StepRecord> records) {
+// The median step so far.
+absl::Status AddStep(const GpuStep& step, const GpuLimits& limits, std::vector<StepRecord> records,
+                     BenchResults& results) {
   std::sort(records.begin(), records.end(), [](const StepRecord& a, const StepRecord& b) {
     return a.step_seconds < b.step_seconds;
   });
@@ -87,61 +83,81 @@ void Print(const GpuStep& step, const GpuLimits& limits, std::vector<StepRecord>
   const double bound =
       step.clipped ? std::max(busiest, backward + std::max(forward, busy.update)) : busiest;
   const DType dtype = step.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
-  std::printf(
-      "%s %s, %lld x %lld tokens, clipping %s\n"
-      "  step %.3f s, %.0f tokens/s, %.1f TFLOP/s (6 N tokens), %.1f%% of the products' rate\n"
-      "  busy: h2d %.3f s, compute %.3f s, d2h %.3f s, update %.3f s; step over busiest lane %.3f, "
-      "over its "
-      "bound %.3f\n"
-      "  link while busy: %.1f GB/s to the device, %.1f back; device %s, host %s\n",
-      step.preset.c_str(), DTypeName(dtype), static_cast<long long>(step.global_batch),
-      static_cast<long long>(step.sequence_length), step.clipped ? "on" : "off", r.step_seconds,
-      r.tokens_per_second, r.model_flops_per_second / 1e12,
-      100 * r.model_flops_per_second / limits.flops_per_second(dtype), busy.h2d, busy.compute,
-      busy.d2h, busy.update, r.step_seconds / busiest, r.step_seconds / bound,
-      static_cast<double>(r.h2d_bytes) / std::max(busy.h2d, 1e-9) / 1e9,
-      static_cast<double>(r.d2h_bytes) / std::max(busy.d2h, 1e-9) / 1e9,
-      FormatBytesShort(r.device_bytes).c_str(), FormatBytesShort(r.host_bytes).c_str());
-  std::fflush(stdout);
+  const std::string name = NameOf(step);
+  MT_RETURN_IF_ERROR(
+      results.Add(absl::StrCat(name, ": speed"), r.tokens_per_second, "tokens/s",
+                  absl::StrFormat("step %.3f s, %.1f TFLOP/s (6 N tokens), %.1f%% of the products' "
+                                  "rate; median of %d",
+                                  r.step_seconds, r.model_flops_per_second / 1e12,
+                                  100 * r.model_flops_per_second / limits.flops_per_second(dtype),
+                                  records.size())));
+  MT_RETURN_IF_ERROR(results.Add(
+      absl::StrCat(name, ": step over its bound"), r.step_seconds / bound, "",
+      absl::StrFormat("over its busiest lane %.3f; busy: h2d %.3f s, compute %.3f s (forward %.3f "
+                      "s), d2h %.3f s, update %.3f s",
+                      r.step_seconds / busiest, busy.h2d, busy.compute, forward, busy.d2h,
+                      busy.update)));
+  return results.Note(
+      absl::StrCat(name, ": traffic and memory"),
+      absl::StrFormat("link while busy %.1f GB/s to the device, %.1f back; device %s, host %s",
+                      static_cast<double>(r.h2d_bytes) / std::max(busy.h2d, 1e-9) / 1e9,
+                      static_cast<double>(r.d2h_bytes) / std::max(busy.d2h, 1e-9) / 1e9,
+                      FormatBytesShort(r.device_bytes), FormatBytesShort(r.host_bytes)));
 }
 
-absl::Status Bench(EngineHost& host, const GpuLimits& limits, const GpuStep& step,
-                   const std::string& directory) {
-  MT_ASSIGN_OR_RETURN(const JobSpec spec, MakeJob(step, directory));
-  const absl::StatusOr<std::vector<StepRecord>> records = Train(host, spec);
-  std::error_code ignored;
-  fs::remove_all(spec.checkpoint.directory, ignored);
-  fs::remove_all(spec.data.cache_directory, ignored);
-  if (absl::IsResourceExhausted(records.status())) {
-    std::printf("%s, sequences of %lld: does not fit this machine\n", step.preset.c_str(),
-                static_cast<long long>(step.sequence_length));
-    return absl::OkStatus();
+// Abandoned behind the last step, so that nothing is saved, or when the item is out of time.
+absl::Status Train(EngineHost& host, const JobSpec& spec, const GpuStep& step,
+                   const GpuLimits& limits, BenchResults& results) {
+  std::vector<StepRecord> records;
+  absl::Status added;
+  TrainingControl control;
+  TrainingObserver observer;
+  observer.message = [](const std::string& line) {
+    std::printf("  %s\n", line.c_str());
+    std::fflush(stdout);
+  };
+  observer.step = [&](const StepRecord& record) {
+    std::printf("  step %lld: %.3f s, loss %.4f\n", static_cast<long long>(record.step),
+                record.step_seconds, record.loss);
+    if (record.step > kUncountedSteps) {
+      records.push_back(record);
+      added.Update(AddStep(step, limits, records, results));
+    }
+    if (record.step == spec.training.steps || results.out_of_time()) control.Cancel();
+  };
+  MT_RETURN_IF_ERROR(RunTraining(host, spec, {}, &control, observer).status());
+  MT_RETURN_IF_ERROR(added);
+  if (records.empty()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(NameOf(step), ": out of time before a step was counted"));
   }
-  MT_RETURN_IF_ERROR(records.status());
-  Print(step, limits, *records);
   return absl::OkStatus();
 }
 
 }  // namespace
 
-std::vector<GpuStep> DefaultGpuSteps() {
+GpuStep Clipped7BStep() {
+  return {.preset = "qwen2.5-7b", .sequence_length = 4096, .micro_batch = 2, .global_batch = 16};
+}
+
+GpuStep Clipped1500MStep() {
+  return {.preset = "qwen2.5-1.5b", .sequence_length = 4096, .micro_batch = 2, .global_batch = 16};
+}
+
+GpuStep LongSequenceStep() {
+  return {.preset = "qwen2.5-7b", .sequence_length = 32768, .global_batch = 2};
+}
+
+std::vector<GpuStep> OtherGpuSteps() {
   std::vector<GpuStep> steps;
   for (const bool clipped : {false, true}) {
     steps.push_back(
         {.preset = "qwen2.5-0.5b", .micro_batch = 8, .global_batch = 64, .clipped = clipped});
-    steps.push_back({.preset = "qwen2.5-1.5b",
-                     .sequence_length = 4096,
-                     .micro_batch = 2,
-                     .global_batch = 16,
-                     .clipped = clipped});
-    // The figures that are to be reached are of this one.
-    steps.push_back({.preset = "qwen2.5-7b",
-                     .sequence_length = 4096,
-                     .micro_batch = 2,
-                     .global_batch = 16,
-                     .clipped = clipped});
   }
-  steps.push_back({.preset = "qwen2.5-7b", .sequence_length = 32768, .global_batch = 2});
+  for (GpuStep step : {Clipped1500MStep(), Clipped7BStep()}) {
+    step.clipped = false;
+    steps.push_back(step);
+  }
   steps.push_back({.preset = "qwen2.5-1.5b",
                    .micro_batch = 8,
                    .global_batch = 64,
@@ -150,16 +166,22 @@ std::vector<GpuStep> DefaultGpuSteps() {
   return steps;
 }
 
-absl::Status BenchGpuSteps(EngineHost& host, const GpuLimits& limits,
-                           const std::vector<GpuStep>& steps, const std::string& directory) {
-  for (const GpuStep& step : steps) {
-    MT_RETURN_IF_ERROR(Bench(host, limits, step, directory));
+absl::Status BenchGpuStep(EngineHost& host, const GpuLimits& limits, const GpuStep& step,
+                          const std::string& directory, BenchResults& results) {
+  MT_ASSIGN_OR_RETURN(const JobSpec spec, MakeJob(step, directory));
+  const absl::Status status = Train(host, spec, step, limits, results);
+  std::error_code ignored;
+  fs::remove_all(spec.checkpoint.directory, ignored);
+  fs::remove_all(spec.data.cache_directory, ignored);
+  if (!status.ok()) {
+    MT_RETURN_IF_ERROR(
+        results.Note(absl::StrCat(NameOf(step), ": not measured"), std::string(status.message())));
   }
-  return absl::OkStatus();
+  return status;
 }
 
 absl::Status BenchLongestSequence(EngineHost& host, const GpuLimits& limits, GpuStep step,
-                                  const std::string& directory) {
+                                  const std::string& directory, BenchResults& results) {
   std::optional<int64_t> longest;
   for (step.micro_batch = step.global_batch = 1;; step.sequence_length *= 2) {
     const absl::StatusOr<JobSpec> spec = MakeJob(step, directory);
@@ -174,12 +196,12 @@ absl::Status BenchLongestSequence(EngineHost& host, const GpuLimits& limits, Gpu
     longest = step.sequence_length;
   }
   if (!longest.has_value()) {
-    std::printf("%s: no sequence fits this machine\n", step.preset.c_str());
-    return absl::OkStatus();
+    return absl::ResourceExhaustedError(
+        absl::StrCat(step.preset, ": no sequence fits this machine"));
   }
   step.sequence_length = *longest;
-  std::printf("the longest sequence: %lld tokens\n", static_cast<long long>(*longest));
-  return Bench(host, limits, step, directory);
+  MT_RETURN_IF_ERROR(results.Add("the longest sequence", static_cast<double>(*longest), "tokens"));
+  return BenchGpuStep(host, limits, step, directory, results);
 }
 
 }  // namespace megatrain

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "engine/engine.h"
+#include "tests/bench/gpu/bench_results.h"
 #include "tests/bench/gpu/gpu_limits.h"
 
 namespace megatrain {
@@ -22,17 +23,23 @@ struct GpuStep {
   int64_t steps = 5;  // the first two are not counted: algorithms are chosen, kernels loaded
 };
 
-// What is run without being asked for anything else.
-std::vector<GpuStep> DefaultGpuSteps();
+// 65,536 tokens, whose figures are those to be reached.
+GpuStep Clipped7BStep();
+GpuStep Clipped1500MStep();
+GpuStep LongSequenceStep();            // 7B, 32,768 tokens
+std::vector<GpuStep> OtherGpuSteps();  // not clipped, smaller, FP32
 
-// On the host's pool, which is reserved. Prints a line a step; one that does not fit says so and is
-// no error. Models and tokens are written beneath `directory`.
-absl::Status BenchGpuSteps(EngineHost& host, const GpuLimits& limits,
-                           const std::vector<GpuStep>& steps, const std::string& directory);
+// Adds the step's results as soon as a step is counted, and anew with each that follows. A host
+// without a pool reserves what the step plans. Models and tokens are written beneath `directory`.
+// ResourceExhausted: it does not fit this machine. DeadlineExceeded: the results' item was out of
+// time before a step was counted; one that is under way is finished first.
+absl::Status BenchGpuStep(EngineHost& host, const GpuLimits& limits, const GpuStep& step,
+                          const std::string& directory, BenchResults& results);
 
-// The longest sequence, in powers of two, of which a step of one fits, and that step.
+// The longest sequence, in powers of two, of which a step of one fits, and that step. REQUIRES: the
+// host has a pool.
 absl::Status BenchLongestSequence(EngineHost& host, const GpuLimits& limits, GpuStep step,
-                                  const std::string& directory);
+                                  const std::string& directory, BenchResults& results);
 
 }  // namespace megatrain
 

@@ -18,6 +18,15 @@ std::vector<int32_t> ManyDocuments() {
 
 }  // namespace
 
+std::string AttentionCase::Name() const {
+  std::string name = std::to_string(heads) + " heads, " + std::to_string(kv_heads) +
+                     " of keys, head_dim " + std::to_string(head_dim) + ", documents end at";
+  for (size_t d = 1; d < document_starts.size(); ++d) {
+    name += " " + std::to_string(document_starts[d]);
+  }
+  return name;
+}
+
 const std::vector<AttentionCase>& AttentionCases() {
   static const std::vector<AttentionCase>& cases = *new std::vector<AttentionCase>{
       {2, 2, 64, {0, 300}},
@@ -36,6 +45,9 @@ const std::vector<AttentionCase>& AttentionCases() {
       {88, 88, 8, {0, 40, 140}},
       {264, 264, 104, {0, 9}},
       {2, 1, 16, ManyDocuments()},
+      // Shorter than any tile.
+      {2, 1, 64, {0, 11, 40}},
+      {1, 1, 128, {0, 50}},
   };
   return cases;
 }
@@ -64,6 +76,7 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
                      .kv_heads = shape.kv_heads,
                      .head_dim = shape.head_dim,
                      .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+                     .choice = shape.choice,
                      .document_starts = shape.document_starts.data(),
                      .documents = static_cast<int64_t>(shape.document_starts.size()) - 1,
                      .q_stride = stride,

@@ -3,6 +3,7 @@
 #define MEGATRAIN_TESTS_ENGINE_DEVICE_ATTENTION_CASES_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "tests/engine/device/kernels_under_test.h"
@@ -12,6 +13,10 @@ namespace megatrain {
 struct AttentionCase {
   int64_t heads, kv_heads, head_dim;
   std::vector<int32_t> document_starts;
+  AttentionChoice choice = AttentionChoice::kAuto;
+
+  int64_t elements() const { return document_starts.back() * heads * head_dim; }
+  std::string Name() const;
 };
 const std::vector<AttentionCase>& AttentionCases();
 // Operands and calls of one case: forward, or forward and backward.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,7 +28,7 @@ class KernelsUnderTest {
 // The operands of one call, made on the host and copied to wherever the call runs.
 class Operands {
  public:
-  explicit Operands(uint64_t seed) : random_(seed) {}
+  explicit Operands(uint64_t seed) : seed_(seed), random_(seed) {}
 
   // Each returns the operand's index. Normal values with the given deviation, rounded to dtype.
   size_t Random(DType dtype, int64_t n, double deviation = 1.0);
@@ -42,12 +43,19 @@ class Operands {
     std::vector<char> bytes;
   };
   const std::vector<Operand>& all() const { return all_; }
+  uint64_t seed() const { return seed_; }
   std::mt19937_64& random() { return random_; }
 
  private:
+  const uint64_t seed_;
   std::mt19937_64 random_;
   std::vector<Operand> all_;
 };
+
+// Whether cases of this many elements or products are tested. Environment variable
+// MEGATRAIN_TEST_SIZES=small leaves the larger ones out: under a sanitizer a kernel takes a hundred
+// times as long.
+bool SizeIsTested(int64_t elements);
 
 // Of an operand of floats, F32 or BF16.
 double ValueOf(const Operands::Operand& operand, size_t i);
@@ -59,13 +67,21 @@ class NoStream : public Stream {};
 using KernelCall =
     std::function<absl::Status(Kernels&, Stream&, const std::vector<void*>& operands)>;
 
-// Runs the call on the device; returns the operands afterwards.
+// Runs the call on the device twice and expects the same bits of every operand but the raw ones.
+// Returns the operands after the first run.
 std::vector<Operands::Operand> RunOn(KernelsUnderTest& device, const Operands& operands,
                                      const KernelCall& call);
 
-// Runs the call on the device and on the reference and expects, of every operand, |device -
-// reference| <= tolerance * |reference| in the Euclidean norm, and bitwise the same from a second
-// run on the device. What is NaN before stays so.
+// Runs the call on the reference; returns the operands afterwards.
+std::vector<Operands::Operand> RunOnReference(const Operands& operands, const KernelCall& call);
+
+// Expects |got - want| <= tolerance * |want| in the Euclidean norm, and a norm that is not 0.
+// Elements that are NaN in `before` must be NaN in both. A failure says whether elements are NaN or
+// wrong, and shows the first ones with their neighbours.
+void ExpectClose(const Operands::Operand& got, const Operands::Operand& want, double tolerance,
+                 const std::string& name, const Operands::Operand* before = nullptr);
+
+// RunOn, and ExpectClose to the reference of every operand of floats; integers are the same.
 void ExpectLikeReference(KernelsUnderTest& device, const Operands& operands, double tolerance,
                          const KernelCall& call);
 

@@ -89,6 +89,7 @@ checkpoint: {directory: out/ckpt, every_steps: 0, keep: 3}
 output: {directory: out/hf}
 engine:
   device: cpu
+  attention: own
   host_memory: 24GiB
   device_memory: 512 MiB
   weight_buffers: 3
@@ -131,6 +132,7 @@ engine:
   EXPECT_EQ(spec->checkpoint.directory, "/jobs/out/ckpt");
   EXPECT_EQ(spec->checkpoint.every_steps, 0);
   EXPECT_EQ(spec->output.directory, "/jobs/out/hf");
+  EXPECT_EQ(spec->engine.attention, AttentionChoice::kOwn);
   EXPECT_EQ(spec->engine.host_memory, int64_t{24} << 30);
   EXPECT_EQ(spec->engine.device_memory, int64_t{512} << 20);
   EXPECT_EQ(spec->engine.stash, StashPlace::kHost);

@@ -46,6 +46,14 @@ LossCurve JobRun::curve() const {
 }
 
 JobRun Train(const JobSpec& spec, int64_t stop_after) {
+  EngineHostOptions options;
+  options.device = spec.engine.device;
+  absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
+  EXPECT_TRUE(host.ok()) << host.status();
+  return TrainOnHost(**host, spec, stop_after);
+}
+
+JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after) {
   JobRun run;
   TrainingControl control;
   TrainingObserver observer;
@@ -55,11 +63,7 @@ JobRun Train(const JobSpec& spec, int64_t stop_after) {
     run.records.push_back(record);
     if (record.step == stop_after) control.Stop();
   };
-  EngineHostOptions host_options;
-  host_options.device = spec.engine.device;
-  absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(host_options);
-  EXPECT_TRUE(host.ok()) << host.status();
-  absl::StatusOr<TrainingOutcome> outcome = RunTraining(**host, spec, {}, &control, observer);
+  absl::StatusOr<TrainingOutcome> outcome = RunTraining(host, spec, {}, &control, observer);
   run.status = outcome.status();
   if (outcome.ok()) run.outcome = *outcome;
   return run;

@@ -32,6 +32,9 @@ struct JobRun {
 // Trains. `stop_after` > 0 asks for a stop while that step's record is delivered.
 JobRun Train(const JobSpec& spec, int64_t stop_after = 0);
 
+// The same on a host that is there; its device and the job's must go together.
+JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after = 0);
+
 // A fresh directory beneath the test's own temporary directory.
 std::string FreshDirectory(const std::string& name);
 

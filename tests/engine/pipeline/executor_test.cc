@@ -20,7 +20,7 @@ class FakeEvent : public Event {};
 class FakeDevice : public Device {
  public:
   std::string Describe() const override { return "fake"; }
-  std::string Arithmetic() const override { return "none"; }
+  std::string Arithmetic(AttentionChoice) const override { return "none"; }
   absl::StatusOr<std::optional<int64_t>> FreeBytes() override { return std::nullopt; }
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t) override {
     return absl::ResourceExhaustedError("no memory");

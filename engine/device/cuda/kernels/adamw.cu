@@ -165,30 +165,32 @@ AdamWArgs From(AdamWArgs args, int64_t begin) {
 }
 
 template <typename G, typename W>
-int LaunchAdamW(void* stream, const AdamWArgs& args) {
+int LaunchAdamW(const Queue& queue, const AdamWArgs& args) {
   const AdamWSpan& span = args.span;
   int64_t done = 0;
-  if (Aligned({span.gradient, span.weights, span.remainder, span.exp_avg, span.exp_avg_sq}, {})) {
+  if (MovesPacks(queue,
+                 {span.gradient, span.weights, span.remainder, span.exp_avg, span.exp_avg_sq},
+                 {})) {
     done = span.elements / kCount * kCount;
     if (done > 0) {
       const int error = Launch(AdamWKernel<G, W, kCount>, Grid(CeilDiv(done / kCount, kThreads)),
-                               kThreads, 0, stream, args);
+                               kThreads, 0, queue, args);
       if (error != 0) return error;
     }
   }
   if (done == span.elements) return 0;
   return Launch(AdamWKernel<G, W, 1>, Grid(CeilDiv(span.elements - done, kThreads)), kThreads, 0,
-                stream, From(args, done));
+                queue, From(args, done));
 }
 
 }  // namespace
 
-int AdamW(void* stream, const AdamWArgs& args) {
+int AdamW(const Queue& queue, const AdamWArgs& args) {
   const bool split = args.span.remainder != nullptr;
   if (args.gradient_dtype == DType::kF32) {
-    return split ? LaunchAdamW<float, Bf16>(stream, args) : LaunchAdamW<float, float>(stream, args);
+    return split ? LaunchAdamW<float, Bf16>(queue, args) : LaunchAdamW<float, float>(queue, args);
   }
-  return split ? LaunchAdamW<Bf16, Bf16>(stream, args) : LaunchAdamW<Bf16, float>(stream, args);
+  return split ? LaunchAdamW<Bf16, Bf16>(queue, args) : LaunchAdamW<Bf16, float>(queue, args);
 }
 
 }  // namespace megatrain::cuda

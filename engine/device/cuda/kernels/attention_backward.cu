@@ -184,34 +184,34 @@ __global__ void KeyGradientKernel(AttentionBackwardArgs args, const float* delta
 }
 
 template <typename Shape, typename T>
-int BackwardOf(void* stream, const AttentionBackwardArgs& args) {
+int BackwardOf(const Queue& queue, const AttentionBackwardArgs& args) {
   const AttentionArgs& f = args.forward;
   float* const delta = static_cast<float*>(args.workspace);
   // Heads are short: packs of four, so that most lanes have one.
   constexpr int kPack = 4;
-  const bool packs = f.head_dim % kPack == 0 && Aligned({f.out, args.dout}, {});
+  const bool packs = f.head_dim % kPack == 0 && MovesPacks(queue, {f.out, args.dout}, {});
   int error = Launch(packs ? DeltaKernel<T, kPack> : DeltaKernel<T, 1>,
                      Grid(CeilDiv(f.tokens * f.heads, kDeltaThreads / kWarp)), kDeltaThreads, 0,
-                     stream, args, delta);
+                     queue, args, delta);
   if (error != 0) return error;
-  if (FitsTensorCores(args)) return TensorAttentionGradients(stream, args, delta);
+  if (FitsTensorCores(queue, args)) return TensorAttentionGradients(queue, args, delta);
   const unsigned tiles = static_cast<unsigned>(CeilDiv(f.tokens, Shape::kTile));
   const int shared =
       (3 * Shape::kTileFloats + Shape::kScoreFloats) * static_cast<int>(sizeof(float));
   error = Launch(QueryGradientKernel<Shape, T>, dim3(tiles, static_cast<unsigned>(f.heads), 1),
-                 kAttentionThreads, shared, stream, args, static_cast<const float*>(delta));
+                 kAttentionThreads, shared, queue, args, static_cast<const float*>(delta));
   if (error != 0) return error;
   return Launch(KeyGradientKernel<Shape, T>, dim3(tiles, static_cast<unsigned>(f.kv_heads), 1),
-                kAttentionThreads, shared, stream, args, static_cast<const float*>(delta));
+                kAttentionThreads, shared, queue, args, static_cast<const float*>(delta));
 }
 
 }  // namespace
 
-int AttentionBackward(void* stream, const AttentionBackwardArgs& args) {
+int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args) {
   if (args.forward.tokens == 0) return 0;
   return WithAttentionShape(args.forward.head_dim, [&]<typename Shape>() {
-    return args.forward.dtype == DType::kF32 ? BackwardOf<Shape, float>(stream, args)
-                                             : BackwardOf<Shape, Bf16>(stream, args);
+    return args.forward.dtype == DType::kF32 ? BackwardOf<Shape, float>(queue, args)
+                                             : BackwardOf<Shape, Bf16>(queue, args);
   });
 }
 

@@ -96,18 +96,17 @@ __global__ void AttentionKernel(AttentionArgs args) {
 
 }  // namespace
 
-int Attention(void* stream, const AttentionArgs& args) {
+int Attention(const Queue& queue, const AttentionArgs& args) {
   if (args.tokens == 0) return 0;
-  if (FitsTensorCores(args)) return TensorAttention(stream, args);
+  if (FitsTensorCores(queue, args)) return TensorAttention(queue, args);
   return WithAttentionShape(args.head_dim, [&]<typename Shape>() {
     const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, Shape::kTile)),
                     static_cast<unsigned>(args.heads), 1);
     const int shared =
         (2 * Shape::kTileFloats + Shape::kScoreFloats) * static_cast<int>(sizeof(float));
-    return args.dtype == DType::kF32 ? Launch(AttentionKernel<Shape, float>, grid,
-                                              kAttentionThreads, shared, stream, args)
-                                     : Launch(AttentionKernel<Shape, Bf16>, grid, kAttentionThreads,
-                                              shared, stream, args);
+    return args.dtype == DType::kF32
+               ? Launch(AttentionKernel<Shape, float>, grid, kAttentionThreads, shared, queue, args)
+               : Launch(AttentionKernel<Shape, Bf16>, grid, kAttentionThreads, shared, queue, args);
   });
 }
 

@@ -10,7 +10,6 @@ namespace megatrain::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kCount = kPackCount<float>;
 // Packs of a thread, which asks for all before it writes one.
 constexpr int kHeld = 4;
 constexpr int64_t kBlockPacks = kThreads * kHeld;
@@ -19,25 +18,30 @@ constexpr int64_t kFirstElements = int64_t{2} << 20;
 static_assert(kFirstElements * int64_t{sizeof(Bf16)} <= kScratchBytes);
 
 // To nearest as on the host, bit by bit, NaNs too: these weights are compared with the host's.
+template <int kCount>
 __device__ Pack<Bf16, kCount> Round(const Pack<float, kCount>& pack) {
   float v[kCount];
   Widen(pack, v);
   Pack<Bf16, kCount> rounded;
+  if constexpr (kCount == 1) {
+    rounded.words[0] = RoundToBf16(v[0]).bits;
+  } else {
 #pragma unroll
-  for (int i = 0; i < kCount; i += 2) {
-    rounded.words[i / 2] =
-        RoundToBf16(v[i]).bits | static_cast<uint32_t>(RoundToBf16(v[i + 1]).bits) << 16;
+    for (int i = 0; i < kCount; i += 2) {
+      rounded.words[i / 2] =
+          RoundToBf16(v[i]).bits | static_cast<uint32_t>(RoundToBf16(v[i + 1]).bits) << 16;
+    }
   }
   return rounded;
 }
-__device__ Pack<Bf16, kPackCount<Bf16>> Round(const Pack<Bf16, kPackCount<Bf16>>& pack) {
+template <int kCount>
+__device__ Pack<Bf16, kCount> Round(const Pack<Bf16, kCount>& pack) {
   return pack;
 }
 
-// to[i] = from[i], i < n, in packs of 16 bytes of `from`; the last few elements one by one.
-template <typename From>
+// to[i] = from[i], i < n, in packs; the last few elements one by one.
+template <typename From, int kElements>
 __global__ void __launch_bounds__(kThreads) CastKernel(const From* from, Bf16* to, int64_t n) {
-  constexpr int kElements = kPackCount<From>;
   const int64_t packs = n / kElements, first = blockIdx.x * kBlockPacks + threadIdx.x;
   Pack<From, kElements> held[kHeld];
 #pragma unroll
@@ -55,24 +59,28 @@ __global__ void __launch_bounds__(kThreads) CastKernel(const From* from, Bf16* t
 }
 
 template <typename From>
-int LaunchCast(void* stream, const From* from, Bf16* to, int64_t n) {
-  return Launch(CastKernel<From>, Grid(CeilDiv(n, kBlockPacks * kPackCount<From>)), kThreads, 0,
-                stream, from, to, n);
+int LaunchCast(const Queue& queue, const From* from, Bf16* to, int64_t n) {
+  constexpr int kElements = kPackCount<From>;
+  return MovesPacks(queue, {from, to}, {})
+             ? Launch(CastKernel<From, kElements>, Grid(CeilDiv(n, kBlockPacks * kElements)),
+                      kThreads, 0, queue, from, to, n)
+             : Launch(CastKernel<From, 1>, Grid(CeilDiv(n, kBlockPacks)), kThreads, 0, queue, from,
+                      to, n);
 }
 
 }  // namespace
 
-int CastToBf16InPlace(void* stream, void* x, int64_t n, void* scratch) {
+int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch) {
   if (n == 0) return 0;
   if (!Aligned({x, scratch}, {})) return kInvalidValue;
   const float* const from = static_cast<const float*>(x);
   Bf16* const to = static_cast<Bf16*>(x);
   Bf16* const aside = static_cast<Bf16*>(scratch);
   const int64_t begin = std::min(n, kFirstElements);
-  int error = LaunchCast(stream, from, aside, begin);
-  if (error == 0) error = LaunchCast(stream, static_cast<const Bf16*>(aside), to, begin);
+  int error = LaunchCast(queue, from, aside, begin);
+  if (error == 0) error = LaunchCast(queue, static_cast<const Bf16*>(aside), to, begin);
   for (int64_t first = begin; first < n && error == 0; first *= 2) {
-    error = LaunchCast(stream, from + first, to + first, std::min(first, n - first));
+    error = LaunchCast(queue, from + first, to + first, std::min(first, n - first));
   }
   return error;
 }

@@ -105,20 +105,21 @@ __global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyAr
 }
 
 template <typename T>
-int CrossEntropyOf(void* stream, const CrossEntropyArgs& args) {
+int CrossEntropyOf(const Queue& queue, const CrossEntropyArgs& args) {
   constexpr int kCount = kPackCount<float>;
   constexpr int64_t kSize = sizeof(float);
-  const bool packs = Aligned({args.logits}, {args.logits_stride * kSize, args.vocabulary * kSize});
+  const bool packs =
+      MovesPacks(queue, {args.logits}, {args.logits_stride * kSize, args.vocabulary * kSize});
   return Launch(packs ? CrossEntropyKernel<T, kCount> : CrossEntropyKernel<T, 1>, Grid(args.tokens),
-                kThreads, kWarps * int{sizeof(Exponentials)}, stream, args);
+                kThreads, kWarps * int{sizeof(Exponentials)}, queue, args);
 }
 
 }  // namespace
 
-int CrossEntropy(void* stream, const CrossEntropyArgs& args) {
+int CrossEntropy(const Queue& queue, const CrossEntropyArgs& args) {
   if (args.tokens == 0) return 0;
-  return args.dtype == DType::kF32 ? CrossEntropyOf<float>(stream, args)
-                                   : CrossEntropyOf<Bf16>(stream, args);
+  return args.dtype == DType::kF32 ? CrossEntropyOf<float>(queue, args)
+                                   : CrossEntropyOf<Bf16>(queue, args);
 }
 
 }  // namespace megatrain::cuda

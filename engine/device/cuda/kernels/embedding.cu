@@ -165,56 +165,76 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// A thread has a column, and adds all positions' gradients in their order.
+template <typename T>
+__global__ void __launch_bounds__(kThreads) EmbeddingBackwardUnsplit(EmbeddingBackwardArgs args) {
+  const int64_t column = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (column >= args.hidden) return;
+  float sum = 0;
+  for (int64_t at = 0; at < args.tokens; ++at) {
+    const int64_t position = args.sorted_positions[at];
+    const int32_t id = args.ids[position];
+    sum += ToFloat(static_cast<const T*>(args.dout)[position * args.hidden + column]);
+    if (at + 1 < args.tokens && args.ids[args.sorted_positions[at + 1]] == id) continue;
+    args.dtable[id * args.hidden + column] += sum;
+    sum = 0;
+  }
+}
+
 template <typename T, int kCount>
-int LaunchEmbedding(void* stream, const EmbeddingArgs& args) {
+int LaunchEmbedding(const Queue& queue, const EmbeddingArgs& args) {
   const int64_t stretches = CeilDiv(args.hidden, kWarp * kHeld * kCount);
   if (args.tokens * stretches > kThreadsMax) return kInvalidValue;
   return Launch(EmbeddingKernel<T, kCount>, Grid(CeilDiv(args.tokens * stretches, kWarps)),
-                kThreads, 0, stream, args, static_cast<uint32_t>(stretches));
+                kThreads, 0, queue, args, static_cast<uint32_t>(stretches));
 }
 
 template <typename T>
-int EmbeddingOf(void* stream, const EmbeddingArgs& args) {
-  return Aligned({args.table, args.out}, {args.hidden * int64_t{sizeof(T)}})
-             ? LaunchEmbedding<T, kPackCount<T>>(stream, args)
-             : LaunchEmbedding<T, 1>(stream, args);
+int EmbeddingOf(const Queue& queue, const EmbeddingArgs& args) {
+  return MovesPacks(queue, {args.table, args.out}, {args.hidden * int64_t{sizeof(T)}})
+             ? LaunchEmbedding<T, kPackCount<T>>(queue, args)
+             : LaunchEmbedding<T, 1>(queue, args);
 }
 
 template <typename T, int kCount>
-int LaunchBackward(void* stream, const EmbeddingBackwardArgs& args, const Pieces& pieces) {
+int LaunchBackward(const Queue& queue, const EmbeddingBackwardArgs& args, const Pieces& pieces) {
   const dim3 grid(static_cast<unsigned>(pieces.count),
                   static_cast<unsigned>(CeilDiv(args.hidden, kPieceThreads * kCount)), 1);
   return Launch(EmbeddingBackwardKernel<T, kCount>, grid, kPieceThreads,
-                static_cast<int>(2 * pieces.length * int64_t{sizeof(int32_t)}), stream, args,
+                static_cast<int>(2 * pieces.length * int64_t{sizeof(int32_t)}), queue, args,
                 pieces);
 }
 
 template <typename T>
-int EmbeddingBackwardOf(void* stream, const EmbeddingBackwardArgs& args, void* scratch) {
+int EmbeddingBackwardOf(const Queue& queue, const EmbeddingBackwardArgs& args, void* scratch) {
+  if (!queue.paths.split_sums) {
+    return Launch(EmbeddingBackwardUnsplit<T>, Grid(CeilDiv(args.hidden, kThreads)), kThreads, 0,
+                  queue, args);
+  }
   const Pieces pieces = CutIntoPieces(args.tokens, args.hidden, scratch);
   if (pieces.count == 0) return kInvalidValue;
-  const int error = Aligned({args.dout, args.dtable}, {args.hidden * int64_t{sizeof(T)}})
-                        ? LaunchBackward<T, kPackCount<T>>(stream, args, pieces)
-                        : LaunchBackward<T, 1>(stream, args, pieces);
+  const int error = MovesPacks(queue, {args.dout, args.dtable}, {args.hidden * int64_t{sizeof(T)}})
+                        ? LaunchBackward<T, kPackCount<T>>(queue, args, pieces)
+                        : LaunchBackward<T, 1>(queue, args, pieces);
   if (error != 0) return error;
   const dim3 grid(static_cast<unsigned>(CeilDiv(pieces.count, kBlockPieces)),
                   static_cast<unsigned>(CeilDiv(args.hidden, kWarp)), 1);
   return Launch(EmbeddingRunsKernel, grid, kThreads,
-                kColumnSumsFloats<1, kWarps> * int{sizeof(float)}, stream, args, pieces);
+                kColumnSumsFloats<1, kWarps> * int{sizeof(float)}, queue, args, pieces);
 }
 
 }  // namespace
 
-int Embedding(void* stream, const EmbeddingArgs& args) {
+int Embedding(const Queue& queue, const EmbeddingArgs& args) {
   if (args.tokens == 0) return 0;
-  return args.dtype == DType::kF32 ? EmbeddingOf<float>(stream, args)
-                                   : EmbeddingOf<Bf16>(stream, args);
+  return args.dtype == DType::kF32 ? EmbeddingOf<float>(queue, args)
+                                   : EmbeddingOf<Bf16>(queue, args);
 }
 
-int EmbeddingBackward(void* stream, const EmbeddingBackwardArgs& args, void* scratch) {
+int EmbeddingBackward(const Queue& queue, const EmbeddingBackwardArgs& args, void* scratch) {
   if (args.tokens == 0) return 0;
-  return args.dtype == DType::kF32 ? EmbeddingBackwardOf<float>(stream, args, scratch)
-                                   : EmbeddingBackwardOf<Bf16>(stream, args, scratch);
+  return args.dtype == DType::kF32 ? EmbeddingBackwardOf<float>(queue, args, scratch)
+                                   : EmbeddingBackwardOf<Bf16>(queue, args, scratch);
 }
 
 }  // namespace megatrain::cuda

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "engine/device/cuda/kernels/launchers.h"
+
 #ifdef __CUDACC__
 
 #include <cuda_runtime.h>
@@ -67,16 +69,16 @@ __device__ void StoreWords(const uint32_t (&from)[kWords], void* to) {
   }
 }
 
-// Starts `kernel` on the stream with `shared` bytes a block; a cudaError_t.
+// Starts `kernel` on the queue's stream with `shared` bytes a block; a cudaError_t.
 template <typename... Params, typename... Args>
-int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* stream,
+int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, const Queue& queue,
            Args... args) {
   if (shared > kDefaultSharedBytes) {
     const cudaError_t error = cudaFuncSetAttribute(
         reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
     if (error != cudaSuccess) return cudaGetLastError();  // which the next launch would find
   }
-  kernel<<<grid, threads, shared, static_cast<cudaStream_t>(stream)>>>(args...);
+  kernel<<<grid, threads, shared, static_cast<cudaStream_t>(queue.stream)>>>(args...);
   return cudaGetLastError();
 }
 

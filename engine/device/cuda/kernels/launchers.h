@@ -1,4 +1,4 @@
-// The kernels of the cuda device, as the host calls them. Each queues its work on `stream` (a
+// The kernels of the cuda device, as the host calls them. Each queues its work on a stream (a
 // cudaStream_t) and returns a cudaError_t. Arguments are those of kernel_args.h. `scratch` is
 // device memory of kScratchBytes that belongs to the stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
@@ -10,29 +10,45 @@
 
 namespace megatrain::cuda {
 
+// Paths that are there for speed alone. Each can be set aside, to learn which one gives wrong
+// results: what is left is slower, and its sums have another order.
+struct FastPaths {
+  bool tensor_core_attention = true;
+  bool vector_loads = true;  // packs of 16 bytes; else elements one by one. Not on tensor cores
+  bool split_sums = true;    // by several blocks, whose parts are added; else each by one
+};
+
+// Where a kernel is queued, and the paths it may take.
+struct Queue {
+  Queue(void* stream, const FastPaths& paths = {}) : stream(stream), paths(paths) {}
+
+  void* stream;  // a cudaStream_t
+  FastPaths paths;
+};
+
 // For what blocks leave for those of the next kernel.
 inline constexpr int64_t kScratchBytes = int64_t{16} << 20;
 
-int RmsNorm(void* stream, const RmsNormArgs& args);
-int RmsNormBackward(void* stream, const RmsNormBackwardArgs& args, void* scratch);
-int Rope(void* stream, const RopeArgs& args);
-int SwiGlu(void* stream, const SwiGluArgs& args);
-int SwiGluBackward(void* stream, const SwiGluBackwardArgs& args);
-int Embedding(void* stream, const EmbeddingArgs& args);
-int EmbeddingBackward(void* stream, const EmbeddingBackwardArgs& args, void* scratch);
-int CrossEntropy(void* stream, const CrossEntropyArgs& args);
-int BiasBackward(void* stream, DType dtype, int64_t rows, int64_t n, const void* dy, int64_t stride,
-                 float* dbias, bool add, void* scratch);
-int SumOfSquares(void* stream, const float* x, int64_t n, double* sum, void* scratch);
-int Sum(void* stream, const float* x, int64_t n, double* sum, void* scratch);
-int CastToBf16InPlace(void* stream, void* x, int64_t n, void* scratch);
-int AdamW(void* stream, const AdamWArgs& args);
+int RmsNorm(const Queue& queue, const RmsNormArgs& args);
+int RmsNormBackward(const Queue& queue, const RmsNormBackwardArgs& args, void* scratch);
+int Rope(const Queue& queue, const RopeArgs& args);
+int SwiGlu(const Queue& queue, const SwiGluArgs& args);
+int SwiGluBackward(const Queue& queue, const SwiGluBackwardArgs& args);
+int Embedding(const Queue& queue, const EmbeddingArgs& args);
+int EmbeddingBackward(const Queue& queue, const EmbeddingBackwardArgs& args, void* scratch);
+int CrossEntropy(const Queue& queue, const CrossEntropyArgs& args);
+int BiasBackward(const Queue& queue, DType dtype, int64_t rows, int64_t n, const void* dy,
+                 int64_t stride, float* dbias, bool add, void* scratch);
+int SumOfSquares(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
+int Sum(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
+int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch);
+int AdamW(const Queue& queue, const AdamWArgs& args);
 
 // Attention for every dtype and head size up to kAttentionHeadDimMax, memory linear in tokens: BF16
 // on tensor cores where heads are a multiple of 8 and operands aligned, the rest in FP32.
 inline constexpr int64_t kAttentionHeadDimMax = 256;
-int Attention(void* stream, const AttentionArgs& args);
-int AttentionBackward(void* stream, const AttentionBackwardArgs& args);
+int Attention(const Queue& queue, const AttentionArgs& args);
+int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args);
 // Of AttentionBackwardArgs::workspace.
 constexpr int64_t AttentionBackwardWorkspaceBytes(int64_t tokens, int64_t heads) {
   return tokens * heads * int64_t{sizeof(float)};

@@ -281,65 +281,65 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename T, int kCount>
-int LaunchNorm(void* stream, const RmsNormArgs& args) {
+int LaunchNorm(const Queue& queue, const RmsNormArgs& args) {
   return WithNormShape<kCount != 1>(args.width / kCount, [&]<typename Shape>() {
     return Launch(RmsNormKernel<T, kCount, Shape>,
                   Grid(CeilDiv(args.rows * args.groups, Shape::kBlockRows)), kThreads,
-                  Shape::kSharedFloats * int{sizeof(float)}, stream, args);
+                  Shape::kSharedFloats * int{sizeof(float)}, queue, args);
   });
 }
 
 template <typename T, int kCount>
-int LaunchBackward(void* stream, const RmsNormBackwardArgs& args, float* partial) {
+int LaunchBackward(const Queue& queue, const RmsNormBackwardArgs& args, float* partial) {
   int64_t blocks = 0;
   const int error = WithNormShape<kCount != 1>(args.width / kCount, [&]<typename Shape>() {
     const int64_t all = args.rows * args.groups;
-    const int64_t blocks_max = PartialSumBlocks(CeilDiv(all, Shape::kBlockRows), args.width);
+    const int64_t blocks_max = PartialSumBlocks(queue, CeilDiv(all, Shape::kBlockRows), args.width);
     if (blocks_max == 0) return kInvalidValue;
     const int64_t items = CeilDiv(CeilDiv(all, Shape::kBlockRows), blocks_max) * Shape::kBlockRows;
     blocks = CeilDiv(all, items);
     const int64_t shared =
         (Shape::kSharedFloats + Shape::kTeams * args.width) * int64_t{sizeof(float)};
     return Launch(RmsNormBackwardKernel<T, kCount, Shape>, Grid(blocks), kThreads,
-                  static_cast<int>(shared), stream, args, static_cast<uint32_t>(items), partial);
+                  static_cast<int>(shared), queue, args, static_cast<uint32_t>(items), partial);
   });
   if (error != 0) return error;
-  return AddPartialSums(stream, partial, blocks, args.width, args.add_dweight, args.dweight);
+  return AddPartialSums(queue, partial, blocks, args.width, args.add_dweight, args.dweight);
 }
 
 template <typename T>
-int RmsNormOf(void* stream, const RmsNormArgs& args) {
+int RmsNormOf(const Queue& queue, const RmsNormArgs& args) {
   constexpr int64_t kSize = sizeof(T);
-  return Aligned({args.x, args.y, args.weight},
-                 {args.x_stride * kSize, args.y_stride * kSize, args.width * kSize})
-             ? LaunchNorm<T, kPackCount<T>>(stream, args)
-             : LaunchNorm<T, 1>(stream, args);
+  return MovesPacks(queue, {args.x, args.y, args.weight},
+                    {args.x_stride * kSize, args.y_stride * kSize, args.width * kSize})
+             ? LaunchNorm<T, kPackCount<T>>(queue, args)
+             : LaunchNorm<T, 1>(queue, args);
 }
 
 template <typename T>
-int RmsNormBackwardOf(void* stream, const RmsNormBackwardArgs& args, float* partial) {
+int RmsNormBackwardOf(const Queue& queue, const RmsNormBackwardArgs& args, float* partial) {
   constexpr int64_t kSize = sizeof(T);
-  return Aligned({args.x, args.dy, args.dx, args.weight},
-                 {args.x_stride * kSize, args.dy_stride * kSize, args.dx_stride * kSize,
-                  args.width * kSize})
-             ? LaunchBackward<T, kPackCount<T>>(stream, args, partial)
-             : LaunchBackward<T, 1>(stream, args, partial);
+  return MovesPacks(queue, {args.x, args.dy, args.dx, args.weight},
+                    {args.x_stride * kSize, args.dy_stride * kSize, args.dx_stride * kSize,
+                     args.width * kSize})
+             ? LaunchBackward<T, kPackCount<T>>(queue, args, partial)
+             : LaunchBackward<T, 1>(queue, args, partial);
 }
 
 }  // namespace
 
-int RmsNorm(void* stream, const RmsNormArgs& args) {
+int RmsNorm(const Queue& queue, const RmsNormArgs& args) {
   if (args.rows * args.groups == 0) return 0;
   if (args.rows * args.groups > kThreadsMax) return kInvalidValue;
-  return args.dtype == DType::kF32 ? RmsNormOf<float>(stream, args) : RmsNormOf<Bf16>(stream, args);
+  return args.dtype == DType::kF32 ? RmsNormOf<float>(queue, args) : RmsNormOf<Bf16>(queue, args);
 }
 
-int RmsNormBackward(void* stream, const RmsNormBackwardArgs& args, void* scratch) {
+int RmsNormBackward(const Queue& queue, const RmsNormBackwardArgs& args, void* scratch) {
   if (args.rows * args.groups == 0) return 0;
   if (args.rows * args.groups > kThreadsMax) return kInvalidValue;
   float* const partial = static_cast<float*>(scratch);
-  return args.dtype == DType::kF32 ? RmsNormBackwardOf<float>(stream, args, partial)
-                                   : RmsNormBackwardOf<Bf16>(stream, args, partial);
+  return args.dtype == DType::kF32 ? RmsNormBackwardOf<float>(queue, args, partial)
+                                   : RmsNormBackwardOf<Bf16>(queue, args, partial);
 }
 
 }  // namespace megatrain::cuda

@@ -23,15 +23,15 @@ __global__ void __launch_bounds__(kWarps* kWarp)
 
 }  // namespace
 
-int64_t PartialSumBlocks(int64_t items, int64_t n) {
+int64_t PartialSumBlocks(const Queue& queue, int64_t items, int64_t n) {
   const int64_t fit = kScratchBytes / (n * static_cast<int64_t>(sizeof(float)));
-  return std::min({kBlocksMax, fit, items});
+  return std::min({queue.paths.split_sums ? kBlocksMax : 1, fit, items});
 }
 
-int AddPartialSums(void* stream, const float* partial, int64_t blocks, int64_t n, bool add,
+int AddPartialSums(const Queue& queue, const float* partial, int64_t blocks, int64_t n, bool add,
                    float* sums) {
   return Launch(AddPartialSumsKernel, Grid(CeilDiv(n, kWarp)), kWarps * kWarp,
-                kColumnSumsFloats<1, kWarps> * int{sizeof(float)}, stream, partial, blocks, n, add,
+                kColumnSumsFloats<1, kWarps> * int{sizeof(float)}, queue, partial, blocks, n, add,
                 sums);
 }
 

@@ -10,11 +10,12 @@
 namespace megatrain::cuda {
 
 // How many blocks may leave partial sums of n columns: depends on the shapes alone, so that the
-// order of the sum does too. 0: a row of them does not fit kScratchBytes.
-int64_t PartialSumBlocks(int64_t items, int64_t n);
+// order of the sum does too. 0: a row of them does not fit kScratchBytes. 1 where sums are not to
+// be split.
+int64_t PartialSumBlocks(const Queue& queue, int64_t items, int64_t n);
 
 // sums[c] += partial[0][c] + partial[1][c] + ...; partial is [blocks, n]. Without `add` from zero.
-int AddPartialSums(void* stream, const float* partial, int64_t blocks, int64_t n, bool add,
+int AddPartialSums(const Queue& queue, const float* partial, int64_t blocks, int64_t n, bool add,
                    float* sums);
 
 // The sums of kCount columns a lane over `rows` rows that begin at `x`, in the block's first warp.

@@ -182,6 +182,12 @@ inline bool Aligned(std::initializer_list<const void*> addresses,
   return true;
 }
 
+// Whether a kernel is to move packs of these operands.
+inline bool MovesPacks(const Queue& queue, std::initializer_list<const void*> addresses,
+                       std::initializer_list<int64_t> distances) {
+  return queue.paths.vector_loads && Aligned(addresses, distances);
+}
+
 // Of kernels that count their threads, or rows, in 32 bits, where a division of 64 would take a
 // hundred instructions: room for a last block that is not full.
 inline constexpr int64_t kThreadsMax = std::numeric_limits<uint32_t>::max() - 1024;

@@ -39,26 +39,27 @@ __global__ void RopeKernel(RopeArgs args, uint32_t threads) {
 }
 
 template <typename T, int kCount>
-int LaunchRope(void* stream, const RopeArgs& args) {
+int LaunchRope(const Queue& queue, const RopeArgs& args) {
   const int64_t threads = args.tokens * args.heads * (args.head_dim / 2 / kCount);
   if (threads == 0) return 0;
   if (threads > kThreadsMax) return kInvalidValue;
-  return Launch(RopeKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, stream, args,
+  return Launch(RopeKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, queue, args,
                 static_cast<uint32_t>(threads));
 }
 
 template <typename T>
-int RopeOf(void* stream, const RopeArgs& args) {
+int RopeOf(const Queue& queue, const RopeArgs& args) {
   constexpr int64_t kSize = sizeof(T);
-  return Aligned({args.x, args.cosine, args.sine}, {args.stride * kSize, args.head_dim / 2 * kSize})
-             ? LaunchRope<T, kPackCount<T>>(stream, args)
-             : LaunchRope<T, 1>(stream, args);
+  return MovesPacks(queue, {args.x, args.cosine, args.sine},
+                    {args.stride * kSize, args.head_dim / 2 * kSize})
+             ? LaunchRope<T, kPackCount<T>>(queue, args)
+             : LaunchRope<T, 1>(queue, args);
 }
 
 }  // namespace
 
-int Rope(void* stream, const RopeArgs& args) {
-  return args.dtype == DType::kF32 ? RopeOf<float>(stream, args) : RopeOf<Bf16>(stream, args);
+int Rope(const Queue& queue, const RopeArgs& args) {
+  return args.dtype == DType::kF32 ? RopeOf<float>(queue, args) : RopeOf<Bf16>(queue, args);
 }
 
 }  // namespace megatrain::cuda

@@ -29,33 +29,33 @@ __global__ void __launch_bounds__(kThreads, 4)
 }
 
 template <typename T, int kCount>
-int LaunchBias(void* stream, int64_t rows, int64_t n, const T* dy, int64_t stride, float* dbias,
-               bool add, float* partial) {
+int LaunchBias(const Queue& queue, int64_t rows, int64_t n, const T* dy, int64_t stride,
+               float* dbias, bool add, float* partial) {
   // Four blocks for nearly each of an H200's 132 multiprocessors, on every card the same.
   constexpr int64_t kBlocks = 512;
   const int64_t columns = CeilDiv(n, kWarp * kCount);
   const int64_t parts_max =
-      std::min(PartialSumBlocks(CeilDiv(rows, kWarps), n), CeilDiv(kBlocks, columns));
+      std::min(PartialSumBlocks(queue, CeilDiv(rows, kWarps), n), CeilDiv(kBlocks, columns));
   if (parts_max == 0) return kInvalidValue;
   const int64_t rows_each = CeilDiv(rows, parts_max);
   const int64_t parts = CeilDiv(rows, rows_each);
   const dim3 grid(static_cast<unsigned>(columns), static_cast<unsigned>(parts), 1);
   const int error = Launch(BiasBackwardKernel<T, kCount>, grid, kThreads,
-                           kColumnSumsFloats<kCount, kWarps> * int{sizeof(float)}, stream, rows,
+                           kColumnSumsFloats<kCount, kWarps> * int{sizeof(float)}, queue, rows,
                            rows_each, n, dy, stride, partial);
   if (error != 0) return error;
-  return AddPartialSums(stream, partial, parts, n, add, dbias);
+  return AddPartialSums(queue, partial, parts, n, add, dbias);
 }
 
 template <typename T>
-int BiasBackwardOf(void* stream, int64_t rows, int64_t n, const void* dy, int64_t stride,
+int BiasBackwardOf(const Queue& queue, int64_t rows, int64_t n, const void* dy, int64_t stride,
                    float* dbias, bool add, void* scratch) {
   constexpr int64_t kSize = sizeof(T);
   const T* const from = static_cast<const T*>(dy);
   float* const partial = static_cast<float*>(scratch);
-  return Aligned({dy}, {stride * kSize, n * kSize})
-             ? LaunchBias<T, kPackCount<T>>(stream, rows, n, from, stride, dbias, add, partial)
-             : LaunchBias<T, 1>(stream, rows, n, from, stride, dbias, add, partial);
+  return MovesPacks(queue, {dy}, {stride * kSize, n * kSize})
+             ? LaunchBias<T, kPackCount<T>>(queue, rows, n, from, stride, dbias, add, partial)
+             : LaunchBias<T, 1>(queue, rows, n, from, stride, dbias, add, partial);
 }
 
 // ---- FP64 ----
@@ -115,38 +115,39 @@ __global__ void AddSumsKernel(const double* partial, int64_t count, double* sum)
 }
 
 template <typename Term>
-int SumOf(void* stream, const float* x, int64_t n, double* sum, void* scratch) {
+int SumOf(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch) {
   constexpr int kCount = kPackCount<float>;
-  const bool packs = Aligned({x}, {});
+  const bool packs = MovesPacks(queue, {x}, {});
   const int64_t work = kThreads * int64_t{packs ? kCount : 1};
   // Depends on n (and alignment) alone, so that the order of the sum does.
-  const int64_t blocks = std::max(int64_t{1}, std::min(kSumBlocks, CeilDiv(n, work)));
+  const int64_t blocks_max = queue.paths.split_sums ? kSumBlocks : 1;
+  const int64_t blocks = std::max(int64_t{1}, std::min(blocks_max, CeilDiv(n, work)));
   const int shared = kThreads / kWarp * int{sizeof(double)};
   double* const partial = static_cast<double*>(scratch);
   const int error =
-      packs ? Launch(SumKernel<Term, kCount>, Grid(blocks), kThreads, shared, stream, x, n, partial)
-            : Launch(SumKernel<Term, 1>, Grid(blocks), kThreads, shared, stream, x, n, partial);
+      packs ? Launch(SumKernel<Term, kCount>, Grid(blocks), kThreads, shared, queue, x, n, partial)
+            : Launch(SumKernel<Term, 1>, Grid(blocks), kThreads, shared, queue, x, n, partial);
   if (error != 0) return error;
-  return Launch(AddSumsKernel, Grid(1), kThreads, shared, stream,
+  return Launch(AddSumsKernel, Grid(1), kThreads, shared, queue,
                 static_cast<const double*>(partial), blocks, sum);
 }
 
 }  // namespace
 
-int BiasBackward(void* stream, DType dtype, int64_t rows, int64_t n, const void* dy, int64_t stride,
-                 float* dbias, bool add, void* scratch) {
+int BiasBackward(const Queue& queue, DType dtype, int64_t rows, int64_t n, const void* dy,
+                 int64_t stride, float* dbias, bool add, void* scratch) {
   if (rows * n == 0) return 0;
   return dtype == DType::kF32
-             ? BiasBackwardOf<float>(stream, rows, n, dy, stride, dbias, add, scratch)
-             : BiasBackwardOf<Bf16>(stream, rows, n, dy, stride, dbias, add, scratch);
+             ? BiasBackwardOf<float>(queue, rows, n, dy, stride, dbias, add, scratch)
+             : BiasBackwardOf<Bf16>(queue, rows, n, dy, stride, dbias, add, scratch);
 }
 
-int SumOfSquares(void* stream, const float* x, int64_t n, double* sum, void* scratch) {
-  return SumOf<Square>(stream, x, n, sum, scratch);
+int SumOfSquares(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch) {
+  return SumOf<Square>(queue, x, n, sum, scratch);
 }
 
-int Sum(void* stream, const float* x, int64_t n, double* sum, void* scratch) {
-  return SumOf<Identity>(stream, x, n, sum, scratch);
+int Sum(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch) {
+  return SumOf<Identity>(queue, x, n, sum, scratch);
 }
 
 }  // namespace megatrain::cuda

@@ -56,46 +56,47 @@ __global__ void SwiGluBackwardKernel(SwiGluBackwardArgs args, uint32_t threads) 
 }
 
 template <typename T, int kCount>
-int LaunchForward(void* stream, const SwiGluArgs& args) {
+int LaunchForward(const Queue& queue, const SwiGluArgs& args) {
   const int64_t threads = args.tokens * (args.width / kCount);
   if (threads == 0) return 0;
   if (threads > kThreadsMax) return kInvalidValue;
-  return Launch(SwiGluKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, stream,
-                args, static_cast<uint32_t>(threads));
+  return Launch(SwiGluKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, queue, args,
+                static_cast<uint32_t>(threads));
 }
 
 template <typename T, int kCount>
-int LaunchBackward(void* stream, const SwiGluBackwardArgs& args) {
+int LaunchBackward(const Queue& queue, const SwiGluBackwardArgs& args) {
   const int64_t threads = args.tokens * (args.width / kCount);
   if (threads == 0) return 0;
   if (threads > kThreadsMax) return kInvalidValue;
   return Launch(SwiGluBackwardKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0,
-                stream, args, static_cast<uint32_t>(threads));
+                queue, args, static_cast<uint32_t>(threads));
 }
 
 template <typename T>
-int SwiGluOf(void* stream, const SwiGluArgs& args) {
-  return Aligned({args.gate_up, args.out}, {args.width * int64_t{sizeof(T)}})
-             ? LaunchForward<T, kPackCount<T>>(stream, args)
-             : LaunchForward<T, 1>(stream, args);
+int SwiGluOf(const Queue& queue, const SwiGluArgs& args) {
+  return MovesPacks(queue, {args.gate_up, args.out}, {args.width * int64_t{sizeof(T)}})
+             ? LaunchForward<T, kPackCount<T>>(queue, args)
+             : LaunchForward<T, 1>(queue, args);
 }
 
 template <typename T>
-int SwiGluBackwardOf(void* stream, const SwiGluBackwardArgs& args) {
-  return Aligned({args.gate_up, args.dout, args.dgate_up}, {args.width * int64_t{sizeof(T)}})
-             ? LaunchBackward<T, kPackCount<T>>(stream, args)
-             : LaunchBackward<T, 1>(stream, args);
+int SwiGluBackwardOf(const Queue& queue, const SwiGluBackwardArgs& args) {
+  return MovesPacks(queue, {args.gate_up, args.dout, args.dgate_up},
+                    {args.width * int64_t{sizeof(T)}})
+             ? LaunchBackward<T, kPackCount<T>>(queue, args)
+             : LaunchBackward<T, 1>(queue, args);
 }
 
 }  // namespace
 
-int SwiGlu(void* stream, const SwiGluArgs& args) {
-  return args.dtype == DType::kF32 ? SwiGluOf<float>(stream, args) : SwiGluOf<Bf16>(stream, args);
+int SwiGlu(const Queue& queue, const SwiGluArgs& args) {
+  return args.dtype == DType::kF32 ? SwiGluOf<float>(queue, args) : SwiGluOf<Bf16>(queue, args);
 }
 
-int SwiGluBackward(void* stream, const SwiGluBackwardArgs& args) {
-  return args.dtype == DType::kF32 ? SwiGluBackwardOf<float>(stream, args)
-                                   : SwiGluBackwardOf<Bf16>(stream, args);
+int SwiGluBackward(const Queue& queue, const SwiGluBackwardArgs& args) {
+  return args.dtype == DType::kF32 ? SwiGluBackwardOf<float>(queue, args)
+                                   : SwiGluBackwardOf<Bf16>(queue, args);
 }
 
 }  // namespace megatrain::cuda

@@ -34,21 +34,24 @@ struct TensorShape {
   using Sums = float[kDim / 8][4];
 };
 
-// Whether the tensor cores' kernels take these operands: what they move, they move in 16 bytes.
-inline bool FitsTensorCores(const AttentionArgs& args) {
-  return args.dtype == DType::kBF16 && args.head_dim % 8 == 0 &&
+// Whether the tensor cores' kernels may, and can, take these operands: what they move, they move in
+// 16 bytes.
+inline bool FitsTensorCores(const Queue& queue, const AttentionArgs& args) {
+  return queue.paths.tensor_core_attention && args.dtype == DType::kBF16 &&
+         args.head_dim % 8 == 0 &&
          Aligned({args.q, args.k, args.v, args.out},
                  {args.q_stride * 2, args.k_stride * 2, args.v_stride * 2});
 }
-inline bool FitsTensorCores(const AttentionBackwardArgs& args) {
-  return FitsTensorCores(args.forward) &&
+inline bool FitsTensorCores(const Queue& queue, const AttentionBackwardArgs& args) {
+  return FitsTensorCores(queue, args.forward) &&
          Aligned({args.dout, args.dq, args.dk, args.dv},
                  {args.dq_stride * 2, args.dk_stride * 2, args.dv_stride * 2});
 }
 
-int TensorAttention(void* stream, const AttentionArgs& args);
+int TensorAttention(const Queue& queue, const AttentionArgs& args);
 // `delta`: [heads, tokens], rowsum(dO * O).
-int TensorAttentionGradients(void* stream, const AttentionBackwardArgs& args, const float* delta);
+int TensorAttentionGradients(const Queue& queue, const AttentionBackwardArgs& args,
+                             const float* delta);
 
 // Begins to copy rows [first, first + kRows) of a head; rows from `last` on become zeros. `thread`
 // of kTensorThreads.

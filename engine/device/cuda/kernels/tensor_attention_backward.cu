@@ -240,22 +240,22 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
 }
 
 template <typename Shape>
-int LaunchQueryGradient(void* stream, const AttentionBackwardArgs& args, const float* delta) {
+int LaunchQueryGradient(const Queue& queue, const AttentionBackwardArgs& args, const float* delta) {
   const AttentionArgs& f = args.forward;
   const dim3 grid(static_cast<unsigned>(CeilDiv(f.tokens, Shape::kRows)),
                   static_cast<unsigned>(f.heads), 1);
   return Launch(TensorQueryGradientKernel<Shape>, grid, kTensorThreads, kSharedBytes<Shape, 1>,
-                stream, args, delta);
+                queue, args, delta);
 }
 
 template <typename Shape, int kSplits>
-int LaunchKeyGradient(void* stream, const AttentionBackwardArgs& args, const float* delta) {
+int LaunchKeyGradient(const Queue& queue, const AttentionBackwardArgs& args, const float* delta) {
   const AttentionArgs& f = args.forward;
   // In one dimension: the others end at 65,535 blocks, 4 million tokens here.
   const dim3 grid = Grid(f.kv_heads * CeilDiv(f.tokens, Shape::kRows));
   const auto launch = [&](auto kernel) {
-    return Launch(kernel, grid, kSplits * kTensorThreads, kSharedBytes<Shape, kSplits>, stream,
-                  args, delta);
+    return Launch(kernel, grid, kSplits * kTensorThreads, kSharedBytes<Shape, kSplits>, queue, args,
+                  delta);
   };
   if constexpr (Shape::kDim <= 128) {
     return launch(TensorKeyGradientKernel<Shape, kSplits, true, true>);
@@ -274,25 +274,26 @@ bool FewKeyBlocks(const AttentionArgs& args) {
 
 // kSplitTile: rows of a tile where blocks are split, whose stages are twice as many. 0: never.
 template <int kDim, int kTile, int kSplitTile>
-int LaunchOf(void* stream, const AttentionBackwardArgs& args, const float* delta) {
-  const int error = LaunchQueryGradient<TensorShape<kDim, kTile>>(stream, args, delta);
+int LaunchOf(const Queue& queue, const AttentionBackwardArgs& args, const float* delta) {
+  const int error = LaunchQueryGradient<TensorShape<kDim, kTile>>(queue, args, delta);
   if (error != 0) return error;
   if constexpr (kSplitTile != 0) {
-    if (FewKeyBlocks(args.forward)) {
-      return LaunchKeyGradient<TensorShape<kDim, kSplitTile>, 2>(stream, args, delta);
+    if (queue.paths.split_sums && FewKeyBlocks(args.forward)) {
+      return LaunchKeyGradient<TensorShape<kDim, kSplitTile>, 2>(queue, args, delta);
     }
   }
-  return LaunchKeyGradient<TensorShape<kDim, kTile>, 1>(stream, args, delta);
+  return LaunchKeyGradient<TensorShape<kDim, kTile>, 1>(queue, args, delta);
 }
 
 }  // namespace
 
-int TensorAttentionGradients(void* stream, const AttentionBackwardArgs& args, const float* delta) {
+int TensorAttentionGradients(const Queue& queue, const AttentionBackwardArgs& args,
+                             const float* delta) {
   const int64_t dim = args.forward.head_dim;
-  if (dim <= 64) return LaunchOf<64, 32, 32>(stream, args, delta);
-  if (dim <= 96) return LaunchOf<96, 32, 32>(stream, args, delta);
-  if (dim <= 128) return LaunchOf<128, 32, 16>(stream, args, delta);
-  if (dim <= 256) return LaunchOf<256, 16, 0>(stream, args, delta);
+  if (dim <= 64) return LaunchOf<64, 32, 32>(queue, args, delta);
+  if (dim <= 96) return LaunchOf<96, 32, 32>(queue, args, delta);
+  if (dim <= 128) return LaunchOf<128, 32, 16>(queue, args, delta);
+  if (dim <= 256) return LaunchOf<256, 16, 0>(queue, args, delta);
   return kInvalidValue;
 }
 

@@ -119,21 +119,21 @@ __global__ void __launch_bounds__(kTensorThreads) TensorAttentionKernel(Attentio
 }
 
 template <typename Shape>
-int LaunchOf(void* stream, const AttentionArgs& args) {
+int LaunchOf(const Queue& queue, const AttentionArgs& args) {
   const dim3 grid(static_cast<unsigned>(CeilDiv(args.tokens, Shape::kRows)),
                   static_cast<unsigned>(args.heads), 1);
   const int shared =
       (Shape::kRowsElements + 2 * Shape::kTileElements) * static_cast<int>(sizeof(Bf16));
-  return Launch(TensorAttentionKernel<Shape>, grid, kTensorThreads, shared, stream, args);
+  return Launch(TensorAttentionKernel<Shape>, grid, kTensorThreads, shared, queue, args);
 }
 
 }  // namespace
 
-int TensorAttention(void* stream, const AttentionArgs& args) {
-  if (args.head_dim <= 64) return LaunchOf<TensorShape<64, 64>>(stream, args);
-  if (args.head_dim <= 96) return LaunchOf<TensorShape<96, 64>>(stream, args);
-  if (args.head_dim <= 128) return LaunchOf<TensorShape<128, 64>>(stream, args);
-  if (args.head_dim <= 256) return LaunchOf<TensorShape<256, 32>>(stream, args);
+int TensorAttention(const Queue& queue, const AttentionArgs& args) {
+  if (args.head_dim <= 64) return LaunchOf<TensorShape<64, 64>>(queue, args);
+  if (args.head_dim <= 96) return LaunchOf<TensorShape<96, 64>>(queue, args);
+  if (args.head_dim <= 128) return LaunchOf<TensorShape<128, 64>>(queue, args);
+  if (args.head_dim <= 256) return LaunchOf<TensorShape<256, 32>>(queue, args);
   return kInvalidValue;
 }
 

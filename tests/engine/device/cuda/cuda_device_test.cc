@@ -31,7 +31,63 @@ TEST(CudaDeviceTest, SaysWhatItIs) {
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ((*device)->Describe(),
             "cuda:0, Emulated, 4.00 GiB, compute capability 9.0, driver for CUDA 13.0, "
-            "plain loops");
+            "cuBLASLt 13.1.0 (plain loops), no cuDNN (it is not emulated)");
+}
+
+TEST(CudaDeviceTest, WhoseAttentionItIsDecidesTheArithmetic) {
+  constexpr char kMachine[] =
+      "cuda, Emulated, compute capability 9.0, 0 multiprocessors, cuBLASLt 13.1.0, ";
+  const auto with = Open({.cudnn = true}), without = Open();
+  ASSERT_TRUE(with.ok() && without.ok());
+  EXPECT_EQ((*with)->Arithmetic(AttentionChoice::kAuto), std::string(kMachine) + "cuDNN 9.19.0");
+  EXPECT_EQ((*with)->Arithmetic(AttentionChoice::kLibrary), std::string(kMachine) + "cuDNN 9.19.0");
+  for (const auto& arithmetic : {(*with)->Arithmetic(AttentionChoice::kOwn),
+                                 (*without)->Arithmetic(AttentionChoice::kAuto)}) {
+    EXPECT_EQ(arithmetic, std::string(kMachine) + "no cuDNN");
+  }
+  for (AttentionChoice choice : {AttentionChoice::kAuto, AttentionChoice::kOwn}) {
+    EXPECT_TRUE((*without)->CheckAttention(choice).ok());
+  }
+  EXPECT_TRUE((*with)->CheckAttention(AttentionChoice::kLibrary).ok());
+  const absl::Status none = (*without)->CheckAttention(AttentionChoice::kLibrary);
+  EXPECT_EQ(none.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(none), HasSubstr("there is no cuDNN: it is not emulated"));
+}
+
+class CudaSwitchesTest : public testing::Test {
+ protected:
+  void TearDown() override {
+    for (const char* variable : {"MEGATRAIN_CUDNN", "MEGATRAIN_TENSOR_CORE_ATTENTION",
+                                 "MEGATRAIN_VECTOR_LOADS", "MEGATRAIN_SPLIT_SUMS"}) {
+      unsetenv(variable);
+    }
+  }
+};
+
+TEST_F(CudaSwitchesTest, TheEnvironmentSetsFastPathsAside) {
+  setenv("MEGATRAIN_CUDNN", "off", 1);
+  setenv("MEGATRAIN_SPLIT_SUMS", "off", 1);
+  const auto device = Open({.cudnn = true});
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_THAT((*device)->Describe(),
+              HasSubstr("no cuDNN (MEGATRAIN_CUDNN=off), without split sums"));
+  EXPECT_THAT((*device)->Arithmetic(AttentionChoice::kAuto),
+              HasSubstr("no cuDNN, without split sums"));
+  EXPECT_THAT(Message((*device)->CheckAttention(AttentionChoice::kLibrary)),
+              HasSubstr("MEGATRAIN_CUDNN=off"));
+  setenv("MEGATRAIN_TENSOR_CORE_ATTENTION", "off", 1);
+  setenv("MEGATRAIN_VECTOR_LOADS", "off", 1);
+  const auto plain = Open();
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_THAT((*plain)->Describe(),
+              HasSubstr("without tensor-core attention, vector loads, split sums"));
+}
+
+TEST_F(CudaSwitchesTest, AnotherValueIsRefusedByName) {
+  setenv("MEGATRAIN_VECTOR_LOADS", "no", 1);
+  const absl::Status status = Open().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("MEGATRAIN_VECTOR_LOADS: expects off, got 'no'"));
 }
 
 TEST(CudaDeviceTest, NothingToUseIsNotFound) {

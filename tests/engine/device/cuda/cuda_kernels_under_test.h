@@ -16,8 +16,8 @@ namespace megatrain {
 
 class CudaKernelsUnderTest : public KernelsUnderTest {
  public:
-  explicit CudaKernelsUnderTest(std::unique_ptr<CudaApi> api)
-      : api_(std::move(api)), kernels_(api_.get(), 0) {
+  explicit CudaKernelsUnderTest(std::unique_ptr<CudaApi> api, const cuda::FastPaths& paths = {})
+      : api_(std::move(api)), kernels_(api_.get(), 0, paths) {
     void *stream = nullptr, *workspace = nullptr;
     Check(api_->SetDevice(0));
     Check(api_->StreamCreate(&stream));

@@ -1,7 +1,11 @@
 #include "tests/engine/device/cuda/emulated_cuda.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -111,6 +115,17 @@ void Multiply(const CudaProduct& p) {
   }
 }
 
+// The element in the middle of the result.
+void Spoil(const CudaProduct& p, bool nan) {
+  const int64_t at = p.n / 2 * p.out_stride + p.m / 2;
+  const float value = nan ? std::nanf("") : 1.0f + 2 * std::abs(Get(p.out_dtype, p.out, at));
+  if (p.out_dtype == DType::kF32) {
+    static_cast<float*>(p.out)[at] = value;
+  } else {
+    static_cast<bf16_t*>(p.out)[at] = FloatToBf16(value);
+  }
+}
+
 }  // namespace
 
 EmulatedCuda::EmulatedCuda(const EmulatedCudaOptions& options) : options_(options) {}
@@ -147,6 +162,9 @@ int EmulatedCuda::Called(const std::string& method) {
   if (sticky_ != 0) return sticky_;
   const auto failure = failures_.find(method);
   if (failure == failures_.end() || failure->second.after-- > 0) return kCudaSuccess;
+  if (failure->second.error == kEmulatedHang)
+    while (true) pause();
+  if (failure->second.error == kEmulatedCrash) raise(SIGSEGV);
   if (failure->second.sticky) sticky_ = failure->second.error;
   return failure->second.error;
 }
@@ -387,29 +405,54 @@ int EmulatedCuda::Zero(void* stream, void* device, int64_t bytes) {
   return kCudaSuccess;
 }
 
-int EmulatedCuda::Attention(void*, const AttentionArgs&, void*, int64_t) {
+int EmulatedCuda::Attention(void* stream, const AttentionArgs& args, void*, int64_t) {
   const int error = Called("Attention");
-  return error != 0 ? error : kNotTaken;
+  if (error >= 0) return error != 0 ? error : kNotTaken;
+  if (!why_no_cudnn_.empty() || args.dtype != DType::kBF16) return kNotTaken;
+  // kEmulatedWrong.
+  StreamOf(stream).Enqueue([=] {
+    const int64_t rows = args.tokens * args.heads;
+    std::memset(args.out, 0, static_cast<size_t>(rows * args.head_dim * DTypeBytes(args.dtype)));
+    std::memset(args.lse, 0, static_cast<size_t>(rows) * sizeof(float));
+  });
+  return kCudaSuccess;
 }
 int EmulatedCuda::AttentionBackward(void*, const AttentionBackwardArgs&) {
   const int error = Called("AttentionBackward");
   return error != 0 ? error : kNotTaken;
 }
 
-absl::Status EmulatedCuda::LoadLibraries() {
+std::vector<CudaLibrary> EmulatedCuda::Libraries() const {
+  return {{"cuBLASLt", "13.1.0", "plain loops"},
+          why_no_cudnn_.empty() ? CudaLibrary{kCudnn, "9.19.0", "takes nothing"}
+                                : CudaLibrary{.name = kCudnn, .place = why_no_cudnn_}};
+}
+
+absl::Status EmulatedCuda::LoadLibraries(const CudaSwitches& switches) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (!switches.cudnn) {
+    why_no_cudnn_ = std::string(kCudnnSwitch) + "=off";
+  } else if (options_.cudnn) {
+    why_no_cudnn_ = "";
+  }
   if (Called("LoadLibraries") != 0) return absl::UnavailableError("no library of products");
   return absl::OkStatus();
 }
 
 int EmulatedCuda::Product(void* stream, const CudaProduct& product, void* workspace,
                           int64_t workspace_bytes) {
+  int spoiled = 0;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (const int error = Called("Product"); error != 0) return error;
+    spoiled = Called("Product");
+    if (spoiled > 0) return spoiled;
     Must(Within(allocated_, workspace, workspace_bytes), "a workspace that is not the device's");
+    if (spoiled == kEmulatedUnsteady && ++products_ % 2 == 0) spoiled = 0;
   }
-  StreamOf(stream).Enqueue([=] { Multiply(product); });
+  StreamOf(stream).Enqueue([=] {
+    Multiply(product);
+    if (spoiled != 0) Spoil(product, spoiled == kEmulatedNan);
+  });
   return kCudaSuccess;
 }
 

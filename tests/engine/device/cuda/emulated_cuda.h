@@ -30,7 +30,18 @@ struct EmulatedCudaOptions {
   int64_t memory_bytes = int64_t{4} << 30;
   CudaDeviceProperties properties{
       .name = "Emulated", .major = 9, .minor = 0, .reads_registered_memory = true};
+  // Whether cuDNN is told of. It takes no call.
+  bool cudnn = false;
 };
+
+// Given to EmulatedCuda::Fail instead of an error: the call never returns, or ends the process.
+inline constexpr int kEmulatedHang = -1000;
+inline constexpr int kEmulatedCrash = -1001;
+// Of Product: an element of the result is wrong, or NaN, or wrong every other time. Of Attention the
+// first: cuDNN, if it is told of and not set aside, takes BF16 and gives zeros.
+inline constexpr int kEmulatedWrong = -1002;
+inline constexpr int kEmulatedNan = -1003;
+inline constexpr int kEmulatedUnsteady = -1004;
 
 class EmulatedCuda : public CudaApi {
  public:
@@ -70,11 +81,10 @@ class EmulatedCuda : public CudaApi {
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;
   int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) override;
   int Zero(void* stream, void* device, int64_t bytes) override;
-  absl::Status LoadLibraries() override;
-  std::string Libraries() const override { return "plain loops"; }
+  absl::Status LoadLibraries(const CudaSwitches& switches) override;
+  std::vector<CudaLibrary> Libraries() const override;
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override;
-  // As without cuDNN.
   int Attention(void* stream, const AttentionArgs& args, void* workspace,
                 int64_t workspace_bytes) override;
   int AttentionBackward(void* stream, const AttentionBackwardArgs& args) override;
@@ -101,6 +111,8 @@ class EmulatedCuda : public CudaApi {
   int64_t allocated_bytes_ = 0;
   int streams_ = 0, events_ = 0;
   int open_ranges_ = 0;
+  int64_t products_ = 0;
+  std::string why_no_cudnn_ = "it is not emulated";
   std::vector<std::string> ranges_;
 };
 

@@ -22,6 +22,13 @@ absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeReversed() {
   return std::make_unique<Reversed>(std::make_unique<EmulatedCuda>());
 }
 
+// Without the paths that are there for speed.
+absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakePlain() {
+  return std::make_unique<CudaKernelsUnderTest>(
+      std::make_unique<EmulatedCuda>(),
+      cuda::FastPaths{.tensor_core_attention = false, .vector_loads = false, .split_sums = false});
+}
+
 const auto name = [](const auto& info) { return std::string(DTypeName(std::get<1>(info.param))); };
 INSTANTIATE_TEST_SUITE_P(EmulatedCuda, KernelsSuite,
                          testing::Combine(testing::Values(&MakeEmulated),
@@ -29,6 +36,10 @@ INSTANTIATE_TEST_SUITE_P(EmulatedCuda, KernelsSuite,
                          name);
 INSTANTIATE_TEST_SUITE_P(EmulatedCudaReversed, KernelsSuite,
                          testing::Combine(testing::Values(&MakeReversed),
+                                          testing::Values(DType::kF32, DType::kBF16)),
+                         name);
+INSTANTIATE_TEST_SUITE_P(EmulatedCudaPlain, KernelsSuite,
+                         testing::Combine(testing::Values(&MakePlain),
                                           testing::Values(DType::kF32, DType::kBF16)),
                          name);
 

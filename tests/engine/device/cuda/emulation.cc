@@ -1,5 +1,8 @@
 #include "tests/engine/device/cuda/emulation.h"
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -7,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -59,6 +63,9 @@ constexpr int kWarpLanes = 32;
 constexpr size_t kStackBytes = size_t{256} << 10;
 
 std::atomic<bool> reverse_order{false};
+
+std::map<std::string, KernelFault> kernel_faults;
+KernelFault load_fault = KernelFault::kNone;
 
 enum class State { kRuns, kAtBlock, kAtWarp, kDone };
 
@@ -411,11 +418,33 @@ void WaitForCopies(int groups) {
 
 void SetReverse(bool reverse) { reverse_order = reverse; }
 
-void RunKernel(dim3 grid, int threads, int shared, const std::function<void()>& kernel) {
+void SetKernelFault(const std::string& place, KernelFault fault) {
+  if (place == "vector_loads") {
+    load_fault = fault;
+  } else {
+    kernel_faults[place] = fault;
+  }
+}
+
+void SpoilLoad(uint32_t* word) {
+  if (load_fault == KernelFault::kWrong) *word ^= 1u << 21;
+  if (load_fault == KernelFault::kNan) *word = ~0u;
+}
+
+void RunKernel(const char* file, dim3 grid, int threads, int shared,
+               const std::function<void()>& kernel) {
+  const auto found = kernel_faults.find(file);
+  const KernelFault fault = found == kernel_faults.end() ? KernelFault::kNone : found->second;
+  while (fault == KernelFault::kHang) pause();
+  if (fault == KernelFault::kCrash) raise(SIGSEGV);
+  static std::atomic<int> launches{0};
+  const bool wrong = fault == KernelFault::kWrong ||
+                     (fault == KernelFault::kUnsteady && launches.fetch_add(1) % 2 == 1);
   gridDim = grid;
   blockDim = dim3(static_cast<unsigned>(threads), 1, 1);
   for (unsigned y = 0; y < grid.y; ++y) {
     for (unsigned x = 0; x < grid.x; ++x) {
+      if (wrong && x + 1 == grid.x) continue;
       blockIdx = dim3(x, y, 0);
       Runner().Run(threads, shared, kernel);
     }

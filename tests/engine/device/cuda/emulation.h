@@ -14,6 +14,9 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <string>
+
+#include "engine/device/cuda/kernels/launchers.h"
 
 #define __global__
 #define __device__
@@ -72,10 +75,12 @@ T* SharedMemory() {
 
 // Words that are not aligned as a whole are refused.
 void CheckWords(const void* address, int words);
+void SpoilLoad(uint32_t* word);  // as SetKernelFault has it
 template <int kWords>
 void LoadWords(const void* from, bool there, uint32_t (&to)[kWords]) {
   if (there) CheckWords(from, kWords);
   for (int i = 0; i < kWords; ++i) to[i] = there ? static_cast<const uint32_t*>(from)[i] : 0;
+  if (kWords > 1 && there) SpoilLoad(&to[0]);
 }
 template <int kWords>
 void StoreWords(const uint32_t (&from)[kWords], void* to) {
@@ -83,25 +88,44 @@ void StoreWords(const uint32_t (&from)[kWords], void* to) {
   for (int i = 0; i < kWords; ++i) static_cast<uint32_t*>(to)[i] = from[i];
 }
 
-void RunKernel(dim3 grid, int threads, int shared, const std::function<void()>& kernel);
+// What a kernel, or a GPU, may do wrong: for tests of what is said of it. Set before the first
+// launch. The place is a kernel's file, without ".cu", or "vector_loads": loads of several words.
+enum class KernelFault {
+  kNone,
+  kWrong,     // a kernel leaves out its last blocks; a load changes a bit
+  kNan,       // a load gives NaNs
+  kUnsteady,  // as kWrong, every other time
+  kHang,
+  kCrash,
+};
+void SetKernelFault(const std::string& place, KernelFault fault);
 
+void RunKernel(const char* file, dim3 grid, int threads, int shared,
+               const std::function<void()>& kernel);
+
+// The including file's, for it has a name of its own.
+#ifndef MEGATRAIN_KERNEL_FILE
+#define MEGATRAIN_KERNEL_FILE ""
+#endif
 template <typename... Params, typename... Args>
-int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, void* stream,
-           Args... args) {
+static int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, const Queue& queue,
+                  Args... args) {
   // What every device from sm_80 on has; a launch beyond it is cudaErrorInvalidValue.
   constexpr int kSharedBytesMax = 99 << 10;
   if (threads <= 0 || threads > 1024 || shared > kSharedBytesMax || grid.x == 0 || grid.y == 0 ||
       grid.y > 65535) {
     return 1;
   }
-  std::function<void()> work = [=] { RunKernel(grid, threads, shared, [=] { kernel(args...); }); };
-  if (stream == nullptr) {
+  std::function<void()> work = [=] {
+    RunKernel(MEGATRAIN_KERNEL_FILE, grid, threads, shared, [=] { kernel(args...); });
+  };
+  if (queue.stream == nullptr) {
     work();
     return 0;
   }
-  EmulatedStream& queue = *static_cast<EmulatedStream*>(stream);
-  if (const int error = queue.LaunchError(); error != 0) return error;
-  queue.Enqueue(std::move(work));
+  EmulatedStream& stream = *static_cast<EmulatedStream*>(queue.stream);
+  if (const int error = stream.LaunchError(); error != 0) return error;
+  stream.Enqueue(std::move(work));
   return 0;
 }
 

@@ -1,0 +1,172 @@
+#include "tests/bench/gpu/gpu_items.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/processors.h"
+#include "engine/base/status.h"
+#include "engine/base/thread_pool.h"
+#include "engine/engine.h"
+#include "engine/memory/host_offer.h"
+#include "tests/bench/gpu/gpu_bench_device.h"
+#include "tests/bench/gpu/gpu_kernels.h"
+#include "tests/bench/gpu/gpu_limits.h"
+#include "tests/bench/gpu/gpu_steps.h"
+#include "tests/gpu/gpu_under_test.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int kOrdinal = 0;
+constexpr char kLimits[] = "limits", kKernels[] = "kernels", kSteps[] = "steps", kLong[] = "long";
+constexpr char k7B[] = "7b", k1500M[] = "1.5b", k32k[] = "32k";
+constexpr const char* kItems[] = {kLimits, k7B, kKernels, k1500M, k32k, kSteps, kLong};
+
+bool Small() {
+  const char* const sizes = std::getenv("MEGATRAIN_TEST_SIZES");
+  return sizes != nullptr && std::string_view(sizes) == "small";
+}
+
+GpuLimitSizes LimitSizes() {
+  if (!Small()) return {};
+  return {.product = 16, .copy_bytes = 1 << 16, .repetitions = 2, .sustained_repetitions = 2};
+}
+
+GpuKernelShapes KernelShapes() {
+  if (!Small()) return {};
+  return {.tokens = 16,
+          .hidden = 32,
+          .intermediate = 64,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 16,
+          .vocabulary = 64,
+          .chunk_tokens = 8,
+          .repetitions = 1};
+}
+
+GpuStep StepOf(const std::string& item) {
+  if (Small()) {
+    return {.preset = "llama-tiny",
+            .sequence_length = item == k32k ? 16 : 8,
+            .micro_batch = 1,
+            .global_batch = 1,
+            .steps = 3};
+  }
+  return item == k7B ? Clipped7BStep() : item == k1500M ? Clipped1500MStep() : LongSequenceStep();
+}
+
+// Removed with the object.
+struct TemporaryDirectory {
+  explicit TemporaryDirectory(const std::string& item)
+      : path(std::filesystem::temp_directory_path() /
+             absl::StrCat("megatrain_gpu_bench_", item, "_", getpid())) {
+    std::filesystem::create_directories(path);
+  }
+  ~TemporaryDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  const std::string path;
+};
+
+absl::StatusOr<std::unique_ptr<GpuBenchDevice>> OpenBenchDevice(CudaApi* api, int64_t device_bytes,
+                                                                int64_t host_bytes) {
+  GpuBenchDevice::Sizes sizes = {.device_bytes = device_bytes, .host_bytes = host_bytes};
+  if (Small()) sizes.flush_bytes = 4096;
+  return GpuBenchDevice::Open(api, kOrdinal, sizes);
+}
+
+absl::StatusOr<GpuLimits> MeasureLimits(BenchResults& results) {
+  const GpuLimitSizes sizes = LimitSizes();
+  const std::unique_ptr<CudaApi> api = OpenCudaApi();
+  MT_RETURN_IF_ERROR(FindCudaDevice(api.get(), kOrdinal).status());
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<GpuBenchDevice> device,
+                      OpenBenchDevice(api.get(), sizes.device_bytes(), 2 * sizes.copy_bytes));
+  MT_ASSIGN_OR_RETURN(const GpuLimits limits, MeasureGpuLimits(*device, sizes, results));
+  const std::vector<Processor> processors = AllowedProcessors();
+  ThreadPool pool(AvailableProcessors(), processors);
+  MT_ASSIGN_OR_RETURN(const double dram,
+                      MeasureDramCopy(sizes.copy_bytes, sizes.repetitions, pool));
+  MT_RETURN_IF_ERROR(results.Add("host memory, copied, read and written", dram / 1e9, "GB/s",
+                                 absl::StrCat(pool.threads(), " threads")));
+  return limits;
+}
+
+absl::StatusOr<std::unique_ptr<EngineHost>> OpenHost(const GpuItemOptions& options) {
+  EngineHostOptions host_options;
+  host_options.device = absl::StrCat("cuda:", kOrdinal);
+  host_options.open_gpu = OpenGpuUnderTest;
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<EngineHost> host, EngineHost::Create(host_options));
+  if (options.pool_bytes > 0) {
+    MT_RETURN_IF_ERROR(host->ReservePool(options.pool_bytes, nullptr, nullptr));
+  }
+  return host;
+}
+
+// Those that do not fit are told at the end.
+absl::Status RunOtherSteps(const GpuItemOptions& options, const GpuLimits& limits,
+                           const std::string& directory, BenchResults& results) {
+  absl::Status all;
+  const std::vector<GpuStep> steps = Small() ? std::vector{StepOf(kSteps)} : OtherGpuSteps();
+  for (const GpuStep& step : steps) {
+    if (results.out_of_time()) return absl::DeadlineExceededError("out of time before all steps");
+    // A host without a pool reserves what its first job plans: each has its own.
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, OpenHost(options));
+    const absl::Status status = BenchGpuStep(*host, limits, step, directory, results);
+    if (!status.ok() && !absl::IsResourceExhausted(status)) return status;
+    all.Update(status);
+  }
+  return all;
+}
+
+absl::Status RunLongest(GpuItemOptions options, const GpuLimits& limits,
+                        const std::string& directory, BenchResults& results) {
+  if (options.pool_bytes == 0) {
+    MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
+    options.pool_bytes = std::max(offer.free_bytes / 10 * 9, offer.set_aside_bytes);
+  }
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, OpenHost(options));
+  const GpuStep step = {.preset = "qwen2.5-7b", .sequence_length = 4096};
+  return BenchLongestSequence(*host, limits, step, directory, results);
+}
+
+}  // namespace
+
+bool IsGpuItem(const std::string& name) {
+  return std::find(std::begin(kItems), std::end(kItems), name) != std::end(kItems);
+}
+
+absl::Status RunGpuItem(const std::string& name, const GpuItemOptions& options,
+                        BenchResults& results) {
+  absl::StatusOr<GpuLimits> limits = MeasuredGpuLimits(results);
+  if (name == kLimits || !limits.ok()) {
+    results.Begin(kLimits, options.seconds_max);
+    limits = MeasureLimits(results);
+    if (name == kLimits || !limits.ok()) return limits.status();
+  }
+  results.Begin(name, options.seconds_max);
+  if (name == kKernels) {
+    const GpuKernelShapes shapes = KernelShapes();
+    const std::unique_ptr<CudaApi> api = OpenCudaApi();
+    MT_RETURN_IF_ERROR(FindCudaDevice(api.get(), kOrdinal).status());
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<GpuBenchDevice> device,
+                        OpenBenchDevice(api.get(), shapes.device_bytes(),
+                                        Small() ? int64_t{1} << 16 : int64_t{64} << 20));
+    return BenchGpuKernels(*device, *limits, shapes, results);
+  }
+  const TemporaryDirectory directory(name);
+  if (name == kSteps) return RunOtherSteps(options, *limits, directory.path, results);
+  if (name == kLong) return RunLongest(options, *limits, directory.path, results);
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<EngineHost> host, OpenHost(options));
+  return BenchGpuStep(*host, *limits, StepOf(name), directory.path, results);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,449 @@
+#!/usr/bin/env bash
+# The first contact with a GPU, in one command: a verdict and a table, whatever breaks on the way.
+#
+#   tests/gpu.sh [check|sanitize|bench|all] [--out DIR] [--without-cudnn] [--pool SIZE]
+#
+#   check      kernels, whole models and jobs against their references, each path of attention too;
+#              after a failure, which of the fast paths can be trusted. 8 minutes at most.
+#   sanitize   compute-sanitizer's four tools over small shapes. 8 minutes at most.
+#   bench      the card's limits, the 7B step, kernels, 1.5B, 32k tokens. 9 minutes at most.
+#   all        (the default) check, bench and sanitize, in this order
+#
+#   --out DIR        gets logs, results.json and results.md, as they are known, instead of those of
+#                    another run; default: gpu-results-MODE
+#   --without-cudnn  that cuDNN is not found is no failure
+#   --pool SIZE      host memory of the bench's steps, as 105GiB; default: what each step plans
+#
+# Runs in an unpacked package (deploy/package.sh --tests-only), and in a checkout on what
+# `bazel build //tests/gpu:gpu_tests //tests/bench/gpu:gpu_bench` made. Libraries are
+# looked for where LD_LIBRARY_PATH says and in the places of engine/device/cuda/shared_library.h; a
+# driver that the loader does not know, in /usr/local/nvidia.
+#
+# Exit codes: 0 all is well; 1 something failed, was skipped, hung or did not fit into its time;
+# 2 usage; 3 no GPU, driver, cuBLASLt or program to run.
+set -uo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mode=all
+out=
+without_cudnn=false
+pool=()
+
+usage() {
+  sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"
+}
+while (($#)); do
+  case $1 in
+    check|sanitize|bench|all) mode=$1 ;;
+    --without-cudnn) without_cudnn=true ;;
+    --out|--pool)
+      (($# >= 2)) || { usage >&2; exit 2; }
+      if [[ $1 == --out ]]; then out=$(realpath -m "$2"); else pool=(--pool "$2"); fi
+      shift
+      ;;
+    --help) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+  esac
+  shift
+done
+
+out=${out:-$PWD/gpu-results-$mode}
+
+# --- The programs, and what they read. ---
+if [[ -x $here/../bin/gpu_tests ]]; then
+  gpu_tests=$here/../bin/gpu_tests
+  gpu_bench=$here/../bin/gpu_bench
+  files=$here/files
+else
+  gpu_tests=$here/../bazel-bin/tests/gpu/gpu_tests
+  gpu_bench=$here/../bazel-bin/tests/bench/gpu/gpu_bench
+  files=$here/..
+fi
+for program in "$gpu_tests" "$gpu_bench"; do
+  [[ -x $program ]] || { echo "gpu.sh: $program is not there: see --help" >&2; exit 3; }
+done
+
+# A sanitizer's shapes, and those of an emulated GPU.
+small=false
+[[ ${MEGATRAIN_TEST_SIZES:-} == small ]] && small=true
+test_seconds=${MEGATRAIN_GPU_TEST_SECONDS:-40}  # for one test
+fail_fast=  # whether the first test that fails is enough
+
+logs=$out/logs
+mkdir -p "$logs" || exit 2
+scratch=$(mktemp -d) || exit 2
+export TEST_TMPDIR=$scratch TMPDIR=$scratch
+running=
+failed=0
+deadline=0
+rm -f "$logs"/*.log "$out"/results.{json,md}
+: > "$out/steps.tsv" || exit 2
+
+finish() {
+  [[ -z $running ]] || kill -TERM "$running" 2>/dev/null
+  rm -rf "$scratch"
+}
+trap finish EXIT
+trap 'echo "gpu.sh: interrupted; what is known lies in $out" >&2; exit 130' INT TERM
+
+# --- One step, with a limit of its own. ---
+
+# limited SECONDS LOG COMMAND...: its exit code; 124 or 137 if the limit ended it.
+limited() {
+  local limit=$1 log=$2
+  shift 2
+  (cd "$files" && exec timeout -k 5 "$limit" "$@") </dev/null >>"$log" 2>&1 &
+  running=$!
+  # What hangs in the driver cannot even be killed: it is left behind.
+  local give_up=$((SECONDS + limit + 20)) code=137
+  while kill -0 "$running" 2>/dev/null; do
+    if ((SECONDS >= give_up)); then
+      running=
+      return 137
+    fi
+    sleep 0.1
+  done
+  wait "$running"
+  code=$?
+  running=
+  return "$code"
+}
+
+# What a limited command's exit code means.
+outcome_of() {
+  case $1 in
+    0) echo ok ;;
+    124) echo hung ;;
+    137) echo "killed (its limit, or no memory)" ;;
+    *) if (($1 > 128)); then echo "crashed (SIG$(kill -l "$1"))"; else echo failed; fi ;;
+  esac
+}
+
+# record PHASE STEP OUTCOME SECONDS DETAIL: told, kept, and a failure unless it is ok or accepted.
+record() {
+  printf '%-9s %-30s %-10s %4d s  %s\n' "$@"
+  printf '%s\t%s\t%s\t%s\t%s\n' "$@" >> "$out/steps.tsv"
+  timeout -k 5 20 "$gpu_bench" --out "$out" record "$@" </dev/null >>"$logs/record.log" 2>&1
+  case $1/$3 in
+    verdict/* | */ok | */accepted) ;;
+    *) failed=1 ;;
+  esac
+}
+
+# Seconds until the phase must end, but for those set apart.
+left() { echo $((deadline - SECONDS - ${1:-0})); }
+min() { echo $(($1 < $2 ? $1 : $2)); }
+
+# --- The tests of a filter. ---
+
+# The names with one of these outcomes in a file of results, which gpu_tests' main tells of.
+named() {  # OUTCOMES FILE
+  awk -v outcomes=" $1 " 'index(outcomes, " " $1 " ") { print $2 }' "$2" | sort -u
+}
+
+# Runs the tests once. One that ends the process is noted, and those after it have another process.
+run_all() {  # FILTER SECONDS RESULTS LOG COMMAND...
+  local filter=$1 until=$((SECONDS + $2)) results=$3 log=$4 code=0 done_tests last behind=-
+  shift 4
+  [[ $filter != *-* ]] || behind=:  # names follow that are left out already
+  while true; do
+    if ((until - SECONDS < 3)); then
+      echo "late -" >> "$results"
+      return 1
+    fi
+    done_tests=$(named "run" "$results" | paste -sd :)
+    echo "begin -" >> "$results"
+    limited $((until - SECONDS)) "$log" env MEGATRAIN_TEST_RESULTS="$results" \
+      MEGATRAIN_TEST_SECONDS="$test_seconds" "$@" "$gpu_tests" ${fail_fast:+--gtest_fail_fast} \
+      --gtest_filter="$filter${done_tests:+$behind$done_tests}"
+    code=$?
+    case $code in
+      0 | 1 | 5) return 0 ;;  # 5: none is left
+      9) echo "tool -" >> "$results"; return 0 ;;
+    esac
+    last=$(tail -n 1 "$results")
+    case $last in
+      "run "*) echo "ended ${last#run } $(outcome_of "$code")" >> "$results" ;;
+      "hung "*) ;;
+      *)
+        echo "start - $(outcome_of "$code")" >> "$results"
+        return 1
+        ;;
+    esac
+    [[ -z $fail_fast ]] || return 1
+  done
+}
+
+# The tests that failed behind another one of their process, which may be why.
+followers() {  # RESULTS
+  awk '$1 == "begin" { first = 1 } $1 == "failed" { if (!first) print $2; first = 0 }' "$1"
+}
+
+# run_tests PHASE STEP FILTER SECONDS [COMMAND...]: records what became of the tests, which the
+# command runs; `failures` gets the names of those that are not well.
+failures=()
+run_tests() {
+  local phase=$1 step=$2 filter=$3 limit=$4 start=$SECONDS
+  shift 4
+  local name=$phase-${step//[^a-zA-Z0-9]/-}
+  local results=$scratch/$name.results log=$logs/$name.log test alone outcome=ok detail tested
+  : > "$results"
+  run_all "$filter" "$limit" "$results" "$log" "$@"
+  for test in $(followers "$results"); do
+    ((start + limit - SECONDS > 5)) || break
+    alone=$scratch/alone.results
+    : > "$alone"
+    run_all "$test" "$(min "$test_seconds" $((start + limit - SECONDS)))" "$alone" "$log" "$@"
+    if [[ -n $(named ok "$alone") ]]; then sed -i "s|^failed $test\$|ok $test|" "$results"; fi
+  done
+  mapfile -t failures < <(named "failed skipped hung ended" "$results")
+  tested=$(named run "$results" | wc -l)
+  detail="$tested tests"
+  if ((${#failures[@]} > 0)); then
+    outcome=failed
+    detail="${#failures[@]} of $tested tests; $log"
+  elif grep -q '^tool' "$results"; then
+    outcome=failed
+    detail="$(grep 'ERROR SUMMARY' "$log" | tail -n 1); $log"
+  elif grep -q '^start' "$results"; then
+    outcome=$(sed -n 's/^start - //p' "$results" | tail -n 1)
+    detail="outside of its $tested tests; $log"
+  elif ((tested == 0)); then
+    outcome=failed
+    detail="no test ran; $log"
+  fi
+  if grep -q '^late' "$results"; then
+    [[ $outcome == ok ]] && outcome=late
+    detail="not all tests had time, $detail"
+  fi
+  record "$phase" "$step" "$outcome" $((SECONDS - start)) "$detail"
+  [[ $phase == verdict ]] || explain "$results" "$log"
+  [[ $outcome == ok ]]
+}
+
+# Why each failed: in a few lines what the log has in many.
+explain() {  # RESULTS LOG
+  local test outcome shown=0
+  while read -r outcome test why; do
+    case $outcome in failed | skipped | hung | ended) ;; *) continue ;; esac
+    printf '  %s: %s %s\n' "$test" "$outcome" "$why"
+    ((++shown <= 6)) || continue
+    awk -v begin="[ RUN      ] $test" -v end1="[  FAILED  ] $test" -v end2="[  SKIPPED ] $test" '
+      index($0, begin) == 1 { inside = 1; next }
+      index($0, end1) == 1 || index($0, end2) == 1 { exit }
+      inside && index($0, "[ RUN      ] ") == 1 { exit }
+      inside && NF > 0 { print "      " $0; if (++lines == 26) exit }' "$2"
+  done < "$1"
+}
+
+# --- What is tested. ---
+models='Families/TrainerNumericsTest.*'
+some_models='Families/TrainerNumericsTest.*/qwen2_sweeps:Families/TrainerNumericsTest.*/qwen3_whole'
+jobs='Families/GpuJobTest.FollowsTheReferencesLosses/*:Families/GpuJobTest.*/qwen2_*'
+jobs+=':Families/GpuJobTest.*/qwen3_bf16:Families/GpuJobTest.*/llama_fp32'
+if $small; then
+  models='Families/GpuJobTest.IsLikeTheCpus/qwen2_*'
+  some_models='Families/GpuJobTest.IsLikeTheCpus/qwen2_bf16'
+  jobs='Families/GpuJobTest.GivesTheSameBitsWhenStoppedAndResumed/qwen2_bf16'
+fi
+kernels='Gpu/KernelsSuite.*'
+attention='Gpu/KernelsSuite.Attention*'
+sanitized="$kernels:$some_models"
+if $small; then sanitized='Gpu/KernelsSuite.Rope/*:Gpu/KernelsSuite.SwiGluAndBackward/*'; fi
+# Of each item of the bench the seconds without which it is not begun, and those it may take.
+declare -A least=([limits]=20 [7b]=90 [kernels]=20 [1.5b]=40 [32k]=90)
+declare -A most=([limits]=90 [7b]=200 [kernels]=60 [1.5b]=90 [32k]=150)
+if $small; then for item in "${!most[@]}"; do least[$item]=1 most[$item]=$test_seconds; done; fi
+
+# The paths that are there for speed, and what sets each aside.
+declare -A aside=(
+  ["cuDNN"]="MEGATRAIN_CUDNN=off"
+  ["tensor-core attention"]="MEGATRAIN_TENSOR_CORE_ATTENTION=off"
+  ["vector loads"]="MEGATRAIN_VECTOR_LOADS=off"
+  ["split sums"]="MEGATRAIN_SPLIT_SUMS=off"
+)
+paths=("cuDNN" "tensor-core attention" "vector loads" "split sums")
+
+# try STEP FILTER SECONDS VARIABLE=VALUE...: a step of the check, before the time for the verdict.
+try() {
+  local step=$1 filter=$2 limit=$3
+  shift 3
+  failures=()
+  limit=$(min "$limit" "$(left 90)")
+  if ((limit < 5)); then
+    record check "$step" late 0 "no time was left"
+    return 1
+  fi
+  run_tests check "$step" "$filter" "$limit" env "$@"
+}
+
+check() {
+  local -a as_is=() own=() plain=()
+  deadline=$((SECONDS + 470))
+  try "kernels" "$kernels" 150
+  as_is+=("${failures[@]}")
+  try "whole models" "$models" 90
+  as_is+=("${failures[@]}")
+  try "jobs, same bits" "$jobs" 100
+  as_is+=("${failures[@]}")
+  if $cudnn && ! try "cuDNN takes its calls" 'CudnnTest.*' 40; then
+    tell "cuDNN does not take what it should, or gets it wrong: ${aside[cuDNN]}"
+  fi
+  # What is used where cuDNN or a fast path takes no call.
+  try "our own attention" "$attention" 40 "${aside[cuDNN]}"
+  own=("${failures[@]}")
+  try "plain attention" "$attention" 40 "${aside[cuDNN]}" "${aside[tensor-core attention]}"
+  plain=("${failures[@]}")
+  try "kernels without fast paths" "$kernels-$attention:*MatMul*" 60 "${aside[vector loads]}" \
+    "${aside[split sums]}"
+  plain+=("${failures[@]}")
+  if ((${#as_is[@]} > 0)); then
+    verdict "" "${as_is[@]}"
+  elif ((${#own[@]} > 0)); then
+    verdict "cuDNN" "${own[@]}"
+  fi
+  if ((${#plain[@]} > 0)); then
+    tell "with the fast paths aside kernels fail, so that there is nothing to fall back to: ${plain[*]}"
+  fi
+}
+
+tell() {
+  echo "VERDICT: $1"
+  record verdict "verdict" "told" 0 "$1"
+}
+
+# verdict PATH TEST...: which paths can be trusted. The tests, which failed with this path aside or,
+# if it is empty, with none, and whole models are run with each of the others aside too.
+verdict() {
+  local base=$1 filter path limit text seconds=$test_seconds
+  local -a healed=() off=() others=()
+  shift
+  filter=$(printf '%s\n' "$@" | sort -u | paste -sd :):$some_models
+  test_seconds=$(min "$test_seconds" 20)
+  fail_fast=true
+  for path in "${paths[@]}"; do [[ $path == "$base" ]] || others+=("$path"); done
+  for path in "${others[@]}" "all of these"; do
+    off=("${base:+${aside[$base]}}" "${aside[$path]:-}")
+    if [[ $path == "all of these" ]]; then off=("${aside[@]}"); fi
+    mapfile -t off < <(printf '%s\n' "${off[@]}" | sed '/^$/d')
+    limit=$(min 60 $(($(left 2) / 2)))
+    if ((limit < 5)); then
+      record verdict "without $path" late 0 "no time was left"
+    elif run_tests verdict "without $path" "$filter" "$limit" env "${off[@]}"; then
+      healed+=("$path")
+    fi
+  done
+  test_seconds=$seconds
+  fail_fast=
+  text=${base:+$base can be trusted; without it }
+  if ((${#healed[@]} == 0)); then
+    tell "${text}the fault is not in one of the fast paths alone: setting them aside heals nothing"
+  elif [[ ${healed[0]} == "all of these" ]]; then
+    tell "${text}more than one fast path is at fault: all is well with all of them aside, ${aside[*]}"
+  else
+    for path in "${healed[@]}"; do
+      [[ $path == "all of these" ]] || text+="do not trust $path: ${aside[$path]} heals all; "
+    done
+    tell "${text}the other fast paths can be trusted"
+  fi
+}
+
+sanitize() {
+  local sanitizer tool each place
+  deadline=$((SECONDS + 470))
+  sanitizer=$(command -v compute-sanitizer)
+  for place in /usr/local/cuda/bin /usr/local/cuda-*/bin /usr/local/cuda*/compute-sanitizer; do
+    [[ -n $sanitizer || ! -x $place/compute-sanitizer ]] || sanitizer=$place/compute-sanitizer
+  done
+  if [[ -z $sanitizer ]]; then
+    record sanitize "compute-sanitizer" failed 0 "not found on PATH, nor beneath /usr/local/cuda*"
+    return
+  fi
+  local tools=(memcheck racecheck initcheck synccheck) i
+  for i in "${!tools[@]}"; do
+    tool=${tools[i]}
+    each=$(($(left) / (${#tools[@]} - i)))
+    run_tests sanitize "$tool" "$sanitized" "$each" env MEGATRAIN_TEST_SIZES=small \
+      "$sanitizer" --tool "$tool" --error-exitcode 9
+  done
+}
+
+bench() {
+  deadline=$((SECONDS + 530))
+  local item start code limit detail
+  for item in limits 7b kernels 1.5b 32k; do
+    start=$SECONDS
+    limit=$(min "${most[$item]}" "$(left)")
+    if ((limit < least[$item])); then
+      record bench "$item" late 0 "not begun: $(left) s are left, it needs ${least[$item]}"
+      continue
+    fi
+    # What is under way is finished: the program stops by itself before it is stopped.
+    limited "$limit" "$logs/bench-$item.log" "$gpu_bench" --out "$out" --seconds $((limit * 2 / 3)) \
+      "${pool[@]}" "$item"
+    code=$?
+    detail=$(grep '^gpu_bench: ' "$logs/bench-$item.log" | tail -n 1)
+    record bench "$item" "$(outcome_of "$code")" $((SECONDS - start)) "${detail#gpu_bench: }"
+    grep "^$item: " "$logs/bench-$item.log" | sed 's/^/  /'
+  done
+  echo "the table: $out/results.md"
+}
+
+# --- The machine. ---
+
+# The driver's library is found by the loader alone. Behind all places that are named already.
+find_driver() {
+  local place known
+  known=$(ldconfig -p 2>/dev/null)
+  [[ $known != *libcuda.so.1* ]] || return
+  for place in /usr/local/nvidia/lib64 /usr/local/nvidia/lib /usr/lib64-nvidia; do
+    if [[ -e $place/libcuda.so.1 && :${LD_LIBRARY_PATH:-}: != *:$place:* ]]; then
+      export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$place
+    fi
+  done
+}
+
+cudnn=false
+machine() {
+  local code log=$logs/info.log start=$SECONDS
+  head -n 1 /proc/driver/nvidia/version 2>/dev/null
+  limited "$(min 90 $((2 * test_seconds)))" "$log" "$gpu_bench" --out "$out" info
+  code=$?
+  cat "$log"
+  case $code in
+    0)
+      cudnn=true
+      record info machine ok $((SECONDS - start)) ""
+      ;;
+    4)
+      record info machine ok $((SECONDS - start)) ""
+      if $without_cudnn; then
+        record info cuDNN accepted 0 "is not used, and is not asked for"
+      else
+        record info cuDNN failed 0 "is not used: see above; --without-cudnn accepts it"
+      fi
+      ;;
+    3 | 126 | 127)
+      record info machine missing $((SECONDS - start)) "$(tail -n 1 "$log")"
+      echo "gpu.sh: there is nothing to test here: $(tail -n 1 "$log")" >&2
+      exit 3
+      ;;
+    *) record info machine "$(outcome_of "$code")" $((SECONDS - start)) "$log" ;;
+  esac
+}
+
+find_driver
+machine
+if $small; then cudnn=false; fi  # the emulated one takes no call
+case $mode in
+  all) check; bench; sanitize ;;
+  *) "$mode" ;;
+esac
+if ((failed)); then
+  echo "FAILED, in ${SECONDS} s:"
+  awk -F '\t' '$1 != "verdict" && $3 != "ok" && $3 != "accepted" { print "  " $1 ": " $2 ": " $3 "; " $5 }
+               $2 == "verdict" { print "  VERDICT: " $5 }' "$out/steps.tsv"
+  echo "all of it: $out"
+  exit 1
+fi
+echo "ALL IS WELL, in ${SECONDS} s: $out"

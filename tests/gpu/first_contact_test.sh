@@ -1,0 +1,127 @@
+#!/usr/bin/env bash
+# tests/gpu.sh as it is met on a machine with a GPU: from an unpacked package, with nothing of the
+# environment, over the emulated edge, well and with faults (emulated_edge.cc).
+set -uo pipefail
+failures=0
+fail() {
+  echo "FAILED: $*" >&2
+  failures=$((failures + 1))
+}
+work=$TEST_TMPDIR/work
+mkdir -p "$work/built/tests/gpu" "$work/built/tests/bench/gpu" "$work/a place" "$work/tools"
+cp tests/gpu/gpu_tests_emulated "$work/built/tests/gpu/gpu_tests"
+cp tests/bench/gpu/gpu_bench_emulated "$work/built/tests/bench/gpu/gpu_bench"
+
+export SOURCE_DATE_EPOCH=1700000000
+package=$(XZ_PRESET=-0 deploy/package.sh --tests-only --binaries "$work/built" --output "$work") ||
+  fail "no package"
+[[ ${package##*/} == megatrain-tests-*-nocudnn-linux-$(uname -m).tar.xz ]] || fail "is called $package"
+tar -C "$work/a place" -xJf "$package"
+root=$(echo "$work/a place"/megatrain-tests-*)
+[[ ! -e $root/bin/megatraind && ! -e $root/bin/megatrain ]] || fail "has the daemon or the client"
+[[ -s $root/share/licences/libdnnl2/copyright ]] || fail "has no licences"
+for program in gpu_tests gpu_bench; do
+  while read -r library path; do
+    case $library in
+      libc.so.*|libm.so.*|libdl.so.*|libpthread.so.*|librt.so.*|libresolv.so.*) ;;
+      *) [[ $path == */lib/megatrain/$library ]] || fail "$program takes $library from $path" ;;
+    esac
+  done < <(ldd "$root/bin/$program" | sed -n 's/^\s*\(\S*\) => \(.*\) (.*/\1 \2/p' | sed "s|$root|PACKAGE|")
+done
+
+# said NAME CODE FAULTS ARGUMENTS...: gpu.sh with these faults ends with this code.
+seconds=60
+said() {
+  local name=$1 code=$2 faults=$3 got=0
+  shift 3
+  env -i PATH="$work/tools:$PATH" MEGATRAIN_TEST_SIZES=small MEGATRAIN_GPU_TEST_SECONDS="$seconds" \
+    MEGATRAIN_EMULATED_FAULTS="$faults" LD_LIBRARY_PATH=/of/the/user TMPDIR="$TEST_TMPDIR" \
+    "$root/tests/gpu.sh" "$@" --out "$work/$name" >"$work/$name.said" 2>&1 || got=$?
+  ((got == code)) || fail "$name: exit code $got, not $code: $(cat "$work/$name.said")"
+}
+has() {  # NAME PATTERN...
+  local name=$1 pattern
+  shift
+  for pattern in "$@"; do
+    grep -Eq -- "$pattern" "$work/$name.said" || fail "$name: nothing like $pattern: $(cat "$work/$name.said")"
+  done
+}
+
+# Usage, and machines without anything to test.
+said usage 2 "" nonsense
+has usage '^tests/gpu.sh \[check|exit codes|Exit codes'
+said no_gpu 3 DeviceCount=100 check
+has no_gpu 'nothing to test here' 'GPU'
+said no_cublas 3 LoadLibraries=1 bench
+has no_cublas 'no library of products'
+mv "$root/bin/gpu_tests" "$root/bin/away"
+said no_program 3 "" check
+mv "$root/bin/away" "$root/bin/gpu_tests"
+
+# compute-sanitizer is not there; then one that only tells how it is called.
+said no_sanitizer 1 "" sanitize
+has no_sanitizer 'compute-sanitizer +failed .*not found'
+cat > "$work/tools/compute-sanitizer" <<'SCRIPT'
+#!/usr/bin/env bash
+echo "$* with $LD_LIBRARY_PATH, $MEGATRAIN_TEST_SIZES" >> "${0%/*}/calls"
+tool=$2
+shift 4
+[[ $tool != "${FINDS:-racecheck}" || ! -e ${0%/*}/finds ]] || { "$@"; echo "ERROR SUMMARY: 1 error"; exit 9; }
+exec "$@"
+SCRIPT
+chmod +x "$work/tools/compute-sanitizer"
+
+# All is well.
+said well 0 "" all
+has well 'ALL IS WELL' 'check +kernels +ok' 'check +whole models +ok' 'check +jobs, same bits +ok' \
+  'check +plain attention +ok' 'sanitize +synccheck +ok' 'bench +7b +ok' 'bench +32k +ok' \
+  'cuBLASLt +13' 'cuDNN +9' 'DRAM +[0-9.]+ GB/s' 'card +Emulated'
+for tool in memcheck racecheck initcheck synccheck; do
+  grep -q -- "^--tool $tool --error-exitcode 9 .*/gpu_tests .* with /of/the/user, small$" "$work/tools/calls" ||
+    fail "$tool is not called as it should be: $(cat "$work/tools/calls")"
+done
+for words in '| link, host to device | `gpu_bench limits` | | ' '`gpu_bench 7b`' '`gpu_bench kernels`' \
+  '| check | kernels | ok |' '- card: Emulated'; do
+  grep -qF -- "$words" "$work/well/results.md" || fail "results.md has no $words: $(cat "$work/well/results.md")"
+done
+grep -q '"outcome": "ok"' "$work/well/results.json" || fail "results.json: $(cat "$work/well/results.json")"
+touch "$work/tools/finds"
+said finds 1 "" sanitize
+has finds 'sanitize +racecheck +failed .*1 error' 'sanitize +synccheck +ok'
+
+# No cuDNN.
+said no_cudnn 1 cudnn=none bench
+has no_cudnn 'cuDNN +not used' 'info +cuDNN +failed' 'bench +limits +ok'
+said without_cudnn 0 cudnn=none bench --without-cudnn --pool 64MiB
+has without_cudnn 'info +cuDNN +accepted'
+
+# A kernel that is wrong, on one path; the rest is tried all the same.
+said wrong 1 tensor_attention_forward=wrong check
+has wrong 'KernelsSuite.Attention/BF16: failed' 'WRONG: operand [0-9]+ \(bf16 \[[0-9]+\], seed 3\): relative error' \
+  '\* \[[0-9]+\] got .*, want ' 'heads, 1 of keys, head_dim 64, documents end at 11 40' \
+  'check +plain attention +ok' 'check +kernels without fast paths +ok' \
+  'VERDICT: do not trust tensor-core attention: MEGATRAIN_TENSOR_CORE_ATTENTION=off'
+grep -q 'VERDICT: do not trust' <(tr '\n' ' ' < "$work/wrong.said") || fail "wrong: no verdict"
+
+# A crash takes its own test alone with it.
+said crash 1 cast=crash check
+has crash 'CastToBf16InPlaceRoundsToNearestEven/BF16: ended crashed \(SIGSEGV\)' 'check +kernels +failed .*2 of 32 tests'
+
+# What hangs is given up; what was measured before is kept.
+seconds=6
+said hang 1 attention_forward=hang check
+has hang 'KernelsSuite.Attention/F32: hung' 'check +kernels without fast paths +ok'
+said bench_hang 1 rope=hang bench
+has bench_hang 'bench +limits +ok' 'bench +7b +hung' 'bench +kernels +hung'
+grep -q 'gpu_bench limits' "$work/bench_hang/results.md" || fail "bench_hang: no limits are kept"
+grep -q ': RMSNorm | `gpu_bench kernels`' "$work/bench_hang/results.md" || fail "bench_hang: no kernel is kept"
+
+# NaN, and different from run to run, are told as such.
+for fault in Product=nan:NAN: rope=unsteady:"DIFFERENT FROM RUN TO RUN:"; do
+  (cd "$root/tests/files" && MEGATRAIN_TEST_SIZES=small MEGATRAIN_EMULATED_FAULTS=${fault%%:*} \
+    "$root/bin/gpu_tests" --gtest_filter='Gpu/KernelsSuite.MatMulOverManyTiles/*:Gpu/KernelsSuite.Rope/*') \
+    > "$work/told" 2>&1 && fail "$fault is not seen"
+  grep -q "^${fault#*:} operand" "$work/told" || fail "$fault: $(cat "$work/told")"
+done
+
+((failures == 0)) && echo "all checks passed"
