@@ -182,6 +182,9 @@ class BoundLayer {
   }
 
   absl::Status AttentionBackward(const LayerBackwardScratch& scratch) {
+    return kernels_.AttentionBackward(stream_, AttentionGradient(scratch));
+  }
+  AttentionBackwardArgs AttentionGradient(const LayerBackwardScratch& scratch) const {
     AttentionBackwardArgs args;
     args.forward = Attention();
     args.dout = scratch.dattention;
@@ -191,7 +194,7 @@ class BoundLayer {
     args.dq_stride = args.dk_stride = args.dv_stride = qkv_width_;
     args.workspace = scratch.workspace;
     args.workspace_bytes = scratch.workspace_bytes;
-    return kernels_.AttentionBackward(stream_, args);
+    return args;
   }
 
   absl::Status AttentionInputBackward(const Chunk& chunk, const void* x,
@@ -431,6 +434,22 @@ class BoundLayer {
 };
 
 }  // namespace
+
+void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
+                         int64_t workspace_bytes) {
+  Stream none;
+  LayerContext unqueued = context;
+  unqueued.stream = &none;
+  // Addresses are reckoned with, not looked at.
+  alignas(16) char anywhere = 0;
+  LayerActivations activations;
+  activations.qkv = activations.qk_rotated = &anywhere;
+  LayerBackwardScratch scratch;
+  scratch.dqkv = &anywhere;
+  scratch.workspace_bytes = workspace_bytes;
+  const BoundLayer layer(unqueued, nullptr, batch, activations);
+  context.kernels->PrepareAttention(layer.AttentionGradient(scratch));
+}
 
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x,

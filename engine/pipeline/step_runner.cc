@@ -71,6 +71,14 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch,
     state.document_starts.push_back(std::move(starts));
   }
   if (d.training && d.shape.embedding_from_host) FindRows(slot);
+  for (size_t i = 0; i < state.micro_batch_tokens.size(); ++i) {
+    MicroBatchView view;
+    view.tokens = state.micro_batch_tokens[i];
+    view.document_starts = state.document_starts[i].data();
+    view.documents = static_cast<int64_t>(state.document_starts[i].size()) - 1;
+    PrepareDecoderLayer(Context(nullptr), view,
+                        d.training ? p_.device_buffers->backward.workspace_bytes : 0);
+  }
   return absl::OkStatus();
 }
 

@@ -65,9 +65,11 @@ class StepRunner : public OpRunner {
  public:
   explicit StepRunner(const StepRunnerParts& parts) : p_(parts) {}
 
-  // Fills the slot's host arrays and state from a batch. All token ids come into the engine here,
-  // and are checked (CheckTokenIds); after an error the slot is as it was. REQUIRES: no schedule of
-  // this slot is in flight; the batch has at most the plan's sequences, each sequence_length long.
+  // Fills the slot's host arrays and state from a batch, and announces its attention calls, whose
+  // kernels may take long to be made ready: a step ahead of them. All token ids come into the
+  // engine here, and are checked (CheckTokenIds); after an error the slot is as it was. REQUIRES:
+  // no schedule of this slot is in flight; the batch has at most the plan's sequences, each
+  // sequence_length long.
   absl::Status PrepareBatch(int slot, const Batch& batch, int64_t sequences_per_micro_batch);
   StepState& state(int slot) { return states_[slot]; }
   // Has the step before the slot's update the rows of the slot's batch ahead of others; false if

@@ -56,11 +56,12 @@ struct CudaLibrary {
 
 // out = op(a) op(b) + beta c (+ bias), column-major as cuBLAS has it: out is [m, n] with leading
 // dimension out_stride, c as out; bias [m] is added to every column. FP32 sums; a split sum is
-// added up in FP32 in the workspace, never in place.
+// added up in FP32 in the workspace, never in place. cuBLASLt has no products of FP32 that end in
+// BF16, and takes a bias in the output's type alone.
 struct CudaProduct {
   int64_t m = 0, n = 0, k = 0;
-  DType dtype = DType::kF32;      // of a, b, bias
-  DType out_dtype = DType::kF32;  // of c and out
+  DType dtype = DType::kF32;      // of a, b
+  DType out_dtype = DType::kF32;  // of c, out, bias
   bool transpose_a = false, transpose_b = false;
   const void* a = nullptr;
   int64_t a_stride = 0;
@@ -126,6 +127,9 @@ class CudaApi {
   virtual int Attention(void* stream, const AttentionArgs& args, void* workspace,
                         int64_t workspace_bytes) = 0;
   virtual int AttentionBackward(void* stream, const AttentionBackwardArgs& args) = 0;
+  // Begins to make cuDNN ready for both calls, on a thread of its own. As
+  // Kernels::PrepareAttention; `workspace_bytes`: that Attention will be given.
+  virtual void PrepareAttention(const AttentionBackwardArgs& args, int64_t workspace_bytes) = 0;
 
   // Around what the thread queues, for a profiler that is attached; else next to nothing.
   virtual void RangePush(const char* name) = 0;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <future>
 
+#include "tests/engine/device/cuda/emulated_product.h"
+
 namespace megatrain {
 namespace {
 
@@ -88,42 +90,25 @@ const std::shared_ptr<EmulatedEvent>& EventOf(void* event) {
   return *static_cast<std::shared_ptr<EmulatedEvent>*>(event);
 }
 
-float Get(DType dtype, const void* x, int64_t i) {
-  return dtype == DType::kF32 ? static_cast<const float*>(x)[i]
-                              : Bf16ToFloat(static_cast<const bf16_t*>(x)[i]);
-}
-
-// In cuBLAS' terms: element (row, column) of a matrix is at column * stride + row.
-void Multiply(const CudaProduct& p) {
-  for (int64_t column = 0; column < p.n; ++column) {
-    for (int64_t row = 0; row < p.m; ++row) {
-      double sum = 0;
-      for (int64_t l = 0; l < p.k; ++l) {
-        const int64_t a = p.transpose_a ? row * p.a_stride + l : l * p.a_stride + row;
-        const int64_t b = p.transpose_b ? l * p.b_stride + column : column * p.b_stride + l;
-        sum += static_cast<double>(Get(p.dtype, p.a, a)) * Get(p.dtype, p.b, b);
-      }
-      const int64_t out = column * p.out_stride + row;
-      if (p.bias != nullptr) sum += Get(p.dtype, p.bias, row);
-      if (p.c != nullptr) sum += Get(p.out_dtype, p.c, out);
-      if (p.out_dtype == DType::kF32) {
-        static_cast<float*>(p.out)[out] = static_cast<float>(sum);
-      } else {
-        static_cast<bf16_t*>(p.out)[out] = FloatToBf16(static_cast<float>(sum));
-      }
-    }
+// Everything but addresses.
+std::string ShapeOf(const AttentionArgs& args) {
+  std::string shape;
+  const auto add = [&](auto number) { shape += std::to_string(number) + " "; };
+  add(static_cast<int>(args.dtype));
+  for (int64_t number : {args.tokens, args.heads, args.kv_heads, args.head_dim, args.q_stride,
+                         args.k_stride, args.v_stride, args.documents}) {
+    add(number);
   }
+  add(args.scale);
+  for (int64_t d = 0; d <= args.documents; ++d) add(args.document_starts[d]);
+  return shape;
 }
-
-// The element in the middle of the result.
-void Spoil(const CudaProduct& p, bool nan) {
-  const int64_t at = p.n / 2 * p.out_stride + p.m / 2;
-  const float value = nan ? std::nanf("") : 1.0f + 2 * std::abs(Get(p.out_dtype, p.out, at));
-  if (p.out_dtype == DType::kF32) {
-    static_cast<float*>(p.out)[at] = value;
-  } else {
-    static_cast<bf16_t*>(p.out)[at] = FloatToBf16(value);
+std::string ShapeOf(const AttentionBackwardArgs& args) {
+  std::string shape = "backward " + ShapeOf(args.forward);
+  for (int64_t number : {args.dq_stride, args.dk_stride, args.dv_stride, args.workspace_bytes}) {
+    shape += std::to_string(number) + " ";
   }
+  return shape;
 }
 
 }  // namespace
@@ -156,6 +141,11 @@ int64_t EmulatedCuda::registered_bytes() const {
 std::vector<std::string> EmulatedCuda::ranges() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return ranges_;
+}
+
+int EmulatedCuda::unannounced() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return unannounced_;
 }
 
 int EmulatedCuda::Called(const std::string& method) {
@@ -406,6 +396,8 @@ int EmulatedCuda::Zero(void* stream, void* device, int64_t bytes) {
 }
 
 int EmulatedCuda::Attention(void* stream, const AttentionArgs& args, void*, int64_t) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!announced_.contains(ShapeOf(args))) ++unannounced_;
   const int error = Called("Attention");
   if (error >= 0) return error != 0 ? error : kNotTaken;
   if (!why_no_cudnn_.empty() || args.dtype != DType::kBF16) return kNotTaken;
@@ -417,9 +409,16 @@ int EmulatedCuda::Attention(void* stream, const AttentionArgs& args, void*, int6
   });
   return kCudaSuccess;
 }
-int EmulatedCuda::AttentionBackward(void*, const AttentionBackwardArgs&) {
+int EmulatedCuda::AttentionBackward(void*, const AttentionBackwardArgs& args) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!announced_.contains(ShapeOf(args))) ++unannounced_;
   const int error = Called("AttentionBackward");
   return error != 0 ? error : kNotTaken;
+}
+void EmulatedCuda::PrepareAttention(const AttentionBackwardArgs& args, int64_t) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  announced_.insert(ShapeOf(args.forward));
+  if (args.workspace_bytes > 0) announced_.insert(ShapeOf(args));
 }
 
 std::vector<CudaLibrary> EmulatedCuda::Libraries() const {
@@ -448,10 +447,13 @@ int EmulatedCuda::Product(void* stream, const CudaProduct& product, void* worksp
     if (spoiled > 0) return spoiled;
     Must(Within(allocated_, workspace, workspace_bytes), "a workspace that is not the device's");
     if (spoiled == kEmulatedUnsteady && ++products_ % 2 == 0) spoiled = 0;
+    if (const int status = CheckEmulatedProduct(product); status != 0) {
+      return kProductFailed + status;
+    }
   }
   StreamOf(stream).Enqueue([=] {
-    Multiply(product);
-    if (spoiled != 0) Spoil(product, spoiled == kEmulatedNan);
+    EmulatedProduct(product);
+    if (spoiled != 0) SpoilProduct(product, spoiled == kEmulatedNan);
   });
   return kCudaSuccess;
 }

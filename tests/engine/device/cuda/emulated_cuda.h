@@ -37,8 +37,8 @@ struct EmulatedCudaOptions {
 // Given to EmulatedCuda::Fail instead of an error: the call never returns, or ends the process.
 inline constexpr int kEmulatedHang = -1000;
 inline constexpr int kEmulatedCrash = -1001;
-// Of Product: an element of the result is wrong, or NaN, or wrong every other time. Of Attention the
-// first: cuDNN, if it is told of and not set aside, takes BF16 and gives zeros.
+// Of Product: an element of the result is wrong, or NaN, or wrong every other time. Of Attention
+// the first: cuDNN, if it is told of and not set aside, takes BF16 and gives zeros.
 inline constexpr int kEmulatedWrong = -1002;
 inline constexpr int kEmulatedNan = -1003;
 inline constexpr int kEmulatedUnsteady = -1004;
@@ -57,6 +57,8 @@ class EmulatedCuda : public CudaApi {
   int64_t registered_bytes() const;
   // The ranges' names, each once, in the order of their first appearance.
   std::vector<std::string> ranges() const;
+  // Calls of attention, forward and backward, that were not announced before.
+  int unannounced() const;
 
   std::string Describe(int error) const override;
   int Versions(int* driver, int* runtime) override;
@@ -88,6 +90,7 @@ class EmulatedCuda : public CudaApi {
   int Attention(void* stream, const AttentionArgs& args, void* workspace,
                 int64_t workspace_bytes) override;
   int AttentionBackward(void* stream, const AttentionBackwardArgs& args) override;
+  void PrepareAttention(const AttentionBackwardArgs& args, int64_t workspace_bytes) override;
   void RangePush(const char* name) override;
   void RangePop() override;
 
@@ -112,6 +115,8 @@ class EmulatedCuda : public CudaApi {
   int streams_ = 0, events_ = 0;
   int open_ranges_ = 0;
   int64_t products_ = 0;
+  std::set<std::string> announced_;
+  int unannounced_ = 0;
   std::string why_no_cudnn_ = "it is not emulated";
   std::vector<std::string> ranges_;
 };
