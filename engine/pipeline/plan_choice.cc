@@ -85,15 +85,17 @@ std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
                                   const PipelineDimensions& rule) {
   std::vector<int> buffers = {rule.shape.weight_buffers};
   if (spec.engine.weight_buffers == 0) buffers = {kWeightBuffersMin, 3, 4};
+  const std::set<int> sweeps = SweepSizes(spec, rule.micro_batches, rule.shape.sweep_micro_batches);
   std::vector<Candidate> candidates;
-  for (const int sweep : SweepSizes(spec, rule.micro_batches, rule.shape.sweep_micro_batches)) {
-    for (const bool on_host : {false, true}) {
-      if (spec.engine.stash == (on_host ? StashPlace::kDevice : StashPlace::kHost)) continue;
-      for (const int weight_buffers : buffers) {
+  for (const bool on_host : {false, true}) {
+    if (spec.engine.stash == (on_host ? StashPlace::kDevice : StashPlace::kHost)) continue;
+    for (const int weight_buffers : buffers) {
+      for (const int sweep : sweeps) {
         Candidate candidate = {rule};
         PipelineDimensions& d = candidate.dimensions;
         d.shape.weight_buffers = weight_buffers;
-        if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d)) continue;
+        // A larger sweep takes more.
+        if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d)) break;
         candidate.seconds_min = ComputeSeconds(d, profile);
         candidates.push_back(std::move(candidate));
       }
