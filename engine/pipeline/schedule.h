@@ -106,7 +106,7 @@ struct Op {
   int kept_slot = -1;  // -1: nothing kept
   KeepLevel keep = KeepLevel::kNothing;
   bool first = false;  // of a tile's gradient: writes the accumulator, whatever it holds
-  // kDeviceUpdate, kLoadPartial: the tile's elements [begin, end).
+  // kLoadTile, kLoadPartial, kUpdateTile, kDeviceUpdate: the tile's elements [begin, end).
   int64_t begin = 0, end = 0;
   int64_t bytes = 0;  // copied, updated, saved, or cleared: over the lane's rate its duration
   LayerWork work;     // on the compute lane, where it takes the place of bytes
@@ -163,7 +163,7 @@ struct PipelineShape {
   // every tile but the embedding's, in pieces of `device_piece_elements` (a multiple of
   // kUpdateAlignment), and on the host for the rest. The bits are the same.
   int device_update_parts = 0;
-  int64_t device_piece_elements = int64_t{4} << 20;
+  int64_t device_piece_elements = int64_t{2} << 20;
   // The forward pass reads the embedding's rows where they lie, in host memory: its tile is not
   // loaded for that, and the rows of the next batch are updated ahead of the rest.
   bool embedding_from_host = false;

@@ -113,17 +113,24 @@ class StepBuilder {
   int Buffer(int ahead) {
     const WeightUses::Place place = uses_.Take(ahead);
     if (place.load) {
-      Op& op = Add(OpKind::kLoadTile, Lane::kH2D);
-      op.tile = place.tile;
-      op.weight_buffer = place.buffer;
-      op.bytes = shape_.tile_elements[place.tile] * shape_.weight_element_bytes;
-      op.reads = {{ResourceKind::kTileWeights, place.tile}};
-      if (shape_.updates_on_device(place.tile)) {
-        op.reads.push_back({ResourceKind::kTileWeights, shape_.device_part(place.tile)});
-      }
-      op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
+      const int64_t host = shape_.host_elements(place.tile);
+      Load(place, place.tile, 0, host);
+      // Apart, for one side may be later than the other.
+      Load(place, shape_.device_part(place.tile), host, shape_.tile_elements[place.tile]);
     }
     return place.buffer;
+  }
+
+  void Load(const WeightUses::Place& place, int part, int64_t begin, int64_t end) {
+    if (begin == end) return;
+    Op& op = Add(OpKind::kLoadTile, Lane::kH2D);
+    op.tile = place.tile;
+    op.weight_buffer = place.buffer;
+    op.begin = begin;
+    op.end = end;
+    op.bytes = (end - begin) * shape_.weight_element_bytes;
+    op.reads = {{ResourceKind::kTileWeights, part}};
+    op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
   }
 
   // --- Hidden states.

@@ -117,8 +117,7 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kUploadBatch:
       return Upload(op, *stream);
     case OpKind::kLoadTile:
-      return p_.device->CopyToDevice(*stream, b.weights[op.weight_buffer],
-                                     (*p_.tiles)[op.tile].weights, op.bytes);
+      return LoadTile(op, *stream);
     case OpKind::kLoadStash:
       return p_.device->CopyToDevice(*stream, b.hidden[op.output_slot], StashData(op), op.bytes);
     case OpKind::kLoadPartial:
@@ -179,6 +178,13 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
       return absl::OkStatus();
   }
   return absl::InternalError("unknown operation");
+}
+
+absl::Status StepRunner::LoadTile(const Op& op, Stream& stream) {
+  const int64_t begin = op.begin * p_.dimensions->shape.weight_element_bytes;
+  return p_.device->CopyToDevice(
+      stream, static_cast<char*>(p_.device_buffers->weights[op.weight_buffer]) + begin,
+      static_cast<const char*>((*p_.tiles)[op.tile].weights) + begin, op.bytes);
 }
 
 absl::Status StepRunner::Upload(const Op& op, Stream& stream) {

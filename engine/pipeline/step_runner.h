@@ -87,6 +87,7 @@ class StepRunner : public OpRunner {
   void FindRows(int slot);
   MicroBatchView View(const Op& op) const;
   LayerContext Context(Stream* stream) const;
+  absl::Status LoadTile(const Op& op, Stream& stream);
   absl::Status Upload(const Op& op, Stream& stream);
   absl::Status Compute(const Op& op, Stream& stream);
   absl::Status CheckLosses(const Op& op);

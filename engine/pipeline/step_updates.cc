@@ -88,15 +88,14 @@ absl::Status StepRunner::UpdateRows(const Op& op) {
 absl::Status StepRunner::UpdateTile(const Op& op) {
   // Those between what is done.
   std::vector<ElementRange> ranges;
-  int64_t begin = 0;
+  int64_t begin = op.begin;
   if (op.tile == 0) {
     for (const ElementRange& rows : states_[op.step_slot].updated_rows) {
       if (begin < rows.begin) ranges.push_back({begin, rows.begin});
       begin = rows.end;
     }
   }
-  const int64_t end = p_.dimensions->shape.host_elements(op.tile);
-  if (begin < end) ranges.push_back({begin, end});
+  if (begin < op.end) ranges.push_back({begin, op.end});
   return UpdateOnHost(op, ranges);
 }
 

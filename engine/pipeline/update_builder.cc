@@ -32,9 +32,19 @@ void UpdateBuilder::ClipAndUpdate() {
   // The order in which the next step needs them: tile i's update runs just ahead of its load. The
   // embedding, whose gradient comes last and which is the largest, goes second; where its rows are
   // read from host memory, those of the next batch do, and the rest when nothing waits for it.
-  Update(1, 1, -1);
-  UpdateRows(0);
-  if (!shape_.embedding_from_host) Update(0, 0, -1);
+  if (!shape_.embedding_from_host) {
+    Update(1, 1, -1);
+    Update(0, 0, -1);
+  } else {
+    // By the middle of the first tile the embedding's gradient is there. Its rows are read while
+    // the tile is still updated, and loaded.
+    const int64_t end = shape_.host_elements(1);
+    const int64_t middle = end / 2 / kUpdateAlignment * kUpdateAlignment;
+    UpdateOnHost(1, 1, 0, middle);
+    if (shape_.updates_on_device(1)) UpdateOnDevice(1, 1, -1);
+    UpdateRows(0);
+    UpdateOnHost(1, 1, middle, end);
+  }
   for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile, -1);
   if (shape_.embedding_from_host) Update(0, 0, -1);
 }
@@ -63,12 +73,16 @@ void UpdateBuilder::UpdateRows(int slab) {
 }
 
 void UpdateBuilder::Update(int tile, int slab, int accumulator) {
-  int64_t host_elements = shape_.host_elements(tile);
-  if (host_elements > 0) {
-    if (tile == 0) host_elements -= RowElements();
-    AddOnHost(OpKind::kUpdateTile, tile, slab).bytes = UpdateBytes(host_elements);
-  }
+  UpdateOnHost(tile, slab, 0, shape_.host_elements(tile));
   if (shape_.updates_on_device(tile)) UpdateOnDevice(tile, slab, accumulator);
+}
+
+void UpdateBuilder::UpdateOnHost(int tile, int slab, int64_t begin, int64_t end) {
+  if (begin == end) return;
+  Op& op = AddOnHost(OpKind::kUpdateTile, tile, slab);
+  op.begin = begin;
+  op.end = end;
+  op.bytes = UpdateBytes(end - begin - (tile == 0 ? RowElements() : 0));
 }
 
 // Pieces of a tile run beside each other, so that each counts as a reader; the first and the last

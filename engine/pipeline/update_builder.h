@@ -27,6 +27,7 @@ class UpdateBuilder {
   Op& AddOnHost(OpKind kind, int tile, int slab);
   void UpdateRows(int slab);
   void Update(int tile, int slab, int accumulator);
+  void UpdateOnHost(int tile, int slab, int64_t begin, int64_t end);
   void UpdateOnDevice(int tile, int slab, int accumulator);
   int64_t UpdateBytes(int64_t elements) const;
   int64_t RowElements() const;

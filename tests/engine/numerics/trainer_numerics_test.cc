@@ -1,10 +1,12 @@
 // Logits, loss, gradient norm and every gradient of each family against transformers, through the
 // pipeline: tiles, lanes, sweeps, slabs. Linked with the device to test (device_under_test.h).
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -233,12 +235,24 @@ TEST_P(UpdatePlacesTest, GiveTheSameBits) {
   EXPECT_TRUE(State() == expected) << "on both sides";
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, UpdatePlacesTest,
-                         ::testing::Combine(::testing::ValuesIn(ReferenceFamilies()),
-                                            ::testing::Values(Setting{"sweeps", 1, 2,
-                                                                      StashPlace::kHost,
-                                                                      RecomputeMode::kAuto})),
-                         [](const auto& info) { return std::get<0>(info.param); });
+TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {
+  spec_.engine.update_device = UpdateDevice::kDevice;
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+  const Tile& tile = trainer_->tiles()[2];
+  tile.exp_avg_sq[tile.layout->tensors.back().offset] = std::numeric_limits<float>::infinity();
+  ASSERT_TRUE(trainer_->Submit(reference_.batch, 1e-3).ok());
+  const absl::Status status = trainer_->Collect().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("the update of tile 2 (layer 1) made a weight or moment"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, UpdatePlacesTest,
+    ::testing::Combine(::testing::Values("llama", "llama_tied", "qwen2", "qwen3"),
+                       ::testing::Values(Setting{"sweeps", 1, 2, StashPlace::kHost,
+                                                 RecomputeMode::kAuto})),
+    [](const auto& info) { return std::get<0>(info.param); });
 
 }  // namespace
 }  // namespace megatrain
