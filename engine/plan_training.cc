@@ -30,9 +30,13 @@ PredictedStep ToPredictedStep(const StepPrediction& predicted) {
 
 // Of a choice, for people.
 std::string ChoiceText(const PipelineShape& shape) {
-  return absl::StrFormat("%d micro-batches a sweep, stash on the %s, %d weight buffers",
+  const std::string place = shape.device_update_parts == 0
+                                ? "on the host"
+                                : absl::StrFormat("on the device for %d%%",
+                                                  100 * shape.device_update_parts / kUpdateParts);
+  return absl::StrFormat("%d micro-batches a sweep, stash on the %s, %d weight buffers, AdamW %s",
                          shape.sweep_micro_batches, shape.stash_on_host ? "host" : "device",
-                         shape.weight_buffers);
+                         shape.weight_buffers, place);
 }
 
 // `source`: of the rates.
@@ -74,6 +78,7 @@ nlohmann::ordered_json JsonOf(const MemoryPlan::Timed& other) {
   return {{"micro_batches_per_sweep", shape.sweep_micro_batches},
           {"stash", shape.stash_on_host ? "host" : "device"},
           {"weight_buffers", shape.weight_buffers},
+          {"device_update_share", static_cast<double>(shape.device_update_parts) / kUpdateParts},
           {"layers_kept_whole", shape.kept_everything},
           {"layers_kept_partly", shape.kept - shape.kept_everything},
           {"predicted_step", JsonOf(other.predicted)}};

@@ -310,6 +310,7 @@ std::string MemoryPlan::Json() const {
   json["micro_batches_per_sweep"] = d.shape.sweep_micro_batches;
   json["stash"] = d.shape.stash_on_host ? "host" : "device";
   json["weight_buffers"] = d.shape.weight_buffers;
+  json["device_update_share"] = static_cast<double>(d.shape.device_update_parts) / kUpdateParts;
   json["layers_kept_whole"] = d.shape.kept_everything;
   json["layers_kept_partly"] = d.shape.kept - d.shape.kept_everything;
   json["gradient_slabs"] = d.shape.gradient_slabs;

@@ -85,15 +85,17 @@ std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
                                   const PipelineDimensions& rule) {
   std::vector<int> buffers = {rule.shape.weight_buffers};
   if (spec.engine.weight_buffers == 0) buffers = {kWeightBuffersMin, 3, 4};
+  const std::set<int> sweeps = SweepSizes(spec, rule.micro_batches, rule.shape.sweep_micro_batches);
   std::vector<Candidate> candidates;
-  for (const int sweep : SweepSizes(spec, rule.micro_batches, rule.shape.sweep_micro_batches)) {
-    for (const bool on_host : {false, true}) {
-      if (spec.engine.stash == (on_host ? StashPlace::kDevice : StashPlace::kHost)) continue;
-      for (const int weight_buffers : buffers) {
+  for (const bool on_host : {false, true}) {
+    if (spec.engine.stash == (on_host ? StashPlace::kDevice : StashPlace::kHost)) continue;
+    for (const int weight_buffers : buffers) {
+      for (const int sweep : sweeps) {
         Candidate candidate = {rule};
         PipelineDimensions& d = candidate.dimensions;
         d.shape.weight_buffers = weight_buffers;
-        if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d)) continue;
+        // A larger sweep takes more.
+        if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d)) break;
         candidate.seconds_min = ComputeSeconds(d, profile);
         candidates.push_back(std::move(candidate));
       }
@@ -128,7 +130,7 @@ void RefineParts(const MachineSpeed& machine, MemoryPlan& plan) {
 
 bool SameChoice(const PipelineShape& a, const PipelineShape& b) {
   return a.sweep_micro_batches == b.sweep_micro_batches && a.stash_on_host == b.stash_on_host &&
-         a.weight_buffers == b.weight_buffers;
+         a.weight_buffers == b.weight_buffers && a.device_update_parts == b.device_update_parts;
 }
 
 }  // namespace
@@ -145,12 +147,14 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
   const double worthwhile = machine.rates.device_is_host ? kWorthwhileOnHost : kWorthwhile;
   const auto seconds = [&](const MemoryPlan& plan) { return plan.predicted->step_seconds; };
 
-  // The best of those that are not the rule's, and the second best.
+  // The best few. With updates on the device one of them may differ from the rule's by that alone,
+  // or not at all.
+  constexpr size_t kBest = 3;
   std::vector<MemoryPlan> best;
   for (const Candidate& candidate : Candidates(spec, sizes, profile, device_limit, by_rule)) {
     if (SameChoice(candidate.dimensions.shape, by_rule.shape) && !updates_are_open) continue;
     // The rest are longer still.
-    if (best.size() == 2 && candidate.seconds_min >= seconds(best.back())) break;
+    if (best.size() == kBest && candidate.seconds_min >= seconds(best.back())) break;
     MemoryPlan plan = finish(candidate.dimensions);
     if (!plan.fits) continue;
     plan.predicted = PredictStep(plan.dimensions, machine);
@@ -159,12 +163,15 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
       return seconds(plan) < seconds(other);
     });
     best.insert(behind, std::move(plan));
-    if (best.size() > 2) best.pop_back();
+    if (best.size() > kBest) best.pop_back();
   }
   if (updates_are_open) {
     for (MemoryPlan& plan : best) RefineParts(machine, plan);
     std::stable_sort(best.begin(), best.end(), [&](const MemoryPlan& a, const MemoryPlan& b) {
       return seconds(a) < seconds(b);
+    });
+    std::erase_if(best, [&](const MemoryPlan& plan) {
+      return SameChoice(plan.dimensions.shape, by_rule.shape);
     });
   }
   if (best.empty()) return rule;

@@ -153,7 +153,8 @@ StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& mach
                                                 kUpdateAlignment * kUpdateAlignment);
   const double sweeps_exactly = static_cast<double>(d.micro_batches) / shape.sweep_micro_batches;
   const int sweeps = static_cast<int>(std::ceil(sweeps_exactly));
-  const int parts = std::max(1, kPairsMax / (shape.layers * std::min(sweeps, kSweepsMax)));
+  const int pairs_max = sweeps > kSweepsMax ? kPairsMax / 2 : kPairsMax;  // run twice
+  const int parts = std::max(1, pairs_max / (shape.layers * std::min(sweeps, kSweepsMax)));
   const std::vector<int64_t> tokens =
       SweepTokens(d.micro_batches, d.micro_batch_tokens, parts, &shape);
   Timed step;

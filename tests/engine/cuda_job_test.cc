@@ -283,6 +283,7 @@ TEST(CudaJobTest, RatesAreMeasuredEachWayAndBothAtOnce) {
        {rates->h2d_bytes_per_second, rates->d2h_bytes_per_second,
         rates->h2d_beside_d2h_bytes_per_second, rates->d2h_beside_h2d_bytes_per_second,
         rates->bf16.matmul_flops_per_second, rates->bf16.attention_flops_per_second,
+        rates->bf16.attention_backward_flops_per_second, rates->launch_seconds,
         rates->bf16.element_bytes_per_second, rates->bf16.update_bytes_per_second}) {
     EXPECT_GT(rate, 0);
   }

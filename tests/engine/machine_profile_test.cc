@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "engine/engine.h"
@@ -29,10 +30,13 @@ TEST(MachineProfileTest, EveryOneIsWhole) {
       // A host streams more slowly than its device, and neither is off by orders of magnitude.
       EXPECT_GT(rates.matmul_flops_per_second, 1e13);
       EXPECT_LT(rates.matmul_flops_per_second, 1e16);
+      EXPECT_LT(rates.attention_backward_flops_per_second, rates.attention_flops_per_second);
+      EXPECT_GT(rates.attention_backward_flops_per_second, 1e12);
       EXPECT_GT(rates.element_bytes_per_second, rates.update_bytes_per_second);
       EXPECT_GT(rates.update_bytes_per_second, 1e10);
     }
     EXPECT_GE(profile->rates.h2d_bytes_per_second, 1e10);
+    EXPECT_GT(profile->rates.launch_seconds, 0);
   }
 }
 
@@ -84,6 +88,38 @@ TEST_F(ProfiledPlanTest, AModelIsPlannedForAMachineThatIsNotHere) {
   EXPECT_LT(report.predicted.step_seconds, flops / 99e12);
   // A slower device takes longer.
   EXPECT_GT(Plan("a100").predicted.step_seconds, report.predicted.step_seconds);
+}
+
+TEST_F(ProfiledPlanTest, GivenRatesTakeThePlaceOfTheProfiles) {
+  const MachineProfile h200 = *FindMachineProfile("h200");
+  const double seconds = Plan("h200").predicted.step_seconds;
+  const auto slower = PlanTraining(spec_, h200, {"products=70", "dram=200"});
+  ASSERT_TRUE(slower.ok()) << slower.status();
+  EXPECT_GT(slower->predicted.step_seconds, 5 * seconds);
+  EXPECT_THAT(slower->table, HasSubstr("; given: products=70, dram=200"));
+  const absl::Status refused = PlanTraining(spec_, h200, {"speed=1"}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), AllOf(HasSubstr("speed=1"), HasSubstr("products")));
+}
+
+TEST_F(ProfiledPlanTest, WhatElseCouldHaveBeenChosenIsTold) {
+  const PlanReport report = Plan("h200");
+  const auto json = nlohmann::json::parse(report.json);
+  EXPECT_TRUE(json["chosen_by"] == "time" || json["chosen_by"] == "rule") << report.json;
+  ASSERT_TRUE(json.contains("runner_up")) << report.json;
+  const auto& other = json["runner_up"];
+  EXPECT_GE(other["predicted_step"]["step_seconds"], json["predicted_step"]["step_seconds"]);
+  for (const char* key :
+       {"micro_batches_per_sweep", "stash", "weight_buffers", "device_update_share"}) {
+    EXPECT_TRUE(other.contains(key)) << key;
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_THAT(report.table, AllOf(HasSubstr("chosen by"), HasSubstr("the runner-up: ")));
+  // A job that says all leaves no choice.
+  spec_.engine.micro_batches_per_sweep = 2;
+  spec_.engine.stash = StashPlace::kHost;
+  spec_.engine.update_device = UpdateDevice::kHost;
+  EXPECT_FALSE(nlohmann::json::parse(Plan("h200").json).contains("runner_up"));
 }
 
 TEST_F(ProfiledPlanTest, LimitsOfTheJobHoldThereToo) {

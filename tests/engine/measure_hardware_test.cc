@@ -21,12 +21,14 @@ TEST(MeasureHardwareTest, EveryRateIsMeasured) {
   for (const PrecisionRates& precision : {rates->fp32, rates->bf16}) {
     for (const double rate :
          {precision.matmul_flops_per_second, precision.attention_flops_per_second,
-          precision.element_bytes_per_second, precision.update_bytes_per_second,
-          rates->h2d_bytes_per_second, rates->d2h_bytes_per_second}) {
+          precision.attention_backward_flops_per_second, precision.element_bytes_per_second,
+          precision.update_bytes_per_second, rates->h2d_bytes_per_second,
+          rates->d2h_bytes_per_second}) {
       EXPECT_GT(rate, 1e6);
       EXPECT_LT(rate, 1e16);
     }
   }
+  EXPECT_EQ(rates->launch_seconds, 0) << "a call of the cpu device is its work";
   EXPECT_FALSE(HardwareRates().measured());
 }
 

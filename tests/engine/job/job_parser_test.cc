@@ -191,7 +191,10 @@ TEST(JobParserTest, OutOfRange) {
   EXPECT_THAT(Refusal("training: {seed: -1}\n"), HasSubstr("18446744073709551615"));
   EXPECT_THAT(Refusal("optimizer: {beta2: 1}\n"), HasSubstr("from 0 to below 1"));
   EXPECT_THAT(Refusal("optimizer: {epsilon: 0}\n"), HasSubstr("optimizer.epsilon"));
-  EXPECT_THAT(Refusal("engine: {weight_buffers: 1}\n"), HasSubstr("from 2"));
+  for (const char* one : {"1", "01", "+1"}) {
+    EXPECT_THAT(Refusal(std::string("engine: {weight_buffers: ") + one + "}\n"),
+                HasSubstr("from 2 to 4096, or 0 (chosen by predicted time)"));
+  }
   EXPECT_THAT(Refusal("engine: {host_memory: -1}\n"), HasSubstr("engine.host_memory"));
   EXPECT_THAT(Refusal("checkpoint: {keep: 0}\n"), HasSubstr("1 or more"));
 }

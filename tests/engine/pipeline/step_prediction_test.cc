@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/device/reference_kernels.h"
+#include "engine/pipeline/memory_plan.h"
 
 namespace megatrain {
 namespace {
@@ -35,7 +36,7 @@ constexpr double kInstant = 1e30;
 
 HardwareRates Instant() {
   HardwareRates rates;
-  rates.fp32 = rates.bf16 = {kInstant, kInstant, kInstant, kInstant};
+  rates.fp32 = rates.bf16 = {kInstant, kInstant, kInstant, kInstant, kInstant};
   rates.h2d_bytes_per_second = rates.d2h_bytes_per_second = kInstant;
   rates.threads = 4;
   return rates;
@@ -50,15 +51,22 @@ class StepPredictionTest : public testing::Test {
     auto plan = PlanMemory(spec, layout_, kernels_, budget);
     EXPECT_TRUE(plan.ok()) << plan.status();
     EXPECT_TRUE(plan->fits);
-    return PredictStep(*plan, rates, resources);
+    return PredictStep(plan->dimensions, {rates, resources});
   }
   // FLOPs of a step's products, by hand.
   double Products(int64_t tokens) const {
     const ModelConfig& c = layout_.config;
     return 3.0 * static_cast<double>(tokens) *
-           static_cast<double>(c.layers * 2 * layout_.tiles[1].parameters +
-                               2 * c.vocabulary * c.hidden);
+           (static_cast<double>(c.layers) * LayerFlops() +
+            static_cast<double>(2 * c.vocabulary * c.hidden));
   }
+  // Of a token's in a layer's forward pass.
+  double LayerFlops() const { return 2.0 * static_cast<double>(MatricesBeforeLast() + Last()); }
+  int64_t MatricesBeforeLast() const {
+    const ModelConfig& c = layout_.config;
+    return c.hidden * (2 * c.heads + 2 * c.kv_heads) * c.head_dim + 2 * c.hidden * c.intermediate;
+  }
+  int64_t Last() const { return layout_.config.hidden * layout_.config.intermediate; }
   ModelLayout layout_ = BuildModelLayout(Config());
   ReferenceKernels kernels_;
 };
@@ -72,11 +80,57 @@ TEST_F(StepPredictionTest, ProductsAloneTakeTheirFlopsOverTheirRate) {
   EXPECT_NEAR(prediction.lane_busy_seconds.compute, expected, 1e-6 * expected);
   EXPECT_NEAR(prediction.tokens_per_second, 8 * 128 / expected, 1e-3);
   EXPECT_EQ(prediction.bound_by, Lane::kCompute);
-  // Recomputed, the layers' forward pass is run once more.
+  // Recomputed, the layers' forward pass is run once more but for its last product.
   JobSpec spec = Spec();
   spec.engine.recompute = RecomputeMode::kAll;
-  const double layers = 2.0 * 8 * 128 * 4 * static_cast<double>(layout_.tiles[1].parameters) / 1e9;
+  const double layers = 2.0 * 8 * 128 * 4 * static_cast<double>(MatricesBeforeLast()) / 1e9;
   EXPECT_NEAR(Predict(spec, rates).step_seconds, expected + layers, 1e-6 * expected);
+}
+
+// Causal: a token sees half of its sequence. Two products over pairs of tokens forward, and once
+// more where that is recomputed; five backward, at a rate of their own.
+TEST_F(StepPredictionTest, AttentionGoesByItsLengthEachWayAtItsRate) {
+  const double pair_product = 2.0 * 64 * (8 * 128) * 128 / 2 * 4;  // width, tokens, layers
+  HardwareRates rates = Instant();
+  rates.fp32.attention_flops_per_second = 1e9;
+  EXPECT_NEAR(Predict(Spec(), rates).step_seconds, 2 * pair_product / 1e9, 1e-6);
+  JobSpec recomputing = Spec();
+  recomputing.engine.recompute = RecomputeMode::kAll;
+  EXPECT_NEAR(Predict(recomputing, rates).step_seconds, 4 * pair_product / 1e9, 1e-6);
+  rates.fp32.attention_backward_flops_per_second = 5e8;
+  EXPECT_NEAR(Predict(Spec(), rates).step_seconds, (2 + 2 * 5) * pair_product / 1e9, 1e-6);
+  // As many tokens in sequences twice as long.
+  JobSpec longer = Spec(/*batch=*/4, /*micro_batch=*/1);
+  longer.data.sequence_length = 256;
+  EXPECT_NEAR(Predict(longer, rates).step_seconds, 2 * Predict(Spec(), rates).step_seconds, 1e-6);
+}
+
+// Each micro-batch reads and writes the FP32 sums of the gradients, the first only writes them; the
+// head does so in every chunk.
+TEST_F(StepPredictionTest, SumsOfGradientsAreReadAndWrittenByEveryMicroBatch) {
+  HardwareRates rates = Instant();
+  rates.fp32.element_bytes_per_second = 1e9;
+  const double few = Predict(Spec(8, 8), rates).step_seconds;
+  const double many = Predict(Spec(8, 1), rates).step_seconds;
+  const double matrices = 4.0 * static_cast<double>(MatricesBeforeLast() + Last());
+  // Of 8 micro-batches of 128 tokens each has one chunk of the head, and so has the one of 1024.
+  const double head = 1000.0 * 64;
+  EXPECT_NEAR(many - few, 7 * 8 * (matrices + head) / 1e9, 1e-9 + 1e-3 * (many - few));
+}
+
+TEST_F(StepPredictionTest, ShortKernelsTakeAsLongAsTheirLaunches) {
+  HardwareRates rates = Instant();
+  rates.launch_seconds = 1e-3;
+  const double eight = Predict(Spec(8, 1), rates).step_seconds;
+  // A layer has some 10 kernels forward and 20 backward, the head 8.
+  EXPECT_GT(eight, 8 * 4 * 25e-3);
+  EXPECT_LT(eight, 8 * 4 * 45e-3);
+  // Fewer micro-batches have fewer of them.
+  EXPECT_NEAR(Predict(Spec(8, 4), rates).step_seconds, eight / 4, 0.1 * eight);
+  // Long enough, they hide them.
+  rates.fp32.matmul_flops_per_second = 1e7;
+  const double hidden = Predict(Spec(8, 1), rates).step_seconds;
+  EXPECT_NEAR(hidden, Products(8 * 128) / 1e7, 0.01 * hidden);
 }
 
 TEST_F(StepPredictionTest, ThePrecisionsRatesAreTaken) {
@@ -96,7 +150,7 @@ TEST_F(StepPredictionTest, TheBusiestLaneBinds) {
   StepPrediction prediction = Predict(Spec(), rates);
   EXPECT_EQ(prediction.bound_by, Lane::kUpdate);
   EXPECT_NEAR(prediction.lane_busy_seconds.update, elements * 28 / 1e9, 1e-9);
-  EXPECT_GE(prediction.step_seconds, prediction.lane_busy_seconds.update);
+  EXPECT_GE(prediction.step_seconds, (1 - 1e-9) * prediction.lane_busy_seconds.update);
 
   rates = Instant();
   rates.d2h_bytes_per_second = 1e9;
