@@ -91,7 +91,7 @@ struct Op {
   int stash_slot = -1;
   int kept_slot = -1;  // -1: nothing kept
   KeepLevel keep = KeepLevel::kNothing;
-  bool first = false;  // of a tile's gradient: writes the accumulator, whatever it holds
+  bool first = false;  // writes the accumulator instead of adding: the first of a tile's gradient
   // Duration model: bytes over the lane's rate, or FLOPs over the processor's.
   int64_t bytes = 0;
   double flops = 0;
