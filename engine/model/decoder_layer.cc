@@ -272,7 +272,7 @@ class BoundLayer {
     return kernels_.MatMul(stream_, args);
   }
 
-  // Of rows of the residual stream.
+  // Arguments for rows of the residual stream.
   RmsNormArgs NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
                        float* rstd) const {
     RmsNormArgs args;
@@ -289,7 +289,7 @@ class BoundLayer {
     return args;
   }
 
-  // Of the heads of q or k.
+  // Normalises the heads of q or k.
   absl::Status HeadNorm(const Chunk& chunk, const void* x, int64_t heads, int64_t weight, void* y,
                         float* rstd) {
     RmsNormArgs args = NormArgs(chunk, x, weight, y, rstd);
@@ -300,7 +300,7 @@ class BoundLayer {
     return kernels_.RmsNorm(stream_, args);
   }
 
-  // dh += gradient of the norm of x by x, rows of the residual stream.
+  // Arguments for dh += gradient of the norm of x by x, for rows of the residual stream.
   RmsNormBackwardArgs NormBackwardArgs(const Chunk& chunk, const void* x, int64_t weight,
                                        const float* rstd, const void* dy, void* dh,
                                        const TileGradient& gradient) const {
@@ -322,7 +322,7 @@ class BoundLayer {
     return args;
   }
 
-  // In place over dy.
+  // Works in place on dy.
   absl::Status HeadNormBackward(const Chunk& chunk, const void* x, int64_t heads, int64_t weight,
                                 const float* rstd, void* dy, const TileGradient& gradient) {
     RmsNormBackwardArgs args = NormBackwardArgs(chunk, x, weight, rstd, dy, dy, gradient);
@@ -348,7 +348,7 @@ class BoundLayer {
     return kernels_.Rope(stream_, args);
   }
 
-  // Of the whole micro-batch.
+  // Arguments for the whole micro-batch.
   AttentionArgs Attention() const {
     AttentionArgs args;
     args.dtype = context_.dtype;
@@ -387,7 +387,7 @@ class BoundLayer {
   Pointer* Rows(Pointer* tensor, const Chunk& chunk, int64_t width) const {
     return Offset(tensor, chunk.begin * width);
   }
-  // The same of a tensor of all tokens where it is kept, else of this chunk's alone.
+  // The chunk's rows of a tensor that holds all tokens where it is kept, else this chunk alone.
   void* RowsIfKept(void* tensor, bool kept, const Chunk& chunk, int64_t width) const {
     return kept ? Rows(tensor, chunk, width) : tensor;
   }

@@ -86,8 +86,8 @@ struct DeviceBuffers {
   std::vector<void*> hidden_gradient;  // T, one a micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
   void* layer_scratch = nullptr;       // LayerScratchBytes
-  // What one operation needs at a time, in turn: a chunk of a layer, attention's gradient, a chunk
-  // of the head. `backward` and `head` point into it.
+  // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,
+  // a chunk of the head. `backward` and `head` point into it.
   void* work = nullptr;
   LayerBackwardScratch backward;
   HeadScratch head;

@@ -105,7 +105,7 @@ struct Op {
   int stash_slot = -1;
   int kept_slot = -1;  // -1: nothing kept
   KeepLevel keep = KeepLevel::kNothing;
-  bool first = false;  // of a tile's gradient: writes the accumulator, whatever it holds
+  bool first = false;  // writes the accumulator instead of adding: the first of a tile's gradient
   // kLoadTile, kLoadPartial, kUpdateTile, kDeviceUpdate: the tile's elements [begin, end).
   int64_t begin = 0, end = 0;
   int64_t bytes = 0;  // copied, updated, saved, or cleared: over the lane's rate its duration

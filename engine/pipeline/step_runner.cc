@@ -281,8 +281,8 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
   }
 }
 
-// What lies between a tile's tensors: no kernel writes it, and the norm, the slab and the update
-// take the accumulator as a whole.
+// Zeroes the padding between a tile's tensors. No kernel writes it, but the norm, the slab and the
+// update read the accumulator as a whole.
 absl::Status StepRunner::ZeroPadding(const Op& op, Stream& stream) {
   const TileLayout& tile = p_.dimensions->layout->tiles[op.tile];
   float* const gradient = p_.device_buffers->accumulators[op.accumulator];

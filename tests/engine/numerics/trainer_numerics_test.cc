@@ -32,6 +32,7 @@ struct Setting {
   int64_t micro_batches_per_sweep;
   StashPlace stash;
   RecomputeMode recompute;
+  int64_t layer_chunk_tokens = 0;  // 0: the plan's, which is the whole micro-batch here
 };
 
 class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::string, Setting>> {
@@ -53,6 +54,10 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
     absl::StatusOr<MemoryPlan> plan = PlanMemory(spec_, layout_, device_->kernels(), budget);
     ASSERT_TRUE(plan.ok()) << plan.status();
     ASSERT_TRUE(plan->fits) << plan->Table();
+    // Shorter ones need less of what the plan takes.
+    if (setting.layer_chunk_tokens > 0) {
+      plan->dimensions.layer_chunk_tokens = setting.layer_chunk_tokens;
+    }
     if (change_) change_(*plan);
     HostPoolOptions options;
     options.capacity = plan->pool_bytes;
@@ -201,7 +206,8 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::ValuesIn(ReferenceFamilies()),
         ::testing::Values(Setting{"whole", 3, 0, StashPlace::kDevice, RecomputeMode::kNone},
                           Setting{"micro_batches", 1, 0, StashPlace::kHost, RecomputeMode::kAll},
-                          Setting{"sweeps", 1, 2, StashPlace::kHost, RecomputeMode::kAuto})),
+                          Setting{"sweeps_in_chunks", 1, 2, StashPlace::kHost, RecomputeMode::kAuto,
+                                  13})),
     [](const auto& info) { return std::get<0>(info.param) + "_" + std::get<1>(info.param).name; });
 
 // Where AdamW runs, and what of the embedding is updated first.

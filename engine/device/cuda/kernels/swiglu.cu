@@ -10,7 +10,7 @@ constexpr int kThreads = 256;
 // The quick division is good to 2 in the last place, and 0 where the result would be denormal.
 __device__ inline float Sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
 
-// In both directions: the same bits.
+// Both directions compute the output alike, so that the bits agree.
 __device__ inline float Activated(float gate, float sigmoid, float up) {
   return gate * (sigmoid * up);
 }
