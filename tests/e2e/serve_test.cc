@@ -182,6 +182,7 @@ class ServeTest : public ::testing::Test {
   v1::Job Get(const std::string& name) {
     v1::GetJobRequest request;
     request.set_name(name);
+    request.set_view(v1::JOB_VIEW_FULL);
     v1::Job job;
     grpc::ClientContext context;
     const grpc::Status status = jobs_->GetJob(&context, request, &job);
