@@ -44,8 +44,9 @@ absl::Status MayPass(const absl::Status& status) {
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnavailable:
-      return absl::UnavailableError(absl::StrCat(
-          status.message(), "; where this passes, start the daemon again (its service does)"));
+      return absl::UnavailableError(
+          absl::StrCat(status.message(),
+                       "; this may pass: as a service the daemon is started again until then"));
     default:
       return status;
   }

@@ -43,14 +43,17 @@ std::vector<JobPtr> BegunJobs(const JobLedger& ledger) {
 
 absl::Status Refused(const std::string& before, const std::string& kind, const FoundDevice& found,
                      size_t begun) {
-  return absl::UnavailableError(absl::StrCat(
-      "device: auto finds ", kind,
-      found.why_cpu.empty() ? "" : absl::StrCat(" (", found.why_cpu, ")"),
-      ", and this daemon's jobs ran on ", before, "; ", begun,
-      " of them have begun and would go on with other bits. Waiting for ", before,
-      " to be there again; to go on without it start once with --accept-device-change, or write "
-      "device: ",
-      kind, " into the configuration"));
+  std::string text = absl::StrCat("device: auto finds ", kind);
+  if (!found.why_cpu.empty()) absl::StrAppend(&text, " (", found.why_cpu, ")");
+  absl::StrAppend(&text, ", and this daemon's jobs ran on ", before);
+  if (begun > 0) {
+    absl::StrAppend(&text, "; ", begun, " of them have begun and would go on with other bits");
+  }
+  absl::StrAppend(
+      &text, ". It waits for ", before,
+      "; to go on without, start it once with --accept-device-change, or write device: ", kind,
+      " into the configuration");
+  return absl::UnavailableError(text);
 }
 
 absl::Status TellJob(const std::string& id, const std::string& text, JobLedger* ledger) {

@@ -54,8 +54,8 @@ struct GrpcServerOptions {
 class GrpcServer {
  public:
   // Listens and serves. Health is NOT_SERVING for "" and SERVING for the services. What the
-  // pointers point to must outlive the server. InvalidArgument for an address that cannot be
-  // listened on.
+  // pointers point to must outlive the server. ConnectionListener::Listen's errors for an address
+  // that cannot be listened on.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
                                                            const Authenticator* authenticator,
                                                            JobManager* manager,

@@ -9,7 +9,7 @@
 // sends ahead. Only those that wait are bounded in number and bytes, beyond that they are refused.
 //
 // Thread safety: all methods may be called from any thread, an AnswerShare's by one at a time.
-// Invariants: unsent bytes exceed a bound by at most one answer that is longer than
+// Invariants: unsent bytes exceed a bound by no more than what answers are longer than
 // kAnswerBytesExpected; a call waits only while its caller has unsent answers.
 #ifndef MEGATRAIN_SERVER_RPC_UNSENT_ANSWERS_H_
 #define MEGATRAIN_SERVER_RPC_UNSENT_ANSWERS_H_
