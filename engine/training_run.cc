@@ -226,11 +226,6 @@ absl::Status TrainingRun::ChooseStart() {
   MT_RETURN_IF_ERROR(CheckResumable(saved, State(saved.step)));
   run_name_ = RunName(saved);
   MT_RETURN_IF_ERROR(CheckNewer(saved));
-  const int threads = session_->settings.threads;
-  if (saved.threads != threads) {
-    Say(absl::StrCat("the checkpoint was made with ", saved.threads, " threads, this run has ",
-                     threads, ": bits may differ from an undisturbed run"));
-  }
   const std::string arithmetic = session_->device->Arithmetic(spec_.engine.attention);
   if (!saved.arithmetic.empty() && saved.arithmetic != arithmetic) {
     Say(absl::StrCat("the checkpoint was made on ", saved.arithmetic, "; this run computes on ",

@@ -26,9 +26,10 @@ struct CheckpointState {
   std::string model_fingerprint;  // ModelFingerprint of the layout
   // Key path -> value, of every key that a resumed run may not change.
   std::map<std::string, std::string> spec;
-  // Others may change bits: resuming warns.
-  int threads = 0;
-  std::string arithmetic;   // Device::Arithmetic(); empty in checkpoints of versions before it
+  int threads = 0;  // for people: bits do not depend on it
+  // Device::Arithmetic(); another one may change bits: resuming warns. Empty in checkpoints of
+  // versions before it.
+  std::string arithmetic;
   int64_t steps_total = 0;  // as planned when it was written
 };
 

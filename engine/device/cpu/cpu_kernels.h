@@ -1,8 +1,8 @@
 // The kernels of the cpu device: products by oneDNN, the rest by Highway, spread over a pool.
 //
 // Thread safety: several lanes may call at a time; the pool serves one loop at a time. The stream
-// is not used: a call returns when its work is done. All results but MatMul's are bitwise
-// independent of the pool's size.
+// is not used: a call returns when its work is done. Results are bitwise independent of the pool's
+// size: work is cut by the shapes alone.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 

@@ -1,6 +1,7 @@
 #include "engine/device/cpu/matmul.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "engine/base/status.h"
@@ -141,36 +142,62 @@ absl::Status WidenedTile(const MatMulArgs& args, const Tile& tile, Workspace& wo
   return absl::OkStatus();
 }
 
+// A product is cut into at most so many tiles.
+constexpr int64_t kTilesMax = 512;
+
+// What `tiles` equal tiles cost, in tiles: the mean over pools of what they cost each pool, the
+// rounds that its busiest thread takes times its threads. The bits must not depend on the pool that
+// there happens to be. Small pools count most.
+//
+// The last tile to finish is waited for on average half its length longer than an even division
+// would take, unless the tiles divide evenly; kUneven is how much of that remains when they do,
+// since threads differ.
+std::array<double, kTilesMax + 1> CostsOnPools() {
+  constexpr double kUneven = 0.25;
+  constexpr struct {
+    int threads;
+    double weight;
+  } kPools[] = {{1, 1}, {2, 3}, {3, 1}, {4, 1}, {8, 0.5}, {16, 0.25}, {32, 0.1}, {64, 0.05}};
+  std::array<double, kTilesMax + 1> costs{};
+  for (int64_t tiles = 1; tiles <= kTilesMax; ++tiles) {
+    for (const auto& [threads, weight] : kPools) {
+      const double even = static_cast<double>(tiles) / threads;
+      const double rounds = std::max(static_cast<double>(CeilDiv(tiles, threads)),
+                                     even + (threads > 1 ? kUneven : 0));
+      costs[static_cast<size_t>(tiles)] += weight * threads * rounds;
+    }
+  }
+  return costs;
+}
+
 }  // namespace
 
-// Cost of a tile, in multiply-adds: the product itself, kPacking for each element of a and b that
-// the tile packs (they are packed again in every tile), kStart for its start. The last tile to
-// finish is waited for on average half its length longer than an even division would take, unless
-// the tiles divide evenly; kUneven is how much of that remains when they do, since threads differ.
-MatMulTiles ChooseMatMulTiles(int64_t m, int64_t n, int64_t k, int threads) {
-  constexpr double kPacking = 10, kStart = 1e6, kUneven = 0.25;
+// The cost of a tile, in multiply-adds: the product itself, kPacking for each element of a and b
+// that the tile packs (they are packed again in every tile), kStart for its start. A transposed a
+// lies along k as b does: what is packed is short pieces of many pages.
+MatMulTiles ChooseMatMulTiles(int64_t m, int64_t n, int64_t k, bool transpose_a) {
+  constexpr double kPacking = 12, kStridedPacking = 40, kStart = 1e6;
   constexpr int64_t kStep = 64;  // four vectors of 16: whole register blocks
+  static const std::array<double, kTilesMax + 1> costs = CostsOnPools();
   MatMulTiles best{m, n};
   double best_cost = 0;
   int64_t last_rows = 0;
-  for (int64_t i = 1; i <= std::max<int64_t>(1, CeilDiv(m, kStep)) && i <= 64 * threads; ++i) {
+  for (int64_t i = 1; i <= CeilDiv(m, kStep) && i <= kTilesMax; ++i) {
     const int64_t rows = std::min(m, CeilDiv(CeilDiv(m, i), kStep) * kStep);
     if (rows == last_rows) continue;
     last_rows = rows;
     int64_t last_columns = 0;
-    for (int64_t j = 1; j <= CeilDiv(n, kStep) && i * j <= 64 * threads; ++j) {
+    for (int64_t j = 1; j <= CeilDiv(n, kStep) && i * j <= kTilesMax; ++j) {
       const int64_t columns = std::min(n, CeilDiv(CeilDiv(n, j), kStep) * kStep);
       if (columns == last_columns) continue;
       last_columns = columns;
-      const double tiles = static_cast<double>(CeilDiv(m, rows) * CeilDiv(n, columns));
       const double area = static_cast<double>(rows) * static_cast<double>(columns);
       const double packed = static_cast<double>(rows + columns);
-      const double tile_cost = (area + kPacking * packed) * static_cast<double>(k) + kStart;
-      const double per_thread = tiles / threads;
-      const double rounds = std::max(
-          static_cast<double>(CeilDiv(static_cast<int64_t>(tiles), static_cast<int64_t>(threads))),
-          per_thread + (threads > 1 ? kUneven : 0.0));
-      const double cost = rounds * tile_cost;
+      const double tile_cost =
+          (area + (transpose_a ? kStridedPacking : kPacking) * packed) * static_cast<double>(k) +
+          kStart;
+      const int64_t tiles = CeilDiv(m, rows) * CeilDiv(n, columns);
+      const double cost = costs[static_cast<size_t>(tiles)] * tile_cost;
       if (best_cost == 0 || cost < best_cost) {
         best_cost = cost;
         best = {rows, columns};
@@ -185,7 +212,7 @@ absl::Status RunMatMul(const MatMulArgs& args, bool native_bf16, ThreadPool* poo
   if (args.m == 0 || args.n == 0) return absl::OkStatus();
   if (args.k == 0) return absl::InvalidArgumentError("a matrix product with k = 0");
   const bool widen = args.dtype == DType::kBF16 && !native_bf16;
-  MatMulTiles tiles = ChooseMatMulTiles(args.m, args.n, args.k, pool->threads());
+  MatMulTiles tiles = ChooseMatMulTiles(args.m, args.n, args.k, args.transpose_a);
   if (widen) {
     tiles.rows = std::min(tiles.rows, kWidenedTile);
     tiles.columns = std::min(tiles.columns, kWidenedTile);

@@ -13,9 +13,9 @@ struct MatMulTiles {
   int64_t rows = 0, columns = 0;
 };
 
-// The tiles that make a product shortest on `threads` equal threads, by the cost model in
-// matmul.cc.
-MatMulTiles ChooseMatMulTiles(int64_t m, int64_t n, int64_t k, int threads);
+// The tiles that make a product short on pools of few threads and of many, by the cost model in
+// matmul.cc. They follow from the shapes alone, for oneDNN's order of sums follows from them.
+MatMulTiles ChooseMatMulTiles(int64_t m, int64_t n, int64_t k, bool transpose_a);
 
 // native_bf16: whether BF16 products run as such; else operands are widened to FP32 block by block.
 absl::Status RunMatMul(const MatMulArgs& args, bool native_bf16, ThreadPool* pool,

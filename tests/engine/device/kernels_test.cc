@@ -1,9 +1,11 @@
-// The suite on the cpu device, and what is promised of that device alone: results other than
-// MatMul's do not depend on the number of threads.
+// The suite on the cpu device, and what is promised of that device alone: results do not depend on
+// the number of threads.
 #include <cmath>
 #include <memory>
+#include <random>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/engine/device/attention_cases.h"
 #include "tests/engine/device/cpu_kernels_under_test.h"
 #include "tests/engine/device/kernels_suite.h"
@@ -35,6 +37,40 @@ void ExpectSameForAllPools(const Operands& operands, const KernelCall& call) {
 }
 
 class CpuKernelsTest : public testing::TestWithParam<DType> {};
+
+// The library chooses its code, and its blocks of k, by a task's shape and strides.
+TEST_P(CpuKernelsTest, ProductsDoNotDependOnThreads) {
+  std::mt19937_64 random(7);
+  const auto size = [&](double least, double most) {
+    const double x = std::uniform_real_distribution<>(0, 1)(random);
+    return static_cast<int64_t>(least * std::pow(most / least, x));
+  };
+  for (int trial = 0; trial < 24; ++trial) {
+    const int64_t m = size(16, 700), n = size(16, 700), k = size(385, 1200);
+    const bool transpose_a = trial % 3 == 0, transpose_b = trial % 3 == 1;
+    SCOPED_TRACE(absl::StrCat(m, " x ", n, " x ", k, transpose_a ? ", a transposed" : "",
+                              transpose_b ? ", b transposed" : ""));
+    Operands operands(static_cast<uint64_t>(trial));
+    const size_t a = operands.Random(GetParam(), m * k), b = operands.Random(GetParam(), k * n);
+    const size_t out = operands.Random(DType::kF32, m * n);
+    ExpectSameForAllPools(operands,
+                          [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                            return kernels.MatMul(stream, {.m = m,
+                                                           .n = n,
+                                                           .k = k,
+                                                           .dtype = GetParam(),
+                                                           .out_dtype = DType::kF32,
+                                                           .a = p[a],
+                                                           .a_stride = transpose_a ? m : k,
+                                                           .transpose_a = transpose_a,
+                                                           .b = p[b],
+                                                           .b_stride = transpose_b ? k : n,
+                                                           .transpose_b = transpose_b,
+                                                           .out = p[out],
+                                                           .out_stride = n});
+                          });
+  }
+}
 
 TEST_P(CpuKernelsTest, AttentionDoesNotDependOnThreads) {
   for (const AttentionCase& shape : AttentionCases()) {

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/engine/numerics/job_run.h"
 #include "tests/engine/numerics/model_reference.h"
 
@@ -20,6 +23,26 @@ struct Case {
   bool clipped;
 };
 
+void ExpectSame(const JobRun& run, const JobRun& expected) {
+  ASSERT_EQ(run.records.size(), expected.records.size());
+  for (size_t k = 0; k < run.records.size(); ++k) {
+    EXPECT_EQ(run.records[k].step, expected.records[k].step);
+    EXPECT_EQ(run.records[k].loss, expected.records[k].loss) << "step " << k + 1;
+    EXPECT_EQ(run.records[k].gradient_norm, expected.records[k].gradient_norm) << "step " << k + 1;
+    EXPECT_EQ(run.records[k].total_tokens, expected.records[k].total_tokens);
+  }
+}
+
+void ExpectSameFiles(const JobSpec& spec, const JobSpec& expected) {
+  const auto files = CheckpointTensorFiles(spec), expected_files = CheckpointTensorFiles(expected);
+  ASSERT_FALSE(expected_files.empty());
+  ASSERT_EQ(files.size(), expected_files.size());
+  for (const auto& [name, bytes] : expected_files) {
+    ASSERT_TRUE(files.contains(name)) << name;
+    EXPECT_TRUE(files.at(name) == bytes) << name << " differs";
+  }
+}
+
 class SameBitsTest : public ::testing::TestWithParam<Case> {
  protected:
   static constexpr int64_t kSteps = 4;
@@ -31,28 +54,6 @@ class SameBitsTest : public ::testing::TestWithParam<Case> {
     spec.training.steps = kSteps;
     spec.training.micro_batch = 1;  // four micro-batches a step
     return spec;
-  }
-
-  static void ExpectSame(const JobRun& run, const JobRun& expected) {
-    ASSERT_EQ(run.records.size(), expected.records.size());
-    for (size_t k = 0; k < run.records.size(); ++k) {
-      EXPECT_EQ(run.records[k].step, expected.records[k].step);
-      EXPECT_EQ(run.records[k].loss, expected.records[k].loss) << "step " << k + 1;
-      EXPECT_EQ(run.records[k].gradient_norm, expected.records[k].gradient_norm)
-          << "step " << k + 1;
-      EXPECT_EQ(run.records[k].total_tokens, expected.records[k].total_tokens);
-    }
-  }
-
-  static void ExpectSameFiles(const JobSpec& spec, const JobSpec& expected) {
-    const auto files = CheckpointTensorFiles(spec),
-               expected_files = CheckpointTensorFiles(expected);
-    ASSERT_FALSE(expected_files.empty());
-    ASSERT_EQ(files.size(), expected_files.size());
-    for (const auto& [name, bytes] : expected_files) {
-      ASSERT_TRUE(files.contains(name)) << name;
-      EXPECT_TRUE(files.at(name) == bytes) << name << " differs";
-    }
   }
 };
 
@@ -169,6 +170,63 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"tied_bf16_clipped", "qwen2", Precision::kBf16, true},
                       Case{"tied_fp32_unclipped", "llama_tied", Precision::kFp32, false}),
     [](const auto& info) { return info.param.name; });
+
+// A random model and random tokens, small, of odd sizes. Micro-batches have more tokens, and layers
+// are wider, than a library of products sums in one go.
+JobSpec RandomJob(uint64_t seed, Precision precision, const std::string& directory) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](int64_t least, int64_t most) {
+    return std::uniform_int_distribution<int64_t>(least, most)(random);
+  };
+  const int64_t kv_heads = pick(1, 2), heads = kv_heads * pick(1, 3), head_dim = 16 * pick(1, 4);
+  const int64_t vocabulary = pick(200, 900), hidden = 8 * pick(6, 40);
+  const std::string model = FreshDirectory(directory + "_model");
+  std::ofstream(model + "/config.json")
+      << R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",)"
+      << R"("rms_norm_eps": 1e-05, "rope_theta": 10000.0, "max_position_embeddings": 1024,)"
+      << R"("num_hidden_layers": 2, "tie_word_embeddings": )" << (seed % 2 ? "true" : "false")
+      << R"(, "hidden_size": )" << hidden << R"(, "intermediate_size": )" << pick(50, 600)
+      << R"(, "num_attention_heads": )" << heads << R"(, "num_key_value_heads": )" << kv_heads
+      << R"(, "head_dim": )" << head_dim << R"(, "vocab_size": )" << vocabulary << "}";
+  JobSpec spec =
+      CurveJob(LoadModelReference("llama"), precision, pick(0, 1) == 1, FreshDirectory(directory));
+  spec.model.path = model;
+  spec.model.random_initialization = true;
+  spec.data.sequence_length = pick(150, 420);
+  spec.schedule.warmup_steps = 0;
+  spec.training.steps = 2;
+  spec.training.global_batch = 4;
+  spec.training.micro_batch = 2;
+  std::vector<uint16_t> tokens(
+      static_cast<size_t>(spec.training.steps * 4 * spec.data.sequence_length));
+  for (uint16_t& token : tokens) token = static_cast<uint16_t>(pick(0, vocabulary - 1));
+  spec.data.train = {{model + "/tokens.bin", DataFormat::kTokens, "uint16"}};
+  std::ofstream(model + "/tokens.bin", std::ios::binary)
+      .write(reinterpret_cast<const char*>(tokens.data()),
+             static_cast<std::streamsize>(tokens.size() * sizeof(tokens[0])));
+  return spec;
+}
+
+TEST(RandomJobTest, GivesTheSameBitsOnAnyNumberOfThreads) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    const Precision precision = seed % 4 < 3 ? Precision::kFp32 : Precision::kBf16;
+    JobSpec one = RandomJob(seed, precision, "one_thread");
+    one.engine.threads = 1;
+    const JobRun expected = Train(one);
+    ASSERT_TRUE(expected.status.ok()) << expected.status;
+    for (const auto& [threads, update_threads] : {std::pair{2, 0}, {3, 0}, {2, 1}, {3, 1}}) {
+      SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", threads, " threads, ", update_threads,
+                                " of them for updates"));
+      JobSpec spec = RandomJob(seed, precision, "threads");
+      spec.engine.threads = threads;
+      spec.engine.update_threads = update_threads;
+      const JobRun run = Train(spec);
+      ASSERT_TRUE(run.status.ok()) << run.status;
+      ExpectSame(run, expected);
+      ExpectSameFiles(spec, one);
+    }
+  }
+}
 
 }  // namespace
 }  // namespace megatrain
