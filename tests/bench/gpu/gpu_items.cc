@@ -50,7 +50,7 @@ GpuKernelShapes KernelShapes() {
 GpuStep StepOf(const std::string& item) {
   if (SmallGpuSizes()) {
     return {.preset = "llama-tiny",
-            .sequence_length = item == k32k ? 16 : 8,
+            .sequence_length = 8,
             .micro_batch = 1,
             .global_batch = 1,
             .steps = 3};
