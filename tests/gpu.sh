@@ -67,7 +67,7 @@ done
 small=false
 [[ ${MEGATRAIN_TEST_SIZES:-} == small ]] && small=true
 test_seconds=${MEGATRAIN_GPU_TEST_SECONDS:-40}  # for one test
-fail_fast=  # whether the first test that fails is enough
+stop_at_hang=false  # whether what follows a test that hangs is left out
 
 logs=$out/logs
 mkdir -p "$logs" || exit 2
@@ -96,15 +96,17 @@ limited() {
   running=$!
   # What hangs in the driver cannot even be killed: it is left behind.
   local give_up=$((SECONDS + limit + 20)) code=137
-  while kill -0 "$running" 2>/dev/null; do
-    if ((SECONDS >= give_up)); then
-      running=
-      return 137
-    fi
-    sleep 0.1
-  done
-  wait "$running"
-  code=$?
+  {
+    while kill -0 "$running"; do
+      if ((SECONDS >= give_up)); then
+        running=
+        return 137
+      fi
+      sleep 0.1
+    done
+    wait "$running"
+    code=$?
+  } 2>/dev/null  # bash tells of crashes too
   running=
   return "$code"
 }
@@ -119,11 +121,15 @@ outcome_of() {
   esac
 }
 
-# record PHASE STEP OUTCOME SECONDS DETAIL: told, kept, and a failure unless it is ok or accepted.
-record() {
-  printf '%-9s %-30s %-10s %4d s  %s\n' "$@"
+# keep PHASE STEP OUTCOME SECONDS DETAIL: in the directory's files.
+keep() {
   printf '%s\t%s\t%s\t%s\t%s\n' "$@" >> "$out/steps.tsv"
   timeout -k 5 20 "$gpu_bench" --out "$out" record "$@" </dev/null >>"$logs/record.log" 2>&1
+}
+# record, likewise: told, kept, and a failure unless it is ok or accepted.
+record() {
+  printf '%-9s %-30s %-10s %4d s  %s\n' "$@"
+  keep "$@"
   case $1/$3 in
     verdict/* | */ok | */accepted) ;;
     *) failed=1 ;;
@@ -154,7 +160,7 @@ run_all() {  # FILTER SECONDS RESULTS LOG COMMAND...
     done_tests=$(named "run" "$results" | paste -sd :)
     echo "begin -" >> "$results"
     limited $((until - SECONDS)) "$log" env MEGATRAIN_TEST_RESULTS="$results" \
-      MEGATRAIN_TEST_SECONDS="$test_seconds" "$@" "$gpu_tests" ${fail_fast:+--gtest_fail_fast} \
+      MEGATRAIN_TEST_SECONDS="$test_seconds" "$@" "$gpu_tests" \
       --gtest_filter="$filter${done_tests:+$behind$done_tests}"
     code=$?
     case $code in
@@ -164,13 +170,12 @@ run_all() {  # FILTER SECONDS RESULTS LOG COMMAND...
     last=$(tail -n 1 "$results")
     case $last in
       "run "*) echo "ended ${last#run } $(outcome_of "$code")" >> "$results" ;;
-      "hung "*) ;;
+      "hung "*) if $stop_at_hang; then return 1; fi ;;
       *)
         echo "start - $(outcome_of "$code")" >> "$results"
         return 1
         ;;
     esac
-    [[ -z $fail_fast ]] || return 1
   done
 }
 
@@ -186,7 +191,7 @@ run_tests() {
   local phase=$1 step=$2 filter=$3 limit=$4 start=$SECONDS
   shift 4
   local name=$phase-${step//[^a-zA-Z0-9]/-}
-  local results=$scratch/$name.results log=$logs/$name.log test alone outcome=ok detail tested
+  local results=$scratch/results log=$logs/$name.log test alone outcome=ok detail tested
   : > "$results"
   run_all "$filter" "$limit" "$results" "$log" "$@"
   for test in $(followers "$results"); do
@@ -307,20 +312,23 @@ check() {
   fi
 }
 
+told=0
 tell() {
   echo "VERDICT: $1"
-  record verdict "verdict" "told" 0 "$1"
+  keep verdict "verdict $((++told))" "told" 0 "$1"
 }
 
 # verdict PATH TEST...: which paths can be trusted. The tests, which failed with this path aside or,
 # if it is empty, with none, and whole models are run with each of the others aside too.
 verdict() {
-  local base=$1 filter path limit text seconds=$test_seconds
-  local -a healed=() off=() others=()
+  local base=$1 filter path limit text seconds=$test_seconds test results
+  local -a only_all=() never=() untried=()
+  local -a off=() others=()
+  local -A heals=() healed=()  # the tests by path; their number of paths by test
   shift
   filter=$(printf '%s\n' "$@" | sort -u | paste -sd :):$some_models
   test_seconds=$(min "$test_seconds" 20)
-  fail_fast=true
+  stop_at_hang=true
   for path in "${paths[@]}"; do [[ $path == "$base" ]] || others+=("$path"); done
   for path in "${others[@]}" "all of these"; do
     off=("${base:+${aside[$base]}}" "${aside[$path]:-}")
@@ -329,21 +337,36 @@ verdict() {
     limit=$(min 60 $(($(left 2) / 2)))
     if ((limit < 5)); then
       record verdict "without $path" late 0 "no time was left"
-    elif run_tests verdict "without $path" "$filter" "$limit" env "${off[@]}"; then
-      healed+=("$path")
+      untried+=("$path")
+      continue
     fi
+    run_tests verdict "without $path" "$filter" "$limit" env "${off[@]}"
+    results=$(named ok "$scratch/results")
+    for test in "$@"; do
+      grep -qxF -- "$test" <<< "$results" || continue
+      if [[ $path != "all of these" ]]; then
+        heals[$path]+=" $test"
+      elif [[ -z ${healed[$test]:-} ]]; then
+        only_all+=("$test")
+      fi
+      healed[$test]=yes
+    done
   done
   test_seconds=$seconds
-  fail_fast=
-  text=${base:+$base can be trusted; without it }
-  if ((${#healed[@]} == 0)); then
-    tell "${text}the fault is not in one of the fast paths alone: setting them aside heals nothing"
-  elif [[ ${healed[0]} == "all of these" ]]; then
-    tell "${text}more than one fast path is at fault: all is well with all of them aside, ${aside[*]}"
-  else
-    for path in "${healed[@]}"; do
-      [[ $path == "all of these" ]] || text+="do not trust $path: ${aside[$path]} heals all; "
-    done
+  stop_at_hang=false
+  for test in "$@"; do [[ -n ${healed[$test]:-} ]] || never+=("$test"); done
+  text=${base:+$base can be trusted; without it: }
+  for path in "${!heals[@]}"; do
+    tell "${text}do not trust $path: ${aside[$path]} heals${heals[$path]}"
+  done
+  if ((${#only_all[@]} > 0)); then
+    tell "${text}more than one fast path is at fault: ${aside[*]} together heal ${only_all[*]}"
+  fi
+  if ((${#untried[@]} > 0)); then
+    tell "${text}nothing is known of ${untried[*]}: no time was left"
+  elif ((${#never[@]} > 0)); then
+    tell "${text}no fast path is at fault: setting them aside does not heal ${never[*]}"
+  elif ((${#only_all[@]} == 0)); then
     tell "${text}the other fast paths can be trusted"
   fi
 }
@@ -442,7 +465,7 @@ esac
 if ((failed)); then
   echo "FAILED, in ${SECONDS} s:"
   awk -F '\t' '$1 != "verdict" && $3 != "ok" && $3 != "accepted" { print "  " $1 ": " $2 ": " $3 "; " $5 }
-               $2 == "verdict" { print "  VERDICT: " $5 }' "$out/steps.tsv"
+               $3 == "told" { print "  VERDICT: " $5 }' "$out/steps.tsv"
   echo "all of it: $out"
   exit 1
 fi

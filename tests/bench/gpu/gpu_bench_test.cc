@@ -68,7 +68,7 @@ TEST(GpuBenchTest, LimitsAndKernels) {
   results.Begin("kernels", 0);
   const absl::Status status = BenchGpuKernels(**device, *limits, shapes, results);
   EXPECT_TRUE(status.ok()) << status;
-  EXPECT_TRUE(results.Value("kernels", "bf16, 16 tokens: RMSNorm").ok());
+  EXPECT_TRUE(results.Value("kernels", "BF16, 16 tokens: RMSNorm").ok());
   // Another process goes on with them.
   const BenchResults again = Results(::testing::TempDir() + "/kernels");
   EXPECT_EQ(again.Table(), results.Table());

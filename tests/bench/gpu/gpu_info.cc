@@ -12,6 +12,7 @@
 #include "engine/base/thread_pool.h"
 #include "engine/device/cuda/cuda_status.h"
 #include "engine/memory/host_offer.h"
+#include "tests/bench/gpu/gpu_items.h"
 #include "tests/bench/gpu/gpu_limits.h"
 #include "tests/gpu/gpu_under_test.h"
 
@@ -25,8 +26,8 @@ absl::Status DescribeHost(BenchResults& results) {
   MT_RETURN_IF_ERROR(results.Describe(
       "host memory", absl::StrCat(FormatBytesShort(offer.free_bytes), " free, ",
                                   FormatBytesShort(offer.set_aside_bytes), " in huge pages")));
-  constexpr int64_t kCopyBytes = int64_t{256} << 20;
-  MT_ASSIGN_OR_RETURN(const double rate, MeasureDramCopy(kCopyBytes, /*repetitions=*/3, pool));
+  const int64_t copy_bytes = SmallGpuSizes() ? 8 * kMiB : 256 * kMiB;
+  MT_ASSIGN_OR_RETURN(const double rate, MeasureDramCopy(copy_bytes, /*repetitions=*/3, pool));
   return results.Describe("DRAM", absl::StrFormat("%.1f GB/s copied, read and written, %d threads",
                                                   rate / 1e9, pool.threads()));
 }

@@ -29,18 +29,13 @@ constexpr char kLimits[] = "limits", kKernels[] = "kernels", kSteps[] = "steps",
 constexpr char k7B[] = "7b", k1500M[] = "1.5b", k32k[] = "32k";
 constexpr const char* kItems[] = {kLimits, k7B, kKernels, k1500M, k32k, kSteps, kLong};
 
-bool Small() {
-  const char* const sizes = std::getenv("MEGATRAIN_TEST_SIZES");
-  return sizes != nullptr && std::string_view(sizes) == "small";
-}
-
 GpuLimitSizes LimitSizes() {
-  if (!Small()) return {};
+  if (!SmallGpuSizes()) return {};
   return {.product = 16, .copy_bytes = 1 << 16, .repetitions = 2, .sustained_repetitions = 2};
 }
 
 GpuKernelShapes KernelShapes() {
-  if (!Small()) return {};
+  if (!SmallGpuSizes()) return {};
   return {.tokens = 16,
           .hidden = 32,
           .intermediate = 64,
@@ -53,9 +48,9 @@ GpuKernelShapes KernelShapes() {
 }
 
 GpuStep StepOf(const std::string& item) {
-  if (Small()) {
+  if (SmallGpuSizes()) {
     return {.preset = "llama-tiny",
-            .sequence_length = item == k32k ? 16 : 8,
+            .sequence_length = 8,
             .micro_batch = 1,
             .global_batch = 1,
             .steps = 3};
@@ -80,7 +75,7 @@ struct TemporaryDirectory {
 absl::StatusOr<std::unique_ptr<GpuBenchDevice>> OpenBenchDevice(CudaApi* api, int64_t device_bytes,
                                                                 int64_t host_bytes) {
   GpuBenchDevice::Sizes sizes = {.device_bytes = device_bytes, .host_bytes = host_bytes};
-  if (Small()) sizes.flush_bytes = 4096;
+  if (SmallGpuSizes()) sizes.flush_bytes = 4096;
   return GpuBenchDevice::Open(api, kOrdinal, sizes);
 }
 
@@ -115,7 +110,8 @@ absl::StatusOr<std::unique_ptr<EngineHost>> OpenHost(const GpuItemOptions& optio
 absl::Status RunOtherSteps(const GpuItemOptions& options, const GpuLimits& limits,
                            const std::string& directory, BenchResults& results) {
   absl::Status all;
-  const std::vector<GpuStep> steps = Small() ? std::vector{StepOf(kSteps)} : OtherGpuSteps();
+  const std::vector<GpuStep> steps =
+      SmallGpuSizes() ? std::vector{StepOf(kSteps)} : OtherGpuSteps();
   for (const GpuStep& step : steps) {
     if (results.out_of_time()) return absl::DeadlineExceededError("out of time before all steps");
     // A host without a pool reserves what its first job plans: each has its own.
@@ -140,6 +136,11 @@ absl::Status RunLongest(GpuItemOptions options, const GpuLimits& limits,
 
 }  // namespace
 
+bool SmallGpuSizes() {
+  const char* const sizes = std::getenv("MEGATRAIN_TEST_SIZES");
+  return sizes != nullptr && std::string_view(sizes) == "small";
+}
+
 bool IsGpuItem(const std::string& name) {
   return std::find(std::begin(kItems), std::end(kItems), name) != std::end(kItems);
 }
@@ -159,7 +160,7 @@ absl::Status RunGpuItem(const std::string& name, const GpuItemOptions& options,
     MT_RETURN_IF_ERROR(FindCudaDevice(api.get(), kOrdinal).status());
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<GpuBenchDevice> device,
                         OpenBenchDevice(api.get(), shapes.device_bytes(),
-                                        Small() ? int64_t{1} << 16 : int64_t{64} << 20));
+                                        SmallGpuSizes() ? int64_t{1} << 16 : int64_t{64} << 20));
     return BenchGpuKernels(*device, *limits, shapes, results);
   }
   const TemporaryDirectory directory(name);

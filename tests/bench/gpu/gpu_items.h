@@ -15,6 +15,9 @@ struct GpuItemOptions {
   int64_t pool_bytes = 0;  // of host memory for steps; 0: what a step plans
 };
 
+// Whether MEGATRAIN_TEST_SIZES asks for sizes that an emulation has done in seconds.
+bool SmallGpuSizes();
+
 bool IsGpuItem(const std::string& name);
 
 // Measures the limits first if the results do not have them. DeadlineExceeded: not all of the item
