@@ -27,6 +27,9 @@ class KernelsSuite : public testing::TestWithParam<std::tuple<KernelsFactory, DT
   DType dtype() const { return std::get<1>(GetParam()); }
   // What rounding the results to dtype costs, with room for FP32 sums.
   double tolerance() const { return dtype() == DType::kF32 ? 2e-6 : 3e-3; }
+  // The relative error, in the norm, that a product's FP32 sums of k random terms may have before
+  // the result is rounded.
+  double SumError(int64_t k) const;
   KernelsUnderTest& device() { return *device_; }
 
  private:

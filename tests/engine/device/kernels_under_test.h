@@ -19,6 +19,8 @@ class KernelsUnderTest {
   virtual ~KernelsUnderTest() = default;
   virtual Kernels& kernels() = 0;
   virtual Stream& stream() = 0;
+  // Whether products of BF16 are added up by tensor cores, which cut sums off.
+  virtual bool truncates_sums() const { return false; }
   virtual void* Allocate(int64_t bytes) = 0;
   // Ordered after, and finished before the return.
   virtual void CopyIn(void* device, const void* host, int64_t bytes) = 0;

@@ -14,7 +14,12 @@ absl::StatusOr<std::unique_ptr<KernelsUnderTest>> MakeCudaKernels() {
   MT_RETURN_IF_ERROR(CudaStatus(*api, api->SetDevice(0), "cudaSetDevice"));
   MT_ASSIGN_OR_RETURN(const CudaSwitches switches, ReadCudaSwitches());
   MT_RETURN_IF_ERROR(api->LoadLibraries(switches));
-  return std::make_unique<CudaKernelsUnderTest>(std::move(api), switches.kernels);
+  class OnTensorCores : public CudaKernelsUnderTest {
+   public:
+    using CudaKernelsUnderTest::CudaKernelsUnderTest;
+    bool truncates_sums() const override { return true; }
+  };
+  return std::make_unique<OnTensorCores>(std::move(api), switches.kernels);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, KernelsSuite,
