@@ -168,7 +168,7 @@ class LoadedCublasLt : public CublasLt {
     if (status == 0) status = SetDesc(plan, CUBLASLT_MATMUL_DESC_TRANSB, transposed_b);
     if (status == 0 && p.bias != nullptr) {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
-      const int32_t type = TypeOf(p.dtype);
+      const int32_t type = TypeOf(p.out_dtype);
       status = SetDesc(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
       if (status == 0) status = SetDesc(plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
       if (status == 0) status = SetDesc(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);

@@ -54,11 +54,12 @@ struct CudaLibrary {
 
 // out = op(a) op(b) + beta c (+ bias), column-major as cuBLAS has it: out is [m, n] with leading
 // dimension out_stride, c as out; bias [m] is added to every column. FP32 sums; a split sum is
-// added up in FP32 in the workspace, never in place.
+// added up in FP32 in the workspace, never in place. cuBLASLt has no products of FP32 that end in
+// BF16, and takes a bias in the output's type alone.
 struct CudaProduct {
   int64_t m = 0, n = 0, k = 0;
-  DType dtype = DType::kF32;      // of a, b, bias
-  DType out_dtype = DType::kF32;  // of c and out
+  DType dtype = DType::kF32;      // of a, b
+  DType out_dtype = DType::kF32;  // of c, out, bias
   bool transpose_a = false, transpose_b = false;
   const void* a = nullptr;
   int64_t a_stride = 0;

@@ -40,7 +40,8 @@ absl::Status CudaKernels::Launched(int error, const char* kernel) const {
 }
 
 // cuBLAS is column-major: a row-major [rows, columns] is its transpose there. So out^T = op(b)^T
-// op(a)^T: the operands change places, and each is transposed where it was.
+// op(a)^T: the operands change places, and each is transposed where it was. The edge takes a bias
+// in the output's type.
 absl::Status CudaKernels::MatMul(Stream& stream, const MatMulArgs& args) {
   CudaProduct product;
   product.m = args.n;
@@ -59,6 +60,16 @@ absl::Status CudaKernels::MatMul(Stream& stream, const MatMulArgs& args) {
   product.out_stride = args.out_stride;
   product.bias = args.bias;
   MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
+  if (args.bias != nullptr && args.dtype != args.out_dtype) {
+    float* const widened = static_cast<float*>(Of(stream).scratch());
+    if (args.n * int64_t{sizeof(float)} > cuda::kScratchBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("cuda: a bias of ", args.n, " elements is too long to be widened"));
+    }
+    MT_RETURN_IF_ERROR(
+        Launched(cuda::WidenBf16(QueueOf(stream), args.bias, args.n, widened), "WidenBf16"));
+    product.bias = widened;
+  }
   return CudaStatus(*api_,
                     api_->Product(Of(stream).get(), product, Of(stream).product_workspace(),
                                   kProductWorkspaceBytes),

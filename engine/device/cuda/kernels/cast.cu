@@ -1,6 +1,6 @@
-// FP32 to BF16 in the same memory. Element i goes from byte 4i to byte 2i, onto what elements i / 2
-// held; so the elements [n, 2n) may be cast in any order once those before n are done, and each
-// launch does as many as all before it. The first ones go by the scratch memory.
+// BF16 to FP32, and FP32 to BF16 in the same memory. Element i goes from byte 4i to byte 2i, onto
+// what elements i / 2 held; so the elements [n, 2n) may be cast in any order once those before n
+// are done, and each launch does as many as all before it. The first ones go by the scratch memory.
 #include <algorithm>
 
 #include "engine/device/cuda/kernels/launchers.h"
@@ -58,6 +58,11 @@ __global__ void __launch_bounds__(kThreads) CastKernel(const From* from, Bf16* t
   if (blockIdx.x == 0 && rest < n) to[rest] = RoundToBf16(ToFloat(from[rest]));
 }
 
+__global__ void __launch_bounds__(kThreads) WidenKernel(const Bf16* from, int64_t n, float* to) {
+  const int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i < n) to[i] = ToFloat(from[i]);
+}
+
 template <typename From>
 int LaunchCast(const Queue& queue, const From* from, Bf16* to, int64_t n) {
   constexpr int kElements = kPackCount<From>;
@@ -83,6 +88,12 @@ int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch) {
     error = LaunchCast(queue, from + first, to + first, std::min(first, n - first));
   }
   return error;
+}
+
+int WidenBf16(const Queue& queue, const void* from, int64_t n, float* to) {
+  if (n == 0) return 0;
+  return Launch(WidenKernel, Grid(CeilDiv(n, kThreads)), kThreads, 0, queue,
+                static_cast<const Bf16*>(from), n, to);
 }
 
 }  // namespace megatrain::cuda

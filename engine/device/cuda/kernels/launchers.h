@@ -42,6 +42,8 @@ int BiasBackward(const Queue& queue, DType dtype, int64_t rows, int64_t n, const
 int SumOfSquares(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
 int Sum(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
 int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch);
+// to[n] = from[n], BF16: for what is short.
+int WidenBf16(const Queue& queue, const void* from, int64_t n, float* to);
 
 // Attention for every dtype and head size up to kAttentionHeadDimMax, memory linear in tokens: BF16
 // on tensor cores where heads are a multiple of 8 and operands aligned, the rest in FP32.

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <future>
 
+#include "tests/engine/device/cuda/emulated_product.h"
+
 namespace megatrain {
 namespace {
 
@@ -82,33 +84,6 @@ cuda::EmulatedStream& StreamOf(void* stream) { return *static_cast<cuda::Emulate
 // Shared with the streams: as CUDA's, an event may be destroyed before they have passed it.
 const std::shared_ptr<EmulatedEvent>& EventOf(void* event) {
   return *static_cast<std::shared_ptr<EmulatedEvent>*>(event);
-}
-
-float Get(DType dtype, const void* x, int64_t i) {
-  return dtype == DType::kF32 ? static_cast<const float*>(x)[i]
-                              : Bf16ToFloat(static_cast<const bf16_t*>(x)[i]);
-}
-
-// In cuBLAS' terms: element (row, column) of a matrix is at column * stride + row.
-void Multiply(const CudaProduct& p) {
-  for (int64_t column = 0; column < p.n; ++column) {
-    for (int64_t row = 0; row < p.m; ++row) {
-      double sum = 0;
-      for (int64_t l = 0; l < p.k; ++l) {
-        const int64_t a = p.transpose_a ? row * p.a_stride + l : l * p.a_stride + row;
-        const int64_t b = p.transpose_b ? l * p.b_stride + column : column * p.b_stride + l;
-        sum += static_cast<double>(Get(p.dtype, p.a, a)) * Get(p.dtype, p.b, b);
-      }
-      const int64_t out = column * p.out_stride + row;
-      if (p.bias != nullptr) sum += Get(p.dtype, p.bias, row);
-      if (p.c != nullptr) sum += Get(p.out_dtype, p.c, out);
-      if (p.out_dtype == DType::kF32) {
-        static_cast<float*>(p.out)[out] = static_cast<float>(sum);
-      } else {
-        static_cast<bf16_t*>(p.out)[out] = FloatToBf16(static_cast<float>(sum));
-      }
-    }
-  }
 }
 
 }  // namespace
@@ -419,8 +394,10 @@ int EmulatedCuda::Product(void* stream, const CudaProduct& product, void* worksp
     std::lock_guard<std::mutex> lock(mutex_);
     if (const int error = Called("Product"); error != 0) return error;
     Must(Within(allocated_, workspace, workspace_bytes), "a workspace that is not the device's");
+    if (const int status = CheckEmulatedProduct(product); status != 0)
+      return kProductFailed + status;
   }
-  StreamOf(stream).Enqueue([=] { Multiply(product); });
+  StreamOf(stream).Enqueue([=] { EmulatedProduct(product); });
   return kCudaSuccess;
 }
 
