@@ -25,6 +25,11 @@ class Kernels : public KernelSizes {
   virtual absl::Status Rope(Stream& stream, const RopeArgs& args) = 0;
   virtual absl::Status Attention(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) = 0;
+  // Says that both calls are to come with these shapes, in some seconds perhaps: what takes long to
+  // make ready for them is begun now, elsewhere. A workspace of 0 bytes: the forward pass alone.
+  // Pointers but document_starts are not looked at. A call that was not announced only takes
+  // longer.
+  virtual void PrepareAttention(const AttentionBackwardArgs& args) { (void)args; }
   virtual absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) = 0;
   virtual absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) = 0;
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;

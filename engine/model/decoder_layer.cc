@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "engine/base/status.h"
+#include "engine/device/device.h"
 
 namespace megatrain {
 namespace {
@@ -133,6 +134,19 @@ class BoundLayer {
     return args;
   }
 
+  AttentionBackwardArgs AttentionGradient(const LayerBackwardScratch& scratch) const {
+    AttentionBackwardArgs args;
+    args.forward = Attention();
+    args.dout = scratch.dattention;
+    args.dq = scratch.dqkv;
+    args.dk = Offset(scratch.dqkv, q_width_);
+    args.dv = Offset(scratch.dqkv, q_width_ + kv_width_);
+    args.dq_stride = args.dk_stride = args.dv_stride = qkv_width_;
+    args.workspace = scratch.workspace;
+    args.workspace_bytes = scratch.workspace_bytes;
+    return args;
+  }
+
   absl::Status SwiGlu() {
     SwiGluArgs args;
     args.dtype = context_.dtype;
@@ -196,16 +210,7 @@ class BoundLayer {
     // Attention.
     MT_RETURN_IF_ERROR(LinearWeightGradient(a_.attention, q_width_, dh, c_.hidden, g + o_.o));
     MT_RETURN_IF_ERROR(LinearInputGradient(dh, c_.hidden, o_.o, q_width_, scratch.dattention));
-    AttentionBackwardArgs attention;
-    attention.forward = Attention();
-    attention.dout = scratch.dattention;
-    attention.dq = scratch.dqkv;
-    attention.dk = Offset(scratch.dqkv, q_width_);
-    attention.dv = Offset(scratch.dqkv, q_width_ + kv_width_);
-    attention.dq_stride = attention.dk_stride = attention.dv_stride = qkv_width_;
-    attention.workspace = scratch.workspace;
-    attention.workspace_bytes = scratch.workspace_bytes;
-    MT_RETURN_IF_ERROR(kernels_.AttentionBackward(stream_, attention));
+    MT_RETURN_IF_ERROR(kernels_.AttentionBackward(stream_, AttentionGradient(scratch)));
     MT_RETURN_IF_ERROR(Rotate(scratch.dqkv, c_.heads + c_.kv_heads, qkv_width_, /*inverse=*/true));
     if (c_.qk_norm) {
       MT_RETURN_IF_ERROR(
@@ -317,6 +322,22 @@ class BoundLayer {
 };
 
 }  // namespace
+
+void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
+                         int64_t workspace_bytes) {
+  Stream none;
+  LayerContext unqueued = context;
+  unqueued.stream = &none;
+  // Addresses are reckoned with, not looked at.
+  alignas(16) char anywhere = 0;
+  LayerActivations activations;
+  activations.qkv = activations.qk_rotated = &anywhere;
+  LayerBackwardScratch scratch;
+  scratch.dqkv = &anywhere;
+  scratch.workspace_bytes = workspace_bytes;
+  const BoundLayer layer(unqueued, nullptr, batch, activations);
+  context.kernels->PrepareAttention(layer.AttentionGradient(scratch));
+}
 
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x,

@@ -42,6 +42,12 @@ absl::Status DecoderLayerForward(const LayerContext& context, const void* weight
                                  const MicroBatchView& batch, const void* x,
                                  const LayerActivations& activations, void* y);
 
+// Announces the attention calls of both functions for such a batch, of which only numbers and
+// document_starts are looked at, to the kernels. `workspace_bytes`: backward's, 0: there will be
+// none. The context's stream is not used.
+void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
+                         int64_t workspace_bytes);
+
 // Device memory for backward beside the activations.
 struct LayerBackwardScratch {
   void* dattention = nullptr;  // T [tokens, heads, head_dim]

@@ -69,6 +69,14 @@ void StepRunner::PrepareBatch(int slot, const Batch& batch, int64_t sequences_pe
     state.micro_batch_tokens.push_back(tokens);
     state.document_starts.push_back(std::move(starts));
   }
+  for (size_t i = 0; i < state.micro_batch_tokens.size(); ++i) {
+    MicroBatchView view;
+    view.tokens = state.micro_batch_tokens[i];
+    view.document_starts = state.document_starts[i].data();
+    view.documents = static_cast<int64_t>(state.document_starts[i].size()) - 1;
+    PrepareDecoderLayer(Context(nullptr), view,
+                        d.training ? p_.device_buffers->backward.workspace_bytes : 0);
+  }
 }
 
 MicroBatchView StepRunner::View(const Op& op) const {

@@ -61,7 +61,8 @@ class StepRunner : public OpRunner {
  public:
   explicit StepRunner(const StepRunnerParts& parts) : p_(parts) {}
 
-  // Fills the slot's host arrays and state from a batch. REQUIRES: no schedule of this slot is in
+  // Fills the slot's host arrays and state from a batch, and announces its attention calls, whose
+  // kernels may take long to be made ready: a step ahead of them. REQUIRES: no schedule of this slot is in
   // flight; the batch has at most the plan's sequences, each sequence_length long.
   void PrepareBatch(int slot, const Batch& batch, int64_t sequences_per_micro_batch);
   StepState& state(int slot) { return states_[slot]; }

@@ -123,6 +123,15 @@ TEST(CudaJobTest, TrainsAsOnTheCpu) {
   EXPECT_THAT(run.messages, Contains(HasSubstr("on cuda:0, Emulated")));
 }
 
+// cuDNN's graphs take half a second each to build: no call may be the first that asks for one.
+TEST(CudaJobTest, CallsOfAttentionAreAnnouncedBeforeTheyAreMade) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const JobRun run = TrainOn(*host, Job("announced"));
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(gpu.edge().unannounced(), 0);
+}
+
 TEST(CudaJobTest, TwoRunsGiveTheSameBits) {
   EmulatedGpu gpu;
   const auto host = Host(gpu, "auto");

@@ -125,6 +125,9 @@ class CudaApi {
   virtual int Attention(void* stream, const AttentionArgs& args, void* workspace,
                         int64_t workspace_bytes) = 0;
   virtual int AttentionBackward(void* stream, const AttentionBackwardArgs& args) = 0;
+  // Begins to make cuDNN ready for both calls, on a thread of its own. As
+  // Kernels::PrepareAttention; `workspace_bytes`: that Attention will be given.
+  virtual void PrepareAttention(const AttentionBackwardArgs& args, int64_t workspace_bytes) = 0;
 
   // Around what the thread queues, for a profiler that is attached; else next to nothing.
   virtual void RangePush(const char* name) = 0;

@@ -105,6 +105,10 @@ absl::Status CudaKernels::AttentionBackward(Stream& stream, const AttentionBackw
   }
   return Launched(cuda::AttentionBackward(QueueOf(stream), args), "AttentionBackward");
 }
+void CudaKernels::PrepareAttention(const AttentionBackwardArgs& args) {
+  if (args.forward.choice == AttentionChoice::kOwn) return;
+  api_->PrepareAttention(args, kProductWorkspaceBytes);
+}
 absl::Status CudaKernels::SwiGlu(Stream& stream, const SwiGluArgs& args) {
   return Launched(cuda::SwiGlu(QueueOf(stream), args), "SwiGlu");
 }

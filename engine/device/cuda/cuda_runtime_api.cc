@@ -165,6 +165,10 @@ class CudaRuntimeApi : public CudaApi {
     return error >= kAttentionFailed ? OrOfTheContext(stream, error) : error;
   }
 
+  void PrepareAttention(const AttentionBackwardArgs& args, int64_t workspace_bytes) override {
+    if (attention_ != nullptr) attention_->Prepare(args, workspace_bytes);
+  }
+
   // NVTX looks for a profiler at its first call, and does nothing from then on without one.
 #ifdef MEGATRAIN_NVTX
   void RangePush(const char* name) override { nvtxRangePushA(name); }

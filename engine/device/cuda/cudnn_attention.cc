@@ -3,9 +3,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <limits>
-#include <map>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,8 +12,9 @@
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/cudnn_choice.h"
+#include "engine/device/cuda/cudnn_graph_cache.h"
 #include "engine/device/cuda/cudnn_graphs.h"
-#include "engine/device/cuda/cudnn_sizes.h"
 #include "engine/device/cuda/document_runs.h"
 #include "engine/device/cuda/kernels/launchers.h"
 
@@ -23,75 +23,10 @@ namespace {
 
 using Addresses = CudnnAddresses;
 
-// Of documents that are not packed: lengths that sequences have, not those that single documents or
-// a text that grows by a token happen to have.
-constexpr int64_t kLengthStep = 512;
 constexpr int64_t kAlignment = 256;
 constexpr int kHopper = 9;  // of compute capability, the major number
-// What cuDNN reckons with in 32 bits inside a document has not been looked at: no run is so large
-// that it would matter.
-constexpr int64_t kRunElementsMax = std::numeric_limits<int32_t>::max();
 
 int64_t AlignedBytes(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-// The length of all documents, or 0 if they differ.
-int64_t CommonLength(const AttentionArgs& args) {
-  const int64_t length = args.document_starts[1] - args.document_starts[0];
-  for (int64_t d = 1; d < args.documents; ++d) {
-    if (args.document_starts[d + 1] - args.document_starts[d] != length) return 0;
-  }
-  return length;
-}
-
-bool IsUniform(const AttentionArgs& args) {
-  return CommonLength(args) > 0 && CommonLength(args) % kLengthStep == 0;
-}
-
-bool HasEmptyDocument(const AttentionArgs& args) {
-  for (int64_t d = 0; d < args.documents; ++d) {
-    if (args.document_starts[d + 1] == args.document_starts[d]) return true;
-  }
-  return false;
-}
-
-bool Aligned(std::initializer_list<const void*> addresses,
-             std::initializer_list<int64_t> distances) {
-  for (const void* address : addresses) {
-    if (reinterpret_cast<uintptr_t>(address) % 16 != 0) return false;
-  }
-  for (const int64_t distance : distances) {
-    if (distance * 2 % 16 != 0) return false;
-  }
-  return true;
-}
-
-bool Takes(const AttentionArgs& args) {
-  return args.dtype == DType::kBF16 && args.tokens > 0 && args.head_dim % 8 == 0 &&
-         args.head_dim <= kCudnnHeadDimMax &&
-         Aligned({args.q, args.k, args.v, args.out}, {args.q_stride, args.k_stride, args.v_stride});
-}
-
-bool Takes(const AttentionBackwardArgs& args) {
-  return Takes(args.forward) && Aligned({args.dout, args.dq, args.dk, args.dv},
-                                        {args.dq_stride, args.dk_stride, args.dv_stride});
-}
-
-CudnnGraphKey KeyOf(const AttentionArgs& args) {
-  return {.head_dim = args.head_dim,
-          .q_stride = args.q_stride,
-          .k_stride = args.k_stride,
-          .v_stride = args.v_stride,
-          .out_stride = args.heads * args.head_dim,
-          .scale = args.scale};
-}
-CudnnGraphKey KeyOf(const AttentionBackwardArgs& args) {
-  CudnnGraphKey key = KeyOf(args.forward);
-  key.backward = true;
-  key.dq_stride = args.dq_stride;
-  key.dk_stride = args.dk_stride;
-  key.dv_stride = args.dv_stride;
-  return key;
-}
 
 // The operands from `token` and from the first query head of `kv_head` on, without statistics.
 Addresses AddressesOf(const AttentionArgs& args, int64_t token, int64_t kv_head) {
@@ -138,49 +73,45 @@ struct PackedWorkspace {
 
 class LoadedCudnnAttention : public CudnnAttention {
  public:
-  LoadedCudnnAttention(std::unique_ptr<CudnnGraphs> cudnn, bool takes_packed)
-      : library_(cudnn->Library()), takes_packed_(takes_packed), cudnn_(std::move(cudnn)) {}
+  LoadedCudnnAttention(std::unique_ptr<CudnnGraphs> cudnn, int device, bool takes_packed)
+      : library_(cudnn->Library()),
+        takes_packed_(takes_packed),
+        cudnn_(std::move(cudnn)),
+        graphs_(cudnn_.get(), [device] { (void)cudaSetDevice(device); }) {}
 
-  CudaLibrary Library() const override { return library_; }
+  CudaLibrary Library() const override {
+    CudaLibrary library = library_;
+    if (const std::string refused = graphs_.DescribeRefused(); !refused.empty()) {
+      absl::StrAppend(&library.place, "; ", refused);
+    }
+    return library;
+  }
 
   int Forward(void* stream, const AttentionArgs& args, void* workspace,
               int64_t workspace_bytes) override {
-    if (!Takes(args)) return kNotTaken;
+    if (!CudnnTakes(args)) return kNotTaken;
     if (!IsUniform(args)) return PackedForward(stream, args, workspace, workspace_bytes);
-    CudnnGraphKey key = KeyOf(args);
-    key.documents = args.documents;
-    key.length = CommonLength(args);
-    key.heads = args.heads;
-    key.kv_heads = args.kv_heads;
-    key.statistics_stride = args.tokens;
     Addresses addresses = AddressesOf(args, 0, 0);
     addresses[kStatistics] = args.lse;
-    return Run(stream, key, std::move(addresses), workspace, workspace_bytes);
+    return Run(stream, UniformKeyOf(args), std::move(addresses), workspace, workspace_bytes);
   }
 
   int Backward(void* stream, const AttentionBackwardArgs& args) override {
-    if (!Takes(args)) return kNotTaken;
+    if (!CudnnTakes(args)) return kNotTaken;
     return IsUniform(args.forward) ? UniformBackward(stream, args) : PackedBackward(stream, args);
+  }
+
+  void Prepare(const AttentionBackwardArgs& args, int64_t workspace_bytes) override {
+    graphs_.Want(GraphsOf(args, workspace_bytes, takes_packed_));
   }
 
  private:
   // One document and some heads at a time.
   int UniformBackward(void* stream, const AttentionBackwardArgs& args) {
     const AttentionArgs& f = args.forward;
-    const int64_t group = f.heads / f.kv_heads;
-    CudnnGraphKey key = KeyOf(args);
-    key.documents = 1;
-    key.length = CommonLength(f);
-    key.kv_heads = f.kv_heads;
-    const auto too_many = [&] {
-      return f.kv_heads % key.kv_heads != 0 ||
-             CudnnGradientBytes(1, key.kv_heads * group, key.length, key.head_dim) >
-                 args.workspace_bytes;
-    };
-    while (key.kv_heads > 0 && too_many()) --key.kv_heads;
+    const int64_t group = GroupOf(f);
+    const CudnnGraphKey key = UniformKeyOf(args);
     if (key.kv_heads == 0) return kNotTaken;
-    key.heads = key.kv_heads * group;
-    key.statistics_stride = key.length;  // packed
 
     // The statistics of a document among others do not lie packed: a copy does, before the rest.
     const bool copies = f.documents > 1;
@@ -213,14 +144,9 @@ class LoadedCudnnAttention : public CudnnAttention {
 
   int PackedForward(void* stream, const AttentionArgs& args, void* workspace,
                     int64_t workspace_bytes) {
-    const int64_t group = args.heads / args.kv_heads;
-    const auto fits = [&](const DocumentRun& run) {
-      return CudnnPackedForwardBytes(run.tokens, run.kv_heads * group) <= workspace_bytes &&
-             run.tokens * std::max({args.q_stride, args.k_stride, args.v_stride,
-                                    args.heads * args.head_dim}) <=
-                 kRunElementsMax;
-    };
-    return PackedRuns(stream, args, KeyOf(args), fits, workspace, workspace_bytes,
+    const int64_t group = GroupOf(args);
+    return PackedRuns(stream, args, args, RunsOf(args, workspace_bytes, takes_packed_), workspace,
+                      workspace_bytes,
                       [&](const CudnnGraphKey& key, const DocumentRun& run, int64_t token,
                           int64_t kv_head, Addresses addresses, const PackedWorkspace& memory) {
                         addresses.merge(AddressesOf(args, token, kv_head));
@@ -235,53 +161,35 @@ class LoadedCudnnAttention : public CudnnAttention {
 
   int PackedBackward(void* stream, const AttentionBackwardArgs& args) {
     const AttentionArgs& f = args.forward;
-    const int64_t group = f.heads / f.kv_heads;
-    const auto fits = [&](const DocumentRun& run) {
-      return CudnnGradientBytes(run.documents, run.kv_heads * group, run.length, f.head_dim) <=
-                 args.workspace_bytes &&
-             run.tokens * std::max({f.q_stride, f.k_stride, f.v_stride, args.dq_stride,
-                                    args.dk_stride, args.dv_stride, f.heads * f.head_dim}) <=
-                 kRunElementsMax;
-    };
-    return PackedRuns(stream, f, KeyOf(args), fits, args.workspace, args.workspace_bytes,
-                      [&](const CudnnGraphKey& key, const DocumentRun& run, int64_t token,
-                          int64_t kv_head, Addresses addresses, const PackedWorkspace& memory) {
-                        const int error = cuda::TransposeStatistics(
-                            stream, f.lse + kv_head * group * f.tokens + token, key.heads,
-                            run.tokens, f.tokens, memory.statistics, key.heads);
-                        if (error != 0) return error;
-                        addresses.merge(AddressesOf(args, token, kv_head));
-                        return Run(stream, key, std::move(addresses), memory.rest,
-                                   memory.rest_bytes);
-                      });
+    const int64_t group = GroupOf(f);
+    return PackedRuns(
+        stream, f, args, RunsOf(args, takes_packed_), args.workspace, args.workspace_bytes,
+        [&](const CudnnGraphKey& key, const DocumentRun& run, int64_t token, int64_t kv_head,
+            Addresses addresses, const PackedWorkspace& memory) {
+          const int error = cuda::TransposeStatistics(
+              stream, f.lse + kv_head * group * f.tokens + token, key.heads, run.tokens, f.tokens,
+              memory.statistics, key.heads);
+          if (error != 0) return error;
+          addresses.merge(AddressesOf(args, token, kv_head));
+          return Run(stream, key, std::move(addresses), memory.rest, memory.rest_bytes);
+        });
   }
 
-  // Cuts the documents into runs that fit and calls `call` for each and for its heads. All graphs
-  // are there before the first call: either the whole is taken, or nothing is queued.
-  template <typename Call>
-  int PackedRuns(void* stream, const AttentionArgs& args, CudnnGraphKey key, const RunFits& fits,
-                 void* workspace, int64_t workspace_bytes, const Call& call) {
-    if (!takes_packed_ || HasEmptyDocument(args)) return kNotTaken;
-    const std::span<const int32_t> starts(args.document_starts,
-                                          static_cast<size_t>(args.documents) + 1);
-    const std::vector<DocumentRun> runs = CutIntoRuns(starts, args.kv_heads, fits);
+  // Calls `call` for each run and for its heads. All graphs are there before the first call: either
+  // the whole is taken, or nothing is queued.
+  template <typename Args, typename Call>
+  int PackedRuns(void* stream, const AttentionArgs& args, const Args& call_args,
+                 const std::vector<DocumentRun>& runs, void* workspace, int64_t workspace_bytes,
+                 const Call& call) {
     if (runs.empty()) return kNotTaken;
-    const int64_t group = args.heads / args.kv_heads;
-    key.packed = true;
-    const auto key_of = [&](const DocumentRun& run) {
-      key.documents = run.documents;
-      key.length = run.length;
-      key.kv_heads = run.kv_heads;
-      key.heads = run.kv_heads * group;
-      return key;
-    };
+    const std::span<const int32_t> starts = StartsOf(args);
+    const int64_t group = GroupOf(args);
     for (const DocumentRun& run : runs) {
       const PackedWorkspace memory(workspace, workspace_bytes, run, run.kv_heads * group);
-      MutexLock lock(&mutex_);
-      if (GraphOf(key_of(run), memory.rest_bytes) == nullptr) return kNotTaken;
+      if (GraphOf(KeyOfRun(call_args, run), memory.rest_bytes) == nullptr) return kNotTaken;
     }
     for (const DocumentRun& run : runs) {
-      const CudnnGraphKey run_key = key_of(run);
+      const CudnnGraphKey run_key = KeyOfRun(call_args, run);
       const PackedWorkspace memory(workspace, workspace_bytes, run, run_key.heads);
       if (const int error = Describe(stream, run_key, run, starts, memory.index); error != 0) {
         return error;
@@ -291,7 +199,7 @@ class LoadedCudnnAttention : public CudnnAttention {
                                {kLengthsOfQ, memory.index},
                                {kLengthsOfK, memory.index}};
         for (int t = 0; t < kPackedTensors; ++t) {
-          if (t >= kPackedDQ && !key.backward) break;
+          if (t >= kPackedDQ && !run_key.backward) break;
           addresses[OffsetsOf(t)] = memory.index + (1 + t) * cuda::kPackedArrayBytes;
         }
         const int status =
@@ -322,30 +230,23 @@ class LoadedCudnnAttention : public CudnnAttention {
 
   int Run(void* stream, const CudnnGraphKey& key, Addresses addresses, void* workspace,
           int64_t workspace_bytes) {
-    MutexLock lock(&mutex_);
     const CudnnGraph* const graph = GraphOf(key, workspace_bytes);
     if (graph == nullptr) return kNotTaken;
+    MutexLock lock(&run_mutex_);
     return cudnn_->Run(stream, *graph, std::move(addresses), workspace);
   }
 
   // Null: cuDNN has none, or it asks for more memory.
-  const CudnnGraph* GraphOf(const CudnnGraphKey& key, int64_t workspace_bytes)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    auto made = graphs_.find(key);
-    if (made == graphs_.end()) {
-      absl::StatusOr<std::unique_ptr<CudnnGraph>> graph = cudnn_->Make(key);
-      made = graphs_.emplace(key, graph.ok() ? *std::move(graph) : nullptr).first;
-    }
-    const CudnnGraph* const graph = made->second.get();
+  const CudnnGraph* GraphOf(const CudnnGraphKey& key, int64_t workspace_bytes) {
+    const CudnnGraph* const graph = graphs_.Get(key);
     return graph != nullptr && graph->workspace_bytes() <= workspace_bytes ? graph : nullptr;
   }
 
   const CudaLibrary library_;
   const bool takes_packed_;
-  Mutex mutex_;
-  const std::unique_ptr<CudnnGraphs> cudnn_ ABSL_PT_GUARDED_BY(mutex_);
-  // Null: there is none.
-  std::map<CudnnGraphKey, std::unique_ptr<CudnnGraph>> graphs_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<CudnnGraphs> cudnn_;
+  Mutex run_mutex_;  // of cudnn_->Run
+  CudnnGraphCache graphs_;
 };
 
 }  // namespace
@@ -361,7 +262,7 @@ absl::StatusOr<std::unique_ptr<CudnnAttention>> CudnnAttention::Load() {
     return absl::UnavailableError(
         absl::StrCat("cudaDeviceGetAttribute gave ", static_cast<int>(error)));
   }
-  return std::make_unique<LoadedCudnnAttention>(std::move(cudnn), major == kHopper);
+  return std::make_unique<LoadedCudnnAttention>(std::move(cudnn), device, major == kHopper);
 }
 
 }  // namespace megatrain

@@ -35,6 +35,9 @@ class CudnnAttention {
   virtual int Forward(void* stream, const AttentionArgs& args, void* workspace,
                       int64_t workspace_bytes) = 0;
   virtual int Backward(void* stream, const AttentionBackwardArgs& args) = 0;
+  // As CudaApi::PrepareAttention: a graph is built on a thread that does nothing else, in the order
+  // in which they are asked for. A call whose graph is not built yet waits for it.
+  virtual void Prepare(const AttentionBackwardArgs& args, int64_t workspace_bytes) = 0;
 };
 
 }  // namespace megatrain

@@ -196,25 +196,36 @@ class BuiltGraph : public CudnnGraph {
   const int64_t workspace_bytes_;
 };
 
-// With a handle of the device, or with its properties.
-class LoadedCudnnGraphs : public CudnnGraphs {
- public:
-  LoadedCudnnGraphs(CudaLibrary library, cudnnHandle_t handle)
-      : library_(std::move(library)), handle_(handle) {}
-  LoadedCudnnGraphs(CudaLibrary library, AbsentDevice device)
-      : library_(std::move(library)), device_(std::move(device)) {}
-  ~LoadedCudnnGraphs() override {
-    if (handle_ != nullptr) (void)fe::detail::destroy_handle(handle_);
+// Of the thread's device. A handle is one thread's at a time.
+struct Handles {
+  Handles() = default;
+  Handles(Handles&& other)
+      : make(std::exchange(other.make, nullptr)), run(std::exchange(other.run, nullptr)) {}
+  ~Handles() {
+    for (cudnnHandle_t handle : {make, run}) {
+      if (handle != nullptr) (void)fe::detail::destroy_handle(handle);
+    }
   }
 
+  cudnnHandle_t make = nullptr, run = nullptr;
+};
+
+// With handles of the device, or with its properties.
+class LoadedCudnnGraphs : public CudnnGraphs {
+ public:
+  LoadedCudnnGraphs(CudaLibrary library, Handles handles)
+      : library_(std::move(library)), handles_(std::move(handles)) {}
+  LoadedCudnnGraphs(CudaLibrary library, AbsentDevice device)
+      : library_(std::move(library)), device_(std::move(device)) {}
   CudaLibrary Library() const override { return library_; }
 
   absl::StatusOr<std::unique_ptr<CudnnGraph>> Make(const CudnnGraphKey& key) override {
     try {
       const std::shared_ptr<fe::graph::Graph> graph = GraphMaker(key, device_).Make();
       int64_t workspace_bytes = 0;
-      fe::error_t error = device_.properties == nullptr ? graph->build(handle_, {fe::HeurMode_t::A})
-                                                        : graph->build({fe::HeurMode_t::A});
+      fe::error_t error = device_.properties == nullptr
+                              ? graph->build(handles_.make, {fe::HeurMode_t::A})
+                              : graph->build({fe::HeurMode_t::A});
       if (error.is_good()) error = graph->get_workspace_size(workspace_bytes);
       if (error.is_bad()) return absl::UnimplementedError(error.get_message());
       return std::make_unique<BuiltGraph>(graph, workspace_bytes);
@@ -225,12 +236,13 @@ class LoadedCudnnGraphs : public CudnnGraphs {
 
   int Run(void* stream, const CudnnGraph& graph, CudnnAddresses addresses,
           void* workspace) override {
-    if (handle_ == nullptr) return kAttentionFailed;
+    if (handles_.run == nullptr) return kAttentionFailed;
     try {
-      const cudnnStatus_t set = fe::detail::set_stream(handle_, static_cast<cudaStream_t>(stream));
+      const cudnnStatus_t set =
+          fe::detail::set_stream(handles_.run, static_cast<cudaStream_t>(stream));
       if (set != CUDNN_STATUS_SUCCESS) return kAttentionFailed + set;
       fe::error_t error =
-          static_cast<const BuiltGraph&>(graph).graph().execute(handle_, addresses, workspace);
+          static_cast<const BuiltGraph&>(graph).graph().execute(handles_.run, addresses, workspace);
       return error.is_good() ? 0 : kAttentionFailed + static_cast<int>(error.get_code());
     } catch (const std::exception&) {  // the frontend's
       return kAttentionFailed;
@@ -239,7 +251,7 @@ class LoadedCudnnGraphs : public CudnnGraphs {
 
  private:
   const CudaLibrary library_;
-  const cudnnHandle_t handle_ = nullptr;
+  const Handles handles_;
   const AbsentDevice device_;
 };
 
@@ -275,14 +287,15 @@ absl::StatusOr<std::unique_ptr<CudnnGraphs>> CudnnGraphs::Open() {
       return absl::UnavailableError(
           absl::StrCat("cudaGetDevice gave ", static_cast<int>(error), " to cuDNN's frontend"));
     }
-    cudnnHandle_t handle = nullptr;
-    if (const cudnnStatus_t status = fe::detail::create_handle(&handle);
-        status != CUDNN_STATUS_SUCCESS) {
+    Handles handles;
+    cudnnStatus_t status = fe::detail::create_handle(&handles.make);
+    if (status == CUDNN_STATUS_SUCCESS) status = fe::detail::create_handle(&handles.run);
+    if (status != CUDNN_STATUS_SUCCESS) {
       return absl::UnavailableError(absl::StrCat("cudnnCreate of ", library.place, " gave ",
                                                  static_cast<int>(status), ": ",
                                                  fe::detail::get_error_string(status)));
     }
-    return std::make_unique<LoadedCudnnGraphs>(std::move(library), handle);
+    return std::make_unique<LoadedCudnnGraphs>(std::move(library), std::move(handles));
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat("cuDNN: ", error.what()));
   }

@@ -71,7 +71,7 @@ class CudnnGraph {
 // By CudnnOperand, and OffsetsOf.
 using CudnnAddresses = std::unordered_map<int64_t, void*>;
 
-// Thread safety: one thread at a time.
+// Thread safety: Make by one thread at a time, Run by one thread at a time; both at once.
 class CudnnGraphs {
  public:
   // For the device of the calling thread. Unavailable: cuDNN or what it needs is not found, with

@@ -86,6 +86,27 @@ const std::shared_ptr<EmulatedEvent>& EventOf(void* event) {
   return *static_cast<std::shared_ptr<EmulatedEvent>*>(event);
 }
 
+// Everything but addresses.
+std::string ShapeOf(const AttentionArgs& args) {
+  std::string shape;
+  const auto add = [&](auto number) { shape += std::to_string(number) + " "; };
+  add(static_cast<int>(args.dtype));
+  for (int64_t number : {args.tokens, args.heads, args.kv_heads, args.head_dim, args.q_stride,
+                         args.k_stride, args.v_stride, args.documents}) {
+    add(number);
+  }
+  add(args.scale);
+  for (int64_t d = 0; d <= args.documents; ++d) add(args.document_starts[d]);
+  return shape;
+}
+std::string ShapeOf(const AttentionBackwardArgs& args) {
+  std::string shape = "backward " + ShapeOf(args.forward);
+  for (int64_t number : {args.dq_stride, args.dk_stride, args.dv_stride, args.workspace_bytes}) {
+    shape += std::to_string(number) + " ";
+  }
+  return shape;
+}
+
 }  // namespace
 
 EmulatedCuda::EmulatedCuda(const EmulatedCudaOptions& options) : options_(options) {}
@@ -116,6 +137,11 @@ int64_t EmulatedCuda::registered_bytes() const {
 std::vector<std::string> EmulatedCuda::ranges() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return ranges_;
+}
+
+int EmulatedCuda::unannounced() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return unannounced_;
 }
 
 int EmulatedCuda::Called(const std::string& method) {
@@ -362,13 +388,22 @@ int EmulatedCuda::Zero(void* stream, void* device, int64_t bytes) {
   return kCudaSuccess;
 }
 
-int EmulatedCuda::Attention(void*, const AttentionArgs&, void*, int64_t) {
+int EmulatedCuda::Attention(void*, const AttentionArgs& args, void*, int64_t) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!announced_.contains(ShapeOf(args))) ++unannounced_;
   const int error = Called("Attention");
   return error != 0 ? error : kNotTaken;
 }
-int EmulatedCuda::AttentionBackward(void*, const AttentionBackwardArgs&) {
+int EmulatedCuda::AttentionBackward(void*, const AttentionBackwardArgs& args) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!announced_.contains(ShapeOf(args))) ++unannounced_;
   const int error = Called("AttentionBackward");
   return error != 0 ? error : kNotTaken;
+}
+void EmulatedCuda::PrepareAttention(const AttentionBackwardArgs& args, int64_t) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  announced_.insert(ShapeOf(args.forward));
+  if (args.workspace_bytes > 0) announced_.insert(ShapeOf(args));
 }
 
 std::vector<CudaLibrary> EmulatedCuda::Libraries() const {

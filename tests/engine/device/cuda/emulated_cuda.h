@@ -47,6 +47,8 @@ class EmulatedCuda : public CudaApi {
   int64_t registered_bytes() const;
   // The ranges' names, each once, in the order of their first appearance.
   std::vector<std::string> ranges() const;
+  // Calls of attention, forward and backward, that were not announced before.
+  int unannounced() const;
 
   std::string Describe(int error) const override;
   int Versions(int* driver, int* runtime) override;
@@ -78,6 +80,7 @@ class EmulatedCuda : public CudaApi {
   int Attention(void* stream, const AttentionArgs& args, void* workspace,
                 int64_t workspace_bytes) override;
   int AttentionBackward(void* stream, const AttentionBackwardArgs& args) override;
+  void PrepareAttention(const AttentionBackwardArgs& args, int64_t workspace_bytes) override;
   void RangePush(const char* name) override;
   void RangePop() override;
 
@@ -101,6 +104,8 @@ class EmulatedCuda : public CudaApi {
   int64_t allocated_bytes_ = 0;
   int streams_ = 0, events_ = 0;
   int open_ranges_ = 0;
+  std::set<std::string> announced_;
+  int unannounced_ = 0;
   std::string why_no_cudnn_ = "it is not emulated";
   std::vector<std::string> ranges_;
 };
