@@ -196,7 +196,7 @@ int EmulatedCuda::SetDevice(int ordinal) {
 int EmulatedCuda::MemoryInfo(int64_t* free_bytes, int64_t* total_bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   *total_bytes = options_.memory_bytes;
-  *free_bytes = options_.memory_bytes - allocated_bytes_;
+  *free_bytes = options_.memory_bytes - allocated_bytes_ - (loaded_ ? options_.lazy_bytes : 0);
   return Called("MemoryInfo");
 }
 
@@ -429,6 +429,7 @@ int EmulatedCuda::Product(void* stream, const CudaProduct& product, void* worksp
     std::lock_guard<std::mutex> lock(mutex_);
     if (const int error = Called("Product"); error != 0) return error;
     Must(Within(allocated_, workspace, workspace_bytes), "a workspace that is not the device's");
+    loaded_ = true;
     if (const int status = CheckEmulatedProduct(product); status != 0)
       return kProductFailed + status;
   }

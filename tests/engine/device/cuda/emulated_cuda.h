@@ -31,6 +31,8 @@ struct EmulatedCudaOptions {
   CudaDeviceProperties properties{.name = "Emulated", .major = 9, .minor = 0};
   // Whether cuDNN is told of. It takes no call.
   bool cudnn = false;
+  // Taken of the memory by the first product. 0: nothing is loaded when it is first used.
+  int64_t lazy_bytes = 0;
 };
 
 class EmulatedCuda : public CudaApi {
@@ -73,6 +75,7 @@ class EmulatedCuda : public CudaApi {
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;
   int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) override;
   int Zero(void* stream, void* device, int64_t bytes) override;
+  bool loads_lazily() const override { return options_.lazy_bytes > 0; }
   absl::Status LoadLibraries(const CudaSwitches& switches) override;
   std::vector<CudaLibrary> Libraries() const override;
   int Product(void* stream, const CudaProduct& product, void* workspace,
@@ -106,6 +109,7 @@ class EmulatedCuda : public CudaApi {
   int open_ranges_ = 0;
   std::set<std::string> announced_;
   int unannounced_ = 0;
+  bool loaded_ = false;
   std::string why_no_cudnn_ = "it is not emulated";
   std::vector<std::string> ranges_;
 };
