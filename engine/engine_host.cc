@@ -15,10 +15,6 @@ namespace megatrain {
 
 namespace {
 
-// Kept free of a GPU's memory: what CUDA and its libraries take as kernels are first used. An
-// estimate: it has not been measured, and too little ends a job in its first step.
-constexpr int64_t kDriverBytes = int64_t{512} << 20;
-
 // Said before pages are touched: the kernel would end the process, not refuse.
 absl::Status CheckFree(int64_t bytes) {
   MT_ASSIGN_OR_RETURN(int64_t free, AvailableMemoryBytes());
@@ -148,7 +144,7 @@ absl::StatusOr<std::optional<int64_t>> EngineHost::DeviceBytes() const {
   if (device_.gpu == nullptr) return std::nullopt;
   MT_ASSIGN_OR_RETURN(const std::optional<int64_t> free, device_.gpu->FreeBytes());
   if (!free.has_value()) return std::nullopt;
-  return std::max<int64_t>(0, *free - kDriverBytes);
+  return std::max<int64_t>(0, *free - device_.gpu->ReserveBytes());
 }
 
 absl::StatusOr<std::shared_ptr<const Session>> EngineHost::OpenSession(

@@ -61,6 +61,8 @@ class Device {
   virtual int numa_node() const { return -1; }
   // Memory that Allocate can give now. Nothing: the device lies in host memory.
   virtual absl::StatusOr<std::optional<int64_t>> FreeBytes() = 0;
+  // Of it, what is to be left: libraries take more as their kernels are first used.
+  virtual int64_t ReserveBytes() const { return 0; }
   // The only allocation: the arena, before the first step. ResourceExhausted names the bytes.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;

@@ -110,6 +110,8 @@ class CudaApi {
   virtual int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) = 0;
   virtual int Zero(void* stream, void* device, int64_t bytes) = 0;
 
+  // Whether libraries and kernels take memory when they are first used, beside what is allocated.
+  virtual bool loads_lazily() const = 0;
   // Finds the library of products, for the thread's device, and, unless it is set aside, cuDNN if
   // it is there. Unavailable: where the former was looked for.
   virtual absl::Status LoadLibraries(const CudaSwitches& switches) = 0;

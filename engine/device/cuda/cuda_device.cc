@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,8 @@
 #include "engine/device/cuda/cuda_kernels.h"
 #include "engine/device/cuda/cuda_status.h"
 #include "engine/device/cuda/pinned_ranges.h"
+#include "engine/device/cuda/warm_up.h"
+#include "engine/device/device_lost.h"
 
 namespace megatrain {
 namespace {
@@ -20,6 +24,12 @@ namespace {
 // Through which unpinned memory is copied.
 constexpr int64_t kStagingBytes = int64_t{1} << 20;
 constexpr size_t kPageBytes = 4096;
+
+// Kept free beside the arena: what is loaded for shapes that are yet to come, cuDNN's graphs among
+// it, takes no more than the first use of everything did, and this at least. Not measured on a GPU.
+constexpr int64_t kReserveBytes = int64_t{512} << 20;
+// Where that could not be counted.
+constexpr int64_t kUnknownReserveBytes = int64_t{1536} << 20;
 
 std::string Version(int number) { return absl::StrCat(number / 1000, ".", number % 1000 / 10); }
 
@@ -85,10 +95,12 @@ class CudaDevice : public Device {
 
   absl::Status Open() {
     MT_RETURN_IF_ERROR(Enter());
+    MT_ASSIGN_OR_RETURN(const std::optional<int64_t> before, FreeBytes());
     MT_RETURN_IF_ERROR(api_->LoadLibraries(switches_));
     staging_ = std::aligned_alloc(kPageBytes, kStagingBytes);
     if (staging_ == nullptr) return absl::ResourceExhaustedError("cuda: no host memory");
-    return pinned_.Pin(staging_, kStagingBytes, nullptr);
+    MT_RETURN_IF_ERROR(pinned_.Pin(staging_, kStagingBytes, nullptr));
+    return api_->loads_lazily() && before.has_value() ? Load(*before) : absl::OkStatus();
   }
 
   std::string Describe() const override {
@@ -96,7 +108,9 @@ class CudaDevice : public Device {
         "cuda:", ordinal_, ", ", properties_.name, ", ", FormatBytesShort(properties_.memory_bytes),
         ", compute capability ", properties_.major, ".", properties_.minor, ", driver for CUDA ",
         Version(driver_), ", ", absl::StrJoin(api_->Libraries(), ", ", FormatWithPlace),
-        DescribeSetAside(switches_), properties_.integrated ? ", in host memory" : "",
+        DescribeSetAside(switches_),
+        why_unknown_.empty() ? "" : absl::StrCat(", warming up failed (", why_unknown_, ")"),
+        properties_.integrated ? ", in host memory" : "",
         properties_.host_page_tables ? ", coherent with the host" : "");
   }
   std::string Arithmetic(AttentionChoice attention) const override {
@@ -127,6 +141,12 @@ class CudaDevice : public Device {
     int64_t free_bytes = 0, total_bytes = 0;
     MT_RETURN_IF_ERROR(Check(api_->MemoryInfo(&free_bytes, &total_bytes), "cudaMemGetInfo"));
     return free_bytes;
+  }
+
+  int64_t ReserveBytes() const override {
+    if (!api_->loads_lazily() || properties_.integrated) return kReserveBytes;
+    return loaded_bytes_.has_value() ? std::max(kReserveBytes, *loaded_bytes_)
+                                     : kUnknownReserveBytes;
   }
 
   absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) override {
@@ -246,6 +266,19 @@ class CudaDevice : public Device {
   absl::Status Check(int error, const char* call) const { return CudaStatus(*api_, error, call); }
   // CUDA's device is the thread's: lanes are threads, and the first one is theirs unless told.
   absl::Status Enter() const { return Check(api_->SetDevice(ordinal_), "cudaSetDevice"); }
+  // Counts what using everything once takes. A device that fails is lost; anything else is told,
+  // and leaves the number unknown.
+  absl::Status Load(int64_t free_before) {
+    const absl::Status status = WarmUp(*this);
+    if (IsDeviceLost(status)) return status;
+    if (!status.ok()) {
+      why_unknown_ = std::string(status.message());
+      return absl::OkStatus();
+    }
+    MT_ASSIGN_OR_RETURN(const std::optional<int64_t> free_after, FreeBytes());
+    loaded_bytes_ = std::max<int64_t>(0, free_before - free_after.value_or(free_before));
+    return absl::OkStatus();
+  }
   absl::Status Finish(Stream& stream) {
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<Event> done, CreateEvent());
     MT_RETURN_IF_ERROR(Record(stream, *done));
@@ -257,6 +290,8 @@ class CudaDevice : public Device {
   const CudaDeviceProperties properties_;
   const int driver_;
   const CudaSwitches switches_;
+  std::optional<int64_t> loaded_bytes_;  // by what was used so far; nothing: not known
+  std::string why_unknown_;
   CudaKernels kernels_;
   PinnedRanges pinned_;
   Mutex staging_mutex_;

@@ -125,6 +125,7 @@ class CudaRuntimeApi : public CudaApi {
     return Seen(cudaMemsetAsync(device, 0, static_cast<size_t>(bytes), StreamOf(stream)));
   }
 
+  bool loads_lazily() const override { return true; }
   absl::Status LoadLibraries(const CudaSwitches& switches) override {
     MutexLock lock(&mutex_);
     if (products_ != nullptr) return absl::OkStatus();

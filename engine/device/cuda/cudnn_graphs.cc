@@ -255,7 +255,21 @@ class LoadedCudnnGraphs : public CudnnGraphs {
   const AbsentDevice device_;
 };
 
-// Opens cuDNN, and what its frontend needs beside it.
+// cuDNN compiles graphs by NVRTC, which it opens by name, as NVRTC does a library of its own: each
+// is found wherever it lies once it is open. Returns what is to be told: why it is not.
+std::string OpenCompiler() {
+  const absl::StatusOr<SharedLibrary> nvrtc =
+      OpenSharedLibrary(absl::StrCat("libnvrtc.so.", kCudaMajor));
+  if (!nvrtc.ok()) return absl::StrCat("; it cannot compile: ", nvrtc.status().message());
+  const std::string directory = nvrtc->path.substr(0, nvrtc->path.rfind('/'));
+  for (const std::string& file :
+       FindLibraryFiles(absl::StrCat("libnvrtc-builtins.so.", kCudaMajor, "*"), {directory})) {
+    if (dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return "";
+  }
+  return "";  // the loader may know it elsewhere
+}
+
+// Opens cuDNN, and what it and its frontend need beside it.
 absl::StatusOr<CudaLibrary> LoadCudnn() {
   MT_ASSIGN_OR_RETURN(const SharedLibrary cudnn, OpenSharedLibrary(kLibrary));
   fe::cudnn_dlhandle = cudnn.handle;
@@ -273,7 +287,7 @@ absl::StatusOr<CudaLibrary> LoadCudnn() {
   if (const absl::Status status = OpenSharedLibrary(RuntimeName()).status(); !status.ok()) {
     return absl::UnavailableError(absl::StrCat("cuDNN's frontend needs ", status.message()));
   }
-  return CudaLibrary{kCudnn, VersionText(version), cudnn.Describe()};
+  return CudaLibrary{kCudnn, VersionText(version), absl::StrCat(cudnn.Describe(), OpenCompiler())};
 }
 
 }  // namespace

@@ -116,6 +116,32 @@ TEST(CudaDeviceTest, WhatHasToBeSetRightIsSaid) {
   EXPECT_EQ(CreateCudaDevice(std::move(api), 0).status().code(), absl::StatusCode::kUnavailable);
 }
 
+// Everything is used once before the arena is cut, and what that took is kept free again for what
+// is loaded later.
+TEST(CudaDeviceTest, WhatIsLoadedAtTheFirstUseIsCounted) {
+  constexpr int64_t kGibibyte = int64_t{1} << 30;
+  const auto lazy = Open({.lazy_bytes = kGibibyte});
+  ASSERT_TRUE(lazy.ok()) << lazy.status();
+  EXPECT_EQ(*(*lazy)->FreeBytes(), 3 * kGibibyte);
+  EXPECT_EQ((*lazy)->ReserveBytes(), kGibibyte);
+  const auto little = Open({.lazy_bytes = 1 << 20});
+  ASSERT_TRUE(little.ok()) << little.status();
+  EXPECT_EQ((*little)->ReserveBytes(), kGibibyte / 2);
+}
+
+TEST(CudaDeviceTest, WhatCannotBeCountedIsReckonedWithMore) {
+  auto api = std::make_unique<EmulatedCuda>(EmulatedCudaOptions{.lazy_bytes = 1 << 20});
+  api->Fail("Product", kProductFailed + 13);
+  const auto device = CreateCudaDevice(std::move(api), 0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  EXPECT_EQ((*device)->ReserveBytes(), int64_t{1536} << 20);
+  EXPECT_THAT((*device)->Describe(), HasSubstr("warming up failed (cuda: cublasLtMatmul"));
+  api = std::make_unique<EmulatedCuda>(EmulatedCudaOptions{.lazy_bytes = 1 << 20});
+  api->Fail("Product", kIllegalAddress);
+  const absl::Status lost = CreateCudaDevice(std::move(api), 0).status();
+  EXPECT_TRUE(IsDeviceLost(lost)) << lost;
+}
+
 TEST(CudaDeviceTest, AnArenaThatDoesNotFitNamesTheBytes) {
   const auto device = Open({.memory_bytes = 1 << 20});
   ASSERT_TRUE(device.ok()) << device.status();

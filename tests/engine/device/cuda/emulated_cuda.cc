@@ -203,7 +203,7 @@ int EmulatedCuda::SetDevice(int ordinal) {
 int EmulatedCuda::MemoryInfo(int64_t* free_bytes, int64_t* total_bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   *total_bytes = options_.memory_bytes;
-  *free_bytes = options_.memory_bytes - allocated_bytes_;
+  *free_bytes = options_.memory_bytes - allocated_bytes_ - (loaded_ ? options_.lazy_bytes : 0);
   return Called("MemoryInfo");
 }
 
@@ -447,6 +447,7 @@ int EmulatedCuda::Product(void* stream, const CudaProduct& product, void* worksp
     if (spoiled > 0) return spoiled;
     Must(Within(allocated_, workspace, workspace_bytes), "a workspace that is not the device's");
     if (spoiled == kEmulatedUnsteady && ++products_ % 2 == 0) spoiled = 0;
+    loaded_ = true;
     if (const int status = CheckEmulatedProduct(product); status != 0) {
       return kProductFailed + status;
     }

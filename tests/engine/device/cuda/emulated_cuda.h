@@ -32,6 +32,8 @@ struct EmulatedCudaOptions {
       .name = "Emulated", .major = 9, .minor = 0, .reads_registered_memory = true};
   // Whether cuDNN is told of. It takes no call.
   bool cudnn = false;
+  // Taken of the memory by the first product. 0: nothing is loaded when it is first used.
+  int64_t lazy_bytes = 0;
 };
 
 // Given to EmulatedCuda::Fail instead of an error: the call never returns, or ends the process.
@@ -83,6 +85,7 @@ class EmulatedCuda : public CudaApi {
   int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) override;
   int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) override;
   int Zero(void* stream, void* device, int64_t bytes) override;
+  bool loads_lazily() const override { return options_.lazy_bytes > 0; }
   absl::Status LoadLibraries(const CudaSwitches& switches) override;
   std::vector<CudaLibrary> Libraries() const override;
   int Product(void* stream, const CudaProduct& product, void* workspace,
@@ -117,6 +120,7 @@ class EmulatedCuda : public CudaApi {
   int64_t products_ = 0;
   std::set<std::string> announced_;
   int unannounced_ = 0;
+  bool loaded_ = false;
   std::string why_no_cudnn_ = "it is not emulated";
   std::vector<std::string> ranges_;
 };

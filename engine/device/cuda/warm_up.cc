@@ -1,0 +1,199 @@
+#include "engine/device/cuda/warm_up.h"
+
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "engine/base/status.h"
+#include "engine/device/kernel_args.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kTokens = 64;
+// Of attention by a library: what cuDNN's graphs of documents that are not packed are made for.
+constexpr int64_t kLibraryTokens = 512;
+constexpr int64_t kHeads = 2, kKvHeads = 1, kHeadDim = 64, kWidth = kHeads * kHeadDim;
+constexpr int64_t kVocabulary = 128;
+constexpr int64_t kQkvWidth = (kHeads + 2 * kKvHeads) * kHeadDim;
+
+class Layer {
+ public:
+  Layer(Kernels& kernels, Stream& stream, DType dtype) : k_(kernels), s_(stream), dtype_(dtype) {}
+
+  // Device memory: zeros, each as large as the largest operand needs.
+  struct Memory {
+    char *a = nullptr, *b = nullptr, *c = nullptr, *d = nullptr, *workspace = nullptr;
+    int64_t workspace_bytes = 0;
+    const int32_t* positions = nullptr;  // [tokens]: 0, 1, ...
+    const int32_t* bounds = nullptr;     // [tokens, 2]: one document
+  };
+
+  absl::Status Run(const Memory& m) {
+    MT_RETURN_IF_ERROR(Products(m));
+    MT_RETURN_IF_ERROR(Attention(m, AttentionChoice::kOwn, kTokens));
+    MT_RETURN_IF_ERROR(Norms(m));
+    MT_RETURN_IF_ERROR(Elements(m));
+    return Sums(m);
+  }
+
+  // Both directions over one document.
+  absl::Status Attention(const Memory& m, AttentionChoice choice, int64_t tokens) {
+    const int32_t starts[] = {0, static_cast<int32_t>(tokens)};
+    const auto at = [&](char* memory, int64_t elements) {
+      return memory + elements * DTypeBytes(dtype_);
+    };
+    AttentionBackwardArgs args;
+    AttentionArgs& f = args.forward;
+    f.dtype = dtype_;
+    f.tokens = tokens;
+    f.heads = kHeads;
+    f.kv_heads = kKvHeads;
+    f.head_dim = kHeadDim;
+    f.scale = 0.125f;
+    f.choice = choice;
+    f.document_starts = starts;
+    f.documents = 1;
+    f.document_bounds = m.bounds;
+    f.q = m.a;
+    f.k = at(m.a, kWidth);
+    f.v = at(m.a, kWidth + kKvHeads * kHeadDim);
+    f.q_stride = f.k_stride = f.v_stride = kQkvWidth;
+    f.out = m.b;
+    f.lse = Floats(m.c);
+    MT_RETURN_IF_ERROR(k_.Attention(s_, f));
+    args.dout = m.b;
+    args.dq = m.d;
+    args.dk = at(m.d, kWidth);
+    args.dv = at(m.d, kWidth + kKvHeads * kHeadDim);
+    args.dq_stride = args.dk_stride = args.dv_stride = kQkvWidth;
+    args.workspace = m.workspace;
+    args.workspace_bytes = m.workspace_bytes;
+    return k_.AttentionBackward(s_, args);
+  }
+
+ private:
+  static float* Floats(char* memory) { return reinterpret_cast<float*>(memory); }
+
+  // Forward, the gradient by the input, and by the weight.
+  absl::Status Products(const Memory& m) {
+    MatMulArgs args{.m = kTokens, .n = kWidth, .k = kWidth, .dtype = dtype_, .out_dtype = dtype_};
+    args.a = m.a;
+    args.b = m.b;
+    args.out = m.c;
+    args.a_stride = args.b_stride = args.out_stride = kWidth;
+    MT_RETURN_IF_ERROR(k_.MatMul(s_, args));
+    args.transpose_b = true;
+    args.bias = m.d;
+    MT_RETURN_IF_ERROR(k_.MatMul(s_, args));
+    args.bias = nullptr;
+    args.addend = m.c;
+    MT_RETURN_IF_ERROR(k_.MatMul(s_, args));
+    args.transpose_b = false;
+    args.transpose_a = true;
+    args.m = kWidth;
+    args.k = kTokens;
+    args.out_dtype = DType::kF32;
+    return k_.MatMul(s_, args);
+  }
+
+  absl::Status Norms(const Memory& m) {
+    RmsNormArgs norm{.dtype = dtype_, .rows = kTokens, .width = kWidth, .epsilon = 1e-5f};
+    norm.x = m.a;
+    norm.weight = m.b;
+    norm.y = m.c;
+    norm.x_stride = norm.y_stride = kWidth;
+    norm.rstd = Floats(m.d);
+    MT_RETURN_IF_ERROR(k_.RmsNorm(s_, norm));
+    RmsNormBackwardArgs back{.dtype = dtype_, .rows = kTokens, .width = kWidth};
+    back.x = m.a;
+    back.weight = m.b;
+    back.rstd = Floats(m.d);
+    back.dy = back.dx = m.c;
+    back.x_stride = back.dy_stride = back.dx_stride = kWidth;
+    back.dweight = Floats(m.workspace);
+    return k_.RmsNormBackward(s_, back);
+  }
+
+  absl::Status Elements(const Memory& m) {
+    RopeArgs rope{.dtype = dtype_, .tokens = kTokens, .heads = kHeads, .head_dim = kHeadDim};
+    rope.x = m.a;
+    rope.stride = kWidth;
+    rope.positions = m.positions;
+    rope.cosine = Floats(m.b);
+    rope.sine = Floats(m.c);
+    MT_RETURN_IF_ERROR(k_.Rope(s_, rope));
+    MT_RETURN_IF_ERROR(k_.SwiGlu(s_, {dtype_, kTokens, kWidth, m.a, m.b}));
+    MT_RETURN_IF_ERROR(k_.SwiGluBackward(s_, {dtype_, kTokens, kWidth, m.a, m.b, m.a}));
+    MT_RETURN_IF_ERROR(
+        k_.Embedding(s_, {dtype_, kTokens, kWidth, kVocabulary, m.positions, m.a, m.b}));
+    return k_.EmbeddingBackward(
+        s_, {dtype_, kTokens, kWidth, kVocabulary, m.positions, m.positions, m.b, Floats(m.c)});
+  }
+
+  absl::Status Sums(const Memory& m) {
+    CrossEntropyArgs loss{.dtype = dtype_, .tokens = kTokens, .vocabulary = kVocabulary};
+    loss.logits = Floats(m.a);
+    loss.logits_stride = kVocabulary;
+    loss.labels = m.positions;
+    loss.scale = 1;
+    loss.losses = Floats(m.b);
+    MT_RETURN_IF_ERROR(k_.CrossEntropy(s_, loss));
+    MT_RETURN_IF_ERROR(
+        k_.BiasBackward(s_, dtype_, kTokens, kWidth, m.a, kWidth, Floats(m.workspace)));
+    double* const sum = reinterpret_cast<double*>(m.workspace);
+    MT_RETURN_IF_ERROR(k_.SumOfSquares(s_, Floats(m.b), kTokens, sum));
+    MT_RETURN_IF_ERROR(k_.Sum(s_, Floats(m.b), kTokens, sum));
+    return k_.CastToBf16InPlace(s_, m.c, kTokens * kWidth);
+  }
+
+  Kernels& k_;
+  Stream& s_;
+  const DType dtype_;
+};
+
+}  // namespace
+
+absl::Status WarmUp(Device& device) {
+  // The largest operand: queries, keys and values of the library's attention.
+  constexpr int64_t kOperandBytes = kLibraryTokens * kQkvWidth * int64_t{sizeof(float)};
+  Kernels& kernels = device.kernels();
+  Layer::Memory m;
+  m.workspace_bytes = kernels.AttentionBackwardWorkspaceBytes({.dtype = DType::kBF16,
+                                                               .tokens = kLibraryTokens,
+                                                               .sequence = kLibraryTokens,
+                                                               .heads = kHeads,
+                                                               .kv_heads = kKvHeads,
+                                                               .head_dim = kHeadDim});
+  constexpr int64_t kIndexBytes = (kTokens + 2 * kLibraryTokens) * int64_t{sizeof(int32_t)};
+  const int64_t bytes = 4 * kOperandBytes + kIndexBytes + m.workspace_bytes;
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<DeviceMemory> memory, device.Allocate(bytes));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream,
+                      device.CreateStream(StreamUse::kCompute));
+  char* const begin = static_cast<char*>(memory->data());
+  m.a = begin;
+  m.b = m.a + kOperandBytes;
+  m.c = m.b + kOperandBytes;
+  m.d = m.c + kOperandBytes;
+  char* const index = m.d + kOperandBytes;
+  m.workspace = index + kIndexBytes;
+  m.positions = reinterpret_cast<int32_t*>(index);
+  m.bounds = m.positions + kTokens;
+  std::vector<int32_t> index_of(kTokens + 2 * kLibraryTokens, 0);
+  std::iota(index_of.begin(), index_of.begin() + kTokens, 0);
+  for (int64_t t = 0; t < kTokens; ++t) index_of[kTokens + 2 * t + 1] = kTokens;
+  MT_RETURN_IF_ERROR(kernels.Zero(*stream, begin, bytes));
+  MT_RETURN_IF_ERROR(device.Upload(*stream, index, index_of.data(), kIndexBytes));
+  for (DType dtype : {DType::kBF16, DType::kF32}) {
+    MT_RETURN_IF_ERROR(Layer(kernels, *stream, dtype).Run(m));
+  }
+  if (device.CheckAttention(AttentionChoice::kLibrary).ok()) {
+    MT_RETURN_IF_ERROR(
+        Layer(kernels, *stream, DType::kBF16).Attention(m, AttentionChoice::kAuto, kLibraryTokens));
+  }
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<Event> done, device.CreateEvent());
+  MT_RETURN_IF_ERROR(device.Record(*stream, *done));
+  return device.Synchronize(*done);
+}
+
+}  // namespace megatrain
