@@ -112,9 +112,9 @@ class Replay {
         case OpKind::kLoadPartial:
           EXPECT_EQ(slab_[op.slab].first, op.tile);
           // Piece by piece, whole in the end.
-          EXPECT_EQ(op.begin, op.begin == 0 ? 0 : loaded_[op.accumulator]);
+          EXPECT_EQ(op.begin, op.begin == 0 ? 0 : partial_end_[op.accumulator]);
           EXPECT_EQ(op.bytes, 4 * (op.end - op.begin));
-          loaded_[op.accumulator] = op.end;
+          partial_end_[op.accumulator] = op.end;
           if (op.end == shape_.tile_elements[op.tile]) {
             accumulator_[op.accumulator] = slab_[op.slab];
           }
@@ -209,7 +209,7 @@ class Replay {
   std::map<int, Weights> buffer_;
   std::map<int, std::string> hidden_, gradient_, stash_, kept_;
   std::map<int, std::pair<int, std::vector<int>>> accumulator_, slab_;
-  std::map<int, int64_t> loaded_;  // of an accumulator, elements of the sum over earlier sweeps
+  std::map<int, int64_t> partial_end_;  // of an accumulator, of the sum over earlier sweeps
 };
 
 // Parts updated on the device, and whether the embedding is read from the host.
