@@ -16,6 +16,8 @@ export SOURCE_DATE_EPOCH=1700000000
 package=$(XZ_PRESET=-0 deploy/package.sh --tests-only --binaries "$work/built" --output "$work") ||
   fail "no package"
 [[ ${package##*/} == megatrain-tests-*-nocudnn-linux-$(uname -m).tar.xz ]] || fail "is called $package"
+bytes=$(stat -c %s "$package")
+((bytes <= 40 << 20)) || fail "the package has $bytes bytes, more than 40 MiB"
 tar -C "$work/a place" -xJf "$package"
 root=$(echo "$work/a place"/megatrain-tests-*)
 [[ ! -e $root/bin/megatraind && ! -e $root/bin/megatrain ]] || fail "has the daemon or the client"
