@@ -236,7 +236,7 @@ explain() {  # RESULTS LOG
     awk -v begin="[ RUN      ] $test" -v end1="[  FAILED  ] $test" -v end2="[  SKIPPED ] $test" '
       index($0, begin) == 1 { inside = 1; next }
       index($0, end1) == 1 || index($0, end2) == 1 { exit }
-      inside && index($0, "[ RUN      ] ") == 1 { exit }
+      inside && (index($0, "[ RUN      ] ") == 1 || index($0, "Note: Google Test") == 1) { exit }
       inside && NF > 0 { print "      " $0; if (++lines == 26) exit }' "$2"
   done < "$1"
 }

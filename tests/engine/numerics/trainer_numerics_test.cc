@@ -15,6 +15,7 @@
 #include "engine/base/thread_pool.h"
 #include "engine/memory/host_pool.h"
 #include "engine/model/hf_directory.h"
+#include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/memory_plan.h"
 #include "engine/pipeline/trainer.h"
 #include "tests/engine/device/device_under_test.h"
@@ -69,7 +70,7 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
         device_->PinHost(host_pool_->data(), host_pool_->capacity(), nullptr);
     ASSERT_TRUE(pinned.ok()) << pinned;
     absl::StatusOr<std::unique_ptr<Trainer>> trainer =
-        Trainer::Create(spec_, *plan, device_.get(), &pool_, host_pool_.get());
+        Trainer::Create(spec_, *plan, device_.get(), &updater_, host_pool_.get());
     ASSERT_TRUE(trainer.ok()) << trainer.status();
     trainer_ = *std::move(trainer);
     auto weights = HfWeights::Open(reference_.directory, layout_);
@@ -134,6 +135,7 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
   JobSpec spec_;  // the default clips, so that gradients are held
   std::function<void(MemoryPlan&)> change_;
   ThreadPool pool_{2};
+  AdamWUpdater updater_{&pool_};
   std::unique_ptr<Device> device_;
   std::unique_ptr<HostPool> host_pool_;
   std::unique_ptr<Trainer> trainer_;
