@@ -120,6 +120,20 @@ TEST_F(CommandsTest, AJobThatDoesNotFitIsThree) {
   EXPECT_TRUE(nlohmann::json::accept(json.output)) << json.output;
 }
 
+TEST_F(CommandsTest, PlanTakesGivenRatesAndRefusesOthers) {
+  MakeJob("{steps: 1}");
+  const Result plan = Megatraind("plan " + Path("job.yaml") +
+                                 " --profile h200 --rate dram=80 --rate products=700 -o json");
+  EXPECT_EQ(plan.exit_code, 0) << plan.output;
+  EXPECT_THAT(plan.output, HasSubstr("\"chosen_by\""));
+  for (const char* wrong : {"speed=3", "dram=0", "dram=-2", "dram"}) {
+    const Result refused =
+        Megatraind("plan " + Path("job.yaml") + " --profile h200 --rate " + wrong);
+    EXPECT_EQ(refused.exit_code, 2) << wrong;
+    EXPECT_THAT(refused.output, HasSubstr("attention_backward (TFLOP/s)")) << wrong;
+  }
+}
+
 // No machine has a GPU of this number.
 TEST_F(CommandsTest, ADeviceThatIsNotHereIsTwoAndIsPlannedForByItsMemory) {
   MakeJob("{steps: 1}");
