@@ -21,7 +21,7 @@ JobDisk::JobDisk(std::string state_directory, int64_t limit)
 void JobDisk::Measure(const Job& job) {
   if (limit_ == 0) return;
   const TreeSize size = MeasureJobDirectory(state_directory_, job.id);
-  const int64_t bytes = size.whole ? size.bytes : std::max(size.bytes, limit_);
+  const int64_t bytes = size.whole ? size.bytes : std::max(size.bytes, limit_.load());
   MutexLock lock(&mutex_);
   Held& held = jobs_[job.id];
   users_[job.uid] += bytes - held.bytes;
