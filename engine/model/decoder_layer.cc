@@ -5,6 +5,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "engine/base/status.h"
+#include "engine/device/device.h"
 
 namespace megatrain {
 namespace {
@@ -75,6 +76,19 @@ class BoundLayer {
     return ForChunks([&](const Chunk& chunk) {
       return AttentionInputBackward(chunk, x, scratch, dh, gradient_of(chunk));
     });
+  }
+
+  AttentionBackwardArgs AttentionGradient(const LayerBackwardScratch& scratch) const {
+    AttentionBackwardArgs args;
+    args.forward = Attention();
+    args.dout = scratch.dattention;
+    args.dq = scratch.dqkv;
+    args.dk = Offset(scratch.dqkv, q_width_);
+    args.dv = Offset(scratch.dqkv, q_width_ + kv_width_);
+    args.dq_stride = args.dk_stride = args.dv_stride = qkv_width_;
+    args.workspace = scratch.workspace;
+    args.workspace_bytes = scratch.workspace_bytes;
+    return args;
   }
 
  private:
@@ -183,18 +197,6 @@ class BoundLayer {
 
   absl::Status AttentionBackward(const LayerBackwardScratch& scratch) {
     return kernels_.AttentionBackward(stream_, AttentionGradient(scratch));
-  }
-  AttentionBackwardArgs AttentionGradient(const LayerBackwardScratch& scratch) const {
-    AttentionBackwardArgs args;
-    args.forward = Attention();
-    args.dout = scratch.dattention;
-    args.dq = scratch.dqkv;
-    args.dk = Offset(scratch.dqkv, q_width_);
-    args.dv = Offset(scratch.dqkv, q_width_ + kv_width_);
-    args.dq_stride = args.dk_stride = args.dv_stride = qkv_width_;
-    args.workspace = scratch.workspace;
-    args.workspace_bytes = scratch.workspace_bytes;
-    return args;
   }
 
   absl::Status AttentionInputBackward(const Chunk& chunk, const void* x,
