@@ -34,7 +34,8 @@ class Layer {
     MT_RETURN_IF_ERROR(Attention(m, AttentionChoice::kOwn, kTokens));
     MT_RETURN_IF_ERROR(Norms(m));
     MT_RETURN_IF_ERROR(Elements(m));
-    return Sums(m);
+    MT_RETURN_IF_ERROR(Sums(m));
+    return Updates(m);
   }
 
   // Both directions over one document.
@@ -139,12 +140,30 @@ class Layer {
     loss.scale = 1;
     loss.losses = Floats(m.b);
     MT_RETURN_IF_ERROR(k_.CrossEntropy(s_, loss));
-    MT_RETURN_IF_ERROR(
-        k_.BiasBackward(s_, dtype_, kTokens, kWidth, m.a, kWidth, Floats(m.workspace)));
+    MT_RETURN_IF_ERROR(k_.BiasBackward(s_, dtype_, kTokens, kWidth, m.a, kWidth,
+                                       Floats(m.workspace),
+                                       /*add=*/true));
     double* const sum = reinterpret_cast<double*>(m.workspace);
     MT_RETURN_IF_ERROR(k_.SumOfSquares(s_, Floats(m.b), kTokens, sum));
     MT_RETURN_IF_ERROR(k_.Sum(s_, Floats(m.b), kTokens, sum));
     return k_.CastToBf16InPlace(s_, m.c, kTokens * kWidth);
+  }
+
+  absl::Status Updates(const Memory& m) {
+    AdamWArgs args;
+    args.constants.epsilon = 1;
+    args.span.gradient = m.a;
+    args.span.weights = m.b;
+    if (dtype_ == DType::kBF16) args.span.remainder = reinterpret_cast<int16_t*>(m.c);
+    args.span.exp_avg = Floats(m.d);
+    args.span.exp_avg_sq = Floats(m.d) + kTokens;
+    args.span.elements = kTokens;
+    args.untrusted = reinterpret_cast<int32_t*>(m.workspace);
+    for (const DType gradient : {DType::kF32, DType::kBF16}) {
+      args.gradient_dtype = gradient;
+      MT_RETURN_IF_ERROR(k_.AdamW(s_, args));
+    }
+    return absl::OkStatus();
   }
 
   Kernels& k_;
