@@ -115,6 +115,8 @@ std::string AdviceFor(const absl::Status& status) {
       {"REQUEST_ID_REUSED", "leave --request-id out for a new job"},
       {"OUTPUT_EXISTS", "name a directory that is empty or not there yet"},
       {"IN_USE", "wait until the other job has ended, or name another checkpoint.directory"},
+      {"ANSWERS_UNREAD",
+       "read the answers to earlier calls first: make fewer at a time, and no more connections"},
       {"UNAUTHENTICATED_CALLER", "ask the daemon's administrator for access"},
       {"TOKEN_INVALID",
        "the token may have been revoked: ask the daemon's administrator for another"},

@@ -178,8 +178,8 @@ bool UpdateAll(AdamWUpdater& updater, int64_t step, const TiledState& state) {
   adamw.weight_decay = 0.1;
   bool trusted = true;
   for (size_t i = 0; i < state.tiles().size(); ++i) {
-    trusted &=
-        updater.Update(adamw, state.gradients()[i], DType::kF32, state.tiles()[i], state.nodes());
+    trusted &= updater.Update(adamw, state.gradients()[i], DType::kF32, state.tiles()[i],
+                              {ElementRange{0, state.tiles()[i].layout->elements}}, state.nodes());
   }
   return trusted;
 }
