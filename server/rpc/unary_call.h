@@ -72,22 +72,30 @@ class UnaryMethod final : public RpcMethod {
       }
       method_->Await();
       caller_ = method_->context_.authenticator->AuthenticateAtOnce(context_);
-      if (caller_.has_value()) return Admit();
+      const bool refused = caller_.has_value() && !caller_->ok();
+      if (refused || (caller_.has_value() && method_->answer_on_ == AnswerOn::kLoop)) {
+        return Admit();
+      }
+      // Room for an answer is taken behind the queue: those that wait there for slow ones would
+      // keep it from calls that are answered at once.
       Enqueue([this] {
-        caller_ = method_->context_.authenticator->Authenticate(context_);
+        if (!caller_.has_value()) {
+          caller_ = method_->context_.authenticator->Authenticate(context_);
+        }
         Admit();
       });
     }
 
-    // It is known who calls. Goes on when there is room for the answer.
+    // It is known who calls. Answers when there is room for the answer.
     void Admit() {
       if (!caller_->ok()) return Finish(caller_->status());
       share_.SetCaller((*caller_)->uid, ConnectionOf(&context_));
       const absl::StatusOr<bool> room = share_.Take(request_.ByteSizeLong(), [this] { GoOn(); });
       if (!room.ok()) return Finish(room.status());
-      if (*room) GoOn();
+      if (*room) Finish(Answer());
     }
 
+    // There is room now; told on any thread.
     void GoOn() {
       if (method_->answer_on_ == AnswerOn::kLoop) return Finish(Answer());
       Enqueue([this] { Finish(Answer()); });
