@@ -50,7 +50,7 @@ class Invocation {
 
   const Environment& environment() const { return environment_; }
   OutputFormat format() const;
-  // Of jobs, what is printed in that format: their files are in objects, not in tables.
+  // The view of jobs to ask for: whole for JSON and YAML, without their files for tables.
   v1::JobView view() const;
   // The terminal's width, or 0 if lines may have any.
   int table_width() const { return environment_.is_terminal ? environment_.columns() : 0; }

@@ -18,7 +18,7 @@
 namespace megatrain {
 namespace {
 
-// Of a directory that others fill, or replace, while it is removed.
+// Tries at one name or directory that others fill, or replace, while it is removed.
 constexpr int kTries = 4;
 
 bool IsNotEmpty(int error) { return error == ENOTEMPTY || error == EEXIST; }

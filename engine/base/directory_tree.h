@@ -64,8 +64,8 @@ struct TreeSize {
   bool whole = true;
 };
 
-// What is in `directory`, which is open for reading, less its entry `without`. What cannot be read
-// counts for nothing.
+// Measures the contents of `directory`, which is open for reading, less its entry `without`. Files
+// and directories that cannot be read count for nothing.
 TreeSize MeasureTree(Descriptor directory, std::string_view without = "");
 
 }  // namespace megatrain

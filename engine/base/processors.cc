@@ -56,7 +56,7 @@ std::map<int, int> ReadNodes(const std::string& directory) {
   return nodes;
 }
 
-// Of the process's first thread; empty where the kernel does not say.
+// The processors that the process's first thread may use; empty where the kernel does not say.
 std::vector<int> AllowedNumbers() {
   cpu_set_t set;
   CPU_ZERO(&set);

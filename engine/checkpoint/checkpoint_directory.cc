@@ -83,8 +83,8 @@ absl::StatusOr<std::string> RemoveLeftover(const std::string& path, const char* 
   return absl::StrCat("removed ", path, ", which was ", why);
 }
 
-// What was moved aside for a checkpoint that has no name yet gets its name back. A checkpoint of
-// that same step comes last: while it is absent, the others know that the new one has no name.
+// Gives checkpoints that were moved aside for one without a name yet their names back. That of
+// the same step comes last: while it is absent, the others know that the new one has no name.
 absl::Status RestoreReplaced(const std::string& directory, const std::vector<std::string>& names,
                              std::vector<std::string>& lines, FileSystem* files) {
   for (const bool same_step : {false, true}) {

@@ -185,8 +185,8 @@ class Writer : public CheckpointWriter {
     std::string from, to;
   };
 
-  // What is moved aside for this checkpoint, the one of its own step first: while that is absent,
-  // RemoveLeftovers knows that the others are still valid.
+  // Lists the checkpoints to move aside for this one, that of its own step first: while it is
+  // absent, RemoveLeftovers knows that the others are still valid.
   absl::StatusOr<std::vector<Move>> MovesAside(const Retention& retention) const {
     const int64_t step = manifest_.state.step;
     MT_ASSIGN_OR_RETURN(const std::vector<int64_t> present, ListSteps(directory_, files_));
