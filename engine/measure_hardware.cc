@@ -20,8 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Work = absl::FunctionRef<absl::Status()>;
 
-// Updates that may tune the optimizer, three times what it takes.
-constexpr int kTuningUpdatesMax = 90;
+// Updates that may tune the optimizer, twice what it takes.
+constexpr int kTuningUpdatesMax = 270;
 constexpr int kLaunches = 200;
 
 constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }

@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
+#include <vector>
 
 namespace megatrain {
 namespace {
 
-// A host's memory rate changes from one moment to the next; the fastest of three tries that lie
-// apart is nearer to what a setting can do than their mean.
-constexpr int kRounds = 3;
+constexpr size_t kRounds = 15;
 // Another value must be faster than the default by more than the noise of a good measurement.
-constexpr double kGain = 0.01;
+constexpr double kGain = 0.005;
 
 }  // namespace
 
@@ -40,21 +38,37 @@ void AdamWTuner::BeginStage() {
     default:
       break;
   }
-  fastest_.assign(candidates_.size(), std::numeric_limits<double>::infinity());
-  tries_ = 0;
+  seconds_.clear();
+}
+
+size_t AdamWTuner::CandidateOf(size_t attempt) const {
+  const size_t count = candidates_.size(), place = attempt % count;
+  return attempt / count % 2 == 0 ? place : count - 1 - place;
 }
 
 AdamWTuning AdamWTuner::Next() const {
-  return done() ? chosen_ : candidates_[static_cast<size_t>(tries_) % candidates_.size()];
+  return done() ? chosen_ : candidates_[CandidateOf(seconds_.size())];
 }
 
 void AdamWTuner::Report(double seconds_per_element) {
-  double& fastest = fastest_[static_cast<size_t>(tries_) % candidates_.size()];
-  fastest = std::min(fastest, seconds_per_element);
-  if (++tries_ < kRounds * static_cast<int>(candidates_.size())) return;
-  const auto best = std::min_element(fastest_.begin(), fastest_.end());
-  if (*best < fastest_[0] * (1 - kGain)) {
-    chosen_ = candidates_[static_cast<size_t>(best - fastest_.begin())];
+  seconds_.push_back(seconds_per_element);
+  const size_t count = candidates_.size();
+  if (seconds_.size() < kRounds * count) return;
+  std::vector<std::vector<double>> ratios(count);
+  for (size_t round = 0; round < kRounds; ++round) {
+    std::vector<double> of_round(count);
+    for (size_t i = round * count; i < (round + 1) * count; ++i) {
+      of_round[CandidateOf(i)] = seconds_[i];
+    }
+    for (size_t c = 0; c < count; ++c) ratios[c].push_back(of_round[c] / of_round[0]);
+  }
+  double least = 1 - kGain;
+  for (size_t c = 1; c < count; ++c) {
+    const auto median = ratios[c].begin() + kRounds / 2;
+    std::nth_element(ratios[c].begin(), median, ratios[c].end());
+    if (*median >= least) continue;
+    least = *median;
+    chosen_ = candidates_[c];
   }
   ++stage_;
   if (stage_ == kThreads && threads_ < 4) ++stage_;

@@ -2,12 +2,14 @@
 // how many threads. Hosts differ (some are fastest without software prefetch), and the choice never
 // changes a bit, so it may follow the clock.
 //
-// A tuner tries each value three times, by turns, on updates that are made anyway, and keeps the
-// one whose fastest try was the fastest: first of the distance, then of the block, then of the
-// threads.
+// A tuner tries the values by turns, round after round, on updates that are made anyway. It chooses
+// the distance first, then the block, then the threads. A host's memory rate changes from one moment
+// to the next, so a value is compared with the default within each round, and the median of these
+// ratios decides.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_TUNER_H_
 #define MEGATRAIN_ENGINE_OPTIM_ADAMW_TUNER_H_
 
+#include <cstddef>
 #include <vector>
 
 #include "engine/optim/adamw.h"
@@ -30,13 +32,15 @@ class AdamWTuner {
   enum Stage { kPrefetch, kBlock, kThreads, kStages };
 
   void BeginStage();
+  // The candidate of a try of this stage: rounds go up and down the list by turns, so that none
+  // always follows the same neighbour.
+  size_t CandidateOf(size_t attempt) const;
 
   const int threads_;
   AdamWTuning chosen_;
   int stage_ = kPrefetch;
   std::vector<AdamWTuning> candidates_;
-  std::vector<double> fastest_;  // seconds an element, by candidate
-  int tries_ = 0;                // in this stage
+  std::vector<double> seconds_;  // an element's, by try
 };
 
 }  // namespace megatrain

@@ -1,5 +1,6 @@
 #include "engine/optim/adamw_updater.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <vector>
@@ -7,9 +8,11 @@
 namespace megatrain {
 namespace {
 
-// Elements of one try: 112 MiB of traffic, some milliseconds, and more than the caches of most
-// processors hold. Smaller ranges are updated untried, with what is known.
-constexpr int64_t kTryElements = int64_t{1} << 22;
+// Elements of one try: at least 112 MiB of traffic, some milliseconds, and more than the caches of
+// most processors hold; where many threads work, four of the largest blocks for each. Smaller ranges
+// are updated untried, with what is known.
+constexpr int64_t kTryElementsMin = int64_t{1} << 22;
+constexpr int64_t kTryElementsOfThread = int64_t{1} << 21;
 
 }  // namespace
 
@@ -42,11 +45,15 @@ bool AdamWUpdater::Update(const AdamWStep& step, const void* gradient, DType gra
   };
   std::vector<ElementRange> left;
   for (ElementRange range : ranges) {
-    while (!tuner.done() && range.end - range.begin >= kTryElements) {
+    while (!tuner.done() && range.end - range.begin >= kTryElementsMin) {
+      const int64_t elements =
+          std::min(range.end - range.begin,
+                   std::max(kTryElementsMin, kTryElementsOfThread * pool_->threads()));
       const Clock::time_point start = Clock::now();
-      update({ElementRange{range.begin, range.begin + kTryElements}});
-      tuner.Report(std::chrono::duration<double>(Clock::now() - start).count() / kTryElements);
-      range.begin += kTryElements;
+      update({ElementRange{range.begin, range.begin + elements}});
+      tuner.Report(std::chrono::duration<double>(Clock::now() - start).count() /
+                   static_cast<double>(elements));
+      range.begin += elements;
     }
     if (range.begin < range.end) left.push_back(range);
   }
