@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "client/commands/command.h"
-#include "client/exit_code.h"
-#include "server/version.h"
+#include "client/connection/exit_code.h"
+#include "server/base/version.h"
 
 namespace megatrain::client {
 

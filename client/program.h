@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/invocation.h"
+#include "client/context/invocation.h"
 
 namespace megatrain::client {
 

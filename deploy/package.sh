@@ -54,7 +54,7 @@ for program in "${programs[@]}"; do
     fail "$binaries/$program is not there; build it: bazel build //${program%/*}:${program##*/}"
 done
 
-version=$(sed -n 's/.*kVersion\[\] = "\(.*\)".*/\1/p' "$source_directory/server/version.h")
+version=$(sed -n 's/.*kVersion\[\] = "\(.*\)".*/\1/p' "$source_directory/server/base/version.h")
 name=megatrain-$version-linux-$(uname -m)
 if $tests_only; then
   # A function of cuDNN's that is looked for by its name.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/connection.h"
+#include "client/connection/connection.h"
 #include "megatrain/v1/job.pb.h"
 
 namespace megatrain::client {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "client/rpc_error.h"
+#include "client/connection/rpc_error.h"
 
 namespace megatrain::client {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "client/exit_code.h"
-#include "client/invocation.h"
+#include "client/connection/exit_code.h"
+#include "client/context/invocation.h"
 #include "megatrain/v1/job.pb.h"
 
 namespace megatrain::client {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "client/commands/command.h"
-#include "client/completion.h"
+#include "client/commands/completion.h"
 
 namespace megatrain::client {
 

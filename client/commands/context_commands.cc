@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/command.h"
-#include "client/context_store.h"
+#include "client/context/context_store.h"
 #include "client/output/table.h"
 #include "engine/base/status.h"
 

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/command.h"
-#include "client/connection.h"
-#include "client/job_name.h"
+#include "client/connection/connection.h"
+#include "client/context/job_name.h"
 #include "client/output/proto_json.h"
 #include "engine/base/status.h"
 

@@ -9,11 +9,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/commands/command.h"
-#include "client/connection.h"
+#include "client/connection/connection.h"
 #include "client/output/proto_json.h"
 #include "client/output/proto_time.h"
 #include "engine/base/status.h"
-#include "server/version.h"
+#include "server/base/version.h"
 
 namespace megatrain::client {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "client/commands/command.h"
-#include "client/connection.h"
+#include "client/connection/connection.h"
 #include "client/output/proto_json.h"
 #include "client/output/proto_time.h"
 #include "client/output/table.h"

@@ -6,13 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/command.h"
-#include "client/connection.h"
-#include "client/detachable.h"
-#include "client/job_name.h"
+#include "client/connection/connection.h"
+#include "client/connection/detachable.h"
+#include "client/connection/resumable_stream.h"
+#include "client/connection/signal_watch.h"
+#include "client/context/job_name.h"
 #include "client/output/proto_json.h"
 #include "client/output/proto_time.h"
-#include "client/resumable_stream.h"
-#include "client/signal_watch.h"
 #include "engine/base/status.h"
 
 namespace megatrain::client {

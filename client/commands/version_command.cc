@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/command.h"
-#include "server/version.h"
+#include "server/base/version.h"
 
 namespace megatrain::client {
 

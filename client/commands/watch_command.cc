@@ -5,9 +5,9 @@
 #include <string>
 
 #include "client/commands/command.h"
-#include "client/connection.h"
-#include "client/job_name.h"
-#include "client/signal_watch.h"
+#include "client/connection/connection.h"
+#include "client/connection/signal_watch.h"
+#include "client/context/job_name.h"
 #include "client/watch/watch_session.h"
 #include "engine/base/status.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "client/connection.h"
-#include "client/invocation.h"
-#include "client/signal_watch.h"
+#include "client/connection/connection.h"
+#include "client/connection/signal_watch.h"
+#include "client/context/invocation.h"
 #include "megatrain/v1/job.pb.h"
 
 namespace megatrain::client {

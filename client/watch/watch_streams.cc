@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "client/resumable_stream.h"
+#include "client/connection/resumable_stream.h"
 
 namespace megatrain::client {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/connection.h"
+#include "client/connection/connection.h"
 #include "client/watch/event_queue.h"
 
 namespace megatrain::client {

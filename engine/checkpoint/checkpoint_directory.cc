@@ -12,7 +12,7 @@
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/manifest.h"
-#include "engine/model/hf_format.h"
+#include "engine/hf/hf_format.h"
 
 namespace megatrain {
 namespace {

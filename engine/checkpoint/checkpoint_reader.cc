@@ -14,7 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/tile_files.h"
-#include "engine/model/safetensors.h"
+#include "engine/hf/safetensors.h"
 
 namespace megatrain {
 namespace {

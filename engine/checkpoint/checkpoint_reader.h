@@ -9,8 +9,8 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint_state.h"
 #include "engine/checkpoint/manifest.h"
-#include "engine/memory/tile.h"
 #include "engine/model/model_layout.h"
+#include "engine/model/tile.h"
 
 namespace megatrain {
 

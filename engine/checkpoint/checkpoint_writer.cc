@@ -11,8 +11,8 @@
 #include "engine/checkpoint/manifest.h"
 #include "engine/checkpoint/retention.h"
 #include "engine/checkpoint/tile_files.h"
-#include "engine/model/hf_format.h"
-#include "engine/model/safetensors.h"
+#include "engine/hf/hf_format.h"
+#include "engine/hf/safetensors.h"
 
 namespace megatrain {
 namespace {

@@ -12,8 +12,8 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint_state.h"
 #include "engine/checkpoint/retention.h"
-#include "engine/memory/tile.h"
 #include "engine/model/model_layout.h"
+#include "engine/model/tile.h"
 
 namespace megatrain {
 

@@ -9,7 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
-#include "engine/model/hf_format.h"
+#include "engine/hf/hf_format.h"
 
 namespace megatrain {
 namespace {

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/memory/tile.h"
-#include "engine/model/safetensors.h"
+#include "engine/hf/safetensors.h"
+#include "engine/model/tile.h"
 
 namespace megatrain {
 

@@ -9,8 +9,9 @@
 
 #include <cstdint>
 
+#include "engine/base/attention_choice.h"
 #include "engine/base/dtype.h"
-#include "engine/optim/adamw_span.h"
+#include "engine/optim/kernel/adamw_span.h"
 
 namespace megatrain {
 
@@ -76,10 +77,6 @@ struct RopeArgs {
   const float* sine = nullptr;         // [positions, head_dim / 2]
   bool inverse = false;
 };
-
-// Whose kernels compute attention: those of a library where it takes the call, else the device's
-// own; the library's alone; the device's own alone.
-enum class AttentionChoice { kAuto, kLibrary, kOwn };
 
 // Causal attention inside documents: token t of a document sees the tokens of the same document up
 // to itself. Memory is linear in tokens. Dao et al. 2022.

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/optim/adamw_kernel.h"
+#include "engine/optim/kernel/adamw_kernel.h"
 
 namespace megatrain {
 namespace {

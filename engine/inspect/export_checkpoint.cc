@@ -5,9 +5,9 @@
 
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_reader.h"
-#include "engine/memory/tile.h"
-#include "engine/model/hf_directory.h"
+#include "engine/hf/hf_directory.h"
 #include "engine/model/model_layout.h"
+#include "engine/model/tile.h"
 
 namespace megatrain {
 

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "engine/base/status.h"
-#include "engine/data/open_tokenizer.h"
-#include "engine/model/hf_directory.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/tokenizer/open_tokenizer.h"
 
 namespace megatrain {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "engine/data/batch_loader.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/sequences/batch_loader.h"
 #include "engine/job/job_spec.h"
+#include "engine/tokenizer/tokenizer.h"
 
 namespace megatrain {
 

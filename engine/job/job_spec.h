@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/kernel_args.h"
+#include "engine/base/attention_choice.h"
 #include "engine/job/data_format.h"
 
 namespace megatrain {

@@ -4,11 +4,8 @@
 #include <atomic>
 #include <vector>
 
-#include "engine/optim/adamw_kernel.h"
 
 namespace megatrain {
-namespace {}  // namespace
-
 std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range) {
   std::vector<AdamWRun> runs;
   for (const TensorSpec& tensor : layout.tensors) {
@@ -79,6 +76,19 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  const AdamWTuning& tuning) {
   const ElementRange whole[] = {{0, tile.layout->elements}};
   return AdamWUpdate(pool, step, gradient, gradient_dtype, tile, whole, nodes, tuning);
+}
+
+bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
+                          const Tile& tile) {
+  const AdamWConstants constants = AdamWConstants::Make(step);
+  bool trusted = true;
+  for (const TensorSpec& tensor : tile.layout->tensors) {
+    const bool of_tensor = AdamWUpdateSpanReference(
+        constants, tensor.decays ? constants.decay : 1.0f, gradient_dtype,
+        AdamWSpanAt(tile, gradient, gradient_dtype, tensor.offset, tensor.elements));
+    trusted = trusted && of_tensor;
+  }
+  return trusted;
 }
 
 }  // namespace megatrain

@@ -15,18 +15,11 @@
 #include "engine/base/dtype.h"
 #include "engine/base/thread_pool.h"
 #include "engine/memory/memory_nodes.h"
-#include "engine/memory/tile.h"
-#include "engine/optim/adamw_kernel.h"
-#include "engine/optim/adamw_span.h"
+#include "engine/model/tile.h"
+#include "engine/optim/kernel/adamw_kernel.h"
+#include "engine/optim/kernel/adamw_span.h"
 
 namespace megatrain {
-
-struct AdamWStep {
-  int64_t step = 1;  // from 1: the bias correction's exponent
-  double learning_rate = 0;
-  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
-  float gradient_scale = 1;  // the clipping coefficient
-};
 
 // How an update is carried out. The bits do not depend on it. adamw_tuner.h chooses it by
 // measuring.

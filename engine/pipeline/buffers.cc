@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/status.h"
-#include "engine/memory/tile.h"
+#include "engine/model/tile.h"
 
 namespace megatrain {
 namespace {

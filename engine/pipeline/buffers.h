@@ -14,10 +14,10 @@
 #include "engine/device/kernel_sizes.h"
 #include "engine/memory/device_arena.h"
 #include "engine/memory/host_pool.h"
-#include "engine/memory/tile.h"
 #include "engine/model/decoder_layer.h"
 #include "engine/model/language_head.h"
 #include "engine/model/model_layout.h"
+#include "engine/model/tile.h"
 #include "engine/pipeline/schedule.h"
 
 namespace megatrain {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "engine/checkpoint/checkpoint_writer.h"
-#include "engine/memory/tile.h"
+#include "engine/model/tile.h"
 
 namespace megatrain {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/model/hf_directory.h"
+#include "engine/hf/hf_directory.h"
 #include "server/commands/command.h"
 
 namespace megatrain {

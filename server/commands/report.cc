@@ -1,8 +1,8 @@
 #include <cstdio>
 #include <string>
 
+#include "server/base/exit_code.h"
 #include "server/commands/command.h"
-#include "server/exit_code.h"
 
 namespace megatrain {
 

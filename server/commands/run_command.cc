@@ -13,9 +13,9 @@
 #include "engine/job/job_parser.h"
 #include "engine/trace/metrics_writer.h"
 #include "engine/trace/progress.h"
+#include "server/base/exit_code.h"
 #include "server/commands/command.h"
-#include "server/exit_code.h"
-#include "server/training_signals.h"
+#include "server/commands/training_signals.h"
 
 namespace megatrain {
 namespace {

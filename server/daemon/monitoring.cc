@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "server/base/version.h"
 #include "server/metrics/metrics_address.h"
-#include "server/version.h"
 
 namespace megatrain {
 

@@ -15,15 +15,15 @@
 #include "server/config/daemon_config.h"
 #include "server/daemon/node_monitor.h"
 #include "server/daemon/refusal_monitor.h"
+#include "server/daemon/service_manager.h"
 #include "server/files/open_files.h"
 #include "server/identity/tls_material.h"
-#include "server/jobs/job_table.h"
+#include "server/manager/job_table.h"
 #include "server/metrics/daemon_metrics.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/run_metrics.h"
 #include "server/rpc/refusal.h"
 #include "server/rpc/request_observer.h"
-#include "server/service_manager.h"
 
 namespace megatrain {
 

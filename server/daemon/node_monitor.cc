@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "server/version.h"
+#include "server/base/version.h"
 
 namespace megatrain {
 

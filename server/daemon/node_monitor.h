@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/engine_host.h"
-#include "server/jobs/job_manager.h"
+#include "engine/host/engine_host.h"
+#include "server/manager/job_manager.h"
 #include "server/rpc/node_status.h"
 
 namespace megatrain {

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/jobs/job_ledger.h"
+#include "server/manager/job_ledger.h"
 
 namespace megatrain {
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/jobs/job_manager.h"
+#include "server/manager/job_manager.h"
 #include "server/rpc/authenticator.h"
 #include "server/rpc/call_loop.h"
 #include "server/rpc/call_queue.h"

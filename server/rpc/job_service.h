@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
-#include "server/jobs/job_manager.h"
+#include "server/manager/job_manager.h"
 #include "server/rpc/record_cursor.h"
 #include "server/rpc/rpc_service.h"
 #include "server/rpc/service_context.h"

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
 #include "megatrain/v1/job_service.pb.h"
-#include "server/jobs/job_watch.h"
+#include "server/manager/job_watch.h"
 #include "server/rpc/conversion.h"
 #include "server/rpc/record_cursor.h"
 #include "server/rpc/stream_source.h"

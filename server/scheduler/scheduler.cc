@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_name.h"
-#include "server/jobs/submission.h"
+#include "server/manager/submission.h"
 
 namespace megatrain {
 namespace {

@@ -25,8 +25,8 @@
 #include "engine/base/processors.h"
 #include "engine/base/thread_pool.h"
 #include "engine/memory/host_pool.h"
-#include "engine/memory/tile.h"
 #include "engine/model/model_layout.h"
+#include "engine/model/tile.h"
 #include "engine/optim/adamw_updater.h"
 
 namespace megatrain {

@@ -1,4 +1,4 @@
-#include "client/backoff.h"
+#include "client/connection/backoff.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/context_store.h"
+#include "client/context/context_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/job_file.h"
+#include "client/context/job_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

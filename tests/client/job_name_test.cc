@@ -1,4 +1,4 @@
-#include "client/job_name.h"
+#include "client/context/job_name.h"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/exit_code.h"
+#include "client/connection/exit_code.h"
 #include "tests/client/program_fixture.h"
 
 namespace megatrain::client {

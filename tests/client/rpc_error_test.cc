@@ -1,4 +1,4 @@
-#include "client/rpc_error.h"
+#include "client/connection/rpc_error.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

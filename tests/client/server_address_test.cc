@@ -1,4 +1,4 @@
-#include "client/server_address.h"
+#include "client/connection/server_address.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/stream_position.h"
+#include "client/connection/stream_position.h"
 
 #include <gtest/gtest.h>
 

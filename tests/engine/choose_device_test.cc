@@ -1,5 +1,5 @@
 // Which device a name means, over an edge to CUDA that has what each case says.
-#include "engine/choose_device.h"
+#include "engine/host/choose_device.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/device_lost.h"
 #include "engine/engine.h"
-#include "engine/measure_hardware.h"
+#include "engine/host/measure_hardware.h"
 #include "engine/pipeline/schedule.h"
 #include "tests/engine/device/cuda/emulated_gpu.h"
 #include "tests/engine/numerics/job_run.h"

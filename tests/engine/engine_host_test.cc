@@ -1,4 +1,4 @@
-#include "engine/engine_host.h"
+#include "engine/host/engine_host.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include "engine/base/bytes.h"
 #include "engine/base/processors.h"
-#include "engine/session.h"
+#include "engine/host/session.h"
 
 namespace megatrain {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/engine.h"
-#include "engine/model/hf_directory.h"
+#include "engine/hf/hf_directory.h"
 #include "tests/engine/hooked_run.h"
 
 namespace megatrain {

@@ -1,4 +1,4 @@
-#include "engine/hardware_rates.h"
+#include "engine/host/hardware_rates.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/measure_hardware.h"
+#include "engine/host/measure_hardware.h"
 
 #include <gtest/gtest.h>
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "engine/model/config_json.h"
-#include "engine/model/hf_format.h"
+#include "engine/hf/config_json.h"
+#include "engine/hf/hf_format.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/rope.h"
 

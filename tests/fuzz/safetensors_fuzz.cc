@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
-#include "engine/model/safetensors.h"
+#include "engine/hf/safetensors.h"
 
 namespace megatrain {
 namespace {

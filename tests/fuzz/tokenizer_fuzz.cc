@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/data/bpe_tokenizer.h"
-#include "engine/data/bytes_tokenizer.h"
+#include "engine/tokenizer/bpe_tokenizer.h"
+#include "engine/tokenizer/bytes_tokenizer.h"
 
 namespace {
 

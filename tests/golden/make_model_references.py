@@ -151,7 +151,7 @@ def make_model(name, directory):
 
 
 def make_batch(vocabulary, seed):
-    """Packed documents, masked labels, padding: the fields of engine/data/sequence.h."""
+    """Packed documents, masked labels, padding: the fields of engine/data/sequences/sequence.h."""
     rng = np.random.default_rng(seed)
     lengths = [[150], [61, 1, 37, 51], [17, 84, -49]]  # negative: padding
     batch = dict(input_ids=[], labels=[], position_ids=[], document_ids=[])

@@ -25,7 +25,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 #include "tests/engine/device/cuda/emulated_cuda.h"
 #include "tests/engine/device/cuda/emulation.h"
 

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "engine/device/cuda/cuda_api.h"
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 
 namespace megatrain {
 

@@ -1,4 +1,4 @@
-#include "server/daemon_log.h"
+#include "server/daemon/daemon_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

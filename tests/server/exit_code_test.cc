@@ -1,4 +1,4 @@
-#include "server/exit_code.h"
+#include "server/base/exit_code.h"
 
 #include "gtest/gtest.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/data/sequence.h"
+#include "engine/data/sequences/sequence.h"
 #include "engine/inspect/job_data.h"
 #include "engine/job/job_parser.h"
 #include "tests/tools/bigram_model.h"

@@ -16,7 +16,7 @@
 #include "engine/device/cpu/norm.h"
 #include "engine/device/cpu/rope.h"
 #include "engine/device/cpu/swiglu.h"
-#include "engine/optim/adamw_kernel.h"
+#include "engine/optim/kernel/adamw_kernel.h"
 
 namespace megatrain {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 #include "engine/device/device.h"
 
 namespace megatrain {

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "engine/device/cuda/cuda_api.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 #include "engine/device/device.h"
 #include "engine/device/kernels.h"
 

@@ -3,7 +3,7 @@
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_STATUS_H_
 
 #include "absl/status/status.h"
-#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 
 namespace megatrain {
 

@@ -1,7 +1,7 @@
 #include "engine/device/cuda/open_cuda_device.h"
 
-#include "engine/device/cuda/cuda_api.h"
 #include "engine/device/cuda/cuda_device.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 
 namespace megatrain {
 

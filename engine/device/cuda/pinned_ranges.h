@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "engine/base/mutex.h"
-#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 #include "engine/device/device.h"
 
 namespace megatrain {

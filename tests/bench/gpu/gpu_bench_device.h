@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/device/cuda/cuda_api.h"
 #include "engine/device/cuda/cuda_kernels.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 
 namespace megatrain {
 

@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/model/hf_directory.h"
+#include "engine/hf/hf_directory.h"
 
 namespace megatrain {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/hf/safetensors.h"
 #include "engine/inspect/export_checkpoint.h"
-#include "engine/model/hf_directory.h"
-#include "engine/model/safetensors.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 
 namespace megatrain {

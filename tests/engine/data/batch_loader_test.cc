@@ -1,4 +1,4 @@
-#include "engine/data/batch_loader.h"
+#include "engine/data/sequences/batch_loader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/packing.h"
-#include "engine/data/permutation.h"
+#include "engine/data/sequences/packing.h"
+#include "engine/data/sequences/permutation.h"
 #include "tests/engine/data/data_test_support.h"
 
 namespace megatrain {

@@ -1,6 +1,6 @@
 // Rendered conversations, equal to what the `transformers` library makes of the families' own
 // programs (tests/golden/make_tokenizer_references.py), and what is refused.
-#include "engine/data/chat_template.h"
+#include "engine/chat/chat_template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "engine/data/bpe_tokenizer.h"
-#include "engine/data/bytes_tokenizer.h"
-#include "engine/data/chat_template_text.h"
+#include "engine/chat/chat_template_text.h"
+#include "engine/tokenizer/bpe_tokenizer.h"
+#include "engine/tokenizer/bytes_tokenizer.h"
 #include "nlohmann/json.hpp"
 
 namespace megatrain {

@@ -1,4 +1,4 @@
-#include "engine/data/document_encoder.h"
+#include "engine/data/sequences/document_encoder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/bytes_tokenizer.h"
-#include "engine/data/packing.h"
+#include "engine/data/sequences/packing.h"
+#include "engine/tokenizer/bytes_tokenizer.h"
 
 namespace megatrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/data/example.h"
+#include "engine/data/sequences/example.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/data/jinja_parts.h"
+#include "engine/chat/jinja_parts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

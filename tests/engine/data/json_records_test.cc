@@ -1,4 +1,4 @@
-#include "engine/data/json_records.h"
+#include "engine/data/records/json_records.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/data/packing.h"
+#include "engine/data/sequences/packing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/data/permutation.h"
+#include "engine/data/sequences/permutation.h"
 
 #include <gtest/gtest.h>
 

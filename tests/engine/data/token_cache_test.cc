@@ -1,4 +1,4 @@
-#include "engine/data/token_cache.h"
+#include "engine/data/sequences/token_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/data/token_file.h"
+#include "engine/data/records/token_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,10 +3,10 @@
 #include <fstream>
 #include <sstream>
 
-#include "engine/data/bpe_tokenizer.h"
-#include "engine/data/bytes_tokenizer.h"
-#include "engine/data/tokenizer_json.h"
-#include "engine/data/utf8.h"
+#include "engine/tokenizer/bpe_tokenizer.h"
+#include "engine/tokenizer/bytes_tokenizer.h"
+#include "engine/tokenizer/text/utf8.h"
+#include "engine/tokenizer/tokenizer_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

@@ -1,4 +1,4 @@
-#include "engine/model/config_json.h"
+#include "engine/hf/config_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_format.h"
 #include "engine/memory/split_master.h"
-#include "engine/model/hf_directory.h"
-#include "engine/model/hf_format.h"
 #include "tests/engine/model/model_fixture.h"
 
 namespace megatrain {

@@ -10,11 +10,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/thread_pool.h"
+#include "engine/hf/config_json.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/hf/presets.h"
+#include "engine/hf/random_weights.h"
 #include "engine/memory/split_master.h"
-#include "engine/model/config_json.h"
-#include "engine/model/hf_directory.h"
-#include "engine/model/presets.h"
-#include "engine/model/random_weights.h"
 #include "tests/engine/model/model_fixture.h"
 
 namespace megatrain {

@@ -1,4 +1,4 @@
-#include "engine/model/inspect_model.h"
+#include "engine/hf/inspect_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/base/file.h"
-#include "engine/model/hf_directory.h"
+#include "engine/hf/hf_directory.h"
 #include "tests/engine/model/model_fixture.h"
 
 namespace megatrain {

@@ -1,4 +1,4 @@
-#include "engine/model/master_convert.h"
+#include "engine/hf/master_convert.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/model/safetensors.h"
+#include "engine/hf/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/sequence.h"
+#include "engine/data/sequences/sequence.h"
 
 namespace megatrain {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/thread_pool.h"
-#include "engine/memory/tile.h"
+#include "engine/model/tile.h"
 #include "engine/optim/adamw_tuner.h"
 
 namespace megatrain {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
-#include "engine/machine_profile.h"
-#include "engine/pipeline/memory_plan.h"
-#include "engine/pipeline/step_prediction.h"
+#include "engine/host/machine_profile.h"
+#include "engine/plan/memory_plan.h"
+#include "engine/plan/step_prediction.h"
 
 namespace megatrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/pipeline/simulated_executor.h"
+#include "engine/plan/simulated_executor.h"
 
 #include <gtest/gtest.h>
 

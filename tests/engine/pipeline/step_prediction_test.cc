@@ -1,9 +1,9 @@
-#include "engine/pipeline/step_prediction.h"
+#include "engine/plan/step_prediction.h"
 
 #include <gtest/gtest.h>
 
 #include "engine/device/reference_kernels.h"
-#include "engine/pipeline/memory_plan.h"
+#include "engine/plan/memory_plan.h"
 
 namespace megatrain {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/engine_host.h"
-#include "server/jobs/job_store.h"
+#include "engine/host/engine_host.h"
+#include "server/store/job_store.h"
 #include "tests/engine/device/cuda/emulated_gpu.h"
 #include "tests/server/jobs/test_job.h"
 

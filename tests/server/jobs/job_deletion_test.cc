@@ -10,7 +10,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/watched_file_system.h"
-#include "server/jobs/job_remover.h"
+#include "server/manager/job_remover.h"
 #include "tests/server/jobs/job_manager_fixture.h"
 
 namespace megatrain {

@@ -1,4 +1,4 @@
-#include "server/jobs/job_disk.h"
+#include "server/manager/job_disk.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "server/jobs/job_ledger.h"
+#include "server/manager/job_ledger.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

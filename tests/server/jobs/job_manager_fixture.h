@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/jobs/error_reason.h"
-#include "server/jobs/job_manager.h"
+#include "server/manager/job_manager.h"
 #include "tests/server/jobs/test_job.h"
 
 namespace megatrain {

@@ -1,4 +1,4 @@
-#include "server/jobs/job_manager.h"
+#include "server/manager/job_manager.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/jobs/job_table.h"
+#include "server/manager/job_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

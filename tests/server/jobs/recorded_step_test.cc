@@ -1,4 +1,4 @@
-#include "server/jobs/recorded_step.h"
+#include "server/store/recorded_step.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/jobs/job_store.h"
+#include "server/store/job_store.h"
 #include "tests/server/jobs/test_job.h"
 
 namespace megatrain {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "gmock/gmock.h"
-#include "server/jobs/job_remover.h"
+#include "server/manager/job_remover.h"
 #include "server/rpc/job_sources.h"
 #include "tests/server/rpc/service_fixture.h"
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/jobs/job_manager.h"
-#include "server/jobs/recorded_step.h"
+#include "server/manager/job_manager.h"
 #include "server/scheduler/scheduler.h"
+#include "server/store/recorded_step.h"
 #include "tests/server/jobs/test_job.h"
 #include "tests/server/scheduler/fake_runner.h"
 

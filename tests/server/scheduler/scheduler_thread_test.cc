@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "server/jobs/job_manager.h"
-#include "server/jobs/recorded_step.h"
+#include "server/manager/job_manager.h"
 #include "server/scheduler/scheduler.h"
+#include "server/store/recorded_step.h"
 #include "tests/server/jobs/test_job.h"
 #include "tests/server/scheduler/threaded_runner.h"
 

@@ -1,4 +1,4 @@
-// AdamW with the bits of the host's kernel (engine/optim/adamw_kernel.cc): the same products and
+// AdamW with the bits of the host's kernel (engine/optim/kernel/adamw_kernel.cc): the same products and
 // sums fused, the same order, every operation rounded to nearest.
 //
 // The host's threads flush denormals: an operand that is one counts as zero, and so does a result

@@ -14,7 +14,7 @@
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/memory/split_master.h"
 #include "engine/optim/adamw.h"
-#include "engine/optim/adamw_kernel.h"
+#include "engine/optim/kernel/adamw_kernel.h"
 
 namespace megatrain {
 namespace {

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 #include "tests/engine/device/cuda/emulation.h"
 
 namespace megatrain {

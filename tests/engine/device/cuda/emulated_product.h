@@ -2,7 +2,7 @@
 #ifndef MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_PRODUCT_H_
 #define MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATED_PRODUCT_H_
 
-#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 
 namespace megatrain {
 

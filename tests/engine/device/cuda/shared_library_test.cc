@@ -1,5 +1,5 @@
 // Where libraries are looked for, in directories made for it, with the system's own loader.
-#include "engine/device/cuda/shared_library.h"
+#include "engine/device/cuda/libraries/shared_library.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>

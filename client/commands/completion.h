@@ -1,0 +1,42 @@
+// Completion scripts, made of what the command line declares, so that they cannot fall behind it.
+#ifndef MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
+#define MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace megatrain::client {
+
+// What follows a command, as far as a shell can complete it.
+enum class ArgumentKind { kNone, kJob, kFile, kWords };
+
+struct CompletionOption {
+  std::string name;  // "--set"
+  std::string description;
+  bool takes_value = false;
+};
+
+struct CompletionCommand {
+  std::string name;
+  std::string description;
+  ArgumentKind argument = ArgumentKind::kNone;
+  std::vector<std::string> words;  // kWords
+  std::vector<CompletionOption> options;
+};
+
+struct CompletionWords {
+  std::vector<CompletionOption> options;  // of all commands
+  std::vector<CompletionCommand> commands;
+};
+
+CompletionWords DescribeForCompletion(const CLI::App& app);
+
+// Jobs are completed by asking the server.
+std::string BashCompletion(const CompletionWords& words);
+std::string ZshCompletion(const CompletionWords& words);
+std::string FishCompletion(const CompletionWords& words);
+
+}  // namespace megatrain::client
+
+#endif  // MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_

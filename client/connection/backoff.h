@@ -1,0 +1,34 @@
+// Growing pauses between attempts to reach a server.
+#ifndef MEGATRAIN_CLIENT_CONNECTION_BACKOFF_H_
+#define MEGATRAIN_CLIENT_CONNECTION_BACKOFF_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+
+#include "absl/time/time.h"
+
+namespace megatrain::client {
+
+// 0.1 s, then twice as long each time, at most 5 s; a fifth less or more, so that many clients do
+// not come back at the same moment.
+class Backoff {
+ public:
+  explicit Backoff(uint64_t seed) : random_(seed) {}
+
+  absl::Duration Next() {
+    const absl::Duration pause = next_;
+    next_ = std::min(next_ * 2, absl::Seconds(5));
+    return pause * std::uniform_real_distribution<double>(0.8, 1.2)(random_);
+  }
+  void Reset() { next_ = kFirst; }
+
+ private:
+  static constexpr absl::Duration kFirst = absl::Milliseconds(100);
+  absl::Duration next_ = kFirst;
+  std::mt19937_64 random_;
+};
+
+}  // namespace megatrain::client
+
+#endif  // MEGATRAIN_CLIENT_CONNECTION_BACKOFF_H_

@@ -1,0 +1,143 @@
+// A stream of numbered messages that outlives the connection: when it is lost the stream is opened
+// again, with growing pauses, at the number after the last one seen.
+#ifndef MEGATRAIN_CLIENT_CONNECTION_RESUMABLE_STREAM_H_
+#define MEGATRAIN_CLIENT_CONNECTION_RESUMABLE_STREAM_H_
+
+#include <grpcpp/client_context.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/connection/backoff.h"
+#include "client/connection/connection.h"
+#include "client/connection/rpc_error.h"
+#include "client/connection/stream_position.h"
+#include "engine/base/mutex.h"
+
+namespace megatrain::client {
+
+// Thread safety: Run in one thread, Stop from any.
+template <class Response>
+class ResumableStream {
+ public:
+  using Reader = grpc::ClientReader<Response>;
+  using Open = std::function<std::unique_ptr<Reader>(grpc::ClientContext*, int64_t start_sequence)>;
+
+  // Called in the thread of Run. `message` is needed.
+  struct Callbacks {
+    std::function<void(Response message)> message;
+    // The connection is lost. It is tried again after `pause`, or as soon as the server is there.
+    std::function<void(const absl::Status& status, absl::Duration pause)> lost;
+    // It is there again: the next message follows the last one.
+    std::function<void()> restored;
+    // The server's series is shorter than what was seen of it, as after a power cut: what comes now
+    // begins at the beginning.
+    std::function<void()> restarted;
+  };
+
+  // `connection` must outlive this.
+  ResumableStream(Connection* connection, Open open, Callbacks callbacks)
+      : connection_(connection), open_(std::move(open)), callbacks_(std::move(callbacks)) {}
+
+  // Until the stream ends: OK at its end, Cancelled if Stop was called, else what the server says.
+  // Unavailable if the server has never answered on this connection.
+  absl::Status Run(int64_t start_sequence) {
+    int64_t next = start_sequence;
+    bool lost = false;
+    bool renewed = false;
+    Backoff backoff(std::random_device{}());
+    while (true) {
+      const Connection::StreamCall call = connection_->NewStream();
+      if (!Begin(call.context.get())) return Stopped();
+      const std::unique_ptr<Reader> reader = open_(call.context.get(), next);
+      Response response;
+      while (reader->Read(&response)) {
+        connection_->NoteAnswer();
+        backoff.Reset();
+        renewed = false;
+        if (std::exchange(lost, false) && callbacks_.restored) callbacks_.restored();
+        next = PositionAfter(response, next);
+        callbacks_.message(std::move(response));
+        response = Response();
+      }
+      const grpc::Status end = reader->Finish();
+      if (!End()) return Stopped();
+      if (end.ok()) return absl::OkStatus();
+      const absl::Status error = FromGrpcStatus(end);
+      if (next > 1 && ReasonOf(error) == "INVALID_FIELD" &&
+          MetadataOf(error, "field") == "start_sequence") {
+        next = 1;
+        if (callbacks_.restarted) callbacks_.restarted();
+        continue;
+      }
+      if (!renewed && connection_->RenewToken(error, call.token)) {
+        renewed = true;
+        continue;
+      }
+      if (!connection_->has_answered() || !IsConnectionLoss(error))
+        return connection_->Explain(end);
+      const absl::Duration pause = backoff.Next();
+      lost = true;
+      if (callbacks_.lost) callbacks_.lost(connection_->Explain(end), pause);
+      if (!Pause(pause)) return Stopped();
+    }
+  }
+
+  void Stop() {
+    MutexLock lock(&mutex_);
+    stopped_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+    changed_.NotifyAll();
+  }
+
+ private:
+  static absl::Status Stopped() { return absl::CancelledError("stopped"); }
+
+  // False if Stop was called.
+  bool Begin(grpc::ClientContext* context) {
+    MutexLock lock(&mutex_);
+    context_ = context;
+    return !stopped_;
+  }
+  bool End() {
+    MutexLock lock(&mutex_);
+    context_ = nullptr;
+    return !stopped_;
+  }
+  // False if Stop was called.
+  bool Pause(absl::Duration pause) {
+    const absl::Time until = absl::Now() + pause;
+    // A server that is there and does not want the stream is not asked again before its time.
+    const bool refused = connection_->IsConnected();
+    for (absl::Duration left = pause; left > absl::ZeroDuration(); left = until - absl::Now()) {
+      if (!refused && connection_->Connect(std::min(left, kSlice))) break;
+      MutexLock lock(&mutex_);
+      if (!stopped_ && refused) changed_.WaitFor(&mutex_, absl::ToDoubleSeconds(left));
+      if (stopped_) return false;
+    }
+    MutexLock lock(&mutex_);
+    return !stopped_;
+  }
+
+  // How long Stop may have to wait for a connection that is being tried.
+  static constexpr absl::Duration kSlice = absl::Milliseconds(100);
+
+  Connection* const connection_;
+  const Open open_;
+  const Callbacks callbacks_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;  // of the open stream
+};
+
+}  // namespace megatrain::client
+
+#endif  // MEGATRAIN_CLIENT_CONNECTION_RESUMABLE_STREAM_H_

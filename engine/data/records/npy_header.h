@@ -1,0 +1,26 @@
+// The header of numpy's .npy files.
+#ifndef MEGATRAIN_ENGINE_DATA_RECORDS_NPY_HEADER_H_
+#define MEGATRAIN_ENGINE_DATA_RECORDS_NPY_HEADER_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/data/records/data_file_io.h"
+
+namespace megatrain {
+
+struct NpyHeader {
+  std::string descr;  // "<u2"
+  bool fortran_order = false;
+  std::vector<int64_t> shape;
+  int64_t data_offset = 0;  // bytes from the file's start
+};
+
+// Versions 1.0 to 3.0. InvalidArgument names the file and what is wrong with it.
+absl::StatusOr<NpyHeader> ReadNpyHeader(const DataFileReader& file);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_RECORDS_NPY_HEADER_H_

@@ -1,0 +1,126 @@
+// Thread safety: any thread may call Next; the loader's own thread prepares. They share the queue
+// under the mutex, and nothing else.
+// Invariants: the queue holds consecutive steps, at most `ahead`; what is prepared for a step
+// depends on the step alone.
+#include "engine/data/sequences/batch_loader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
+#include "engine/base/status.h"
+#include "engine/base/thread_name.h"
+
+namespace megatrain {
+namespace {
+
+using BatchOr = absl::StatusOr<std::shared_ptr<const Batch>>;
+
+struct Plan {
+  const Dataset* dataset = nullptr;
+  int64_t global_batch = 0;
+  int64_t positions = 0;  // where an `epochs` run ends; 0 = nowhere
+  int64_t total_steps = 0;
+};
+
+BatchOr Prepare(const Plan& plan, int64_t step) {
+  const int64_t begin = (step - 1) * plan.global_batch;
+  int64_t end = begin + plan.global_batch;
+  if (plan.positions > 0) end = std::min(end, plan.positions);
+  auto batch = std::make_shared<Batch>();
+  batch->step = step;
+  batch->sequences.reserve(static_cast<size_t>(std::max<int64_t>(0, end - begin)));
+  for (int64_t position = begin; position < end; ++position) {
+    MT_ASSIGN_OR_RETURN(Sequence sequence,
+                        plan.dataset->TrainSequence(plan.dataset->TrainingOrder(position)));
+    for (const int32_t target : PredictionTargets(sequence)) {
+      batch->predictions += target != kMaskedLabel ? 1 : 0;
+    }
+    for (const int32_t document : sequence.document_ids) {
+      batch->input_tokens += document >= 0 ? 1 : 0;
+    }
+    batch->sequences.push_back(std::move(sequence));
+  }
+  if (batch->predictions == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("step ", step, ": none of the batch's ", batch->sequences.size(),
+                     " sequences has a prediction to learn from; a larger training.global_batch "
+                     "or a longer data.sequence_length avoids such batches"));
+  }
+  return std::shared_ptr<const Batch>(std::move(batch));
+}
+
+}  // namespace
+
+struct BatchLoader::State {
+  Plan plan;
+  size_t ahead = 1;
+  int64_t next_step = 1;  // to be prepared; the loader's thread alone
+
+  Mutex mutex;
+  CondVar changed;
+  // The end and an error are its last element, and stay there for every later call.
+  std::deque<BatchOr> queue ABSL_GUARDED_BY(mutex);
+  bool stop ABSL_GUARDED_BY(mutex) = false;
+  std::thread thread;
+
+  void Run() {
+    NameThisThread("loader");
+    bool last = false;
+    while (!last) {
+      BatchOr batch = next_step > plan.total_steps
+                          ? BatchOr(absl::OutOfRangeError(
+                                absl::StrCat("step ", plan.total_steps, " was the last one")))
+                          : Prepare(plan, next_step);
+      ++next_step;
+      last = !batch.ok();
+      MutexLock lock(&mutex);
+      while (!stop && queue.size() >= ahead) changed.Wait(&mutex);
+      if (stop) return;
+      queue.push_back(std::move(batch));
+      changed.NotifyAll();
+    }
+  }
+};
+
+BatchLoader::BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t first_step,
+                         int64_t total_steps, int ahead)
+    : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.plan.dataset = dataset;
+  state.plan.global_batch = spec.training.global_batch;
+  state.plan.total_steps = total_steps;
+  if (spec.training.steps == 0 && spec.training.epochs > 0) {
+    state.plan.positions = static_cast<int64_t>(
+        std::ceil(spec.training.epochs * static_cast<double>(dataset->train_sequences())));
+  }
+  state.ahead = static_cast<size_t>(std::max(1, ahead));
+  state.next_step = first_step;
+  state.thread = std::thread([&state] { state.Run(); });
+}
+
+BatchLoader::~BatchLoader() {
+  {
+    MutexLock lock(&state_->mutex);
+    state_->stop = true;
+    state_->changed.NotifyAll();
+  }
+  state_->thread.join();
+}
+
+absl::StatusOr<std::shared_ptr<const Batch>> BatchLoader::Next() {
+  State& state = *state_;
+  MutexLock lock(&state.mutex);
+  while (state.queue.empty()) state.changed.Wait(&state.mutex);
+  if (!state.queue.front().ok()) return state.queue.front().status();
+  BatchOr batch = std::move(state.queue.front());
+  state.queue.pop_front();
+  state.changed.NotifyAll();
+  return batch;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,66 @@
+// The sequences of one list of data files (`data.train` or `data.eval`), in file order.
+#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DATA_SIDE_H_
+#define MEGATRAIN_ENGINE_DATA_SEQUENCES_DATA_SIDE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/data/records/token_file.h"
+#include "engine/data/sequences/batch_loader.h"
+#include "engine/data/sequences/packing.h"
+#include "engine/data/sequences/sequence_index.h"
+#include "engine/data/sequences/token_stream.h"
+
+namespace megatrain {
+
+struct DataSideOptions {
+  TokenStreamOptions stream;
+  PackingOptions packing;
+  int32_t pad_id = 0;
+};
+
+// A list is cut into runs: files of format `tokens` that follow each other are one stream of ids,
+// and so are the other files that follow each other. A sequence never spans two runs.
+// Thread safety: const methods may be called from several threads.
+class DataSide {
+ public:
+  static absl::StatusOr<std::unique_ptr<DataSide>> Open(absl::Span<const DataFile> files,
+                                                        const DataSideOptions& options,
+                                                        const ByteProgress& progress);
+
+  int64_t sequences() const { return report_.sequences; }
+  const DatasetReport& report() const { return report_; }
+  // XXH3-128 in hex of all that decides the sequences.
+  const std::string& key() const { return key_; }
+  // REQUIRES: 0 <= index < sequences().
+  absl::StatusOr<Sequence> Read(int64_t index) const;
+
+ private:
+  struct Run {
+    int64_t first_sequence = 0;
+    // Of documents:
+    std::unique_ptr<TokenStream> stream;
+    std::unique_ptr<SequenceIndex> index;
+    // Of token files: the file and the place of its first element in the run's stream.
+    std::vector<std::pair<int64_t, std::unique_ptr<TokenFile>>> files;
+  };
+
+  explicit DataSide(const DataSideOptions& options) : options_(options) {}
+  absl::Status AddDocuments(absl::Span<const DataFile> files, const ByteProgress& progress);
+  absl::Status AddTokens(absl::Span<const DataFile> files, const ByteProgress& progress);
+  absl::StatusOr<Sequence> ReadTokens(const Run& run, int64_t index) const;
+
+  const DataSideOptions options_;
+  std::vector<Run> runs_;
+  DatasetReport report_;
+  std::string key_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_DATA_SIDE_H_

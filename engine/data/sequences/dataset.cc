@@ -1,0 +1,270 @@
+// OpenDataset and TotalSteps of batch_loader.h.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/model_directory_file.h"
+#include "engine/base/status.h"
+#include "engine/data/records/data_file_io.h"
+#include "engine/data/sequences/batch_loader.h"
+#include "engine/data/sequences/data_side.h"
+#include "engine/data/sequences/permutation.h"
+
+namespace megatrain {
+namespace {
+
+class PreparedDataset : public Dataset {
+ public:
+  // What the sides' options point to.
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<ChatTemplate> chat_template;
+  std::unique_ptr<DataSide> train;
+  std::unique_ptr<DataSide> eval;  // null if split off, or if there is none
+  int64_t train_count = 0;
+  int64_t eval_count = 0;
+  bool shuffle = true;
+  uint64_t seed = 0;
+  DatasetReport train_report_value;
+  DatasetReport eval_report_value;
+  std::string fingerprint_value;
+
+  int64_t train_sequences() const override { return train_count; }
+  int64_t eval_sequences() const override { return eval_count; }
+
+  absl::StatusOr<Sequence> TrainSequence(int64_t index) const override {
+    if (index < 0 || index >= train_count) return OutOfRange("training", index, train_count);
+    return train->Read(index);
+  }
+
+  absl::StatusOr<Sequence> EvalSequence(int64_t index) const override {
+    if (index < 0 || index >= eval_count) return OutOfRange("evaluation", index, eval_count);
+    return eval != nullptr ? eval->Read(index) : train->Read(train_count + index);
+  }
+
+  int64_t TrainingOrder(int64_t position) const override {
+    const int64_t inside = position % train_count;
+    if (!shuffle) return inside;
+    return PermutedIndex(seed, static_cast<uint64_t>(position / train_count), train_count, inside);
+  }
+
+  const DatasetReport& train_report() const override { return train_report_value; }
+  const DatasetReport& eval_report() const override { return eval_report_value; }
+  std::string fingerprint() const override { return fingerprint_value; }
+
+ private:
+  static absl::Status OutOfRange(const char* what, int64_t index, int64_t count) {
+    return absl::OutOfRangeError(
+        absl::StrCat("there is no ", what, " sequence ", index, "; there are ", count));
+  }
+};
+
+// The first eos_token_id of config.json; -1 if it has none.
+absl::StatusOr<int32_t> EosOfConfig(const std::string& model_directory, FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const std::optional<std::string> text,
+                      ReadModelDirectoryFile(model_directory, "config.json", files));
+  const nlohmann::json config =
+      nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object() || !config.contains("eos_token_id")) return -1;
+  const nlohmann::json& eos = config["eos_token_id"];
+  const nlohmann::json& first = eos.is_array() && !eos.empty() ? eos[0] : eos;
+  if (!first.is_number_integer()) return -1;
+  const int64_t id = first.get<int64_t>();
+  return id >= 0 && id <= kTokenMask ? static_cast<int32_t>(id) : -1;
+}
+
+bool IsChat(const DataFile& file) {
+  return file.format == DataFormat::kAlpaca || file.format == DataFormat::kShareGpt ||
+         file.format == DataFormat::kMessages;
+}
+
+// The id that closes text documents.
+absl::StatusOr<int32_t> EosId(const Tokenizer& tokenizer, const std::string& model_directory,
+                              int64_t vocabulary, FileSystem* files) {
+  int32_t eos = tokenizer.eos_id();
+  if (eos < 0) {
+    MT_ASSIGN_OR_RETURN(eos, EosOfConfig(model_directory, files));
+  }
+  if (eos < 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        model_directory,
+        ": neither tokenizer_config.json's eos_token nor config.json's eos_token_id says which "
+        "token ends a text; add one of them, or prepare the data as format tokens"));
+  }
+  if (eos >= vocabulary) {
+    return absl::InvalidArgumentError(absl::StrCat(model_directory, ": the end-of-text token ", eos,
+                                                   " is not below the model's vocabulary of ",
+                                                   vocabulary,
+                                                   "; the tokenizer is not this model's"));
+  }
+  return eos;
+}
+
+// What fills a sequence's rest. It is masked and seen by nothing, so any id the model has will do.
+int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary) {
+  if (tokenizer == nullptr) return 0;
+  for (const int32_t id : {tokenizer->pad_id(), tokenizer->eos_id()}) {
+    if (id >= 0 && id < vocabulary) return id;
+  }
+  return 0;
+}
+
+absl::Status CheckSpec(const JobSpec::Data& data) {
+  if (data.train.empty()) {
+    return absl::InvalidArgumentError("data.train: names no file; training data is needed");
+  }
+  if (data.sequence_length < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.sequence_length: is ", data.sequence_length, "; a prediction needs 2 tokens"));
+  }
+  if (!(data.eval_fraction >= 0) || data.eval_fraction >= 1) {
+    return absl::InvalidArgumentError(absl::StrCat("data.eval_fraction: is ", data.eval_fraction,
+                                                   "; from 0 to below 1 is possible"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NoSequence(const char* key, const DatasetReport& report, int64_t sequence_length) {
+  std::string why;
+  if (report.dropped_tokens > 0) {
+    why = absl::StrCat(report.dropped_tokens, " tokens are fewer than one sequence of ",
+                       sequence_length, "; shorten data.sequence_length");
+  } else {
+    why = absl::StrCat("none of ", report.documents,
+                       " examples has a token that the loss is on within the first ",
+                       sequence_length, " tokens");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(key, ": makes no sequence: ", why));
+}
+
+// Bytes that preparing reports: token files are read once, others twice.
+absl::StatusOr<int64_t> ProgressBytes(const JobSpec::Data& data, FileSystem* files) {
+  int64_t total = 0;
+  for (const auto* list : {&data.train, &data.eval}) {
+    for (const DataFile& file : *list) {
+      MT_ASSIGN_OR_RETURN(const std::unique_ptr<DataFileReader> reader,
+                          DataFileReader::Open(file.path, files));
+      total += reader->size() * (file.format == DataFormat::kTokens ? 1 : 2);
+    }
+  }
+  return total;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
+    const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
+    const std::string& model_directory, int64_t model_vocabulary,
+    const std::string& cache_directory, const DataProgress& progress, FileSystem* files) {
+  const JobSpec::Data& data = spec.data;
+  MT_RETURN_IF_ERROR(CheckSpec(data));
+  std::vector<DataFile> data_files = data.train;
+  data_files.insert(data_files.end(), data.eval.begin(), data.eval.end());
+
+  DataSideOptions options;
+  options.packing = {data.sequence_length, data.packing};
+  options.pad_id = PadId(tokenizer.get(), model_vocabulary);
+  options.stream.cache_directory =
+      data.cache_directory.empty() ? cache_directory : data.cache_directory;
+  options.stream.files = files;
+  options.stream.threads = spec.engine.threads > 0
+                               ? static_cast<int>(spec.engine.threads)
+                               : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  DocumentEncoderOptions& encoder = options.stream.encoder;
+  encoder.tokenizer = tokenizer.get();
+  encoder.train_on_prompt = data.train_on_prompt;
+  encoder.vocabulary = model_vocabulary;
+  std::unique_ptr<ChatTemplate> chat_template;
+  for (const DataFile& file : data_files) {
+    if (file.format == DataFormat::kTokens) continue;
+    if (tokenizer == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(file.path, ": format ", DataFormatName(file.format),
+                       " needs a tokenizer; give the "
+                       "model's directory one, or data.tokenizer: bytes"));
+    }
+    if (file.format == DataFormat::kText && encoder.eos_id < 0) {
+      MT_ASSIGN_OR_RETURN(encoder.eos_id,
+                          EosId(*tokenizer, model_directory, model_vocabulary, files));
+    }
+    if (IsChat(file) && chat_template == nullptr) {
+      MT_ASSIGN_OR_RETURN(chat_template, ChatTemplate::Create(data.chat_template, model_directory,
+                                                              *tokenizer, files));
+      encoder.chat_template = chat_template.get();
+    }
+  }
+
+  ByteProgress counted;
+  int64_t bytes_done = 0;
+  if (progress) {
+    MT_ASSIGN_OR_RETURN(const int64_t bytes_total, ProgressBytes(data, files));
+    counted = [&progress, &bytes_done, bytes_total](int64_t bytes) {
+      bytes_done += bytes;
+      return progress(std::min(bytes_done, bytes_total), bytes_total);
+    };
+  }
+
+  auto dataset = std::make_unique<PreparedDataset>();
+  dataset->tokenizer = std::move(tokenizer);
+  dataset->chat_template = std::move(chat_template);
+  dataset->shuffle = data.shuffle;
+  dataset->seed = spec.training.seed;
+  MT_ASSIGN_OR_RETURN(dataset->train, DataSide::Open(data.train, options, counted));
+  dataset->train_report_value = dataset->train->report();
+  const int64_t sequences = dataset->train->sequences();
+  if (sequences == 0) {
+    return NoSequence("data.train", dataset->train->report(), data.sequence_length);
+  }
+  dataset->train_count = sequences;
+  if (!data.eval.empty()) {
+    MT_ASSIGN_OR_RETURN(dataset->eval, DataSide::Open(data.eval, options, counted));
+    dataset->eval_report_value = dataset->eval->report();
+    dataset->eval_count = dataset->eval->sequences();
+    if (dataset->eval_count == 0) {
+      return NoSequence("data.eval", dataset->eval->report(), data.sequence_length);
+    }
+  } else if (data.eval_fraction > 0) {
+    dataset->eval_count =
+        static_cast<int64_t>(std::ceil(data.eval_fraction * static_cast<double>(sequences)));
+    dataset->train_count = sequences - dataset->eval_count;
+    if (dataset->train_count <= 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.eval_fraction: ", data.eval_fraction, " of ", sequences,
+                       " sequences leaves none to train on; give more data or shorten "
+                       "data.sequence_length"));
+    }
+    dataset->train_report_value.sequences = dataset->train_count;
+    dataset->eval_report_value.sequences = dataset->eval_count;
+  }
+  dataset->fingerprint_value = HashText(absl::StrCat(
+      "megatrain data 1\n", dataset->train->key(), "\n",
+      dataset->eval != nullptr ? dataset->eval->key() : "", "\n", dataset->train_count, "\n",
+      data.shuffle ? absl::StrCat("shuffled by ", spec.training.seed) : std::string("in order")));
+  return dataset;
+}
+
+absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t train_sequences) {
+  const JobSpec::Training& training = spec.training;
+  if (training.global_batch <= 0) {
+    return absl::InvalidArgumentError("training.global_batch: must be at least 1");
+  }
+  if (training.steps > 0) return training.steps;
+  if (!(training.epochs > 0)) {
+    return absl::InvalidArgumentError("training.steps: neither steps nor epochs is given");
+  }
+  const double steps = std::ceil(training.epochs * static_cast<double>(train_sequences) /
+                                 static_cast<double>(training.global_batch));
+  if (!(steps >= 1 && steps < 9e15)) {
+    return absl::InvalidArgumentError(absl::StrCat("training.epochs: ", training.epochs, " of ",
+                                                   train_sequences,
+                                                   " sequences is no number of "
+                                                   "steps"));
+  }
+  return static_cast<int64_t>(steps);
+}
+
+}  // namespace megatrain

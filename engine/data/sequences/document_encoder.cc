@@ -1,0 +1,92 @@
+#include "engine/data/sequences/document_encoder.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/data/sequences/packing.h"
+
+namespace megatrain {
+namespace {
+
+bool IsAsciiLetter(char c) { return absl::ascii_isalpha(static_cast<unsigned char>(c)); }
+
+}  // namespace
+
+size_t LastSafeCut(std::string_view text) {
+  for (size_t end = text.size(); end >= 2;) {
+    const size_t feed = text.rfind('\n', end - 1);
+    if (feed == std::string_view::npos || feed == 0) return 0;
+    if (feed + 1 < text.size() && IsAsciiLetter(text[feed - 1]) && IsAsciiLetter(text[feed + 1])) {
+      return feed + 1;
+    }
+    end = feed;
+  }
+  return 0;
+}
+
+absl::Status DocumentEncoder::CheckIds() {
+  for (const int32_t id : ids_) {
+    if (id < 0 || id >= options_.vocabulary || static_cast<uint32_t>(id) > kTokenMask) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the tokenizer gives token ", id, ", which is not below the model's vocabulary of ",
+          options_.vocabulary, "; the tokenizer is not this model's"));
+    }
+    largest_id_ = std::max<int64_t>(largest_id_, id);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DocumentEncoder::TextPiece(std::string_view text, bool first,
+                                        std::vector<uint32_t>* words) {
+  ids_.clear();
+  MT_RETURN_IF_ERROR(first ? options_.tokenizer->Encode(text, &ids_)
+                           : options_.tokenizer->EncodeContinued(text, &ids_));
+  MT_RETURN_IF_ERROR(CheckIds());
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    words->push_back(static_cast<uint32_t>(ids_[i]) | kTargetBit |
+                     (first && i == 0 ? kDocumentBit : 0));
+  }
+  return absl::OkStatus();
+}
+
+void DocumentEncoder::EndText(bool first, std::vector<uint32_t>* words) const {
+  words->push_back(static_cast<uint32_t>(options_.eos_id) | kTargetBit |
+                   (first ? kDocumentBit : 0));
+}
+
+absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_t>* words) {
+  if (!example.is_chat) {
+    std::string_view rest = example.text;
+    const size_t begin = words->size();
+    while (!rest.empty()) {
+      size_t take = rest.size();
+      if (take > options_.text_piece_bytes) {
+        take = SafeCut(rest.substr(0, options_.text_piece_bytes));
+        if (take == 0) take = rest.size();
+      }
+      MT_RETURN_IF_ERROR(TextPiece(rest.substr(0, take), words->size() == begin, words));
+      rest.remove_prefix(take);
+    }
+    EndText(words->size() == begin, words);
+    return absl::OkStatus();
+  }
+
+  ids_.clear();
+  target_.clear();
+  MT_RETURN_IF_ERROR(
+      options_.chat_template->Render(example.messages, *options_.tokenizer, &ids_, &target_));
+  if (ids_.empty() || ids_.size() != target_.size()) {
+    return absl::InvalidArgumentError("the chat template makes no token of the example");
+  }
+  MT_RETURN_IF_ERROR(CheckIds());
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    const bool target = options_.train_on_prompt || target_[i] != 0;
+    words->push_back(static_cast<uint32_t>(ids_[i]) | (target ? kTargetBit : 0) |
+                     (i == 0 ? kDocumentBit | kWholeBit : 0));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

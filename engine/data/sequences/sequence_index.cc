@@ -1,0 +1,97 @@
+#include "engine/data/sequences/sequence_index.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+// Part of the key: a change of how documents are packed changes it.
+constexpr char kIndexVersion[] = "megatrain sequences 1";
+constexpr int64_t kScanWords = int64_t{1} << 18;  // 1 MiB
+
+std::string ToText(const PackingCounts& counts) {
+  return nlohmann::json{{"sequences", counts.sequences},
+                        {"tokens", counts.tokens},
+                        {"truncated_examples", counts.truncated_examples},
+                        {"examples_without_target", counts.examples_without_target}}
+      .dump();
+}
+
+// The text is checksummed, so it is what ToText wrote.
+PackingCounts FromText(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  PackingCounts counts;
+  if (json.is_object()) {
+    counts.sequences = json.value("sequences", int64_t{0});
+    counts.tokens = json.value("tokens", int64_t{0});
+    counts.truncated_examples = json.value("truncated_examples", int64_t{0});
+    counts.examples_without_target = json.value("examples_without_target", int64_t{0});
+  }
+  return counts;
+}
+
+absl::StatusOr<PackingCounts> Make(const TokenStream& stream, const PackingOptions& options,
+                                   const ByteProgress& progress, CacheFileWriter* writer) {
+  SequencePacker packer(options, [writer](uint64_t word) { return writer->Append(&word, 1); });
+  std::vector<uint32_t> words;
+  for (int64_t at = 0; at < stream.words(); at += kScanWords) {
+    words.resize(static_cast<size_t>(std::min(kScanWords, stream.words() - at)));
+    MT_RETURN_IF_ERROR(stream.Read(at, static_cast<int64_t>(words.size()), words.data()));
+    MT_RETURN_IF_ERROR(packer.Append(words));
+    if (progress) MT_RETURN_IF_ERROR(progress(0));
+  }
+  MT_RETURN_IF_ERROR(packer.Finish());
+  MT_RETURN_IF_ERROR(writer->Finish(ToText(packer.counts())));
+  return packer.counts();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SequenceIndex>> SequenceIndex::Open(
+    const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory,
+    const ByteProgress& progress, FileSystem* files) {
+  const std::string key =
+      HashText(absl::StrCat(kIndexVersion, "\n", stream->key(), "\n", options.sequence_length, " ",
+                            options.packing ? "packed" : "unpacked"));
+  const std::string name = absl::StrCat("sequences-", key, ".cache");
+  for (int round = 0; round < 2; ++round) {
+    absl::StatusOr<std::unique_ptr<CacheFile>> begins =
+        CacheFile::Open(cache_directory, name, key, sizeof(uint64_t), progress, files);
+    if (absl::IsCancelled(begins.status())) return begins.status();
+    if (begins.ok()) {
+      const PackingCounts counts = FromText((*begins)->meta());
+      return std::unique_ptr<SequenceIndex>(
+          new SequenceIndex(stream, options, *std::move(begins), counts));
+    }
+    MT_ASSIGN_OR_RETURN(
+        std::unique_ptr<CacheFileWriter> writer,
+        CacheFileWriter::Create(cache_directory, name, key, sizeof(uint64_t), progress, files));
+    if (writer == nullptr) continue;
+    MT_RETURN_IF_ERROR(Make(*stream, options, progress, writer.get()).status());
+  }
+  return absl::DataLossError(
+      absl::StrCat(cache_directory, "/", name, ": was just made and cannot be read"));
+}
+
+absl::StatusOr<Sequence> SequenceIndex::Read(int64_t index, int32_t pad_id) const {
+  uint64_t bounds[2] = {0, static_cast<uint64_t>(stream_->words())};
+  const int64_t count = std::min<int64_t>(2, begins_->elements() - index);
+  MT_RETURN_IF_ERROR(begins_->Read(index, count, bounds));
+  Sequence sequence;
+  MT_RETURN_IF_ERROR(FillPackedSequence(
+      options_,
+      [this](int64_t first, int64_t words_count, uint32_t* words) {
+        return stream_->Read(first, words_count, words);
+      },
+      static_cast<int64_t>(bounds[0]), static_cast<int64_t>(bounds[1]), pad_id, &sequence));
+  return sequence;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,45 @@
+// Where each sequence of a token stream begins, kept in a cache file beside it.
+#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_INDEX_H_
+#define MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_INDEX_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "engine/data/sequences/packing.h"
+#include "engine/data/sequences/token_cache.h"
+#include "engine/data/sequences/token_stream.h"
+
+namespace megatrain {
+
+// Thread safety: const methods may be called from several threads.
+class SequenceIndex {
+ public:
+  // Finds the index in the cache or makes it by one pass over `stream`, which must outlive it.
+  // `progress` is called with 0 bytes as the work goes on.
+  static absl::StatusOr<std::unique_ptr<SequenceIndex>> Open(const TokenStream* stream,
+                                                             const PackingOptions& options,
+                                                             const std::string& cache_directory,
+                                                             const ByteProgress& progress,
+                                                             FileSystem* files = PosixFileSystem());
+
+  const PackingCounts& counts() const { return counts_; }
+  // O(1), two reads. REQUIRES: 0 <= index < counts().sequences.
+  absl::StatusOr<Sequence> Read(int64_t index, int32_t pad_id) const;
+
+ private:
+  SequenceIndex(const TokenStream* stream, const PackingOptions& options,
+                std::unique_ptr<CacheFile> begins, const PackingCounts& counts)
+      : stream_(stream), options_(options), begins_(std::move(begins)), counts_(counts) {}
+
+  const TokenStream* const stream_;
+  const PackingOptions options_;
+  const std::unique_ptr<CacheFile> begins_;  // uint64 words
+  const PackingCounts counts_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_INDEX_H_

@@ -1,0 +1,200 @@
+#include "engine/data/sequences/token_cache.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+constexpr char kMagic[9] = "MTCACHE2";
+constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr uint64_t kMetaBytesMax = uint64_t{1} << 24;
+// Short beside making such a file, and no load.
+constexpr std::chrono::milliseconds kLockPoll{50};
+
+uint64_t TrailerHash(const CacheTrailer& trailer) {
+  return XXH3_64bits(&trailer, offsetof(CacheTrailer, trailer_xxh3));
+}
+
+absl::Status Explained(const absl::Status& status) {
+  if (status.ok() || absl::IsCancelled(status)) return status;
+  const std::string message =
+      absl::StrCat(status.message(), " (prepared data; data.cache_directory moves it)");
+  return IsDiskFull(status) ? DiskFullError(message) : absl::Status(status.code(), message);
+}
+
+// The lock on `path`, waited for. Null if meanwhile FINAL has come into being by another process'
+// work.
+absl::StatusOr<std::unique_ptr<FileLock>> LockTemporary(FileSystem* files, const std::string& path,
+                                                        const std::string& final_path,
+                                                        const ByteProgress& progress) {
+  for (bool waited = false;; waited = true) {
+    absl::StatusOr<std::unique_ptr<FileLock>> lock = files->TryLock(path);
+    if (!lock.ok()) return Explained(lock.status());
+    if (*lock != nullptr && waited && files->FileExists(final_path)) {
+      files->RemoveFile(path).IgnoreError();  // made by locking it
+      return nullptr;
+    }
+    if (*lock != nullptr) return lock;
+    if (progress) MT_RETURN_IF_ERROR(progress(0));
+    std::this_thread::sleep_for(kLockPoll);
+  }
+}
+
+}  // namespace
+
+struct CacheFileWriter::State {
+  FileSystem* files = nullptr;
+  std::string directory;
+  std::string path;
+  std::string temporary;
+  std::unique_ptr<FileLock> lock;  // on `temporary`
+  std::unique_ptr<WritableFile> file;
+  bool finished = false;
+  CacheTrailer trailer = {};
+  std::vector<char> buffer;
+  XXH3_state_t* hash = XXH3_createState();
+
+  ~State() {
+    // Removed while the lock is held: nobody else's file can bear the name.
+    if (lock != nullptr && !finished) files->RemoveFile(temporary).IgnoreError();
+    XXH3_freeState(hash);
+  }
+
+  absl::Status Flush() {
+    MT_RETURN_IF_ERROR(Write(buffer.data(), buffer.size()));
+    XXH3_64bits_update(hash, buffer.data(), buffer.size());
+    buffer.clear();
+    return absl::OkStatus();
+  }
+  absl::Status Write(const void* from, size_t bytes) {
+    return Explained(file->Append(from, static_cast<int64_t>(bytes)));
+  }
+};
+
+CacheFileWriter::CacheFileWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CacheFileWriter::~CacheFileWriter() = default;
+
+absl::StatusOr<std::unique_ptr<CacheFileWriter>> CacheFileWriter::Create(
+    const std::string& directory, const std::string& name, const std::string& key,
+    size_t element_bytes, const ByteProgress& progress, FileSystem* files) {
+  MT_RETURN_IF_ERROR(Explained(files->CreateDirectories(directory)));
+  auto state = std::make_unique<State>();
+  state->files = files;
+  state->directory = directory;
+  state->path = absl::StrCat(directory, "/", name);
+  state->temporary = absl::StrCat(state->path, ".tmp");
+  MT_ASSIGN_OR_RETURN(state->lock, LockTemporary(files, state->temporary, state->path, progress));
+  if (state->lock == nullptr) return std::unique_ptr<CacheFileWriter>();
+  absl::StatusOr<std::unique_ptr<WritableFile>> file = files->NewWritableFile(state->temporary);
+  if (!file.ok()) return Explained(file.status());
+  state->file = *std::move(file);
+  std::memcpy(state->trailer.magic, kMagic, sizeof(state->trailer.magic));
+  state->trailer.element_bytes = static_cast<uint32_t>(element_bytes);
+  std::memcpy(state->trailer.key, key.data(), std::min(key.size(), sizeof(state->trailer.key)));
+  state->buffer.reserve(kBufferBytes);
+  XXH3_64bits_reset(state->hash);
+  return std::unique_ptr<CacheFileWriter>(new CacheFileWriter(std::move(state)));
+}
+
+absl::Status CacheFileWriter::Append(const void* elements, size_t count) {
+  const char* from = static_cast<const char*>(elements);
+  size_t bytes = count * state_->trailer.element_bytes;
+  state_->trailer.elements += count;
+  while (bytes > 0) {
+    const size_t take = std::min(bytes, kBufferBytes - state_->buffer.size());
+    state_->buffer.insert(state_->buffer.end(), from, from + take);
+    from += take;
+    bytes -= take;
+    if (state_->buffer.size() == kBufferBytes) MT_RETURN_IF_ERROR(state_->Flush());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CacheFileWriter::Finish(const std::string& meta) {
+  State& state = *state_;
+  MT_RETURN_IF_ERROR(state.Flush());
+  MT_RETURN_IF_ERROR(state.Write(meta.data(), meta.size()));
+  state.trailer.payload_xxh3 = XXH3_64bits_digest(state.hash);
+  state.trailer.meta_bytes = meta.size();
+  state.trailer.meta_xxh3 = XXH3_64bits(meta.data(), meta.size());
+  state.trailer.trailer_xxh3 = TrailerHash(state.trailer);
+  MT_RETURN_IF_ERROR(state.Write(&state.trailer, sizeof(state.trailer)));
+  MT_RETURN_IF_ERROR(Explained(state.file->Sync()));
+  MT_RETURN_IF_ERROR(Explained(state.file->Close()));
+  MT_RETURN_IF_ERROR(Explained(state.files->Rename(state.temporary, state.path)));
+  state.finished = true;
+  return Explained(state.files->SyncDirectory(state.directory));
+}
+
+absl::StatusOr<std::unique_ptr<CacheFile>> CacheFile::Open(
+    const std::string& directory, const std::string& name, const std::string& key,
+    size_t element_bytes, const ByteProgress& progress, FileSystem* files) {
+  const std::string path = absl::StrCat(directory, "/", name);
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<DataFileReader> reader, DataFileReader::Open(path, files));
+  const auto damaged = [&path](const char* what) {
+    return absl::DataLossError(absl::StrCat(path, ": ", what));
+  };
+  CacheTrailer trailer = {};
+  const int64_t rest = reader->size() - static_cast<int64_t>(sizeof(trailer));
+  if (rest < 0) return damaged("is shorter than its trailer");
+  MT_RETURN_IF_ERROR(reader->ReadAt(rest, &trailer, sizeof(trailer)));
+  if (std::memcmp(trailer.magic, kMagic, sizeof(trailer.magic)) != 0) {
+    return damaged("is no file of prepared data of this version");
+  }
+  if (trailer.trailer_xxh3 != TrailerHash(trailer)) return damaged("its trailer is damaged");
+  CacheTrailer expected = {};
+  std::memcpy(expected.key, key.data(), std::min(key.size(), sizeof(expected.key)));
+  if (trailer.element_bytes != element_bytes ||
+      std::memcmp(trailer.key, expected.key, sizeof(trailer.key)) != 0) {
+    return damaged("is prepared from other data");
+  }
+  const uint64_t before = static_cast<uint64_t>(rest);
+  // Divided, not multiplied, as nothing is known of the numbers but their checksum.
+  if (trailer.meta_bytes > kMetaBytesMax || trailer.meta_bytes > before ||
+      (before - trailer.meta_bytes) % element_bytes != 0 ||
+      (before - trailer.meta_bytes) / element_bytes != trailer.elements) {
+    return damaged("its size is not what its trailer says");
+  }
+  XXH3_state_t* const state = XXH3_createState();
+  XXH3_64bits_reset(state);
+  std::vector<char> buffer(kBufferBytes);
+  uint64_t left = before - trailer.meta_bytes;
+  int64_t offset = 0;
+  absl::Status read;
+  while (left > 0 && read.ok()) {
+    const size_t take = static_cast<size_t>(std::min<uint64_t>(left, buffer.size()));
+    read = reader->ReadAt(offset, buffer.data(), take);
+    if (read.ok()) XXH3_64bits_update(state, buffer.data(), take);
+    if (read.ok() && progress) read = progress(0);
+    offset += static_cast<int64_t>(take);
+    left -= take;
+  }
+  const uint64_t payload_hash = XXH3_64bits_digest(state);
+  XXH3_freeState(state);
+  MT_RETURN_IF_ERROR(read);
+  if (payload_hash != trailer.payload_xxh3) return damaged("its content is damaged");
+  std::string meta(static_cast<size_t>(trailer.meta_bytes), '\0');
+  MT_RETURN_IF_ERROR(reader->ReadAt(offset, meta.data(), meta.size()));
+  if (XXH3_64bits(meta.data(), meta.size()) != trailer.meta_xxh3) {
+    return damaged("its description is damaged");
+  }
+  return std::unique_ptr<CacheFile>(new CacheFile(
+      std::move(reader), element_bytes, static_cast<int64_t>(trailer.elements), std::move(meta)));
+}
+
+absl::Status CacheFile::Read(int64_t first, int64_t count, void* elements) const {
+  return reader_->ReadAt(first * static_cast<int64_t>(element_bytes_), elements,
+                         static_cast<size_t>(count) * element_bytes_);
+}
+
+}  // namespace megatrain

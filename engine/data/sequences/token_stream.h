@@ -1,0 +1,65 @@
+// Tokenised documents of consecutive data files, made once and kept in a cache file.
+#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
+#define MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/base/file.h"
+#include "engine/data/records/json_records.h"
+#include "engine/data/sequences/document_encoder.h"
+#include "engine/data/sequences/token_cache.h"
+#include "engine/job/job_spec.h"
+
+namespace megatrain {
+
+struct TokenStreamOptions {
+  DocumentEncoderOptions encoder;
+  std::string cache_directory;
+  size_t chunk_bytes = kRecordChunkBytes;  // read at once from a data file
+  FileSystem* files = PosixFileSystem();   // must outlive the stream
+  int threads = 1;                         // that tokenise records; the words do not depend on it
+};
+
+// Whether the file holds JSON records: every format but `text` does, and `text` does in files
+// named .jsonl or .json; any other text file is one document.
+bool HoldsJsonRecords(const DataFile& file);
+
+// Words (packing.h) of the documents of some files, in order. Thread safety: const methods may be
+// called from several threads.
+class TokenStream {
+ public:
+  // Hashes the files; then finds their stream in the cache, or makes it. `progress` counts every
+  // file's bytes twice: once hashed, once tokenised. REQUIRES: no file is of format tokens.
+  // Errors name the file, and the line, element or byte in it.
+  static absl::StatusOr<std::unique_ptr<TokenStream>> Open(absl::Span<const DataFile> files,
+                                                           const TokenStreamOptions& options,
+                                                           const ByteProgress& progress);
+
+  int64_t words() const { return cache_->elements(); }
+  int64_t documents() const { return documents_; }
+  // XXH3-128 in hex of the files' contents and all that decides the words.
+  const std::string& key() const { return key_; }
+  // REQUIRES: the range lies in the stream.
+  absl::Status Read(int64_t first, int64_t count, uint32_t* words) const {
+    return cache_->Read(first, count, words);
+  }
+
+ private:
+  TokenStream(std::unique_ptr<CacheFile> cache, std::string key, int64_t documents)
+      : cache_(std::move(cache)), key_(std::move(key)), documents_(documents) {}
+
+  const std::unique_ptr<CacheFile> cache_;
+  const std::string key_;
+  const int64_t documents_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_

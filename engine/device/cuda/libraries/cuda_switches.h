@@ -1,0 +1,32 @@
+// The fast paths that the environment sets aside, to find the one that gives wrong results:
+//   MEGATRAIN_CUDNN=off                    attention by cuDNN
+//   MEGATRAIN_TENSOR_CORE_ATTENTION=off    our own attention on tensor cores
+//   MEGATRAIN_VECTOR_LOADS=off             kernels that move 16 bytes at once
+//   MEGATRAIN_SPLIT_SUMS=off               sums cut into parts, products' sums too
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDA_SWITCHES_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDA_SWITCHES_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/device/cuda/kernels/launchers.h"
+
+namespace megatrain {
+
+inline constexpr char kCudnnSwitch[] = "MEGATRAIN_CUDNN";
+
+struct CudaSwitches {
+  bool cudnn = true;
+  cuda::FastPaths kernels;
+};
+
+// InvalidArgument names a variable whose value is not `off`.
+absl::StatusOr<CudaSwitches> ReadCudaSwitches();
+
+// ", without tensor-core attention, split sums (set aside by the environment)"; empty if nothing
+// is. cuDNN is named where libraries are.
+std::string DescribeSetAside(const CudaSwitches& switches);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDA_SWITCHES_H_

@@ -1,0 +1,139 @@
+#include "engine/device/cuda/libraries/shared_library.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <link.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+namespace megatrain {
+namespace {
+
+std::string Environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+// The first python3 on the path, empty if there is none.
+std::filesystem::path FindPython(const LibraryEnvironment& environment) {
+  for (const absl::string_view directory :
+       absl::StrSplit(environment.path, ':', absl::SkipEmpty())) {
+    const std::filesystem::path python =
+        std::filesystem::path(absl::StrCat(environment.root, directory)) / "python3";
+    std::error_code error;
+    if (std::filesystem::exists(python, error)) return python;
+  }
+  return {};
+}
+
+// Null if it cannot be opened; `why` is the loader's words.
+void* Open(const std::string& name, std::string* why) {
+  void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) *why = dlerror();
+  return handle;
+}
+
+SharedLibrary Opened(void* handle, const std::string& name, std::vector<std::string> failures) {
+  const link_map* map = nullptr;
+  const bool known = dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map->l_name[0] != '\0';
+  return {handle, known ? map->l_name : name, std::move(failures)};
+}
+
+}  // namespace
+
+std::string SharedLibrary::Describe() const {
+  if (failures.empty()) return path;
+  return absl::StrCat(path, "; passed over: ", absl::StrJoin(failures, "; "));
+}
+
+LibraryEnvironment LibraryEnvironment::OfThisProcess() {
+  return {.virtual_env = Environment("VIRTUAL_ENV"),
+          .path = Environment("PATH"),
+          .home = Environment("HOME")};
+}
+
+std::vector<std::string> LibraryPlaces(const LibraryEnvironment& environment) {
+  std::vector<std::string> places;
+  const auto add = [&](const std::string& place) {
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  };
+  for (const char* toolkit : {"cuda", "cuda-13*", "nvidia"}) {
+    for (const char* part : {"lib64", "lib"}) {
+      add(absl::StrCat(environment.root, "/usr/local/", toolkit, "/", part));
+    }
+  }
+  const auto add_python = [&](const std::string& prefix) {
+    add(absl::StrCat(prefix, "/lib/python3*/{site,dist}-packages/nvidia/*/lib"));
+  };
+  const auto add_python_under_root = [&](const std::string& prefix) {
+    if (!prefix.empty()) add_python(absl::StrCat(environment.root, prefix));
+  };
+  add_python_under_root(environment.virtual_env);
+  if (const std::filesystem::path python = FindPython(environment); !python.empty()) {
+    add_python(python.parent_path().parent_path());
+    std::error_code error;
+    const std::filesystem::path meant = std::filesystem::canonical(python, error);
+    if (!error) add_python(meant.parent_path().parent_path());
+  }
+  add_python_under_root("/usr/local");
+  add_python_under_root("/usr");
+  if (!environment.home.empty()) add_python_under_root(environment.home + "/.local");
+  return places;
+}
+
+std::vector<std::string> FindLibraryFiles(const std::string& name,
+                                          const std::vector<std::string>& places) {
+  std::vector<std::string> files;
+  for (const std::string& place : places) {
+    glob_t found = {};
+    if (glob(absl::StrCat(place, "/", name).c_str(), GLOB_BRACE, nullptr, &found) == 0) {
+      for (size_t i = found.gl_pathc; i > 0; --i) {
+        const std::string file = found.gl_pathv[i - 1];
+        if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
+      }
+    }
+    globfree(&found);
+  }
+  return files;
+}
+
+absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name,
+                                                const std::vector<std::string>& places) {
+  std::vector<std::string> failures;
+  std::string why;
+  if (void* const handle = Open(name, &why); handle != nullptr) {
+    return Opened(handle, name, std::move(failures));
+  }
+  // The loader's words where it does not find the library itself; one that it needs has another
+  // name.
+  if (!absl::StartsWith(why,
+                        absl::StrCat(name, ": cannot open shared object file: No such file"))) {
+    failures.push_back(absl::StrCat("by its name: ", why));
+  }
+  for (const std::string& file : FindLibraryFiles(name, places)) {
+    if (void* const handle = Open(file, &why); handle != nullptr) {
+      return Opened(handle, file, std::move(failures));
+    }
+    failures.push_back(why);  // which names the file
+  }
+  return absl::UnavailableError(absl::StrCat(
+      name,
+      failures.empty() ? " is not found" : " cannot be loaded: ", absl::StrJoin(failures, "; "),
+      "; looked for by its name (LD_LIBRARY_PATH, ldconfig) and in ", absl::StrJoin(places, ", ")));
+}
+
+absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name) {
+  return OpenSharedLibrary(name, LibraryPlaces(LibraryEnvironment::OfThisProcess()));
+}
+
+}  // namespace megatrain

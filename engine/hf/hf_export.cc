@@ -1,0 +1,122 @@
+// ExportHfDirectory of hf_directory.h.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_format.h"
+#include "engine/hf/hf_writer.h"
+#include "engine/hf/master_convert.h"
+
+namespace megatrain {
+namespace {
+
+constexpr int64_t kChunkElements = int64_t{1} << 20;
+
+std::string WithoutTrailingSlash(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+bool SameTensors(const ModelLayout& a, const ModelLayout& b) {
+  const auto signature = [](const ModelLayout& layout) {
+    std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;
+    ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
+      tensors.push_back({tensor.name, tensor.shape});
+    });
+    return tensors;
+  };
+  return signature(a) == signature(b);
+}
+
+bool SameFile(FileSystem* files, const std::string& a, const std::string& b) {
+  const absl::StatusOr<FileInfo> first = files->Examine(a);
+  const absl::StatusOr<FileInfo> second = files->Examine(b);
+  return first.ok() && second.ok() && first->device == second->device &&
+         first->inode == second->inode;
+}
+
+// Nothing there, an empty directory, or an earlier export of a model of these tensors.
+absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
+                              const ModelLayout& layout) {
+  if (!files->FileExists(directory)) return absl::OkStatus();
+  const auto refuse = [&](const std::string& why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(directory, " is not replaced: ", why,
+                     ". Give another output directory, or empty this one"));
+  };
+  if (!files->IsDirectory(directory)) return refuse("it is not a directory");
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(directory));
+  if (names.empty()) return absl::OkStatus();
+  for (const std::string& name : names) {
+    if (!IsHfFileName(name)) {
+      return refuse(absl::StrCat("it holds ", name, ", which no export writes"));
+    }
+  }
+  const absl::StatusOr<ModelConfig> config = ReadModelConfig(directory, files);
+  if (!config.ok()) {
+    return refuse(absl::StrCat("it holds files of a model but no configuration that can be read (",
+                               std::string(config.status().message()), ")"));
+  }
+  if (!SameTensors(BuildModelLayout(*config), layout)) return refuse("it holds another model");
+  return absl::OkStatus();
+}
+
+absl::Status AppendTensor(const Tile& tile, const TensorSpec& tensor, DType dtype,
+                          SafetensorsWriter* writer) {
+  if (tile.weight_dtype == dtype) {
+    const int64_t bytes = DTypeBytes(dtype);
+    return writer->Append(static_cast<const char*>(tile.weights) + tensor.offset * bytes,
+                          tensor.elements * bytes);
+  }
+  std::vector<char> chunk(std::min(tensor.elements, kChunkElements) * DTypeBytes(dtype));
+  for (int64_t done = 0; done < tensor.elements;) {
+    const int64_t elements = std::min(tensor.elements - done, kChunkElements);
+    LoadMaster(tile, tensor.offset + done, elements, dtype, chunk.data());
+    MT_RETURN_IF_ERROR(writer->Append(chunk.data(), elements * DTypeBytes(dtype)));
+    done += elements;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ExportHfDirectory(const std::string& source_directory, const ModelLayout& layout,
+                               DType weight_dtype,
+                               absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
+                               const std::string& directory, int64_t shard_bytes,
+                               FileSystem* files) {
+  std::string target = WithoutTrailingSlash(directory);
+  if (files->FileExists(target)) {
+    // A link to a directory on another disk: that disk is meant, and the link stays.
+    if (absl::StatusOr<std::string> real = files->RealPath(target); real.ok()) {
+      target = *std::move(real);
+    }
+  }
+  if (SameFile(files, source_directory, target)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(target,
+                     " is the directory that the model was read from; it is not "
+                     "overwritten. Give another output directory"));
+  }
+  MT_RETURN_IF_ERROR(CheckReplaceable(files, target, layout));
+  return ReplaceDirectory(files, target, [&](const std::string& temporary) -> absl::Status {
+    MT_RETURN_IF_ERROR(CopyHfSideFiles(files, source_directory, weight_dtype, temporary).status());
+    int current = -1;
+    Tile tile;
+    return WriteHfWeights(files, temporary, layout, weight_dtype, shard_bytes,
+                          [&](int index, const TensorSpec& tensor, SafetensorsWriter* writer) {
+                            if (index != current) {
+                              absl::StatusOr<Tile> next = get_tile(index);
+                              if (!next.ok()) return next.status();
+                              tile = *next;
+                              current = index;
+                            }
+                            return AppendTensor(tile, tensor, weight_dtype, writer);
+                          });
+  });
+}
+
+}  // namespace megatrain

@@ -1,0 +1,104 @@
+#include "engine/hf/hf_format.h"
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/json.h"
+#include "engine/base/status.h"
+#include "engine/hf/config_json.h"
+
+namespace megatrain {
+
+std::string HfShardName(int64_t shard, int64_t shards) {
+  return absl::StrFormat("model-%05d-of-%05d.safetensors", shard, shards);
+}
+
+bool IsHfFileName(const std::string& name) {
+  if (name == kConfigFileName || name == kHfIndexFileName) return true;
+  if (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors")) return true;
+  return std::find(std::begin(kHfSideFileNames), std::end(kHfSideFileNames), name) !=
+         std::end(kHfSideFileNames);
+}
+
+std::string MakeHfIndex(const HfWeightMap& weight_map, int64_t total_bytes) {
+  nlohmann::ordered_json index;
+  index["metadata"] = {{"total_size", total_bytes}};
+  index["weight_map"] = nlohmann::ordered_json(weight_map);
+  return index.dump(2) + "\n";
+}
+
+absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view text, const std::string& path) {
+  MT_ASSIGN_OR_RETURN(const nlohmann::json root, ParseJson(text, path));
+  const auto malformed = [&](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
+  };
+  if (!root.is_object() || !root.contains("weight_map") || !root["weight_map"].is_object()) {
+    return malformed("weight_map: must be an object of tensor names and file names");
+  }
+  HfWeightMap map;
+  for (const auto& [tensor, file] : root["weight_map"].items()) {
+    if (!file.is_string()) {
+      return malformed(absl::StrCat("weight_map: \"", tensor, "\" names no file"));
+    }
+    const std::string name = file.get<std::string>();
+    if (name.empty() || name == "." || name == ".." || absl::StrContains(name, "/") ||
+        absl::StrContains(name, std::string(1, '\0'))) {
+      return malformed(absl::StrCat("weight_map: \"", tensor, "\": \"", name,
+                                    "\" is not a file beside the index"));
+    }
+    map[tensor] = name;
+  }
+  if (map.empty()) return malformed("weight_map: is empty");
+  return map;
+}
+
+absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory) {
+  HfWeightFiles found;
+  const std::string single = JoinPath(directory, kHfWeightsFileName);
+  const std::string index = JoinPath(directory, kHfIndexFileName);
+  if (files->FileExists(single)) {
+    found.paths.push_back(single);
+    return found;
+  }
+  if (!files->FileExists(index)) {
+    if (!files->IsDirectory(directory)) {
+      return absl::NotFoundError(absl::StrCat(directory, ": there is no such directory"));
+    }
+    return absl::NotFoundError(absl::StrCat(
+        directory, ": holds neither ", kHfWeightsFileName, " nor ", kHfIndexFileName,
+        "; weights in other formats (pytorch_model.bin) must be converted to safetensors first"));
+  }
+  MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, index, kHfIndexBytesMax));
+  MT_ASSIGN_OR_RETURN(found.weight_map, ParseHfIndex(text, index));
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : found.weight_map) names.insert(file);
+  for (const std::string& name : names) found.paths.push_back(JoinPath(directory, name));
+  return found;
+}
+
+absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
+                                                         const std::string& source_directory,
+                                                         DType weight_dtype,
+                                                         const std::string& to) {
+  const std::string config_path = JoinPath(source_directory, kConfigFileName);
+  MT_ASSIGN_OR_RETURN(const std::string config, ReadWholeFile(files, config_path, kConfigBytesMax));
+  MT_ASSIGN_OR_RETURN(const std::string rewritten,
+                      RewriteConfigDType(config, weight_dtype, config_path));
+  MT_RETURN_IF_ERROR(WriteFileSynced(files, JoinPath(to, kConfigFileName), rewritten));
+  std::vector<std::string> names = {kConfigFileName};
+  for (const char* const name : kHfSideFileNames) {
+    const std::string from = JoinPath(source_directory, name);
+    if (!files->FileExists(from)) continue;
+    MT_RETURN_IF_ERROR(CopyFileSynced(files, from, JoinPath(to, name)).status());
+    names.push_back(name);
+  }
+  return names;
+}
+
+}  // namespace megatrain

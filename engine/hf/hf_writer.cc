@@ -1,0 +1,118 @@
+#include "engine/hf/hf_writer.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/hf/hf_format.h"
+
+namespace megatrain {
+namespace {
+
+struct Item {
+  int tile;
+  const TensorSpec* tensor;
+};
+
+// An upper bound of a tensor's entry in the header, name apart: keys, punctuation, dtype (80
+// bytes), a shape and two offsets of 20 digits each.
+constexpr int64_t kHeaderEntryBytes = 160;
+// Length, __metadata__, padding.
+constexpr int64_t kHeaderFixedBytes = 64;
+
+std::vector<std::vector<Item>> CutIntoShards(const ModelLayout& layout, DType dtype,
+                                             int64_t shard_bytes) {
+  std::vector<std::vector<Item>> shards(1);
+  int64_t bytes = kHeaderFixedBytes;
+  ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
+    const int64_t more = tensor.elements * DTypeBytes(dtype) + kHeaderEntryBytes +
+                         static_cast<int64_t>(tensor.name.size());
+    if (!shards.back().empty() && bytes + more > shard_bytes) {
+      shards.emplace_back();
+      bytes = kHeaderFixedBytes;
+    }
+    bytes += more;
+    shards.back().push_back({tile, &tensor});
+  });
+  return shards;
+}
+
+// What an interrupted run left may be removed; anything else of that name is somebody's.
+absl::Status CheckLeftover(FileSystem* files, const std::string& path) {
+  if (!files->FileExists(path)) return absl::OkStatus();
+  std::string foreign = "it is no directory";
+  if (files->IsDirectory(path)) {
+    MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(path));
+    const auto found = std::find_if_not(names.begin(), names.end(), IsHfFileName);
+    if (found == names.end()) return absl::OkStatus();
+    foreign = absl::StrCat("it holds ", *found);
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      path, " is in the way and was not left by an export: ", foreign, ". Move it away"));
+}
+
+}  // namespace
+
+absl::Status WriteHfWeights(
+    FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,
+    int64_t shard_bytes,
+    absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
+        emit) {
+  const std::vector<std::vector<Item>> shards = CutIntoShards(layout, dtype, shard_bytes);
+  HfWeightMap weight_map;
+  int64_t total_bytes = 0;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = shards.size() == 1 ? kHfWeightsFileName
+                                                : HfShardName(static_cast<int64_t>(i) + 1,
+                                                              static_cast<int64_t>(shards.size()));
+    std::vector<SafetensorsDeclaration> tensors;
+    for (const Item& item : shards[i]) {
+      tensors.push_back({item.tensor->name, DTypeName(dtype), item.tensor->shape});
+      weight_map[item.tensor->name] = name;
+    }
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsWriter> writer,
+                        SafetensorsWriter::Create(files, JoinPath(directory, name), tensors));
+    for (const Item& item : shards[i]) {
+      MT_RETURN_IF_ERROR(emit(item.tile, *item.tensor, writer.get()));
+    }
+    MT_RETURN_IF_ERROR(writer->Finish());
+    total_bytes += writer->data_bytes();
+  }
+  if (shards.size() == 1) return absl::OkStatus();
+  return WriteFileSynced(files, JoinPath(directory, kHfIndexFileName),
+                         MakeHfIndex(weight_map, total_bytes));
+}
+
+absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
+                              absl::FunctionRef<absl::Status(const std::string& temporary)> write) {
+  const std::string temporary = absl::StrCat(directory, ".tmp");
+  const std::string previous = absl::StrCat(directory, ".previous");
+  const std::string parent = ParentDirectory(directory);
+  MT_RETURN_IF_ERROR(files->CreateDirectories(parent));
+  MT_RETURN_IF_ERROR(CheckLeftover(files, temporary));
+  MT_RETURN_IF_ERROR(CheckLeftover(files, previous));
+  MT_RETURN_IF_ERROR(files->RemoveTree(temporary));
+  MT_RETURN_IF_ERROR(files->CreateDirectories(temporary));
+  absl::Status status = write(temporary);
+  if (status.ok()) status = files->SyncDirectory(temporary);
+  bool moved = false;
+  if (status.ok() && files->FileExists(directory)) {
+    status = files->RemoveTree(previous);
+    if (status.ok()) status = files->Rename(directory, previous);
+    moved = status.ok();
+  }
+  if (status.ok()) status = files->Rename(temporary, directory);
+  if (!status.ok()) {
+    // Best effort: the first error is what is reported.
+    if (moved) files->Rename(previous, directory).IgnoreError();
+    files->RemoveTree(temporary).IgnoreError();
+    return status;
+  }
+  MT_RETURN_IF_ERROR(files->SyncDirectory(parent));
+  return moved ? files->RemoveTree(previous) : absl::OkStatus();
+}
+
+}  // namespace megatrain

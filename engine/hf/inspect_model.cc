@@ -1,0 +1,157 @@
+#include "engine/hf/inspect_model.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/bytes.h"
+#include "engine/base/file.h"
+#include "engine/base/status.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_format.h"
+#include "engine/hf/safetensors.h"
+
+namespace megatrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Totals {
+  int64_t tensors = 0;
+  int64_t parameters = 0;
+  int64_t bytes = 0;
+
+  void Add(const SafetensorsTensor& tensor) {
+    ++tensors;
+    parameters += tensor.elements;
+    bytes += tensor.bytes();
+  }
+};
+
+std::string FileName(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+std::string TensorLine(const SafetensorsTensor& tensor) {
+  return absl::StrFormat("  %-52s %-6s [%s]\n", tensor.name, tensor.dtype,
+                         absl::StrJoin(tensor.shape, ", "));
+}
+
+// What the headers of `paths` say, into both forms of the report. Of numbered layers the text shows
+// the first.
+absl::Status DescribeFiles(const std::vector<std::string>& paths, std::string* text, Json* json) {
+  Totals all;
+  std::map<std::string, Totals> by_dtype;
+  Json tensors = Json::array(), files = Json::array();
+  std::string lines;
+  for (const std::string& path : paths) {
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> reader,
+                        SafetensorsReader::Open(PosixFileSystem(), path));
+    files.push_back(FileName(path));
+    for (const SafetensorsTensor& tensor : reader->header().tensors) {
+      all.Add(tensor);
+      by_dtype[tensor.dtype].Add(tensor);
+      tensors.push_back({{"name", tensor.name},
+                         {"dtype", tensor.dtype},
+                         {"shape", tensor.shape},
+                         {"bytes", tensor.bytes()},
+                         {"file", FileName(path)}});
+      const bool later_layer = absl::StartsWith(tensor.name, "model.layers.") &&
+                               !absl::StartsWith(tensor.name, "model.layers.0.");
+      if (!later_layer) absl::StrAppend(&lines, TensorLine(tensor));
+    }
+  }
+  Json dtypes = Json::object();
+  for (const auto& [dtype, totals] : by_dtype) {
+    dtypes[dtype] = {
+        {"tensors", totals.tensors}, {"parameters", totals.parameters}, {"bytes", totals.bytes}};
+    absl::StrAppend(text, "weights     ", FormatCount(totals.tensors), " tensors of ", dtype, ", ",
+                    FormatCount(totals.parameters), " elements, ", FormatBytes(totals.bytes), "\n");
+  }
+  absl::StrAppend(text, "files       ", paths.size(), "\n", lines);
+  (*json)["files"] = std::move(files);
+  (*json)["bytes"] = all.bytes;
+  if (!json->contains("parameters")) (*json)["parameters"] = all.parameters;
+  (*json)["dtypes"] = std::move(dtypes);
+  (*json)["tensors"] = std::move(tensors);
+  return absl::OkStatus();
+}
+
+const char* RopeName(RopeType type) {
+  switch (type) {
+    case RopeType::kDefault:
+      return "default";
+    case RopeType::kLinear:
+      return "linear";
+    case RopeType::kLlama3:
+      return "llama3";
+    case RopeType::kYarn:
+      return "yarn";
+  }
+  return "";
+}
+
+void DescribeConfig(const ModelConfig& config, std::string* text, Json* json) {
+  const int64_t parameters = ParameterCount(config);
+  absl::StrAppend(text, "family      ", ModelFamilyName(config.family), "\n");
+  absl::StrAppend(text, "parameters  ", FormatCount(parameters), "\n");
+  absl::StrAppend(text, "shape       ", config.layers, " layers, hidden ", config.hidden, ", ",
+                  config.heads, " heads (", config.kv_heads, " of keys and values) of ",
+                  config.head_dim, ", MLP ", config.intermediate, "\n");
+  absl::StrAppend(text, "vocabulary  ", FormatCount(config.vocabulary), ", ",
+                  config.tied_embeddings ? "head tied to the embedding" : "head of its own", "\n");
+  absl::StrAppend(text, "positions   ", FormatCount(config.max_positions), ", RoPE ",
+                  RopeName(config.rope.type), "\n");
+  (*json)["parameters"] = parameters;
+  (*json)["model"] = {{"family", ModelFamilyName(config.family)},
+                      {"vocabulary", config.vocabulary},
+                      {"hidden", config.hidden},
+                      {"layers", config.layers},
+                      {"heads", config.heads},
+                      {"kv_heads", config.kv_heads},
+                      {"head_dim", config.head_dim},
+                      {"intermediate", config.intermediate},
+                      {"max_positions", config.max_positions},
+                      {"tied_embeddings", config.tied_embeddings},
+                      {"rope", RopeName(config.rope.type)}};
+}
+
+}  // namespace
+
+absl::StatusOr<ModelReport> InspectModel(const std::string& path) {
+  FileSystem* const files = PosixFileSystem();
+  Json json;
+  json["path"] = path;
+  std::string text = absl::StrCat("path        ", path, "\n");
+  std::vector<std::string> paths;
+  if (files->IsDirectory(path)) {
+    json["kind"] = "hf_directory";
+    MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path));
+    DescribeConfig(config, &text, &json);
+    const absl::StatusOr<HfWeightFiles> found = FindHfWeightFiles(files, path);
+    if (found.ok()) {
+      MT_RETURN_IF_ERROR(HfWeights::Open(path, BuildModelLayout(config)).status());
+      paths = found->paths;
+    } else if (!absl::IsNotFound(found.status())) {
+      return found.status();
+    }
+  } else {
+    json["kind"] = "safetensors";
+    paths.push_back(path);
+  }
+  MT_RETURN_IF_ERROR(DescribeFiles(paths, &text, &json));
+  ModelReport report;
+  report.text = std::move(text);
+  report.json = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return report;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,122 @@
+// Reading a JSON object that somebody else wrote, key by key.
+#ifndef MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_
+#define MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/json.h"
+
+namespace megatrain {
+
+// Reads members of one object, remembers which, and refuses the rest. The first error stays; later
+// calls then return defaults.
+class JsonFields {
+ public:
+  // `path` begins messages; `prefix` is put before a key's name. Keeps references.
+  JsonFields(const nlohmann::json& object, std::string path, std::string prefix = "")
+      : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
+
+  // Null and absent are the same, as in transformers.
+  const nlohmann::json* Find(const std::string& key) {
+    read_.insert(key);
+    const auto found = object_.find(key);
+    return found == object_.end() || found->is_null() ? nullptr : &*found;
+  }
+
+  bool Has(const std::string& key) const { return object_.contains(key); }
+
+  void Refuse(const std::string& key, const std::string& what) {
+    if (status_.ok()) {
+      status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": ", prefix_, key, ": ", what));
+    }
+  }
+
+  int64_t Integer(const std::string& key, int64_t least, int64_t most, int64_t absent) {
+    const nlohmann::json* const value = Find(key);
+    if (value == nullptr) return absent;
+    if (value->is_number_integer() &&
+        !(value->is_number_unsigned() && value->get<uint64_t>() > uint64_t{INT64_MAX})) {
+      const int64_t number = value->get<int64_t>();
+      if (number >= least && number <= most) return number;
+    }
+    Refuse(key, absl::StrCat("must be an integer from ", least, " to ", most, ", not ",
+                             DescribeJson(*value)));
+    return absent;
+  }
+
+  int64_t RequiredInteger(const std::string& key, int64_t least, int64_t most) {
+    if (Find(key) == nullptr) Refuse(key, "is missing");
+    return Integer(key, least, most, least);
+  }
+
+  // `least` itself is allowed.
+  double Number(const std::string& key, double least, double most, double absent) {
+    const nlohmann::json* const value = Find(key);
+    if (value == nullptr) return absent;
+    if (value->is_number()) {
+      const double number = value->get<double>();
+      if (number >= least && number <= most) return number;
+    }
+    Refuse(key, absl::StrCat("must be a number from ", least, " to ", most, ", not ",
+                             DescribeJson(*value)));
+    return absent;
+  }
+
+  bool Boolean(const std::string& key, bool absent) {
+    const nlohmann::json* const value = Find(key);
+    if (value == nullptr) return absent;
+    if (value->is_boolean()) return value->get<bool>();
+    Refuse(key, absl::StrCat("must be true or false, not ", DescribeJson(*value)));
+    return absent;
+  }
+
+  std::string String(const std::string& key, const std::string& absent) {
+    const nlohmann::json* const value = Find(key);
+    if (value == nullptr) return absent;
+    if (value->is_string()) return value->get<std::string>();
+    Refuse(key, absl::StrCat("must be a string, not ", DescribeJson(*value)));
+    return absent;
+  }
+
+  // A key whose only value that the engine computes is `only` (or its absence).
+  void MustBe(const std::string& key, const nlohmann::json& only, const std::string& why) {
+    const nlohmann::json* const value = Find(key);
+    if (value != nullptr && *value != only) {
+      Refuse(key, absl::StrCat(DescribeJson(*value), " is not supported: ", why));
+    }
+  }
+
+  void RefuseUnread(const std::set<std::string>& ignored) {
+    std::vector<std::string> unknown;
+    for (const auto& [key, value] : object_.items()) {
+      if (!read_.contains(key) && !ignored.contains(key)) unknown.push_back(prefix_ + key);
+    }
+    if (status_.ok() && !unknown.empty()) {
+      status_ = absl::InvalidArgumentError(absl::StrCat(
+          path_, ": unknown key", unknown.size() > 1 ? "s " : " ", absl::StrJoin(unknown, ", "),
+          ": what is not understood may change the mathematics and is not ignored; remove it if "
+          "it does not"));
+    }
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const nlohmann::json& object_;
+  const std::string path_;
+  const std::string prefix_;
+  std::set<std::string> read_;
+  absl::Status status_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_

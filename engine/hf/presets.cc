@@ -1,0 +1,104 @@
+#include "engine/hf/presets.h"
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "engine/model/model_config.h"
+#include "engine/tokenizer/bytes_tokenizer.h"
+
+namespace megatrain {
+namespace {
+
+struct Shape {
+  const char* name;
+  ModelFamily family;
+  int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocabulary, positions;
+  bool tied;
+  double rope_theta, norm_epsilon;
+  int64_t bos, eos;
+};
+
+constexpr ModelFamily kLlama = ModelFamily::kLlama;
+constexpr ModelFamily kQwen2 = ModelFamily::kQwen2;
+constexpr ModelFamily kQwen3 = ModelFamily::kQwen3;
+
+// Qwen 2.5 and 3 and Llama 3 as published (base models); the rest are this project's.
+constexpr Shape kShapes[] = {
+    // clang-format off
+    // name           family  hidden lyr  q  kv  dim  mlp    vocab   positions tied   theta    epsilon bos     eos
+    {"llama-tiny",    kLlama,  128,   4,  4,  4,  32,   448,    259,   2048, false,   10000.0, 1e-5,    256,    257},
+    {"llama-10m",     kLlama,  320,   8,  5,  5,  64,   864,    259,   2048, false,   10000.0, 1e-5,    256,    257},
+    {"llama-124m",    kLlama,  768,  12, 12, 12,  64,  2048,  32000,   2048,  true,   10000.0, 1e-5,      1,      2},
+    {"llama-1.3b",    kLlama, 2048,  24, 16, 16, 128,  5504,  32000,   2048, false,   10000.0, 1e-5,      1,      2},
+    {"qwen2.5-0.5b",  kQwen2,  896,  24, 14,  2,  64,  4864, 151936,  32768,  true, 1000000.0, 1e-6, 151643, 151643},
+    {"qwen2.5-1.5b",  kQwen2, 1536,  28, 12,  2, 128,  8960, 151936, 131072,  true, 1000000.0, 1e-6, 151643, 151643},
+    {"qwen2.5-3b",    kQwen2, 2048,  36, 16,  2, 128, 11008, 151936,  32768,  true, 1000000.0, 1e-6, 151643, 151643},
+    {"qwen2.5-7b",    kQwen2, 3584,  28, 28,  4, 128, 18944, 152064, 131072, false, 1000000.0, 1e-6, 151643, 151643},
+    {"qwen2.5-14b",   kQwen2, 5120,  48, 40,  8, 128, 13824, 152064, 131072, false, 1000000.0, 1e-5, 151643, 151643},
+    {"qwen2.5-32b",   kQwen2, 5120,  64, 40,  8, 128, 27648, 152064, 131072, false, 1000000.0, 1e-5, 151643, 151643},
+    {"qwen2.5-72b",   kQwen2, 8192,  80, 64,  8, 128, 29568, 152064, 131072, false, 1000000.0, 1e-5, 151643, 151643},
+    {"qwen3-0.6b",    kQwen3, 1024,  28, 16,  8, 128,  3072, 151936,  40960,  true, 1000000.0, 1e-6, 151643, 151645},
+    {"qwen3-8b",      kQwen3, 4096,  36, 32,  8, 128, 12288, 151936,  40960, false, 1000000.0, 1e-6, 151643, 151645},
+    {"qwen3-32b",     kQwen3, 5120,  64, 64,  8, 128, 25600, 151936,  40960, false, 1000000.0, 1e-6, 151643, 151645},
+    {"llama3-8b",     kLlama, 4096,  32, 32,  8, 128, 14336, 128256,   8192, false,  500000.0, 1e-5, 128000, 128001},
+    {"llama3-70b",    kLlama, 8192,  80, 64,  8, 128, 28672, 128256,   8192, false,  500000.0, 1e-5, 128000, 128001},
+    // clang-format on
+};
+
+const char* Architecture(ModelFamily family) {
+  switch (family) {
+    case ModelFamily::kLlama:
+      return "LlamaForCausalLM";
+    case ModelFamily::kQwen2:
+      return "Qwen2ForCausalLM";
+    case ModelFamily::kQwen3:
+      return "Qwen3ForCausalLM";
+  }
+  return "";
+}
+
+std::string ConfigJson(const Shape& shape, DType dtype) {
+  nlohmann::ordered_json config;
+  config["architectures"] = {Architecture(shape.family)};
+  config["model_type"] = ModelFamilyName(shape.family);
+  config["vocab_size"] = shape.vocabulary;
+  config["hidden_size"] = shape.hidden;
+  config["intermediate_size"] = shape.intermediate;
+  config["num_hidden_layers"] = shape.layers;
+  config["num_attention_heads"] = shape.heads;
+  config["num_key_value_heads"] = shape.kv_heads;
+  // Qwen2 has no such key: it is hidden_size / num_attention_heads there.
+  if (shape.family != ModelFamily::kQwen2) config["head_dim"] = shape.head_dim;
+  config["max_position_embeddings"] = shape.positions;
+  config["hidden_act"] = "silu";
+  config["rms_norm_eps"] = shape.norm_epsilon;
+  config["rope_theta"] = shape.rope_theta;
+  config["initializer_range"] = 0.02;
+  config["attention_dropout"] = 0.0;
+  if (shape.family != ModelFamily::kQwen2) config["attention_bias"] = false;
+  config["tie_word_embeddings"] = shape.tied;
+  config["use_cache"] = true;
+  config["bos_token_id"] = shape.bos;
+  config["eos_token_id"] = shape.eos;
+  config["torch_dtype"] = dtype == DType::kBF16 ? "bfloat16" : "float32";
+  return config.dump(2) + "\n";
+}
+
+}  // namespace
+
+std::vector<Preset> Presets() {
+  std::vector<Preset> presets;
+  for (const Shape& shape : kShapes) {
+    Preset preset;
+    preset.name = shape.name;
+    preset.bytes_tokenizer = shape.vocabulary == kBytesVocabulary;
+    // Small enough that the master's last bits cost nothing on disk.
+    preset.dtype =
+        shape.hidden < 1024 && shape.family == ModelFamily::kLlama ? DType::kF32 : DType::kBF16;
+    preset.config_json = ConfigJson(shape, preset.dtype);
+    presets.push_back(std::move(preset));
+  }
+  return presets;
+}
+
+}  // namespace megatrain

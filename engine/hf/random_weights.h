@@ -1,0 +1,23 @@
+// Random weights that are a function of (seed, tensor name, element) and of nothing else.
+#ifndef MEGATRAIN_ENGINE_HF_RANDOM_WEIGHTS_H_
+#define MEGATRAIN_ENGINE_HF_RANDOM_WEIGHTS_H_
+
+#include <cstdint>
+
+#include "engine/base/thread_pool.h"
+#include "engine/model/model_config.h"
+#include "engine/model/model_layout.h"
+
+namespace megatrain {
+
+// The normal deviate at which the distribution function is p, to seven digits. REQUIRES: 0 < p < 1.
+float InverseNormal(double p);
+
+// Elements [begin, begin + elements) of `tensor`: normal with initializer_range, norms 1, biases 0.
+// `pool` may be null.
+void FillRandomWeights(const ModelConfig& config, uint64_t seed, const TensorSpec& tensor,
+                       int64_t begin, int64_t elements, float* out, ThreadPool* pool);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_HF_RANDOM_WEIGHTS_H_

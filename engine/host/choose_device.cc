@@ -1,0 +1,84 @@
+#include "engine/host/choose_device.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/job/device_name.h"
+
+namespace megatrain {
+namespace {
+
+using Kind = DeviceName::Kind;
+
+std::string CudaId(int ordinal) { return absl::StrCat("cuda:", ordinal); }
+
+absl::StatusOr<std::unique_ptr<Device>> Open(const GpuOpener& open_gpu, int ordinal) {
+  if (open_gpu == nullptr) return absl::NotFoundError("cuda: this program has none");
+  return open_gpu(ordinal);
+}
+
+// Which of the opener's errors it is matters to auto alone; here each means that this machine must
+// be set right or another device named. Memory and CUDA's own failures stay what they are.
+absl::Status AsAsked(const std::string& key, const absl::Status& status) {
+  const std::string text = absl::StrCat(key, ": ", status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnavailable:
+      return absl::FailedPreconditionError(text);
+    default:
+      return absl::Status(status.code(), text);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::string& name,
+                                          const GpuOpener& open_gpu) {
+  const std::optional<DeviceName> asked = ParseDeviceName(name);
+  if (!asked.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ": expects ", kDeviceNames, ", got ", name));
+  }
+  ChosenDevice chosen;
+  if (asked->kind == Kind::kCpu) return chosen;
+  const int ordinal = std::max(0, asked->ordinal);
+  absl::StatusOr<std::unique_ptr<Device>> gpu = Open(open_gpu, ordinal);
+  if (gpu.ok()) {
+    chosen.id = CudaId(ordinal);
+    chosen.gpu = *std::move(gpu);
+    return chosen;
+  }
+  if (asked->kind == Kind::kAuto && absl::IsNotFound(gpu.status())) {
+    chosen.why_cpu = std::string(gpu.status().message());
+    return chosen;
+  }
+  return AsAsked(key, gpu.status());
+}
+
+absl::Status CheckJobDevice(const std::string& name, const std::string& host_id) {
+  const std::optional<DeviceName> asked = ParseDeviceName(name);
+  const bool host_is_cpu = host_id == kCpuDeviceId;
+  bool had = false;
+  if (asked.has_value()) {
+    switch (asked->kind) {
+      case Kind::kAuto:
+        had = true;
+        break;
+      case Kind::kCpu:
+        had = host_is_cpu;
+        break;
+      case Kind::kCuda:
+        had = !host_is_cpu && (asked->ordinal < 0 || host_id == CudaId(asked->ordinal));
+        break;
+    }
+  }
+  if (had) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("engine.device: ", name,
+                                                 " is not the device that jobs are trained on "
+                                                 "here, which is ",
+                                                 host_id, "; write auto or ", host_id));
+}
+
+}  // namespace megatrain

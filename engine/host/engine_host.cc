@@ -1,0 +1,185 @@
+#include "engine/host/engine_host.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/processors.h"
+#include "engine/base/status.h"
+#include "engine/host/measure_hardware.h"
+#include "engine/host/session.h"
+#include "engine/memory/host_offer.h"
+
+namespace megatrain {
+
+namespace {
+
+// Said before pages are touched: the kernel would end the process, not refuse.
+absl::Status CheckFree(int64_t bytes) {
+  MT_ASSIGN_OR_RETURN(int64_t free, AvailableMemoryBytes());
+  for (const int64_t page_bytes : {kGiantPageBytes, kHugePageBytes}) {
+    if (HostPool::MayLieIn(page_bytes, bytes)) free = std::max(free, FreeHugePageBytes(page_bytes));
+  }
+  if (bytes <= free) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat("host pool: it is to have ", FormatBytes(bytes),
+                                                   ", and ", FormatBytes(free), " are free"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<EngineHost>> EngineHost::Create(const EngineHostOptions& options) {
+  MT_ASSIGN_OR_RETURN(ChosenDevice device,
+                      ChooseDevice(options.device_key, options.device, options.open_gpu));
+  return std::unique_ptr<EngineHost>(new EngineHost(options, std::move(device)));
+}
+
+EngineHost::~EngineHost() {
+  MutexLock lock(&mutex_);
+  if (pool_ != nullptr && device_.gpu != nullptr) device_.gpu->UnpinHost(pool_->data());
+}
+
+absl::StatusOr<int64_t> EngineHost::DefaultPoolBytes() {
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
+  return std::max(offer.free_bytes / 5 * 4, offer.set_aside_bytes);
+}
+
+absl::StatusOr<std::unique_ptr<HostPool>> EngineHost::MakePool(
+    int64_t bytes, const ReserveProgress& progress, const std::function<bool()>& cancelled) const {
+  Device* const gpu = device_.gpu.get();
+  // Touching the pages is all there is to do, or half of it.
+  const int64_t parts = gpu != nullptr ? 2 : 1;
+  HostPoolOptions options;
+  options.capacity = bytes;
+  options.touch_threads = threads();
+  if (gpu != nullptr) options.numa_node = gpu->numa_node();
+  if (progress) {
+    options.progress = [&](int64_t touched, int64_t capacity) {
+      progress(touched / parts, capacity);
+    };
+  }
+  options.cancelled = cancelled;
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, HostPool::Create(options));
+  const int64_t capacity = pool->capacity();
+  if (gpu == nullptr || capacity == 0) return pool;
+  MT_RETURN_IF_ERROR(gpu->PinHost(pool->data(), capacity, [&](int64_t pinned) {
+    if (progress) progress(capacity / parts + pinned / parts, capacity);
+    return cancelled && cancelled()
+               ? absl::CancelledError("host pool: the reservation was abandoned")
+               : absl::OkStatus();
+  }));
+  return pool;
+}
+
+absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progress,
+                                     const std::function<bool()>& cancelled) {
+  MutexLock reserve_lock(&reserve_mutex_);
+  if (has_pool()) return absl::FailedPreconditionError("the host pool is reserved already");
+  if (const absl::Status status = CheckFree(bytes); !status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("host_memory: ", status.message(),
+                                     "; 0 takes 80% of it, or all huge pages if they are more"));
+  }
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
+  MT_ASSIGN_OR_RETURN(const int64_t beside, AvailableMemoryBytes());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, DeviceBytes());
+  MutexLock lock(&mutex_);
+  pool_ = std::move(pool);
+  beside_pool_bytes_ = beside;
+  device_bytes_ = device_bytes;
+  return absl::OkStatus();
+}
+
+absl::Status EngineHost::MeasureRates() {
+  JobSpec::Engine defaults;
+  MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, OpenSession(defaults));
+  MT_ASSIGN_OR_RETURN(
+      const HardwareRates rates,
+      MeasureHardware(*session, device_.gpu != nullptr ? kGpuMeasurement : kCpuMeasurement));
+  MutexLock lock(&mutex_);
+  rates_ = rates;
+  return absl::OkStatus();
+}
+
+HardwareRates EngineHost::rates() const {
+  MutexLock lock(&mutex_);
+  return rates_;
+}
+
+PoolUsage EngineHost::pool_usage() const {
+  MutexLock lock(&mutex_);
+  PoolUsage usage;
+  if (pool_ == nullptr) return usage;
+  usage.capacity = pool_->capacity();
+  usage.free_bytes = pool_->free_bytes();
+  for (int kind = 0; kind < kHostKinds; ++kind) {
+    usage.bytes[kind] = pool_->bytes_in_use(static_cast<HostKind>(kind));
+  }
+  return usage;
+}
+
+EngineBudget EngineHost::budget() const {
+  MutexLock lock(&mutex_);
+  return {device_.id,         options_.threads, pool_->capacity(),
+          beside_pool_bytes_, rates_,           device_bytes_};
+}
+
+int EngineHost::threads() const {
+  return options_.threads > 0 ? options_.threads : AvailableProcessors();
+}
+
+std::string EngineHost::DescribeDevice() const {
+  if (device_.gpu != nullptr) return device_.gpu->Describe();
+  return absl::StrCat("cpu, ", threads(), " threads",
+                      device_.why_cpu.empty() ? "" : absl::StrCat(" (", device_.why_cpu, ")"));
+}
+
+std::string EngineHost::DescribePool() const {
+  MutexLock lock(&mutex_);
+  return absl::StrCat(FormatBytesShort(pool_->capacity()), " in ", pool_->DescribePages(),
+                      device_.gpu != nullptr ? ", pinned" : "");
+}
+
+absl::StatusOr<std::optional<int64_t>> EngineHost::DeviceBytes() const {
+  if (device_.gpu == nullptr) return std::nullopt;
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> free, device_.gpu->FreeBytes());
+  if (!free.has_value()) return std::nullopt;
+  return std::max<int64_t>(0, *free - device_.gpu->ReserveBytes());
+}
+
+absl::StatusOr<std::shared_ptr<const Session>> EngineHost::OpenSession(
+    const JobSpec::Engine& engine) {
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
+                      ChooseSession(engine, device_.id, options_.threads));
+  MutexLock lock(&mutex_);
+  if (session_ == nullptr || !(session_->settings == settings)) {
+    MT_ASSIGN_OR_RETURN(session_, megatrain::OpenSession(settings, device_.gpu));
+  }
+  if (const absl::Status status = session_->device->CheckAttention(engine.attention);
+      !status.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.attention: library: ", status.message(), "; write auto or own"));
+  }
+  return session_;
+}
+
+absl::StatusOr<HostPool*> EngineHost::Pool(int64_t bytes, const ReserveProgress& progress,
+                                           const std::function<bool()>& cancelled) {
+  MutexLock reserve_lock(&reserve_mutex_);
+  {
+    MutexLock lock(&mutex_);
+    if (pool_ != nullptr) return pool_.get();
+  }
+  MT_RETURN_IF_ERROR(CheckFree(bytes));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<HostPool> pool, MakePool(bytes, progress, cancelled));
+  MutexLock lock(&mutex_);
+  pool_ = std::move(pool);
+  return pool_.get();
+}
+
+bool EngineHost::has_pool() const {
+  MutexLock lock(&mutex_);
+  return pool_ != nullptr;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,80 @@
+#include "engine/host/hardware_rates.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+// Of each precision.
+constexpr double PrecisionRates::*kPrecise[] = {
+    &PrecisionRates::update_bytes_per_second, &PrecisionRates::matmul_flops_per_second,
+    &PrecisionRates::attention_flops_per_second,
+    &PrecisionRates::attention_backward_flops_per_second,
+    &PrecisionRates::element_bytes_per_second};
+constexpr double HardwareRates::*kLink[] = {&HardwareRates::h2d_bytes_per_second,
+                                            &HardwareRates::d2h_bytes_per_second,
+                                            &HardwareRates::h2d_beside_d2h_bytes_per_second,
+                                            &HardwareRates::d2h_beside_h2d_bytes_per_second};
+
+struct RateName {
+  const char* name;
+  const char* unit;
+  double scale;      // of the unit
+  int precise = -1;  // index in kPrecise; -1: the link's, or launches'
+};
+constexpr RateName kNames[] = {{"dram", "GB/s", 1e9 * kUpdateShareOfHostMemory, 0},
+                               {"link", "GB/s", 1e9},
+                               {"products", "TFLOP/s", 1e12, 1},
+                               {"attention_forward", "TFLOP/s", 1e12, 2},
+                               {"attention_backward", "TFLOP/s", 1e12, 3},
+                               {"memory", "TB/s", 1e12, 4},
+                               {"launch", "microseconds", 1e-6}};
+
+absl::Status Refuse(const std::string& assignment, const std::string& why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--rate: ", assignment, " ", why, "; there are ",
+                   absl::StrJoin(kNames, ", ", [](std::string* out, const RateName& rate) {
+                     absl::StrAppend(out, rate.name, " (", rate.unit, ")");
+                   })));
+}
+
+}  // namespace
+
+absl::Status SetRate(const std::string& assignment, HardwareRates* rates) {
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(assignment, absl::MaxSplits('=', 1));
+  const auto& [name, text] = parts;
+  for (const RateName& known : kNames) {
+    if (name != known.name) continue;
+    double value = 0;
+    if (!absl::SimpleAtod(text, &value) || !std::isfinite(value) || value <= 0) {
+      return Refuse(assignment, absl::StrCat("is not a rate above 0 in ", known.unit));
+    }
+    const double rate = value * known.scale;
+    if (known.precise >= 0) {
+      rates->fp32.*kPrecise[known.precise] = rates->bf16.*kPrecise[known.precise] = rate;
+    } else if (name == "link") {
+      for (double HardwareRates::*direction : kLink) rates->*direction = rate;
+    } else {
+      rates->launch_seconds = rate;
+    }
+    return absl::OkStatus();
+  }
+  return Refuse(assignment, "is not known");
+}
+
+absl::Status SetRates(const std::vector<std::string>& assignments, HardwareRates* rates) {
+  for (const std::string& assignment : assignments) {
+    MT_RETURN_IF_ERROR(SetRate(assignment, rates));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

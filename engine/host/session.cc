@@ -1,0 +1,70 @@
+#include "engine/host/session.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/processors.h"
+#include "engine/base/status.h"
+#include "engine/device/cpu/cpu_device.h"
+
+namespace megatrain {
+
+namespace {
+
+absl::Status OfTheCpuAlone(const char* key) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("engine.", key, ": has a meaning on the cpu device alone; leave it 0"));
+}
+
+}  // namespace
+
+absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
+                                              const std::string& host_device,
+                                              int host_threads_max) {
+  MT_RETURN_IF_ERROR(CheckJobDevice(engine.device, host_device));
+  SessionSettings settings;
+  settings.device = host_device;
+  if (host_device != kCpuDeviceId) {
+    if (engine.link_gigabytes_per_second > 0) return OfTheCpuAlone("link_gigabytes_per_second");
+    if (engine.update_threads > 0) return OfTheCpuAlone("update_threads");
+  }
+  settings.threads = engine.threads > 0     ? static_cast<int>(engine.threads)
+                     : host_threads_max > 0 ? host_threads_max
+                                            : AvailableProcessors();
+  if (host_threads_max > 0) settings.threads = std::min(settings.threads, host_threads_max);
+  settings.update_threads = static_cast<int>(engine.update_threads);
+  if (settings.update_threads >= settings.threads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.update_threads: ", settings.update_threads, " leaves none of the ",
+                     settings.threads, " threads for compute; use at most ", settings.threads - 1,
+                     ", or 0 to share them"));
+  }
+  settings.link_gigabytes_per_second = engine.link_gigabytes_per_second;
+  return settings;
+}
+
+absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
+                                                           std::shared_ptr<Device> gpu) {
+  auto session = std::make_shared<Session>();
+  session->settings = settings;
+  const int update = settings.update_threads;
+  // With a GPU the threads have the optimizer alone, which wants memory: each keeps to its
+  // processor, and so to what is near to that.
+  session->compute_pool = std::make_unique<ThreadPool>(
+      settings.threads - update, gpu != nullptr ? AllowedProcessors() : std::vector<Processor>());
+  if (update > 0) session->own_update_pool = std::make_unique<ThreadPool>(update);
+  session->updater = std::make_unique<AdamWUpdater>(update > 0 ? session->own_update_pool.get()
+                                                               : session->compute_pool.get());
+  if (gpu != nullptr) {
+    session->device = std::move(gpu);
+    return session;
+  }
+  CpuDeviceOptions options;
+  options.link_gigabytes_per_second = settings.link_gigabytes_per_second;
+  session->device = CreateCpuDevice(session->compute_pool.get(), options);
+  return session;
+}
+
+}  // namespace megatrain

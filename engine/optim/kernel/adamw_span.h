@@ -1,0 +1,43 @@
+// The operands of AdamW over a run of neighbouring elements, as the host's kernel and the devices'
+// take them.
+#ifndef MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_SPAN_H_
+#define MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_SPAN_H_
+
+#include <cstdint>
+
+namespace megatrain {
+
+struct AdamWStep {
+  int64_t step = 1;  // from 1: the bias correction's exponent
+  double learning_rate = 0;
+  double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
+  float gradient_scale = 1;  // the clipping coefficient
+};
+
+// The step's scalars, computed in FP64 and rounded once.
+struct AdamWConstants {
+  float gradient_scale = 1;
+  float one_minus_beta1 = 0;
+  float beta2 = 0;
+  float one_minus_beta2 = 0;
+  float inverse_sqrt_bias2 = 1;  // 1 / sqrt(1 - beta2^step)
+  float epsilon = 0;
+  float step_size = 0;  // learning_rate / (1 - beta1^step)
+  float decay = 1;      // 1 - learning_rate * weight_decay
+
+  static AdamWConstants Make(const AdamWStep& step);
+};
+
+// `elements` of each stream. Streams do not overlap.
+struct AdamWSpan {
+  const void* gradient = nullptr;  // FP32 or BF16
+  void* weights = nullptr;         // FP32 masters, or the BF16 halves of split masters
+  int16_t* remainder = nullptr;    // the other halves; null for FP32
+  float* exp_avg = nullptr;
+  float* exp_avg_sq = nullptr;
+  int64_t elements = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_SPAN_H_

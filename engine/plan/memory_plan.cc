@@ -1,0 +1,320 @@
+#include "engine/plan/memory_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status.h"
+#include "engine/model/layer_work.h"
+#include "engine/model/tile.h"
+#include "engine/plan/device_fit.h"
+#include "engine/plan/plan_choice.h"
+
+namespace megatrain {
+namespace {
+
+// The program, its libraries, the loader's batches and what malloc holds back, measured on small
+// models.
+constexpr int64_t kProcessBytes = int64_t{64} << 20;
+
+PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
+  const ModelConfig& c = layout.config;
+  PipelineShape shape;
+  shape.layers = static_cast<int>(c.layers);
+  shape.tied = c.tied_embeddings;
+  for (const TileLayout& tile : layout.tiles) shape.tile_elements.push_back(tile.elements);
+  shape.weight_element_bytes = DTypeBytes(dtype);
+  shape.hidden_bytes_per_token = c.hidden * DTypeBytes(dtype);
+  shape.embedding_from_host = true;
+  return shape;
+}
+
+// Elements of the rows of different tokens among those of a step: an estimate, for durations alone.
+// In text their number grows with a power of the tokens' (Heaps 1978).
+int64_t RowElements(const PipelineDimensions& d) {
+  const double tokens = static_cast<double>(d.micro_batches) * d.micro_batch_tokens;
+  const double rows = std::min(
+      {tokens, static_cast<double>(d.layout->config.vocabulary), 12 * std::pow(tokens, 0.6)});
+  return static_cast<int64_t>(rows) * d.layout->config.hidden;
+}
+
+StepWork WorkOf(const PipelineDimensions& d) {
+  const WorkShape s = {.config = d.layout->config,
+                       .dtype = d.dtype,
+                       .tokens = d.micro_batch_tokens,
+                       .sequence_length = d.sequence_length,
+                       .layer_chunk_tokens = d.layer_chunk_tokens,
+                       .head_chunk_tokens = d.head_chunk_tokens};
+  StepWork work;
+  work.micro_batch_tokens = d.micro_batch_tokens;
+  work.embed_forward = EmbeddingForwardWork(s);
+  work.embed_backward = EmbeddingBackwardWork(s, /*first=*/false);
+  work.layer_forward = DecoderLayerForwardWork(s);
+  work.layer_backward = DecoderLayerBackwardWork(s, /*first=*/false);
+  for (const KeepLevel level :
+       {KeepLevel::kNothing, KeepLevel::kCheapRecomputed, KeepLevel::kEverything}) {
+    work.recompute[static_cast<size_t>(level)] = DecoderLayerRecomputeWork(s, level);
+  }
+  work.head = HeadForwardBackwardWork(s, /*first=*/false);
+  work.head_loss = HeadLossWork(s);
+  const auto more = [](const LayerWork& first, const LayerWork& other) {
+    return first.device_bytes - other.device_bytes;
+  };
+  work.embed_first_bytes = more(EmbeddingBackwardWork(s, /*first=*/true), work.embed_backward);
+  work.layer_first_bytes = more(DecoderLayerBackwardWork(s, /*first=*/true), work.layer_backward);
+  work.head_first_bytes = more(HeadForwardBackwardWork(s, /*first=*/true), work.head);
+  return work;
+}
+
+int64_t HostBytes(const PipelineDimensions& d) {
+  const auto kinds = HostBufferBytes(d);
+  return std::accumulate(kinds.begin(), kinds.end(), int64_t{0});
+}
+
+void Finish(const KernelSizes& sizes, MemoryPlan& plan) {
+  const PipelineDimensions& d = plan.dimensions;
+  DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
+  (void)ReserveDeviceBuffers(d, sizes, arena);
+  plan.device.clear();
+  for (const DeviceArena::Item& item : arena.items()) {
+    auto same = std::find_if(plan.device.begin(), plan.device.end(),
+                             [&](const MemoryPlan::Item& i) { return i.name == item.name; });
+    if (same == plan.device.end()) {
+      plan.device.push_back({item.name, item.bytes});
+    } else {
+      same->bytes += item.bytes;
+    }
+  }
+  plan.arena_bytes = arena.used();
+  plan.device_bytes = plan.arena_bytes + sizes.StreamWorkspaceBytes();
+  if (sizes.StreamWorkspaceBytes() > 0) {
+    plan.device.push_back({"stream workspace", sizes.StreamWorkspaceBytes()});
+  }
+  const auto kinds = HostBufferBytes(d);
+  plan.host.clear();
+  for (int kind = 0; kind < kHostKinds; ++kind) {
+    if (kinds[kind] == 0) continue;
+    plan.host.push_back({HostKindName(static_cast<HostKind>(kind)), kinds[kind]});
+    plan.pool_bytes += kinds[kind];
+  }
+  plan.process_bytes = kProcessBytes + sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
+  plan.host.push_back({"process", plan.process_bytes});
+  plan.host_bytes = plan.pool_bytes + plan.process_bytes;
+  if (plan.budget.device_shares_host) {
+    plan.host.push_back({"device's memory", plan.device_bytes});
+    plan.host_bytes += plan.device_bytes;
+  }
+  for (int64_t elements : d.shape.tile_elements) {
+    plan.checkpoint_bytes += TileBytes(elements, d.dtype);
+  }
+  const int64_t beside_bytes = plan.host_bytes - plan.pool_bytes;
+  const int64_t beside_limit =
+      plan.budget.host_bytes - std::max<int64_t>(0, plan.budget.pool_bytes);
+  if (plan.budget.pool_bytes >= 0 && plan.pool_bytes > plan.budget.pool_bytes) {
+    plan.fits = false;
+    plan.misfit = absl::StrCat("host pool: needs ", FormatBytes(plan.pool_bytes), ", has ",
+                               FormatBytes(plan.budget.pool_bytes));
+  } else if (plan.budget.pool_bytes >= 0 && beside_bytes > beside_limit) {
+    plan.fits = false;
+    plan.misfit = absl::StrCat("host memory beside the pool: needs ", FormatBytes(beside_bytes),
+                               ", has ", FormatBytes(beside_limit));
+  } else if (plan.host_bytes > plan.host_limit) {
+    plan.fits = false;
+    plan.misfit = absl::StrCat("host memory: needs ", FormatBytes(plan.host_bytes), ", has ",
+                               FormatBytes(plan.host_limit));
+  }
+  if (plan.device_bytes > plan.device_limit) {
+    plan.fits = false;
+    if (!plan.misfit.empty()) plan.misfit += "; ";
+    absl::StrAppend(&plan.misfit, "device memory: needs ", FormatBytes(plan.device_bytes), ", has ",
+                    FormatBytes(plan.device_limit));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
+                                      const KernelSizes& sizes, const MemoryBudget& budget,
+                                      const MachineSpeed& machine) {
+  const int64_t s = spec.data.sequence_length;
+  if (s > layout.config.max_positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.sequence_length: ", s, " tokens is longer than the model's ",
+                     layout.config.max_positions,
+                     " positions (max_position_embeddings in config.json); use at most that"));
+  }
+  MemoryPlan plan;
+  plan.budget = budget;
+  plan.parameters = layout.parameters;
+  PipelineDimensions& d = plan.dimensions;
+  d.layout = &layout;
+  d.dtype = spec.training.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
+  d.gradient_dtype = spec.training.gradient_dtype == Precision::kBf16 ? DType::kBF16 : DType::kF32;
+  d.sequence_length = s;
+  d.micro_batch_tokens = spec.training.micro_batch * s;
+  d.micro_batches = static_cast<int>((spec.training.global_batch + spec.training.micro_batch - 1) /
+                                     spec.training.micro_batch);
+  d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens, sizes.HeadChunk());
+  d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
+  d.shape = BaseShape(layout, d.dtype);
+  d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
+  d.shape.weight_buffers = static_cast<int>(
+      spec.engine.weight_buffers > 0 ? spec.engine.weight_buffers : kWeightBuffersMin);
+  d.shape.work = WorkOf(d);
+  d.shape.row_elements = RowElements(d);
+  d.shape.clipping = spec.optimizer.max_gradient_norm > 0;
+  d.device_updates =
+      spec.engine.update_device == UpdateDevice::kDevice ||
+      (spec.engine.update_device == UpdateDevice::kAuto && !budget.device_shares_host);
+  d.shape.device_update_parts =
+      spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
+  if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
+      spec.engine.gradient_slabs != d.shape.tiles()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "engine.gradient_slabs: ", spec.engine.gradient_slabs,
+        " cannot hold the gradients that clipping keeps until the norm is known: it takes one a "
+        "tile, ",
+        d.shape.tiles(), " here. Use 0, or max_gradient_norm: 0 to train without clipping"));
+  }
+
+  plan.host_limit = spec.engine.host_memory > 0
+                        ? std::min(spec.engine.host_memory, budget.host_bytes)
+                        : budget.host_bytes;
+  plan.device_limit =
+      spec.engine.device_memory > 0 ? spec.engine.device_memory : budget.device_bytes;
+  if (!budget.device_shares_host) {
+    plan.device_limit = std::min(plan.device_limit, budget.device_bytes);
+  } else if (plan.device_limit <= 0) {
+    // The cpu device's default: what keeping everything takes, at most half of what is free after
+    // the host state.
+    PipelineDimensions whole = d;
+    JobSpec none = spec;
+    none.engine.recompute =
+        spec.engine.recompute == RecomputeMode::kAll ? RecomputeMode::kAll : RecomputeMode::kNone;
+    FitDevice(none, sizes, std::numeric_limits<int64_t>::max(),
+              spec.engine.micro_batches_per_sweep > 0
+                  ? static_cast<int>(
+                        std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep))
+                  : d.micro_batches,
+              spec.engine.stash == StashPlace::kHost, whole);
+    int64_t free = plan.host_limit - HostBytes(whole) - kProcessBytes;
+    if (budget.pool_bytes >= 0) {
+      free = std::min(free, budget.host_bytes - budget.pool_bytes - kProcessBytes);
+    }
+    free = std::max<int64_t>(0, free);
+    plan.device_limit = std::min(DeviceBytes(whole, sizes), free / 2);
+    // Rather a recomputing job than none: a small device is still given what the smallest choice
+    // takes.
+    PipelineDimensions least = d;
+    if (!FitDeviceByRule(spec, sizes, plan.device_limit, least)) {
+      plan.device_limit = std::min(free, DeviceBytes(least, sizes));
+    }
+  }
+  FitDeviceByRule(spec, sizes, plan.device_limit, d);
+  const auto finish = [&](const PipelineDimensions& dimensions) {
+    MemoryPlan finished = plan;
+    finished.dimensions = dimensions;
+    Finish(sizes, finished);
+    return finished;
+  };
+  if (!machine.rates.measured()) return finish(d);
+  return ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish);
+}
+
+absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
+                                          const KernelSizes& sizes, const MemoryBudget& budget) {
+  MemoryPlan plan;
+  plan.budget = budget;
+  plan.parameters = layout.parameters;
+  plan.host_limit = budget.host_bytes;
+  PipelineDimensions& d = plan.dimensions;
+  d.layout = &layout;
+  d.dtype = d.gradient_dtype = dtype;
+  d.training = false;
+  d.sequence_length = d.micro_batch_tokens = tokens;
+  d.micro_batches = 1;
+  d.head_chunk_tokens = HeadChunkTokens(layout.config, tokens, sizes.HeadChunk());
+  d.layer_chunk_tokens = LayerChunkTokens(tokens);
+  d.shape = BaseShape(layout, dtype);
+  d.shape.stash_on_host = true;  // a ring of hidden states is all that forward needs
+  d.shape.clipping = d.shape.slab_per_tile = false;
+  d.shape.gradient_slabs = 0;
+  plan.device_limit = budget.device_shares_host && budget.device_bytes == 0
+                          ? std::numeric_limits<int64_t>::max()
+                          : budget.device_bytes;
+  Finish(sizes, plan);
+  return plan;
+}
+
+std::string MemoryPlan::Table() const {
+  const PipelineDimensions& d = dimensions;
+  std::string out;
+  auto line = [&](const std::string& name, int64_t bytes) {
+    absl::StrAppendFormat(&out, "  %-46s %22s bytes %12s\n", name, FormatCount(bytes),
+                          FormatBytesShort(bytes));
+  };
+  absl::StrAppendFormat(&out, "%s parameters, %s, %d tiles\n", FormatCount(parameters),
+                        DTypeName(d.dtype), d.shape.tiles());
+  absl::StrAppend(&out, "host\n");
+  for (const Item& item : host) line(item.name, item.bytes);
+  line("host total", host_bytes);
+  if (host_limit < kUnlimitedBytes) line("host limit", host_limit);
+  absl::StrAppend(&out, "device\n");
+  for (const Item& item : device) line(item.name, item.bytes);
+  line("device total", device_bytes);
+  if (device_limit < kUnlimitedBytes) line("device limit", device_limit);
+  absl::StrAppend(&out, "disk\n");
+  line("each checkpoint", checkpoint_bytes);
+  if (d.training) {
+    const int pairs = d.shape.layers * d.shape.sweep_micro_batches;
+    absl::StrAppendFormat(&out,
+                          "micro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
+                          "whole: %d of %d, norms recomputed: %d, recomputed: %d (layer "
+                          "x micro-batch)\n",
+                          d.micro_batches, d.shape.sweep_micro_batches,
+                          d.shape.stash_on_host ? "host" : "device", d.shape.kept_everything, pairs,
+                          d.shape.kept - d.shape.kept_everything, pairs - d.shape.kept);
+  }
+  if (!fits) absl::StrAppend(&out, "does not fit: ", misfit, "\n");
+  return out;
+}
+
+std::string MemoryPlan::Json() const {
+  nlohmann::ordered_json json;
+  json["fits"] = fits;
+  if (!fits) json["misfit"] = misfit;
+  json["parameters"] = parameters;
+  auto items = [](const std::vector<Item>& list) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (const Item& item : list) object[item.name] = item.bytes;
+    return object;
+  };
+  json["host"] = items(host);
+  json["host_bytes"] = host_bytes;
+  json["host_limit_bytes"] = host_limit < kUnlimitedBytes ? nlohmann::ordered_json(host_limit)
+                                                          : nlohmann::ordered_json(nullptr);
+  json["pool_bytes"] = pool_bytes;
+  json["device"] = items(device);
+  json["device_bytes"] = device_bytes;
+  json["device_limit_bytes"] = device_limit;
+  json["checkpoint_bytes"] = checkpoint_bytes;
+  const PipelineDimensions& d = dimensions;
+  json["micro_batches"] = d.micro_batches;
+  json["micro_batches_per_sweep"] = d.shape.sweep_micro_batches;
+  json["stash"] = d.shape.stash_on_host ? "host" : "device";
+  json["weight_buffers"] = d.shape.weight_buffers;
+  json["device_update_share"] = static_cast<double>(d.shape.device_update_parts) / kUpdateParts;
+  json["layers_kept_whole"] = d.shape.kept_everything;
+  json["layers_kept_partly"] = d.shape.kept - d.shape.kept_everything;
+  json["gradient_slabs"] = d.shape.gradient_slabs;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace megatrain

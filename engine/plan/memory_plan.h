@@ -1,0 +1,102 @@
+// Every byte a job takes, computed before anything is allocated, and the decisions that follow from
+// what there is: where the stash lies, how many micro-batches a sweep has, what is kept for
+// backward, how many weight buffers there are. Where the machine's rates are known the decisions
+// are those of the shortest predicted step; no result of training depends on them.
+#ifndef MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
+#define MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/device/kernel_sizes.h"
+#include "engine/job/job_spec.h"
+#include "engine/memory/host_offer.h"
+#include "engine/model/model_layout.h"
+#include "engine/pipeline/buffers.h"
+#include "engine/plan/step_prediction.h"
+
+namespace megatrain {
+
+// Of a machine whose memory is not known.
+inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
+
+// What the machine offers.
+struct MemoryBudget {
+  int64_t host_bytes = 0;  // free host memory, the pool's included
+  // Of it, what a pool that is reserved already has, or what is set aside for one: tiles, slabs,
+  // stash and batches come from there alone, all else from beside it. Negative: nothing is.
+  int64_t pool_bytes = -1;
+  // Device memory. The cpu device's lies in host memory: 0 = what `recompute: none` needs, at most
+  // half of what is free after the host state.
+  int64_t device_bytes = 0;
+  bool device_shares_host = true;
+
+  // No pool is reserved yet: it is to lie in huge pages where more is set aside than is free.
+  void SetHost(const HostOffer& offer) {
+    const bool set_aside = offer.set_aside_bytes > offer.free_bytes;
+    host_bytes = offer.free_bytes + (set_aside ? offer.set_aside_bytes : 0);
+    pool_bytes = set_aside ? offer.set_aside_bytes : -1;
+  }
+  // `bytes` of a device's own memory are free; nothing: the device lies in host memory.
+  void SetDevice(std::optional<int64_t> bytes) {
+    device_shares_host = !bytes.has_value();
+    device_bytes = bytes.value_or(0);
+  }
+};
+
+struct MemoryPlan {
+  struct Item {
+    std::string name;
+    int64_t bytes = 0;
+  };
+  PipelineDimensions dimensions;
+  int64_t parameters = 0;
+  std::vector<Item> host;    // the pool by kind, and the process itself
+  std::vector<Item> device;  // the arena by name, and what streams take beside it
+  int64_t pool_bytes = 0;
+  int64_t process_bytes = 0;  // program, libraries, kernels' scratch, loader
+  int64_t arena_bytes = 0;
+  int64_t device_bytes = 0;  // arena + streams' workspace
+  int64_t host_bytes = 0;    // pool + process + device where it shares the host
+  int64_t checkpoint_bytes = 0;
+  MemoryBudget budget;
+  int64_t host_limit = 0;    // engine.host_memory, or the budget
+  int64_t device_limit = 0;  // engine.device_memory and the budget, or the rule above
+  bool fits = true;
+  std::string misfit;  // what does not fit, in bytes
+
+  // The decisions, and how long a step takes with them.
+  struct Timed {
+    PipelineShape shape;
+    StepPrediction predicted;
+  };
+  // If the plan fits and the machine's rates are known.
+  std::optional<StepPrediction> predicted;
+  // The best of the plans that were not chosen, and what the rule for machines of unknown rates
+  // would have chosen if that is another. Nothing: the job leaves no other choice.
+  std::optional<Timed> runner_up, by_rule;
+
+  // For people.
+  std::string Table() const;
+  std::string Json() const;
+};
+
+// `machine` of unknown rates: decisions go by rule (device_fit.h).
+// `layout` and `sizes` must outlive the plan. InvalidArgument: settings that contradict each
+// other (gradient_slabs with clipping, a sequence longer than the model's positions). A job that
+// does not fit is a plan with fits == false.
+absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
+                                      const KernelSizes& sizes, const MemoryBudget& budget,
+                                      const MachineSpeed& machine = {});
+
+// A forward-only plan for sequences of `tokens` tokens: what `generate` needs.
+absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
+                                          const KernelSizes& sizes, const MemoryBudget& budget);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_

@@ -1,0 +1,194 @@
+#include "engine/plan/plan_choice.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "engine/plan/device_fit.h"
+#include "engine/plan/simulated_executor.h"
+
+namespace megatrain {
+namespace {
+
+// A plan by rule is kept unless another is shorter by this part: predictions are not better than
+// that, and more sweeps take more host memory. On the cpu device, whose lanes share processors,
+// they are less sure.
+constexpr double kWorthwhile = 0.01;
+constexpr double kWorthwhileOnHost = 0.05;
+
+// Sweep sizes to try: every one of few micro-batches; of many those that make few sweeps,
+// sixteenths (a first sweep that hides the updates, and a smaller one), powers of two for devices
+// that hold little, and `by_rule`.
+std::set<int> SweepSizes(const JobSpec& spec, int micro_batches, int by_rule) {
+  // Slabs that take turns, as the job has them, hold no partial sums.
+  const bool fixed = spec.engine.micro_batches_per_sweep > 0 ||
+                     (spec.engine.gradient_slabs > 0 && by_rule == micro_batches);
+  std::set<int> sizes = {by_rule};
+  if (fixed) return sizes;
+  constexpr int kParts = 16;
+  for (int64_t i = 1; i <= kParts; ++i) {
+    const auto at = [&](int64_t size) {
+      sizes.insert(static_cast<int>(std::clamp<int64_t>(size, 1, micro_batches)));
+    };
+    at(i);
+    at((micro_batches * i + kParts - 1) / kParts);
+    at((micro_batches + i - 1) / i);
+    at(int64_t{1} << i);
+  }
+  return sizes;
+}
+
+// Seconds of the compute lane: no step is shorter.
+double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profile) {
+  const PipelineShape& shape = d.shape;
+  const StepWork& work = shape.work;
+  const auto seconds = [&](const LayerWork& of) { return WorkSeconds(of, profile); };
+  const auto backward = [&](KeepLevel level) {
+    return seconds(work.layer_backward + work.recompute[static_cast<size_t>(level)]);
+  };
+  const auto layers = [&](int sweep_size) {
+    const int pairs = shape.layers * sweep_size;
+    const int whole = std::min(pairs, shape.kept_everything), kept = std::min(pairs, shape.kept);
+    return pairs * seconds(work.layer_forward) + whole * backward(KeepLevel::kEverything) +
+           (kept - whole) * backward(KeepLevel::kCheapRecomputed) +
+           (pairs - kept) * backward(KeepLevel::kNothing);
+  };
+  const int sweeps = d.micro_batches / shape.sweep_micro_batches;
+  return sweeps * layers(shape.sweep_micro_batches) +
+         layers(d.micro_batches % shape.sweep_micro_batches) +
+         d.micro_batches *
+             (seconds(work.embed_forward) + seconds(work.embed_backward) + seconds(work.head));
+}
+
+// Where the job leaves it open, of kUpdateParts those whose update takes as long on the device,
+// whose state crosses the link both ways, as the others' on the host.
+int BalancedParts(const PipelineDimensions& d, const HardwareProfile& profile) {
+  const double gradient = static_cast<double>(d.shape.gradient_element_bytes);
+  const double state = kStateElementBytes;
+  const double down = d.shape.clipping ? state + gradient : state;
+  const double device =
+      std::min(profile.h2d_bytes_per_second / down, profile.d2h_bytes_per_second / state);
+  const double host = profile.update_bytes_per_second / (2 * state + gradient);
+  return static_cast<int>(kUpdateParts * device / (device + host));
+}
+
+struct Candidate {
+  PipelineDimensions dimensions;
+  double seconds_min = 0;
+};
+
+// What fits the device, by seconds_min.
+std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
+                                  const HardwareProfile& profile, int64_t device_limit,
+                                  const PipelineDimensions& rule) {
+  std::vector<int> buffers = {rule.shape.weight_buffers};
+  if (spec.engine.weight_buffers == 0) buffers = {kWeightBuffersMin, 3, 4};
+  const std::set<int> sweeps = SweepSizes(spec, rule.micro_batches, rule.shape.sweep_micro_batches);
+  std::vector<Candidate> candidates;
+  for (const bool on_host : {false, true}) {
+    if (spec.engine.stash == (on_host ? StashPlace::kDevice : StashPlace::kHost)) continue;
+    for (const int weight_buffers : buffers) {
+      for (const int sweep : sweeps) {
+        Candidate candidate = {rule};
+        PipelineDimensions& d = candidate.dimensions;
+        d.shape.weight_buffers = weight_buffers;
+        // A larger sweep takes more.
+        if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d)) break;
+        candidate.seconds_min = ComputeSeconds(d, profile);
+        candidates.push_back(std::move(candidate));
+      }
+    }
+  }
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.seconds_min < b.seconds_min; });
+  return candidates;
+}
+
+// Takes so many parts of the updates to the device if the step is shorter then; returns whether it
+// is. Device memory is reserved for them in any case.
+bool TryParts(int parts, const MachineSpeed& machine, MemoryPlan& plan) {
+  PipelineDimensions tried = plan.dimensions;
+  if (parts < 0 || parts > kUpdateParts || parts == tried.shape.device_update_parts) return false;
+  tried.shape.device_update_parts = parts;
+  const StepPrediction predicted = PredictStep(tried, machine);
+  if (predicted.step_seconds >= plan.predicted->step_seconds) return false;
+  plan.dimensions = tried;
+  plan.predicted = predicted;
+  return true;
+}
+
+// Goes on from what is best so far by ever smaller steps.
+void RefineParts(const MachineSpeed& machine, MemoryPlan& plan) {
+  for (int step = kUpdateParts / 8; step >= 1; step /= 2) {
+    const int parts = plan.dimensions.shape.device_update_parts;
+    if (!TryParts(parts - step, machine, plan)) TryParts(parts + step, machine, plan);
+  }
+}
+
+bool SameChoice(const PipelineShape& a, const PipelineShape& b) {
+  return a.sweep_micro_batches == b.sweep_micro_batches && a.stash_on_host == b.stash_on_host &&
+         a.weight_buffers == b.weight_buffers && a.device_update_parts == b.device_update_parts;
+}
+
+}  // namespace
+
+MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const MachineSpeed& machine,
+                        int64_t device_limit, const PipelineDimensions& by_rule,
+                        absl::FunctionRef<MemoryPlan(const PipelineDimensions&)> finish) {
+  MemoryPlan rule = finish(by_rule);
+  if (rule.fits) rule.predicted = PredictStep(by_rule, machine);
+  const HardwareProfile profile = ProfileOf(by_rule.dtype, machine);
+  // The cpu device has no link that would be faster than its memory.
+  const bool updates_are_open =
+      spec.engine.update_device == UpdateDevice::kAuto && !machine.rates.device_is_host;
+  const double worthwhile = machine.rates.device_is_host ? kWorthwhileOnHost : kWorthwhile;
+  const auto seconds = [&](const MemoryPlan& plan) { return plan.predicted->step_seconds; };
+
+  // The best few. With updates on the device one of them may differ from the rule's by that alone,
+  // or not at all.
+  constexpr size_t kBest = 3;
+  std::vector<MemoryPlan> best;
+  for (const Candidate& candidate : Candidates(spec, sizes, profile, device_limit, by_rule)) {
+    if (SameChoice(candidate.dimensions.shape, by_rule.shape) && !updates_are_open) continue;
+    // The rest are longer still.
+    if (best.size() == kBest && candidate.seconds_min >= seconds(best.back())) break;
+    MemoryPlan plan = finish(candidate.dimensions);
+    if (!plan.fits) continue;
+    plan.predicted = PredictStep(plan.dimensions, machine);
+    if (updates_are_open) TryParts(BalancedParts(plan.dimensions, profile), machine, plan);
+    const auto behind = std::find_if(best.begin(), best.end(), [&](const MemoryPlan& other) {
+      return seconds(plan) < seconds(other);
+    });
+    best.insert(behind, std::move(plan));
+    if (best.size() > kBest) best.pop_back();
+  }
+  if (updates_are_open) {
+    for (MemoryPlan& plan : best) RefineParts(machine, plan);
+    std::stable_sort(best.begin(), best.end(), [&](const MemoryPlan& a, const MemoryPlan& b) {
+      return seconds(a) < seconds(b);
+    });
+    std::erase_if(best, [&](const MemoryPlan& plan) {
+      return SameChoice(plan.dimensions.shape, by_rule.shape);
+    });
+  }
+  if (best.empty()) return rule;
+  const auto timed = [](const MemoryPlan& plan) {
+    return MemoryPlan::Timed{plan.dimensions.shape, *plan.predicted};
+  };
+  if (rule.fits && seconds(best[0]) > (1 - worthwhile) * seconds(rule)) {
+    rule.runner_up = timed(best[0]);
+    return rule;
+  }
+  MemoryPlan& chosen = best[0];
+  if (best.size() > 1) chosen.runner_up = timed(best[1]);
+  if (rule.fits) {
+    chosen.by_rule = timed(rule);
+    if (best.size() == 1 || seconds(rule) < seconds(best[1])) chosen.runner_up = chosen.by_rule;
+  }
+  return std::move(chosen);
+}
+
+}  // namespace megatrain

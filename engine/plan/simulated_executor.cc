@@ -1,0 +1,156 @@
+#include "engine/plan/simulated_executor.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <queue>
+#include <utility>
+
+namespace megatrain {
+
+double WorkSeconds(const LayerWork& work, const HardwareProfile& profile) {
+  const double running =
+      work.product_flops / profile.product_flops_per_second +
+      work.attention_forward_flops / profile.attention_forward_flops_per_second +
+      work.attention_backward_flops / profile.attention_backward_flops_per_second +
+      work.device_bytes / profile.device_bytes_per_second;
+  return std::max(running, work.launches * profile.launch_seconds);
+}
+
+double OpSeconds(const Op& op, const HardwareProfile& profile) {
+  const double link = static_cast<double>(op.h2d_bytes) / profile.h2d_bytes_per_second +
+                      static_cast<double>(op.d2h_bytes) / profile.d2h_bytes_per_second;
+  const double bytes = static_cast<double>(op.bytes);
+  switch (op.lane) {
+    case Lane::kH2D:
+      return bytes / profile.h2d_bytes_per_second;
+    case Lane::kCompute:
+      return link + WorkSeconds(op.work, profile);
+    case Lane::kD2H:
+      return bytes / profile.d2h_bytes_per_second;
+    case Lane::kDeviceUpdate0:
+    case Lane::kDeviceUpdate1:
+      return link + bytes / profile.device_bytes_per_second;
+    case Lane::kUpdate:
+      return bytes / profile.update_bytes_per_second;
+    case Lane::kIo:
+      return bytes / profile.disk_bytes_per_second;
+  }
+  return 0;
+}
+
+std::array<double, SimulatedExecutor::kParts> SimulatedExecutor::PartsOf(const Op& op) const {
+  const double seconds = OpSeconds(op, profile_);
+  if (op.lane == Lane::kH2D) return {seconds, 0, 0};
+  if (op.lane == Lane::kD2H) return {0, 0, seconds};
+  const double down = static_cast<double>(op.h2d_bytes) / profile_.h2d_bytes_per_second;
+  const double up = static_cast<double>(op.d2h_bytes) / profile_.d2h_bytes_per_second;
+  return {down, seconds - down - up, up};
+}
+
+// Runs items from time 0 on, each queue in its order. Events are ends of parts.
+struct SimulatedExecutor::Clock {
+  explicit Clock(std::vector<Item>* items) {
+    for (Item& item : *items) queues[item.queue].push_back(&item);
+  }
+
+  void Run() {
+    BeginWhatCan();
+    while (!ends.empty()) {
+      const auto [time, queue] = ends.top();
+      ends.pop();
+      now = time;
+      Leave(queue);
+      ++part[queue];
+      GoOn(queue);
+      // Items that nothing lasts of end at once, and others may wait for them.
+      while (BeginWhatCan()) {
+      }
+    }
+  }
+
+  // Begins what waits for nothing any more; false if nothing does.
+  bool BeginWhatCan() {
+    bool any = false;
+    for (int queue = 0; queue < kLanes; ++queue) {
+      if (running[queue] != nullptr || next[queue] == queues[queue].size()) continue;
+      Item* const item = queues[queue][next[queue]];
+      bool ready = true;
+      for (int lane = 0; lane < kLanes; ++lane) ready &= done[lane] >= item->waits[lane];
+      if (!ready) continue;
+      item->start_seconds = now;
+      running[queue] = item;
+      part[queue] = kDown;
+      ++next[queue];
+      any = true;
+      GoOn(queue);
+    }
+    return any;
+  }
+
+  // Takes the queue's item to its next part that lasts, or ends it.
+  void GoOn(int queue) {
+    Item* const item = running[queue];
+    while (part[queue] < kParts && item->seconds[part[queue]] <= 0) ++part[queue];
+    if (part[queue] == kParts) {
+      item->end_seconds = now;
+      running[queue] = nullptr;
+      ++done[item->lane];
+    } else if (part[queue] == kInside) {
+      ends.push({now + item->seconds[kInside], queue});
+    } else {
+      std::deque<int>& line = waiting[part[queue]];
+      line.push_back(queue);
+      if (line.size() == 1) ends.push({now + item->seconds[part[queue]], queue});
+    }
+  }
+
+  // A part is over: if it was a copy, the next in line has that direction of the link.
+  void Leave(int queue) {
+    const int over = part[queue];
+    if (over == kInside) return;
+    std::deque<int>& line = waiting[over];
+    line.pop_front();
+    if (!line.empty()) ends.push({now + running[line.front()]->seconds[over], line.front()});
+  }
+
+  using End = std::pair<double, int>;  // time and queue
+  std::array<std::vector<Item*>, kLanes> queues;
+  std::array<size_t, kLanes> next = {};
+  std::array<Item*, kLanes> running = {};
+  std::array<int, kLanes> part = {};
+  std::array<std::deque<int>, kParts> waiting;  // for a direction, the first of them has it
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends;
+  LaneCounts done = {};
+  double now = 0;
+};
+
+SimulatedExecutor::Run SimulatedExecutor::Submit(const Schedule& schedule) {
+  const size_t first = items_.size();
+  Run run;
+  for (const Op& op : schedule.ops) {
+    Item item;
+    item.lane = item.queue = static_cast<int>(op.lane);
+    if (profile_.update_shares_compute && op.lane == Lane::kUpdate) {
+      item.queue = static_cast<int>(Lane::kCompute);
+    }
+    item.waits = tracker_.Add(op);
+    item.seconds = PartsOf(op);
+    run.busy_seconds[item.lane] += OpSeconds(op, profile_);
+    run.h2d_seconds += item.seconds[kDown];
+    run.d2h_seconds += item.seconds[kUp];
+    items_.push_back(item);
+  }
+  std::vector<Item> items = items_;
+  Clock(&items).Run();
+  run.spans.reserve(schedule.ops.size());
+  for (size_t i = 0; i < schedule.ops.size(); ++i) {
+    const Item& item = items[first + i];
+    const Op& op = schedule.ops[i];
+    run.end_seconds = std::max(run.end_seconds, item.end_seconds);
+    run.spans.push_back({op.kind, op.lane, op.tile, item.start_seconds, item.end_seconds});
+  }
+  return run;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,202 @@
+#include "engine/plan/step_prediction.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <vector>
+
+#include "engine/pipeline/schedule.h"
+#include "engine/plan/simulated_executor.h"
+
+namespace megatrain {
+namespace {
+
+// A schedule has a few operations for each layer and micro-batch. Beyond this many pairs in the
+// sweeps that are run neighbouring micro-batches are taken as one, so that a prediction is a matter
+// of a few milliseconds, and a choice between dozens of plans one of tenths of a second.
+constexpr int kPairsMax = 640;
+// Pieces of a tile's update on the device, for the same reason.
+constexpr int64_t kDevicePiecesMax = 64;
+// Sweeps beyond these take as long as the last of them: in between, one is like the other.
+constexpr int kSweepsMax = 3;
+// Steps that are run until the next one is like the one before.
+constexpr int kSteps = 3;
+
+LaneSeconds ToLaneSeconds(const std::array<double, kLanes>& busy) {
+  return {.h2d = busy[static_cast<int>(Lane::kH2D)],
+          .compute = busy[static_cast<int>(Lane::kCompute)],
+          .d2h = busy[static_cast<int>(Lane::kD2H)],
+          .update = busy[static_cast<int>(Lane::kUpdate)],
+          .io = busy[static_cast<int>(Lane::kIo)]};
+}
+
+// The tokens of `micro_batches` micro-batches in sweeps of shape->sweep_micro_batches. If those are
+// more than `parts`, neighbours of a sweep are taken as one, so that a sweep has `parts` of them.
+std::vector<int64_t> SweepTokens(int micro_batches, int64_t micro_batch_tokens, int parts,
+                                 PipelineShape* shape) {
+  const int sweep = shape->sweep_micro_batches;
+  parts = std::min(parts, sweep);
+  std::vector<int64_t> tokens;
+  for (int first = 0; first < micro_batches; first += sweep) {
+    const int64_t size = std::min(sweep, micro_batches - first);
+    // The last sweep may be smaller.
+    const int64_t n = (size * parts + sweep - 1) / sweep;
+    for (int64_t i = 0; i < n; ++i) {
+      tokens.push_back((size * (i + 1) / n - size * i / n) * micro_batch_tokens);
+    }
+  }
+  shape->sweep_micro_batches = parts;
+  // The same part of the pairs is kept.
+  for (int* kept : {&shape->kept, &shape->kept_everything}) {
+    *kept = static_cast<int>(*kept * int64_t{parts} / sweep);
+  }
+  return tokens;
+}
+
+struct Timed {
+  double seconds = 0;
+  // What crosses the link counts for its own lanes, whichever lane moves it.
+  std::array<double, kLanes> busy = {};
+};
+
+// A step in the steady state.
+Timed RunSteps(const PipelineShape& shape, const std::vector<int64_t>& tokens,
+               const HardwareProfile& profile) {
+  PipelineState state;
+  Schedule steps;
+  std::array<size_t, kSteps> ends;  // of the steps' operations
+  for (size_t& end : ends) {
+    Schedule step = BuildTrainingStep(shape, tokens, state);
+    std::move(step.ops.begin(), step.ops.end(), std::back_inserter(steps.ops));
+    end = steps.ops.size();
+  }
+  const SimulatedExecutor::Run run = SimulatedExecutor(profile).Submit(steps);
+  // From one end of backward to the next: what updates do behind the last one, nobody waits for.
+  const auto compute_end = [&](int step) {
+    size_t i = ends[step] - 1;
+    while (run.spans[i].lane != Lane::kCompute) --i;
+    return run.spans[i].end_seconds;
+  };
+  Timed step;
+  step.seconds = compute_end(kSteps - 1) - compute_end(kSteps - 2);
+  const size_t before = ends[kSteps - 2], end = ends[kSteps - 1];
+  for (size_t i = before; i < end; ++i) {
+    const Op& op = steps.ops[i];
+    const auto busy = [&step](Lane lane) -> double& { return step.busy[static_cast<int>(lane)]; };
+    busy(Lane::kH2D) += static_cast<double>(op.h2d_bytes) / profile.h2d_bytes_per_second;
+    busy(Lane::kD2H) += static_cast<double>(op.d2h_bytes) / profile.d2h_bytes_per_second;
+    if (op.lane == Lane::kCompute) {
+      busy(op.lane) += WorkSeconds(op.work, profile);
+    } else {
+      busy(op.lane) += OpSeconds(op, profile);
+    }
+  }
+  return step;
+}
+
+struct Threads {
+  int compute, update;
+};
+
+Threads ThreadsOf(const StepResources& r) {
+  if (r.update_threads == 0) return {r.threads, r.threads};
+  return {r.threads - r.update_threads, r.update_threads};
+}
+
+}  // namespace
+
+HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine) {
+  const HardwareRates& rates = machine.rates;
+  const StepResources& resources = machine.resources;
+  const PrecisionRates& precision = dtype == DType::kBF16 ? rates.bf16 : rates.fp32;
+  // Of the measured speed; a job never has more threads than the host it was measured on.
+  const auto part = [&rates](int threads) {
+    return std::min(1.0, static_cast<double>(threads) / rates.threads);
+  };
+  const Threads threads = ThreadsOf(resources);
+  const double compute_part = rates.device_is_host ? part(threads.compute) : 1;
+
+  HardwareProfile profile;
+  // Both directions are in use for most of a step; where that slows them is not followed through
+  // it.
+  const auto link = [](double beside, double alone) { return beside > 0 ? beside : alone; };
+  profile.h2d_bytes_per_second =
+      link(rates.h2d_beside_d2h_bytes_per_second, rates.h2d_bytes_per_second);
+  profile.d2h_bytes_per_second =
+      link(rates.d2h_beside_h2d_bytes_per_second, rates.d2h_bytes_per_second);
+  if (resources.link_bytes_per_second_max > 0) {
+    for (double* rate : {&profile.h2d_bytes_per_second, &profile.d2h_bytes_per_second}) {
+      *rate = std::min(*rate, resources.link_bytes_per_second_max);
+    }
+  }
+  profile.product_flops_per_second = precision.matmul_flops_per_second * compute_part;
+  profile.attention_forward_flops_per_second = precision.attention_flops_per_second * compute_part;
+  profile.attention_backward_flops_per_second =
+      precision.attention_backward_flops_per_second * compute_part;
+  profile.device_bytes_per_second = precision.element_bytes_per_second * compute_part;
+  profile.launch_seconds = rates.launch_seconds;
+  profile.update_bytes_per_second = precision.update_bytes_per_second * part(threads.update);
+  profile.disk_bytes_per_second = 1;  // a step writes nothing to disk
+  profile.update_shares_compute = rates.device_is_host && resources.update_threads == 0;
+  return profile;
+}
+
+StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& machine) {
+  const HardwareRates& rates = machine.rates;
+  const StepResources& resources = machine.resources;
+  const HardwareProfile profile = ProfileOf(d.dtype, machine);
+  PipelineShape shape = d.shape;
+  shape.device_piece_elements =
+      std::max(shape.device_piece_elements, d.layout->tile_elements_max / kDevicePiecesMax /
+                                                kUpdateAlignment * kUpdateAlignment);
+  const double sweeps_exactly = static_cast<double>(d.micro_batches) / shape.sweep_micro_batches;
+  const int sweeps = static_cast<int>(std::ceil(sweeps_exactly));
+  const int pairs_max = sweeps > kSweepsMax ? kPairsMax / 2 : kPairsMax;  // run twice
+  const int parts = std::max(1, pairs_max / (shape.layers * std::min(sweeps, kSweepsMax)));
+  const std::vector<int64_t> tokens =
+      SweepTokens(d.micro_batches, d.micro_batch_tokens, parts, &shape);
+  Timed step;
+  if (sweeps <= kSweepsMax) {
+    step = RunSteps(shape, tokens, profile);
+  } else {
+    // Whole sweeps alone; the last one's missing micro-batches count as a part of a sweep.
+    const auto first = [&](int n) {
+      return std::vector<int64_t>(tokens.begin(), tokens.begin() + n * shape.sweep_micro_batches);
+    };
+    step = RunSteps(shape, first(kSweepsMax), profile);
+    const Timed fewer = RunSteps(shape, first(kSweepsMax - 1), profile);
+    const double more = sweeps_exactly - kSweepsMax;
+    step.seconds += more * (step.seconds - fewer.seconds);
+    for (int lane = 0; lane < kLanes; ++lane) {
+      step.busy[lane] += more * (step.busy[lane] - fewer.busy[lane]);
+    }
+  }
+
+  StepPrediction prediction;
+  prediction.lane_busy_seconds = ToLaneSeconds(step.busy);
+  const LaneSeconds& busy = prediction.lane_busy_seconds;
+  prediction.step_seconds = step.seconds;
+  if (rates.device_is_host) {
+    // Copies are made by processors that compute and the optimizer then lack; what throttles them
+    // beyond that is waiting.
+    const double copies = busy.h2d * profile.h2d_bytes_per_second / rates.h2d_bytes_per_second +
+                          busy.d2h * profile.d2h_bytes_per_second / rates.d2h_bytes_per_second;
+    const Threads threads = ThreadsOf(resources);
+    const double work = busy.compute * threads.compute + busy.update * threads.update + copies;
+    prediction.step_seconds = std::max(prediction.step_seconds, work / resources.threads);
+  }
+  const double step_tokens =
+      static_cast<double>(d.micro_batches) * static_cast<double>(d.micro_batch_tokens);
+  prediction.tokens_per_second = step_tokens / prediction.step_seconds;
+  prediction.bound_by = Lane::kCompute;
+  for (const Lane lane : {Lane::kH2D, Lane::kD2H, Lane::kUpdate}) {
+    if (step.busy[static_cast<int>(lane)] > step.busy[static_cast<int>(prediction.bound_by)]) {
+      prediction.bound_by = lane;
+    }
+  }
+  return prediction;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,22 @@
+// What predictions are asked about: a session's share of a machine of known rates.
+#ifndef MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_
+#define MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_
+
+#include "engine/host/hardware_rates.h"
+#include "engine/host/session.h"
+#include "engine/plan/step_prediction.h"
+
+namespace megatrain {
+
+inline MachineSpeed SpeedOf(const SessionSettings& settings, const HardwareRates& rates) {
+  MachineSpeed machine;
+  machine.rates = rates;
+  machine.resources.threads = settings.threads;
+  machine.resources.update_threads = settings.update_threads;
+  machine.resources.link_bytes_per_second_max = settings.link_gigabytes_per_second * 1e9;
+  return machine;
+}
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_

@@ -1,0 +1,234 @@
+// PlanTraining of engine.h.
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/status.h"
+#include "engine/device/cpu/cpu_kernels.h"
+#include "engine/device/cuda/cuda_kernel_sizes.h"
+#include "engine/engine.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/host/session.h"
+#include "engine/memory/host_offer.h"
+#include "engine/model/model_layout.h"
+#include "engine/plan/memory_plan.h"
+#include "engine/plan/step_prediction.h"
+#include "engine/run/machine_speed.h"
+
+namespace megatrain {
+namespace {
+
+PredictedStep ToPredictedStep(const StepPrediction& predicted) {
+  return {predicted.step_seconds, predicted.tokens_per_second, predicted.lane_busy_seconds,
+          LaneName(predicted.bound_by)};
+}
+
+// Of a choice, for people.
+std::string ChoiceText(const PipelineShape& shape) {
+  const std::string place = shape.device_update_parts == 0
+                                ? "on the host"
+                                : absl::StrFormat("on the device for %d%%",
+                                                  100 * shape.device_update_parts / kUpdateParts);
+  return absl::StrFormat("%d micro-batches a sweep, stash on the %s, %d weight buffers, AdamW %s",
+                         shape.sweep_micro_batches, shape.stash_on_host ? "host" : "device",
+                         shape.weight_buffers, place);
+}
+
+// `source`: of the rates.
+std::string PredictionText(const MemoryPlan& plan, const std::string& source) {
+  const StepPrediction& predicted = *plan.predicted;
+  const LaneSeconds& busy = predicted.lane_busy_seconds;
+  std::string text = absl::StrFormat(
+      "time, estimated from %s\n"
+      "  a step %.3g s, %.4g tokens/s; the busiest lane is %s\n"
+      "  busy in a step: h2d %.3g s, compute %.3g s, d2h %.3g s, update %.3g s\n"
+      "  chosen %s: %s\n",
+      source, predicted.step_seconds, predicted.tokens_per_second, LaneName(predicted.bound_by),
+      busy.h2d, busy.compute, busy.d2h, busy.update,
+      plan.by_rule.has_value() ? "by predicted time" : "by rule, nothing else is worth it",
+      ChoiceText(plan.dimensions.shape));
+  const auto add = [&](const char* name, const std::optional<MemoryPlan::Timed>& other) {
+    if (!other.has_value()) return;
+    absl::StrAppendFormat(&text, "  %s: %s: a step %.3g s, %+.1f%%\n", name,
+                          ChoiceText(other->shape), other->predicted.step_seconds,
+                          100 * (other->predicted.step_seconds / predicted.step_seconds - 1));
+  };
+  add("the runner-up", plan.runner_up);
+  add("by rule", plan.by_rule);
+  return text;
+}
+
+nlohmann::ordered_json JsonOf(const StepPrediction& predicted) {
+  const LaneSeconds& busy = predicted.lane_busy_seconds;
+  return {
+      {"step_seconds", predicted.step_seconds},
+      {"tokens_per_second", predicted.tokens_per_second},
+      {"bound_by", LaneName(predicted.bound_by)},
+      {"lane_busy_seconds",
+       {{"h2d", busy.h2d}, {"compute", busy.compute}, {"d2h", busy.d2h}, {"update", busy.update}}}};
+}
+
+nlohmann::ordered_json JsonOf(const MemoryPlan::Timed& other) {
+  const PipelineShape& shape = other.shape;
+  return {{"micro_batches_per_sweep", shape.sweep_micro_batches},
+          {"stash", shape.stash_on_host ? "host" : "device"},
+          {"weight_buffers", shape.weight_buffers},
+          {"device_update_share", static_cast<double>(shape.device_update_parts) / kUpdateParts},
+          {"layers_kept_whole", shape.kept_everything},
+          {"layers_kept_partly", shape.kept - shape.kept_everything},
+          {"predicted_step", JsonOf(other.predicted)}};
+}
+
+// `plan`'s with its times.
+std::string JsonWithTimes(const MemoryPlan& plan) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(plan.Json());
+  json["predicted_step"] = JsonOf(*plan.predicted);
+  json["chosen_by"] = plan.by_rule.has_value() ? "time" : "rule";
+  if (plan.runner_up.has_value()) json["runner_up"] = JsonOf(*plan.runner_up);
+  if (plan.by_rule.has_value()) json["by_rule"] = JsonOf(*plan.by_rule);
+  return json.dump(2) + "\n";
+}
+
+// The sizes of a device's kernels, whether or not the device is here.
+std::unique_ptr<KernelSizes> SizesOf(const SessionSettings& settings) {
+  if (settings.device != kCpuDeviceId) return std::make_unique<CudaKernelSizes>();
+  return std::make_unique<CpuKernelSizes>(settings.threads - settings.update_threads);
+}
+
+// `source`: of the rates, for people.
+absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& settings,
+                                const MemoryBudget& budget, const HardwareRates& rates,
+                                FileSystem* files,
+                                const std::string& source = "this machine's measured rates") {
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path, files));
+  const ModelLayout layout = BuildModelLayout(config);
+  const std::unique_ptr<KernelSizes> sizes = SizesOf(settings);
+  MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
+                      PlanMemory(spec, layout, *sizes, budget, SpeedOf(settings, rates)));
+  PlanReport report;
+  report.fits = plan.fits;
+  report.table = plan.Table();
+  report.json = plan.Json();
+  report.model_family = ModelFamilyName(config.family);
+  report.parameters = plan.parameters;
+  report.pool_bytes = plan.pool_bytes;
+  report.host_bytes = plan.host_bytes;
+  report.device_bytes = plan.device_bytes;
+  report.checkpoint_bytes = plan.checkpoint_bytes;
+  if (plan.predicted.has_value()) {
+    report.predicted = ToPredictedStep(*plan.predicted);
+    report.table += PredictionText(plan, source);
+    report.json = JsonWithTimes(plan);
+  }
+  return report;
+}
+
+// For the source of rates: "; given: dram=80, link=50".
+std::string GivenRates(const std::vector<std::string>& rates) {
+  return rates.empty() ? "" : absl::StrCat("; given: ", absl::StrJoin(rates, ", "));
+}
+
+// For a GPU that is not here, of the memory that the job names.
+absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string& why) {
+  // One GPU is like another here; which one the job names matters where it runs.
+  JobSpec anywhere = spec;
+  anywhere.engine.device = "cuda";
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
+                      ChooseSession(anywhere.engine, "cuda:0", /*host_threads_max=*/0));
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
+  MemoryBudget budget;
+  budget.SetHost(offer);
+  budget.SetDevice(spec.engine.device_memory);
+  MT_ASSIGN_OR_RETURN(PlanReport report,
+                      Plan(anywhere, settings, budget, HardwareRates(), PosixFileSystem()));
+  absl::StrAppend(&report.table, "planned for a GPU that is not here, of engine.device_memory (",
+                  why, ")\n");
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu,
+                                        const std::vector<std::string>& given_rates) {
+  EngineHostOptions options;
+  options.device = spec.engine.device;
+  options.device_key = "engine.device";
+  options.threads = static_cast<int>(spec.engine.threads);
+  options.open_gpu = open_gpu;
+  const absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
+  if (!host.ok()) {
+    const bool absent =
+        absl::IsFailedPrecondition(host.status()) || absl::IsInvalidArgument(host.status());
+    const std::string why(host.status().message());
+    if (absent && !given_rates.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--rate: ", given_rates[0],
+                       " changes measured rates, and there are none of a GPU that "
+                       "is not here (",
+                       why, "); take a machine's by --profile NAME"));
+    }
+    if (absent && spec.engine.device_memory > 0) return PlanForAbsent(spec, why);
+    if (!absent) return host.status();
+    return absl::FailedPreconditionError(absl::StrCat(
+        why, "; to plan for a GPU that is not here, name its memory: engine.device_memory"));
+  }
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
+                      ChooseSession(spec.engine, (*host)->device_id(), options.threads));
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
+  MemoryBudget budget;
+  budget.SetHost(offer);
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, (*host)->DeviceBytes());
+  budget.SetDevice(device_bytes);
+  // A machine that has no memory left for it has none for the job either, and the plan says so.
+  (void)(*host)->MeasureRates();
+  HardwareRates rates = (*host)->rates();
+  MT_RETURN_IF_ERROR(SetRates(given_rates, &rates));
+  return Plan(spec, settings, budget, rates, PosixFileSystem(),
+              absl::StrCat("this machine's measured rates", GivenRates(given_rates)));
+}
+
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile,
+                                        const std::vector<std::string>& given_rates) {
+  if (spec.engine.device == kCpuDeviceId) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("engine.device: cpu, and ", profile.name,
+                     " is a profile of a GPU; use auto or cuda to plan for it"));
+  }
+  JobSpec there = spec;
+  there.engine.device = "cuda";
+  if (there.engine.threads == 0) there.engine.threads = profile.rates.threads;
+  HardwareRates rates = profile.rates;
+  MT_RETURN_IF_ERROR(SetRates(given_rates, &rates));
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
+                      ChooseSession(there.engine, "cuda:0", /*host_threads_max=*/0));
+  MemoryBudget budget;
+  // How much memory such a host has is its buyer's choice: engine.host_memory says.
+  budget.host_bytes = kUnlimitedBytes;
+  budget.SetDevice(profile.device_bytes);
+  MT_ASSIGN_OR_RETURN(PlanReport report, Plan(there, settings, budget, rates, PosixFileSystem(),
+                                              absl::StrCat("the data sheets of ", profile.name,
+                                                           ", not measured: ", profile.description,
+                                                           GivenRates(given_rates))));
+  nlohmann::ordered_json json = {{"profile", profile.name}};
+  json.update(nlohmann::ordered_json::parse(report.json));
+  report.json = json.dump(2) + "\n";
+  return report;
+}
+
+absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
+                                        FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const SessionSettings settings,
+                      ChooseSession(spec.engine, budget.device, budget.threads));
+  MemoryBudget memory;
+  memory.pool_bytes = budget.pool_bytes;
+  memory.host_bytes = budget.pool_bytes + budget.beside_pool_bytes;
+  memory.SetDevice(budget.device_bytes);
+  return Plan(spec, settings, memory, budget.rates, files);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,56 @@
+// Byte-pair merging of one word.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_BPE_MERGE_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_BPE_MERGE_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace megatrain {
+
+// A token and where it begins in the word.
+struct BpeSymbol {
+  int32_t id;
+  uint32_t begin;
+};
+
+// The merge rules. The rule of the lowest rank that applies is applied first, leftmost first where
+// several are equal. Thread safety: const methods may be called from several threads.
+class BpeMerges {
+ public:
+  BpeMerges() { Rehash(16); }
+
+  // Rule number `rank` joins tokens left and right to `merged`. A later rule for the same pair
+  // replaces the earlier one. REQUIRES: ids and rank not negative.
+  void Add(int32_t left, int32_t right, int32_t rank, int32_t merged);
+
+  bool empty() const { return size_ == 0; }
+
+  // Merges `symbols` in place until no rule applies: O(n log n), O(n^2) with a small constant for
+  // short words.
+  void Apply(std::vector<BpeSymbol>* symbols) const;
+
+ private:
+  struct Rule {
+    uint64_t pair = kNoPair;
+    int32_t rank = 0;
+    int32_t merged = 0;
+  };
+  static constexpr uint64_t kNoPair = ~uint64_t{0};  // ids are not negative: no pair is this
+
+  static uint64_t Pair(int32_t left, int32_t right) {
+    return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
+  }
+  const Rule* Find(int32_t left, int32_t right) const;
+  void Rehash(size_t slots);
+  void ApplyShort(std::vector<BpeSymbol>* symbols) const;
+  void ApplyLong(std::vector<BpeSymbol>* symbols) const;
+
+  std::vector<Rule> slots_;  // open addressing, a power of two, at most half full
+  size_t mask_ = 0;
+  size_t size_ = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_BPE_MERGE_H_

@@ -1,0 +1,122 @@
+#include "engine/tokenizer/text/split_regex.h"
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/tokenizer/text/text_map.h"
+#include "engine/tokenizer/text/utf8.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+namespace megatrain {
+namespace {
+
+// Enough for a backtracking group to step over this much of one word; known patterns backtrack over
+// single characters only, which needs no stack.
+constexpr size_t kJitStackBytesMax = size_t{64} << 20;
+
+std::string ErrorText(int error) {
+  PCRE2_UCHAR buffer[256];
+  if (pcre2_get_error_message(error, buffer, sizeof(buffer)) < 0) return "unknown error";
+  return reinterpret_cast<const char*>(buffer);
+}
+
+// What one call of ForEachMatch needs of its own.
+class Workspace {
+ public:
+  explicit Workspace(const pcre2_code* code)
+      : data_(pcre2_match_data_create_from_pattern(code, nullptr)) {}
+  ~Workspace() {
+    pcre2_match_data_free(data_);
+    pcre2_match_context_free(context_);
+    pcre2_jit_stack_free(stack_);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+  pcre2_match_data* data() { return data_; }
+  pcre2_match_context* context() { return context_; }
+
+  // Replaces JIT's default 32 KiB of stack; false if that was done before.
+  bool GrowStack() {
+    if (stack_ != nullptr) return false;
+    stack_ = pcre2_jit_stack_create(size_t{1} << 16, kJitStackBytesMax, nullptr);
+    context_ = pcre2_match_context_create(nullptr);
+    if (stack_ == nullptr || context_ == nullptr) return false;
+    pcre2_jit_stack_assign(context_, nullptr, stack_);
+    return true;
+  }
+
+ private:
+  pcre2_match_data* data_;
+  pcre2_match_context* context_ = nullptr;
+  pcre2_jit_stack* stack_ = nullptr;
+};
+
+}  // namespace
+
+struct SplitRegex::State {
+  ~State() { pcre2_code_free(code); }
+  pcre2_code* code = nullptr;
+  std::string pattern;
+};
+
+SplitRegex::SplitRegex(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SplitRegex::~SplitRegex() = default;
+
+absl::StatusOr<std::unique_ptr<SplitRegex>> SplitRegex::Compile(std::string_view pattern) {
+  auto state = std::make_unique<State>();
+  state->pattern = pattern;
+  MT_ASSIGN_OR_RETURN(const std::string translated, TranslateRegex(pattern));
+  pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
+  if (context == nullptr) return absl::ResourceExhaustedError("no memory for PCRE2");
+  pcre2_set_newline(context, PCRE2_NEWLINE_LF);
+  pcre2_set_parens_nest_limit(context, 100);
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  state->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                              &error, &offset, context);
+  pcre2_compile_context_free(context);
+  if (state->code == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("the regular expression \"", ToAbsl(pattern),
+                                                   "\" cannot be compiled: ", ErrorText(error)));
+  }
+  // A processor or a policy without JIT leaves the interpreter: slower, the same matches.
+  pcre2_jit_compile(state->code, PCRE2_JIT_COMPLETE);
+  return std::unique_ptr<SplitRegex>(new SplitRegex(std::move(state)));
+}
+
+absl::Status SplitRegex::ForEachMatch(
+    std::string_view text, absl::FunctionRef<void(size_t begin, size_t end)> match) const {
+  Workspace workspace(state_->code);
+  if (workspace.data() == nullptr) return absl::ResourceExhaustedError("no memory for PCRE2");
+  size_t from = 0;
+  size_t last_end = std::string_view::npos;
+  while (from <= text.size()) {
+    const int found =
+        pcre2_match(state_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                    PCRE2_NO_UTF_CHECK, workspace.data(), workspace.context());
+    if (found == PCRE2_ERROR_NOMATCH) break;
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT && workspace.GrowStack()) continue;
+    if (found < 0) {
+      return absl::ResourceExhaustedError(absl::StrCat("the pre-tokenizer's regular expression \"",
+                                                       state_->pattern, "\" gave up at byte ", from,
+                                                       ": ", ErrorText(found)));
+    }
+    const PCRE2_SIZE* ovector = pcre2_get_ovector_pointer(workspace.data());
+    const size_t begin = ovector[0];
+    const size_t end = ovector[1];
+    if (begin == end && begin == last_end) {
+      if (from >= text.size()) break;
+      from += Utf8Length(static_cast<unsigned char>(text[from]));
+      continue;
+    }
+    match(begin, end);
+    from = end;
+    last_end = end;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

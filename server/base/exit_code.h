@@ -1,0 +1,22 @@
+// What a command's end means to the shell.
+#ifndef MEGATRAIN_SERVER_BASE_EXIT_CODE_H_
+#define MEGATRAIN_SERVER_BASE_EXIT_CODE_H_
+
+#include "absl/status/status.h"
+
+namespace megatrain {
+
+enum ExitCode : int {
+  kExitDone = 0,
+  kExitFailed = 1,
+  kExitUsage = 2,        // usage, invalid spec or input
+  kExitDoesNotFit = 3,   // the plan needs more memory or disk than there is
+  kExitInterrupted = 7,  // stopped from outside, resumable
+};
+
+// The one place where a Status becomes an exit code.
+ExitCode ExitCodeOf(const absl::Status& status);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_BASE_EXIT_CODE_H_

@@ -1,0 +1,82 @@
+#include "server/manager/job_disk.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/base/directory_tree.h"
+#include "server/files/own_directory.h"
+#include "server/jobs/user_limits.h"
+
+namespace megatrain {
+
+int64_t OwnCheckpointBytes(const Job& job) {
+  if (!job.own_checkpoints || job.spec == nullptr) return 0;
+  return job.checkpoint_bytes * (job.spec->checkpoint.keep + 1);
+}
+
+JobDisk::JobDisk(std::string state_directory, int64_t limit)
+    : state_directory_(std::move(state_directory)), limit_(limit) {}
+
+void JobDisk::Measure(const Job& job) {
+  if (limit_ == 0) return;
+  const TreeSize size = MeasureJobDirectory(state_directory_, job.id);
+  const int64_t bytes = size.whole ? size.bytes : std::max(size.bytes, limit_.load());
+  MutexLock lock(&mutex_);
+  Held& held = jobs_[job.id];
+  users_[job.uid] += bytes - held.bytes;
+  held = {.uid = job.uid, .bytes = bytes, .too_deep = !size.whole};
+}
+
+void JobDisk::Forget(const std::string& job_id) {
+  MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job_id);
+  if (found == jobs_.end()) return;
+  users_[found->second.uid] -= found->second.bytes;
+  jobs_.erase(found);
+}
+
+int64_t JobDisk::UserBytes(int64_t uid) const {
+  MutexLock lock(&mutex_);
+  const auto found = users_.find(uid);
+  return found == users_.end() ? 0 : found->second;
+}
+
+int64_t JobDisk::UserReservedBytes(int64_t uid, const JobTable& table) const {
+  int64_t bytes = 0;
+  for (const JobPtr& job : table.Live()) {
+    if (job->uid != uid) continue;
+    MutexLock lock(&mutex_);
+    const auto found = jobs_.find(job->id);
+    const int64_t held = found == jobs_.end() ? 0 : found->second.bytes;
+    bytes += std::max<int64_t>(OwnCheckpointBytes(*job) - held, 0);
+  }
+  return bytes;
+}
+
+std::string JobDisk::TooDeep(int64_t uid) const {
+  MutexLock lock(&mutex_);
+  for (const auto& [id, held] : jobs_) {
+    if (held.uid != uid || !held.too_deep) continue;
+    return absl::StrCat("; job ", id, " holds directories ", kTreeLevelsMax,
+                        " levels deep or more, which are not measured, and counts as all of ",
+                        kDiskLimit,
+                        " until it is deleted, or measured without them: at its next checkpoint, "
+                        "its end, or the daemon's start");
+  }
+  return "";
+}
+
+std::string JobDisk::OverLimit(const Job& job) const {
+  const int64_t limit = limit_;
+  if (limit == 0 || !job.own_checkpoints) return "";
+  const int64_t held = UserBytes(job.uid);
+  if (held + job.checkpoint_bytes <= limit) return "";
+  return absl::StrCat("its user's jobs hold ", FormatBytesShort(held),
+                      " beneath the state directory", TooDeep(job.uid),
+                      ", and its next checkpoint takes ", FormatBytesShort(job.checkpoint_bytes),
+                      "; a user may have ", FormatBytesShort(limit), " (", kDiskLimit,
+                      "). It goes on when ended jobs are deleted: megatrain delete JOB");
+}
+
+}  // namespace megatrain

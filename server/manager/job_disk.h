@@ -1,0 +1,66 @@
+// Bytes that jobs hold beneath the state directory (checkpoints, prepared data, metrics, logs) as
+// they were last measured: after a job's checkpoints and at its end, never while somebody waits for
+// an answer.
+//
+// Thread safety: all methods may be called from any thread; only Measure waits for the disk.
+#ifndef MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
+#define MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "engine/base/mutex.h"
+#include "server/jobs/job.h"
+#include "server/manager/job_table.h"
+
+namespace megatrain {
+
+class JobDisk {
+ public:
+  // `limit` bytes are what a user's jobs may hold (UserLimits::disk_bytes); 0: any, and nothing is
+  // measured.
+  JobDisk(std::string state_directory, int64_t limit);
+
+  // The jobs that are there are to be measured, if none was before.
+  void SetLimit(int64_t limit) { limit_ = limit; }
+
+  // Looks at every file in the job's directory less than kTreeLevelsMax levels down. A job that
+  // has deeper directories counts as all that a user may have: nobody can hide files there.
+  void Measure(const Job& job);
+  // They are removed.
+  void Forget(const std::string& job_id);
+
+  int64_t UserBytes(int64_t uid) const;
+  // What the user's jobs in `table` will hold beyond that when each that has not ended has all the
+  // checkpoints that it keeps.
+  int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
+  // "; job ID holds directories ...", to be added where UserBytes is told; empty if none of the
+  // user's jobs has any that are too deep.
+  std::string TooDeep(int64_t uid) const;
+  // Whether the job's next checkpoint would take its user over the limit: why, for people; empty:
+  // it would not. Of a job that writes them elsewhere: never.
+  std::string OverLimit(const Job& job) const;
+
+ private:
+  struct Held {
+    int64_t uid = 0;
+    int64_t bytes = 0;
+    bool too_deep = false;
+  };
+
+  const std::string state_directory_;
+  std::atomic<int64_t> limit_;
+  mutable Mutex mutex_;
+  std::map<std::string, Held> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);  // sums of their jobs' bytes
+};
+
+// What a job's checkpoints will take in its own directory: those it keeps, and one that is being
+// written. 0 if they are elsewhere.
+int64_t OwnCheckpointBytes(const Job& job);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_

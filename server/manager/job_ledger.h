@@ -1,0 +1,115 @@
+// The one place where jobs come to be and change: checks the transition table, writes the store,
+// and only then announces, in that order for every change.
+//
+// Thread safety: all methods may be called from any thread. Changes are made one at a time and wait
+// for the disk; reads of table() do not wait for them.
+// Invariants: table() never shows a state or an event that the store does not hold. A job's
+// progress and place in the queue are shown only.
+#ifndef MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_
+#define MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/base/mutex.h"
+#include "server/jobs/job.h"
+#include "server/jobs/job_change.h"
+#include "server/manager/job_table.h"
+#include "server/store/job_store.h"
+
+namespace megatrain {
+
+class JobLedger {
+ public:
+  // Sees the job as it is and says how it changes; nothing: not at all.
+  using Decide = std::function<absl::StatusOr<std::optional<JobChange>>(const Job& job)>;
+
+  struct Options {
+    std::string state_directory;  // absolute
+    // The last step of a job that is known from its records, which are written more often than the
+    // store: what deaths are measured by. May be empty.
+    std::function<int64_t(const std::string& id)> reached_step;
+    std::function<absl::Time()> now = absl::Now;
+  };
+
+  // Reads the store, and brings the jobs that a dead process left active into their state after a
+  // restart (restart_rule.h), as events.
+  static absl::StatusOr<std::unique_ptr<JobLedger>> Open(std::unique_ptr<JobStore> store,
+                                                         Options options);
+
+  // For a job that is about to be added. Never handed out before.
+  std::string NewId() const;
+
+  // Adds a QUEUED job; its number and times are filled in. If its user has a job of its request_id
+  // already, returns that one and adds nothing. An error of `admit`, if it is given, is passed on
+  // and nothing is added: it is asked under the lock, so that two jobs that are added at the same
+  // time do not both take the last place.
+  absl::StatusOr<JobPtr> Add(Job job, const std::string& text,
+                             const std::function<absl::Status()>& admit = {});
+
+  // The one function that changes a job. An illegal transition is FailedPrecondition
+  // (ILLEGAL_TRANSITION), a job that is not there NotFound; an error of `decide` or of the store is
+  // passed on, and nothing has changed.
+  absl::StatusOr<JobPtr> Change(const std::string& id, const Decide& decide);
+
+  // Takes away a job that has ended: for every reader it is not there any more, also after a
+  // restart; its files, and its row in the store, are there until Forget. ILLEGAL_TRANSITION if it
+  // has not ended, NotFound if it is not there; an error of `check` is passed on. On an error
+  // nothing has changed.
+  absl::Status Delete(const std::string& id,
+                      const std::function<absl::Status(const Job& job)>& check);
+  // Jobs that were taken away, in this process or one before, and not forgotten yet.
+  std::vector<JobPtr> Deleted() const;
+  // The files of a job that was taken away are removed. Listeners are told: there is more room.
+  absl::Status Forget(const std::string& id);
+
+  // A step was done. Seen at once, and stored with the job's next change.
+  void SetProgress(const std::string& id, const StepRecord& record, double step_seconds);
+  // Of jobs that are QUEUED; others are left alone. Not stored.
+  void SetQueuePlaces(const std::map<std::string, QueuePlace>& places);
+
+  // What was announced. REQUIRES: only read and watched through it.
+  JobTable& table() { return table_; }
+  const JobTable& table() const { return table_; }
+  // To the microsecond, as it is stored.
+  absl::Time Now() const;
+  const std::string& state_directory() const { return options_.state_directory; }
+
+  // `listener` is called after each change, from any thread, and must return soon; one for each
+  // `owner`. After RemoveListener it is not called any more.
+  void AddListener(const void* owner, std::function<void()> listener);
+  void RemoveListener(const void* owner);
+
+ private:
+  JobLedger(std::unique_ptr<JobStore> store, Options options);
+  absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  absl::StatusOr<JobPtr> Apply(const Job& job, const JobChange& change)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  void Announce(Job job, std::vector<JobEvent> events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+  void TellListeners() ABSL_EXCLUSIVE_LOCKS_REQUIRED(change_mutex_);
+
+  const Options options_;
+  const std::unique_ptr<JobStore> store_;
+  // Held from the look at the transition table to the announcement. All writes to table_ are under
+  // it, so that none is lost between another's read and write.
+  Mutex change_mutex_;
+  JobTable table_;
+  int64_t last_number_ ABSL_GUARDED_BY(change_mutex_) = 0;
+  mutable Mutex deleted_mutex_;
+  std::map<std::string, JobPtr> deleted_ ABSL_GUARDED_BY(deleted_mutex_);
+  Mutex listener_mutex_;
+  std::map<const void*, std::function<void()>> listeners_ ABSL_GUARDED_BY(listener_mutex_);
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_MANAGER_JOB_LEDGER_H_

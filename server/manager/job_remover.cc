@@ -1,0 +1,131 @@
+#include "server/manager/job_remover.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "engine/base/status.h"
+#include "engine/base/thread_name.h"
+#include "server/files/own_directory.h"
+#include "server/jobs/retention_rule.h"
+#include "server/manager/submission.h"
+
+namespace megatrain {
+namespace {
+
+// After a removal that failed.
+constexpr double kRetrySeconds = 60;
+
+// Written by a job that died before it could say so.
+bool HasCheckpointFiles(const std::string& state_directory, const std::string& id) {
+  return OwnDirectoryHas(state_directory, id, "step-").value_or(true);  // rather kept than lost
+}
+
+}  // namespace
+
+absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
+                            FileSystem* files) {
+  const std::string directory = JobDirectory(state_directory, id);
+  if (!files->FileExists(directory)) return absl::OkStatus();
+  // What is left then is the daemon's alone.
+  MT_RETURN_IF_ERROR(RemoveOwnDirectory(state_directory, id));
+  MT_RETURN_IF_ERROR(files->RemoveTree(directory));
+  return files->SyncDirectory(ParentDirectory(directory));
+}
+
+JobRemover::JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options)
+    : ledger_(ledger),
+      records_(records),
+      options_(std::move(options)),
+      keep_ended_jobs_(options_.keep_ended_jobs) {
+  ledger_->AddListener(this, [this] {
+    MutexLock lock(&mutex_);
+    woken_ = true;
+    changed_.NotifyAll();
+  });
+}
+
+JobRemover::~JobRemover() {
+  ledger_->RemoveListener(this);
+  stopping_ = true;
+  {
+    MutexLock lock(&mutex_);
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void JobRemover::Start() { thread_ = std::thread(&JobRemover::Loop, this); }
+
+void JobRemover::SetKeepEndedJobs(int64_t jobs) {
+  keep_ended_jobs_ = jobs;
+  MutexLock lock(&mutex_);
+  woken_ = true;
+  changed_.NotifyAll();
+}
+
+void JobRemover::Loop() {
+  NameThisThread("remover");
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      while (!woken_ && !stopping_) {
+        if (failed_.empty()) {
+          changed_.Wait(&mutex_);
+        } else if (!changed_.WaitFor(&mutex_, kRetrySeconds)) {
+          break;
+        }
+      }
+      if (stopping_) return;
+      woken_ = false;
+    }
+    RunRound();
+  }
+}
+
+void JobRemover::RunRound() {
+  Prune();
+  RemoveDeleted();
+}
+
+void JobRemover::Prune() {
+  const int64_t keep = keep_ended_jobs_;
+  if (keep == 0) return;
+  const int ended = ledger_->table().Counts().ended;
+  if (ended == ended_ && keep == kept_) return;
+  for (const JobPtr& job : JobsToPrune(ledger_->table().All(), keep)) {
+    if (stopping_) return;
+    if (HasCheckpointFiles(ledger_->state_directory(), job->id)) continue;
+    // Errors: it was deleted by its user meanwhile, or the store cannot be written; then again when
+    // the next job has ended.
+    const absl::Status status =
+        ledger_->Delete(job->id, [](const Job&) { return absl::OkStatus(); });
+    if (status.ok() && options_.log) {
+      options_.log(
+          absl::StrCat("job ", job->id, " of ", job->user, ", which ended ",
+                       absl::FormatTime(absl::RFC3339_sec, job->ended, absl::UTCTimeZone()),
+                       ", is forgotten: keep_ended_jobs_per_user is ", keep));
+    }
+  }
+  ended_ = ledger_->table().Counts().ended;
+  kept_ = keep;
+}
+
+void JobRemover::RemoveDeleted() {
+  for (const JobPtr& job : ledger_->Deleted()) {
+    if (stopping_) return;
+    records_->Remove(job->id);
+    absl::Status status = RemoveJobFiles(ledger_->state_directory(), job->id, options_.files);
+    if (status.ok() && options_.disk != nullptr) options_.disk->Forget(job->id);
+    if (status.ok()) status = ledger_->Forget(job->id);
+    if (status.ok()) {
+      failed_.erase(job->id);
+    } else if (failed_.insert(job->id).second && options_.log) {
+      options_.log(absl::StrCat("job ", job->id, " was deleted, and what it left cannot be removed",
+                                " yet: ", status.message()));
+    }
+  }
+}
+
+}  // namespace megatrain

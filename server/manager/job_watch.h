@@ -1,0 +1,87 @@
+// A reader's view of one job: its events from a sequence number on, and the job whenever it has
+// changed.
+//
+// The reader holds a place in the job's event log, not a buffer: it loses no event that is kept
+// (kJobEventsKept), however slow it is, is told which it has missed, and costs the daemon the same.
+// Of the job itself it gets the newest picture at each poll; those in between are skipped.
+//
+// Thread safety: Poll is for one thread at a time. `on_ready` is called from any thread.
+// Invariants: after the last Poll there was something new only if on_ready was called since.
+#ifndef MEGATRAIN_SERVER_MANAGER_JOB_WATCH_H_
+#define MEGATRAIN_SERVER_MANAGER_JOB_WATCH_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/base/mutex.h"
+#include "server/jobs/job.h"
+
+namespace megatrain {
+
+class JobTable;
+
+class JobWatch {
+ public:
+  struct Update {
+    JobPtr job;  // null: as at the last poll
+    // Numbers of events before these that are not kept any more; 0: none.
+    int64_t missed_first = 0, missed_last = 0;
+    std::vector<JobEvent> events;  // in order, the next ones
+    bool more_events = false;      // poll again at once
+    bool ended = false;            // the job has ended, and with this update all is said
+    bool deleted = false;          // the job is not there any more: nothing else is said
+  };
+
+  // `on_ready` is not called any more when this returns. REQUIRES: no lock is held that on_ready
+  // takes.
+  ~JobWatch();
+  JobWatch(const JobWatch&) = delete;
+  JobWatch& operator=(const JobWatch&) = delete;
+
+  // What is new, at most `events_max` events. Does not wait. The first gives the job as it is.
+  Update Poll(int events_max = 100);
+
+  // Whether the next Poll has events, and not only a newer picture of the job, or that it is gone.
+  bool HasEvents() const;
+
+ private:
+  friend class JobTable;
+
+  // What the table keeps of a watch; outlives it by at most a notification.
+  struct Bell {
+    explicit Bell(std::function<void()> on_ready) : on_ready(std::move(on_ready)) {}
+    // Once for a new picture of the job, and once for events, until the next Poll.
+    void Ring(bool for_event) {
+      if (for_event) {
+        if (rung.exchange(kForEvent) == kForEvent) return;
+      } else {
+        int quiet = kNot;
+        if (!rung.compare_exchange_strong(quiet, kForPicture)) return;
+      }
+      MutexLock lock(&mutex);
+      if (on_ready) on_ready();
+    }
+    enum : int { kNot, kForPicture, kForEvent };
+    std::atomic<int> rung{kNot};
+    Mutex mutex;
+    std::function<void()> on_ready ABSL_GUARDED_BY(mutex);
+  };
+
+  JobWatch(JobTable* table, std::string id, int64_t next_sequence, std::shared_ptr<Bell> bell)
+      : table_(table), id_(std::move(id)), next_sequence_(next_sequence), bell_(std::move(bell)) {}
+
+  JobTable* const table_;
+  const std::string id_;
+  int64_t next_sequence_;
+  const std::shared_ptr<Bell> bell_;
+  JobPtr seen_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_MANAGER_JOB_WATCH_H_

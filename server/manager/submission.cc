@@ -1,0 +1,93 @@
+#include "server/manager/submission.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/job/job_parser.h"
+#include "server/jobs/error_reason.h"
+
+namespace megatrain {
+namespace {
+
+// "KEY: what is wrong", with the reason that callers see.
+absl::Status AtKey(const char* key, const absl::Status& status) {
+  if (status.ok()) return status;
+  std::string message = absl::StrCat(key, ": ", status.message());
+  if (absl::IsPermissionDenied(status)) {
+    return WithReason(absl::PermissionDeniedError(message), "NOT_PERMITTED", {{"field", key}});
+  }
+  if (absl::IsNotFound(status)) {
+    absl::StrAppend(&message, "; the path is one of the daemon's machine");
+  }
+  return WithReason(absl::InvalidArgumentError(message), "INVALID_JOB_FILE");
+}
+
+absl::Status CheckModel(const std::string& path, FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const FileInfo info, files->Examine(path));
+  if (info.is_directory) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " is not a directory: give the one that holds the model's config.json"));
+}
+
+}  // namespace
+
+std::string JobDirectory(const std::string& state_directory, const std::string& id) {
+  return absl::StrCat(state_directory, "/jobs/", id);
+}
+
+absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
+                                 const std::string& id) {
+  if (!file.base_directory.empty() && file.base_directory.front() != '/') {
+    return WithReason(
+        absl::InvalidArgumentError(absl::StrCat("base_directory: \"", file.base_directory,
+                                                "\" is not absolute; give an absolute directory "
+                                                "on the daemon's machine, or none")),
+        "INVALID_FIELD", {{"field", "base_directory"}});
+  }
+  absl::StatusOr<JobSpec> spec =
+      ParseSubmittedJob(file.yaml, file.file_name.empty() ? "job" : file.file_name,
+                        file.base_directory, file.overrides);
+  if (!spec.ok()) return WithReason(spec.status(), "INVALID_JOB_FILE");
+  if (spec->checkpoint.directory.empty()) {
+    spec->checkpoint.directory = absl::StrCat(JobDirectory(state_directory, id), "/checkpoints");
+  }
+  return spec;
+}
+
+bool WritesInOwnDirectory(const JobSpec& spec, const std::string& state_directory,
+                          const std::string& id) {
+  return absl::StartsWith(spec.checkpoint.directory,
+                          absl::StrCat(JobDirectory(state_directory, id), "/"));
+}
+
+absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, FileSystem* files) {
+  MT_RETURN_IF_ERROR(AtKey("model.path", CheckModel(spec.model.path, files)));
+  for (const DataFile& file : spec.data.train) {
+    MT_RETURN_IF_ERROR(AtKey("data.train", files->OpenForReading(file.path).status()));
+  }
+  for (const DataFile& file : spec.data.eval) {
+    MT_RETURN_IF_ERROR(AtKey("data.eval", files->OpenForReading(file.path).status()));
+  }
+  if (!spec.data.cache_directory.empty()) {
+    MT_RETURN_IF_ERROR(
+        AtKey("data.cache_directory", files->CheckWritable(spec.data.cache_directory)));
+  }
+  // The job's own is made when it begins.
+  if (!absl::StartsWith(spec.checkpoint.directory, own_directory + "/")) {
+    MT_RETURN_IF_ERROR(
+        AtKey("checkpoint.directory", files->CheckWritable(spec.checkpoint.directory)));
+  }
+  if (spec.output.directory.empty()) return absl::OkStatus();
+  return AtKey("output.directory", CheckPlaceOfDirectory(spec.output.directory, files));
+}
+
+absl::Status CheckPlaceOfDirectory(const std::string& directory, FileSystem* files) {
+  MT_RETURN_IF_ERROR(files->CheckWritable(ParentDirectory(directory)));
+  const absl::StatusOr<FileInfo> there = files->Examine(directory);
+  if (absl::IsNotFound(there.status())) return absl::OkStatus();
+  if (!there.ok()) return there.status();
+  if (there->is_directory) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(directory, " is there and is not a directory"));
+}
+
+}  // namespace megatrain

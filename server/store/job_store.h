@@ -1,0 +1,81 @@
+// Jobs and their events on disk: one SQLite database in the state directory.
+//
+// Durability: a write is on stable storage when its method returns (write-ahead log,
+// synchronous=FULL). Each method is one transaction: after a crash all of it is there or nothing.
+//
+// Errors name the file and say what to do: ResourceExhausted (disk full; the write is undone and
+// the store can be used on), DataLoss (the file is damaged), FailedPrecondition (a newer version
+// wrote it, another program's database, or another process holds it), Internal (the rest).
+//
+// Thread safety: all methods may be called from any thread; they are carried out one at a time.
+#ifndef MEGATRAIN_SERVER_STORE_JOB_STORE_H_
+#define MEGATRAIN_SERVER_STORE_JOB_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "server/jobs/job.h"
+#include "server/store/sqlite_database.h"
+
+namespace megatrain {
+
+inline constexpr char kJobStoreFileName[] = "jobs.sqlite3";
+
+// A job as it was stored, with its whole log.
+struct StoredJob {
+  Job job;
+  std::vector<JobEvent> events;  // by sequence, the last kJobEventsKept
+  bool deleted = false;          // marked so; waits to be removed
+};
+
+class JobStore {
+ public:
+  // Opens `directory`/jobs.sqlite3, made if it is missing (the directory too, mode 0700), checks it
+  // whole, and brings an older schema up to date. One process at a time may have it open.
+  static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
+
+  ~JobStore();
+  JobStore(const JobStore&) = delete;
+  JobStore& operator=(const JobStore&) = delete;
+
+  // AlreadyExists if the id, the number, or the user's request_id is taken.
+  absl::Status Insert(const Job& job, const JobEvent& event);
+  // Replaces the job and appends the events; the oldest beyond kJobEventsKept go. NotFound if there
+  // is no such job.
+  absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
+  // The job is to be removed. Its request_id is free for another one. NotFound if there is no such
+  // job.
+  absl::Status MarkDeleted(const std::string& id);
+  // Nothing is left of the job. Fine if there is none.
+  absl::Status Remove(const std::string& id);
+  // By number. Job::spec is null.
+  absl::StatusOr<std::vector<StoredJob>> ReadAll();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  // The kernel gives the lock back when the process ends, however that happens.
+  JobStore(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+
+  absl::Status OpenDatabase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Migrate(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status WriteEvent(int64_t number, const JobEvent& event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadOverrides(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadEvents(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string path_;
+  const int lock_fd_;
+  Mutex mutex_;
+  std::unique_ptr<SqliteDatabase> database_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_STORE_JOB_STORE_H_

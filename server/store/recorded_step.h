@@ -1,0 +1,18 @@
+// How far a job got, from its records on disk.
+#ifndef MEGATRAIN_SERVER_STORE_RECORDED_STEP_H_
+#define MEGATRAIN_SERVER_STORE_RECORDED_STEP_H_
+
+#include <cstdint>
+#include <string>
+
+#include "server/worker/job_records.h"
+
+namespace megatrain {
+
+// The step of the newest record; 0 if there is none or it cannot be read. For
+// JobLedger::Options::reached_step.
+int64_t RecordedStep(JobRecordsDirectory* directory, const std::string& job_id);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_STORE_RECORDED_STEP_H_

@@ -1,0 +1,90 @@
+// SQLite with Status instead of error codes, and only what the job store needs of it.
+//
+// Errors begin with the file's name: ResourceExhausted (no room on the disk), DataLoss (damaged, or
+// no database), AlreadyExists (a value that must be unique is taken), else Internal.
+//
+// Thread safety: a database and its statements are for one thread at a time.
+#ifndef MEGATRAIN_SERVER_STORE_SQLITE_DATABASE_H_
+#define MEGATRAIN_SERVER_STORE_SQLITE_DATABASE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace megatrain {
+
+class SqliteStatement {
+ public:
+  SqliteStatement(SqliteStatement&& other) noexcept;
+  SqliteStatement& operator=(SqliteStatement&&) = delete;
+  ~SqliteStatement();
+
+  // Parameters, in the order of the question marks. Nothing is NULL.
+  void Bind(int64_t value);
+  void Bind(std::string_view text);
+  void Bind(std::nullopt_t);
+
+  // True: a row is there. False: all is done.
+  absl::StatusOr<bool> Step();
+  // Steps to the end of a statement without rows.
+  absl::Status Run();
+
+  // Columns of the row, from 0.
+  int64_t Int(int column) const;
+  std::string Text(int column) const;
+  bool IsNull(int column) const;
+
+ private:
+  friend class SqliteDatabase;
+  SqliteStatement(const class SqliteDatabase* database, sqlite3_stmt* statement)
+      : database_(database), statement_(statement) {}
+
+  const SqliteDatabase* database_;
+  sqlite3_stmt* statement_;
+  int bound_ = 0;
+  int bind_result_ = 0;  // the first that was not SQLITE_OK
+};
+
+class SqliteDatabase {
+ public:
+  // The file is made if it is missing.
+  static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);
+  ~SqliteDatabase();
+  SqliteDatabase(const SqliteDatabase&) = delete;
+  SqliteDatabase& operator=(const SqliteDatabase&) = delete;
+
+  // Statements without parameters; rows are dropped.
+  absl::Status Execute(const std::string& sql);
+  absl::StatusOr<SqliteStatement> Prepare(const std::string& sql) const;
+  // The first column of the first row, as text.
+  absl::StatusOr<std::string> Value(const std::string& sql) const;
+  absl::StatusOr<int64_t> IntValue(const std::string& sql) const;
+
+  // All that `body` does, or nothing if it or the commit fails.
+  absl::Status Transaction(const std::function<absl::Status()>& body);
+
+  // How many rows the last INSERT, UPDATE or DELETE touched.
+  int64_t ChangedRows() const;
+
+  // `code` as a Status: "PATH: ...".
+  absl::Status Error(int code) const;
+
+ private:
+  SqliteDatabase(std::string path, sqlite3* handle) : path_(std::move(path)), handle_(handle) {}
+
+  const std::string path_;
+  sqlite3* const handle_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_STORE_SQLITE_DATABASE_H_
