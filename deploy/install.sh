@@ -60,7 +60,10 @@ if [[ -n $libraries ]]; then
 fi
 place 0755 "$daemon" /usr/local/bin/megatraind
 if [[ -x $client ]]; then place 0755 "$client" /usr/local/bin/megatrain; fi
-place 0644 "$source_directory/README.md" /usr/local/share/doc/megatrain/README.md
+# The pages of users, as they lie in a package (deploy/package.sh).
+for page in "$source_directory"/{README.md,{client,deploy,server}/README.md,engine/*/README.md}; do
+  place 0644 "$page" "/usr/local/share/doc/megatrain/${page#"$source_directory/"}"
+done
 systemd=$source_directory/deploy/systemd
 place 0644 "$systemd/megatraind.service" /etc/systemd/system/megatraind.service
 place 0644 "$systemd/megatrain.sysusers" /usr/lib/sysusers.d/megatrain.conf

@@ -116,8 +116,9 @@ if $tests_only; then
   file=$name.tar.xz
   compress=(xz -T 1 "${XZ_PRESET:--9}")
 else
-  cp "$source_directory/README.md" "$root/"
-  mkdir -p "$root/deploy"
+  # The pages of users, linked to each other by where they lie; //:pages names them for tests.
+  (cd "$source_directory" && cp --parents --no-preserve=mode -L \
+    README.md {client,deploy,server}/README.md engine/*/README.md "$root/")
   install -m 0755 "$source_directory/deploy/install.sh" "$root/deploy/"
   for part in systemd prometheus grafana; do
     cp -L -r --no-preserve=mode,timestamps "$source_directory/deploy/$part" "$root/deploy/"

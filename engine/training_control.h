@@ -1,5 +1,11 @@
 // Requests to a run from outside, honoured between steps; Cancel also within one.
 //
+// No request waits for more than the step under way: the training thread takes back at once the
+// step that is queued behind it. Pause, Release and Stop also give up the step under way while it
+// is in its first forward pass: it has changed nothing, and a third of a step at most is lost. It
+// is made again later, and is not given up a second time. Stop lets the run's first step finish, so
+// that there is something to save. Cancel waits for no step.
+//
 // Thread safety: all methods from any thread; Stop and Checkpoint from signal handlers as well,
 // which see nothing but atomics. WaitWhilePaused is the training thread's.
 #ifndef MEGATRAIN_ENGINE_TRAINING_CONTROL_H_

@@ -1,5 +1,5 @@
 // A job file's content, with defaults. Field names and meaning are those of the job file (see
-// README.md).
+// README.md beside this file).
 #ifndef MEGATRAIN_ENGINE_JOB_JOB_SPEC_H_
 #define MEGATRAIN_ENGINE_JOB_JOB_SPEC_H_
 

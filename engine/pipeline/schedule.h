@@ -5,6 +5,21 @@
 // derives from it, and from the resources, what must wait for what when the lanes run side by side.
 // So a load is listed as early as its buffer's last reader allows, and the lane runs ahead as far
 // as the resources let it.
+//
+// A training step is layer-major: all micro-batches of a sweep go through a tile before the next
+// tile is needed. A step is one sweep or several.
+// - The gradient of a tile is one left fold over chunks of tokens, then micro-batches, then sweeps.
+//   Between sweeps its sum rests in a slab as FP32. So the bits do not depend on the number of
+//   sweeps.
+// - Tiles are loaded weight_buffers - 1 uses ahead. A tile that a buffer still holds, as at the turn
+//   from forward to backward, is not loaded again.
+// - With a stash on the host, the inputs of a layer's backward are loaded while the layer behind it
+//   computes, ahead of a tile that waits for a buffer.
+// - A tied embedding and head are one tile. Its accumulator stays on the device from the head's
+//   backward to the embedding's. It is loaded for the head, and for the embedding's forward too
+//   where that cannot read host memory (embedding_from_host).
+// - A checkpoint does not drain the lanes: the io lane writes a tile after one update and before
+//   the next, which waits for the write. An evaluation does: the trainer waits for all steps first.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 #define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 

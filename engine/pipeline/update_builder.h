@@ -1,4 +1,16 @@
 // The operations of a step that change the model: AdamW on both sides, and the clipping before it.
+//
+// Without clipping a tile is updated as soon as its gradient is in a slab.
+//
+// With clipping the sums of squares are taken on the device and go to the host ahead of the
+// gradients. When the last one is in, the tiles are updated in the order of the next step's loads,
+// each just ahead of its own. Where the forward pass reads the embedding's rows from host memory,
+// the rows that the next batch looks up are updated amid the first tile, and the rest of the
+// embedding last.
+//
+// The device updates its part of a tile in pieces. A piece comes over the link with its moments, is
+// updated and goes back, on two lanes, of which one loads while the other stores. With clipping its
+// gradient comes from the slab too; without, it is still in the accumulator.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
 #define MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
 

@@ -94,7 +94,7 @@ def depth(bench, arguments, report):
 
 
 def bound_seconds(record, clipping):
-    """ARCHITECTURE.md section 3. Forward is a third of compute: its products are a third."""
+    """ARCHITECTURE.md, "What bounds a step". Forward is a third of compute: its products are a third."""
     busy = record["lane_busy_seconds"]
     busiest = max(busy[lane] for lane in ("h2d", "compute", "d2h", "update"))
     if not clipping:

@@ -38,6 +38,9 @@ check 644 /etc/systemd/system/megatraind.service
 check 644 /usr/lib/sysusers.d/megatrain.conf
 check 644 /usr/lib/tmpfiles.d/megatrain.conf
 check 644 /etc/megatrain/megatraind.yaml
+for page in README.md {client,deploy,server}/README.md engine/{checkpoint,data,device,job}/README.md; do
+  check 644 "/usr/local/share/doc/megatrain/$page"
+done
 
 # A configuration is its owner's.
 echo "threads: 3" >"$root/etc/megatrain/megatraind.yaml"

@@ -64,7 +64,8 @@ for licence in libgrpc29 libdnnl2 libstdc++6 libsystemd0; do
   [[ -s $root/share/licences/$licence/copyright ]] || fail "no licence of $licence"
 done
 [[ -s $root/share/licences/common-licenses/Apache-2.0 ]] || fail "no common licences"
-for file in README.md deploy/install.sh deploy/systemd/megatraind.service deploy/systemd/megatraind.yaml \
+for file in README.md {client,deploy,server}/README.md engine/{checkpoint,data,device,job}/README.md \
+  deploy/install.sh deploy/systemd/megatraind.service deploy/systemd/megatraind.yaml \
   deploy/prometheus/alert_rules.yml deploy/grafana/dashboards/megatrain.json; do
   [[ -f $root/$file ]] || fail "$file is missing"
 done

@@ -3,8 +3,8 @@
 
 Usage: make_data_references.py [--out tests/golden/data]
 
-An implementation of its own, with whole lists in memory and no cache, of what the README says of
-sequences: bytes tokenizer (256 bos, 257 eos, 258 pad), chatml without a default system turn, the
+An implementation of its own, with whole lists in memory and no cache, of what engine/data/README.md
+says of sequences: bytes tokenizer (256 bos, 257 eos, 258 pad), chatml without a default system turn, the
 loss on the assistant's text and its <|im_end|>. Only the standard library is used.
 """
 import argparse
