@@ -1,4 +1,4 @@
-#include "engine/device/cuda/cudnn_attention.h"
+#include "engine/device/cuda/libraries/cudnn_attention.h"
 
 #include <cuda_runtime_api.h>
 
@@ -11,14 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
-#include "engine/device/cuda/cuda_api.h"
-#include "engine/device/cuda/cudnn_blocks.h"
-#include "engine/device/cuda/cudnn_choice.h"
-#include "engine/device/cuda/cudnn_graph_cache.h"
-#include "engine/device/cuda/cudnn_graphs.h"
-#include "engine/device/cuda/cudnn_operands.h"
-#include "engine/device/cuda/document_runs.h"
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
+#include "engine/device/cuda/libraries/cudnn_blocks.h"
+#include "engine/device/cuda/libraries/cudnn_choice.h"
+#include "engine/device/cuda/libraries/cudnn_graph_cache.h"
+#include "engine/device/cuda/libraries/cudnn_graphs.h"
+#include "engine/device/cuda/libraries/cudnn_operands.h"
+#include "engine/device/cuda/libraries/document_runs.h"
 
 namespace megatrain {
 namespace {

@@ -11,14 +11,14 @@
 // (cudnn_blocks.h; on Hopper, as packed documents: elsewhere such calls are not taken). Which calls
 // are taken, and how they are cut, depends on shapes alone, documents' lengths among them
 // (cudnn_choice.h).
-#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_ATTENTION_H_
-#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_ATTENTION_H_
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_
 
 #include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 #include "engine/device/kernel_args.h"
 
 namespace megatrain {
@@ -44,4 +44,4 @@ class CudnnAttention {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_ATTENTION_H_
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_

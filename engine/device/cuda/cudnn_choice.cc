@@ -1,11 +1,11 @@
-#include "engine/device/cuda/cudnn_choice.h"
+#include "engine/device/cuda/libraries/cudnn_choice.h"
 
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
 #include <optional>
 
-#include "engine/device/cuda/cudnn_sizes.h"
+#include "engine/device/cuda/libraries/cudnn_sizes.h"
 
 namespace megatrain {
 namespace {

@@ -1,15 +1,15 @@
 // Which calls of attention cuDNN takes, and the graphs that each is cut into. All of it depends on
 // shapes alone, documents' lengths among them.
-#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_CHOICE_H_
-#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_CHOICE_H_
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "engine/device/cuda/cudnn_graphs.h"
-#include "engine/device/cuda/document_runs.h"
+#include "engine/device/cuda/libraries/cudnn_graphs.h"
+#include "engine/device/cuda/libraries/document_runs.h"
 #include "engine/device/kernel_args.h"
 
 namespace megatrain {
@@ -54,4 +54,4 @@ std::vector<CudnnGraphKey> GraphsOf(const AttentionBackwardArgs& args, int64_t w
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_CHOICE_H_
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_

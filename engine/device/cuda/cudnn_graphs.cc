@@ -1,4 +1,4 @@
-#include "engine/device/cuda/cudnn_graphs.h"
+#include "engine/device/cuda/libraries/cudnn_graphs.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -26,9 +26,9 @@ void* OpenForFrontend(const char* name, int flags);
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/device/cuda/cuda_api.h"
 #include "engine/device/cuda/kernels/launchers.h"
-#include "engine/device/cuda/shared_library.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
+#include "engine/device/cuda/libraries/shared_library.h"
 
 namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;  // what the frontend looks its functions up in

@@ -1,7 +1,7 @@
 // cuDNN's graphs of attention (SDPA): what they are made of, built and run on a GPU that is here,
 // or built from the properties of one that is not. cuDNN's frontend is behind this header.
-#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_GRAPHS_H_
-#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_GRAPHS_H_
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPHS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPHS_H_
 
 #include <compare>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
-#include "engine/device/cuda/cuda_api.h"
+#include "engine/device/cuda/libraries/cuda_api.h"
 
 namespace megatrain {
 
@@ -96,4 +96,4 @@ class CudnnGraphs {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_GRAPHS_H_
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPHS_H_

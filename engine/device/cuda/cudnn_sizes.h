@@ -1,6 +1,6 @@
 // The memory that cuDNN's attention takes, known without cuDNN and without a GPU.
-#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_SIZES_H_
-#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_SIZES_H_
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_SIZES_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_SIZES_H_
 
 #include <bit>
 #include <cstdint>
@@ -64,4 +64,4 @@ static_assert(2 * cuda::kPackedIndexBytes <= kCudnnSlackBytes / 4);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_SIZES_H_
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_SIZES_H_

@@ -6,8 +6,8 @@
 // that a job's documents may be. No document of length zero fills a run up: cuDNN takes them from
 // 9.25 on only. A document that fits with no head may be a run of its own that goes by blocks
 // (cudnn_blocks.h).
-#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_DOCUMENT_RUNS_H_
-#define MEGATRAIN_ENGINE_DEVICE_CUDA_DOCUMENT_RUNS_H_
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_DOCUMENT_RUNS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_DOCUMENT_RUNS_H_
 
 #include <cstdint>
 #include <functional>
@@ -42,4 +42,4 @@ std::vector<DocumentRun> CutIntoRuns(std::span<const int32_t> starts, int64_t kv
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_DOCUMENT_RUNS_H_
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_DOCUMENT_RUNS_H_

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "engine/base/status.h"
-#include "engine/device/cuda/cudnn_sizes.h"
+#include "engine/device/cuda/libraries/cudnn_sizes.h"
 
 namespace megatrain {
 

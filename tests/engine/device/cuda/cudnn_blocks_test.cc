@@ -1,6 +1,6 @@
 // The gradient of attention by blocks of queries and keys: the kernels' sources over an emulation
 // of blocks and warps, and cuDNN's graphs by plain loops over what a graph is told.
-#include "engine/device/cuda/cudnn_blocks.h"
+#include "engine/device/cuda/libraries/cudnn_blocks.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/device/cuda/cudnn_choice.h"
-#include "engine/device/cuda/cudnn_sizes.h"
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/libraries/cudnn_choice.h"
+#include "engine/device/cuda/libraries/cudnn_sizes.h"
 #include "engine/device/reference_kernels.h"
 #include "tests/engine/device/attention_cases.h"
 #include "tests/engine/device/cuda/emulation.h"

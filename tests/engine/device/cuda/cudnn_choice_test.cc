@@ -1,5 +1,5 @@
 // Which graphs a call of attention needs, and that they are built ahead of it.
-#include "engine/device/cuda/cudnn_choice.h"
+#include "engine/device/cuda/libraries/cudnn_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
-#include "engine/device/cuda/cudnn_graph_cache.h"
+#include "engine/device/cuda/libraries/cudnn_graph_cache.h"
 
 namespace megatrain {
 namespace {

@@ -1,6 +1,6 @@
 // That cuDNN has the graphs that attention is cut into, and that they take no more memory than is
 // reserved for them, on an H200: built from the device's properties, without one.
-#include "engine/device/cuda/cudnn_graphs.h"
+#include "engine/device/cuda/libraries/cudnn_graphs.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
-#include "engine/device/cuda/cudnn_blocks.h"
-#include "engine/device/cuda/cudnn_choice.h"
-#include "engine/device/cuda/cudnn_sizes.h"
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/libraries/cudnn_blocks.h"
+#include "engine/device/cuda/libraries/cudnn_choice.h"
+#include "engine/device/cuda/libraries/cudnn_sizes.h"
 
 namespace megatrain {
 namespace {

@@ -1,12 +1,12 @@
-#include "engine/device/cuda/document_runs.h"
+#include "engine/device/cuda/libraries/document_runs.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
 
-#include "engine/device/cuda/cudnn_sizes.h"
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/libraries/cudnn_sizes.h"
 
 namespace megatrain {
 namespace {

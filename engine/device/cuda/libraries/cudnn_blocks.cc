@@ -1,12 +1,12 @@
-#include "engine/device/cuda/cudnn_blocks.h"
+#include "engine/device/cuda/libraries/cudnn_blocks.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "engine/device/cuda/cudnn_choice.h"
-#include "engine/device/cuda/cudnn_operands.h"
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/libraries/cudnn_choice.h"
+#include "engine/device/cuda/libraries/cudnn_operands.h"
 
 namespace megatrain {
 namespace {

@@ -1,12 +1,12 @@
 // Where the operands of a call lie for a graph of cuDNN's, and what the device is told of packed
 // documents.
-#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_OPERANDS_H_
-#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_OPERANDS_H_
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_OPERANDS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_OPERANDS_H_
 
 #include <cstdint>
 #include <span>
 
-#include "engine/device/cuda/cudnn_graphs.h"
+#include "engine/device/cuda/libraries/cudnn_graphs.h"
 #include "engine/device/kernel_args.h"
 
 namespace megatrain {
@@ -31,4 +31,4 @@ void AddIndex(bool backward, void* of_queries, void* of_keys, CudnnAddresses* ad
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_OPERANDS_H_
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_OPERANDS_H_

@@ -14,14 +14,14 @@
 // once. Against one call, which rounds the sum alone, each part is rounded too, by 2^-9 of it at
 // most: where parts do not cancel, that is as much in the norm as the last rounding. One call's own
 // dK and dV are sums of BF16 parts already where query heads share them.
-#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_BLOCKS_H_
-#define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_BLOCKS_H_
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_BLOCKS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_BLOCKS_H_
 
 #include <cstdint>
 #include <functional>
 
-#include "engine/device/cuda/cudnn_graphs.h"
-#include "engine/device/cuda/document_runs.h"
+#include "engine/device/cuda/libraries/cudnn_graphs.h"
+#include "engine/device/cuda/libraries/document_runs.h"
 #include "engine/device/kernel_args.h"
 
 namespace megatrain {
@@ -54,4 +54,4 @@ int CudnnBackwardByBlocks(void* stream, const AttentionBackwardArgs& args, const
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_CUDNN_BLOCKS_H_
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_BLOCKS_H_

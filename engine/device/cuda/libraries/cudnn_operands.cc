@@ -1,4 +1,4 @@
-#include "engine/device/cuda/cudnn_operands.h"
+#include "engine/device/cuda/libraries/cudnn_operands.h"
 
 #include <initializer_list>
 
