@@ -20,7 +20,8 @@ class CudaKernelSizes : public KernelSizes {
  public:
   // Room for cuDNN's gradient too, whether it will be there or not: a plan does not depend on the
   // machine that it is made on. It is for one document as long as they may be, and for more of
-  // them where they are shorter; if such a long one cannot be taken, for those that can.
+  // them where they are shorter; one that takes more than there may be is cut, by heads and then
+  // into blocks (cudnn_choice.h).
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& s) const override {
     const int64_t own = cuda::AttentionBackwardWorkspaceBytes(s.tokens, s.heads);
     if (s.dtype != DType::kBF16 || s.head_dim % 8 != 0 || s.head_dim > kCudnnHeadDimMax) {

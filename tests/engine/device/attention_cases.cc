@@ -53,7 +53,7 @@ const std::vector<AttentionCase>& AttentionCases() {
 }
 
 void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Operands* operands,
-                   KernelCall* call) {
+                   KernelCall* call, void* workspace) {
   const int64_t tokens = shape.document_starts.back();
   const int64_t q_width = shape.heads * shape.head_dim, kv_width = shape.kv_heads * shape.head_dim;
   const int64_t stride = q_width + 2 * kv_width;  // q, k, v side by side, as the layers keep them
@@ -106,7 +106,7 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
       (dtype == DType::kBF16
            ? CudnnGradientBytes(1, shape.heads, CudnnLengthBucket(tokens), shape.head_dim)
            : 0);
-  const size_t workspace = operands->Raw(workspace_max);
+  const size_t raw = operands->Raw(workspace == nullptr ? workspace_max : 0);
   *call = [=](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
     const AttentionArgs forward = bind(p, p[out]);
     MT_RETURN_IF_ERROR(kernels.Attention(stream, forward));
@@ -117,7 +117,8 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
                                                  .heads = shape.heads,
                                                  .kv_heads = shape.kv_heads,
                                                  .head_dim = shape.head_dim});
-    if (workspace_bytes > workspace_max) return absl::InternalError("the workspace is too large");
+    if (workspace == nullptr && workspace_bytes > workspace_max)
+      return absl::InternalError("the workspace is too large");
     return kernels.AttentionBackward(
         stream, {.forward = forward,
                  .dout = p[dout],
@@ -127,7 +128,7 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
                  .dk_stride = stride,
                  .dv = static_cast<char*>(p[dqkv]) + (q_width + kv_width) * DTypeBytes(dtype),
                  .dv_stride = stride,
-                 .workspace = p[workspace],
+                 .workspace = workspace == nullptr ? p[raw] : workspace,
                  .workspace_bytes = workspace_bytes});
   };
 }

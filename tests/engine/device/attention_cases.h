@@ -19,9 +19,10 @@ struct AttentionCase {
   std::string Name() const;
 };
 const std::vector<AttentionCase>& AttentionCases();
-// Operands and calls of one case: forward, or forward and backward.
+// Operands and calls of one case: forward, or forward and backward. `workspace`: of the device,
+// what its kernels ask for; null: an operand.
 void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Operands* operands,
-                   KernelCall* call);
+                   KernelCall* call, void* workspace = nullptr);
 
 }  // namespace megatrain
 

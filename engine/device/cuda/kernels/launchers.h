@@ -73,6 +73,20 @@ static_assert((kPackedDocumentsMax + 1) * sizeof(int64_t) <= kPackedArrayBytes);
 static_assert(sizeof(PackedDocuments) <= 4096, "a kernel's arguments");
 int WritePackedIndex(void* stream, const PackedDocuments& documents, void* index);
 
+// sum += part, of a gradient that comes in parts: the first is written, not added, and with the
+// last the sum goes to `out`, rounded once, instead of back. Sums of one element are added one
+// after another in FP32, in the order of the calls. The width is a multiple of 4, and all addresses
+// and rows are aligned to 16 bytes.
+struct AttentionPart {
+  int64_t rows = 0, width = 0;
+  const void* part = nullptr;  // [rows, width], BF16, contiguous
+  float* sum = nullptr;  // [rows, width], contiguous; neither read nor written if first and last
+  bool first = false, last = false;
+  void* out = nullptr;  // [rows, width], BF16; used if last
+  int64_t out_stride = 0;
+};
+int AddAttentionPart(void* stream, const AttentionPart& part);
+
 // to[c, r] = from[r, c]: statistics from one order to the other, [heads, tokens] and [tokens,
 // heads].
 int TransposeStatistics(void* stream, const float* from, int64_t rows, int64_t columns,

@@ -6,9 +6,11 @@
 // graph takes half a second to build, so that packed documents are cut into runs for which few are
 // to do (document_runs.h), and built ahead of the call that needs them. The gradient's workspace
 // grows with the square of the length (cuDNN 9.19 on Hopper: 2 bytes a head, query and key), so it
-// is called for as many documents and heads at once as fit; where not even the heads of one key and
-// value fit for the longest document, the call is not taken. Which calls are taken, and how they
-// are cut, depends on shapes alone, documents' lengths among them (cudnn_choice.h).
+// is called for as many documents and heads at once as fit; a document for which not even the heads
+// of one key and value fit goes by blocks of queries and keys, whose parts are added up
+// (cudnn_blocks.h; on Hopper, as packed documents: elsewhere such calls are not taken). Which calls
+// are taken, and how they are cut, depends on shapes alone, documents' lengths among them
+// (cudnn_choice.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_
 

@@ -4,6 +4,7 @@
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -28,18 +29,23 @@ inline std::span<const int32_t> StartsOf(const AttentionArgs& args) {
   return {args.document_starts, static_cast<size_t>(args.documents) + 1};
 }
 
-// The graph of a call of uniform documents: all of them; backward, one of them and as many heads as
-// fit the workspace, kv_heads 0 if not even one does.
+// The graph of all documents of a call. REQUIRES: IsUniform.
 CudnnGraphKey UniformKeyOf(const AttentionArgs& args);
-CudnnGraphKey UniformKeyOf(const AttentionBackwardArgs& args);
+// The graph of one document and of as many heads as fit the workspace; nullopt where documents are
+// not uniform, or not even one head of keys and values fits: they go as packed documents.
+std::optional<CudnnGraphKey> UniformKeyOf(const AttentionBackwardArgs& args);
 
-// How packed documents are cut; none if the call is not taken.
+// How packed documents are cut; none if the call is not taken. Of the gradient, documents that are
+// too long for one call go by blocks (cudnn_blocks.h) of BlockLengthOf.
 std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_bytes,
                                 bool takes_packed);
 std::vector<DocumentRun> RunsOf(const AttentionBackwardArgs& args, bool takes_packed);
-// The graph of a run.
-CudnnGraphKey KeyOfRun(const AttentionArgs& args, const DocumentRun& run);
-CudnnGraphKey KeyOfRun(const AttentionBackwardArgs& args, const DocumentRun& run);
+// The longest blocks that fit the workspace with one head of keys and values, shorter than the
+// document; 0 where they do not fit or would be so short that adding up their parts does not pay.
+int64_t BlockLengthOf(const AttentionBackwardArgs& args, int64_t tokens);
+// The graphs of a run: one; of a run in blocks, that on the diagonal and that below it.
+std::vector<CudnnGraphKey> KeysOfRun(const AttentionArgs& args, const DocumentRun& run);
+std::vector<CudnnGraphKey> KeysOfRun(const AttentionBackwardArgs& args, const DocumentRun& run);
 
 // The graphs of both directions of a call, of the forward pass alone if the gradient has no
 // workspace. `workspace_bytes`: of the forward pass.

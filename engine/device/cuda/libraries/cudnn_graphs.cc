@@ -170,8 +170,10 @@ class GraphMaker {
 
   template <typename Options>
   void Mask(Options& options) {
-    options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-        .set_diagonal_band_right_bound(0);
+    if (key_.causal) {
+      options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+          .set_diagonal_band_right_bound(0);
+    }
     if (!key_.packed) return;
     options.set_padding_mask(true)
         .set_seq_len_q(Integers(kLengthsOfQ, key_.documents, fe::DataType_t::INT32))

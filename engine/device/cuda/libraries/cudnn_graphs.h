@@ -44,11 +44,13 @@ enum PackedTensor : int {
 };
 constexpr int64_t OffsetsOf(int tensor) { return int64_t{kOffsets} + tensor; }
 
-// What a graph is made for. Causal, BF16, FP32 statistics.
+// What a graph is made for. BF16, FP32 statistics.
 struct CudnnGraphKey {
   bool backward = false;
-  // Documents of any length up to `length`, by offsets and lengths in device memory; else all are
-  // `length` tokens long.
+  // Token i of a document sees the tokens up to i; else all.
+  bool causal = true;
+  // Documents of any length up to `length`, by offsets and lengths in device memory, queries' and
+  // keys' apart; else all are `length` tokens long.
   bool packed = false;
   int64_t documents = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;  // of tokens

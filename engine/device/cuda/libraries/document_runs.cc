@@ -19,7 +19,7 @@ bool IsMostlyEmpty(const DocumentRun& run) {
 }  // namespace
 
 std::vector<DocumentRun> CutIntoRuns(std::span<const int32_t> starts, int64_t kv_heads,
-                                     const RunFits& fits) {
+                                     const RunFits& fits, const BlockLength& block_length) {
   const int64_t documents = static_cast<int64_t>(starts.size()) - 1;
   const auto run_of = [&](int64_t first, int64_t count) {
     int64_t longest = 0;
@@ -36,7 +36,13 @@ std::vector<DocumentRun> CutIntoRuns(std::span<const int32_t> starts, int64_t kv
   for (int64_t first = 0; first < documents; first += runs.back().documents) {
     DocumentRun run = run_of(first, 1);
     while (run.kv_heads > 0 && (kv_heads % run.kv_heads != 0 || !fits(run))) --run.kv_heads;
-    if (run.kv_heads == 0) return {};
+    if (run.kv_heads == 0) {
+      run.kv_heads = 1;
+      run.length = block_length(run.tokens);
+      if (run.length == 0) return {};
+      runs.push_back(run);
+      continue;
+    }
     // As many documents as go with all heads.
     while (run.kv_heads == kv_heads && 2 * run.documents <= cuda::kPackedDocumentsMax &&
            first + 2 * run.documents <= documents) {

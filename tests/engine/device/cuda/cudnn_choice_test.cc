@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -46,7 +47,7 @@ TEST(CudnnChoiceTest, UniformDocumentsHaveAGraphForEachDirection) {
   const std::vector<int32_t> starts = {0, 1024, 2048};
   AttentionBackwardArgs args = Call(starts);
   const std::vector<CudnnGraphKey> graphs = Graphs(args, /*takes_packed=*/false);
-  EXPECT_THAT(graphs, ElementsAre(UniformKeyOf(args.forward), UniformKeyOf(args)));
+  EXPECT_THAT(graphs, ElementsAre(UniformKeyOf(args.forward), UniformKeyOf(args).value()));
   EXPECT_EQ(graphs[0].documents, 2);
   EXPECT_EQ(graphs[0].length, 1024);
   EXPECT_EQ(graphs[1].documents, 1);
@@ -60,9 +61,12 @@ TEST(CudnnChoiceTest, PackedDocumentsHaveOneForEachRunWhereTheyAreTaken) {
   const AttentionBackwardArgs args = Call(starts);
   std::vector<CudnnGraphKey> expected;
   for (const DocumentRun& run : RunsOf(args.forward, kProductWorkspaceBytes, true)) {
-    expected.push_back(KeyOfRun(args.forward, run));
+    expected.push_back(KeysOfRun(args.forward, run).front());
   }
-  for (const DocumentRun& run : RunsOf(args, true)) expected.push_back(KeyOfRun(args, run));
+  for (const DocumentRun& run : RunsOf(args, true)) {
+    ASSERT_EQ(KeysOfRun(args, run).size(), 1u);
+    expected.push_back(KeysOfRun(args, run).front());
+  }
   ASSERT_GE(expected.size(), 4u);
   EXPECT_EQ(Graphs(args), expected);
   EXPECT_TRUE(Graphs(args, /*takes_packed=*/false).empty());
@@ -79,6 +83,95 @@ TEST(CudnnChoiceTest, WhatIsNotTakenHasNoGraphs) {
   args = Call(starts);
   args.dq_stride = 12 * 64 + 1;
   EXPECT_EQ(Graphs(args).size(), 1u) << "of the forward pass";
+}
+
+// A layer of so many heads over documents that lie between `starts`, with the workspace of a plan.
+AttentionBackwardArgs LayerCall(const std::vector<int32_t>& starts, int64_t heads, int64_t kv_heads,
+                                int64_t head_dim = 128) {
+  AttentionBackwardArgs args = Call(starts);
+  AttentionArgs& f = args.forward;
+  f.heads = heads;
+  f.kv_heads = kv_heads;
+  f.head_dim = head_dim;
+  f.q_stride = f.k_stride = f.v_stride = (heads + 2 * kv_heads) * head_dim;
+  args.dq_stride = args.dk_stride = args.dv_stride = f.q_stride;
+  args.workspace_bytes = CudaKernelSizes().AttentionBackwardWorkspaceBytes(
+      {DType::kBF16, f.tokens, f.tokens, heads, kv_heads, head_dim});
+  return args;
+}
+int64_t BlockOf(int32_t tokens, int64_t heads, int64_t kv_heads, int64_t head_dim = 128) {
+  const std::vector<int32_t> starts = {0, tokens};
+  return BlockLengthOf(LayerCall(starts, heads, kv_heads, head_dim), tokens);
+}
+
+TEST(CudnnChoiceTest, LongDocumentsGoByBlocksOfTheLongestLengthThatFits) {
+  // 7 query heads a head of keys and values, as 7B models have: FP32 sums for keys and values of
+  // the whole document take 1 KiB a token.
+  EXPECT_EQ(BlockOf(16'384, 28, 4), 8192);
+  EXPECT_EQ(BlockOf(32'768, 28, 4), 8192);
+  EXPECT_EQ(BlockOf(131'072, 28, 4), 7168);
+  EXPECT_EQ(BlockOf(524'288, 28, 4), 5120);
+  EXPECT_EQ(BlockOf(32'768, 32, 8), 10'240);
+  EXPECT_EQ(BlockOf(131'072, 64, 8), 7168);
+  // With one query head a whole document of 16,384 tokens fits.
+  EXPECT_EQ(BlockOf(32'768, 32, 32), 16'384);
+}
+
+TEST(CudnnChoiceTest, BlocksFitTheWorkspaceOfThePlan) {
+  for (const int64_t group : {1, 2, 4, 5, 6, 7, 8, 16}) {
+    for (const int64_t head_dim : {64, 96, 128, 256}) {
+      for (int32_t tokens = 4096; tokens <= 400'000; tokens += tokens / 3) {
+        SCOPED_TRACE(testing::Message() << group << " heads of " << head_dim << ", " << tokens);
+        const std::vector<int32_t> starts = {0, tokens};
+        const AttentionBackwardArgs args = LayerCall(starts, 4 * group, 4, head_dim);
+        ASSERT_LE(args.workspace_bytes, kCudnnWorkspaceBytesMax);
+        for (const DocumentRun& run : RunsOf(args, true)) {
+          if (!run.in_blocks()) continue;
+          EXPECT_EQ(run.kv_heads, 1);
+          EXPECT_EQ(run.length, CudnnLengthBucket(run.length));
+          EXPECT_LE(CudnnBlockGradientBytes(tokens, group, run.length, head_dim),
+                    args.workspace_bytes);
+          EXPECT_LE(
+              135.0 * static_cast<double>(group + 2) / static_cast<double>(group * run.length),
+              0.04)
+              << "of cuDNN's time goes to the sums";
+        }
+      }
+    }
+  }
+}
+
+TEST(CudnnChoiceTest, WhereBlocksAreTooShortOrDoNotFitTheGradientIsOurs) {
+  EXPECT_EQ(BlockOf(32'768, 64, 1), 0) << "parts of 64 heads would be added every 2048 keys";
+  EXPECT_EQ(BlockOf(2'000'000, 28, 4), 0) << "the sums alone take more than the workspace";
+  const std::vector<int32_t> starts = {0, 32'768};
+  EXPECT_THAT(Graphs(LayerCall(starts, 64, 1)),
+              ElementsAre(testing::Field(&CudnnGraphKey::backward, false)));
+}
+
+TEST(CudnnChoiceTest, TwoGraphsDoForLongDocumentsOfAnyLength) {
+  const std::vector<int32_t> uniform = {0, 16'384, 32'768};
+  const std::vector<int32_t> packed = {0, 9000, 9001 + 8192, 32'768};
+  std::vector<CudnnGraphKey> gradients;
+  for (const std::vector<int32_t>& starts : {uniform, packed}) {
+    for (const CudnnGraphKey& key : Graphs(LayerCall(starts, 28, 4))) {
+      if (!key.backward) continue;
+      EXPECT_TRUE(key.packed);
+      EXPECT_EQ(key.documents, 1);
+      EXPECT_EQ(key.length, 8192);
+      EXPECT_EQ(key.heads, 7);
+      EXPECT_EQ(key.dq_stride, 7 * 128);
+      EXPECT_EQ(key.dk_stride, 128);
+      if (std::find(gradients.begin(), gradients.end(), key) == gradients.end()) {
+        gradients.push_back(key);
+      }
+    }
+  }
+  ASSERT_EQ(gradients.size(), 2u);
+  EXPECT_TRUE(gradients[0].causal);
+  EXPECT_FALSE(gradients[1].causal);
+  // Where packed documents are not taken, neither are blocks of them.
+  EXPECT_EQ(Graphs(LayerCall(uniform, 28, 4), /*takes_packed=*/false).size(), 1u);
 }
 
 // Graphs that are built when the test says so; of negative lengths there are none.

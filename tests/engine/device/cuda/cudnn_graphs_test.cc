@@ -14,6 +14,8 @@
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/libraries/cudnn_blocks.h"
+#include "engine/device/cuda/libraries/cudnn_choice.h"
 #include "engine/device/cuda/libraries/cudnn_sizes.h"
 
 namespace megatrain {
@@ -138,6 +140,67 @@ TEST_P(CudnnGraphsTest, IsThereAndTakesNoMoreThanIsReserved) {
               static_cast<long long>((*made)->workspace_bytes()), static_cast<long long>(taken),
               static_cast<long long>(reserved));
 }
+
+// One document of so many tokens in a layer, too long for one call of the gradient.
+struct LongCase {
+  std::string name;
+  int32_t tokens;
+  int64_t heads, kv_heads, head_dim;
+};
+
+void PrintTo(const LongCase& layer, std::ostream* out) { *out << layer.name; }
+
+class CudnnBlockGraphsTest : public testing::TestWithParam<LongCase> {};
+
+TEST_P(CudnnBlockGraphsTest, AreThereAndFitBesideTheSums) {
+  const auto cudnn = OpenForH200();
+  if (absl::IsUnavailable(cudnn.status())) GTEST_SKIP() << cudnn.status().message();
+  ASSERT_TRUE(cudnn.ok()) << cudnn.status();
+
+  const LongCase& layer = GetParam();
+  const std::vector<int32_t> starts = {0, layer.tokens};
+  AttentionBackwardArgs args;
+  AttentionArgs& f = args.forward;
+  f.dtype = DType::kBF16;
+  f.tokens = layer.tokens;
+  f.heads = layer.heads;
+  f.kv_heads = layer.kv_heads;
+  f.head_dim = layer.head_dim;
+  f.scale = 0.125f;
+  f.document_starts = starts.data();
+  f.documents = 1;
+  f.q_stride = f.k_stride = f.v_stride = (layer.heads + 2 * layer.kv_heads) * layer.head_dim;
+  args.dq_stride = args.dk_stride = args.dv_stride = f.q_stride;
+  args.workspace_bytes = CudaKernelSizes().AttentionBackwardWorkspaceBytes(
+      {DType::kBF16, f.tokens, f.tokens, f.heads, f.kv_heads, f.head_dim});
+  ASSERT_LE(args.workspace_bytes, kCudnnWorkspaceBytesMax);
+
+  const std::vector<DocumentRun> runs = RunsOf(args, /*takes_packed=*/true);
+  ASSERT_EQ(runs.size(), 1u);
+  ASSERT_TRUE(runs[0].in_blocks());
+  const std::vector<CudnnGraphKey> keys = KeysOfRun(args, runs[0]);
+  EXPECT_EQ(keys.size(), 2u);
+  const int64_t left = CudnnBlockWorkspace(args, runs[0]).rest_bytes;
+  for (const CudnnGraphKey& key : keys) {
+    const absl::StatusOr<std::unique_ptr<CudnnGraph>> made = (*cudnn)->Make(key);
+    ASSERT_TRUE(made.ok()) << made.status();
+    EXPECT_LE((*made)->workspace_bytes(), left);
+    std::printf("%s: blocks of %lld%s: %lld bytes of cuDNN's, %lld of ours, %lld given\n",
+                layer.name.c_str(), static_cast<long long>(key.length),
+                key.causal ? ", causal" : "", static_cast<long long>((*made)->workspace_bytes()),
+                static_cast<long long>(args.workspace_bytes - left),
+                static_cast<long long>(args.workspace_bytes));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(H200, CudnnBlockGraphsTest,
+                         testing::Values(LongCase{"SevenHeadsAKey16k", 16'384, 28, 4, 128},
+                                         LongCase{"SevenHeadsAKey32k", 32'768, 28, 4, 128},
+                                         LongCase{"SevenHeadsAKey128k", 131'072, 28, 4, 128},
+                                         LongCase{"FourHeadsAKey128k", 131'072, 32, 8, 128},
+                                         LongCase{"AHeadAKey32k", 32'768, 32, 32, 128},
+                                         LongCase{"FourHeadsOf256AKey32k", 32'768, 16, 4, 256}),
+                         [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(H200, CudnnGraphsTest, testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });

@@ -18,6 +18,7 @@ std::vector<int32_t> StartsOf(const std::vector<int32_t>& lengths) {
 }
 
 bool Always(const DocumentRun&) { return true; }
+int64_t NoBlocks(int64_t) { return 0; }
 
 // As the gradient of `group` query heads a key and value head has it.
 RunFits Within(int64_t bytes, int64_t group, int64_t head_dim) {
@@ -43,13 +44,13 @@ TEST(LengthBucketTest, PowersOfTwoAndThenQuarters) {
 }
 
 TEST(DocumentRunsTest, OneDocumentIsOneRun) {
-  EXPECT_EQ(CutIntoRuns(StartsOf({37}), 2, Always),
+  EXPECT_EQ(CutIntoRuns(StartsOf({37}), 2, Always, NoBlocks),
             (std::vector<DocumentRun>{
                 {.first = 0, .documents = 1, .tokens = 37, .length = 512, .kv_heads = 2}}));
 }
 
 TEST(DocumentRunsTest, NumbersArePowersOfTwo) {
-  const auto runs = CutIntoRuns(StartsOf(std::vector<int32_t>(13, 100)), 1, Always);
+  const auto runs = CutIntoRuns(StartsOf(std::vector<int32_t>(13, 100)), 1, Always, NoBlocks);
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0].documents, 8);
   EXPECT_EQ(runs[1].documents, 4);
@@ -60,7 +61,7 @@ TEST(DocumentRunsTest, NumbersArePowersOfTwo) {
 TEST(DocumentRunsTest, ALongDocumentDoesNotTakeManyShortOnesAlong) {
   std::vector<int32_t> lengths(64, 100);
   lengths[0] = 4000;
-  const auto runs = CutIntoRuns(StartsOf(lengths), 1, Always);
+  const auto runs = CutIntoRuns(StartsOf(lengths), 1, Always, NoBlocks);
   // 4 documents of up to 4096 tokens are less than four times 4000 + 3 * 100.
   EXPECT_EQ(runs[0].documents, 4);
   EXPECT_EQ(runs[0].length, 4096);
@@ -71,7 +72,7 @@ TEST(DocumentRunsTest, ALongDocumentDoesNotTakeManyShortOnesAlong) {
 TEST(DocumentRunsTest, HeadsAreCutWhereOneDocumentDoesNotFitWithAll) {
   // 4 query heads a head of keys and values: one of the latter takes 142 MiB at 4096 tokens.
   const RunFits fits = Within(int64_t{300} << 20, 4, 128);
-  const auto runs = CutIntoRuns(StartsOf({4096, 4096}), 6, fits);
+  const auto runs = CutIntoRuns(StartsOf({4096, 4096}), 6, fits, NoBlocks);
   ASSERT_EQ(runs.size(), 2u) << "documents go one by one where heads are cut";
   EXPECT_EQ(runs[0].kv_heads, 2);
   EXPECT_EQ(runs[1].kv_heads, 2);
@@ -79,8 +80,24 @@ TEST(DocumentRunsTest, HeadsAreCutWhereOneDocumentDoesNotFitWithAll) {
 
 TEST(DocumentRunsTest, OneTooLongDocumentAndNothingIsTaken) {
   const RunFits fits = Within(kCudnnWorkspaceBytesMax, 8, 128);
-  EXPECT_FALSE(CutIntoRuns(StartsOf({100, 7000, 100}), 4, fits).empty());
-  EXPECT_TRUE(CutIntoRuns(StartsOf({100, 10'000, 100}), 4, fits).empty());
+  EXPECT_FALSE(CutIntoRuns(StartsOf({100, 7000, 100}), 4, fits, NoBlocks).empty());
+  EXPECT_TRUE(CutIntoRuns(StartsOf({100, 10'000, 100}), 4, fits, NoBlocks).empty());
+}
+
+TEST(DocumentRunsTest, ALongDocumentIsARunOfItsOwnInBlocks) {
+  const RunFits fits = Within(kCudnnWorkspaceBytesMax, 8, 128);
+  const auto runs = CutIntoRuns(StartsOf({100, 10'000, 100, 100}), 4, fits, [](int64_t tokens) {
+    EXPECT_EQ(tokens, 10'000);
+    return 6144;
+  });
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(
+      runs[1],
+      (DocumentRun{.first = 1, .documents = 1, .tokens = 10'000, .length = 6144, .kv_heads = 1}));
+  EXPECT_TRUE(runs[1].in_blocks());
+  EXPECT_FALSE(runs[0].in_blocks());
+  EXPECT_FALSE(runs[2].in_blocks());
+  EXPECT_EQ(runs[2].documents, 2);
 }
 
 TEST(DocumentRunsTest, RunsCoverAllDocumentsAndFit) {
@@ -92,7 +109,7 @@ TEST(DocumentRunsTest, RunsCoverAllDocumentsAndFit) {
     }
     const std::vector<int32_t> starts = StartsOf(lengths);
     const RunFits fits = Within(kCudnnWorkspaceBytesMax, 4, 128);
-    const auto runs = CutIntoRuns(starts, 8, fits);
+    const auto runs = CutIntoRuns(starts, 8, fits, NoBlocks);
     int64_t next = 0;
     for (const DocumentRun& run : runs) {
       EXPECT_EQ(run.first, next);
