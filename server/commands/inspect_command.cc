@@ -17,7 +17,6 @@
 #include "engine/data/inspect_sequences.h"
 #include "engine/inspect/inspect_checkpoint.h"
 #include "engine/inspect/job_data.h"
-#include "engine/job/data_file_keys.h"
 #include "engine/job/job_parser.h"
 #include "engine/model/inspect_model.h"
 #include "server/commands/command.h"
