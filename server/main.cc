@@ -4,9 +4,9 @@
 #include <exception>
 #include <string>
 
+#include "server/base/exit_code.h"
+#include "server/base/version.h"
 #include "server/commands/command.h"
-#include "server/exit_code.h"
-#include "server/version.h"
 
 int main(int argc, char** argv) {
   CLI::App app("Trains language models far larger than the device's memory.", "megatraind");

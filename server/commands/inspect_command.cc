@@ -14,11 +14,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/data/inspect_sequences.h"
+#include "engine/data/sequences/inspect_sequences.h"
+#include "engine/hf/inspect_model.h"
 #include "engine/inspect/inspect_checkpoint.h"
 #include "engine/inspect/job_data.h"
 #include "engine/job/job_parser.h"
-#include "engine/model/inspect_model.h"
 #include "server/commands/command.h"
 
 namespace megatrain {

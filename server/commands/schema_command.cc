@@ -5,9 +5,9 @@
 
 #include "engine/config/config_schema.h"
 #include "engine/job/job_keys.h"
+#include "server/base/exit_code.h"
 #include "server/commands/command.h"
 #include "server/config/daemon_keys.h"
-#include "server/exit_code.h"
 
 namespace megatrain {
 namespace {
