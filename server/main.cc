@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
   megatrain::AddGenerateCommand(&app, &exit_code);
   megatrain::AddExportCommand(&app, &exit_code);
   megatrain::AddVerifyCommand(&app, &exit_code);
+  megatrain::AddSchemaCommand(&app, &exit_code);
   megatrain::AddTokenCommands(&app, &exit_code);
   try {
     app.parse(argc, argv);

@@ -3,12 +3,15 @@
 #define MEGATRAIN_ENGINE_JOB_DEVICE_NAME_H_
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace megatrain {
 
 // What a device key expects, for messages.
 inline constexpr char kDeviceNames[] = "auto, cpu, cuda or cuda:N";
+// The same for the schemas of files.
+inline constexpr char kDevicePattern[] = "^(auto|cpu|cuda(:(0|[1-9][0-9]{0,2}))?)$";
 
 struct DeviceName {
   enum class Kind { kAuto, kCpu, kCuda };
@@ -16,8 +19,9 @@ struct DeviceName {
   int ordinal = -1;  // of cuda:N; -1: of no particular one
 };
 
-// Nothing: `text` is none of kDeviceNames.
+// Returns nullopt if `text` is none of kDeviceNames.
 std::optional<DeviceName> ParseDeviceName(std::string_view text);
+inline bool IsDeviceName(const std::string& text) { return ParseDeviceName(text).has_value(); }
 
 }  // namespace megatrain
 

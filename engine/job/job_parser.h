@@ -1,8 +1,7 @@
 // Job files: YAML and overrides in, a checked JobSpec out.
 //
-// Errors are InvalidArgument "FILE:LINE: KEY: what is wrong and what is expected" (an override's
-// place is "--set KEY=VALUE"); a file that cannot be read is NotFound. An unknown key names the
-// nearest known one.
+// Errors are those of ReadConfig (engine/config/config_reader.h); a file that cannot be read is
+// NotFound.
 #ifndef MEGATRAIN_ENGINE_JOB_JOB_PARSER_H_
 #define MEGATRAIN_ENGINE_JOB_JOB_PARSER_H_
 
@@ -15,11 +14,9 @@
 
 namespace megatrain {
 
-// Reads the job file at `path`. Each override is "a.b=value" as in "training.steps=50": the value
-// is plain text, or YAML if it begins with [, {, or a quote; it replaces the file's. The entries of
-// a list are named by their number: data.train.0.path=x. Paths in the result are absolute: relative
-// ones, in overrides too, are taken from the job file's directory, and an empty
-// checkpoint.directory becomes NAME/checkpoints there.
+// Reads the job file at `path` and overrides as in "training.steps=50" (see ReadConfig). Paths in
+// the result are absolute: relative ones, in overrides too, are taken from the job file's
+// directory, and an empty checkpoint.directory becomes NAME/checkpoints there.
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& path,
                                      const std::vector<std::string>& overrides);
 

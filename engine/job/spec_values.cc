@@ -14,16 +14,18 @@ std::string ValueOrEmpty(const std::map<std::string, std::string>& values, const
 
 std::map<std::string, std::string> SpecValues(const JobSpec& spec) {
   std::map<std::string, std::string> values;
-  for (const JobKey& key : JobKeys()) {
-    if (!key.may_change_on_resume) values[key.path] = key.get(spec);
+  JobSpec copy = spec;  // keys are bound to what they may write to
+  for (const ConfigKey& key : JobKeys(&copy).keys) {
+    if (!key.may_change) values[key.path] = key.value.text();
   }
   return values;
 }
 
 std::optional<SpecDifference> FirstDifference(const std::map<std::string, std::string>& before,
                                               const std::map<std::string, std::string>& now) {
-  for (const JobKey& key : JobKeys()) {
-    if (key.may_change_on_resume) continue;
+  JobSpec any;  // whose keys are gone through in order
+  for (const ConfigKey& key : JobKeys(&any).keys) {
+    if (key.may_change) continue;
     SpecDifference difference{key.path, ValueOrEmpty(before, key.path),
                               ValueOrEmpty(now, key.path)};
     if (difference.before != difference.now) return difference;

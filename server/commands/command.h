@@ -20,6 +20,7 @@ void AddInitCommand(CLI::App* app, int* exit_code);
 void AddGenerateCommand(CLI::App* app, int* exit_code);
 void AddExportCommand(CLI::App* app, int* exit_code);
 void AddTokenCommands(CLI::App* app, int* exit_code);  // token add, ls, revoke
+void AddSchemaCommand(CLI::App* app, int* exit_code);
 void AddVerifyCommand(CLI::App* app, int* exit_code);
 
 }  // namespace megatrain

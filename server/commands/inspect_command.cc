@@ -18,7 +18,6 @@
 #include "engine/hf/inspect_model.h"
 #include "engine/inspect/inspect_checkpoint.h"
 #include "engine/inspect/job_data.h"
-#include "engine/job/data_file_keys.h"
 #include "engine/job/job_parser.h"
 #include "server/commands/command.h"
 

@@ -49,11 +49,9 @@ bool HasTcp(const DaemonConfig& config);
 // The keys in which the two differ and which a daemon that runs cannot change: it needs a restart.
 std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running, const DaemonConfig& read);
 
-// Reads `path`, or takes the defaults if it is empty; an override is "a.b=value" as in
-// "host_memory=24GiB", plain text or YAML if it begins with [, {, or a quote, and replaces the
-// file's. Errors are InvalidArgument "FILE:LINE: KEY: what is wrong and what is expected", an
-// override's place is "--set KEY=VALUE"; a file that cannot be read is NotFound. A setting of what
-// this version does not have is refused, not ignored.
+// Reads `path`, or takes the defaults if it is empty, and overrides as in "host_memory=24GiB".
+// Errors are those of ReadConfig (engine/config/config_reader.h); a file that is not there is
+// NotFound.
 absl::StatusOr<DaemonConfig> ReadDaemonConfig(const std::string& path,
                                               const std::vector<std::string>& overrides);
 

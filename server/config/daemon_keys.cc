@@ -1,213 +1,115 @@
 #include "server/config/daemon_keys.h"
 
 #include <cstdint>
-#include <utility>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/bytes.h"
+#include "engine/config/config_values.h"
 #include "engine/job/device_name.h"
 #include "server/metrics/metrics_address.h"
 
 namespace megatrain {
 namespace {
 
-using Set = std::function<std::string(const YamlNode& node, DaemonConfig* config)>;
-
 constexpr int64_t kThreadsMax = 4096;
 constexpr int64_t kJobsMax = 1000000;
+constexpr bool kMayChange = true;
+constexpr char kNoLimit[] = "no limit";
+constexpr char kRootsExpected[] = "a list of absolute directories, as in [/srv/megatrain]";
 
-std::string Expects(const std::string& what, const YamlNode& node) {
-  return absl::StrCat("expects ", what, ", got ", node.Describe());
+bool IsAbsolute(const std::string& path) { return absl::StartsWith(path, "/"); }
+
+ConfigValue Listen(std::vector<std::string>* addresses) {
+  ConfigValue value =
+      Texts(addresses,
+            "a list of addresses, as in [\"unix:/run/megatrain/megatrain.sock\", \"0.0.0.0:9463\"]",
+            "^(unix:/.*|[^, \\t/]+:[0-9]+)$", [](const std::string& address) -> std::string {
+              if (absl::StartsWith(address, "unix:/") || IsHostPort(address)) return "";
+              return absl::StartsWith(address, "unix:")
+                         ? "an absolute path after unix:"
+                         : "unix:/PATH or HOST:PORT, as in 0.0.0.0:9463 or [::1]:9463";
+            });
+  value.schema["minItems"] = 1;
+  value.schema["uniqueItems"] = true;
+  return value;
 }
 
-bool IsPlain(const YamlNode& node) {
-  return node.kind == YamlNode::Kind::kScalar && !node.quoted && !node.scalar.empty();
+ConfigValue MetricsListen(std::string* address) {
+  ConfigValue value =
+      Text(address, "HOST:PORT, as in 127.0.0.1:9464", "^([^, \\t/]+:[0-9]+)?$",
+           [](const std::string& text) { return text.empty() || IsHostPort(text); });
+  value.note = "\"\" = none";
+  return value;
 }
 
-// ---- Values of keys ----
-
-std::string ReadText(const YamlNode& node, const std::string& expects, std::string* text) {
-  if (node.kind != YamlNode::Kind::kScalar) return Expects(expects, node);
-  *text = node.scalar;
-  return "";
+ConfigValue Roots(std::vector<std::string>* roots) {
+  return Texts(roots, kRootsExpected, "^/", [](const std::string& root) -> std::string {
+    return IsAbsolute(root) ? "" : kRootsExpected;
+  });
 }
 
-std::string ReadTexts(const YamlNode& node, const std::string& expects,
-                      std::vector<std::string>* texts) {
-  if (node.kind != YamlNode::Kind::kSequence) return Expects(expects, node);
-  texts->clear();
-  for (const YamlNode& item : node.items) {
-    if (item.kind != YamlNode::Kind::kScalar || item.scalar.empty()) return Expects(expects, node);
-    texts->push_back(item.scalar);
-  }
-  return "";
-}
-
-std::string ReadWhole(const YamlNode& node, int64_t max, int64_t* value) {
-  int64_t read = 0;
-  if (!IsPlain(node) || !absl::SimpleAtoi(node.scalar, &read) || read < 0 || read > max) {
-    return Expects(absl::StrCat("a whole number from 0 to ", max), node);
-  }
-  *value = read;
-  return "";
-}
-
-std::string ReadBytes(const YamlNode& node, int64_t* value) {
-  if (IsPlain(node)) {
-    if (const absl::StatusOr<int64_t> bytes = ParseBytes(node.scalar); bytes.ok()) {
-      *value = *bytes;
-      return "";
-    }
-  }
-  return Expects("a size in bytes, or with KiB, MiB, GiB or TiB, as in 24GiB", node);
-}
-
-// ---- Keys ----
-
-// What is wrong with an address "HOST:PORT", or "".
-std::string CheckHostPort(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  const std::string host = address.substr(0, colon);
-  int port = -1;
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  const bool good_host = !host.empty() && host.find_first_of(", \t/") == std::string::npos &&
-                         (bracketed || host.find_first_of("[]:") == std::string::npos);
-  if (colon == std::string::npos || !good_host ||
-      address.find_first_not_of("0123456789", colon + 1) != std::string::npos ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) {
-    return absl::StrCat("expects unix:/PATH or HOST:PORT, as in 0.0.0.0:9463 or [::1]:9463, got ",
-                        address);
-  }
-  return "";
-}
-
-std::string SetListen(const YamlNode& node, DaemonConfig* config) {
-  std::vector<std::string> addresses;
-  const std::string expects =
-      "a list of addresses, as in [\"unix:/run/megatrain/megatrain.sock\", \"0.0.0.0:9463\"]";
-  if (std::string error = ReadTexts(node, expects, &addresses); !error.empty()) return error;
-  if (addresses.empty()) return "expects at least one address";
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    if (!absl::StartsWith(addresses[i], "unix:")) {
-      if (std::string error = CheckHostPort(addresses[i]); !error.empty()) return error;
-    } else if (!absl::StartsWith(addresses[i], "unix:/")) {
-      return absl::StrCat("expects an absolute path after unix:, got ", addresses[i]);
-    }
-    for (size_t j = 0; j < i; ++j) {
-      if (addresses[i] == addresses[j]) return absl::StrCat(addresses[i], " is there twice");
-    }
-  }
-  config->listen = std::move(addresses);
-  return "";
-}
-
-Set FilePath(std::string DaemonConfig::*path) {
-  return [path](const YamlNode& node, DaemonConfig* config) {
-    std::string text;
-    const std::string expects = "the absolute path of a file, or \"\" for none";
-    if (std::string error = ReadText(node, expects, &text); !error.empty()) return error;
-    if (!text.empty() && text[0] != '/') return Expects(expects, node);
-    config->*path = std::move(text);
-    return std::string();
-  };
-}
-
-std::string SetMetricsListen(const YamlNode& node, DaemonConfig* config) {
-  std::string address;
-  const std::string expects = "HOST:PORT, or \"\" for none";
-  if (std::string error = ReadText(node, expects, &address); !error.empty()) return error;
-  if (!address.empty()) {
-    if (std::string error = CheckMetricsAddress(address); !error.empty()) return error;
-  }
-  config->metrics_listen = std::move(address);
-  return "";
-}
-
-std::string SetStateDirectory(const YamlNode& node, DaemonConfig* config) {
-  std::string path;
-  const std::string expects = "an absolute path";
-  if (std::string error = ReadText(node, expects, &path); !error.empty()) return error;
-  if (!absl::StartsWith(path, "/")) return Expects(expects, node);
-  config->state_directory = std::move(path);
-  return "";
-}
-
-std::string SetRoots(const YamlNode& node, DaemonConfig* config) {
-  std::vector<std::string> roots;
-  const std::string expects = "a list of absolute directories, as in [/srv/megatrain]";
-  if (std::string error = ReadTexts(node, expects, &roots); !error.empty()) return error;
-  for (const std::string& root : roots) {
-    if (!absl::StartsWith(root, "/")) return absl::StrCat("expects ", expects, ", got ", root);
-  }
-  config->roots = std::move(roots);
-  return "";
-}
-
-std::string SetDevice(const YamlNode& node, DaemonConfig* config) {
-  std::string device;
-  if (std::string error = ReadText(node, kDeviceNames, &device); !error.empty()) return error;
-  if (!ParseDeviceName(device).has_value()) return Expects(kDeviceNames, node);
-  config->device = std::move(device);
-  return "";
-}
-
-std::string SetLogLevel(const YamlNode& node, DaemonConfig* config) {
-  std::string level;
-  const std::string expects = "info, warning or error";
-  if (std::string error = ReadText(node, expects, &level); !error.empty()) return error;
-  if (level != "info" && level != "warning" && level != "error") return Expects(expects, node);
-  config->log_level = std::move(level);
-  return "";
+ConfigValue FilePath(std::string* path) {
+  ConfigValue value =
+      Text(path, "the absolute path of a file", "^(/|$)",
+           [](const std::string& text) { return text.empty() || IsAbsolute(text); });
+  value.note = "\"\" = none";
+  return value;
 }
 
 }  // namespace
 
-const std::vector<DaemonKey>& DaemonKeys() {
-  static const auto& keys = *new std::vector<DaemonKey>{
-      {"listen", SetListen},
-      {"metrics_listen", SetMetricsListen},
-      {"state_directory", SetStateDirectory},
-      {"host_memory", [](const YamlNode& node,
-                         DaemonConfig* config) { return ReadBytes(node, &config->host_memory); }},
-      {"device", SetDevice},
-      {"threads",
-       [](const YamlNode& node, DaemonConfig* config) {
-         return ReadWhole(node, kThreadsMax, &config->threads);
-       }},
-      {"roots", SetRoots},
-      {"administrators",
-       [](const YamlNode& node, DaemonConfig* config) {
-         return ReadTexts(node, "a list of user names, as in [anna]", &config->administrators);
-       }},
-      {"keep_ended_jobs_per_user",
-       [](const YamlNode& node, DaemonConfig* config) {
-         return ReadWhole(node, kJobsMax, &config->keep_ended_jobs);
-       }},
-      {kQueuedJobsLimit,
-       [](const YamlNode& node, DaemonConfig* config) {
-         return ReadWhole(node, kJobsMax, &config->limits.queued_jobs);
-       }},
-      {kRunningJobsLimit,
-       [](const YamlNode& node, DaemonConfig* config) {
-         return ReadWhole(node, kJobsMax, &config->limits.running_jobs);
-       }},
-      {kHostMemoryLimit,
-       [](const YamlNode& node, DaemonConfig* config) {
-         return ReadBytes(node, &config->limits.host_bytes);
-       }},
-      {kDiskLimit,
-       [](const YamlNode& node, DaemonConfig* config) {
-         return ReadBytes(node, &config->limits.disk_bytes);
-       }},
-      {"tls.certificate", FilePath(&DaemonConfig::tls_certificate)},
-      {"tls.key", FilePath(&DaemonConfig::tls_key)},
-      {"tls.client_ca", FilePath(&DaemonConfig::tls_client_ca)},
-      {"tokens_file", FilePath(&DaemonConfig::tokens_file)},
-      {"log_level", SetLogLevel},
+ConfigTable DaemonKeys(DaemonConfig* config) {
+  UserLimits& limits = config->limits;
+  ConfigTable table = {
+      "configuration", "host_memory=24GiB", "reload", "are taken over by a reload (SIGHUP)", {}};
+  table.keys = {
+      {"listen", Listen(&config->listen),
+       "addresses of the API: unix:/PATH, and HOST:PORT with TLS"},
+      {.path = "metrics_listen",
+       .value = Optional(&config->metrics_listen, MetricsListen),
+       .help = "address of the page for Prometheus",
+       .shown = absl::StrCat("\"", kDefaultMetricsAddress, "\"")},
+      {"state_directory", Text(&config->state_directory, "an absolute path", "^/", IsAbsolute),
+       "store, logs, and checkpoints of jobs that name no directory"},
+      {"host_memory",
+       Bytes(&config->host_memory,
+             "80% of what is free at start, or the huge pages set aside where they are more"),
+       "memory that is reserved for jobs at start, in bytes or as in 900GiB"},
+      {"device", Text(&config->device, kDeviceNames, kDevicePattern, IsDeviceName),
+       "what computes; auto = the first GPU, else the cpu; or cpu, cuda, cuda:N"},
+      {"threads", Whole(&config->threads, 0, kThreadsMax, "the processors the daemon may use"),
+       "threads of a job"},
+      {.path = "roots",
+       .value = Optional(&config->roots, Roots),
+       .help =
+           "directories that jobs may name paths beneath; left out, a private daemon has no bounds",
+       .shown = R"(["/srv/megatrain"])"},
+      {"administrators", Texts(&config->administrators, "a list of user names, as in [anna]"),
+       "accounts that see and control everybody's jobs", kMayChange},
+      {"keep_ended_jobs_per_user", Whole(&config->keep_ended_jobs, 0, kJobsMax, "all"),
+       "ended jobs of each user that are remembered, beside those with checkpoints", kMayChange},
+      {kQueuedJobsLimit, Whole(&limits.queued_jobs, 0, kJobsMax, kNoLimit),
+       "jobs of a user that wait", kMayChange},
+      {kRunningJobsLimit, Whole(&limits.running_jobs, 0, kJobsMax, kNoLimit),
+       "jobs of a user that run", kMayChange},
+      {kHostMemoryLimit, Bytes(&limits.host_bytes, kNoLimit),
+       "reserved memory of a user's jobs, in bytes or as in 200GiB", kMayChange},
+      {kDiskLimit, Bytes(&limits.disk_bytes, kNoLimit),
+       "what a user's jobs hold of the state directory, in bytes or as in 2TiB", kMayChange},
+      {"tls.certificate", FilePath(&config->tls_certificate),
+       "PEM file of the server's certificate, the chain after it", kMayChange},
+      {"tls.key", FilePath(&config->tls_key), "PEM file of the certificate's key", kMayChange},
+      {"tls.client_ca", FilePath(&config->tls_client_ca),
+       "PEM file of the authority that issues client certificates", kMayChange},
+      {"tokens_file", FilePath(&config->tokens_file),
+       "file of bearer tokens of callers on TCP, which `megatraind token add USER` makes",
+       kMayChange},
+      {"log_level", Choice(&config->log_level, {"info", "warning", "error"}),
+       "least severity that is logged", kMayChange},
   };
-  return keys;
+  return table;
 }
 
 }  // namespace megatrain

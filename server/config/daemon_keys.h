@@ -1,25 +1,15 @@
-// Every key of the daemon's configuration, stated once: its path, what it expects, how it is read.
+// Every key of the daemon's configuration, declared once.
 #ifndef MEGATRAIN_SERVER_CONFIG_DAEMON_KEYS_H_
 #define MEGATRAIN_SERVER_CONFIG_DAEMON_KEYS_H_
 
-#include <functional>
-#include <string>
-#include <vector>
-
-#include "absl/status/status.h"
-#include "engine/job/yaml_tree.h"
+#include "engine/config/config_key.h"
 #include "server/config/daemon_config.h"
 
 namespace megatrain {
 
-struct DaemonKey {
-  std::string path;  // "limits.queued_jobs_per_user"
-  // Reads the value; what is wrong with it, without its place, or "".
-  std::function<std::string(const YamlNode& node, DaemonConfig* config)> set;
-};
-
-// In the order of the configuration's documentation.
-const std::vector<DaemonKey>& DaemonKeys();
+// The keys in the order of the documentation, bound to `config`, which must outlive the result.
+// Defaults are those of DaemonConfig. A reload (SIGHUP) takes over those that may_change.
+ConfigTable DaemonKeys(DaemonConfig* config);
 
 }  // namespace megatrain
 

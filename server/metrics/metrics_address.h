@@ -8,6 +8,9 @@ namespace megatrain {
 
 inline constexpr char kDefaultMetricsAddress[] = "127.0.0.1:9464";
 
+// "HOST:PORT", as in 127.0.0.1:9464 or [::1]:9464; not a list, nothing behind the port.
+bool IsHostPort(const std::string& address);
+
 // What is wrong with an address "HOST:PORT", as in 127.0.0.1:9464 or [::1]:9464; "" = nothing.
 std::string CheckMetricsAddress(const std::string& address);
 

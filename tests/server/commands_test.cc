@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -94,6 +95,19 @@ TEST_F(CommandsTest, BadJobFilesAreTwoAndNameTheKey) {
   EXPECT_EQ(run.exit_code, 2);
   EXPECT_THAT(run.output, HasSubstr("job.yaml:2: trainig: unknown key; did you mean training?"));
   EXPECT_EQ(Megatraind("plan " + Path("job.yaml")).output, run.output);
+}
+
+TEST_F(CommandsTest, SchemaDescribesBothFiles) {
+  for (const auto& [file, key] : {std::pair{"job", "training"}, std::pair{"config", "limits"}}) {
+    const Result schema = Megatraind(std::string("schema ") + file);
+    EXPECT_EQ(schema.exit_code, 0) << schema.output;
+    const auto json = nlohmann::json::parse(schema.output, nullptr, /*allow_exceptions=*/false);
+    EXPECT_TRUE(json["properties"].contains(key)) << schema.output;
+    const Result listing = Megatraind(std::string("schema -o yaml ") + file);
+    EXPECT_THAT(listing.output, HasSubstr(std::string("\n") + key + ":\n"));
+  }
+  EXPECT_EQ(Megatraind("schema").exit_code, 2);
+  EXPECT_EQ(Megatraind("schema model").exit_code, 2);
 }
 
 TEST_F(CommandsTest, InitRefusesUnknownPresetsAndInspectShowsModels) {

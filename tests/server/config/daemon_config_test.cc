@@ -174,6 +174,26 @@ TEST(DaemonConfigTest, WrongOverridesNameThemselves) {
   EXPECT_THAT(ErrorOf("", {"listen=[\"unix:/a\""}), HasSubstr("--set listen="));
 }
 
+TEST(DaemonConfigTest, EntriesOfListsAreNamedByTheirLineAndReplacedByTheirNumber) {
+  EXPECT_EQ(
+      ErrorOf("roots:\n  - /a\n  - b\n"),
+      "f.yaml:3: roots: expects a list of absolute directories, as in [/srv/megatrain], got b");
+  EXPECT_THAT(Parse("roots: [/a, /b]", {"roots.1=/c"})->roots.value(), ElementsAre("/a", "/c"));
+  EXPECT_EQ(
+      ErrorOf("roots: [/a]", {"roots.1=/c"}),
+      "--set roots.1=/c: roots.1: roots is a list of 1 entries, numbered from 0; there is no 1");
+  EXPECT_EQ(ErrorOf("roots: /a", {"roots.0=/c"}),
+            "f.yaml:1: roots: expects a list of absolute directories, as in [/srv/megatrain], got "
+            "/a");
+}
+
+TEST(DaemonConfigTest, RefusalsSayWhatZeroMeans) {
+  EXPECT_EQ(
+      ErrorOf("limits: {disk_per_user: -1}"),
+      "f.yaml:1: limits.disk_per_user: expects a size in bytes, or with KiB, MiB, GiB or TiB, "
+      "as in 24GiB, got -1; 0 = no limit");
+}
+
 TEST(DaemonConfigTest, FilesThatCannotBeRead) {
   const std::string directory = testing::TempDir();
   EXPECT_EQ(ReadDaemonConfig(directory + "/missing.yaml", {}).status().code(),

@@ -1,4 +1,4 @@
-#include "engine/job/yaml_tree.h"
+#include "engine/config/yaml_tree.h"
 
 #include <sstream>
 

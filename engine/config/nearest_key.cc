@@ -1,4 +1,4 @@
-#include "engine/job/nearest_key.h"
+#include "engine/config/nearest_key.h"
 
 #include <algorithm>
 #include <limits>

@@ -2,8 +2,8 @@
 //
 // Refused rather than interpreted: aliases (so that no text grows when read), tags, duplicate keys,
 // keys that are not plain words, several documents, and text over the limits below.
-#ifndef MEGATRAIN_ENGINE_JOB_YAML_TREE_H_
-#define MEGATRAIN_ENGINE_JOB_YAML_TREE_H_
+#ifndef MEGATRAIN_ENGINE_CONFIG_YAML_TREE_H_
+#define MEGATRAIN_ENGINE_CONFIG_YAML_TREE_H_
 
 #include <cstddef>
 #include <string>
@@ -50,4 +50,4 @@ absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& nam
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_JOB_YAML_TREE_H_
+#endif  // MEGATRAIN_ENGINE_CONFIG_YAML_TREE_H_

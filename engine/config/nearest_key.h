@@ -1,6 +1,6 @@
 // Which known key a misspelt one was meant to be.
-#ifndef MEGATRAIN_ENGINE_JOB_NEAREST_KEY_H_
-#define MEGATRAIN_ENGINE_JOB_NEAREST_KEY_H_
+#ifndef MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
+#define MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
 
 #include <string>
 #include <string_view>
@@ -18,4 +18,4 @@ std::string NearestKey(std::string_view key, const std::vector<std::string>& kno
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_JOB_NEAREST_KEY_H_
+#endif  // MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
