@@ -1,48 +1,11 @@
-// What the tests of engine/data share: files in a folder of their own.
-#ifndef MEGATRAIN_TESTS_ENGINE_DATA_TEST_DIRECTORY_H_
-#define MEGATRAIN_TESTS_ENGINE_DATA_TEST_DIRECTORY_H_
+// Contents of files of tokens.
+#ifndef MEGATRAIN_TESTS_ENGINE_DATA_TOKEN_BYTES_H_
+#define MEGATRAIN_TESTS_ENGINE_DATA_TOKEN_BYTES_H_
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
-#include <system_error>
 #include <vector>
 
 namespace megatrain {
-
-// A directory that is removed with all it holds.
-class TestDirectory {
- public:
-  TestDirectory() {
-    std::string name = ::testing::TempDir() + "/data_XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TestDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TestDirectory(const TestDirectory&) = delete;
-  TestDirectory& operator=(const TestDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string Path(const std::string& name) const { return path_ + "/" + name; }
-  std::string Write(const std::string& name, const std::string& content) const {
-    std::ofstream(Path(name), std::ios::binary) << content;
-    return Path(name);
-  }
-
- private:
-  std::string path_;
-};
-
-inline std::string ReadWholeFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-}
 
 template <typename T>
 std::string Bytes(const std::vector<T>& values) {
@@ -61,4 +24,4 @@ inline std::string Npy(const std::string& dictionary, const std::string& data) {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_TESTS_ENGINE_DATA_TEST_DIRECTORY_H_
+#endif  // MEGATRAIN_TESTS_ENGINE_DATA_TOKEN_BYTES_H_
