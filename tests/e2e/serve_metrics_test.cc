@@ -3,14 +3,11 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "tests/server/metrics/http_request.h"

@@ -8,7 +8,6 @@
 
 #include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
