@@ -1,5 +1,5 @@
 // A stream that is opened again, against a server that follows a script.
-#include "client/resumable_stream.h"
+#include "client/connection/resumable_stream.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>

@@ -1,4 +1,4 @@
-#include "server/service_manager.h"
+#include "server/daemon/service_manager.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -14,10 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_format.h"
+#include "engine/hf/safetensors.h"
 #include "engine/inspect/export_checkpoint.h"
-#include "engine/model/hf_directory.h"
-#include "engine/model/hf_format.h"
-#include "engine/model/safetensors.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 #include "tests/support/test_directory.h"
 

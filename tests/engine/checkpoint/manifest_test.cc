@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "engine/base/file.h"
-#include "engine/model/hf_format.h"
+#include "engine/hf/hf_format.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 
 namespace megatrain {

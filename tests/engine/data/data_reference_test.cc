@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/batch_loader.h"
-#include "engine/data/inspect_sequences.h"
+#include "engine/data/sequences/batch_loader.h"
+#include "engine/data/sequences/inspect_sequences.h"
 #include "tests/engine/data/data_test_support.h"
 #include "tests/support/read_file.h"
 

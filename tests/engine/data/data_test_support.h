@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/data/batch_loader.h"
-#include "engine/data/bytes_tokenizer.h"
+#include "engine/data/sequences/batch_loader.h"
 #include "engine/job/job_spec.h"
+#include "engine/tokenizer/bytes_tokenizer.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {

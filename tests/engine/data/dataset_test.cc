@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/batch_loader.h"
+#include "engine/data/sequences/batch_loader.h"
 #include "tests/engine/data/data_test_support.h"
 #include "tests/engine/data/token_bytes.h"
 #include "tests/support/read_file.h"

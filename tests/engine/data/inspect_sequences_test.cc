@@ -1,4 +1,4 @@
-#include "engine/data/inspect_sequences.h"
+#include "engine/data/sequences/inspect_sequences.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

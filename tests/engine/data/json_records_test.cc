@@ -1,4 +1,4 @@
-#include "engine/data/json_records.h"
+#include "engine/data/records/json_records.h"
 #include "tests/support/test_directory.h"
 
 #include <gmock/gmock.h>

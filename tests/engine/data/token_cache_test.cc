@@ -1,4 +1,4 @@
-#include "engine/data/token_cache.h"
+#include "engine/data/sequences/token_cache.h"
 #include "tests/support/read_file.h"
 #include "tests/support/test_directory.h"
 

@@ -1,4 +1,4 @@
-#include "engine/data/token_file.h"
+#include "engine/data/records/token_file.h"
 #include "tests/engine/data/token_bytes.h"
 #include "tests/support/read_file.h"
 #include "tests/support/test_directory.h"

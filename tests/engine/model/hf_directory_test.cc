@@ -1,5 +1,5 @@
 // Reading HF directories: HfWeights and ReadModelConfig.
-#include "engine/model/hf_directory.h"
+#include "engine/hf/hf_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/hf/hf_format.h"
 #include "engine/memory/split_master.h"
-#include "engine/model/hf_format.h"
 #include "tests/engine/model/model_fixture.h"
 
 namespace megatrain {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/base/dtype.h"
-#include "engine/memory/tile.h"
+#include "engine/hf/safetensors.h"
 #include "engine/model/model_layout.h"
-#include "engine/model/safetensors.h"
+#include "engine/model/tile.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/config_json.h"
+#include "engine/hf/config_json.h"
 
 namespace megatrain {
 namespace {

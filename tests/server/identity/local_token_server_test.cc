@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
-#include "client/call_token.h"
-#include "client/local_token.h"
-#include "client/server_address.h"
+#include "client/connection/call_token.h"
+#include "client/connection/local_token.h"
+#include "client/connection/server_address.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/test_directory.h"

@@ -1,5 +1,5 @@
 // The paths of a submitted job, by the files that its submitter has.
-#include "server/jobs/submission.h"
+#include "server/manager/submission.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

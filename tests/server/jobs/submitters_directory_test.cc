@@ -22,7 +22,7 @@
 #include "server/files/file_identity.h"
 #include "server/files/job_files.h"
 #include "server/files/own_directory.h"
-#include "server/jobs/job_remover.h"
+#include "server/manager/job_remover.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {

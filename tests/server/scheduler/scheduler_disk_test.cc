@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "server/jobs/job_remover.h"
+#include "server/manager/job_remover.h"
 #include "tests/server/jobs/faulty_vfs.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
 
