@@ -17,9 +17,10 @@
 #include "absl/strings/str_replace.h"
 #include "server/metrics/daemon_metrics.h"
 #include "server/metrics/metrics_server.h"
-#include "tests/e2e/child_process.h"
 #include "tests/server/metrics/http_request.h"
 #include "tests/server/metrics/test_page.h"
+#include "tests/support/child_process.h"
+#include "tests/support/read_file.h"
 
 namespace megatrain {
 namespace {

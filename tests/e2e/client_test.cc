@@ -18,7 +18,10 @@
 #include <thread>
 #include <vector>
 
-#include "tests/e2e/child_process.h"
+#include "tests/support/child_process.h"
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
+#include "tests/support/wait_until.h"
 
 namespace megatrain {
 namespace {
@@ -56,9 +59,6 @@ std::vector<std::string> Lines(const std::string& text) {
 class ClientTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Sockets need short paths; only this user may enter it.
-    std::string pattern = "/tmp/megatrain_XXXXXX";
-    directory_ = mkdtemp(pattern.data());
     std::ofstream(directory_ / "train.txt") << TrainingText();
     ChildProcess init({Daemon(), "init", "--preset", "llama-tiny", "--out", directory_ / "model"},
                       directory_ / "init.log");
@@ -83,7 +83,6 @@ class ClientTest : public ::testing::Test {
   void TearDown() override {
     if (HasFailure()) std::fputs(daemon_->Output().c_str(), stderr);
     daemon_.reset();
-    if (!HasFailure()) fs::remove_all(directory_);
   }
 
   std::string Address() const { return "unix:" + (directory_ / "m.sock").string(); }
@@ -103,13 +102,8 @@ class ClientTest : public ::testing::Test {
   }
 
   void WaitUntil(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-    bool met = condition();
-    while (!met && std::chrono::steady_clock::now() < deadline && daemon_->Running()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      met = condition();
-    }
-    ASSERT_TRUE(met) << daemon_->Output();
+    ASSERT_TRUE(megatrain::WaitUntil(condition, [this] { return !daemon_->Running(); }))
+        << daemon_->Output();
   }
 
   std::unique_ptr<ChildProcess> Start(std::vector<std::string> arguments) {
@@ -144,7 +138,8 @@ class ClientTest : public ::testing::Test {
     WaitUntil([&] { return client.Output().find(text) != std::string::npos; });
   }
 
-  fs::path directory_;
+  const TestDirectory own_{TestDirectory::Place::kShort};  // only this user may enter it
+  const fs::path directory_ = own_.path();
   std::unique_ptr<ChildProcess> daemon_;
   int started_ = 0;
 };

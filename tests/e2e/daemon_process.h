@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "megatrain/v1/node_service.grpc.pb.h"
-#include "tests/e2e/child_process.h"
+#include "tests/support/child_process.h"
 
 namespace megatrain {
 

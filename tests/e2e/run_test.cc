@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -17,7 +16,9 @@
 #include <thread>
 #include <vector>
 
-#include "tests/e2e/child_process.h"
+#include "tests/support/child_process.h"
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -57,10 +58,8 @@ class RunTest : public ::testing::Test {
  protected:
   // The model and the run that nothing disturbs, once for all tests.
   static void SetUpTestSuite() {
-    const char* base = std::getenv("TEST_TMPDIR");
-    root_ = new fs::path(fs::path(base == nullptr ? "/tmp" : base) /
-                         ("run_test_" + std::to_string(getpid())));
-    fs::remove_all(*root_);
+    own_ = new TestDirectory();
+    root_ = new fs::path(own_->path());
     fs::create_directories(*root_ / "logs");
     ChildProcess init({Binary(), "init", "--preset", "llama-tiny", "--out", Model(), "--seed", "3"},
                       *root_ / "logs/init");
@@ -73,7 +72,8 @@ class RunTest : public ::testing::Test {
     ExpectMetrics(directory, kSteps);
   }
   static void TearDownTestSuite() {
-    if (!HasFailure()) fs::remove_all(*root_);
+    delete root_;
+    delete own_;
   }
 
   void SetUp() override {
@@ -212,11 +212,13 @@ class RunTest : public ::testing::Test {
     return code;
   }
 
+  static TestDirectory* own_;
   static fs::path* root_;
   static std::string* undisturbed_;
   fs::path directory_;
 };
 
+TestDirectory* RunTest::own_ = nullptr;
 fs::path* RunTest::root_ = nullptr;
 std::string* RunTest::undisturbed_ = nullptr;
 

@@ -3,18 +3,17 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "megatrain/v1/job_service.grpc.pb.h"
-#include "tests/e2e/child_process.h"
 #include "tests/server/metrics/http_request.h"
+#include "tests/support/child_process.h"
+#include "tests/support/test_directory.h"
+#include "tests/support/wait_until.h"
 
 namespace megatrain {
 namespace {
@@ -27,16 +26,6 @@ std::string Binary() { return fs::absolute("server/megatraind").string(); }
 
 class ServeMetricsTest : public ::testing::Test {
  protected:
-  ServeMetricsTest() {
-    // Sockets need short paths.
-    std::string pattern = "/tmp/megatrain_XXXXXX";
-    directory_ = mkdtemp(pattern.data());
-  }
-  ~ServeMetricsTest() override {
-    daemon_.reset();
-    fs::remove_all(directory_);
-  }
-
   std::unique_ptr<ChildProcess> Serve(const std::string& name, const std::string& metrics_listen) {
     return std::make_unique<ChildProcess>(
         std::vector<std::string>{
@@ -48,12 +37,8 @@ class ServeMetricsTest : public ::testing::Test {
   }
 
   void WaitUntil(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-    while (!condition()) {
-      ASSERT_TRUE(daemon_->Running() && std::chrono::steady_clock::now() < deadline)
-          << daemon_->Output();
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
+    ASSERT_TRUE(megatrain::WaitUntil(condition, [this] { return !daemon_->Running(); }))
+        << daemon_->Output();
   }
 
   // Starts the daemon and learns where its page is.
@@ -71,7 +56,8 @@ class ServeMetricsTest : public ::testing::Test {
 
   std::string Page() const { return HttpGet(address_, "/metrics").body; }
 
-  fs::path directory_;
+  const TestDirectory own_{TestDirectory::Place::kShort};
+  const fs::path directory_ = own_.path();
   std::string address_;
   std::unique_ptr<ChildProcess> daemon_;
 };

@@ -4,19 +4,18 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "megatrain/v1/job_service.grpc.pb.h"
-#include "tests/e2e/child_process.h"
 #include "tests/e2e/daemon_process.h"
+#include "tests/support/child_process.h"
+#include "tests/support/test_directory.h"
+#include "tests/support/wait_until.h"
 
 namespace megatrain {
 namespace {
@@ -29,9 +28,6 @@ using ::testing::HasSubstr;
 class ServePathsTest : public ::testing::Test {
  protected:
   ServePathsTest() {
-    std::string pattern = "/tmp/megatrain_XXXXXX";
-    directory_ = fs::canonical(::mkdtemp(pattern.data()));
-    root_ = directory_ / "root";
     fs::create_directory(root_);
     for (const fs::path& path : {directory_ / "train.txt", root_ / "train.txt"}) {
       std::ofstream(path) << std::string(2000, 'a');
@@ -40,10 +36,6 @@ class ServePathsTest : public ::testing::Test {
     ChildProcess init({Binary(), "init", "--preset", "llama-tiny", "--out", root_ / "model"},
                       directory_ / "init.log");
     EXPECT_EQ(init.Wait(), 0) << init.Output();
-  }
-  ~ServePathsTest() override {
-    daemon_.reset();
-    fs::remove_all(directory_);
   }
 
   static std::string Binary() { return fs::absolute("server/megatraind").string(); }
@@ -60,12 +52,8 @@ class ServePathsTest : public ::testing::Test {
   std::string Address() const { return "unix:" + (directory_ / "m.sock").string(); }
 
   void WaitUntil(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-    while (!condition()) {
-      ASSERT_TRUE(daemon_->Running() && std::chrono::steady_clock::now() < deadline)
-          << daemon_->Output();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
+    ASSERT_TRUE(megatrain::WaitUntil(condition, [this] { return !daemon_->Running(); }))
+        << daemon_->Output();
   }
 
   // Asks again while the daemon starts.
@@ -89,7 +77,8 @@ class ServePathsTest : public ::testing::Test {
     return status;
   }
 
-  fs::path directory_, root_;
+  const TestDirectory own_{TestDirectory::Place::kShort};
+  const fs::path directory_ = own_.path(), root_ = directory_ / "root";
   std::unique_ptr<ChildProcess> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
@@ -104,7 +93,7 @@ TEST_F(ServePathsTest, JobsStayBeneathTheRoots) {
   v1::Job job;
   for (const std::string& path :
        {(directory_ / "train.txt").string(), (directory_ / "none.txt").string(),
-        (root_ / "link.txt").string(), std::string("/proc/self/environ")}) {
+        (root_ / "link.txt").string(), "/proc/self/root" + (directory_ / "train.txt").string()}) {
     const grpc::Status status = Create(path, "", &job);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED) << status.error_message();
     EXPECT_THAT(status.error_message(),

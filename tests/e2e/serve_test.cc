@@ -6,22 +6,22 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "megatrain/v1/node_service.grpc.pb.h"
-#include "tests/e2e/child_process.h"
 #include "tests/e2e/daemon_process.h"
+#include "tests/support/child_process.h"
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
+#include "tests/support/wait_until.h"
 
 namespace megatrain {
 namespace {
@@ -69,9 +69,8 @@ class ServeTest : public ::testing::Test {
  protected:
   // The model and the run that nothing disturbs, once for all tests.
   static void SetUpTestSuite() {
-    // Sockets need short paths.
-    std::string pattern = "/tmp/megatrain_XXXXXX";
-    root_ = new fs::path(mkdtemp(pattern.data()));
+    own_ = new TestDirectory(TestDirectory::Place::kShort);
+    root_ = new fs::path(own_->path());
     std::ofstream(*root_ / "train.txt") << TrainingText();
     ChildProcess init(
         {Binary(), "init", "--preset", "llama-tiny", "--out", *root_ / "model", "--seed", "3"},
@@ -84,7 +83,10 @@ class ServeTest : public ::testing::Test {
     ASSERT_EQ(run.Wait(), 0) << run.Output();
     ASSERT_THAT(Contents(*root_ / "expected"), HasSubstr("safetensors"));
   }
-  static void TearDownTestSuite() { fs::remove_all(*root_); }
+  static void TearDownTestSuite() {
+    delete root_;
+    delete own_;
+  }
 
   static std::string Yaml() {
     return "name: tiny\n"
@@ -146,14 +148,8 @@ class ServeTest : public ::testing::Test {
   }
 
   void WaitUntil(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-    bool met = condition();
-    while (!met && std::chrono::steady_clock::now() < deadline) {
-      if (!daemon_->Running()) break;
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      met = condition();
-    }
-    ASSERT_TRUE(met) << daemon_->Output();
+    ASSERT_TRUE(megatrain::WaitUntil(condition, [this] { return !daemon_->Running(); }))
+        << daemon_->Output();
   }
 
   fs::path Output() const { return directory_ / "out"; }
@@ -241,6 +237,7 @@ class ServeTest : public ::testing::Test {
 
   void ExpectSameBits() { EXPECT_TRUE(Contents(Output()) == Contents(*root_ / "expected")); }
 
+  static TestDirectory* own_;
   static fs::path* root_;
   fs::path directory_;
   std::unique_ptr<ChildProcess> daemon_;
@@ -248,6 +245,7 @@ class ServeTest : public ::testing::Test {
   std::unique_ptr<v1::NodeService::Stub> nodes_;
 };
 
+TestDirectory* ServeTest::own_ = nullptr;
 fs::path* ServeTest::root_ = nullptr;
 
 TEST_F(ServeTest, AJobThatIsKilledAgainAndAgainEndsInTheSameBits) {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/e2e/child_process.h"
 #include "tests/e2e/users_fixture.h"
+#include "tests/support/child_process.h"
 
 namespace megatrain {
 namespace {

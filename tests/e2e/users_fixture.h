@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -15,10 +14,11 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "tests/e2e/child_process.h"
+#include "tests/support/child_process.h"
+#include "tests/support/test_directory.h"
+#include "tests/support/wait_until.h"
 
 namespace megatrain {
 
@@ -33,9 +33,7 @@ class UsersTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "only root's daemon may act for other accounts";
-    // Sockets need short paths; other users may look in.
-    std::string pattern = "/tmp/megatrain_XXXXXX";
-    directory_ = mkdtemp(pattern.data());
+    // Other users may look in.
     ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
     for (const char* name : {"MEGATRAIN_SERVER", "MEGATRAIN_TOKEN", "MEGATRAIN_CA"}) unsetenv(name);
     // Where other users may run it.
@@ -62,7 +60,6 @@ class UsersTest : public ::testing::Test {
   void TearDown() override {
     if (HasFailure() && daemon_ != nullptr) std::fputs(daemon_->Output().c_str(), stderr);
     daemon_.reset();
-    if (!HasFailure() && !directory_.empty()) std::filesystem::remove_all(directory_);
   }
 
   std::string Write(const std::string& name, const std::string& text) {
@@ -90,13 +87,8 @@ class UsersTest : public ::testing::Test {
     return log.substr(begin, log.find(';', begin) - begin);
   }
   void WaitUntil(const std::function<bool()>& condition) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-    bool met = condition();
-    while (!met && std::chrono::steady_clock::now() < deadline && daemon_->Running()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      met = condition();
-    }
-    ASSERT_TRUE(met) << daemon_->Output();
+    ASSERT_TRUE(megatrain::WaitUntil(condition, [this] { return !daemon_->Running(); }))
+        << daemon_->Output();
   }
   // A user's contexts are in a directory of that name. The exit code; `*output` has standard output
   // and error.
@@ -124,7 +116,8 @@ class UsersTest : public ::testing::Test {
     return text.substr(text.rfind('\n') + 1);
   }
 
-  std::filesystem::path directory_;
+  const TestDirectory own_{TestDirectory::Place::kShort};
+  const std::filesystem::path directory_ = own_.path();
   std::string daemon_binary_, client_binary_;
   std::unique_ptr<ChildProcess> daemon_;
 };

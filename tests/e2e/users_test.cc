@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "megatrain/v1/node_service.grpc.pb.h"
-#include "tests/e2e/child_process.h"
 #include "tests/e2e/users_fixture.h"
 #include "tests/server/identity/test_certificates.h"
+#include "tests/support/child_process.h"
 
 namespace megatrain {
 namespace {

@@ -11,7 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "tests/e2e/child_process.h"
+#include "tests/support/child_process.h"
+#include "tests/support/read_file.h"
 
 namespace megatrain {
 namespace {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 
@@ -15,7 +16,11 @@
 namespace megatrain {
 namespace {
 
+using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
 
 class FullDiskTest : public ::testing::Test {
  protected:
@@ -109,6 +114,66 @@ TEST_F(FullDiskTest, ARunThatCannotBeSavedIsNotReleased) {
   EXPECT_EQ(*outcome, TrainingOutcome::kFinished);
   ExpectSameRecords(hooked.run, undisturbed.run);
   ExpectSameFiles(spec, plain);
+}
+
+// A manifest is not made before the test lets it.
+class SlowManifests : public FullDiskFileSystem {
+ public:
+  using FullDiskFileSystem::FullDiskFileSystem;
+  void LetThem() {
+    let_ = true;
+    let_.notify_all();
+  }
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
+    if (absl::EndsWith(path, "manifest.json")) let_.wait(false);
+    return FullDiskFileSystem::NewWritableFile(path);
+  }
+
+ private:
+  std::atomic<bool> let_{false};
+};
+
+// A save goes on beside the steps after it; the run pauses, and only then the disk is full. What
+// failed is the save's step, what is saved instead is the last step that was made.
+TEST(FullDiskPauseTest, ASaveThatFailsWhilePausingIsOfItsOwnStep) {
+  SlowManifests disk(PosixFileSystem());
+  const auto host = HostWithPool(&disk);
+  JobSpec spec = HookedJob("full_pausing");
+  spec.training.steps = 8;
+  spec.checkpoint.every_steps = 5;
+  HookedRun hooked;
+  hooked.options.pause_on_full_disk = true;
+  int64_t done = 0, done_at_pause = 0;
+  hooked.step = [&](int64_t step) {
+    done = step;
+    if (step == 6) hooked.control.Pause();
+    if (step == 8) disk.LetThem();  // no pause came of it: the expectations below say so
+  };
+  int pauses = 0;
+  hooked.paused = [&](const TrainingPause& pause) {
+    if (++pauses == 1) {
+      EXPECT_TRUE(pause.status.ok()) << pause.status;
+      done_at_pause = done;
+      disk.FillAfter(0);
+      disk.LetThem();
+      return;
+    }
+    EXPECT_TRUE(IsDiskFull(pause.status)) << pause.status;
+    disk.MakeRoom();
+    hooked.control.Resume();
+  };
+  const auto outcome = hooked.Train(*host, spec);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(pauses, 2);
+  // Step 7 may have been under way when step 6 asked for the pause.
+  ASSERT_THAT(done_at_pause, AnyOf(6, 7));
+  EXPECT_THAT(hooked.events,
+              IsSupersetOf({std::string("paused"), std::string("checkpoint_failed 5"),
+                            std::string("paused itself"),
+                            absl::StrCat("checkpoint ", done_at_pause),
+                            std::string("checkpoint 8")}));
+  EXPECT_THAT(hooked.events, Not(Contains("checkpoint 5")));
+  EXPECT_THAT(hooked.events, Not(Contains(absl::StrCat("checkpoint_failed ", done_at_pause))));
 }
 
 TEST_F(FullDiskTest, CancelEndsThePause) {

@@ -8,13 +8,13 @@
 
 #include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "engine/base/mutex.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -26,15 +26,10 @@ using ::testing::Not;
 class NotifySocket {
  public:
   NotifySocket() {
-    char pattern[] = "/tmp/notify_XXXXXX";
-    directory_ = mkdtemp(pattern);
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    const std::string path = directory_ + "/socket";
-    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
     fd_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const sockaddr_un address = Address();
     EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-    setenv("NOTIFY_SOCKET", path.c_str(), 1);
+    setenv("NOTIFY_SOCKET", address.sun_path, 1);
     thread_ = std::thread([this] { Take(); });
   }
   ~NotifySocket() {
@@ -44,9 +39,15 @@ class NotifySocket {
     unsetenv("NOTIFY_SOCKET");
     unsetenv("WATCHDOG_USEC");
     unsetenv("WATCHDOG_PID");
-    std::filesystem::remove_all(directory_);
   }
 
+  // As a service does.
+  void Send(const std::string& message) {
+    const sockaddr_un address = Address();
+    EXPECT_EQ(sendto(fd_, message.data(), message.size(), 0,
+                     reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
+              static_cast<ssize_t>(message.size()));
+  }
   // The next message.
   std::string Receive() {
     MutexLock lock(&mutex_);
@@ -64,6 +65,12 @@ class NotifySocket {
   }
 
  private:
+  sockaddr_un Address() const {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    (directory_ / "socket").copy(address.sun_path, sizeof(address.sun_path) - 1);
+    return address;
+  }
   void Take() {
     char buffer[4096];
     ssize_t got = 0;
@@ -74,7 +81,7 @@ class NotifySocket {
     }
   }
 
-  std::string directory_;
+  const TestDirectory directory_{TestDirectory::Place::kShort};
   int fd_ = -1;
   Mutex mutex_;
   CondVar changed_;
@@ -90,13 +97,18 @@ ObservedRun TheRun(const std::string& id) {
   return run;
 }
 
-TEST(ServiceManagerTest, WithoutAManagerNothingIsDone) {
+TEST(ServiceManagerTest, WithoutAManagerNothingIsSent) {
+  NotifySocket socket;  // of another program's manager: nobody named it to this one
   unsetenv("NOTIFY_SOCKET");
-  ServiceManager manager;
-  manager.Starting("reserving");
-  manager.Ready();
-  manager.Step(TheRun("a1"), StepRecord());
-  manager.Stopping();
+  {
+    ServiceManager manager(Fast());
+    manager.Starting("reserving");
+    manager.Ready();
+    manager.Step(TheRun("a1"), StepRecord());
+    manager.Stopping();
+  }
+  socket.Send("the first message");
+  EXPECT_EQ(socket.Receive(), "the first message");
 }
 
 TEST(ServiceManagerTest, FromStartToEnd) {

@@ -12,18 +12,13 @@
 #include "tests/bench/gpu/gpu_limits.h"
 #include "tests/bench/gpu/gpu_steps.h"
 #include "tests/engine/device/cuda/emulated_gpu.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
 
 constexpr GpuLimitSizes kSizes = {
     .product = 16, .copy_bytes = 1 << 16, .repetitions = 2, .sustained_repetitions = 2};
-
-std::string FreshDirectory(const std::string& name) {
-  const std::string directory = ::testing::TempDir() + "/" + name;
-  std::filesystem::remove_all(directory);
-  return directory;
-}
 
 BenchResults Results(const std::string& directory) {
   absl::StatusOr<BenchResults> results = BenchResults::Open(directory);
@@ -43,7 +38,8 @@ absl::StatusOr<GpuLimits> Limits(CudaApi* api, BenchResults& results) {
 
 TEST(GpuBenchTest, LimitsAndKernels) {
   EmulatedCuda cuda;
-  BenchResults results = Results(FreshDirectory("kernels"));
+  const std::string directory = FreshDirectory("kernels");
+  BenchResults results = Results(directory);
   const auto limits = Limits(&cuda, results);
   ASSERT_TRUE(limits.ok()) << limits.status();
   for (const double rate :
@@ -70,7 +66,7 @@ TEST(GpuBenchTest, LimitsAndKernels) {
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_TRUE(results.Value("kernels", "BF16, 16 tokens: RMSNorm").ok());
   // Another process goes on with them.
-  const BenchResults again = Results(::testing::TempDir() + "/kernels");
+  const BenchResults again = Results(directory);
   EXPECT_EQ(again.Table(), results.Table());
   const auto read = MeasuredGpuLimits(again);
   ASSERT_TRUE(read.ok()) << read.status();

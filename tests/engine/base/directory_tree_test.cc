@@ -14,7 +14,6 @@
 #include <atomic>
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -22,6 +21,7 @@
 #include <thread>
 
 #include "engine/base/file.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -90,10 +90,6 @@ constexpr int kDeep = 20000;  // levels: a path to the last is ten times what th
 class DirectoryTreeTest : public ::testing::Test {
  protected:
   DirectoryTreeTest() {
-    std::string pattern = ::testing::TempDir() + "/tree_XXXXXX";
-    directory_ = ::mkdtemp(pattern.data());
-    tree_ = directory_ + "/tree";
-    outside_ = directory_ + "/outside";
     fs::create_directory(outside_);
     Write(outside_ + "/kept", 1000);
   }
@@ -135,7 +131,9 @@ class DirectoryTreeTest : public ::testing::Test {
   }
 
   FileSystem* const files_ = PosixFileSystem();
-  std::string directory_, tree_, outside_;
+  const TestDirectory own_;
+  const std::string directory_ = own_.path();
+  const std::string tree_ = directory_ + "/tree", outside_ = directory_ + "/outside";
 };
 
 // While it lives, the process may have but `more` descriptors open beyond those that it has. Tells

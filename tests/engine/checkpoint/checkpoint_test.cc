@@ -4,17 +4,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/manifest.h"
 #include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/safetensors.h"
 #include "engine/inspect/export_checkpoint.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -25,14 +30,10 @@ using ::testing::HasSubstr;
 class CheckpointTest : public ::testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
-    const char* base = std::getenv("TEST_TMPDIR");
-    root_ = absl::StrCat(base == nullptr ? "/tmp" : base, "/checkpoint_test_", getpid());
-    ASSERT_TRUE(files_->RemoveTree(root_).ok());
     config_ = JoinPath(root_, "model");
     directory_ = JoinPath(root_, "a/checkpoints");
     WriteConfigDirectory(files_, config_);
   }
-  void TearDown() override { EXPECT_TRUE(files_->RemoveTree(root_).ok()); }
 
   std::string Save(int64_t step, DType dtype, int64_t keep = 2) {
     const auto saved = SaveCheckpoint(directory_, step, dtype, config_, files_, keep);
@@ -41,7 +42,9 @@ class CheckpointTest : public ::testing::TestWithParam<DType> {
   }
 
   FileSystem* const files_ = PosixFileSystem();
-  std::string root_, config_, directory_;
+  const TestDirectory own_;
+  const std::string root_ = own_.path();
+  std::string config_, directory_;
 };
 
 TEST_P(CheckpointTest, RoundTrip) {
@@ -114,6 +117,58 @@ TEST_P(CheckpointTest, ExportsAHuggingFaceDirectory) {
 
 INSTANTIATE_TEST_SUITE_P(Precisions, CheckpointTest, ::testing::Values(DType::kBF16, DType::kF32),
                          [](const auto& info) { return DTypeName(info.param); });
+
+// A disk that keeps one byte wrong of the file whose name holds `name`, and says nothing.
+class CorruptingFileSystem : public WatchedFileSystem {
+ public:
+  explicit CorruptingFileSystem(std::string name)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
+        name_(std::move(name)) {}
+
+  absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
+    auto file = WatchedFileSystem::NewWritableFile(path);
+    if (!file.ok() || !absl::StrContains(path, name_)) return file;
+    ++corrupted;
+    return std::make_unique<File>(*std::move(file));
+  }
+
+  int corrupted = 0;  // files
+
+ private:
+  class File : public WritableFile {
+   public:
+    explicit File(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}
+    absl::Status Append(const void* data, int64_t bytes) override {
+      std::string copy(static_cast<const char*>(data), static_cast<size_t>(bytes));
+      if (!copy.empty() && !std::exchange(done_, true)) copy.back() ^= 1;
+      return file_->Append(copy.data(), bytes);
+    }
+    absl::Status Sync() override { return file_->Sync(); }
+    absl::Status Close() override { return file_->Close(); }
+
+   private:
+    const std::unique_ptr<WritableFile> file_;
+    bool done_ = false;
+  };
+  const std::string name_;
+};
+
+TEST_F(CheckpointTest, WhatTheDiskCorruptsGetsNoNameAndTheOneBeforeIsKept) {
+  const std::string good = Save(1, DType::kBF16, 1);
+  for (const std::string& name :
+       {WeightsFileName(0, TinyLayout().tile_count()),
+        OptimizerFileName(TinyLayout().tile_count() - 1, TinyLayout().tile_count()),
+        std::string(kHfIndexFileName), std::string("manifest.json")}) {
+    SCOPED_TRACE(name);
+    CorruptingFileSystem disk(name);
+    const auto saved = SaveCheckpoint(directory_, 2, DType::kBF16, config_, &disk, 1);
+    EXPECT_EQ(disk.corrupted, 1);
+    ASSERT_FALSE(saved.ok());
+    EXPECT_THAT(std::string(saved.status().message()), HasSubstr(name));
+    EXPECT_THAT(*ListCheckpoints(directory_), ElementsAre(good));
+    EXPECT_TRUE(VerifyCheckpoint(good).ok());
+  }
+}
 
 TEST_F(CheckpointTest, KeepsAsManyAsAsked) {
   for (int64_t step = 1; step <= 4; ++step) Save(step, DType::kBF16, 2);

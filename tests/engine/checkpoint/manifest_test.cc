@@ -119,7 +119,7 @@ void ExpectForgeryRefused(const std::string& from, const std::string& to,
 }
 
 TEST(ManifestTest, ForgedContentIsRefused) {
-  for (const char* name : {"../model.safetensors", "/etc/passwd", "a/b", "..", ".", "",
+  for (const char* name : {"../model.safetensors", "/a", "a/b", "..", ".", "",
                            "manifest.json", "a\\u0000b"}) {
     ExpectForgeryRefused("model.safetensors.index.json", name, "is not one within");
   }

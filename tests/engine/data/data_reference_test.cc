@@ -9,6 +9,7 @@
 #include "engine/data/sequences/batch_loader.h"
 #include "engine/data/sequences/inspect_sequences.h"
 #include "tests/engine/data/data_test_support.h"
+#include "tests/support/read_file.h"
 
 namespace megatrain {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 constexpr char kFolder[] = "tests/golden/data/";
 
 nlohmann::json Expected(const std::string& name) {
-  return nlohmann::json::parse(ReadWholeFile(kFolder + name + ".expected.json"));
+  return nlohmann::json::parse(ReadFileOrEmpty(kFolder + name + ".expected.json"));
 }
 
 void ExpectSequences(const nlohmann::json& expected, const std::vector<DataFile>& files) {
@@ -76,7 +77,7 @@ TEST(ShareGptReferenceTest, SequencesAreThoseOfMessages) {
   std::vector<DataFile> files;
   for (const nlohmann::json& file : expected["files"]) {
     ASSERT_EQ(file["format"], "messages");
-    std::istringstream lines(ReadWholeFile(kFolder + file["path"].get<std::string>()));
+    std::istringstream lines(ReadFileOrEmpty(kFolder + file["path"].get<std::string>()));
     nlohmann::json records = nlohmann::json::array();
     for (std::string line; std::getline(lines, line);) {
       nlohmann::json record = {{"conversations", nlohmann::json::array()}};

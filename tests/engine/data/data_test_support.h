@@ -11,7 +11,7 @@
 #include "engine/data/sequences/batch_loader.h"
 #include "engine/job/job_spec.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
-#include "tests/engine/data/test_directory.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 
@@ -29,7 +29,7 @@ inline JobSpec SpecOf(std::vector<DataFile> train, int64_t sequence_length) {
 inline absl::StatusOr<std::unique_ptr<Dataset>> OpenWithBytes(const JobSpec& spec,
                                                               const TestDirectory& directory) {
   return OpenDataset(spec, MakeBytesTokenizer(), directory.path(), kBytesVocabulary,
-                     directory.Path("cache"), nullptr);
+                     directory / "cache", nullptr);
 }
 
 }  // namespace megatrain

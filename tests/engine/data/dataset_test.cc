@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <numeric>
 #include <set>
 #include <string>
@@ -8,6 +9,8 @@
 
 #include "engine/data/sequences/batch_loader.h"
 #include "tests/engine/data/data_test_support.h"
+#include "tests/engine/data/token_bytes.h"
+#include "tests/support/read_file.h"
 
 namespace megatrain {
 namespace {
@@ -87,13 +90,13 @@ TEST(DatasetTest, TheWordsDoNotDependOnTheThreads) {
   for (const int64_t threads : {1, 2, 5}) {
     JobSpec spec = SpecOf({{path, DataFormat::kText, ""}}, 512);
     spec.engine.threads = threads;
-    spec.data.cache_directory = directory.Path("cache" + std::to_string(threads));
+    spec.data.cache_directory = directory / "cache" + std::to_string(threads);
     const auto dataset = OpenWithBytes(spec, directory);
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     EXPECT_EQ((*dataset)->train_report().documents, 30000);
     for (const auto& entry : std::filesystem::directory_iterator(spec.data.cache_directory)) {
       if (entry.path().filename().string().substr(0, 5) != "words") continue;
-      const std::string made = ReadWholeFile(entry.path());
+      const std::string made = ReadFileOrEmpty(entry.path());
       if (threads == 1) words = made;
       EXPECT_TRUE(made == words) << threads;
     }
@@ -231,7 +234,7 @@ TEST(DatasetTest, TheCacheIsUsedAndKnowsAChangedFile) {
   const JobSpec spec = SpecOf({{path, DataFormat::kText, ""}}, 4);
   const auto cached = [&] {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(directory.Path("cache"))) {
+    for (const auto& entry : std::filesystem::directory_iterator(directory / "cache")) {
       names.push_back(entry.path());
     }
     return names;
@@ -265,12 +268,12 @@ TEST(DatasetTest, ADamagedCacheIsMadeAgain) {
       SpecOf({{directory.Write("a.txt", std::string(5000, 'a')), DataFormat::kText, ""}}, 64);
   const std::string fingerprint = (*OpenWithBytes(spec, directory))->fingerprint();
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(directory.Path("cache"))) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "cache")) {
     paths.push_back(entry.path());
   }
   ASSERT_EQ(paths.size(), 2u);
   for (const std::string& path : paths) {
-    const std::string whole = ReadWholeFile(path);
+    const std::string whole = ReadFileOrEmpty(path);
     for (const bool cut : {false, true}) {
       std::string damaged = whole;
       if (cut) {
@@ -283,7 +286,7 @@ TEST(DatasetTest, ADamagedCacheIsMadeAgain) {
       ASSERT_TRUE(dataset.ok()) << dataset.status();
       EXPECT_EQ((*dataset)->fingerprint(), fingerprint);
       EXPECT_EQ(TextOf(*(*dataset)->TrainSequence(0)), std::string(64, 'a'));
-      EXPECT_EQ(ReadWholeFile(path), whole);
+      EXPECT_EQ(ReadFileOrEmpty(path), whole);
     }
   }
 }
@@ -291,10 +294,10 @@ TEST(DatasetTest, ADamagedCacheIsMadeAgain) {
 TEST(DatasetTest, TheCacheDirectoryIsTheJobsWhereItNamesOne) {
   TestDirectory directory;
   JobSpec spec = SpecOf({{directory.Write("a.txt", "hello"), DataFormat::kText, ""}}, 4);
-  spec.data.cache_directory = directory.Path("own");
+  spec.data.cache_directory = directory / "own";
   ASSERT_TRUE(OpenWithBytes(spec, directory).ok());
-  EXPECT_TRUE(std::filesystem::exists(directory.Path("own")));
-  EXPECT_FALSE(std::filesystem::exists(directory.Path("cache")));
+  EXPECT_TRUE(std::filesystem::exists(directory / "own"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "cache"));
 }
 
 TEST(DatasetTest, ReportsProgressToTheEnd) {
@@ -307,7 +310,7 @@ TEST(DatasetTest, ReportsProgressToTheEnd) {
   for (int round = 0; round < 2; ++round) {  // made, and found in the cache
     int64_t last = 0, total = 0;
     const auto dataset = OpenDataset(spec, MakeBytesTokenizer(), directory.path(), 60000,
-                                     directory.Path("cache"), [&](int64_t done, int64_t of) {
+                                     directory / "cache", [&](int64_t done, int64_t of) {
                                        EXPECT_GE(done, last);
                                        last = done;
                                        total = of;
@@ -331,7 +334,7 @@ TEST(DatasetTest, IsAbandonedWhereverProgressSaysSo) {
   for (int allowed = 0;; ++allowed) {
     int calls = 0;
     const auto dataset = OpenDataset(spec, MakeBytesTokenizer(), directory.path(), 60000,
-                                     directory.Path("cache"), [&](int64_t, int64_t) {
+                                     directory / "cache", [&](int64_t, int64_t) {
                                        return ++calls > allowed ? absl::CancelledError("abandoned")
                                                                 : absl::OkStatus();
                                      });
@@ -351,8 +354,8 @@ TEST(DatasetTest, RefusesBadInputWithFileAndLine) {
     const std::string message =
         OpenError(SpecOf({{directory.Write(name, content), format, ""}}, 8), directory);
     // Nothing half-made stays; a file that is sound but of no use may.
-    if (name != "i.jsonl" && std::filesystem::exists(directory.Path("cache"))) {
-      EXPECT_TRUE(std::filesystem::is_empty(directory.Path("cache"))) << name;
+    if (name != "i.jsonl" && std::filesystem::exists(directory / "cache")) {
+      EXPECT_TRUE(std::filesystem::is_empty(directory / "cache")) << name;
     }
     return message;
   };
@@ -375,7 +378,7 @@ TEST(DatasetTest, RefusesBadInputWithFileAndLine) {
                     DataFormat::kMessages),
               HasSubstr("data.train: makes no sequence: none of 1 examples has a token that the "
                         "loss is on"));
-  std::filesystem::remove_all(directory.Path("cache"));
+  std::filesystem::remove_all(directory / "cache");
   EXPECT_THAT(
       OpenError(SpecOf({{directory.Write("t.bin", "1234"), DataFormat::kTokens, "uint16"}}, 8),
                 directory),
@@ -387,7 +390,7 @@ TEST(DatasetTest, RefusesBadInputWithFileAndLine) {
           directory),
       HasSubstr("2 tokens are fewer than one sequence of 8"));
   EXPECT_THAT(
-      OpenError(SpecOf({{directory.Path("none.txt"), DataFormat::kText, ""}}, 8), directory),
+      OpenError(SpecOf({{directory / "none.txt", DataFormat::kText, ""}}, 8), directory),
       HasSubstr("none.txt: No such file"));
   EXPECT_THAT(OpenError(SpecOf({{directory.path(), DataFormat::kText, ""}}, 8), directory),
               HasSubstr("is a directory"));
@@ -405,11 +408,11 @@ TEST(DatasetTest, ATokenizerOfAnotherModelIsRefusedWithTheLine) {
   // Made with a larger vocabulary before: the cache does not hide it.
   ASSERT_TRUE(OpenWithBytes(spec, directory).ok());
   EXPECT_THAT(std::string(OpenDataset(spec, MakeBytesTokenizer(), directory.path(), 250,
-                                      directory.Path("cache"), nullptr)
+                                      directory / "cache", nullptr)
                               .status()
                               .message()),
               HasSubstr("the end-of-text token 257 is not below the model's vocabulary of 250"));
-  EXPECT_THAT(std::string(OpenDataset(spec, nullptr, directory.path(), 250, directory.Path("cache"),
+  EXPECT_THAT(std::string(OpenDataset(spec, nullptr, directory.path(), 250, directory / "cache",
                                       nullptr)
                               .status()
                               .message()),

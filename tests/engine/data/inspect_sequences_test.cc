@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/engine/data/data_test_support.h"
+#include "tests/engine/data/token_bytes.h"
 
 namespace megatrain {
 namespace {
@@ -83,7 +84,7 @@ TEST(InspectSequencesTest, GuessesHowAFileIsToBeRead) {
       std::string(GuessDataFile(directory.Write("c.jsonl", "\n{\"q\":1}")).status().message()),
       HasSubstr("c.jsonl:2: no known format: the record has \"q\""));
   EXPECT_THAT(std::string(GuessDataFile("x.bin").status().message()), HasSubstr("dtype"));
-  EXPECT_FALSE(GuessDataFile(directory.Path("none.jsonl")).ok());
+  EXPECT_FALSE(GuessDataFile(directory / "none.jsonl").ok());
 }
 
 }  // namespace

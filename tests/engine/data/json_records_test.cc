@@ -1,4 +1,5 @@
 #include "engine/data/records/json_records.h"
+#include "tests/support/test_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/engine/data/test_directory.h"
 
 namespace megatrain {
 namespace {

@@ -1,4 +1,6 @@
 #include "engine/data/sequences/token_cache.h"
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,12 +8,12 @@
 
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "tests/engine/data/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -37,21 +39,21 @@ void WriteCache(const std::string& directory) {
 
 TEST(TokenCacheTest, ReadsWhatWasWritten) {
   TestDirectory directory;
-  WriteCache(directory.Path("a/b"));  // made as needed
-  const auto cache = CacheFile::Open(directory.Path("a/b"), "x.cache", kKey, 4);
+  WriteCache(directory / "a/b");  // made as needed
+  const auto cache = CacheFile::Open(directory / "a/b", "x.cache", kKey, 4);
   ASSERT_TRUE(cache.ok()) << cache.status();
   EXPECT_EQ((*cache)->elements(), 400000);
   EXPECT_EQ((*cache)->meta(), "the meta");
   std::vector<uint32_t> words(10);
   ASSERT_TRUE((*cache)->Read(399990, 10, words.data()).ok());
   EXPECT_EQ(words[0], 399995u);
-  EXPECT_FALSE(std::filesystem::exists(directory.Path("a/b/x.cache.tmp")));
+  EXPECT_FALSE(std::filesystem::exists(directory / "a/b/x.cache.tmp"));
 }
 
 TEST(TokenCacheTest, RefusesEveryDamage) {
   TestDirectory directory;
   WriteCache(directory.path());
-  const std::string whole = ReadWholeFile(directory.Path("x.cache"));
+  const std::string whole = ReadFileOrEmpty(directory / "x.cache");
   const auto opens = [&](const std::string& content) {
     directory.Write("x.cache", content);
     return CacheFile::Open(directory.path(), "x.cache", kKey, 4).ok();
@@ -85,7 +87,7 @@ TEST(TokenCacheTest, AnUnfinishedFileIsNeverThere) {
     auto writer = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);
     const std::vector<uint32_t> words = Content();
     ASSERT_TRUE((*writer)->Append(words.data(), words.size()).ok());
-    EXPECT_TRUE(std::filesystem::exists(directory.Path("x.cache.tmp")));
+    EXPECT_TRUE(std::filesystem::exists(directory / "x.cache.tmp"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
   // What a killed process left is taken over.
@@ -128,7 +130,7 @@ TEST(TokenCacheTest, WaitingForAnotherWriterIsAbandonedWhenAsked) {
 TEST(TokenCacheTest, SaysThatItCannotBeWritten) {
   TestDirectory directory;
   directory.Write("file", "");
-  const auto writer = CacheFileWriter::Create(directory.Path("file/below"), "x.cache", kKey, 4);
+  const auto writer = CacheFileWriter::Create(directory / "file/below", "x.cache", kKey, 4);
   ASSERT_FALSE(writer.ok());
   EXPECT_THAT(std::string(writer.status().message()), HasSubstr("data.cache_directory"));
 }

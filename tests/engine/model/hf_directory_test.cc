@@ -105,6 +105,37 @@ TEST(HfDirectoryTest, LoadsEveryDTypeIntoEitherMaster) {
   }
 }
 
+// Tensors are read 4 MiB at a time: of this one each piece has its own place in the file and in the
+// tile.
+TEST(HfDirectoryTest, LoadsATensorInPieces) {
+  for (const char* file_dtype : {"F32", "BF16"}) {
+    SCOPED_TRACE(file_dtype);
+    const int64_t rows = (int64_t{10} << 20) / (file_dtype[0] == 'F' ? 4 : 2) / 8 + 1;  // 10 MiB
+    ModelConfig config = SmallConfig(ModelFamily::kLlama, true);
+    config.vocabulary = rows;
+    const std::string directory = FreshDirectory(file_dtype);
+    WriteSmallModel(directory, ModelFamily::kLlama, true, file_dtype, [&](auto& tensors) {
+      for (SafetensorsDeclaration& tensor : tensors) {
+        if (tensor.shape.front() == 11) tensor.shape.front() = rows;
+      }
+    });
+    const ModelLayout layout = BuildModelLayout(config);
+    const auto weights = HfWeights::Open(directory, layout);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    OwnedTile owned(layout.tiles[0], DType::kBF16);
+    ASSERT_TRUE((*weights)->LoadTile(0, owned.tile()).ok());
+    int64_t elements = 0;
+    for (const TensorSpec& tensor : layout.tiles[0].tensors) {
+      for (int64_t k = 0; k < tensor.elements; ++k) {
+        ASSERT_EQ(Master(owned.tile(), tensor.offset + k), TestValue(tensor.name, k))
+            << tensor.name << ", element " << k;
+      }
+      elements += tensor.elements;
+    }
+    EXPECT_GE(elements, rows * 8);
+  }
+}
+
 TEST(HfDirectoryTest, TakesATiedHeadsDuplicateAndKnownBuffers) {
   const std::string directory = FreshDirectory("model");
   WriteSmallModel(directory, ModelFamily::kLlama, true, "F32", [](auto& tensors) {
@@ -198,7 +229,11 @@ TEST(HfDirectoryTest, ReadsShardsAndChecksTheirIndex) {
   ASSERT_TRUE(WriteFileSynced(files, index, MakeHfIndex(wrong, 0)).ok());
   EXPECT_THAT(OpenError(directory, layout), HasSubstr("model-00003-of-00003.safetensors"));
 
-  for (const char* name : {"../outside.safetensors", "/etc/passwd", "..", ""}) {
+  const std::string outside = FreshDirectory("elsewhere") + "/outside.safetensors";
+  WriteTestTensors(outside, shards[0]);
+  for (const std::string& name :
+       {std::string("../elsewhere/outside.safetensors"), outside, std::string(".."),
+        std::string()}) {
     ASSERT_TRUE(
         WriteFileSynced(files, index, nlohmann::json{{"weight_map", {{"a", name}}}}.dump()).ok());
     EXPECT_THAT(OpenError(directory, layout), HasSubstr("not a file beside the index"));

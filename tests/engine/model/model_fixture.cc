@@ -12,15 +12,6 @@
 
 namespace megatrain {
 
-std::string FreshDirectory(const std::string& name) {
-  const ::testing::TestInfo* const test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string directory = absl::StrCat(::testing::TempDir(), "/", test->test_suite_name(),
-                                             ".", test->name(), "/", name);
-  EXPECT_TRUE(PosixFileSystem()->RemoveTree(directory).ok());
-  EXPECT_TRUE(PosixFileSystem()->CreateDirectories(directory).ok());
-  return directory;
-}
-
 OwnedTile::OwnedTile(const TileLayout& layout, DType weight_dtype)
     : block_(TileBytes(layout.elements, weight_dtype), static_cast<char>(0xcd)),
       tile_(MakeTile(&layout, weight_dtype, block_.data())) {}

@@ -11,11 +11,9 @@
 #include "engine/hf/safetensors.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
-
-// An empty directory of the running test's own.
-std::string FreshDirectory(const std::string& name);
 
 // A tile with its block, every byte 0xcd at first.
 class OwnedTile {

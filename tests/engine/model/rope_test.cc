@@ -52,6 +52,73 @@ TEST(RopeTest, TablesAreThoseOfTransformers) {
   }
 }
 
+// YaRN, as the paper has it and transformers computes it (_compute_yarn_parameters), in FP64: a ramp
+// over the dimensions from the one that turns beta_fast times over the original positions to the
+// one that turns beta_slow times, both kept within [0, head_dim - 1].
+std::vector<double> YarnFrequencies(const ModelConfig& config) {
+  const RopeConfig& rope = config.rope;
+  const double dim = static_cast<double>(config.head_dim);
+  const auto dimension = [&](double rotations) {
+    return dim *
+           std::log(static_cast<double>(rope.original_positions) / (rotations * 2 * M_PI)) /
+           (2 * std::log(rope.theta));
+  };
+  double low = dimension(rope.beta_fast), high = dimension(rope.beta_slow);
+  if (rope.truncate) low = std::floor(low), high = std::ceil(high);
+  low = low < 0 ? 0 : low;
+  high = high > dim - 1 ? dim - 1 : high;
+  if (low == high) high += 0.001;
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < config.head_dim / 2; ++i) {
+    const double kept = std::pow(rope.theta, -2.0 * static_cast<double>(i) / dim);
+    double ramp = (static_cast<double>(i) - low) / (high - low);
+    ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+    frequencies.push_back(kept / rope.factor * ramp + kept * (1 - ramp));
+  }
+  return frequencies;
+}
+
+TEST(RopeTest, YarnsRampIsKeptWithinTheDimensions) {
+  struct Case {
+    const char* name;
+    double theta, beta_fast, beta_slow;
+    int64_t original;
+    bool truncate;
+  };
+  for (const Case& c : {
+           // The slow end would lie beyond the last dimension: original positions far above
+           // 2 pi theta.
+           Case{"slow end clamped", 10.0, 1000.0, 1.0, 10'000, true},
+           Case{"slow end clamped, untruncated", 10.0, 1000.0, 0.5, 10'000, false},
+           Case{"both ends beyond", 10.0, 32.0, 1.0, 100'000, true},
+           Case{"both ends beyond, untruncated", 10.0, 32.0, 1.0, 100'000, false},
+           // The fast end would lie before the first: fewer than 2 pi beta_fast positions.
+           Case{"fast end clamped", 10'000.0, 32.0, 1.0, 64, true},
+           Case{"fast end clamped, untruncated", 10'000.0, 32.0, 1.0, 64, false},
+           // Equal ends: a step instead of a ramp.
+           Case{"equal ends", 10'000.0, 4.0, 4.0, 4096, false},
+           Case{"equal ends at the first dimension", 10'000.0, 32.0, 1.0, 6, true},
+       }) {
+    SCOPED_TRACE(c.name);
+    ModelConfig config;
+    config.head_dim = 16;
+    config.rope.type = RopeType::kYarn;
+    config.rope.theta = c.theta;
+    config.rope.factor = 4.0;
+    config.rope.beta_fast = c.beta_fast;
+    config.rope.beta_slow = c.beta_slow;
+    config.rope.original_positions = c.original;
+    config.rope.truncate = c.truncate;
+    const std::vector<double> expected = YarnFrequencies(config);
+    const std::vector<float> actual = RopeInverseFrequencies(config);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_TRUE(std::isfinite(actual[i])) << i;
+      EXPECT_NEAR(actual[i] / expected[i], 1.0, 2e-6) << "frequency " << i;
+    }
+  }
+}
+
 TEST(RopeTest, PositionZeroDoesNotTurn) {
   ModelConfig config;
   config.head_dim = 8;

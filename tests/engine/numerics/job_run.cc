@@ -69,13 +69,6 @@ JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after) {
   return run;
 }
 
-std::string FreshDirectory(const std::string& name) {
-  const std::string directory = ::testing::TempDir() + "/" + name;
-  std::filesystem::remove_all(directory);
-  std::filesystem::create_directories(directory);
-  return directory;
-}
-
 std::map<std::string, std::string> CheckpointTensorFiles(const JobSpec& spec) {
   std::filesystem::path newest;
   std::map<std::string, std::string> files;

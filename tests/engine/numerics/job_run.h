@@ -12,6 +12,7 @@
 #include "engine/job/job_spec.h"
 #include "engine/trace/step_record.h"
 #include "tests/engine/numerics/model_reference.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 
@@ -34,9 +35,6 @@ JobRun Train(const JobSpec& spec, int64_t stop_after = 0);
 
 // The same on a host that is there; its device and the job's must go together.
 JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after = 0);
-
-// A fresh directory beneath the test's own temporary directory.
-std::string FreshDirectory(const std::string& name);
 
 // The tensor files of the newest checkpoint in the job's directory, whole, by file name: weights,
 // remainders and moments; none if there is no checkpoint.

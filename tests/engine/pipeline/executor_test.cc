@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <map>
 #include <thread>
 
@@ -144,16 +145,22 @@ TEST(ExecutorTest, BusyTimeIsByLane) {
 }
 
 TEST(ExecutorTest, DestroyedWithWorkQueuedItStops) {
-  FunctionRunner runner([](const Op&) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::atomic<int> ran{0};
+  std::promise<void> under_way;
+  FunctionRunner runner([&](const Op&) {
+    if (++ran == 5) under_way.set_value();
+    // From here on all of them would take four seconds: the executor is destroyed amid them.
+    if (ran >= 5) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return absl::OkStatus();
   });
   FakeDevice device;
   auto executor = *Executor::Create(&device, &runner);
   Schedule schedule;
   for (int i = 0; i < 200; ++i) schedule.ops.push_back(MakeOp(Lane::kCompute, i, {}, {0}));
-  executor->Submit(std::move(schedule));
+  const auto ticket = executor->Submit(std::move(schedule));
+  under_way.get_future().wait();
   executor.reset();
+  EXPECT_LT(ran, 200);
 }
 
 // A schedule that is taken back at any moment: its operations run to a point and no further, or to

@@ -227,6 +227,25 @@ TEST_F(MemoryPlanTest, HugePagesHoldThePoolWhereMoreIsSetAsideThanFree) {
   EXPECT_EQ(budget.host_bytes, 4 * free.host_bytes);
 }
 
+// Kernels with memory of their own on the host, which grows with the largest tile.
+class ScratchKernels : public ReferenceKernels {
+ public:
+  int64_t ScratchBytesMax(DType dtype, int64_t elements) const override {
+    return (int64_t{300} << 20) + DTypeBytes(dtype) * elements;
+  }
+};
+
+TEST_F(MemoryPlanTest, WhatKernelsHoldOnTheHostIsTheProcesss) {
+  const ModelLayout layout = BuildModelLayout(Config(3));
+  const ScratchKernels kernels;
+  const auto plan = PlanMemory(Spec(), layout, kernels, Budget());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const MemoryPlan without = Plan(Spec(), layout);
+  const int64_t scratch = kernels.ScratchBytesMax(plan->dimensions.dtype, layout.tile_elements_max);
+  EXPECT_EQ(plan->process_bytes, without.process_bytes + scratch);
+  EXPECT_EQ(plan->host_bytes, without.host_bytes + scratch);
+}
+
 // A device with memory of its own.
 class GpuPlanTest : public MemoryPlanTest {
  protected:

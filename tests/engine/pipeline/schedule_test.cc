@@ -10,7 +10,9 @@
 #include <tuple>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "engine/pipeline/dependency_tracker.h"
+#include "tests/engine/pipeline/op_access.h"
 
 namespace megatrain {
 namespace {
@@ -212,6 +214,22 @@ class Replay {
   std::map<int, int64_t> partial_end_;  // of an accumulator, of the sum over earlier sweeps
 };
 
+OpAccess::Resources SetOf(absl::Span<const Resource> resources) {
+  OpAccess::Resources set;
+  for (const Resource& resource : resources) set.insert({resource.kind, resource.index});
+  return set;
+}
+
+void ExpectDeclared(const Schedule& schedule, const PipelineShape& shape, bool embedding_rows) {
+  for (size_t i = 0; i < schedule.ops.size(); ++i) {
+    const Op& op = schedule.ops[i];
+    const OpAccess access = AccessOf(schedule, i, shape, embedding_rows);
+    EXPECT_EQ(SetOf(op.reads), access.reads) << OpKindName(op.kind) << ", reads; tile " << op.tile;
+    EXPECT_EQ(SetOf(op.writes), access.writes) << OpKindName(op.kind) << ", writes; tile "
+                                               << op.tile;
+  }
+}
+
 // Parts updated on the device, and whether the embedding is read from the host.
 using Updates = std::pair<int, bool>;
 // layers, tied, buffers, clipping, stash on the host, micro-batches, sweep, updates
@@ -245,6 +263,19 @@ TEST_P(ScheduleProperties, EveryOperationFindsWhatItNeedsOverThreeSteps) {
     if (step == 1) BuildEvaluation(shape, Tokens(), state);
     if (step == 1) state.buffer_tile.assign(state.buffer_tile.size(), -1);
   }
+}
+
+// Operations declare exactly what they touch, in steps of both kinds, evaluations and saves.
+TEST_P(ScheduleProperties, EveryOperationDeclaresWhatItReadsAndWrites) {
+  const PipelineShape shape = Shape();
+  PipelineState state;
+  for (const bool rows_first : {true, false}) {
+    state.rows_first = rows_first;
+    ExpectDeclared(BuildTrainingStep(shape, Tokens(), state), shape, rows_first);
+    ExpectDeclared(BuildEvaluation(shape, Tokens(), state), shape, /*embedding_rows=*/false);
+  }
+  ExpectDeclared(BuildCheckpoint(shape), shape, false);
+  ExpectDeclared(BuildCheckpointEnd(), shape, false);
 }
 
 // What it writes, also where it counts as a reader among others of its kind.

@@ -27,6 +27,7 @@
 #include "engine/base/descriptor.h"
 #include "engine/base/file.h"
 #include "server/files/rooted_file_system.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -69,9 +70,6 @@ class OtherAccountTest : public ::testing::Test {
     const passwd* const entry = ::getpwnam("nobody");
     if (entry == nullptr) GTEST_SKIP() << "there is no account nobody";
     nobody_ = *LookUpIdentity(entry->pw_uid);
-    // Not in the test's own temporary directory, which nobody may not enter.
-    std::string pattern = "/tmp/identity_XXXXXX";
-    directory_ = fs::canonical(::mkdtemp(pattern.data())).string();
     ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
     for (const char* name : {"private", "shared", "theirs"}) {
       fs::create_directory(directory_ + "/" + name);
@@ -83,9 +81,6 @@ class OtherAccountTest : public ::testing::Test {
     files_ = std::make_unique<RootedFileSystem>(
         RootedFileSystem::Roots{*RootDirectory::Open(directory_)}, nobody_);
   }
-  void TearDown() override {
-    if (!directory_.empty()) fs::remove_all(directory_);
-  }
   static struct stat StatOf(const std::string& path) {
     struct stat info = {};
     EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
@@ -93,7 +88,8 @@ class OtherAccountTest : public ::testing::Test {
   }
 
   FileIdentity nobody_;
-  std::string directory_;
+  const TestDirectory own_{TestDirectory::Place::kShort};
+  const std::string directory_ = own_.path();
   std::unique_ptr<RootedFileSystem> files_;
 };
 

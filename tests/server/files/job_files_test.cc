@@ -9,13 +9,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
 #include "server/files/file_identity.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -28,17 +28,12 @@ using ::testing::HasSubstr;
 class JobFilesTest : public ::testing::Test {
  protected:
   JobFilesTest() {
-    std::string pattern = "/tmp/job_files_XXXXXX";
-    directory_ = fs::canonical(::mkdtemp(pattern.data())).string();
     ::chmod(directory_.c_str(), 0711);
-    state_ = directory_ + "/state";
-    root_ = directory_ + "/root";
     fs::create_directory(state_);
     fs::create_directory(root_);
     std::ofstream(root_ + "/file") << "content";
     std::ofstream(state_ + "/store") << "secret";
   }
-  ~JobFilesTest() override { fs::remove_all(directory_); }
 
   static struct stat StatOf(const std::string& path) {
     struct stat info = {};
@@ -47,7 +42,9 @@ class JobFilesTest : public ::testing::Test {
   }
 
   const int64_t own_uid_ = ::geteuid();
-  std::string directory_, state_, root_;
+  const TestDirectory own_{TestDirectory::Place::kShort};
+  const std::string directory_ = own_.path();
+  const std::string state_ = directory_ + "/state", root_ = directory_ + "/root";
 };
 
 TEST_F(JobFilesTest, AJobHasTheRootsAndItsOwnDirectory) {

@@ -1,7 +1,9 @@
 // Paths that stay beneath the roots, paths that do not, and links that change while they are
-// followed.
+// followed. Every path and link that leads out ends at a file or directory of the test's own, so
+// that a product that confines nothing harms nothing either.
 #include "server/files/rooted_file_system.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,14 +11,15 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/file.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -30,9 +33,6 @@ using ::testing::HasSubstr;
 class RootedFileSystemTest : public ::testing::Test {
  protected:
   RootedFileSystemTest() {
-    std::string pattern = ::testing::TempDir() + "/rooted_XXXXXX";
-    directory_ = fs::canonical(::mkdtemp(pattern.data())).string();
-    root_ = directory_ + "/root";
     fs::create_directory(root_);
     Write(directory_ + "/secret", "secret");
     Write(root_ + "/file", "content");
@@ -40,7 +40,6 @@ class RootedFileSystemTest : public ::testing::Test {
     EXPECT_TRUE(root.ok()) << root.status();
     files_ = std::make_unique<RootedFileSystem>(RootedFileSystem::Roots{*root}, std::nullopt);
   }
-  ~RootedFileSystemTest() override { fs::remove_all(directory_); }
 
   static void Write(const std::string& path, const std::string& content) {
     std::ofstream(path) << content;
@@ -77,7 +76,8 @@ class RootedFileSystemTest : public ::testing::Test {
               "secret");
   }
 
-  std::string directory_, root_;
+  const TestDirectory own_;
+  const std::string directory_ = own_.path(), root_ = directory_ + "/root";
   std::unique_ptr<RootedFileSystem> files_;
 };
 
@@ -129,11 +129,14 @@ TEST_F(RootedFileSystemTest, GivesModesWhateverTheUmask) {
 }
 
 TEST_F(RootedFileSystemTest, RefusesWhatItsTextPutsElsewhere) {
+  const fs::path before = fs::current_path();
+  fs::current_path(directory_);  // where a relative path would lead
   for (const std::string& path :
-       {directory_ + "/secret", directory_ + "/not-there", root_ + "2/file", std::string("/"),
-        std::string("relative"), "/proc/self/root" + directory_ + "/secret", std::string()}) {
+       {directory_ + "/secret", directory_ + "/not-there", root_ + "2/file", directory_,
+        std::string("secret"), "/proc/self/root" + directory_ + "/secret", std::string()}) {
     ExpectOutside(path);
   }
+  fs::current_path(before);
   ExpectSecretIsKept();
 }
 
@@ -146,24 +149,28 @@ TEST_F(RootedFileSystemTest, RefusesWhatLeadsOutByDots) {
 }
 
 TEST_F(RootedFileSystemTest, RefusesWhatLeadsOutByLinks) {
+  const Descriptor secret(::open((directory_ + "/secret").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(secret.is_open());
   fs::create_symlink("../secret", root_ + "/up");
   fs::create_symlink(directory_ + "/secret", root_ + "/absolute");
-  fs::create_symlink("/", root_ + "/top");
+  fs::create_symlink(directory_, root_ + "/top");
   fs::create_symlink("/proc/self/root", root_ + "/proc");
   fs::create_symlink("/proc/self/fd", root_ + "/fd");
   fs::create_symlink("..", root_ + "/parent");
   fs::create_symlink(root_ + "/file", root_ + "/back");  // an absolute one, though it comes back
   for (const std::string& path :
-       {root_ + "/up", root_ + "/absolute", root_ + "/top" + directory_ + "/secret", root_ + "/top",
-        root_ + "/proc" + directory_ + "/secret", root_ + "/fd/0", root_ + "/parent/secret",
-        root_ + "/parent/not-there", root_ + "/back"}) {
+       {root_ + "/up", root_ + "/absolute", root_ + "/top/secret", root_ + "/top",
+        root_ + "/proc" + directory_ + "/secret", absl::StrCat(root_, "/fd/", secret.get()),
+        root_ + "/parent/secret", root_ + "/parent/not-there", root_ + "/back"}) {
     ExpectOutside(path);
   }
   EXPECT_FALSE(files_->Rename(root_ + "/file", root_ + "/parent/taken").ok());
   EXPECT_FALSE(files_->Rename(root_ + "/parent/secret", root_ + "/taken").ok());
   EXPECT_FALSE(files_->RemoveFile(root_ + "/parent/secret").ok());
-  EXPECT_FALSE(files_->RemoveTree(root_ + "/parent/root").ok());
-  EXPECT_FALSE(files_->RemoveTree(root_ + "/top" + directory_).ok());
+  fs::create_directory(directory_ + "/tree");
+  EXPECT_FALSE(files_->RemoveTree(root_ + "/parent/tree").ok());
+  EXPECT_FALSE(files_->RemoveTree(root_ + "/top/tree").ok());
+  EXPECT_TRUE(fs::exists(directory_ + "/tree"));
   ExpectSecretIsKept();
   // A link is a name like others: it can be removed, what it leads to stays.
   EXPECT_TRUE(files_->RemoveTree(root_ + "/parent").ok());

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/jobs/error_reason.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -23,9 +24,6 @@ using ::testing::IsEmpty;
 class BearerTokensTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "/bearer_XXXXXX";
-    directory_ = mkdtemp(pattern.data());
-    path_ = directory_ + "/tokens";
     anna_ = Add("anna");
     BearerTokens::Options options;
     options.log = [this](const std::string& line) { log_.push_back(line); };
@@ -34,7 +32,6 @@ class BearerTokensTest : public testing::Test {
     ASSERT_TRUE(tokens.ok()) << tokens.status();
     tokens_ = *std::move(tokens);
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
 
   std::string Add(const std::string& user, absl::Time expires = absl::InfiniteFuture()) {
     const NewToken token = MakeToken(user, now_, expires).value();
@@ -60,7 +57,9 @@ class BearerTokensTest : public testing::Test {
   void LetItLook() { now_ += BearerTokens::kLookInterval; }
 
   absl::Time now_ = absl::FromUnixSeconds(1'700'000'000);
-  std::string directory_, path_, anna_;
+  const TestDirectory directory_;
+  const std::string path_ = directory_ / "tokens";
+  std::string anna_;
   std::vector<std::string> log_;
   std::unique_ptr<BearerTokens> tokens_;
 };
@@ -119,9 +118,9 @@ TEST_F(BearerTokensTest, AFileThatBecameBadLetsNobodyInUntilItIsMended) {
 }
 
 TEST_F(BearerTokensTest, AReloadTakesAnotherFileOrNone) {
-  EXPECT_FALSE(tokens_->Reload(directory_ + "/none").ok());
+  EXPECT_FALSE(tokens_->Reload(directory_ / "none").ok());
   EXPECT_EQ(Who(anna_), "anna");
-  const std::string other = directory_ + "/other";
+  const std::string other = directory_ / "other";
   std::filesystem::copy_file(path_, other);
   ASSERT_EQ(chmod(other.c_str(), 0600), 0);
   std::filesystem::remove(path_);
@@ -131,7 +130,7 @@ TEST_F(BearerTokensTest, AReloadTakesAnotherFileOrNone) {
 }
 
 TEST_F(BearerTokensTest, ABadFileIsRefusedAtTheStart) {
-  EXPECT_TRUE(absl::IsNotFound(BearerTokens::Open(directory_ + "/none", {}).status()));
+  EXPECT_TRUE(absl::IsNotFound(BearerTokens::Open(directory_ / "none", {}).status()));
   std::ofstream(path_) << "nonsense\n";
   EXPECT_TRUE(absl::IsInvalidArgument(BearerTokens::Open(path_, {}).status()));
 }

@@ -21,6 +21,7 @@
 #include "client/connection/server_address.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -30,15 +31,9 @@ using ::testing::HasSubstr;
 class LocalTokenServerTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = "/tmp/megatrain_XXXXXX";
-    directory_ = mkdtemp(pattern.data());
-    path_ = directory_ + "/m.sock";
     Start();
   }
-  void TearDown() override {
-    server_.reset();
-    std::filesystem::remove_all(directory_);
-  }
+  void TearDown() override { server_.reset(); }
   // A daemon's end and new beginning.
   void Start() {
     server_.reset();
@@ -58,7 +53,8 @@ class LocalTokenServerTest : public testing::Test {
   }
 
   AccountCache accounts_;
-  std::string directory_, path_;
+  const TestDirectory own_{TestDirectory::Place::kShort};
+  const std::string directory_ = own_.path(), path_ = directory_ + "/m.sock";
   std::unique_ptr<LocalTokens> tokens_;
   std::unique_ptr<LocalTokenServer> server_;
 };

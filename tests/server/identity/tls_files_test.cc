@@ -2,8 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -11,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/server/identity/test_certificates.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -23,14 +22,11 @@ using ::testing::IsEmpty;
 class TlsFilesTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "/tls_XXXXXX";
-    directory_ = mkdtemp(pattern.data());
     const TestCertificate server = authority_.Issue("server", "DNS:localhost");
     paths_.certificate = Write("server.pem", server.certificate);
     paths_.key = Write("server.key", server.key);
     paths_.client_ca = Write("ca.pem", authority_.certificate());
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
 
   std::string Write(const std::string& name, const std::string& text, mode_t mode = 0600) {
     const std::string path = directory_ + "/" + name;
@@ -45,7 +41,8 @@ class TlsFilesTest : public testing::Test {
   }
 
   const TestAuthority authority_;
-  std::string directory_;
+  const TestDirectory own_;
+  const std::string directory_ = own_.path();
   TlsPaths paths_;
 };
 

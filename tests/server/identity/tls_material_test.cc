@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "tests/server/identity/test_certificates.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -24,8 +24,6 @@ using ::testing::IsEmpty;
 class TlsMaterialTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "/material_XXXXXX";
-    directory_ = mkdtemp(pattern.data());
     Renew();
     Write("ca.pem", authority_.certificate());
     TlsMaterial::Options options;
@@ -36,7 +34,6 @@ class TlsMaterialTest : public testing::Test {
     ASSERT_TRUE(material.ok()) << material.status();
     material_ = *std::move(material);
   }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
 
   // As programs that renew certificates do: another file in its place.
   void Write(const std::string& name, const std::string& text, mode_t mode = 0600) {
@@ -58,7 +55,8 @@ class TlsMaterialTest : public testing::Test {
 
   const TestAuthority authority_;
   absl::Time now_ = absl::Now();
-  std::string directory_;
+  const TestDirectory own_;
+  const std::string directory_ = own_.path();
   std::vector<std::string> log_;
   std::unique_ptr<TlsMaterial> material_;
 };

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -24,13 +25,6 @@ const char* const kHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca4959
 
 class TokenFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "/tokens_XXXXXX";
-    directory_ = mkdtemp(pattern.data());
-    path_ = directory_ + "/tokens";
-  }
-  void TearDown() override { std::filesystem::remove_all(directory_); }
-
   void Write(const std::string& text, mode_t mode = 0600) {
     std::ofstream(path_) << text;
     ASSERT_EQ(chmod(path_.c_str(), mode), 0);
@@ -43,7 +37,8 @@ class TokenFileTest : public testing::Test {
     });
   }
 
-  std::string directory_, path_;
+  const TestDirectory directory_;
+  const std::string path_ = directory_ / "tokens";
 };
 
 TEST_F(TokenFileTest, ATokenIsKnownByItsHashAlone) {
@@ -111,7 +106,7 @@ TEST_F(TokenFileTest, WhatIsNoFileIsRefused) {
   EXPECT_TRUE(absl::IsNotFound(ReadTokenFile(path_).status()));
   ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
   EXPECT_TRUE(absl::IsInvalidArgument(ReadTokenFile(path_).status())) << "and does not wait";
-  EXPECT_TRUE(absl::IsInvalidArgument(ReadTokenFile(directory_).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(ReadTokenFile(directory_.path()).status()));
 }
 
 TEST_F(TokenFileTest, EditingReplacesItAsAWhole) {
@@ -154,7 +149,7 @@ TEST_F(TokenFileTest, EditorsTakeTurns) {
 
 TEST_F(TokenFileTest, RootWritesForTheOwnerOfTheDirectory) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can write for others";
-  ASSERT_EQ(chown(directory_.c_str(), 2, 2), 0);
+  ASSERT_EQ(chown(directory_.path().c_str(), 2, 2), 0);
   ASSERT_TRUE(Add("anna").ok());
   struct stat info = {};
   ASSERT_EQ(stat(path_.c_str(), &info), 0);

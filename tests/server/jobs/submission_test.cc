@@ -45,7 +45,7 @@ class SubmissionTest : public ::testing::Test {
   }
 
   TestDirectory directory_;
-  const std::string own_ = "/var/lib/megatrain/jobs/j1";
+  const std::string own_ = directory_ / "state/jobs/j1";
   std::unique_ptr<RootedFileSystem> files_;
   JobSpec spec_;
 };

@@ -10,7 +10,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -24,6 +23,7 @@
 #include "server/files/job_files.h"
 #include "server/files/own_directory.h"
 #include "server/manager/job_remover.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -56,19 +56,10 @@ class SubmittersDirectoryTest : public ::testing::Test {
     const passwd* const nobody = ::getpwnam("nobody");
     if (nobody == nullptr) GTEST_SKIP() << "there is no account nobody";
     submitter_ = *LookUpIdentity(nobody->pw_uid);
-    // Not in the test's own temporary directory, which nobody may not enter.
-    std::string pattern = "/tmp/submitter_XXXXXX";
-    directory_ = fs::canonical(::mkdtemp(pattern.data())).string();
     ASSERT_EQ(::chmod(directory_.c_str(), 0755), 0);
-    state_ = directory_ + "/state";
     fs::create_directory(state_);
     Write(state_ + "/store", 1000);
-    own_ = OwnCheckpointDirectory(state_, "j1");
     MakeJob();
-  }
-  void TearDown() override {
-    if (directory_.empty()) return;
-    EXPECT_TRUE(PosixFileSystem()->RemoveTree(directory_).ok());
   }
 
   void MakeJob() {
@@ -85,7 +76,10 @@ class SubmittersDirectoryTest : public ::testing::Test {
   bool JobIsThere() const { return fs::exists(state_ + "/jobs/j1"); }
 
   FileIdentity submitter_;
-  std::string directory_, state_, own_;
+  const TestDirectory temporary_{TestDirectory::Place::kShort};
+  const std::string directory_ = temporary_.path();
+  const std::string state_ = directory_ + "/state";
+  const std::string own_ = OwnCheckpointDirectory(state_, "j1");
 };
 
 TEST_F(SubmittersDirectoryTest, IsMeasuredAndSearchedWithItsOwnersRights) {

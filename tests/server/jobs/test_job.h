@@ -1,41 +1,17 @@
-// Jobs and directories for tests.
+// Jobs for tests.
 #ifndef MEGATRAIN_TESTS_SERVER_JOBS_TEST_JOB_H_
 #define MEGATRAIN_TESTS_SERVER_JOBS_TEST_JOB_H_
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "absl/time/time.h"
 #include "engine/engine.h"
 #include "server/jobs/job.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
-
-// A fresh directory that is gone after the test.
-class TestDirectory {
- public:
-  TestDirectory() {
-    std::string pattern = testing::TempDir() + "/jobs_XXXXXX";
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TestDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TestDirectory(const TestDirectory&) = delete;
-  TestDirectory& operator=(const TestDirectory&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 inline absl::Time TestTime(int64_t seconds) { return absl::FromUnixSeconds(1700000000 + seconds); }
 

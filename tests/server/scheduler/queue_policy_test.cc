@@ -139,6 +139,15 @@ TEST(QueuePolicyTest, AHeldJobLetsOthersPass) {
   EXPECT_EQ(decision.places.at("j1").predicted_start, std::nullopt);
 }
 
+TEST(QueuePolicyTest, AHeldJobDoesNotUseUpItsUsersTurn) {
+  QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 1), Queued(3, 2)});
+  snapshot.queued[0].hold = WaitingReason::kDiskFull;
+  snapshot.queued[0].hold_text = "its disk is full";
+  const QueueDecision decision = DecideQueue(snapshot);
+  EXPECT_THAT(decision.start, ElementsAre("j2")) << "neither user had a turn, and j2 was first";
+  EXPECT_THAT(Order(decision), ElementsAre("j2", "j3", "j1"));
+}
+
 TEST(QueuePolicyTest, MemoryThatPausedJobsKeep) {
   QueueSnapshot snapshot = Snapshot({Queued(1, 1), Queued(2, 1)});
   snapshot.pool_bytes = 10 * kGiB;

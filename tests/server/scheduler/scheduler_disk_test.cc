@@ -1,6 +1,8 @@
 // Full disks: under checkpoints, and under the store.
 #include <sqlite3.h>
 
+#include <filesystem>
+
 #include "server/manager/job_remover.h"
 #include "tests/server/jobs/faulty_vfs.h"
 #include "tests/server/scheduler/scheduler_fixture.h"

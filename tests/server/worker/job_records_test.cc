@@ -13,18 +13,13 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/small_disk.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string FreshDirectory(const std::string& name) {
-  const std::string directory = ::testing::TempDir() + "/" + name;
-  std::filesystem::remove_all(directory);
-  return directory;
-}
 
 std::vector<LogRecord> ReadAll(const RecordLog& log) {
   std::vector<LogRecord> records;

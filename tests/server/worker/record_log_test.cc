@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/worker/record_line.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
@@ -25,12 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-std::string FreshDirectory(const std::string& name) {
-  const std::string directory = ::testing::TempDir() + "/" + name;
-  std::filesystem::remove_all(directory);
-  return directory;
-}
 
 std::unique_ptr<RecordLog> OpenLog(const std::string& directory,
                                    const RecordLogOptions& options = {},

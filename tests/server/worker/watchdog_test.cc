@@ -2,11 +2,11 @@
 
 #include <atomic>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/wait_until.h"
 
 namespace megatrain {
 namespace {
@@ -109,7 +109,7 @@ TEST(WatchdogThreadTest, LooksByItself) {
   Watchdog watchdog(options, [&told](const std::string&) { told = true; });
   watchdog.Enter(Watchdog::Phase::kPreparing);
   now = options.preparing_seconds + 1;
-  while (!told) std::this_thread::yield();
+  EXPECT_TRUE(WaitUntil([&told] { return told.load(); }));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // A program started by a test, its output kept.
-#ifndef MEGATRAIN_TESTS_E2E_CHILD_PROCESS_H_
-#define MEGATRAIN_TESTS_E2E_CHILD_PROCESS_H_
+#ifndef MEGATRAIN_TESTS_SUPPORT_CHILD_PROCESS_H_
+#define MEGATRAIN_TESTS_SUPPORT_CHILD_PROCESS_H_
 
 #include <sys/types.h>
 
@@ -43,9 +43,6 @@ class ChildProcess {
   int exit_code_ = 0;
 };
 
-// "" if the file cannot be read.
-std::string ReadFileOrEmpty(const std::string& path);
-
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_TESTS_E2E_CHILD_PROCESS_H_
+#endif  // MEGATRAIN_TESTS_SUPPORT_CHILD_PROCESS_H_

@@ -1,4 +1,4 @@
-#include "tests/e2e/child_process.h"
+#include "tests/support/child_process.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -8,18 +8,11 @@
 
 #include <cerrno>
 #include <csignal>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
-namespace megatrain {
+#include "tests/support/read_file.h"
 
-std::string ReadFileOrEmpty(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+namespace megatrain {
 
 namespace {
 

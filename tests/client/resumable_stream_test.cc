@@ -1,0 +1,179 @@
+// A stream that is opened again, against a server that follows a script.
+#include "client/connection/resumable_stream.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "megatrain/v1/job_service.grpc.pb.h"
+#include "tests/client/watch/watch_messages.h"
+#include "tests/support/test_directory.h"
+
+namespace megatrain::client {
+namespace {
+
+using ::testing::ElementsAre;
+
+// How one call goes: events with these numbers, then the end.
+struct ScriptedCall {
+  std::vector<int64_t> events;
+  grpc::Status end;
+};
+
+class ScriptedService : public v1::JobService::Service {
+ public:
+  grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
+                        grpc::ServerWriter<v1::WatchJobResponse>* writer) override {
+    starts.push_back(request->start_sequence());
+    const auto token = context->client_metadata().find("authorization");
+    tokens.push_back(token == context->client_metadata().end()
+                         ? ""
+                         : std::string(token->second.data(), token->second.size()));
+    if (script.empty()) return grpc::Status(grpc::StatusCode::INTERNAL, "one call too many");
+    const ScriptedCall call = script.front();
+    script.pop_front();
+    for (const int64_t event : call.events) {
+      writer->Write(EventMessage(event, v1::Job::RUNNING, ""));
+    }
+    return call.end;
+  }
+
+  // Each is read and written by one call at a time, and by the test before and after.
+  std::deque<ScriptedCall> script;
+  std::vector<int64_t> starts;
+  std::vector<std::string> tokens;
+};
+
+// Gives every caller another token, as the daemon's companion socket does after a restart.
+class TokenSocket {
+ public:
+  explicit TokenSocket(const std::string& path) : fd_(socket(AF_UNIX, SOCK_STREAM, 0)) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    EXPECT_EQ(listen(fd_, 8), 0);
+    thread_ = std::thread([this] { Serve(); });
+  }
+  ~TokenSocket() {
+    shutdown(fd_, SHUT_RDWR);
+    thread_.join();
+    close(fd_);
+  }
+
+ private:
+  void Serve() {
+    for (int number = 1;; ++number) {
+      const int caller = accept(fd_, nullptr, nullptr);
+      if (caller < 0) return;
+      const std::string answer =
+          absl::StrCat("{\"token\": \"t", number, "\", \"lifetime_seconds\": 300}\n");
+      EXPECT_EQ(write(caller, answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
+      close(caller);
+    }
+  }
+
+  const int fd_;
+  std::thread thread_;
+};
+
+grpc::Status Expired() {
+  google::rpc::ErrorInfo info;
+  info.set_domain("megatrain");
+  info.set_reason("TOKEN_EXPIRED");
+  google::rpc::Status details;
+  details.add_details()->PackFrom(info);
+  return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "expired", details.SerializeAsString());
+}
+grpc::Status Busy() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "busy"); }
+
+class ResumableStreamTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("unix:" + socket_, grpc::InsecureServerCredentials());
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+  }
+
+  // Follows the script from event 1 on.
+  absl::Status Run(std::deque<ScriptedCall> script) {
+    service_.script = std::move(script);
+    Connection connection(*ParseServerAddress("unix:" + socket_));
+    using Stream = ResumableStream<v1::WatchJobResponse>;
+    Stream::Callbacks callbacks;
+    callbacks.message = [this](v1::WatchJobResponse message) {
+      events_.push_back(message.event().sequence());
+    };
+    callbacks.lost = [this](const absl::Status&, absl::Duration pause) {
+      pauses_.push_back(absl::ToDoubleSeconds(pause));
+    };
+    callbacks.restored = [this] { ++restored_; };
+    Stream stream(
+        &connection,
+        [&connection](grpc::ClientContext* context, int64_t start) {
+          v1::WatchJobRequest request;
+          request.set_start_sequence(start);
+          return connection.jobs()->WatchJob(context, request);
+        },
+        std::move(callbacks));
+    return stream.Run(1);
+  }
+
+  const TestDirectory directory_{TestDirectory::Place::kShort};
+  const std::string socket_ = directory_ / "m.sock";
+  ScriptedService service_;
+  TokenSocket tokens_{socket_ + ".auth"};
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<int64_t> events_;
+  std::vector<double> pauses_;
+  int restored_ = 0;
+};
+
+TEST_F(ResumableStreamTest, RenewsItsTokenEveryTimeItExpires) {
+  const absl::Status status =
+      Run({{{1, 2}, Expired()}, {{3}, Expired()}, {{4}, grpc::Status::OK}});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(events_, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(service_.starts, ElementsAre(1, 3, 4));
+  EXPECT_THAT(service_.tokens, ElementsAre("Bearer t1", "Bearer t2", "Bearer t3"));
+  EXPECT_TRUE(pauses_.empty()) << "the connection was never lost";
+}
+
+TEST_F(ResumableStreamTest, ANewTokenThatIsRefusedTooEndsIt) {
+  const absl::Status status = Run({{{1}, Expired()}, {{}, Expired()}, {{2}, grpc::Status::OK}});
+  EXPECT_TRUE(absl::IsUnauthenticated(status)) << status;
+  EXPECT_THAT(events_, ElementsAre(1));
+  EXPECT_EQ(service_.starts.size(), 2u);
+}
+
+TEST_F(ResumableStreamTest, AMessageBeginsTheGrowingPausesAnew) {
+  const absl::Status status = Run({{{1}, Busy()},
+                                   {{}, Busy()},
+                                   {{}, Busy()},
+                                   {{2}, Busy()},
+                                   {{3}, grpc::Status::OK}});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(events_, ElementsAre(1, 2, 3));
+  EXPECT_EQ(restored_, 2);
+  // Each is a fifth more or less than 0.1, 0.2, 0.4 and again 0.1 seconds.
+  ASSERT_EQ(pauses_.size(), 4u);
+  EXPECT_GE(pauses_[2], 0.32);
+  EXPECT_LE(pauses_[3], 0.12);
+}
+
+}  // namespace
+}  // namespace megatrain::client
