@@ -8,28 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/cuda/cuda_kernel_sizes.h"
-#include "engine/machine_profile.h"
-#include "engine/pipeline/memory_plan.h"
-#include "engine/pipeline/step_prediction.h"
+#include "tests/engine/pipeline/seven_billion.h"
 
 namespace megatrain {
 namespace {
-
-MemoryPlan Plan(const JobSpec& spec, const ModelLayout& layout, const MemoryBudget& budget,
-                const MachineSpeed& machine = {}) {
-  static const CudaKernelSizes sizes;
-  auto plan = PlanMemory(spec, layout, sizes, budget, machine);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return *std::move(plan);
-}
-
-MemoryBudget Gpu(int64_t device_bytes, int64_t host_bytes = kUnlimitedBytes) {
-  MemoryBudget budget;
-  budget.host_bytes = host_bytes;
-  budget.SetDevice(device_bytes);
-  return budget;
-}
 
 class RandomPlan : public testing::TestWithParam<int> {
  protected:
@@ -137,48 +119,6 @@ TEST_P(RandomPlan, IsNoLongerThanTheRulesAndFits) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomPlan, testing::Range(0, 24));
 
-// Qwen2.5 7B.
-ModelConfig SevenBillion() {
-  ModelConfig c;
-  c.vocabulary = 152'064;
-  c.hidden = 3584;
-  c.layers = 28;
-  c.heads = 28;
-  c.kv_heads = 4;
-  c.head_dim = 128;
-  c.intermediate = 18'944;
-  c.max_positions = 131'072;
-  c.qkv_bias = true;
-  return c;
-}
-
-JobSpec SevenBillionJob() {
-  JobSpec spec;
-  spec.data.sequence_length = 4096;
-  spec.training.global_batch = 16;
-  spec.training.micro_batch = 2;
-  spec.training.precision = spec.training.gradient_dtype = Precision::kBf16;
-  return spec;
-}
-
-struct Machine {
-  MachineSpeed speed;
-  MemoryBudget budget;
-};
-
-Machine Profile(const std::string& name, const std::vector<std::string>& rates) {
-  const MachineProfile profile = *FindMachineProfile(name);
-  Machine machine;
-  machine.speed = {profile.rates, {.threads = profile.rates.threads}};
-  EXPECT_TRUE(
-      SetRates({"products=700", "attention_forward=500", "attention_backward=350", "link=50"},
-               &machine.speed.rates)
-          .ok());
-  EXPECT_TRUE(SetRates(rates, &machine.speed.rates).ok());
-  machine.budget = Gpu(profile.device_bytes);
-  return machine;
-}
-
 struct Expected {
   const char* profile;
   const char* memory;
@@ -259,6 +199,29 @@ TEST(PlanChoiceTest, TheOptimizerGoesWhereItIsFaster) {
   EXPECT_GT(parts("dram=20"), kUpdateParts / 2);
   EXPECT_GT(parts("dram=80"), kUpdateParts / 4);
   EXPECT_LT(parts("dram=1000"), kUpdateParts / 4);
+}
+
+// What is kept saves the most recomputation: where the norms are dear and the products cheap,
+// layers are kept whole before others are kept partly, else as the rule has it.
+TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
+  const ModelLayout layout = BuildModelLayout(SevenBillion());
+  JobSpec spec = SevenBillionJob();
+  spec.engine.stash = StashPlace::kDevice;
+  spec.engine.micro_batches_per_sweep = 8;
+  spec.engine.weight_buffers = 2;
+  spec.engine.update_device = UpdateDevice::kHost;
+  const Machine usual = Profile("h100", {"memory=2.75", "dram=300"});
+  const MemoryPlan rule = Plan(spec, layout, usual.budget);
+  const auto kept = [](const MemoryPlan& plan) {
+    return std::pair(plan.dimensions.shape.kept_everything, plan.dimensions.shape.kept);
+  };
+  EXPECT_EQ(kept(Plan(spec, layout, usual.budget, usual.speed)), kept(rule));
+  const Machine odd = Profile("h100", {"memory=0.05", "products=50000", "attention_forward=50000",
+                                       "attention_backward=50000", "dram=3000", "link=500"});
+  const MemoryPlan whole = Plan(spec, layout, odd.budget, odd.speed);
+  EXPECT_GT(kept(whole).first, kept(rule).first);
+  EXPECT_LT(kept(whole).second, kept(rule).second);
+  EXPECT_LT(whole.predicted->step_seconds, PredictStep(rule.dimensions, odd.speed).step_seconds);
 }
 
 // On the cpu device lanes share the processors: what the rule chooses stays unless something else
