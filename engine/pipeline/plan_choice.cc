@@ -148,6 +148,16 @@ void RefineParts(const MachineSpeed& machine, MemoryPlan& plan) {
   }
 }
 
+// The first tile's share has more than one good place: from the best on, all are tried that are a
+// sixteenth apart.
+void ChooseParts(const MachineSpeed& machine, MemoryPlan& plan) {
+  RefineParts(machine, plan);
+  for (int parts = 0; parts <= kUpdateParts; parts += kUpdateParts / 16) {
+    TryParts({parts, plan.dimensions.shape.device_update_parts}, machine, plan);
+  }
+  RefineParts(machine, plan);
+}
+
 bool SameChoice(const PipelineShape& a, const PipelineShape& b) {
   return a.sweep_micro_batches == b.sweep_micro_batches && a.stash_on_host == b.stash_on_host &&
          a.weight_buffers == b.weight_buffers && a.kept == b.kept &&
@@ -190,7 +200,7 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
     if (best.size() > kBest) best.pop_back();
   }
   if (updates_are_open) {
-    for (MemoryPlan& plan : best) RefineParts(machine, plan);
+    for (MemoryPlan& plan : best) ChooseParts(machine, plan);
     std::stable_sort(best.begin(), best.end(), [&](const MemoryPlan& a, const MemoryPlan& b) {
       return seconds(a) < seconds(b);
     });

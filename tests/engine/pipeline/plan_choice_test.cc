@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/pipeline/device_fit.h"
 #include "tests/engine/pipeline/seven_billion.h"
 
 namespace megatrain {
@@ -201,27 +202,31 @@ TEST(PlanChoiceTest, TheOptimizerGoesWhereItIsFaster) {
   EXPECT_LT(parts("dram=1000"), kUpdateParts / 4);
 }
 
-// What is kept saves the most recomputation: where the norms are dear and the products cheap,
-// layers are kept whole before others are kept partly, else as the rule has it.
+// Kept is what saves the most recomputation. Where the norms are what is dear, layers are kept
+// whole before others are kept partly; else, and where no rates are known, as the rule has it.
 TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
   const ModelLayout layout = BuildModelLayout(SevenBillion());
-  JobSpec spec = SevenBillionJob();
-  spec.engine.stash = StashPlace::kDevice;
-  spec.engine.micro_batches_per_sweep = 8;
-  spec.engine.weight_buffers = 2;
-  spec.engine.update_device = UpdateDevice::kHost;
-  const Machine usual = Profile("h100", {"memory=2.75", "dram=300"});
-  const MemoryPlan rule = Plan(spec, layout, usual.budget);
-  const auto kept = [](const MemoryPlan& plan) {
-    return std::pair(plan.dimensions.shape.kept_everything, plan.dimensions.shape.kept);
+  const JobSpec spec = SevenBillionJob();
+  const Machine machine = Profile("h100", {"memory=2.75"});
+  const HardwareProfile profile = ProfileOf(DType::kBF16, machine.speed);
+  const CudaKernelSizes sizes;
+  const MemoryPlan rule = Plan(spec, layout, machine.budget);
+  const auto kept = [&](double dear_products, const HardwareProfile* rates) {
+    PipelineDimensions d = rule.dimensions;
+    auto& recompute = d.shape.work.recompute;
+    recompute = {};
+    recompute[static_cast<size_t>(KeepLevel::kCheapRecomputed)].device_bytes = 1e9;
+    recompute[static_cast<size_t>(KeepLevel::kNothing)].device_bytes = 1e9 + dear_products;
+    EXPECT_TRUE(FitDevice(spec, sizes, rule.device_limit, d.shape.sweep_micro_batches,
+                          d.shape.stash_on_host, d, rates));
+    return std::pair(d.shape.kept_everything, d.shape.kept);
   };
-  EXPECT_EQ(kept(Plan(spec, layout, usual.budget, usual.speed)), kept(rule));
-  const Machine odd = Profile("h100", {"memory=0.05", "products=50000", "attention_forward=50000",
-                                       "attention_backward=50000", "dram=3000", "link=500"});
-  const MemoryPlan whole = Plan(spec, layout, odd.budget, odd.speed);
-  EXPECT_GT(kept(whole).first, kept(rule).first);
-  EXPECT_LT(kept(whole).second, kept(rule).second);
-  EXPECT_LT(whole.predicted->step_seconds, PredictStep(rule.dimensions, odd.speed).step_seconds);
+  const std::pair by_rule(rule.dimensions.shape.kept_everything, rule.dimensions.shape.kept);
+  EXPECT_EQ(kept(1e11, &profile), by_rule);
+  EXPECT_EQ(kept(1e6, nullptr), by_rule);
+  const auto whole = kept(1e6, &profile);
+  EXPECT_GT(whole.first, by_rule.first);
+  EXPECT_LT(whole.second, by_rule.second);
 }
 
 // On the cpu device lanes share the processors: what the rule chooses stays unless something else

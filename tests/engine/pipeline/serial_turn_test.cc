@@ -75,7 +75,7 @@ TEST_P(SerialTurn, IsAboutOneHundredthOfAStep) {
 
 // With slow memory the first tile's update is the turn.
 INSTANTIATE_TEST_SUITE_P(HostMemory, SerialTurn,
-                         testing::Values(Case{"dram=80", 0.014}, Case{"dram=150", 0.01}));
+                         testing::Values(Case{"dram=80", 0.0105}, Case{"dram=150", 0.009}));
 
 }  // namespace
 }  // namespace megatrain
