@@ -1,4 +1,4 @@
-#include "engine/machine_profile.h"
+#include "engine/host/machine_profile.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"

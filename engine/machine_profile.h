@@ -1,14 +1,14 @@
 // Machines by name, for plans of what is not at hand. Their rates are derived from data sheets, in
 // machine_profile.cc; nothing of it was measured with this program's kernels.
-#ifndef MEGATRAIN_ENGINE_MACHINE_PROFILE_H_
-#define MEGATRAIN_ENGINE_MACHINE_PROFILE_H_
+#ifndef MEGATRAIN_ENGINE_HOST_MACHINE_PROFILE_H_
+#define MEGATRAIN_ENGINE_HOST_MACHINE_PROFILE_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/hardware_rates.h"
+#include "engine/host/hardware_rates.h"
 
 namespace megatrain {
 
@@ -28,4 +28,4 @@ absl::StatusOr<MachineProfile> FindMachineProfile(const std::string& name);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MACHINE_PROFILE_H_
+#endif  // MEGATRAIN_ENGINE_HOST_MACHINE_PROFILE_H_

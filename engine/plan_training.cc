@@ -12,13 +12,13 @@
 #include "engine/device/cpu/cpu_kernels.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/engine.h"
-#include "engine/machine_speed.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/host/session.h"
 #include "engine/memory/host_offer.h"
-#include "engine/model/hf_directory.h"
 #include "engine/model/model_layout.h"
-#include "engine/pipeline/memory_plan.h"
-#include "engine/pipeline/step_prediction.h"
-#include "engine/session.h"
+#include "engine/plan/memory_plan.h"
+#include "engine/plan/step_prediction.h"
+#include "engine/run/machine_speed.h"
 
 namespace megatrain {
 namespace {

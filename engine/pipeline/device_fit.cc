@@ -1,4 +1,4 @@
-#include "engine/pipeline/device_fit.h"
+#include "engine/plan/device_fit.h"
 
 #include <algorithm>
 #include <cstdint>

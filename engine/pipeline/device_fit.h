@@ -1,14 +1,14 @@
 // How a step is fitted into the device's memory: gradient slabs and kept activations for a sweep
 // size and a place of the stash, and the rule that chooses those where no times are known.
-#ifndef MEGATRAIN_ENGINE_PIPELINE_DEVICE_FIT_H_
-#define MEGATRAIN_ENGINE_PIPELINE_DEVICE_FIT_H_
+#ifndef MEGATRAIN_ENGINE_PLAN_DEVICE_FIT_H_
+#define MEGATRAIN_ENGINE_PLAN_DEVICE_FIT_H_
 
 #include <cstdint>
 
 #include "engine/device/kernel_sizes.h"
 #include "engine/job/job_spec.h"
 #include "engine/pipeline/buffers.h"
-#include "engine/pipeline/simulated_executor.h"
+#include "engine/plan/simulated_executor.h"
 
 namespace megatrain {
 
@@ -30,4 +30,4 @@ bool FitDeviceByRule(const JobSpec& spec, const KernelSizes& sizes, int64_t limi
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_DEVICE_FIT_H_
+#endif  // MEGATRAIN_ENGINE_PLAN_DEVICE_FIT_H_

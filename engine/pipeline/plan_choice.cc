@@ -1,4 +1,4 @@
-#include "engine/pipeline/plan_choice.h"
+#include "engine/plan/plan_choice.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/pipeline/device_fit.h"
-#include "engine/pipeline/simulated_executor.h"
+#include "engine/plan/device_fit.h"
+#include "engine/plan/simulated_executor.h"
 
 namespace megatrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/pipeline/step_prediction.h"
+#include "engine/plan/step_prediction.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/pipeline/schedule.h"
-#include "engine/pipeline/simulated_executor.h"
+#include "engine/plan/simulated_executor.h"
 
 namespace megatrain {
 namespace {

@@ -2,8 +2,8 @@
 // evaluates, saves. Knows nothing of files, data sets or job control.
 //
 // Not thread safe but for Interrupt: one thread drives it.
-#ifndef MEGATRAIN_ENGINE_PIPELINE_TRAINER_H_
-#define MEGATRAIN_ENGINE_PIPELINE_TRAINER_H_
+#ifndef MEGATRAIN_ENGINE_RUN_TRAINER_H_
+#define MEGATRAIN_ENGINE_RUN_TRAINER_H_
 
 #include <chrono>
 #include <cstdint>
@@ -17,17 +17,17 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/checkpoint/checkpoint_writer.h"
-#include "engine/data/sequence.h"
+#include "engine/data/sequences/sequence.h"
 #include "engine/device/device.h"
 #include "engine/job/job_spec.h"
 #include "engine/memory/host_pool.h"
-#include "engine/memory/tile.h"
+#include "engine/model/tile.h"
 #include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/buffers.h"
 #include "engine/pipeline/checkpoint_job.h"
 #include "engine/pipeline/executor.h"
-#include "engine/pipeline/memory_plan.h"
 #include "engine/pipeline/step_runner.h"
+#include "engine/plan/memory_plan.h"
 #include "engine/trace/step_record.h"
 
 namespace megatrain {
@@ -131,4 +131,4 @@ class Trainer {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_TRAINER_H_
+#endif  // MEGATRAIN_ENGINE_RUN_TRAINER_H_

@@ -9,8 +9,8 @@
 #include "engine/device/cuda/open_cuda_device.h"
 #include "engine/engine.h"
 #include "engine/job/job_parser.h"
+#include "server/base/exit_code.h"
 #include "server/commands/command.h"
-#include "server/exit_code.h"
 
 namespace megatrain {
 namespace {

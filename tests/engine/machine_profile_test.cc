@@ -1,4 +1,4 @@
-#include "engine/machine_profile.h"
+#include "engine/host/machine_profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/device/cuda/cudnn_sizes.h"
 #include "engine/device/cuda/kernels/launchers.h"
+#include "engine/device/cuda/libraries/cudnn_sizes.h"
 #include "engine/device/kernel_sizes.h"
 
 namespace megatrain {

@@ -13,11 +13,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/thread_pool.h"
+#include "engine/hf/hf_directory.h"
 #include "engine/memory/host_pool.h"
-#include "engine/model/hf_directory.h"
 #include "engine/optim/adamw_updater.h"
-#include "engine/pipeline/memory_plan.h"
-#include "engine/pipeline/trainer.h"
+#include "engine/plan/memory_plan.h"
+#include "engine/run/trainer.h"
 #include "tests/engine/device/device_under_test.h"
 #include "tests/engine/numerics/model_reference.h"
 

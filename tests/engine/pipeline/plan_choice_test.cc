@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/pipeline/device_fit.h"
+#include "engine/plan/device_fit.h"
 #include "tests/engine/pipeline/seven_billion.h"
 
 namespace megatrain {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "engine/pipeline/simulated_executor.h"
+#include "engine/plan/simulated_executor.h"
 #include "tests/engine/pipeline/seven_billion.h"
 
 namespace megatrain {

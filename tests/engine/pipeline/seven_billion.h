@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
-#include "engine/hardware_rates.h"
-#include "engine/machine_profile.h"
+#include "engine/host/hardware_rates.h"
+#include "engine/host/machine_profile.h"
 #include "engine/model/model_layout.h"
-#include "engine/pipeline/memory_plan.h"
-#include "engine/pipeline/step_prediction.h"
+#include "engine/plan/memory_plan.h"
+#include "engine/plan/step_prediction.h"
 
 namespace megatrain {
 
