@@ -29,9 +29,10 @@ constexpr double kPcie4 = 25e9;
 struct Sheet {
   const char* name;
   const char* device;
-  int64_t device_gibibytes;  // less one for the driver and its context
-  double bf16_teraflops;     // dense, summed in FP32
-  double fp32_teraflops;     // without tensor cores
+  // Of the sheet's memory, less one or two for what the driver holds and a program's context.
+  int64_t device_gibibytes;
+  double bf16_teraflops;  // dense, summed in FP32
+  double fp32_teraflops;  // without tensor cores
   double memory_terabytes_per_second;
   const char* link;
   double h2d_bytes_per_second;
@@ -54,7 +55,7 @@ MachineProfile FromSheet(const Sheet& sheet) {
   profile.name = sheet.name;
   profile.device_bytes = sheet.device_gibibytes << 30;
   profile.description = absl::StrFormat(
-      "%s, %d GiB for jobs, %s, in a host with %.0f GB/s of memory and %d threads", sheet.device,
+      "%s, %d GiB free, %s, in a host with %.0f GB/s of memory and %d threads", sheet.device,
       sheet.device_gibibytes, sheet.link, sheet.host_gigabytes_per_second, sheet.threads);
   const auto rates = [&sheet](double teraflops) {
     PrecisionRates of;

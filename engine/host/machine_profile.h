@@ -15,7 +15,9 @@ namespace megatrain {
 struct MachineProfile {
   std::string name;          // "h200"
   std::string description;   // for people: the device, its link and the host's memory
-  int64_t device_bytes = 0;  // device memory that a job may have
+  // Device memory that a program finds free there. What a session leaves free of it, a plan takes
+  // off (MemoryBudget::SetDevice).
+  int64_t device_bytes = 0;
   HardwareRates rates{};
 };
 

@@ -84,6 +84,9 @@ Schedule BuildCheckpoint(const PipelineShape& shape) {
       op.reads.push_back({ResourceKind::kTileWeights, device_part});
       op.reads.push_back({ResourceKind::kTileMoments, device_part});
     }
+    if (op.tile == 1) {
+      op.reads.push_back({ResourceKind::kTileWeights, shape.first_tile_rest_part()});
+    }
     op.writes = {{ResourceKind::kCheckpoint}};
   }
   return schedule;

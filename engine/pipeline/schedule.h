@@ -36,7 +36,7 @@ namespace megatrain {
 
 enum class ResourceKind {
   // Index: tile, of the elements that the host updates; tiles + tile, of those that the device
-  // does.
+  // does; 2 * tiles, of those of tile 1 that the host updates behind the embedding's rows.
   kTileWeights,     // the section that is streamed
   kTileMoments,     // remainder and moments
   kEmbeddingRows,   // of tile 0's weights, the rows that the step's batch looks up
@@ -178,6 +178,9 @@ struct PipelineShape {
   // every tile but the embedding's, in pieces of `device_piece_elements` (a multiple of
   // kUpdateAlignment), and on the host for the rest. The bits are the same.
   int device_update_parts = 0;
+  // With clipping, tile 1's instead: the next step's first layer waits for its update alone, while
+  // the link is free for the device's part, whose gradient lies in the accumulator still.
+  int first_tile_device_parts = 0;
   int64_t device_piece_elements = int64_t{2} << 20;
   // The forward pass reads the embedding's rows where they lie, in host memory: its tile is not
   // loaded for that, and the rows of the next batch are updated ahead of the rest.
@@ -189,19 +192,34 @@ struct PipelineShape {
 
   int tiles() const { return static_cast<int>(tile_elements.size()); }
   int head_tile() const { return tied ? 0 : tiles() - 1; }
+  // Of kUpdateParts of the tile, those that the device updates.
+  int device_parts(int tile) const {
+    if (tile == 0) return 0;
+    return tile == 1 && clipping ? first_tile_device_parts : device_update_parts;
+  }
   // Of the tile's elements, those before this are updated on the host, the others on the device.
   int64_t host_elements(int tile) const {
     const int64_t elements = tile_elements[tile];
-    if (tile == 0 || device_update_parts == 0) return elements;
-    return elements * (kUpdateParts - device_update_parts) / kUpdateParts / kUpdateAlignment *
-           kUpdateAlignment;
+    const int parts = device_parts(tile);
+    if (parts == 0) return elements;
+    return elements * (kUpdateParts - parts) / kUpdateParts / kUpdateAlignment * kUpdateAlignment;
+  }
+  // Of the host's elements of tile 1, those from here on are updated behind the embedding's rows.
+  int64_t first_tile_rest() const {
+    const int64_t host = host_elements(1);
+    if (!clipping || !embedding_from_host) return host;
+    return host / 2 / kUpdateAlignment * kUpdateAlignment;
   }
   // Indices of resources.
+  int first_tile_rest_part() const { return 2 * tiles(); }
   int device_part(int tile) const { return tiles() + tile; }
   Resource host_norm(int step_slot, int tile) const {
     return {ResourceKind::kHostNorm, step_slot * tiles() + tile};
   }
   bool updates_on_device(int tile) const { return host_elements(tile) < tile_elements[tile]; }
+  bool updates_on_device() const {
+    return device_update_parts > 0 || (clipping && first_tile_device_parts > 0);
+  }
   // Host slots: the inputs of every layer; then, tied with several sweeps, the gradients by the
   // embedding's output of all sweeps but the last (see StepBuilder::EmbedBackward).
   int stash_slot(int layer, int sweep_index) const {

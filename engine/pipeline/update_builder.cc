@@ -22,7 +22,7 @@ int64_t UpdateBuilder::RowElements() const {
   return shape_.embedding_from_host ? std::min(shape_.row_elements, shape_.tile_elements[0]) : 0;
 }
 
-void UpdateBuilder::ClipAndUpdate() {
+void UpdateBuilder::ClipAndUpdate(int first_accumulator) {
   Op& op = Add(OpKind::kClip, Lane::kUpdate, -1);
   op.reads = {{ResourceKind::kHostLosses, slot_}};
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
@@ -33,15 +33,15 @@ void UpdateBuilder::ClipAndUpdate() {
   // embedding, whose gradient comes last and which is the largest, goes second; where its rows are
   // read from host memory, those of the next batch do, and the rest when nothing waits for it.
   if (!shape_.embedding_from_host) {
-    Update(1, 1, -1);
+    Update(1, 1, first_accumulator);
     Update(0, 0, -1);
   } else {
-    // By the middle of the first tile the embedding's gradient is there. Its rows are read while
-    // the tile is still updated, and loaded.
+    // By the middle of the first tile the embedding's gradient is there. Its rows are read, and
+    // the first half is loaded, while the tile is still updated.
     const int64_t end = shape_.host_elements(1);
-    const int64_t middle = end / 2 / kUpdateAlignment * kUpdateAlignment;
+    const int64_t middle = shape_.first_tile_rest();
     UpdateOnHost(1, 1, 0, middle);
-    if (shape_.updates_on_device(1)) UpdateOnDevice(1, 1, -1);
+    if (shape_.updates_on_device(1)) UpdateOnDevice(1, 1, first_accumulator);
     UpdateRows(0);
     UpdateOnHost(1, 1, middle, end);
   }
@@ -82,6 +82,9 @@ void UpdateBuilder::UpdateOnHost(int tile, int slab, int64_t begin, int64_t end)
   Op& op = AddOnHost(OpKind::kUpdateTile, tile, slab);
   op.begin = begin;
   op.end = end;
+  if (tile == 1 && begin > 0) {
+    op.writes[0] = {ResourceKind::kTileWeights, shape_.first_tile_rest_part()};
+  }
   op.bytes = UpdateBytes(end - begin - (tile == 0 ? RowElements() : 0));
 }
 
@@ -90,8 +93,9 @@ void UpdateBuilder::UpdateOnHost(int tile, int slab, int64_t begin, int64_t end)
 void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator) {
   const Resource weights{ResourceKind::kTileWeights, shape_.device_part(tile)};
   const Resource moments{ResourceKind::kTileMoments, shape_.device_part(tile)};
-  const Resource gradient = shape_.clipping ? Resource{ResourceKind::kSlab, slab}
-                                            : Resource{ResourceKind::kAccumulator, accumulator};
+  const bool in_slab = accumulator < 0;
+  const Resource gradient = in_slab ? Resource{ResourceKind::kSlab, slab}
+                                    : Resource{ResourceKind::kAccumulator, accumulator};
   {
     Op& op = Add(OpKind::kBeginDeviceUpdate, DeviceUpdateLane(next_lane_), tile);
     op.reads = {gradient};
@@ -104,14 +108,14 @@ void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator) {
     Op& op = Add(OpKind::kDeviceUpdate, DeviceUpdateLane(next_lane_), tile);
     op.begin = begin;
     op.end = std::min(elements, begin + shape_.device_piece_elements);
-    if (shape_.clipping) {
+    if (in_slab) {
       op.slab = slab;
     } else {
       op.accumulator = accumulator;
     }
     const int64_t n = op.end - op.begin;
     op.bytes = UpdateBytes(n);
-    op.h2d_bytes = n * (kStateElementBytes + (shape_.clipping ? shape_.gradient_element_bytes : 0));
+    op.h2d_bytes = n * (kStateElementBytes + (in_slab ? shape_.gradient_element_bytes : 0));
     op.d2h_bytes = n * kStateElementBytes;
     op.reads = {gradient, weights, moments};
   }
@@ -122,7 +126,7 @@ void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator) {
 }
 
 void UpdateBuilder::CheckUpdates() {
-  if (shape_.device_update_parts == 0) return;
+  if (!shape_.updates_on_device()) return;
   Op& op = Add(OpKind::kCheckUpdates, Lane::kUpdate, -1);
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
     if (!shape_.updates_on_device(tile)) continue;

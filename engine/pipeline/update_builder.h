@@ -27,7 +27,7 @@ class UpdateBuilder {
       : shape_(shape), slot_(step_slot), schedule_(*schedule) {}
 
   // With clipping, when all gradients are on their way.
-  void ClipAndUpdate();
+  void ClipAndUpdate(int first_accumulator);
   // Without: a tile whose gradient is on its way to `slab`, but for the device's part, which is in
   // `accumulator`.
   void UpdateTile(int tile, int slab, int accumulator);
@@ -40,6 +40,7 @@ class UpdateBuilder {
   void UpdateRows(int slab);
   void Update(int tile, int slab, int accumulator);
   void UpdateOnHost(int tile, int slab, int64_t begin, int64_t end);
+  // `accumulator`: where the gradient is; -1: in the slab.
   void UpdateOnDevice(int tile, int slab, int accumulator);
   int64_t UpdateBytes(int64_t elements) const;
   int64_t RowElements() const;

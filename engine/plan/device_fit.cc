@@ -20,7 +20,44 @@ void SetSlabs(const JobSpec& spec, PipelineDimensions& d) {
   }
 }
 
-void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, PipelineDimensions& d) {
+// How many pairs (layer, micro-batch) keep activations, and how many of these keep all of them.
+struct KeptPairs {
+  int64_t kept = 0, everything = 0;
+};
+
+// What fits into `left` bytes where a pair takes `cheap` bytes if its cheap pieces are recomputed,
+// and `everything` if none are: as many pairs as fit that recompute the cheap pieces, then, in what
+// is left, the rest of these.
+KeptPairs CheapFirst(int64_t pairs, int64_t left, int64_t cheap, int64_t everything) {
+  KeptPairs keep;
+  keep.kept = std::min(pairs, left / cheap);
+  left -= keep.kept * cheap;
+  if (everything > cheap) keep.everything = std::min(keep.kept, left / (everything - cheap));
+  return keep;
+}
+
+// The other order: as many pairs as fit that recompute nothing, then such that recompute the cheap
+// pieces.
+KeptPairs EverythingFirst(int64_t pairs, int64_t left, int64_t cheap, int64_t everything) {
+  KeptPairs keep;
+  keep.everything = std::min(pairs, left / everything);
+  left -= keep.everything * everything;
+  keep.kept = keep.everything + std::min(pairs - keep.everything, left / cheap);
+  return keep;
+}
+
+// Seconds of recomputation that it saves.
+double SavedSeconds(const KeptPairs& keep, const StepWork& work, const HardwareProfile& profile) {
+  const auto saved = [&](KeepLevel level) {
+    return WorkSeconds(work.recompute[static_cast<size_t>(KeepLevel::kNothing)], profile) -
+           WorkSeconds(work.recompute[static_cast<size_t>(level)], profile);
+  };
+  return static_cast<double>(keep.everything) * saved(KeepLevel::kEverything) +
+         static_cast<double>(keep.kept - keep.everything) * saved(KeepLevel::kCheapRecomputed);
+}
+
+void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
+          const HardwareProfile* profile, PipelineDimensions& d) {
   PipelineShape& shape = d.shape;
   const int pairs = shape.layers * shape.sweep_micro_batches;
   shape.kept = shape.kept_everything = 0;
@@ -38,21 +75,23 @@ void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, Pipeline
       aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kCheapRecomputed));
   const int64_t everything =
       aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kEverything));
-  int64_t left = limit - DeviceBytes(d, sizes);
+  const int64_t left = limit - DeviceBytes(d, sizes);
   if (left <= 0) return;
-  // A kept product saves more time a byte than a kept norm: first the products of as many pairs as
-  // fit, then the rest.
-  shape.kept = static_cast<int>(std::min<int64_t>(pairs, left / cheap));
-  left -= shape.kept * cheap;
-  if (everything > cheap) {
-    shape.kept_everything =
-        static_cast<int>(std::min<int64_t>(shape.kept, left / (everything - cheap)));
+  // Two levels and one budget: the best is one of the two orders, by which saves more seconds a
+  // byte. As a rule a kept product saves more than a kept norm.
+  KeptPairs keep = CheapFirst(pairs, left, cheap, everything);
+  if (profile != nullptr) {
+    const KeptPairs other = EverythingFirst(pairs, left, cheap, everything);
+    if (SavedSeconds(other, shape.work, *profile) > SavedSeconds(keep, shape.work, *profile)) {
+      keep = other;
+    }
   }
+  shape.kept = static_cast<int>(keep.kept);
+  shape.kept_everything = static_cast<int>(keep.everything);
 }
 
 }  // namespace
 
-// Device bytes of these dimensions, through the code that reserves them.
 int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
   DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
   return ReserveDeviceBuffers(d, sizes, arena).ok() ? arena.used() + sizes.StreamWorkspaceBytes()
@@ -60,11 +99,11 @@ int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes) {
 }
 
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
-               bool on_host, PipelineDimensions& d) {
+               bool on_host, PipelineDimensions& d, const HardwareProfile* profile) {
   d.shape.sweep_micro_batches = sweep;
   d.shape.stash_on_host = on_host;
   SetSlabs(spec, d);
-  Keep(spec, sizes, limit, d);
+  Keep(spec, sizes, limit, profile, d);
   return DeviceBytes(d, sizes) <= limit;
 }
 

@@ -173,7 +173,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.device_updates =
       spec.engine.update_device == UpdateDevice::kDevice ||
       (spec.engine.update_device == UpdateDevice::kAuto && !budget.device_shares_host);
-  d.shape.device_update_parts =
+  d.shape.device_update_parts = d.shape.first_tile_device_parts =
       spec.engine.update_device == UpdateDevice::kDevice ? kUpdateParts : 0;
   if (d.shape.clipping && spec.engine.gradient_slabs > 0 &&
       spec.engine.gradient_slabs != d.shape.tiles()) {
@@ -270,6 +270,9 @@ std::string MemoryPlan::Table() const {
   for (const Item& item : device) line(item.name, item.bytes);
   line("device total", device_bytes);
   if (device_limit < kUnlimitedBytes) line("device limit", device_limit);
+  if (budget.device_reserve_bytes > 0) {
+    line("left free for what is loaded later", budget.device_reserve_bytes);
+  }
   absl::StrAppend(&out, "disk\n");
   line("each checkpoint", checkpoint_bytes);
   if (d.training) {
@@ -304,6 +307,7 @@ std::string MemoryPlan::Json() const {
   json["device"] = items(device);
   json["device_bytes"] = device_bytes;
   json["device_limit_bytes"] = device_limit;
+  if (budget.device_reserve_bytes > 0) json["device_reserve_bytes"] = budget.device_reserve_bytes;
   json["checkpoint_bytes"] = checkpoint_bytes;
   const PipelineDimensions& d = dimensions;
   json["micro_batches"] = d.micro_batches;
@@ -311,6 +315,8 @@ std::string MemoryPlan::Json() const {
   json["stash"] = d.shape.stash_on_host ? "host" : "device";
   json["weight_buffers"] = d.shape.weight_buffers;
   json["device_update_share"] = static_cast<double>(d.shape.device_update_parts) / kUpdateParts;
+  json["first_layer_device_update_share"] =
+      static_cast<double>(d.shape.device_parts(1)) / kUpdateParts;
   json["layers_kept_whole"] = d.shape.kept_everything;
   json["layers_kept_partly"] = d.shape.kept - d.shape.kept_everything;
   json["gradient_slabs"] = d.shape.gradient_slabs;

@@ -5,6 +5,7 @@
 #ifndef MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 #define MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -33,6 +34,9 @@ struct MemoryBudget {
   // Device memory. The cpu device's lies in host memory: 0 = what `recompute: none` needs, at most
   // half of what is free after the host state.
   int64_t device_bytes = 0;
+  // Left free beside those, for what kernels and libraries load later. 0: device_bytes are
+  // without it already.
+  int64_t device_reserve_bytes = 0;
   bool device_shares_host = true;
 
   // No pool is reserved yet: it is to lie in huge pages where more is set aside than is free.
@@ -41,10 +45,12 @@ struct MemoryBudget {
     host_bytes = offer.free_bytes + (set_aside ? offer.set_aside_bytes : 0);
     pool_bytes = set_aside ? offer.set_aside_bytes : -1;
   }
-  // `bytes` of a device's own memory are free; nothing: the device lies in host memory.
-  void SetDevice(std::optional<int64_t> bytes) {
+  // `bytes` of a device's own memory are free, of which `reserve_bytes` stay so; nothing: the
+  // device lies in host memory.
+  void SetDevice(std::optional<int64_t> bytes, int64_t reserve_bytes = 0) {
     device_shares_host = !bytes.has_value();
-    device_bytes = bytes.value_or(0);
+    device_reserve_bytes = reserve_bytes;
+    device_bytes = std::max<int64_t>(0, bytes.value_or(0) - reserve_bytes);
   }
 };
 

@@ -95,7 +95,7 @@ std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
         PipelineDimensions& d = candidate.dimensions;
         d.shape.weight_buffers = weight_buffers;
         // A larger sweep takes more.
-        if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d)) break;
+        if (!FitDevice(spec, sizes, device_limit, sweep, on_host, d, &profile)) break;
         candidate.seconds_min = ComputeSeconds(d, profile);
         candidates.push_back(std::move(candidate));
       }
@@ -107,12 +107,27 @@ std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
   return candidates;
 }
 
+// How many of kUpdateParts the device updates.
+struct UpdateParts {
+  int first_tile = 0;  // PipelineShape::first_tile_device_parts
+  int others = 0;      // PipelineShape::device_update_parts
+  bool operator==(const UpdateParts&) const = default;
+};
+
+UpdateParts PartsOf(const PipelineShape& shape) {
+  return {shape.first_tile_device_parts, shape.device_update_parts};
+}
+
 // Takes so many parts of the updates to the device if the step is shorter then; returns whether it
 // is. Device memory is reserved for them in any case.
-bool TryParts(int parts, const MachineSpeed& machine, MemoryPlan& plan) {
+bool TryParts(UpdateParts parts, const MachineSpeed& machine, MemoryPlan& plan) {
   PipelineDimensions tried = plan.dimensions;
-  if (parts < 0 || parts > kUpdateParts || parts == tried.shape.device_update_parts) return false;
-  tried.shape.device_update_parts = parts;
+  for (const int n : {parts.first_tile, parts.others}) {
+    if (n < 0 || n > kUpdateParts) return false;
+  }
+  if (parts == PartsOf(tried.shape)) return false;
+  tried.shape.first_tile_device_parts = parts.first_tile;
+  tried.shape.device_update_parts = parts.others;
   const StepPrediction predicted = PredictStep(tried, machine);
   if (predicted.step_seconds >= plan.predicted->step_seconds) return false;
   plan.dimensions = tried;
@@ -120,17 +135,33 @@ bool TryParts(int parts, const MachineSpeed& machine, MemoryPlan& plan) {
   return true;
 }
 
-// Goes on from what is best so far by ever smaller steps.
+// Goes on from what is best so far by ever smaller steps: the tiles behind the first, then the
+// first.
 void RefineParts(const MachineSpeed& machine, MemoryPlan& plan) {
   for (int step = kUpdateParts / 8; step >= 1; step /= 2) {
-    const int parts = plan.dimensions.shape.device_update_parts;
-    if (!TryParts(parts - step, machine, plan)) TryParts(parts + step, machine, plan);
+    for (int UpdateParts::*tiles : {&UpdateParts::others, &UpdateParts::first_tile}) {
+      UpdateParts fewer = PartsOf(plan.dimensions.shape), more = fewer;
+      fewer.*tiles -= step;
+      more.*tiles += step;
+      if (!TryParts(fewer, machine, plan)) TryParts(more, machine, plan);
+    }
   }
+}
+
+// The first tile's share has more than one good place: from the best on, all are tried that are a
+// sixteenth apart.
+void ChooseParts(const MachineSpeed& machine, MemoryPlan& plan) {
+  RefineParts(machine, plan);
+  for (int parts = 0; parts <= kUpdateParts; parts += kUpdateParts / 16) {
+    TryParts({parts, plan.dimensions.shape.device_update_parts}, machine, plan);
+  }
+  RefineParts(machine, plan);
 }
 
 bool SameChoice(const PipelineShape& a, const PipelineShape& b) {
   return a.sweep_micro_batches == b.sweep_micro_batches && a.stash_on_host == b.stash_on_host &&
-         a.weight_buffers == b.weight_buffers && a.device_update_parts == b.device_update_parts;
+         a.weight_buffers == b.weight_buffers && a.kept == b.kept &&
+         a.kept_everything == b.kept_everything && PartsOf(a) == PartsOf(b);
 }
 
 }  // namespace
@@ -158,7 +189,10 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
     MemoryPlan plan = finish(candidate.dimensions);
     if (!plan.fits) continue;
     plan.predicted = PredictStep(plan.dimensions, machine);
-    if (updates_are_open) TryParts(BalancedParts(plan.dimensions, profile), machine, plan);
+    if (updates_are_open) {
+      const int parts = BalancedParts(plan.dimensions, profile);
+      TryParts({parts, parts}, machine, plan);
+    }
     const auto behind = std::find_if(best.begin(), best.end(), [&](const MemoryPlan& other) {
       return seconds(plan) < seconds(other);
     });
@@ -166,7 +200,7 @@ MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const Mac
     if (best.size() > kBest) best.pop_back();
   }
   if (updates_are_open) {
-    for (MemoryPlan& plan : best) RefineParts(machine, plan);
+    for (MemoryPlan& plan : best) ChooseParts(machine, plan);
     std::stable_sort(best.begin(), best.end(), [&](const MemoryPlan& a, const MemoryPlan& b) {
       return seconds(a) < seconds(b);
     });

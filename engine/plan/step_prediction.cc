@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <vector>
 
 #include "engine/pipeline/schedule.h"
@@ -17,8 +18,9 @@ namespace {
 // sweeps that are run neighbouring micro-batches are taken as one, so that a prediction is a matter
 // of a few milliseconds, and a choice between dozens of plans one of tenths of a second.
 constexpr int kPairsMax = 640;
-// Pieces of a tile's update on the device, for the same reason.
-constexpr int64_t kDevicePiecesMax = 64;
+// Pieces of all tiles' updates on the device, for the same reason; those of models up to 8 billion
+// parameters are the real ones.
+constexpr int64_t kDevicePiecesMax = 4096;
 // Sweeps beyond these take as long as the last of them: in between, one is like the other.
 constexpr int kSweepsMax = 3;
 // Steps that are run until the next one is like the one before.
@@ -148,9 +150,11 @@ StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& mach
   const StepResources& resources = machine.resources;
   const HardwareProfile profile = ProfileOf(d.dtype, machine);
   PipelineShape shape = d.shape;
+  const int64_t elements =
+      std::accumulate(shape.tile_elements.begin(), shape.tile_elements.end(), int64_t{0});
   shape.device_piece_elements =
-      std::max(shape.device_piece_elements, d.layout->tile_elements_max / kDevicePiecesMax /
-                                                kUpdateAlignment * kUpdateAlignment);
+      std::max(shape.device_piece_elements,
+               elements / kDevicePiecesMax / kUpdateAlignment * kUpdateAlignment);
   const double sweeps_exactly = static_cast<double>(d.micro_batches) / shape.sweep_micro_batches;
   const int sweeps = static_cast<int>(std::ceil(sweeps_exactly));
   const int pairs_max = sweeps > kSweepsMax ? kPairsMax / 2 : kPairsMax;  // run twice

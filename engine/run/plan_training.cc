@@ -30,10 +30,12 @@ PredictedStep ToPredictedStep(const StepPrediction& predicted) {
 
 // Of a choice, for people.
 std::string ChoiceText(const PipelineShape& shape) {
-  const std::string place = shape.device_update_parts == 0
-                                ? "on the host"
-                                : absl::StrFormat("on the device for %d%%",
-                                                  100 * shape.device_update_parts / kUpdateParts);
+  const auto percent = [](int parts) { return 100 * parts / kUpdateParts; };
+  std::string place = "on the host";
+  if (shape.updates_on_device()) {
+    place = absl::StrFormat("on the device for %d%% (first layer: %d%%)",
+                            percent(shape.device_update_parts), percent(shape.device_parts(1)));
+  }
   return absl::StrFormat("%d micro-batches a sweep, stash on the %s, %d weight buffers, AdamW %s",
                          shape.sweep_micro_batches, shape.stash_on_host ? "host" : "device",
                          shape.weight_buffers, place);
@@ -79,6 +81,8 @@ nlohmann::ordered_json JsonOf(const MemoryPlan::Timed& other) {
           {"stash", shape.stash_on_host ? "host" : "device"},
           {"weight_buffers", shape.weight_buffers},
           {"device_update_share", static_cast<double>(shape.device_update_parts) / kUpdateParts},
+          {"first_layer_device_update_share",
+           static_cast<double>(shape.device_parts(1)) / kUpdateParts},
           {"layers_kept_whole", shape.kept_everything},
           {"layers_kept_partly", shape.kept - shape.kept_everything},
           {"predicted_step", JsonOf(other.predicted)}};
@@ -143,7 +147,7 @@ absl::StatusOr<PlanReport> PlanForAbsent(const JobSpec& spec, const std::string&
   MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
   MemoryBudget budget;
   budget.SetHost(offer);
-  budget.SetDevice(spec.engine.device_memory);
+  budget.SetDevice(spec.engine.device_memory, kUnknownReserveBytes);
   MT_ASSIGN_OR_RETURN(PlanReport report,
                       Plan(anywhere, settings, budget, HardwareRates(), PosixFileSystem()));
   absl::StrAppend(&report.table, "planned for a GPU that is not here, of engine.device_memory (",
@@ -209,7 +213,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
   MemoryBudget budget;
   // How much memory such a host has is its buyer's choice: engine.host_memory says.
   budget.host_bytes = kUnlimitedBytes;
-  budget.SetDevice(profile.device_bytes);
+  budget.SetDevice(profile.device_bytes, kUnknownReserveBytes);
   MT_ASSIGN_OR_RETURN(PlanReport report, Plan(there, settings, budget, rates, PosixFileSystem(),
                                               absl::StrCat("the data sheets of ", profile.name,
                                                            ", not measured: ", profile.description,

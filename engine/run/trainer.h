@@ -74,7 +74,7 @@ class Trainer {
   // 0.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch, int64_t first_token);
   // The last step's gradient of a tile, tile layout, before clipping. REQUIRES: clipping is on and
-  // gradients cross as FP32; in_flight() == 0.
+  // gradients cross as FP32; of tile 1, that the host updates all of it; in_flight() == 0.
   absl::Span<const float> HeldGradient(int tile) const;
 
   // Begins to save the state after the last submitted step, beside what is submitted later.

@@ -52,7 +52,8 @@ void AddPlanCommand(CLI::App* app, int* exit_code) {
       ->allow_extra_args(false);
   command
       ->add_option("--profile", arguments->profile,
-                   "plan for another machine, by its data sheets: " +
+                   "plan for another machine, by its data sheets, 1.5 GiB of its device left free "
+                   "for what is loaded later: " +
                        absl::StrJoin(MachineProfileNames(), ", "))
       ->type_name("NAME");
   command

@@ -77,7 +77,13 @@ TEST_F(ProfiledPlanTest, AModelIsPlannedForAMachineThatIsNotHere) {
   EXPECT_TRUE(report.fits) << report.table;
   EXPECT_GT(report.host_bytes, int64_t{1000} * 1000 * 1000 * 1000)
       << "its host memory is not known";
-  EXPECT_LE(report.device_bytes, int64_t{139} << 30);
+  // As a session on that card would, the plan leaves some of its memory free.
+  const int64_t reserve = int64_t{1536} << 20;
+  const auto json = nlohmann::json::parse(report.json);
+  EXPECT_EQ(json["device_reserve_bytes"], reserve);
+  EXPECT_EQ(json["device_limit_bytes"], FindMachineProfile("h200")->device_bytes - reserve);
+  EXPECT_LE(report.device_bytes, FindMachineProfile("h200")->device_bytes - reserve);
+  EXPECT_THAT(report.table, HasSubstr("left free for what is loaded later"));
   EXPECT_THAT(report.table, AllOf(HasSubstr("NVIDIA H200"), HasSubstr("not measured"),
                                   Not(HasSubstr("host limit")), Not(HasSubstr("this machine"))));
   EXPECT_THAT(report.json,
@@ -110,7 +116,8 @@ TEST_F(ProfiledPlanTest, WhatElseCouldHaveBeenChosenIsTold) {
   const auto& other = json["runner_up"];
   EXPECT_GE(other["predicted_step"]["step_seconds"], json["predicted_step"]["step_seconds"]);
   for (const char* key :
-       {"micro_batches_per_sweep", "stash", "weight_buffers", "device_update_share"}) {
+       {"micro_batches_per_sweep", "stash", "weight_buffers", "device_update_share",
+        "first_layer_device_update_share"}) {
     EXPECT_TRUE(other.contains(key)) << key;
     EXPECT_TRUE(json.contains(key)) << key;
   }

@@ -12,6 +12,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
+#include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/cuda/cuda_kernels.h"
 #include "engine/device/cuda/cuda_status.h"
 #include "engine/device/cuda/pinned_ranges.h"
@@ -28,8 +29,6 @@ constexpr size_t kPageBytes = 4096;
 // Kept free beside the arena: what is loaded for shapes that are yet to come, cuDNN's graphs among
 // it, takes no more than the first use of everything did, and this at least. Not measured on a GPU.
 constexpr int64_t kReserveBytes = int64_t{512} << 20;
-// Where that could not be counted.
-constexpr int64_t kUnknownReserveBytes = int64_t{1536} << 20;
 
 std::string Version(int number) { return absl::StrCat(number / 1000, ".", number % 1000 / 10); }
 

@@ -267,6 +267,7 @@ TEST_P(UpdatePlacesTest, GiveTheSameBits) {
   // The smaller part takes less of what the plan has reserved.
   change_ = [](MemoryPlan& plan) {
     plan.dimensions.shape.device_update_parts = 24;
+    plan.dimensions.shape.first_tile_device_parts = 40;
     plan.dimensions.shape.device_piece_elements = 5 * kUpdateAlignment;
   };
   ASSERT_NO_FATAL_FAILURE(Start(precision));

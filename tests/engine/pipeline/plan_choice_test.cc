@@ -8,28 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/cuda/cuda_kernel_sizes.h"
-#include "engine/host/machine_profile.h"
-#include "engine/plan/memory_plan.h"
-#include "engine/plan/step_prediction.h"
+#include "engine/plan/device_fit.h"
+#include "tests/engine/pipeline/seven_billion.h"
 
 namespace megatrain {
 namespace {
-
-MemoryPlan Plan(const JobSpec& spec, const ModelLayout& layout, const MemoryBudget& budget,
-                const MachineSpeed& machine = {}) {
-  static const CudaKernelSizes sizes;
-  auto plan = PlanMemory(spec, layout, sizes, budget, machine);
-  EXPECT_TRUE(plan.ok()) << plan.status();
-  return *std::move(plan);
-}
-
-MemoryBudget Gpu(int64_t device_bytes, int64_t host_bytes = kUnlimitedBytes) {
-  MemoryBudget budget;
-  budget.host_bytes = host_bytes;
-  budget.SetDevice(device_bytes);
-  return budget;
-}
 
 class RandomPlan : public testing::TestWithParam<int> {
  protected:
@@ -137,48 +120,6 @@ TEST_P(RandomPlan, IsNoLongerThanTheRulesAndFits) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomPlan, testing::Range(0, 24));
 
-// Qwen2.5 7B.
-ModelConfig SevenBillion() {
-  ModelConfig c;
-  c.vocabulary = 152'064;
-  c.hidden = 3584;
-  c.layers = 28;
-  c.heads = 28;
-  c.kv_heads = 4;
-  c.head_dim = 128;
-  c.intermediate = 18'944;
-  c.max_positions = 131'072;
-  c.qkv_bias = true;
-  return c;
-}
-
-JobSpec SevenBillionJob() {
-  JobSpec spec;
-  spec.data.sequence_length = 4096;
-  spec.training.global_batch = 16;
-  spec.training.micro_batch = 2;
-  spec.training.precision = spec.training.gradient_dtype = Precision::kBf16;
-  return spec;
-}
-
-struct Machine {
-  MachineSpeed speed;
-  MemoryBudget budget;
-};
-
-Machine Profile(const std::string& name, const std::vector<std::string>& rates) {
-  const MachineProfile profile = *FindMachineProfile(name);
-  Machine machine;
-  machine.speed = {profile.rates, {.threads = profile.rates.threads}};
-  EXPECT_TRUE(
-      SetRates({"products=700", "attention_forward=500", "attention_backward=350", "link=50"},
-               &machine.speed.rates)
-          .ok());
-  EXPECT_TRUE(SetRates(rates, &machine.speed.rates).ok());
-  machine.budget = Gpu(profile.device_bytes);
-  return machine;
-}
-
 struct Expected {
   const char* profile;
   const char* memory;
@@ -259,6 +200,33 @@ TEST(PlanChoiceTest, TheOptimizerGoesWhereItIsFaster) {
   EXPECT_GT(parts("dram=20"), kUpdateParts / 2);
   EXPECT_GT(parts("dram=80"), kUpdateParts / 4);
   EXPECT_LT(parts("dram=1000"), kUpdateParts / 4);
+}
+
+// Kept is what saves the most recomputation. Where the norms are what is dear, layers are kept
+// whole before others are kept partly; else, and where no rates are known, as the rule has it.
+TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
+  const ModelLayout layout = BuildModelLayout(SevenBillion());
+  const JobSpec spec = SevenBillionJob();
+  const Machine machine = Profile("h100", {"memory=2.75"});
+  const HardwareProfile profile = ProfileOf(DType::kBF16, machine.speed);
+  const CudaKernelSizes sizes;
+  const MemoryPlan rule = Plan(spec, layout, machine.budget);
+  const auto kept = [&](double dear_products, const HardwareProfile* rates) {
+    PipelineDimensions d = rule.dimensions;
+    auto& recompute = d.shape.work.recompute;
+    recompute = {};
+    recompute[static_cast<size_t>(KeepLevel::kCheapRecomputed)].device_bytes = 1e9;
+    recompute[static_cast<size_t>(KeepLevel::kNothing)].device_bytes = 1e9 + dear_products;
+    EXPECT_TRUE(FitDevice(spec, sizes, rule.device_limit, d.shape.sweep_micro_batches,
+                          d.shape.stash_on_host, d, rates));
+    return std::pair(d.shape.kept_everything, d.shape.kept);
+  };
+  const std::pair by_rule(rule.dimensions.shape.kept_everything, rule.dimensions.shape.kept);
+  EXPECT_EQ(kept(1e11, &profile), by_rule);
+  EXPECT_EQ(kept(1e6, nullptr), by_rule);
+  const auto whole = kept(1e6, &profile);
+  EXPECT_GT(whole.first, by_rule.first);
+  EXPECT_LT(whole.second, by_rule.second);
 }
 
 // On the cpu device lanes share the processors: what the rule chooses stays unless something else

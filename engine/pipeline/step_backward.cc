@@ -1,0 +1,233 @@
+// StepBuilder's backward pass: head, layers, embedding, and where their gradients are summed and
+// go.
+#include <algorithm>
+
+#include "engine/pipeline/step_builder.h"
+
+namespace megatrain {
+
+void StepBuilder::Head() {
+  const int tile = shape_.head_tile();
+  const int buffer = Use();
+  Prefetch();
+  LoadStashBehind(-1);
+  for (int i = 0; i < sweep_size_; ++i) {
+    Op& op = Add(OpKind::kHead, Lane::kCompute);
+    AtMicroBatch(op, i);
+    op.tile = tile;
+    op.weight_buffer = buffer;
+    op.accumulator = accumulator_of_head_;
+    op.first = op.micro_batch == 0;
+    op.input_slot = ForwardSlot(shape_.layers, i);
+    op.work = Part(i) * shape_.work.head;
+    if (op.first) op.work.device_bytes += shape_.work.head_first_bytes;
+    op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                {ResourceKind::kHidden, op.input_slot},
+                {ResourceKind::kDeviceBatch, slot_}};
+    op.writes = {{ResourceKind::kHiddenGradient, i},
+                 {ResourceKind::kAccumulator, accumulator_of_head_},
+                 {ResourceKind::kScratch},
+                 {ResourceKind::kDeviceLosses, slot_}};
+    LoadStashBehind(BackwardNumber(shape_.layers, i));
+  }
+  EndUse();
+  if (last_sweep()) {
+    StoreLosses();
+    if (!shape_.clipping) {
+      Op& op = Add(OpKind::kCheckLosses, Lane::kUpdate);
+      op.reads = {{ResourceKind::kHostLosses, slot_}};
+    }
+  }
+  if (!shape_.tied) EndGradient(tile, accumulator_of_head_);
+}
+
+void StepBuilder::LayerBackward(int layer) {
+  const int tile = layer + 1;
+  const int accumulator = BeginGradient(tile);
+  const int buffer = Use();
+  Prefetch();
+  for (int i = 0; i < sweep_size_; ++i) {
+    Op& op = Add(OpKind::kLayerBackward, Lane::kCompute);
+    AtMicroBatch(op, i);
+    op.layer = layer;
+    op.tile = tile;
+    op.weight_buffer = buffer;
+    op.accumulator = accumulator;
+    op.first = op.micro_batch == 0;
+    op.input_slot = BackwardSlot(layer, i);
+    Keep(op, layer, i);
+    op.work = Part(i) *
+              (shape_.work.layer_backward + shape_.work.recompute[static_cast<size_t>(op.keep)]);
+    if (op.first) op.work.device_bytes += shape_.work.layer_first_bytes;
+    op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                {ResourceKind::kHidden, op.input_slot},
+                {ResourceKind::kDeviceBatch, slot_}};
+    op.writes = {{ResourceKind::kHiddenGradient, i},
+                 {ResourceKind::kAccumulator, accumulator},
+                 {ResourceKind::kScratch}};
+    // Backward overwrites what was kept.
+    if (op.kept_slot >= 0) op.writes.push_back({ResourceKind::kKept, op.kept_slot});
+    LoadStashBehind(BackwardNumber(layer, i));
+  }
+  EndUse();
+  EndGradient(tile, accumulator);
+}
+
+// The gradient of a tied matrix is one left fold: the head's part of every micro-batch, then the
+// embedding's. Sweeps before the last therefore put theirs by, so that the bits do not depend on
+// the number of sweeps.
+void StepBuilder::EmbedBackward() {
+  const int accumulator = shape_.tied ? accumulator_of_head_ : BeginGradient(0);
+  if (shape_.tied && !last_sweep()) {
+    for (int i = 0; i < sweep_size_; ++i) {
+      Op& op = Add(OpKind::kStoreHiddenGradient, Lane::kD2H);
+      AtMicroBatch(op, i);
+      op.stash_slot = shape_.embedding_stash_slot(op.micro_batch);
+      op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
+      op.reads = {{ResourceKind::kHiddenGradient, i}};
+      op.writes = {{ResourceKind::kHostStash, op.stash_slot}};
+    }
+    EndGradient(0, accumulator);
+    return;
+  }
+  if (shape_.tied) {
+    for (int m = 0; m < first_; ++m) PutByEmbedBackward(m, accumulator);
+  }
+  for (int i = 0; i < sweep_size_; ++i) {
+    Op& op = Add(OpKind::kEmbedBackward, Lane::kCompute);
+    AtMicroBatch(op, i);
+    op.tile = 0;
+    op.accumulator = accumulator;
+    op.work = Part(i) * shape_.work.embed_backward;
+    op.first = !shape_.tied && op.micro_batch == 0;
+    if (op.first) op.work.device_bytes += shape_.work.embed_first_bytes;
+    op.reads = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kDeviceBatch, slot_}};
+    op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  }
+  EndGradient(0, accumulator);
+}
+
+// Micro-batch m of an earlier sweep. Backward has left the slots of hidden states by now.
+void StepBuilder::PutByEmbedBackward(int m, int accumulator) {
+  const int slot = m % shape_.hidden_slots();
+  {
+    Op& op = Add(OpKind::kLoadHiddenGradient, Lane::kH2D);
+    op.micro_batch = m;
+    op.stash_slot = shape_.embedding_stash_slot(m);
+    op.output_slot = slot;
+    op.bytes = shape_.hidden_bytes_per_token * tokens_[m];
+    op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
+    op.writes = {{ResourceKind::kHidden, slot}};
+  }
+  Op& op = Add(OpKind::kEmbedBackward, Lane::kCompute);
+  op.micro_batch = m;
+  op.tile = 0;
+  op.accumulator = accumulator;
+  op.input_slot = slot;
+  op.work = PartOf(tokens_[m]) * shape_.work.embed_backward;
+  op.reads = {{ResourceKind::kHidden, slot}, {ResourceKind::kDeviceBatch, slot_}};
+  op.writes = {{ResourceKind::kAccumulator, accumulator}};
+}
+
+// Lists the loads for which there is room once state `number` is read. So a layer's inputs come
+// while its successor computes, ahead of a tile in the link's queue that waits for a buffer.
+void StepBuilder::LoadStashBehind(int number) {
+  if (!shape_.stash_on_host) return;
+  const int end = std::min(number + 1 + shape_.hidden_slots(), (shape_.layers + 1) * sweep_size_);
+  for (; next_input_ < end; ++next_input_) {
+    const int layer = shape_.layers - next_input_ / sweep_size_;
+    const int i = next_input_ % sweep_size_;
+    Op& op = Add(OpKind::kLoadStash, Lane::kH2D);
+    AtMicroBatch(op, i);
+    op.layer = layer;
+    op.stash_slot = shape_.stash_slot(layer, i);
+    op.output_slot = BackwardSlot(layer, i);
+    op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
+    op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
+    op.writes = {{ResourceKind::kHidden, op.output_slot}};
+  }
+}
+
+// The accumulator of `tile`. The first sweep's first operation on it writes it (Op::first), the
+// others' begin with the sum over the sweeps before.
+int StepBuilder::TakeAccumulator(int tile) {
+  if (shape_.tied && tile == 0) return 2;
+  const int accumulator = state_.next_accumulator;
+  state_.next_accumulator = (accumulator + 1) % 2;
+  return accumulator;
+}
+
+// Lists the load of part `part` of `parts` of that sum.
+void StepBuilder::LoadPartial(int tile, int accumulator, int part, int parts) {
+  if (sweep_ == 0) return;
+  const auto cut = [&](int at) { return shape_.tile_elements[tile] * at / parts; };
+  Op& op = Add(OpKind::kLoadPartial, Lane::kH2D);
+  op.tile = op.slab = tile;
+  op.accumulator = accumulator;
+  op.begin = cut(part);
+  op.end = cut(part + 1);
+  op.bytes = (op.end - op.begin) * 4;
+  op.reads = {{ResourceKind::kSlab, tile}};
+  op.writes = {{ResourceKind::kAccumulator, accumulator}};
+}
+
+// Goes ahead of Prefetch, whose loads wait in the link's queue for a buffer longer than this for
+// the accumulator.
+int StepBuilder::BeginGradient(int tile) {
+  const int accumulator = TakeAccumulator(tile);
+  LoadPartial(tile, accumulator, 0, 1);
+  return accumulator;
+}
+
+void StepBuilder::EndGradient(int tile, int accumulator) {
+  const int64_t elements = shape_.tile_elements[tile];
+  if (!last_sweep()) {
+    Op& op = Add(OpKind::kStorePartial, Lane::kD2H);
+    op.tile = op.slab = tile;
+    op.accumulator = accumulator;
+    op.bytes = elements * 4;
+    op.reads = {{ResourceKind::kAccumulator, accumulator}};
+    op.writes = {{ResourceKind::kSlab, tile}};
+    return;
+  }
+  {
+    Op& op = Add(OpKind::kFinishGradient, Lane::kCompute);
+    op.tile = tile;
+    op.accumulator = accumulator;
+    op.work = FinishGradientWork(elements, shape_.gradient_element_bytes);
+    op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  }
+  {
+    // Ahead of the gradient: clipping waits for the norms alone.
+    Op& op = Add(OpKind::kStoreNorm, Lane::kD2H);
+    op.tile = tile;
+    op.accumulator = accumulator;
+    op.bytes = sizeof(double);
+    op.reads = {{ResourceKind::kAccumulator, accumulator}};
+    op.writes = {shape_.host_norm(slot_, tile)};
+  }
+  int slab = tile;
+  // The device takes its part of tile 1, and without clipping of every tile, from the accumulator,
+  // which nothing else is summed in before that.
+  const bool held = shape_.clipping && tile != 1;
+  const int64_t stored = held ? elements : shape_.host_elements(tile);
+  if (tile == 1) accumulator_of_first_ = accumulator;
+  if (stored > 0) {
+    if (!shape_.slab_per_tile) {
+      slab = state_.next_slab;
+      state_.next_slab = (slab + 1) % shape_.gradient_slabs;
+    }
+    Op& op = Add(OpKind::kStoreGradient, Lane::kD2H);
+    op.tile = tile;
+    op.accumulator = accumulator;
+    op.slab = slab;
+    op.bytes = stored * shape_.gradient_element_bytes;
+    op.reads = {{ResourceKind::kAccumulator, accumulator}};
+    op.writes = {{ResourceKind::kSlab, slab}};
+  }
+  if (shape_.clipping) return;
+  updates_.UpdateTile(tile, slab, accumulator);
+  uses_.Forget(tile);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,128 @@
+// Builds one step's or evaluation's schedule: what BuildTrainingStep and BuildEvaluation
+// (schedule.h) stand on. The order of a step is in step_builder.cc, its forward pass in
+// step_forward.cc, its backward pass and gradients in step_backward.cc, its updates in
+// update_builder.h.
+#ifndef MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
+#define MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/pipeline/schedule.h"
+#include "engine/pipeline/update_builder.h"
+#include "engine/pipeline/weight_uses.h"
+
+namespace megatrain {
+
+// Builds one schedule: Train or Evaluate is called once.
+class StepBuilder {
+ public:
+  // All three must outlive this.
+  StepBuilder(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
+              PipelineState& state);
+
+  Schedule Train();
+  Schedule Evaluate();
+
+ private:
+  bool last_sweep() const { return sweep_ == sweeps_ - 1; }
+  int64_t Tokens(int sweep_index) const { return tokens_[first_ + sweep_index]; }
+  // Of the work of a whole micro-batch.
+  double Part(int sweep_index) const { return PartOf(tokens_[first_ + sweep_index]); }
+  double PartOf(int64_t tokens) const {
+    return static_cast<double>(tokens) / static_cast<double>(shape_.work.micro_batch_tokens);
+  }
+
+  Op& Add(OpKind kind, Lane lane) {
+    Op& op = schedule_.ops.emplace_back();
+    op.kind = kind;
+    op.lane = lane;
+    op.step_slot = slot_;
+    return op;
+  }
+  void AtMicroBatch(Op& op, int sweep_index) {
+    op.sweep_index = sweep_index;
+    op.micro_batch = first_ + sweep_index;
+  }
+
+  // --- Weights: loaded weight_buffers - 1 uses ahead.
+
+  void ListUses(bool backward);
+  // The buffer that holds the present use's tile; loads it if no earlier use did.
+  int Use() { return Buffer(0); }
+  // Lists the loads that may run while the present use computes.
+  void Prefetch();
+  void EndUse() { uses_.End(); }
+  int Buffer(int ahead);
+  void Load(const WeightUses::Place& place, int part, int64_t begin, int64_t end);
+
+  // --- Hidden states.
+
+  int ForwardSlot(int boundary, int i) const {
+    if (!shape_.stash_on_host) return boundary * shape_.sweep_micro_batches + i;
+    const int ring = shape_.hidden_slots();
+    return ((i - 2 * boundary) % ring + ring) % ring;
+  }
+
+  // A smaller last sweep has the room of a whole one.
+  int KeptPair(int layer, int i) const { return (shape_.layers - 1 - layer) * sweep_size_ + i; }
+  void Keep(Op& op, int layer, int i) {
+    const int pair = KeptPair(layer, i);
+    if (pair >= shape_.kept) return;
+    op.kept_slot = pair;
+    op.keep = pair < shape_.kept_everything ? KeepLevel::kEverything : KeepLevel::kCheapRecomputed;
+  }
+
+  // Backward reads one state after the other: the head its inputs, then every layer its own from
+  // the last to the first. By their number in this row they take turns in the ring, going on from
+  // where forward left the head's.
+  int BackwardSlot(int layer, int i) const {
+    if (!shape_.stash_on_host) return ForwardSlot(layer, i);
+    return (ForwardSlot(shape_.layers, 0) + BackwardNumber(layer, i)) % shape_.hidden_slots();
+  }
+  int BackwardNumber(int boundary, int i) const {
+    return (shape_.layers - boundary) * sweep_size_ + i;
+  }
+
+  // --- The step.
+
+  void Upload();
+  void BeginSweep(int sweep);
+  void Forward(bool train);
+  void EmbedForward(bool train);
+  void StoreStash(int layer, int i);
+  void Head();
+  void HeadLoss();
+  void StoreLosses();
+  void LayerBackward(int layer);
+  void LoadStashBehind(int number);
+  void EmbedBackward();
+  void PutByEmbedBackward(int m, int accumulator);
+
+  // --- Gradients.
+
+  int TakeAccumulator(int tile);
+  void LoadPartial(int tile, int accumulator, int part, int parts);
+  int BeginGradient(int tile);
+  void EndGradient(int tile, int accumulator);
+
+  const PipelineShape& shape_;
+  const std::vector<int64_t>& tokens_;
+  const int micro_batches_;
+  const int sweeps_;
+  PipelineState& state_;
+  const int slot_;
+  Schedule schedule_;
+  WeightUses uses_;
+  UpdateBuilder updates_;
+  int sweep_ = 0;
+  int first_ = 0;       // the sweep's first micro-batch
+  int sweep_size_ = 0;  // micro-batches in it
+  int next_input_ = 0;  // number, among the states that backward reads, of the next to load
+  int accumulator_of_head_ = -1;
+  int accumulator_of_first_ = -1;  // tile 1's
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
