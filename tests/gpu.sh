@@ -16,7 +16,7 @@
 #
 # Runs in an unpacked package (deploy/package.sh --tests-only), and in a checkout on what
 # `bazel build //tests/gpu:gpu_tests //tests/bench/gpu:gpu_bench` made. Libraries are
-# looked for where LD_LIBRARY_PATH says and in the places of engine/device/cuda/shared_library.h; a
+# looked for where LD_LIBRARY_PATH says and in the places of engine/device/cuda/libraries/shared_library.h; a
 # driver that the loader does not know, in /usr/local/nvidia.
 #
 # Exit codes: 0 all is well; 1 something failed, was skipped, hung or did not fit into its time;

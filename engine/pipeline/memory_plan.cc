@@ -1,4 +1,4 @@
-#include "engine/pipeline/memory_plan.h"
+#include "engine/plan/memory_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +12,10 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/memory/tile.h"
 #include "engine/model/layer_work.h"
-#include "engine/pipeline/device_fit.h"
-#include "engine/pipeline/plan_choice.h"
+#include "engine/model/tile.h"
+#include "engine/plan/device_fit.h"
+#include "engine/plan/plan_choice.h"
 
 namespace megatrain {
 namespace {

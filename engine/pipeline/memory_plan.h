@@ -2,8 +2,8 @@
 // what there is: where the stash lies, how many micro-batches a sweep has, what is kept for
 // backward, how many weight buffers there are. Where the machine's rates are known the decisions
 // are those of the shortest predicted step; no result of training depends on them.
-#ifndef MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_
-#define MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_
+#ifndef MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
+#define MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 
 #include <cstdint>
 #include <limits>
@@ -17,7 +17,7 @@
 #include "engine/memory/host_offer.h"
 #include "engine/model/model_layout.h"
 #include "engine/pipeline/buffers.h"
-#include "engine/pipeline/step_prediction.h"
+#include "engine/plan/step_prediction.h"
 
 namespace megatrain {
 
@@ -103,4 +103,4 @@ absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_MEMORY_PLAN_H_
+#endif  // MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_

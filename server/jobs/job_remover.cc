@@ -1,4 +1,4 @@
-#include "server/jobs/job_remover.h"
+#include "server/manager/job_remover.h"
 
 #include <utility>
 #include <vector>
@@ -9,7 +9,7 @@
 #include "engine/base/thread_name.h"
 #include "server/files/own_directory.h"
 #include "server/jobs/retention_rule.h"
-#include "server/jobs/submission.h"
+#include "server/manager/submission.h"
 
 namespace megatrain {
 namespace {

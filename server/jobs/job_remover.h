@@ -5,8 +5,8 @@
 // until nothing else is left of it.
 //
 // Thread safety: RunRound and Start ... destruction exclude each other.
-#ifndef MEGATRAIN_SERVER_JOBS_JOB_REMOVER_H_
-#define MEGATRAIN_SERVER_JOBS_JOB_REMOVER_H_
+#ifndef MEGATRAIN_SERVER_MANAGER_JOB_REMOVER_H_
+#define MEGATRAIN_SERVER_MANAGER_JOB_REMOVER_H_
 
 #include <atomic>
 #include <cstdint>
@@ -19,8 +19,8 @@
 #include "engine/base/file.h"
 #include "engine/base/mutex.h"
 #include "server/jobs/job.h"
-#include "server/jobs/job_disk.h"
-#include "server/jobs/job_ledger.h"
+#include "server/manager/job_disk.h"
+#include "server/manager/job_ledger.h"
 #include "server/worker/job_records.h"
 
 namespace megatrain {
@@ -82,4 +82,4 @@ class JobRemover {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_JOBS_JOB_REMOVER_H_
+#endif  // MEGATRAIN_SERVER_MANAGER_JOB_REMOVER_H_

@@ -1,4 +1,4 @@
-#include "engine/pipeline/memory_plan.h"
+#include "engine/plan/memory_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/reference_kernels.h"
-#include "engine/memory/tile.h"
 #include "engine/model/language_head.h"
+#include "engine/model/tile.h"
 
 namespace megatrain {
 namespace {

@@ -24,7 +24,7 @@
 #include "server/files/file_identity.h"
 #include "server/files/job_files.h"
 #include "server/files/own_directory.h"
-#include "server/jobs/job_remover.h"
+#include "server/manager/job_remover.h"
 
 namespace megatrain {
 namespace {
