@@ -322,7 +322,7 @@ tell() {
 # if it is empty, with none, and whole models are run with each of the others aside too.
 verdict() {
   local base=$1 filter path limit text seconds=$test_seconds test results
-  local -a only_all=() never=() untried=()
+  local -a only_all=() never=() untried=() by_chance=() its_tests=()
   local -a off=() others=()
   local -A heals=() healed=()  # the tests by path; their number of paths by test
   shift
@@ -346,19 +346,34 @@ verdict() {
       grep -qxF -- "$test" <<< "$results" || continue
       if [[ $path != "all of these" ]]; then
         heals[$path]+=" $test"
+        healed[$test]=$((${healed[$test]:-0} + 1))
       elif [[ -z ${healed[$test]:-} ]]; then
         only_all+=("$test")
+        healed[$test]=0
       fi
-      healed[$test]=yes
     done
   done
   test_seconds=$seconds
   stop_at_hang=false
   for test in "$@"; do [[ -n ${healed[$test]:-} ]] || never+=("$test"); done
   text=${base:+$base can be trusted; without it: }
-  for path in "${!heals[@]}"; do
-    tell "${text}do not trust $path: ${aside[$path]} heals${heals[$path]}"
+  # What passes whichever path is aside failed by chance: it accuses none of them.
+  for test in "$@"; do
+    ((${healed[$test]:-0} == ${#others[@]})) || continue
+    by_chance+=("$test")
+    for path in "${!heals[@]}"; do
+      heals[$path]=" ${heals[$path]} "
+      heals[$path]=${heals[$path]/ $test / }
+    done
   done
+  for path in "${!heals[@]}"; do
+    read -ra its_tests <<< "${heals[$path]}"
+    ((${#its_tests[@]} > 0)) || continue
+    tell "${text}do not trust $path: ${aside[$path]} heals ${its_tests[*]}"
+  done
+  if ((${#by_chance[@]} > 0)); then
+    tell "${text}failed, and did not when run again, whichever path was aside: ${by_chance[*]}"
+  fi
   if ((${#only_all[@]} > 0)); then
     tell "${text}more than one fast path is at fault: ${aside[*]} together heal ${only_all[*]}"
   fi
@@ -366,7 +381,7 @@ verdict() {
     tell "${text}nothing is known of ${untried[*]}: no time was left"
   elif ((${#never[@]} > 0)); then
     tell "${text}no fast path is at fault: setting them aside does not heal ${never[*]}"
-  elif ((${#only_all[@]} == 0)); then
+  elif ((${#only_all[@]} == 0 && ${#by_chance[@]} == 0)); then
     tell "${text}the other fast paths can be trusted"
   fi
 }

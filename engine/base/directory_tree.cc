@@ -49,20 +49,25 @@ absl::Status RemoveEntry(int parent, const char* name, const std::string& path,
 // Empties one directory.
 class TreeRemoval {
  public:
-  // `top` and `path` outlive this.
-  TreeRemoval(DirectoryReader* top, const std::string& path)
-      : top_(top), path_(path), moved_prefix_(MakeMovedPrefix()) {}
+  // `top` and `cancelled` outlive this.
+  TreeRemoval(DirectoryReader* top, const std::string& path,
+              const std::function<bool()>& cancelled)
+      : top_(top), path_(path), moved_prefix_(MakeMovedPrefix()), cancelled_(cancelled) {}
 
   absl::Status Run() {
     absl::Status status = RemoveAll(top_, 0);
     // More may be moved meanwhile.
-    for (int64_t i = 0; i < moved_; ++i) {
+    for (int64_t i = 0; i < moved_ && !IsCancelled(); ++i) {
       status.Update(Remove(top_->descriptor(), MovedName(i).c_str(), 0));
     }
+    // Whatever else could not be removed by then.
+    if (IsCancelled()) return absl::CancelledError(absl::StrCat("given up removing ", path_));
     return status;
   }
 
  private:
+  bool IsCancelled() const { return cancelled_ && cancelled_(); }
+
   // Nobody else uses such a name by chance. Whoever does so on purpose makes the removal fail, or
   // loses what has the name.
   static std::string MakeMovedPrefix() {
@@ -73,7 +78,7 @@ class TreeRemoval {
   // All names that `reader`, `level` directories below the top, gives.
   absl::Status RemoveAll(DirectoryReader* reader, int level) {
     absl::Status status;
-    while (const char* name = reader->Next()) {
+    while (const char* name = IsCancelled() ? nullptr : reader->Next()) {
       status.Update(Remove(reader->descriptor(), name, level));
     }
     if (reader->error() != 0) status.Update(FileError("list", path_, reader->error()));
@@ -109,6 +114,7 @@ class TreeRemoval {
   DirectoryReader* const top_;
   std::string path_;  // of the directory that is being emptied
   const std::string moved_prefix_;
+  const std::function<bool()>& cancelled_;
   int64_t moved_ = 0;  // directories moved to the top, named by their numbers
 };
 
@@ -172,9 +178,10 @@ absl::Status RemoveTreeAt(int parent, const std::string& name, const std::string
   });
 }
 
-absl::Status EmptyDirectory(Descriptor directory, const std::string& path) {
+absl::Status EmptyDirectory(Descriptor directory, const std::string& path,
+                            const std::function<bool()>& cancelled) {
   DirectoryReader top(std::move(directory));
-  return TreeRemoval(&top, path).Run();
+  return TreeRemoval(&top, path, cancelled).Run();
 }
 
 TreeSize MeasureTree(Descriptor directory, std::string_view without) {

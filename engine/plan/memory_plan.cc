@@ -150,6 +150,16 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
                      layout.config.max_positions,
                      " positions (max_position_embeddings in config.json); use at most that"));
   }
+  const int64_t micro_batches =
+      (spec.training.global_batch + spec.training.micro_batch - 1) / spec.training.micro_batch;
+  const int64_t layers = layout.config.layers;
+  if (micro_batches > kStepLayerPassesMax / layers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "training.global_batch: ", spec.training.global_batch, " in micro-batches of ",
+        spec.training.micro_batch, " is ", micro_batches, " of them a step, and with ", layers,
+        " layers at most ", kStepLayerPassesMax / layers,
+        " can be scheduled; use a larger training.micro_batch or a smaller global_batch"));
+  }
   MemoryPlan plan;
   plan.budget = budget;
   plan.parameters = layout.parameters;
@@ -159,8 +169,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.gradient_dtype = spec.training.gradient_dtype == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   d.sequence_length = s;
   d.micro_batch_tokens = spec.training.micro_batch * s;
-  d.micro_batches = static_cast<int>((spec.training.global_batch + spec.training.micro_batch - 1) /
-                                     spec.training.micro_batch);
+  d.micro_batches = static_cast<int>(micro_batches);
   d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens, sizes.HeadChunk());
   d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
   d.shape = BaseShape(layout, d.dtype);

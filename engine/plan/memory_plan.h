@@ -25,6 +25,10 @@ namespace megatrain {
 // Of a machine whose memory is not known.
 inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 
+// Micro-batches of a step times layers. Plans and schedules hold an entry for each: these take some
+// 200 MiB and a second. A job file may come from anyone, and the daemon plans it before the queue.
+inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
+
 // What the machine offers.
 struct MemoryBudget {
   int64_t host_bytes = 0;  // free host memory, the pool's included
@@ -93,8 +97,8 @@ struct MemoryPlan {
 
 // `machine` of unknown rates: decisions go by rule (device_fit.h).
 // `layout` and `sizes` must outlive the plan. InvalidArgument: settings that contradict each
-// other (gradient_slabs with clipping, a sequence longer than the model's positions). A job that
-// does not fit is a plan with fits == false.
+// other (gradient_slabs with clipping, a sequence longer than the model's positions), more than
+// kStepLayerPassesMax. A job that does not fit is a plan with fits == false.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {});

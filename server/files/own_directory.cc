@@ -88,15 +88,16 @@ absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const s
   return false;
 }
 
-absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id) {
+absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id,
+                                const std::function<bool()>& cancelled) {
   MT_ASSIGN_OR_RETURN(const JobPlace place, FindJob(state_directory, job_id));
-  if (!place.owner.has_value()) return absl::OkStatus();
+  if (!place.has_own) return absl::OkStatus();
   {
-    const ScopedIdentity identity(&*place.owner);
+    const ScopedIdentity identity(place.owner.has_value() ? &*place.owner : nullptr);
     MT_RETURN_IF_ERROR(identity.status());
     Descriptor directory = place.OpenOwn();
     if (!directory.is_open()) return FileError("remove", place.own_path, errno);
-    MT_RETURN_IF_ERROR(EmptyDirectory(std::move(directory), place.own_path));
+    MT_RETURN_IF_ERROR(EmptyDirectory(std::move(directory), place.own_path, cancelled));
   }
   if (::unlinkat(place.directory.get(), place.own_name.c_str(), AT_REMOVEDIR) != 0) {
     return FileError("remove", place.own_path, errno);

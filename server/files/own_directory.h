@@ -8,6 +8,7 @@
 #ifndef MEGATRAIN_SERVER_FILES_OWN_DIRECTORY_H_
 #define MEGATRAIN_SERVER_FILES_OWN_DIRECTORY_H_
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -25,11 +26,12 @@ TreeSize MeasureJobDirectory(const std::string& state_directory, const std::stri
 absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const std::string& job_id,
                                      std::string_view prefix);
 
-// Removes the job's own directory if it is another's than the daemon's: what is in it with its
-// owner's rights, then itself, empty, with the daemon's. Fine if it is not there. What the owner
-// cannot remove (another account's files, a directory that he has closed to himself) stays, with an
-// error.
-absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id);
+// Removes the job's own directory: what is in it with its owner's rights, then itself, empty, with
+// the daemon's. Fine if it is not there. What the owner cannot remove (another account's files, a
+// directory that he has closed to himself) stays, with an error. Gives up, with Cancelled, once
+// `cancelled` is true: its owner may go on filling the directory.
+absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id,
+                                const std::function<bool()>& cancelled = {});
 
 }  // namespace megatrain
 

@@ -25,11 +25,11 @@ bool HasCheckpointFiles(const std::string& state_directory, const std::string& i
 }  // namespace
 
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
-                            FileSystem* files) {
+                            FileSystem* files, const std::function<bool()>& cancelled) {
   const std::string directory = JobDirectory(state_directory, id);
   if (!files->FileExists(directory)) return absl::OkStatus();
   // What is left then is the daemon's alone.
-  MT_RETURN_IF_ERROR(RemoveOwnDirectory(state_directory, id));
+  MT_RETURN_IF_ERROR(RemoveOwnDirectory(state_directory, id, cancelled));
   MT_RETURN_IF_ERROR(files->RemoveTree(directory));
   return files->SyncDirectory(ParentDirectory(directory));
 }
@@ -116,7 +116,9 @@ void JobRemover::RemoveDeleted() {
   for (const JobPtr& job : ledger_->Deleted()) {
     if (stopping_) return;
     records_->Remove(job->id);
-    absl::Status status = RemoveJobFiles(ledger_->state_directory(), job->id, options_.files);
+    absl::Status status = RemoveJobFiles(ledger_->state_directory(), job->id, options_.files,
+                                         [this] { return stopping_.load(); });
+    if (absl::IsCancelled(status)) return;
     if (status.ok() && options_.disk != nullptr) options_.disk->Forget(job->id);
     if (status.ok()) status = ledger_->Forget(job->id);
     if (status.ok()) {

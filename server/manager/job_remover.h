@@ -27,9 +27,9 @@ namespace megatrain {
 
 // Removes the job's directory and makes that durable: what belongs to its submitter with his rights
 // (own_directory.h), the rest with the daemon's. On an error something is left; the rest is removed
-// by another call.
+// by another call. Cancelled once `cancelled` is true.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
-                            FileSystem* files);
+                            FileSystem* files, const std::function<bool()>& cancelled = {});
 
 class JobRemover {
  public:
@@ -44,7 +44,7 @@ class JobRemover {
 
   // All must outlive the remover.
   JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options);
-  // Waits for the job whose files are being removed.
+  // Gives up what is being removed: the next start goes on with it.
   ~JobRemover();
   JobRemover(const JobRemover&) = delete;
   JobRemover& operator=(const JobRemover&) = delete;

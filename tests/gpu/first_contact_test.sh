@@ -108,6 +108,22 @@ has wrong 'KernelsSuite.Attention/BF16: failed' 'WRONG: operand [0-9]+ \(bf16 \[
   'VERDICT: no fast path is at fault: setting them aside does not heal .*CastToBf16' \
   'VERDICT: with the fast paths aside kernels fail, .*CastToBf16'
 
+# A test that fails once accuses no path.
+mv "$root/bin/gpu_tests" "$root/bin/gpu_tests_itself"
+cat > "$root/bin/gpu_tests" <<'SCRIPT'
+#!/usr/bin/env bash
+if [[ $* == *IsLikeTheCpus* && ! -e ${TEST_TMPDIR%/*}/once ]]; then
+  touch "${TEST_TMPDIR%/*}/once"
+  export MEGATRAIN_EMULATED_FAULTS=rope=crash
+fi
+exec "${0%/*}/gpu_tests_itself" "$@"
+SCRIPT
+chmod +x "$root/bin/gpu_tests"
+said once 1 "" check
+has once 'check +whole models +failed' 'VERDICT: failed, and did not when run again, .*IsLikeTheCpus'
+! grep -E 'do not trust|can be trusted' "$work/once.said" || fail "once: a path is accused or cleared"
+mv "$root/bin/gpu_tests_itself" "$root/bin/gpu_tests"
+
 # What hangs is given up; what was measured before is kept.
 seconds=5
 said hang 1 cast=hang check

@@ -183,6 +183,19 @@ TEST_F(MemoryPlanTest, ContradictingSettingsAreRefused) {
               HasSubstr("512 positions"));
 }
 
+TEST_F(MemoryPlanTest, AStepOfTooManyMicroBatchesIsRefused) {
+  const ModelLayout layout = BuildModelLayout(Config(4));
+  JobSpec spec = Spec();
+  spec.training.micro_batch = 2;
+  spec.training.global_batch = kStepLayerPassesMax / 4 * 2 + 2;
+  const absl::Status refused = PlanMemory(spec, layout, kernels_, Budget()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("training.global_batch: 524290"));
+  EXPECT_THAT(refused.message(), HasSubstr("with 4 layers at most 262144"));
+  spec.training.micro_batch = 262145;
+  EXPECT_TRUE(PlanMemory(spec, layout, kernels_, Budget()).ok());
+}
+
 // A pool that is reserved already and what lies beside it are two limits.
 TEST_F(MemoryPlanTest, AReservedPoolIsALimitOfItsOwn) {
   const ModelLayout layout = BuildModelLayout(Config(3));

@@ -17,6 +17,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/watched_file_system.h"
 #include "server/files/file_identity.h"
@@ -121,6 +122,23 @@ TEST_F(SubmittersDirectoryTest, IsRemovedWithItsOwnersRights) {
   EXPECT_TRUE(removed.ok()) << removed;
   EXPECT_FALSE(JobIsThere());
   EXPECT_TRUE(fs::exists(state_ + "/store"));
+}
+
+// A submitter may go on filling the directory: the daemon stops all the same.
+TEST_F(SubmittersDirectoryTest, IsLeftForTheNextStartWhenTheDaemonStops) {
+  {
+    const ScopedIdentity as(&submitter_);
+    for (int i = 0; i < 50; ++i) {
+      ASSERT_TRUE(Write(absl::StrCat(own_, "/file-", i), 1));
+    }
+  }
+  int names = 0;
+  const auto stopping = [&names] { return ++names > 10; };
+  const absl::Status given_up = RemoveJobFiles(state_, "j1", PosixFileSystem(), stopping);
+  EXPECT_TRUE(absl::IsCancelled(given_up)) << given_up;
+  EXPECT_EQ(MeasureJobDirectory(state_, "j1").bytes, 45) << "40 files, and the log";
+  EXPECT_TRUE(RemoveJobFiles(state_, "j1", PosixFileSystem()).ok());
+  EXPECT_FALSE(JobIsThere());
 }
 
 // The submitter has waited for the moment when the daemon goes on in its own name.
