@@ -78,6 +78,13 @@ failed=0
 deadline=0
 rm -f "$logs"/*.log "$out"/results.{json,md}
 : > "$out/steps.tsv" || exit 2
+# Logs and results are a few MiB; without room for them every item would fail, and none say why.
+if ! head -c 16777216 /dev/zero > "$out/room"; then
+  echo "gpu.sh: $out has no room for 16 MiB of logs and results; give another with --out" >&2
+  rm -f "$out/room"
+  exit 2
+fi
+rm "$out/room"
 
 finish() {
   [[ -z $running ]] || kill -TERM "$running" 2>/dev/null
