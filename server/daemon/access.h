@@ -21,7 +21,7 @@
 #include "server/identity/local_token_server.h"
 #include "server/identity/local_tokens.h"
 #include "server/identity/tls_material.h"
-#include "server/rpc/caller_authenticator.h"
+#include "server/transport/caller_authenticator.h"
 
 namespace megatrain {
 

@@ -1,0 +1,109 @@
+// The daemon's gRPC server: both services, health, reflection, and the limits on what a caller can
+// make it hold.
+#ifndef MEGATRAIN_SERVER_TRANSPORT_GRPC_SERVER_H_
+#define MEGATRAIN_SERVER_TRANSPORT_GRPC_SERVER_H_
+
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/api/job_service.h"
+#include "server/api/node_service.h"
+#include "server/api/node_status.h"
+#include "server/jobs/job_manager.h"
+#include "server/transport/authenticator.h"
+#include "server/transport/call_loop.h"
+#include "server/transport/call_queue.h"
+#include "server/transport/connection_listener.h"
+#include "server/transport/health_service.h"
+#include "server/transport/reflection_service.h"
+#include "server/transport/refusal.h"
+#include "server/transport/request_observer.h"
+#include "server/transport/service_context.h"
+#include "server/transport/stream_options.h"
+#include "server/transport/stream_pump.h"
+#include "server/transport/unsent_answers.h"
+#include "server/worker/job_records.h"
+
+namespace megatrain {
+
+struct GrpcServerOptions {
+  // "unix:/ABSOLUTE/PATH", made ready by PrepareUnixSocket, or "HOST:PORT".
+  std::vector<std::string> listen;
+  // For each address "HOST:PORT". Empty: they are refused, nothing is served on TCP in clear.
+  std::function<std::shared_ptr<grpc::ServerCredentials>()> tcp_credentials;
+  size_t streams_max = 2000;  // of all callers
+  StreamOptions streams;
+  UnsentAnswers::Options answers;
+  CallLoop::Options loop;
+  RequestObserver request_observer;  // may be empty
+  // Of connections; the authenticator knows of calls. May be empty.
+  RefusalObserver refusal_observer;
+};
+
+// Thread safety: all methods may be called from any thread.
+class GrpcServer {
+ public:
+  // Listens and serves. Health is NOT_SERVING for "" and SERVING for the services. What the
+  // pointers point to must outlive the server. ConnectionListener::Listen's errors for an address
+  // that cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
+                                                           const Authenticator* authenticator,
+                                                           JobManager* manager,
+                                                           JobRecordsDirectory* records,
+                                                           NodeStatusReader node_status);
+  // Stop, if it was not called.
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  // What health says of the whole daemon, service "": whether jobs can run.
+  void SetReady(bool ready);
+
+  // Takes no more calls, ends streams with STOPPING, lets calls under way end, and cuts off what is
+  // left after `grace`.
+  void Stop(std::chrono::milliseconds grace);
+
+  size_t streams() const { return pump_.streams(); }
+  // Of answers that are being made or that their callers have not let out of the process.
+  size_t unsent_bytes() const { return answers_.bytes(); }
+  // Where it listens: as in the options, with the port that the system chose in place of 0.
+  const std::vector<std::string>& listening() const { return listening_; }
+
+ private:
+  GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
+             JobManager* manager, JobRecordsDirectory* records, NodeStatusReader node_status,
+             std::unique_ptr<grpc::ServerCompletionQueue> completions);
+
+  // An address, and where gRPC takes the connections that come by it.
+  struct Entrance {
+    std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+    std::unique_ptr<ConnectionListener> listener;  // ends first
+  };
+
+  CallQueue queue_;
+  StreamPump pump_;
+  UnsentAnswers answers_;
+  CallLoop loop_;
+  const ServiceContext context_;
+  JobService job_service_;
+  NodeService node_service_;
+  HealthService health_;
+  ReflectionService reflection_;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<Entrance> entrances_;
+  std::vector<std::string> listening_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_TRANSPORT_GRPC_SERVER_H_
