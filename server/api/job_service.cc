@@ -96,25 +96,92 @@ absl::Status AnswerWithJob(const Request& request, v1::Job* response, Act act) {
 }  // namespace
 
 JobService::JobService(JobManager* manager, JobRecordsDirectory* records,
-                       const ServiceContext& context)
-    : RpcService(context), manager_(manager), records_(records) {
-  using Api = v1::JobService::AsyncService;
-  Unary("CreateJob", &Api::RequestCreateJob, AnswerOn::kQueue, &JobService::CreateJob);
-  Unary("PlanJob", &Api::RequestPlanJob, AnswerOn::kQueue, &JobService::PlanJob);
-  Unary("GetJob", &Api::RequestGetJob, AnswerOn::kLoop, &JobService::GetJob);
-  Unary("ListJobs", &Api::RequestListJobs, AnswerOn::kLoop, &JobService::ListJobs);
-  Unary("PauseJob", &Api::RequestPauseJob, AnswerOn::kQueue, &JobService::PauseJob);
-  Unary("ResumeJob", &Api::RequestResumeJob, AnswerOn::kQueue, &JobService::ResumeJob);
-  Unary("CancelJob", &Api::RequestCancelJob, AnswerOn::kQueue, &JobService::CancelJob);
-  Unary("DeleteJob", &Api::RequestDeleteJob, AnswerOn::kQueue, &JobService::DeleteJob);
-  Unary("CheckpointJob", &Api::RequestCheckpointJob, AnswerOn::kQueue, &JobService::CheckpointJob);
-  Unary("ListCheckpoints", &Api::RequestListCheckpoints, AnswerOn::kQueue,
-        &JobService::ListCheckpoints);
-  Stream("ExportJob", &Api::RequestExportJob, AnswerOn::kQueue, &JobService::ExportJob);
-  Stream("WatchJob", &Api::RequestWatchJob, AnswerOn::kQueue, &JobService::WatchJob);
-  Stream("StreamStepMetrics", &Api::RequestStreamStepMetrics, AnswerOn::kQueue,
-         &JobService::StreamStepMetrics);
-  Stream("StreamLogs", &Api::RequestStreamLogs, AnswerOn::kQueue, &JobService::StreamLogs);
+                       const ServiceContext& services)
+    : RpcService(services), manager_(manager), records_(records) {}
+
+grpc::ServerUnaryReactor* JobService::CreateJob(grpc::CallbackServerContext* context,
+                                                const v1::CreateJobRequest* request,
+                                                v1::Job* response) {
+  return Unary("CreateJob", AnswerOn::kQueue, &JobService::CreateJob, context, request, response);
+}
+
+grpc::ServerUnaryReactor* JobService::PlanJob(grpc::CallbackServerContext* context,
+                                              const v1::PlanJobRequest* request,
+                                              v1::PlanJobResponse* response) {
+  return Unary("PlanJob", AnswerOn::kQueue, &JobService::PlanJob, context, request, response);
+}
+
+grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
+                                             const v1::GetJobRequest* request, v1::Job* response) {
+  return Unary("GetJob", AnswerOn::kCallback, &JobService::GetJob, context, request, response);
+}
+
+grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* context,
+                                               const v1::ListJobsRequest* request,
+                                               v1::ListJobsResponse* response) {
+  return Unary("ListJobs", AnswerOn::kCallback, &JobService::ListJobs, context, request, response);
+}
+
+grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
+                                               const v1::PauseJobRequest* request,
+                                               v1::Job* response) {
+  return Unary("PauseJob", AnswerOn::kQueue, &JobService::PauseJob, context, request, response);
+}
+
+grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
+                                                const v1::ResumeJobRequest* request,
+                                                v1::Job* response) {
+  return Unary("ResumeJob", AnswerOn::kQueue, &JobService::ResumeJob, context, request, response);
+}
+
+grpc::ServerUnaryReactor* JobService::CancelJob(grpc::CallbackServerContext* context,
+                                                const v1::CancelJobRequest* request,
+                                                v1::Job* response) {
+  return Unary("CancelJob", AnswerOn::kQueue, &JobService::CancelJob, context, request, response);
+}
+
+grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
+                                                const v1::DeleteJobRequest* request,
+                                                google::protobuf::Empty* response) {
+  return Unary("DeleteJob", AnswerOn::kQueue, &JobService::DeleteJob, context, request, response);
+}
+
+grpc::ServerUnaryReactor* JobService::CheckpointJob(grpc::CallbackServerContext* context,
+                                                    const v1::CheckpointJobRequest* request,
+                                                    v1::Job* response) {
+  return Unary("CheckpointJob", AnswerOn::kQueue, &JobService::CheckpointJob, context, request,
+               response);
+}
+
+grpc::ServerUnaryReactor* JobService::ListCheckpoints(grpc::CallbackServerContext* context,
+                                                      const v1::ListCheckpointsRequest* request,
+                                                      v1::ListCheckpointsResponse* response) {
+  return Unary("ListCheckpoints", AnswerOn::kQueue, &JobService::ListCheckpoints, context, request,
+               response);
+}
+
+grpc::ServerWriteReactor<v1::ExportJobResponse>* JobService::ExportJob(
+    grpc::CallbackServerContext* context, const v1::ExportJobRequest* request) {
+  return Stream("ExportJob", AnswerOn::kQueue, &JobService::ExportJob, context, request,
+                services_.streams);
+}
+
+grpc::ServerWriteReactor<v1::WatchJobResponse>* JobService::WatchJob(
+    grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
+  return Stream("WatchJob", AnswerOn::kQueue, &JobService::WatchJob, context, request,
+                services_.streams);
+}
+
+grpc::ServerWriteReactor<v1::StreamStepMetricsResponse>* JobService::StreamStepMetrics(
+    grpc::CallbackServerContext* context, const v1::StreamStepMetricsRequest* request) {
+  return Stream("StreamStepMetrics", AnswerOn::kQueue, &JobService::StreamStepMetrics, context,
+                request, services_.streams);
+}
+
+grpc::ServerWriteReactor<v1::StreamLogsResponse>* JobService::StreamLogs(
+    grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
+  return Stream("StreamLogs", AnswerOn::kQueue, &JobService::StreamLogs, context, request,
+                services_.streams);
 }
 
 absl::Status JobService::CreateJob(const Caller& caller, const v1::CreateJobRequest& request,

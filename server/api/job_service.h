@@ -2,6 +2,8 @@
 #ifndef MEGATRAIN_SERVER_API_JOB_SERVICE_H_
 #define MEGATRAIN_SERVER_API_JOB_SERVICE_H_
 
+#include <grpcpp/support/server_callback.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -21,7 +23,45 @@ namespace megatrain {
 class JobService final : public RpcService<JobService, v1::JobService> {
  public:
   // `manager` and `records` must outlive the server.
-  JobService(JobManager* manager, JobRecordsDirectory* records, const ServiceContext& context);
+  JobService(JobManager* manager, JobRecordsDirectory* records, const ServiceContext& services);
+
+  grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
+                                      const v1::CreateJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* PlanJob(grpc::CallbackServerContext* context,
+                                    const v1::PlanJobRequest* request,
+                                    v1::PlanJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request, v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context,
+                                     const v1::PauseJobRequest* request,
+                                     v1::Job* response) override;
+  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context,
+                                      const v1::ResumeJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* CancelJob(grpc::CallbackServerContext* context,
+                                      const v1::CancelJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      google::protobuf::Empty* response) override;
+  grpc::ServerUnaryReactor* CheckpointJob(grpc::CallbackServerContext* context,
+                                          const v1::CheckpointJobRequest* request,
+                                          v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListCheckpoints(grpc::CallbackServerContext* context,
+                                            const v1::ListCheckpointsRequest* request,
+                                            v1::ListCheckpointsResponse* response) override;
+  grpc::ServerWriteReactor<v1::ExportJobResponse>* ExportJob(
+      grpc::CallbackServerContext* context, const v1::ExportJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::WatchJobResponse>* WatchJob(
+      grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::StreamStepMetricsResponse>* StreamStepMetrics(
+      grpc::CallbackServerContext* context, const v1::StreamStepMetricsRequest* request) override;
+  grpc::ServerWriteReactor<v1::StreamLogsResponse>* StreamLogs(
+      grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) override;
 
  private:
   absl::Status CreateJob(const Caller& caller, const v1::CreateJobRequest& request,

@@ -75,13 +75,21 @@ class NodeSource : public StreamSource<v1::WatchNodeResponse> {
 
 }  // namespace
 
-NodeService::NodeService(NodeStatusReader status, const ServiceContext& context)
-    : RpcService(context), status_(std::move(status)) {
-  using Api = v1::NodeService::AsyncService;
-  StreamOptions streams = context.streams;
+NodeService::NodeService(NodeStatusReader status, const ServiceContext& services)
+    : RpcService(services), status_(std::move(status)) {}
+
+grpc::ServerUnaryReactor* NodeService::GetNode(grpc::CallbackServerContext* context,
+                                               const v1::GetNodeRequest* request,
+                                               v1::Node* response) {
+  return Unary("GetNode", AnswerOn::kQueue, &NodeService::GetNode, context, request, response);
+}
+
+grpc::ServerWriteReactor<v1::WatchNodeResponse>* NodeService::WatchNode(
+    grpc::CallbackServerContext* context, const v1::WatchNodeRequest* request) {
+  StreamOptions streams = services_.streams;
   streams.pace = std::chrono::seconds(1);
-  Unary("GetNode", &Api::RequestGetNode, AnswerOn::kQueue, &NodeService::GetNode);
-  Stream("WatchNode", &Api::RequestWatchNode, AnswerOn::kLoop, &NodeService::WatchNode, streams);
+  return Stream("WatchNode", AnswerOn::kCallback, &NodeService::WatchNode, context, request,
+                streams);
 }
 
 absl::Status NodeService::GetNode(const Caller&, const v1::GetNodeRequest& request,

@@ -2,6 +2,8 @@
 #ifndef MEGATRAIN_SERVER_API_NODE_SERVICE_H_
 #define MEGATRAIN_SERVER_API_NODE_SERVICE_H_
 
+#include <grpcpp/support/server_callback.h>
+
 #include <functional>
 #include <memory>
 
@@ -17,7 +19,12 @@ namespace megatrain {
 
 class NodeService final : public RpcService<NodeService, v1::NodeService> {
  public:
-  NodeService(NodeStatusReader status, const ServiceContext& context);
+  NodeService(NodeStatusReader status, const ServiceContext& services);
+
+  grpc::ServerUnaryReactor* GetNode(grpc::CallbackServerContext* context,
+                                    const v1::GetNodeRequest* request, v1::Node* response) override;
+  grpc::ServerWriteReactor<v1::WatchNodeResponse>* WatchNode(
+      grpc::CallbackServerContext* context, const v1::WatchNodeRequest* request) override;
 
  private:
   absl::Status GetNode(const Caller& caller, const v1::GetNodeRequest& request, v1::Node* response);

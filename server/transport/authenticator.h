@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/jobs/job.h"
+#include "server/identity/caller.h"
 
 namespace megatrain {
 

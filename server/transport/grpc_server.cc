@@ -1,6 +1,7 @@
 #include "server/transport/grpc_server.h"
 
 #include <grpc/grpc.h>
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "engine/base/status.h"
+#include "grpc/health/v1/health.pb.h"
 
 namespace megatrain {
 namespace {
@@ -55,6 +57,10 @@ void SetLimits(grpc::ServerBuilder* builder) {
   grpc::ResourceQuota quota("megatraind");
   quota.Resize(kBufferBytesMax);
   builder->SetResourceQuota(quota);
+  // Threads that wait for calls of reflection, gRPC's one service that is not of the callback API.
+  builder->SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder->SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
 }
 
 // Before the first server of the process.
@@ -66,35 +72,24 @@ void SetUpGrpc() {
     grpc_init();
     // Debian's gRPC looks for cycles each time it takes one of its locks: a twentieth of a call.
     absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-    // Its own health service would have gRPC start threads that wait for the network too.
-    grpc::EnableDefaultHealthCheckService(false);
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // Reflection tells of what is linked; gRPC's health service is made without these messages.
+    grpc::health::v1::HealthCheckRequest::descriptor();
   });
 }
 
 }  // namespace
 
-GrpcServer::GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
-                       JobManager* manager, JobRecordsDirectory* records,
-                       NodeStatusReader node_status,
-                       std::unique_ptr<grpc::ServerCompletionQueue> completions)
-    : queue_(kQueueThreads, kQueuedCallsMax, kQueuedBytesMax),
-      pump_(options.streams_max),
+GrpcServer::GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator)
+    : gate_(authenticator, options.request_observer, options.refusal_observer),
+      queue_(kQueueThreads, kQueuedCallsMax, kQueuedBytesMax),
       answers_(options.answers),
-      loop_(std::move(completions), options.loop),
-      context_{authenticator,           &loop_, &queue_, &pump_, &answers_, options.streams,
-               options.request_observer},
-      job_service_(manager, records, context_),
-      node_service_(std::move(node_status), context_),
-      health_(context_),
-      reflection_({v1::JobService::service_full_name(), v1::NodeService::service_full_name(),
-                   grpc::health::v1::Health::service_full_name()},
-                  context_) {}
+      turns_(options.streams_max) {}
 
-absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOptions& options,
-                                                              const Authenticator* authenticator,
-                                                              JobManager* manager,
-                                                              JobRecordsDirectory* records,
-                                                              NodeStatusReader node_status) {
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
+    const GrpcServerOptions& options, const Authenticator* authenticator,
+    const MakeGrpcServices& make_services) {
   SetUpGrpc();
   grpc::ServerBuilder builder;
   SetLimits(&builder);
@@ -111,26 +106,23 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
         is_local ? grpc::InsecureServerCredentials() : options.tcp_credentials());
   }
-  std::unique_ptr<GrpcServer> server(new GrpcServer(options, authenticator, manager, records,
-                                                    std::move(node_status),
-                                                    builder.AddCompletionQueue()));
-  builder.RegisterService(server->job_service_.service());
-  builder.RegisterService(server->node_service_.service());
-  builder.RegisterService(server->health_.service());
-  builder.RegisterService(server->reflection_.service());
+  std::unique_ptr<GrpcServer> server(new GrpcServer(options, authenticator));
+  server->services_ = make_services(
+      {&server->gate_, &server->queue_, &server->turns_, &server->answers_, options.streams});
+  for (const GrpcService& each : server->services_) builder.RegisterService(each.service.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(server->gate_.NewInterceptors());
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) return absl::InternalError("gRPC cannot be started");
   server->entrances_ = std::move(entrances);
   for (const Entrance& entrance : server->entrances_) {
     server->listening_.push_back(entrance.listener->address());
   }
-  server->health_.SetServing(v1::JobService::service_full_name(), true);
-  server->health_.SetServing(v1::NodeService::service_full_name(), true);
+  for (const GrpcService& each : server->services_) {
+    server->server_->GetHealthCheckService()->SetServingStatus(each.name, true);
+  }
   server->SetReady(false);
-  server->job_service_.Serve();
-  server->node_service_.Serve();
-  server->health_.Serve();
-  server->reflection_.Serve();
   for (const Entrance& entrance : server->entrances_) {
     entrance.listener->Accept(
         [acceptor = entrance.acceptor.get()](int fd) {
@@ -149,18 +141,19 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
 
 GrpcServer::~GrpcServer() { Stop(std::chrono::seconds(1)); }
 
-void GrpcServer::SetReady(bool ready) { health_.SetServing("", ready); }
+void GrpcServer::SetReady(bool ready) {
+  server_->GetHealthCheckService()->SetServingStatus("", ready);
+}
 
 void GrpcServer::Stop(std::chrono::milliseconds grace) {
   if (server_ == nullptr) return;
   for (Entrance& entrance : entrances_) entrance.listener.reset();
-  health_.SetNoneServing();
-  pump_.Stop();
-  reflection_.Stop();
+  server_->GetHealthCheckService()->SetServingStatus(false);
+  turns_.Stop();
+  gate_.Stop();
   server_->Shutdown(std::chrono::system_clock::now() + grace);
   server_->Wait();
   queue_.Stop();
-  loop_.Stop();
 }
 
 }  // namespace megatrain

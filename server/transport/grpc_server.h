@@ -1,8 +1,17 @@
-// The daemon's gRPC server: both services, health, reflection, and the limits on what a caller can
-// make it hold.
+// A gRPC server for services of the callback API, with gRPC's own health and reflection, and the
+// limits on what a caller can make it hold.
+//
+// What gRPC 1.51 does: connections, calls, deadlines, cancellation, health, reflection, and waiting
+// for calls under way when it stops. What it cannot do is ours:
+// - ConnectionListener accepts: gRPC's own listener ends for good when file descriptors run out.
+// - CallGate lets calls in.
+// - CallQueue takes calls that wait for a disk off gRPC's threads, of which there are few.
+// - TurnScheduler gives all streams their turns on one thread.
+// - UnsentAnswers bounds what answers that are not read hold.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_GRPC_SERVER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_GRPC_SERVER_H_
 
+#include <grpcpp/impl/service_type.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
@@ -16,23 +25,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/api/job_service.h"
-#include "server/api/node_service.h"
-#include "server/api/node_status.h"
-#include "server/jobs/job_manager.h"
 #include "server/transport/authenticator.h"
-#include "server/transport/call_loop.h"
+#include "server/transport/call_gate.h"
 #include "server/transport/call_queue.h"
 #include "server/transport/connection_listener.h"
-#include "server/transport/health_service.h"
-#include "server/transport/reflection_service.h"
 #include "server/transport/refusal.h"
 #include "server/transport/request_observer.h"
 #include "server/transport/service_context.h"
 #include "server/transport/stream_options.h"
-#include "server/transport/stream_pump.h"
+#include "server/transport/turn_scheduler.h"
 #include "server/transport/unsent_answers.h"
-#include "server/worker/job_records.h"
 
 namespace megatrain {
 
@@ -44,23 +46,26 @@ struct GrpcServerOptions {
   size_t streams_max = 2000;  // of all callers
   StreamOptions streams;
   UnsentAnswers::Options answers;
-  CallLoop::Options loop;
   RequestObserver request_observer;  // may be empty
-  // Of connections; the authenticator knows of calls. May be empty.
-  RefusalObserver refusal_observer;
+  RefusalObserver refusal_observer;  // may be empty
 };
+
+struct GrpcService {
+  std::string name;  // "megatrain.v1.JobService"
+  std::unique_ptr<grpc::Service> service;
+};
+// Makes what is served. `services` outlives what is made.
+using MakeGrpcServices = std::function<std::vector<GrpcService>(const ServiceContext& services)>;
 
 // Thread safety: all methods may be called from any thread.
 class GrpcServer {
  public:
-  // Listens and serves. Health is NOT_SERVING for "" and SERVING for the services. What the
-  // pointers point to must outlive the server. ConnectionListener::Listen's errors for an address
-  // that cannot be listened on.
+  // Listens and serves. Health is NOT_SERVING for "" and SERVING for the services. `authenticator`
+  // must outlive the server. ConnectionListener::Listen's errors for an address that cannot be
+  // listened on.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
                                                            const Authenticator* authenticator,
-                                                           JobManager* manager,
-                                                           JobRecordsDirectory* records,
-                                                           NodeStatusReader node_status);
+                                                           const MakeGrpcServices& make_services);
   // Stop, if it was not called.
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
@@ -73,16 +78,14 @@ class GrpcServer {
   // left after `grace`.
   void Stop(std::chrono::milliseconds grace);
 
-  size_t streams() const { return pump_.streams(); }
+  size_t streams() const { return turns_.streams(); }
   // Of answers that are being made or that their callers have not let out of the process.
   size_t unsent_bytes() const { return answers_.bytes(); }
   // Where it listens: as in the options, with the port that the system chose in place of 0.
   const std::vector<std::string>& listening() const { return listening_; }
 
  private:
-  GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator,
-             JobManager* manager, JobRecordsDirectory* records, NodeStatusReader node_status,
-             std::unique_ptr<grpc::ServerCompletionQueue> completions);
+  GrpcServer(const GrpcServerOptions& options, const Authenticator* authenticator);
 
   // An address, and where gRPC takes the connections that come by it.
   struct Entrance {
@@ -90,15 +93,11 @@ class GrpcServer {
     std::unique_ptr<ConnectionListener> listener;  // ends first
   };
 
+  CallGate gate_;
   CallQueue queue_;
-  StreamPump pump_;
   UnsentAnswers answers_;
-  CallLoop loop_;
-  const ServiceContext context_;
-  JobService job_service_;
-  NodeService node_service_;
-  HealthService health_;
-  ReflectionService reflection_;
+  TurnScheduler turns_;
+  std::vector<GrpcService> services_;
   std::unique_ptr<grpc::Server> server_;
   std::vector<Entrance> entrances_;
   std::vector<std::string> listening_;

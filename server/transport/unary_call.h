@@ -1,12 +1,11 @@
-// How a unary RPC is answered: who calls is told, a plain function from request to response is run,
+// A call of a unary RPC: the gate says who calls, a plain function from request to response is run,
 // and its Status becomes gRPC's.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_UNARY_CALL_H_
 #define MEGATRAIN_SERVER_TRANSPORT_UNARY_CALL_H_
 
 #include <grpcpp/server_context.h>
-#include <grpcpp/support/async_unary_call.h>
+#include <grpcpp/support/server_callback.h>
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -15,156 +14,116 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/jobs/job.h"
-#include "server/transport/call_loop.h"
+#include "server/identity/caller.h"
 #include "server/transport/error_status.h"
-#include "server/transport/rpc_method.h"
 #include "server/transport/service_context.h"
 #include "server/transport/unsent_answers.h"
 
 namespace megatrain {
 
-// `Service` is the one of WithAsyncMethod_NAME's bases whose RequestNAME is
-// `request_call`.
-template <class Service, class Request, class Response>
-class UnaryMethod final : public RpcMethod {
+// Lifetime: begins with the call; deletes itself when gRPC is done with it (OnDone), that is when
+// the answer has left the process or the call was cut off.
+template <class Request, class Response>
+class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
-  using RequestCall = void (Service::*)(grpc::ServerContext*, Request*,
-                                        grpc::ServerAsyncResponseWriter<Response>*,
-                                        grpc::CompletionQueue*, grpc::ServerCompletionQueue*,
-                                        void* tag);
   using Answer = std::function<absl::Status(const Caller&, const Request&, Response*)>;
 
-  UnaryMethod(const ServiceContext& context, std::string name, Service* service,
-              RequestCall request_call, AnswerOn answer_on, Answer answer)
-      : context_(context),
-        name_(std::move(name)),
-        service_(service),
-        request_call_(request_call),
+  // `services` must outlive the server; the rest is gRPC's, for as long as the call lasts.
+  UnaryCall(const ServiceContext& services, std::string method, AnswerOn answer_on, Answer answer,
+            grpc::CallbackServerContext* context, const Request* request, Response* response)
+      : services_(services),
+        method_(std::move(method)),
         answer_on_(answer_on),
-        answer_(std::move(answer)) {}
-
-  void Await() override { new Call(this); }  // deletes itself
+        answer_(std::move(answer)),
+        context_(context),
+        request_(request),
+        response_(response),
+        caller_(services.gate->AuthenticateAtOnce(*context)) {
+    const bool refused = caller_.has_value() && !caller_->ok();
+    if (caller_.has_value() && !refused) Enter();
+    if (refused || (caller_.has_value() && answer_on_ == AnswerOn::kCallback)) {
+      Admit();
+      return;
+    }
+    // Room for an answer is taken behind the queue: those that wait there for slow ones would
+    // keep it from calls that are answered at once.
+    Enqueue([this] {
+      if (!caller_.has_value()) {
+        caller_ = services_.gate->Authenticate(*context_);
+        if (caller_->ok()) Enter();
+      }
+      Admit();
+    });
+  }
 
  private:
-  // Waits for a caller, answers it, and is gone when gRPC has told of all its events.
-  class Call {
-   public:
-    explicit Call(UnaryMethod* method) : method_(method) {
-      method_->context_.loop->Opened();
-      if (method_->answer_on_ == AnswerOn::kQueue) {
-        context_.AsyncNotifyWhenDone(done_.tag());
-        ++events_left_;
-      }
-      grpc::ServerCompletionQueue* const queue = method_->context_.loop->queue();
-      (method_->service_->*method_->request_call_)(&context_, &request_, &responder_, queue, queue,
-                                                   arrived_.tag());
-    }
-    ~Call() { method_->context_.loop->Closed(); }
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
+  // gRPC lends messages until the answer has left, so that one that waits is held twice, as a
+  // message and as bytes. A longer one is let go once it is bytes, which can be told only of calls
+  // that have begun to be answered.
+  static constexpr size_t kHeldTwiceBytesMax = size_t{64} << 10;
 
-   private:
-    void Arrived(bool ok) {
-      if (!ok) {  // the server stops; of a call that never was there are no other events
-        delete this;
-        return;
-      }
-      method_->Await();
-      caller_ = method_->context_.authenticator->AuthenticateAtOnce(context_);
-      const bool refused = caller_.has_value() && !caller_->ok();
-      if (refused || (caller_.has_value() && method_->answer_on_ == AnswerOn::kLoop)) {
-        return Admit();
-      }
-      // Room for an answer is taken behind the queue: those that wait there for slow ones would
-      // keep it from calls that are answered at once.
-      Enqueue([this] {
-        if (!caller_.has_value()) {
-          caller_ = method_->context_.authenticator->Authenticate(context_);
-        }
-        Admit();
-      });
-    }
+  void OnSendInitialMetadataDone(bool) override {
+    Finish(grpc::Status::OK);
+    *response_ = Response();  // gRPC keeps the call until this returns
+  }
+  void OnDone() override { delete this; }
 
-    // It is known who calls. Answers when there is room for the answer.
-    void Admit() {
-      if (!caller_->ok()) return Finish(caller_->status());
-      share_.SetCaller((*caller_)->uid, ConnectionOf(&context_));
-      const absl::StatusOr<bool> room = share_.Take(request_.ByteSizeLong(), [this] { GoOn(); });
-      if (!room.ok()) return Finish(room.status());
-      if (*room) Finish(Answer());
-    }
+  void Enter() { share_.EnterUnary((*caller_)->uid, ConnectionOf(context_)); }
 
-    // There is room now; told on any thread.
-    void GoOn() {
-      if (method_->answer_on_ == AnswerOn::kLoop) return Finish(Answer());
-      Enqueue([this] { Finish(Answer()); });
-    }
+  // It is known who calls. Answers when there is room for the answer.
+  void Admit() {
+    if (!caller_->ok()) return End(caller_->status());
+    const absl::StatusOr<bool> room = share_.Take(request_->ByteSizeLong(), [this] { GoOn(); });
+    if (!room.ok()) return End(room.status());
+    if (*room) End(Act());
+  }
 
-    // Runs `step` on a thread of the queue, or answers with the reason why not.
-    void Enqueue(std::function<void()> step) {
-      const absl::Status added = method_->context_.queue->Add(
-          request_.ByteSizeLong(), [this, step = std::move(step)](const absl::Status& status) {
-            status.ok() ? step() : Finish(status);
-          });
-      if (!added.ok()) Finish(added);
-    }
+  // There is room now; told on any thread.
+  void GoOn() {
+    if (answer_on_ == AnswerOn::kCallback) return End(Act());
+    Enqueue([this] { End(Act()); });
+  }
 
-    // A call whose client has gone or whose deadline has passed by now is not acted on.
-    absl::Status Answer() {
-      if (gone_) {
-        return context_.deadline() <= std::chrono::system_clock::now()
-                   ? absl::DeadlineExceededError("the deadline passed before the call was acted on")
-                   : absl::CancelledError("the caller went away before the call was acted on");
-      }
-      return method_->answer_(**caller_, request_, &response_);
-    }
+  // Runs `step` on a thread of the queue, or answers with the reason why not.
+  void Enqueue(std::function<void()> step) {
+    const absl::Status added = services_.queue->Add(
+        request_->ByteSizeLong(), [this, step = std::move(step)](const absl::Status& status) {
+          status.ok() ? step() : End(status);
+        });
+    if (!added.ok()) End(added);
+  }
 
-    void Finish(const absl::Status& status) {
-      // A caller who does not read the answer is given no more of the daemon's memory than gRPC
-      // needs for it.
-      request_ = Request();
-      const Response response = std::move(response_);
-      const grpc::Status told = ToGrpcStatus(status);
-      method_->context_.Observe(method_->name_, told);
-      share_.Set(status.ok() ? response.ByteSizeLong() : 0);
-      responder_.Finish(response, told, finished_.tag());  // the call may be gone when it returns
+  // A call whose client has gone or whose deadline has passed by now is not acted on.
+  absl::Status Act() {
+    if (context_->IsCancelled()) {
+      return context_->deadline() <= std::chrono::system_clock::now()
+                 ? absl::DeadlineExceededError("the deadline passed before the call was acted on")
+                 : absl::CancelledError("the caller went away before the call was acted on");
     }
+    return answer_(**caller_, *request_, response_);
+  }
 
-    void Finished(bool) {
-      // What waits for a disk is rare, and someone waits for what comes of it.
-      if (method_->answer_on_ == AnswerOn::kLoop) method_->context_.loop->Answered();
-      share_.Set(0);
-      Happened();
-    }
-    void Done(bool) {
-      gone_ = context_.IsCancelled();
-      Happened();
-    }
-    void Happened() {
-      if (--events_left_ == 0) delete this;
-    }
+  void End(const absl::Status& status) {
+    *const_cast<Request*>(request_) = Request();
+    if (!status.ok()) *response_ = Response();
+    const grpc::Status told = ToGrpcStatus(status);
+    services_.gate->Observe(method_, told);
+    const size_t bytes = response_->ByteSizeLong();
+    const bool held_twice = bytes <= kHeldTwiceBytesMax;
+    share_.Set(held_twice ? 2 * bytes : bytes);
+    // The call may be gone when these return.
+    held_twice ? Finish(told) : StartSendInitialMetadata();
+  }
 
-    UnaryMethod* const method_;
-    grpc::ServerContext context_;
-    Request request_;
-    Response response_;
-    std::optional<absl::StatusOr<Caller>> caller_;
-    AnswerShare share_{method_->context_.answers};
-    grpc::ServerAsyncResponseWriter<Response> responder_{&context_};
-    CallEventOf<Call, &Call::Arrived> arrived_{this};
-    CallEventOf<Call, &Call::Finished> finished_{this};
-    CallEventOf<Call, &Call::Done> done_{this};
-    int events_left_ = 1;  // after Arrived
-    std::atomic<bool> gone_{false};
-  };
-
-  const ServiceContext context_;
-  const std::string name_;
-  Service* const service_;
-  const RequestCall request_call_;
+  const ServiceContext& services_;
+  const std::string method_;
   const AnswerOn answer_on_;
   const Answer answer_;
+  grpc::CallbackServerContext* const context_;
+  const Request* const request_;
+  Response* const response_;
+  AnswerShare share_{services_.answers};
+  std::optional<absl::StatusOr<Caller>> caller_;
 };
 
 }  // namespace megatrain

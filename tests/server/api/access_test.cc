@@ -187,8 +187,8 @@ TEST_F(AccessTest, StreamsEndWhenTheirCallerIsNotLetInAnyMore) {
   RevocableAuthenticator authenticator;
   GrpcServerOptions options = options_;
   options.listen = {"unix:" + directory_.path() + "/other.sock"};
-  const auto server = GrpcServer::Start(options, &authenticator, manager_.get(), records_.get(),
-                                        [this] { return node_; });
+  const auto server =
+      ServeApi(options, &authenticator, manager_.get(), records_.get(), [this] { return node_; });
   ASSERT_TRUE(server.ok()) << server.status();
   const auto stub = v1::JobService::NewStub(
       grpc::CreateChannel(options.listen[0], grpc::InsecureChannelCredentials()));
@@ -231,8 +231,8 @@ TEST_F(AccessTest, NobodyWaitsForTheAccountsOfOthers) {
   WaitingAuthenticator authenticator;
   GrpcServerOptions options = options_;
   options.listen = {"unix:" + directory_.path() + "/other.sock"};
-  const auto server = GrpcServer::Start(options, &authenticator, manager_.get(), records_.get(),
-                                        [this] { return node_; });
+  const auto server =
+      ServeApi(options, &authenticator, manager_.get(), records_.get(), [this] { return node_; });
   ASSERT_TRUE(server.ok()) << server.status();
   const auto channel = grpc::CreateChannel(options.listen[0], grpc::InsecureChannelCredentials());
   const auto stub = v1::JobService::NewStub(channel);

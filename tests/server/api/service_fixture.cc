@@ -75,8 +75,8 @@ void ServiceTest::StartDaemon() {
   manager_ = std::make_unique<JobManager>(ledger_.get(), std::move(manager_options));
   manager_->SetDriver(&driver_);
   records_ = std::make_unique<JobRecordsDirectory>(state + "/jobs");
-  absl::StatusOr<std::unique_ptr<GrpcServer>> server = GrpcServer::Start(
-      options_, &authenticator_, manager_.get(), records_.get(), [this] { return node_; });
+  absl::StatusOr<std::unique_ptr<GrpcServer>> server =
+      ServeApi(options_, &authenticator_, manager_.get(), records_.get(), [this] { return node_; });
   ASSERT_TRUE(server.ok()) << server.status();
   server_ = *std::move(server);
   jobs_ = v1::JobService::NewStub(Channel());

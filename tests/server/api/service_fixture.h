@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "megatrain/v1/node_service.grpc.pb.h"
+#include "server/api/serve_api.h"
 #include "server/jobs/job_driver.h"
 #include "server/jobs/job_ledger.h"
 #include "server/jobs/job_manager.h"

@@ -10,7 +10,6 @@
 #include <memory>
 #include <string>
 
-#include "grpc/reflection/v1alpha/reflection.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "server/transport/caller_authenticator.h"
 #include "tests/server/api/service_fixture.h"
@@ -57,25 +56,28 @@ TEST_F(GrpcServerTest, StopsWhileCallsAreOpen) {
   const auto channel = Channel();
   v1::WatchJobRequest request;
   request.set_name("jobs/" + Create("anna"));
-  const auto watch_context = As("anna"), reflection_context = As("anna");
+  const auto watch_context = As("anna"), reflection_context = As("anna"),
+             health_context = As("anna");
   const auto watch = jobs_->WatchJob(watch_context.get(), request);
   v1::WatchJobResponse event;
   ASSERT_TRUE(watch->Read(&event));
-  // Asks nothing more and does not end: it is ended.
-  const auto reflection = grpc::reflection::v1alpha::ServerReflection::NewStub(channel);
-  const auto questions = reflection->ServerReflectionInfo(reflection_context.get());
-  grpc::reflection::v1alpha::ServerReflectionRequest question;
-  grpc::reflection::v1alpha::ServerReflectionResponse answer;
-  question.set_list_services("*");
-  ASSERT_TRUE(questions->Write(question));
-  ASSERT_TRUE(questions->Read(&answer));
+  // Ask nothing more and do not end: they are ended.
+  RawStream questions(channel, reflection_context.get(), kReflectionMethod);
+  RawStream health(channel, health_context.get(), "/grpc.health.v1.Health/Watch");
+  std::string answer;
+  ASSERT_TRUE(questions.Write(kListServices));
+  ASSERT_TRUE(questions.Read(&answer));
+  ASSERT_TRUE(health.Write(""));
+  ASSERT_TRUE(health.Read(&answer));
 
   server_->Stop(std::chrono::hours(1));
   while (watch->Read(&event)) {
   }
   EXPECT_EQ(CodeAndReason(watch->Finish()), "UNAVAILABLE STOPPING");
-  EXPECT_FALSE(questions->Read(&answer));
-  EXPECT_FALSE(questions->Finish().ok());
+  EXPECT_EQ(questions.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  while (health.Read(&answer)) {
+  }
+  EXPECT_EQ(health.Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(GrpcServerTest, WhoIsRefusedTakesNoStreamsPlace) {
@@ -120,8 +122,8 @@ TEST_F(GrpcServerTest, AddressesThatCannotBeListenedOnAreRefused) {
   const auto start = [this](const std::string& address) {
     GrpcServerOptions options;
     options.listen = {address};
-    return GrpcServer::Start(options, &authenticator_, manager_.get(), records_.get(),
-                             [this] { return node_; })
+    return ServeApi(options, &authenticator_, manager_.get(), records_.get(),
+                    [this] { return node_; })
         .status();
   };
   EXPECT_EQ(start("127.0.0.1:0").code(), absl::StatusCode::kInvalidArgument);
@@ -136,8 +138,8 @@ TEST_F(GrpcServerTest, TheOwnerOfAPrivateSocketIsAdministrator) {
   CallerAuthenticator::Options access;
   access.accounts = &accounts;
   const CallerAuthenticator authenticator(access);
-  auto server = GrpcServer::Start(options, &authenticator, manager_.get(), records_.get(),
-                                  [this] { return node_; });
+  auto server =
+      ServeApi(options, &authenticator, manager_.get(), records_.get(), [this] { return node_; });
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string id = Create("anna");
   const auto stub = v1::JobService::NewStub(

@@ -13,7 +13,6 @@
 #include "absl/strings/match.h"
 #include "engine/base/mutex.h"
 #include "server/identity/tls_material.h"
-#include "server/transport/observed_authenticator.h"
 #include "server/transport/tls_credentials.h"
 #include "tests/server/api/service_fixture.h"
 #include "tests/server/identity/test_certificates.h"
@@ -145,25 +144,12 @@ class ObservedServerTest : public ServiceTest {
 
 TEST_F(ObservedServerTest, WhoIsNotLetInIsTold) {
   StopDaemon();
-  const ObservedAuthenticator observed(&authenticator_, [this](const Refusal& refusal) {
+  options_.refusal_observer = [this](const Refusal& refusal) {
     MutexLock lock(&mutex_);
     EXPECT_EQ(refusal.kind, Refusal::Kind::kCaller);
     seen_.push_back(refusal.reason + " " + refusal.peer + " " + refusal.message);
-  });
-  const std::string state = directory_.path() + "/observed";
-  auto store = JobStore::Open(state);
-  ASSERT_TRUE(store.ok()) << store.status();
-  JobLedger::Options ledger_options;
-  ledger_options.state_directory = state;
-  auto ledger = JobLedger::Open(*std::move(store), std::move(ledger_options));
-  ASSERT_TRUE(ledger.ok()) << ledger.status();
-  JobManager manager(ledger->get(),
-                     JobManager::Options{
-                         .plan = [this](const JobSpec& spec, FileSystem*) { return plan_(spec); }});
-  JobRecordsDirectory records(state + "/jobs");
-  auto server =
-      GrpcServer::Start(options_, &observed, &manager, &records, [this] { return node_; });
-  ASSERT_TRUE(server.ok()) << server.status();
+  };
+  StartDaemon();
   const auto jobs = v1::JobService::NewStub(Channel());
   v1::ListJobsResponse list;
   EXPECT_TRUE(jobs->ListJobs(As("anna").get(), {}, &list).ok());

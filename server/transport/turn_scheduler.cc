@@ -1,4 +1,4 @@
-#include "server/transport/stream_pump.h"
+#include "server/transport/turn_scheduler.h"
 
 #include <algorithm>
 
@@ -9,19 +9,31 @@
 
 namespace megatrain {
 
-StreamPump::StreamPump(size_t streams_max)
+TurnScheduler::TurnScheduler(size_t streams_max)
     : streams_max_(streams_max), thread_([this] { Run(); }) {}
 
-StreamPump::~StreamPump() {
+TurnScheduler::~TurnScheduler() {
   {
     MutexLock lock(&mutex_);
     ending_ = true;
     changed_.NotifyOne();
   }
   thread_.join();
+  MutexLock lock(&mutex_);
+  while (alive_ > 0) gone_.Wait(&mutex_);
 }
 
-absl::Status StreamPump::Add(std::shared_ptr<Stream> stream) {
+TurnScheduler::Stream::Stream(TurnScheduler* scheduler) : scheduler_(scheduler) {
+  MutexLock lock(&scheduler_->mutex_);
+  ++scheduler_->alive_;
+}
+
+TurnScheduler::Stream::~Stream() {
+  MutexLock lock(&scheduler_->mutex_);
+  if (--scheduler_->alive_ == 0) scheduler_->gone_.NotifyAll();
+}
+
+absl::Status TurnScheduler::Add(std::shared_ptr<Stream> stream) {
   MutexLock lock(&mutex_);
   if (streams_.size() >= streams_max_) {
     return WithReason(absl::ResourceExhaustedError(absl::StrCat(
@@ -36,7 +48,7 @@ absl::Status StreamPump::Add(std::shared_ptr<Stream> stream) {
   return absl::OkStatus();
 }
 
-void StreamPump::Wake(Stream* stream) {
+void TurnScheduler::Wake(Stream* stream) {
   MutexLock lock(&mutex_);
   if (!stream->added_) return;
   if (stream->turning_) {
@@ -46,7 +58,7 @@ void StreamPump::Wake(Stream* stream) {
   }
 }
 
-void StreamPump::Remove(Stream* stream) {
+void TurnScheduler::Remove(Stream* stream) {
   std::shared_ptr<Stream> removed;  // destroyed after the lock is released
   MutexLock lock(&mutex_);
   if (!stream->added_) return;
@@ -57,7 +69,7 @@ void StreamPump::Remove(Stream* stream) {
   streams_.erase(found);
 }
 
-void StreamPump::Stop() {
+void TurnScheduler::Stop() {
   MutexLock lock(&mutex_);
   stopping_ = true;
   for (const std::shared_ptr<Stream>& stream : streams_) {
@@ -69,12 +81,12 @@ void StreamPump::Stop() {
   }
 }
 
-size_t StreamPump::streams() const {
+size_t TurnScheduler::streams() const {
   MutexLock lock(&mutex_);
   return streams_.size();
 }
 
-void StreamPump::SetDue(Stream* stream, Clock::time_point due) {
+void TurnScheduler::SetDue(Stream* stream, Clock::time_point due) {
   if (stream->due_ != kNever) due_.erase({stream->due_, stream});
   stream->due_ = due;
   if (due == kNever) return;
@@ -82,7 +94,7 @@ void StreamPump::SetDue(Stream* stream, Clock::time_point due) {
   if (place == due_.begin()) changed_.NotifyOne();
 }
 
-void StreamPump::Run() {
+void TurnScheduler::Run() {
   NameThisThread("streams");
   for (;;) {
     std::shared_ptr<Stream> stream;

@@ -1,13 +1,14 @@
-// The one thread that feeds all server streams, however many there are.
+// The one thread on which all server streams take their turns, however many there are.
 //
 // A stream takes a turn when it is woken or its time has come: it looks for what is new and starts
 // at most one write, which is all that is buffered for its reader. While that write is under way
 // the stream takes no turn, so a slow reader costs nothing and holds up nobody.
 //
-// Thread safety: all methods may be called from any thread; turns are taken on the pump's thread.
-// Invariants: a stream's turns never overlap; a Wake during a turn is followed by another turn.
-#ifndef MEGATRAIN_SERVER_TRANSPORT_STREAM_PUMP_H_
-#define MEGATRAIN_SERVER_TRANSPORT_STREAM_PUMP_H_
+// Thread safety: all methods may be called from any thread; turns are taken on the scheduler's
+// thread. Invariants: a stream's turns never overlap; a Wake during a turn is followed by another
+// turn.
+#ifndef MEGATRAIN_SERVER_TRANSPORT_TURN_SCHEDULER_H_
+#define MEGATRAIN_SERVER_TRANSPORT_TURN_SCHEDULER_H_
 
 #include <chrono>
 #include <cstddef>
@@ -21,33 +22,36 @@
 
 namespace megatrain {
 
-class StreamPump {
+class TurnScheduler {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr Clock::time_point kNever = Clock::time_point::max();
 
   class Stream : public std::enable_shared_from_this<Stream> {
    public:
-    virtual ~Stream() = default;
+    explicit Stream(TurnScheduler* scheduler);  // which must outlive it
+    virtual ~Stream();
 
     // Must not block. Returns when the next turn is due if nobody wakes the stream before.
     // `stopping`: the daemon stops; the stream is to be ended.
     virtual Clock::time_point Turn(Clock::time_point now, bool stopping) = 0;
 
    private:
-    friend class StreamPump;
-    // Guarded by the pump's mutex.
+    friend class TurnScheduler;
+    TurnScheduler* const scheduler_;
+    // Guarded by the scheduler's mutex.
     bool added_ = false;
     bool turning_ = false;
     bool woken_ = false;  // during the turn
     Clock::time_point due_ = kNever;
   };
 
-  explicit StreamPump(size_t streams_max);
-  // REQUIRES: no stream is left, or Stop was called.
-  ~StreamPump();
-  StreamPump(const StreamPump&) = delete;
-  StreamPump& operator=(const StreamPump&) = delete;
+  explicit TurnScheduler(size_t streams_max);
+  // Waits until the last stream is gone: one that has been removed may still be held by what was
+  // about to wake it. REQUIRES: all have been removed.
+  ~TurnScheduler();
+  TurnScheduler(const TurnScheduler&) = delete;
+  TurnScheduler& operator=(const TurnScheduler&) = delete;
 
   // The stream takes its first turn soon and is kept alive until it is removed. LIMIT_REACHED, and
   // nothing else happens, if there are too many.
@@ -68,6 +72,8 @@ class StreamPump {
   const size_t streams_max_;
   mutable Mutex mutex_;
   CondVar changed_;
+  CondVar gone_;
+  size_t alive_ ABSL_GUARDED_BY(mutex_) = 0;  // stream objects, added or not
   std::set<std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
   // Those with a due time, the earliest first.
   std::set<std::pair<Clock::time_point, Stream*>> due_ ABSL_GUARDED_BY(mutex_);
@@ -78,4 +84,4 @@ class StreamPump {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_TRANSPORT_STREAM_PUMP_H_
+#endif  // MEGATRAIN_SERVER_TRANSPORT_TURN_SCHEDULER_H_
