@@ -16,7 +16,7 @@
 #include "megatrain/v1/plan.pb.h"
 #include "megatrain/v1/step_metrics.pb.h"
 #include "server/jobs/job.h"
-#include "server/jobs/job_manager.h"
+#include "server/manager/job_manager.h"
 
 namespace megatrain {
 

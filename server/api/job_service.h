@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "megatrain/v1/job_service.grpc.pb.h"
 #include "server/api/record_cursor.h"
-#include "server/jobs/job_manager.h"
+#include "server/manager/job_manager.h"
 #include "server/transport/rpc_service.h"
 #include "server/transport/service_context.h"
 #include "server/transport/stream_source.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "engine/hardware_rates.h"
+#include "engine/host/hardware_rates.h"
 
 namespace megatrain {
 

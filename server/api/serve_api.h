@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "server/api/node_status.h"
-#include "server/jobs/job_manager.h"
+#include "server/manager/job_manager.h"
 #include "server/transport/authenticator.h"
 #include "server/transport/grpc_server.h"
 #include "server/worker/job_records.h"

@@ -17,8 +17,8 @@
 #include "server/daemon/job_roots.h"
 #include "server/daemon/settle_device.h"
 #include "server/jobs/error_reason.h"
-#include "server/jobs/job_store.h"
-#include "server/jobs/recorded_step.h"
+#include "server/store/job_store.h"
+#include "server/store/recorded_step.h"
 
 namespace megatrain {
 namespace {

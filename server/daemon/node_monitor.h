@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/engine_host.h"
+#include "engine/host/engine_host.h"
 #include "server/api/node_status.h"
-#include "server/jobs/job_manager.h"
+#include "server/manager/job_manager.h"
 
 namespace megatrain {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
-#include "client/exit_code.h"
+#include "client/connection/exit_code.h"
 #include "client/program.h"
 #include "tests/server/api/service_fixture.h"
 

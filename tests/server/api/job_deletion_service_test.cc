@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "server/api/job_sources.h"
-#include "server/jobs/job_remover.h"
+#include "server/manager/job_remover.h"
 #include "tests/server/api/service_fixture.h"
 
 namespace megatrain {

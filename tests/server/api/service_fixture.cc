@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/rpc/status.pb.h"
-#include "server/jobs/job_store.h"
+#include "server/store/job_store.h"
 
 namespace megatrain {
 
