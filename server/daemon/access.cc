@@ -6,9 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "server/identity/tls_credentials.h"
 #include "server/identity/token_file.h"
-#include "server/rpc/tls_credentials.h"
-#include "server/rpc/unix_socket.h"
+#include "server/transport/unix_socket.h"
 
 namespace megatrain {
 namespace {

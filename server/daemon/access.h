@@ -18,10 +18,10 @@
 #include "server/config/daemon_config.h"
 #include "server/identity/account.h"
 #include "server/identity/bearer_tokens.h"
+#include "server/identity/caller_authenticator.h"
 #include "server/identity/local_token_server.h"
 #include "server/identity/local_tokens.h"
 #include "server/identity/tls_material.h"
-#include "server/rpc/caller_authenticator.h"
 
 namespace megatrain {
 

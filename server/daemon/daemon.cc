@@ -12,10 +12,11 @@
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 #include "megatrain/v1/error_reason.pb.h"
+#include "server/api/serve_api.h"
+#include "server/base/error_reason.h"
 #include "server/daemon/background_threads.h"
 #include "server/daemon/job_roots.h"
 #include "server/daemon/settle_device.h"
-#include "server/jobs/error_reason.h"
 #include "server/store/job_store.h"
 #include "server/store/recorded_step.h"
 
@@ -66,8 +67,6 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
                         daemon->monitor_.get(), daemon->FilesOfJobs(), daemon->access_->tls(),
                         hooks.log));
   if (daemon->device_changed_) daemon->monitoring_->DeviceChanged();
-  daemon->authenticator_ = std::make_unique<ObservedAuthenticator>(
-      &daemon->access_->authenticator(), daemon->monitoring_->refusal_observer());
   GrpcServerOptions server;
   server.listen = config.listen;
   server.tcp_credentials = [access = daemon->access_.get()] {
@@ -75,12 +74,11 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   };
   server.request_observer = daemon->monitoring_->request_observer();
   server.refusal_observer = daemon->monitoring_->refusal_observer();
-  server.loop.gather = [manager = daemon->manager_.get()] { return manager->Counts().active > 0; };
   absl::StatusOr<std::unique_ptr<GrpcServer>> started = absl::UnknownError("");
   StartInBackground([&] {
-    started = GrpcServer::Start(server, daemon->authenticator_.get(), daemon->manager_.get(),
-                                daemon->records_.get(),
-                                [monitor = daemon->monitor_.get()] { return monitor->Read(); });
+    started = ServeApi(server, &daemon->access_->authenticator(), daemon->manager_.get(),
+                       daemon->records_.get(),
+                       [monitor = daemon->monitor_.get()] { return monitor->Read(); });
   });
   MT_ASSIGN_OR_RETURN(daemon->server_, std::move(started));
   MT_RETURN_IF_ERROR(daemon->access_->ShareSockets());

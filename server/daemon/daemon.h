@@ -26,9 +26,8 @@
 #include "server/manager/job_ledger.h"
 #include "server/manager/job_manager.h"
 #include "server/manager/job_remover.h"
-#include "server/rpc/grpc_server.h"
-#include "server/rpc/observed_authenticator.h"
 #include "server/scheduler/scheduler.h"
+#include "server/transport/grpc_server.h"
 #include "server/worker/engine_job_runner.h"
 #include "server/worker/job_records.h"
 #include "server/worker/observed_job_runner.h"
@@ -101,7 +100,6 @@ class Daemon {
   std::unique_ptr<JobRemover> remover_;
   std::unique_ptr<NodeMonitor> monitor_;
   std::unique_ptr<Monitoring> monitoring_;
-  std::unique_ptr<ObservedAuthenticator> authenticator_;
   std::unique_ptr<EngineJobRunner> runner_;
   std::unique_ptr<ObservedJobRunner> observed_runner_;
   std::unique_ptr<Scheduler> scheduler_;

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "engine/host/engine_host.h"
+#include "server/api/node_status.h"
 #include "server/manager/job_manager.h"
-#include "server/rpc/node_status.h"
 
 namespace megatrain {
 

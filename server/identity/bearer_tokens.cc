@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "megatrain/v1/error_reason.pb.h"
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 
 namespace megatrain {
 namespace {

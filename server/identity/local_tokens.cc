@@ -16,7 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "megatrain/v1/error_reason.pb.h"
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 
 namespace megatrain {
 namespace {

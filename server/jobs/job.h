@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "engine/job/job_spec.h"
 #include "engine/trace/step_record.h"
+#include "server/identity/caller.h"
 #include "server/jobs/job_state_machine.h"
 
 namespace megatrain {
@@ -50,13 +51,6 @@ enum class WaitingReason {
   kShuttingDown,   // the daemon is stopping
 };
 const char* WaitingReasonName(WaitingReason reason);
-
-// Who calls. Administrators see and control every user's jobs.
-struct Caller {
-  int64_t uid = -1;
-  std::string user;
-  bool administrator = false;
-};
 
 // A queued job's place. Recomputed all the time, never stored.
 struct QueuePlace {

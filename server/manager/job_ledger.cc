@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 #include "server/jobs/restart_rule.h"
 #include "server/manager/submission.h"
 

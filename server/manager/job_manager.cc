@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_directory.h"
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 #include "server/manager/admission.h"
 #include "server/manager/submission.h"
 

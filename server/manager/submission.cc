@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/job/job_parser.h"
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 
 namespace megatrain {
 namespace {

@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "client/connection/exit_code.h"
 #include "client/program.h"
-#include "tests/server/rpc/service_fixture.h"
+#include "tests/server/api/service_fixture.h"
 
 namespace megatrain::client {
 

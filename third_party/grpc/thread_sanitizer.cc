@@ -1,7 +1,6 @@
 // For --config=tsan: Debian's gRPC, its Abseil, protobuf and OpenSSL are not built for the
 // sanitizer, which does not see their locks and so takes what they order for races. Races without
-// them in either stack are reported as ever; what is handed to our own threads through gRPC is told
-// by CallEvent (server/rpc/call_loop.h).
+// them in either stack are reported as ever.
 #ifdef __SANITIZE_THREAD__
 
 extern "C" const char* __tsan_default_suppressions();

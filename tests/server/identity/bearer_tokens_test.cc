@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {

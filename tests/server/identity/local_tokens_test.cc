@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "gtest/gtest.h"
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 
 namespace megatrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 #include "tests/server/jobs/faulty_vfs.h"
 #include "tests/server/jobs/test_job.h"
 

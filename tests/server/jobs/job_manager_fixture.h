@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/jobs/error_reason.h"
+#include "server/base/error_reason.h"
 #include "server/manager/job_manager.h"
 #include "tests/server/jobs/test_job.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "server/base/error_reason.h"
 #include "server/files/rooted_file_system.h"
-#include "server/jobs/error_reason.h"
 #include "tests/server/jobs/test_job.h"
 
 namespace megatrain {

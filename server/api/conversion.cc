@@ -1,0 +1,363 @@
+#include "server/api/conversion.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
+#include "engine/base/status.h"
+#include "server/api/resource_name.h"
+#include "server/base/error_reason.h"
+#include "server/transport/utf8.h"
+
+namespace megatrain {
+namespace {
+
+bool IsSet(absl::Time time) {
+  return time != absl::InfinitePast() && time != absl::InfiniteFuture();
+}
+
+void SetTime(const std::string& rfc3339, v1::StepMetrics* proto) {
+  absl::Time time;
+  if (absl::ParseTime(absl::RFC3339_full, rfc3339, &time, nullptr)) {
+    *proto->mutable_time() = ToTimestamp(time);
+  }
+}
+
+// A number that is not finite is null in JSON.
+double Number(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return std::numeric_limits<double>::quiet_NaN();
+  return found->get<double>();
+}
+
+int64_t Whole(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+std::string Text(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+absl::StatusOr<nlohmann::json> ParseObject(std::string_view text, const char* what) {
+  absl::StatusOr<nlohmann::json> json = ParseJson(text, what);
+  if (!json.ok()) return absl::DataLossError(json.status().message());
+  if (!json->is_object()) return absl::DataLossError(absl::StrCat(what, ": expects an object"));
+  return json;
+}
+
+void SetItems(const nlohmann::ordered_json& items,
+              google::protobuf::RepeatedPtrField<v1::Plan::Item>* protos) {
+  for (const auto& [name, bytes] : items.items()) {
+    v1::Plan::Item* const item = protos->Add();
+    item->set_name(name);
+    item->set_bytes(bytes.get<int64_t>());
+  }
+}
+
+}  // namespace
+
+google::protobuf::Timestamp ToTimestamp(absl::Time time) {
+  const int64_t seconds = absl::ToUnixSeconds(time);
+  google::protobuf::Timestamp proto;
+  proto.set_seconds(seconds);
+  proto.set_nanos(
+      static_cast<int32_t>(absl::ToInt64Nanoseconds(time - absl::FromUnixSeconds(seconds))));
+  return proto;
+}
+
+v1::Job::State ToProto(JobState state) {
+  switch (state) {
+    case JobState::kQueued:
+      return v1::Job::QUEUED;
+    case JobState::kPreparing:
+      return v1::Job::PREPARING;
+    case JobState::kRunning:
+      return v1::Job::RUNNING;
+    case JobState::kPausing:
+      return v1::Job::PAUSING;
+    case JobState::kPaused:
+      return v1::Job::PAUSED;
+    case JobState::kCancelling:
+      return v1::Job::CANCELLING;
+    case JobState::kSucceeded:
+      return v1::Job::SUCCEEDED;
+    case JobState::kFailed:
+      return v1::Job::FAILED;
+    case JobState::kCancelled:
+      return v1::Job::CANCELLED;
+  }
+  return v1::Job::STATE_UNSPECIFIED;
+}
+
+v1::Job::Reason ToProto(JobReason reason) {
+  switch (reason) {
+    case JobReason::kNone:
+      return v1::Job::REASON_UNSPECIFIED;
+    case JobReason::kUserRequest:
+      return v1::Job::USER_REQUEST;
+    case JobReason::kDiskFull:
+      return v1::Job::DISK_FULL;
+    case JobReason::kProcessRestart:
+      return v1::Job::PROCESS_RESTART;
+    case JobReason::kShutdown:
+      return v1::Job::SHUTDOWN;
+    case JobReason::kRepeatedDeaths:
+      return v1::Job::REPEATED_DEATHS;
+    case JobReason::kTrainingError:
+      return v1::Job::TRAINING_ERROR;
+    case JobReason::kInvalidInput:
+      return v1::Job::INVALID_INPUT;
+    case JobReason::kDoesNotFit:
+      return v1::Job::DOES_NOT_FIT;
+    case JobReason::kNonFinite:
+      return v1::Job::NON_FINITE;
+    case JobReason::kCheckpointDamaged:
+      return v1::Job::CHECKPOINT_DAMAGED;
+    case JobReason::kDiskLimit:
+      return v1::Job::DISK_LIMIT;
+  }
+  return v1::Job::REASON_UNSPECIFIED;
+}
+
+v1::QueueStatus::Waiting ToProto(WaitingReason reason) {
+  switch (reason) {
+    case WaitingReason::kNone:
+      return v1::QueueStatus::WAITING_UNSPECIFIED;
+    case WaitingReason::kNotConsidered:
+      return v1::QueueStatus::NOT_CONSIDERED;
+    case WaitingReason::kDeviceBusy:
+      return v1::QueueStatus::DEVICE_BUSY;
+    case WaitingReason::kBehindOthers:
+      return v1::QueueStatus::BEHIND_OTHERS;
+    case WaitingReason::kHostMemory:
+      return v1::QueueStatus::HOST_MEMORY;
+    case WaitingReason::kDiskFull:
+      return v1::QueueStatus::DISK_FULL;
+    case WaitingReason::kUserLimit:
+      return v1::QueueStatus::USER_LIMIT;
+    case WaitingReason::kShuttingDown:
+      return v1::QueueStatus::SHUTTING_DOWN;
+  }
+  return v1::QueueStatus::WAITING_UNSPECIFIED;
+}
+
+void ToProto(const Job& job, JobView view, v1::Job* proto) {
+  // A job that was only validated has no id.
+  if (!job.id.empty()) proto->set_name(JobName(job.id));
+  if (view == JobView::kFull && job.file != nullptr) {
+    v1::JobFile* const file = proto->mutable_file();
+    file->set_yaml(ValidUtf8(job.file->yaml));
+    file->set_file_name(ValidUtf8(job.file->file_name));
+    for (const std::string& each : job.file->overrides) file->add_overrides(ValidUtf8(each));
+    file->set_base_directory(ValidUtf8(job.file->base_directory));
+  }
+  proto->set_priority(job.priority);
+  proto->set_display_name(ValidUtf8(job.display_name));
+  proto->set_state(ToProto(job.state));
+  proto->set_reason(ToProto(job.reason));
+  proto->set_reason_text(ValidUtf8(job.reason_text));
+  proto->set_user(ValidUtf8(job.user));
+  if (IsSet(job.created)) *proto->mutable_create_time() = ToTimestamp(job.created);
+  if (IsSet(job.updated)) *proto->mutable_update_time() = ToTimestamp(job.updated);
+  if (IsSet(job.started)) *proto->mutable_start_time() = ToTimestamp(job.started);
+  if (IsSet(job.ended)) *proto->mutable_end_time() = ToTimestamp(job.ended);
+  proto->set_attempt_count(job.attempts);
+
+  v1::JobProgress* const progress = proto->mutable_progress();
+  progress->set_step(job.step);
+  progress->set_total_steps(job.total_steps);
+  progress->set_checkpoint_step(job.checkpoint_step);
+  progress->set_step_seconds(job.step_seconds);
+  if (job.last_step.has_value()) ToProto(*job.last_step, progress->mutable_last_step());
+
+  if (job.state == JobState::kQueued) {
+    v1::QueueStatus* const queue = proto->mutable_queue();
+    queue->set_position(job.queue.position);
+    queue->set_waiting(ToProto(job.queue.waiting));
+    queue->set_text(ValidUtf8(job.queue.text));
+    if (job.queue.predicted_start.has_value() && IsSet(*job.queue.predicted_start)) {
+      *queue->mutable_predicted_start_time() = ToTimestamp(*job.queue.predicted_start);
+    }
+  }
+
+  if (job.spec != nullptr) {
+    v1::JobSummary* const summary = proto->mutable_summary();
+    summary->set_model_path(ValidUtf8(job.spec->model.path));
+    summary->set_precision(job.spec->training.precision == Precision::kBf16 ? "bf16" : "fp32");
+    summary->set_sequence_length(job.spec->data.sequence_length);
+    summary->set_global_batch(job.spec->training.global_batch);
+    summary->set_checkpoint_directory(ValidUtf8(job.spec->checkpoint.directory));
+    summary->set_output_directory(ValidUtf8(job.spec->output.directory));
+    summary->set_own_checkpoint_directory(job.own_checkpoints);
+  }
+  proto->set_pool_bytes(job.pool_bytes);
+  proto->set_host_memory_kept(job.host_retained);
+  proto->set_version(job.version);
+}
+
+void ToProto(const JobEvent& event, v1::JobEvent* proto) {
+  proto->set_sequence(event.sequence);
+  *proto->mutable_time() = ToTimestamp(event.time);
+  if (event.from.has_value()) proto->set_from_state(ToProto(*event.from));
+  proto->set_to_state(ToProto(event.to));
+  proto->set_reason(ToProto(event.reason));
+  proto->set_text(ValidUtf8(event.text));
+}
+
+void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Checkpoint* proto) {
+  proto->set_name(CheckpointName(job_id, checkpoint.step));
+  proto->set_step(checkpoint.step);
+  proto->set_directory(ValidUtf8(checkpoint.directory));
+  proto->set_bytes(checkpoint.bytes);
+  if (IsSet(checkpoint.created)) *proto->mutable_create_time() = ToTimestamp(checkpoint.created);
+}
+
+void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
+  proto->set_step(record.step);
+  proto->set_loss(record.loss);
+  proto->set_gradient_norm(record.gradient_norm);
+  proto->set_learning_rate(record.learning_rate);
+  proto->set_tokens(record.tokens);
+  proto->set_input_tokens(record.input_tokens);
+  proto->set_total_tokens(record.total_tokens);
+  proto->set_step_seconds(record.step_seconds);
+  proto->set_tokens_per_second(record.tokens_per_second);
+  proto->set_model_flops_per_second(record.model_flops_per_second);
+  proto->set_h2d_bytes(record.h2d_bytes);
+  proto->set_d2h_bytes(record.d2h_bytes);
+  v1::LaneSeconds* const lanes = proto->mutable_lane_busy_seconds();
+  lanes->set_h2d(record.lane_busy_seconds.h2d);
+  lanes->set_compute(record.lane_busy_seconds.compute);
+  lanes->set_d2h(record.lane_busy_seconds.d2h);
+  lanes->set_update(record.lane_busy_seconds.update);
+  lanes->set_io(record.lane_busy_seconds.io);
+  proto->set_matmul_seconds(record.matmul_seconds);
+  proto->set_forward_seconds(record.forward_seconds);
+  proto->set_host_bytes(record.host_bytes);
+  proto->set_device_bytes(record.device_bytes);
+  if (record.eval_loss.has_value()) proto->set_eval_loss(*record.eval_loss);
+  SetTime(record.time, proto);
+}
+
+namespace {
+
+void ToProto(const PredictedStep& predicted, v1::PredictedStep* proto) {
+  proto->set_step_seconds(predicted.step_seconds);
+  proto->set_tokens_per_second(predicted.tokens_per_second);
+  const LaneSeconds& busy = predicted.lane_busy_seconds;
+  v1::LaneSeconds* const lanes = proto->mutable_lane_busy_seconds();
+  lanes->set_h2d(busy.h2d);
+  lanes->set_compute(busy.compute);
+  lanes->set_d2h(busy.d2h);
+  lanes->set_update(busy.update);
+  v1::PredictedStep::Lane lane = v1::PredictedStep::LANE_UNSPECIFIED;
+  v1::PredictedStep::Lane_Parse(absl::AsciiStrToUpper(predicted.bound_by), &lane);
+  proto->set_bound_by(lane);
+}
+
+}  // namespace
+
+absl::Status ToProto(const PlanReport& report, v1::Plan* proto) {
+  MT_ASSIGN_OR_RETURN(const nlohmann::ordered_json json, ParseOrderedJson(report.json, "plan"));
+  const auto whole = [&json](const char* key) { return json.at(key).get<int64_t>(); };
+  try {
+    proto->set_fits(report.fits);
+    proto->set_misfit(ValidUtf8(json.value("misfit", std::string())));
+    proto->set_parameters(whole("parameters"));
+    SetItems(json.at("host"), proto->mutable_host());
+    proto->set_host_bytes(whole("host_bytes"));
+    proto->set_host_limit_bytes(whole("host_limit_bytes"));
+    SetItems(json.at("device"), proto->mutable_device());
+    proto->set_device_bytes(whole("device_bytes"));
+    proto->set_device_limit_bytes(whole("device_limit_bytes"));
+    proto->set_checkpoint_bytes(whole("checkpoint_bytes"));
+    proto->set_micro_batches(whole("micro_batches"));
+    proto->set_micro_batches_per_sweep(whole("micro_batches_per_sweep"));
+    proto->set_table(ValidUtf8(report.table));
+    if (report.predicted.step_seconds > 0) {
+      ToProto(report.predicted, proto->mutable_predicted_step());
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return absl::InternalError(
+        absl::StrCat("the plan is not of the form expected: ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+void ToProto(const absl::Status& refusal, v1::UserLimit* proto) {
+  proto->set_message(ValidUtf8(std::string(refusal.message())));
+  const std::optional<ErrorReasonInfo> info = ReasonOf(refusal);
+  if (!info.has_value()) return;
+  v1::ErrorReason reason = v1::ERROR_REASON_UNSPECIFIED;
+  v1::ErrorReason_Parse(info->reason, &reason);
+  proto->set_reason(reason);
+  for (const auto& [key, value] : info->metadata) {
+    int64_t number = 0;
+    if (key == "limit") proto->set_limit(value);
+    if (key == "value" && absl::SimpleAtoi(value, &number)) proto->set_value(number);
+  }
+}
+
+JobFile FromProto(const v1::JobFile& proto) {
+  JobFile file;
+  file.yaml = proto.yaml();
+  file.file_name = proto.file_name();
+  file.overrides.assign(proto.overrides().begin(), proto.overrides().end());
+  file.base_directory = proto.base_directory();
+  return file;
+}
+
+absl::Status StepMetricsFromJson(std::string_view text, v1::StepMetrics* proto) {
+  MT_ASSIGN_OR_RETURN(const nlohmann::json json, ParseObject(text, "step metrics"));
+  proto->set_step(Whole(json, "step"));
+  proto->set_loss(Number(json, "loss"));
+  proto->set_gradient_norm(Number(json, "gradient_norm"));
+  proto->set_learning_rate(Number(json, "learning_rate"));
+  proto->set_tokens(Whole(json, "tokens"));
+  proto->set_input_tokens(Whole(json, "input_tokens"));
+  proto->set_total_tokens(Whole(json, "total_tokens"));
+  proto->set_step_seconds(Number(json, "step_seconds"));
+  proto->set_tokens_per_second(Number(json, "tokens_per_second"));
+  proto->set_model_flops_per_second(Number(json, "model_flops_per_second"));
+  proto->set_h2d_bytes(Whole(json, "h2d_bytes"));
+  proto->set_d2h_bytes(Whole(json, "d2h_bytes"));
+  if (const auto lanes = json.find("lane_busy_seconds");
+      lanes != json.end() && lanes->is_object()) {
+    v1::LaneSeconds* const seconds = proto->mutable_lane_busy_seconds();
+    seconds->set_h2d(Number(*lanes, "h2d"));
+    seconds->set_compute(Number(*lanes, "compute"));
+    seconds->set_d2h(Number(*lanes, "d2h"));
+    seconds->set_update(Number(*lanes, "update"));
+    seconds->set_io(Number(*lanes, "io"));
+  }
+  proto->set_matmul_seconds(Number(json, "matmul_seconds"));
+  // Records of older versions do not have it.
+  if (json.contains("forward_seconds")) {
+    proto->set_forward_seconds(Number(json, "forward_seconds"));
+  }
+  proto->set_host_bytes(Whole(json, "host_bytes"));
+  proto->set_device_bytes(Whole(json, "device_bytes"));
+  if (json.contains("eval_loss")) proto->set_eval_loss(Number(json, "eval_loss"));
+  SetTime(Text(json, "time"), proto);
+  return absl::OkStatus();
+}
+
+absl::Status LogLineFromJson(std::string_view text, v1::LogLine* proto) {
+  MT_ASSIGN_OR_RETURN(const nlohmann::json json, ParseObject(text, "log line"));
+  absl::Time time;
+  if (absl::ParseTime(absl::RFC3339_full, Text(json, "time"), &time, nullptr)) {
+    *proto->mutable_time() = ToTimestamp(time);
+  }
+  proto->set_text(Text(json, "text"));
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

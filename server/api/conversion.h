@@ -1,0 +1,51 @@
+// The daemon's values as messages of the API, and back.
+// Texts are made valid UTF-8 on the way out.
+#ifndef MEGATRAIN_SERVER_API_CONVERSION_H_
+#define MEGATRAIN_SERVER_API_CONVERSION_H_
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/engine.h"
+#include "engine/trace/step_record.h"
+#include "google/protobuf/timestamp.pb.h"
+#include "megatrain/v1/job.pb.h"
+#include "megatrain/v1/plan.pb.h"
+#include "megatrain/v1/step_metrics.pb.h"
+#include "server/jobs/job.h"
+#include "server/manager/job_manager.h"
+
+namespace megatrain {
+
+// REQUIRES: a finite time.
+google::protobuf::Timestamp ToTimestamp(absl::Time time);
+
+v1::Job::State ToProto(JobState state);
+v1::Job::Reason ToProto(JobReason reason);
+v1::QueueStatus::Waiting ToProto(WaitingReason reason);
+
+enum class JobView {
+  kBasic,  // without the file
+  kFull,
+};
+void ToProto(const Job& job, JobView view, v1::Job* proto);
+void ToProto(const JobEvent& event, v1::JobEvent* proto);
+void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Checkpoint* proto);
+void ToProto(const StepRecord& record, v1::StepMetrics* proto);
+absl::Status ToProto(const PlanReport& report, v1::Plan* proto);
+// An error of CheckUserLimits.
+void ToProto(const absl::Status& refusal, v1::UserLimit* proto);
+
+JobFile FromProto(const v1::JobFile& proto);
+
+// Lines of a job's stored series (server/worker/job_records.h). DataLoss for a text that is not
+// one.
+absl::Status StepMetricsFromJson(std::string_view json, v1::StepMetrics* proto);
+absl::Status LogLineFromJson(std::string_view json, v1::LogLine* proto);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_API_CONVERSION_H_

@@ -1,0 +1,20 @@
+// The filter of ListJobs: comparisons joined by AND and OR, as described in the API.
+#ifndef MEGATRAIN_SERVER_API_JOB_FILTER_H_
+#define MEGATRAIN_SERVER_API_JOB_FILTER_H_
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/jobs/job.h"
+
+namespace megatrain {
+
+using JobFilter = std::function<bool(const Job& job)>;
+
+// Empty for an empty text. InvalidArgument (INVALID_FILTER) for what is not understood.
+absl::StatusOr<JobFilter> ParseJobFilter(const std::string& text);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_API_JOB_FILTER_H_

@@ -1,0 +1,35 @@
+// Names of resources: jobs/{job}, jobs/{job}/checkpoints/{step}, nodes/local.
+#ifndef MEGATRAIN_SERVER_API_RESOURCE_NAME_H_
+#define MEGATRAIN_SERVER_API_RESOURCE_NAME_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace megatrain {
+
+inline constexpr char kNodeName[] = "nodes/local";
+
+std::string JobName(const std::string& id);
+std::string CheckpointName(const std::string& job_id, int64_t step);
+
+// The id of `jobs/{id}`. `field` is for the error: INVALID_FIELD.
+absl::StatusOr<std::string> ParseJobName(const std::string& field, const std::string& name);
+
+struct JobCheckpointName {
+  std::string job_id;
+  int64_t step = 0;  // 0: the job's newest
+};
+// `jobs/{id}` or `jobs/{id}/checkpoints/{step}`.
+absl::StatusOr<JobCheckpointName> ParseCheckpointName(const std::string& field,
+                                                      const std::string& name);
+
+// OK for the node of this daemon; NODE_NOT_FOUND for another.
+absl::Status CheckNodeName(const std::string& field, const std::string& name);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_API_RESOURCE_NAME_H_

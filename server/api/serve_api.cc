@@ -1,0 +1,26 @@
+#include "server/api/serve_api.h"
+
+#include <utility>
+#include <vector>
+
+#include "server/api/job_service.h"
+#include "server/api/node_service.h"
+
+namespace megatrain {
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> ServeApi(const GrpcServerOptions& options,
+                                                     const Authenticator* authenticator,
+                                                     JobManager* manager,
+                                                     JobRecordsDirectory* records,
+                                                     NodeStatusReader node_status) {
+  return GrpcServer::Start(options, authenticator, [&](const ServiceContext& services) {
+    std::vector<GrpcService> api;
+    api.push_back({v1::JobService::service_full_name(),
+                   std::make_unique<JobService>(manager, records, services)});
+    api.push_back({v1::NodeService::service_full_name(),
+                   std::make_unique<NodeService>(std::move(node_status), services)});
+    return api;
+  });
+}
+
+}  // namespace megatrain

@@ -1,0 +1,26 @@
+// The API of the daemon on a gRPC server.
+#ifndef MEGATRAIN_SERVER_API_SERVE_API_H_
+#define MEGATRAIN_SERVER_API_SERVE_API_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/api/node_status.h"
+#include "server/identity/authenticator.h"
+#include "server/manager/job_manager.h"
+#include "server/transport/grpc_server.h"
+#include "server/worker/job_records.h"
+
+namespace megatrain {
+
+// Starts a server with JobService and NodeService. What the pointers point to must outlive it.
+// GrpcServer::Start's errors.
+absl::StatusOr<std::unique_ptr<GrpcServer>> ServeApi(const GrpcServerOptions& options,
+                                                     const Authenticator* authenticator,
+                                                     JobManager* manager,
+                                                     JobRecordsDirectory* records,
+                                                     NodeStatusReader node_status);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_API_SERVE_API_H_

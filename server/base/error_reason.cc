@@ -1,0 +1,44 @@
+#include "server/base/error_reason.h"
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace megatrain {
+namespace {
+
+constexpr char kPayloadType[] = "megatrain/error_reason";
+constexpr char kSeparator = '\0';
+
+}  // namespace
+
+absl::Status WithReason(absl::Status status, std::string_view reason,
+                        std::vector<std::pair<std::string, std::string>> metadata) {
+  std::string payload(reason);
+  for (const auto& [key, value] : metadata) {
+    payload += kSeparator;
+    payload += key;
+    payload += kSeparator;
+    payload += value;
+  }
+  status.SetPayload(kPayloadType, absl::Cord(payload));
+  return status;
+}
+
+absl::Status JobNotFound(const std::string& id) {
+  return WithReason(absl::NotFoundError(absl::StrCat("there is no job ", id)), "JOB_NOT_FOUND",
+                    {{"job", id}});
+}
+
+std::optional<ErrorReasonInfo> ReasonOf(const absl::Status& status) {
+  const absl::optional<absl::Cord> payload = status.GetPayload(kPayloadType);
+  if (!payload.has_value()) return std::nullopt;
+  const std::vector<std::string> words = absl::StrSplit(std::string(*payload), kSeparator);
+  ErrorReasonInfo info;
+  info.reason = words[0];
+  for (size_t i = 1; i + 1 < words.size(); i += 2)
+    info.metadata.emplace_back(words[i], words[i + 1]);
+  return info;
+}
+
+}  // namespace megatrain

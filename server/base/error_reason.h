@@ -1,0 +1,33 @@
+// The stable reason of an error, carried by its Status from where it is found to the RPC edge,
+// which makes a google.rpc.ErrorInfo of it.
+#ifndef MEGATRAIN_SERVER_BASE_ERROR_REASON_H_
+#define MEGATRAIN_SERVER_BASE_ERROR_REASON_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace megatrain {
+
+struct ErrorReasonInfo {
+  std::string reason;  // a name of the API's ErrorReason: "JOB_NOT_FOUND"
+  std::vector<std::pair<std::string, std::string>> metadata;
+};
+
+// `status` with the reason attached. REQUIRES: no NUL in any text; `status` is not OK.
+absl::Status WithReason(absl::Status status, std::string_view reason,
+                        std::vector<std::pair<std::string, std::string>> metadata = {});
+
+// NotFound (JOB_NOT_FOUND): there is no such job, or none that the caller may see.
+absl::Status JobNotFound(const std::string& id);
+
+// Nothing for a Status without one.
+std::optional<ErrorReasonInfo> ReasonOf(const absl::Status& status);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_BASE_ERROR_REASON_H_

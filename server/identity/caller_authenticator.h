@@ -1,0 +1,91 @@
+// The daemon's one authenticator. It decides by the transport that a call came by, which gRPC tells
+// and no caller can choose: TLS is served on TCP alone, and Unix sockets without it.
+//
+// | transport                  | who calls                                                        |
+// |----------------------------|------------------------------------------------------------------|
+// | private Unix socket        | the daemon's user: nobody else reaches it                        |
+// | shared Unix socket         | the uid of a LocalTokens token, which its companion socket mints |
+// | TCP with TLS               | the user of a BearerTokens token; without one, the account that  |
+// |                            | the client certificate's subject names in its CN                 |
+//
+// gRPC does not tell one Unix socket from another, so as soon as one is shared all count as shared.
+//
+// Thread safety: all methods may be called from any thread.
+#ifndef MEGATRAIN_SERVER_IDENTITY_CALLER_AUTHENTICATOR_H_
+#define MEGATRAIN_SERVER_IDENTITY_CALLER_AUTHENTICATOR_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/base/mutex.h"
+#include "server/identity/account.h"
+#include "server/identity/authenticator.h"
+#include "server/identity/bearer_tokens.h"
+#include "server/identity/local_tokens.h"
+
+namespace megatrain {
+
+// What came with a call.
+struct CallCredentials {
+  enum class Transport { kUnixSocket, kTls, kOther };
+
+  Transport transport = Transport::kOther;
+  std::vector<std::string> authorization;  // the metadata of that name
+  // CN of the client certificate that TLS has verified; "" = none was given.
+  std::string certificate_name;
+};
+
+class CallerAuthenticator : public Authenticator {
+ public:
+  // What is pointed to must outlive the authenticator.
+  struct Options {
+    const AccountCache* accounts = nullptr;
+    // Null: Unix sockets are private.
+    const LocalTokens* local_tokens = nullptr;
+    // Null: no tokens are taken on TCP.
+    BearerTokens* bearer_tokens = nullptr;
+    // Beside this process' own user.
+    std::set<uid_t> administrators;
+  };
+
+  explicit CallerAuthenticator(Options options);
+
+  // Those of Options are replaced, for calls from now on.
+  void SetAdministrators(std::set<uid_t> administrators);
+
+  absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
+  // Where the account is in memory, or none is needed.
+  std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
+      const grpc::ServerContextBase& context) const override;
+  // Of a token on TCP, which may be revoked or expire.
+  std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const override;
+  absl::StatusOr<Caller> Decide(const CallCredentials& credentials) const;
+  std::optional<absl::StatusOr<Caller>> DecideAtOnce(const CallCredentials& credentials) const;
+
+ private:
+  // What a caller has proved: that it is the daemon's user, to have a uid, or to have a name.
+  struct Owner {};
+  using Proof = std::variant<Owner, uid_t, std::string>;
+
+  absl::StatusOr<Proof> Prove(const CallCredentials& credentials) const;
+  absl::StatusOr<Proof> OnUnixSocket(const CallCredentials& credentials) const;
+  absl::StatusOr<Proof> OnTls(const CallCredentials& credentials) const;
+  // `account` as it was found.
+  absl::StatusOr<Caller> CallerOf(const absl::StatusOr<Account>& account) const;
+
+  const Options options_;
+  mutable Mutex mutex_;
+  std::set<uid_t> administrators_ ABSL_GUARDED_BY(mutex_);
+  Caller owner_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_IDENTITY_CALLER_AUTHENTICATOR_H_

@@ -1,0 +1,85 @@
+#include "server/transport/error_status.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "megatrain/v1/error_reason.pb.h"
+#include "server/base/error_reason.h"
+#include "server/transport/utf8.h"
+
+namespace megatrain {
+namespace {
+
+// Longer messages than a client's limit for metadata (8 KiB) would lose the whole status; the
+// message travels twice.
+constexpr size_t kMessageBytesMax = 3000;
+
+// Of errors that carry no reason: those the engine or a library made.
+v1::ErrorReason GeneralReason(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
+      return v1::INVALID_FIELD;
+    case absl::StatusCode::kNotFound:
+      return v1::JOB_NOT_FOUND;
+    case absl::StatusCode::kAlreadyExists:
+      return v1::OUTPUT_EXISTS;
+    case absl::StatusCode::kFailedPrecondition:
+      return v1::ILLEGAL_TRANSITION;
+    case absl::StatusCode::kUnauthenticated:
+      return v1::UNAUTHENTICATED_CALLER;
+    case absl::StatusCode::kPermissionDenied:
+      return v1::NOT_PERMITTED;
+    case absl::StatusCode::kResourceExhausted:
+      return v1::DISK_FULL;
+    case absl::StatusCode::kUnavailable:
+      return v1::OVERLOADED;
+    case absl::StatusCode::kDeadlineExceeded:
+      return v1::DEADLINE_PASSED;
+    case absl::StatusCode::kCancelled:
+      return v1::CALL_CANCELLED;
+    case absl::StatusCode::kDataLoss:
+      return v1::CORRUPT_DATA;
+    default:
+      return v1::INTERNAL_ERROR;
+  }
+}
+
+}  // namespace
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  if (status.ok()) return grpc::Status::OK;
+  std::string message = ValidUtf8(std::string(status.message()));
+  if (message.size() > kMessageBytesMax) {
+    // Not within a UTF-8 character.
+    size_t end = kMessageBytesMax;
+    while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;
+    message.resize(end);
+    message += " ...";
+  }
+  google::rpc::ErrorInfo info;
+  info.set_domain(kErrorDomain);
+  if (const std::optional<ErrorReasonInfo> reason = ReasonOf(status)) {
+    info.set_reason(reason->reason);
+    for (const auto& [key, value] : reason->metadata)
+      (*info.mutable_metadata())[key] = ValidUtf8(value);
+  } else {
+    info.set_reason(v1::ErrorReason_Name(GeneralReason(status.code())));
+  }
+  // The codes of Abseil and gRPC are the same numbers.
+  google::rpc::Status details;
+  details.set_code(static_cast<int>(status.code()));
+  details.set_message(message);
+  details.add_details()->PackFrom(info);
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), message,
+                      details.SerializeAsString());
+}
+
+absl::Status InvalidField(const std::string& field, const std::string& message) {
+  return WithReason(absl::InvalidArgumentError(absl::StrCat(field, ": ", message)),
+                    v1::ErrorReason_Name(v1::INVALID_FIELD), {{"field", field}});
+}
+
+}  // namespace megatrain

@@ -1,0 +1,131 @@
+// A call of a unary RPC: the gate says who calls, a plain function from request to response is run,
+// and its Status becomes gRPC's.
+#ifndef MEGATRAIN_SERVER_TRANSPORT_UNARY_CALL_H_
+#define MEGATRAIN_SERVER_TRANSPORT_UNARY_CALL_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/identity/caller.h"
+#include "server/transport/error_status.h"
+#include "server/transport/service_context.h"
+#include "server/transport/unsent_answers.h"
+
+namespace megatrain {
+
+// Lifetime: begins with the call; deletes itself when gRPC is done with it (OnDone), that is when
+// the answer has left the process or the call was cut off.
+template <class Request, class Response>
+class UnaryCall final : public grpc::ServerUnaryReactor {
+ public:
+  using Answer = std::function<absl::Status(const Caller&, const Request&, Response*)>;
+
+  // `services` must outlive the server; the rest is gRPC's, for as long as the call lasts.
+  UnaryCall(const ServiceContext& services, std::string method, AnswerOn answer_on, Answer answer,
+            grpc::CallbackServerContext* context, const Request* request, Response* response)
+      : services_(services),
+        method_(std::move(method)),
+        answer_on_(answer_on),
+        answer_(std::move(answer)),
+        context_(context),
+        request_(request),
+        response_(response),
+        caller_(services.gate->AuthenticateAtOnce(*context)) {
+    const bool refused = caller_.has_value() && !caller_->ok();
+    if (caller_.has_value() && !refused) Enter();
+    if (refused || (caller_.has_value() && answer_on_ == AnswerOn::kCallback)) {
+      Admit();
+      return;
+    }
+    // Room for an answer is taken behind the queue: those that wait there for slow ones would
+    // keep it from calls that are answered at once.
+    Enqueue([this] {
+      if (!caller_.has_value()) {
+        caller_ = services_.gate->Authenticate(*context_);
+        if (caller_->ok()) Enter();
+      }
+      Admit();
+    });
+  }
+
+ private:
+  // gRPC lends messages until the answer has left, so that one that waits is held twice, as a
+  // message and as bytes. A longer one is let go once it is bytes, which can be told only of calls
+  // that have begun to be answered.
+  static constexpr size_t kHeldTwiceBytesMax = size_t{64} << 10;
+
+  void OnSendInitialMetadataDone(bool) override {
+    Finish(grpc::Status::OK);
+    *response_ = Response();  // gRPC keeps the call until this returns
+  }
+  void OnDone() override { delete this; }
+
+  void Enter() { share_.EnterUnary((*caller_)->uid, ConnectionOf(context_)); }
+
+  // It is known who calls. Answers when there is room for the answer.
+  void Admit() {
+    if (!caller_->ok()) return End(caller_->status());
+    const absl::StatusOr<bool> room = share_.Take(request_->ByteSizeLong(), [this] { GoOn(); });
+    if (!room.ok()) return End(room.status());
+    if (*room) End(Act());
+  }
+
+  // There is room now; told on any thread.
+  void GoOn() {
+    if (answer_on_ == AnswerOn::kCallback) return End(Act());
+    Enqueue([this] { End(Act()); });
+  }
+
+  // Runs `step` on a thread of the queue, or answers with the reason why not.
+  void Enqueue(std::function<void()> step) {
+    const absl::Status added = services_.queue->Add(
+        request_->ByteSizeLong(), [this, step = std::move(step)](const absl::Status& status) {
+          status.ok() ? step() : End(status);
+        });
+    if (!added.ok()) End(added);
+  }
+
+  // A call whose client has gone or whose deadline has passed by now is not acted on.
+  absl::Status Act() {
+    if (context_->IsCancelled()) {
+      return context_->deadline() <= std::chrono::system_clock::now()
+                 ? absl::DeadlineExceededError("the deadline passed before the call was acted on")
+                 : absl::CancelledError("the caller went away before the call was acted on");
+    }
+    return answer_(**caller_, *request_, response_);
+  }
+
+  void End(const absl::Status& status) {
+    *const_cast<Request*>(request_) = Request();
+    if (!status.ok()) *response_ = Response();
+    const grpc::Status told = ToGrpcStatus(status);
+    services_.gate->Observe(method_, told);
+    const size_t bytes = response_->ByteSizeLong();
+    const bool held_twice = bytes <= kHeldTwiceBytesMax;
+    share_.Set(held_twice ? 2 * bytes : bytes);
+    // The call may be gone when these return.
+    held_twice ? Finish(told) : StartSendInitialMetadata();
+  }
+
+  const ServiceContext& services_;
+  const std::string method_;
+  const AnswerOn answer_on_;
+  const Answer answer_;
+  grpc::CallbackServerContext* const context_;
+  const Request* const request_;
+  Response* const response_;
+  AnswerShare share_{services_.answers};
+  std::optional<absl::StatusOr<Caller>> caller_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_TRANSPORT_UNARY_CALL_H_

@@ -1,0 +1,184 @@
+#include "server/api/conversion.h"
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+#include "server/base/error_reason.h"
+#include "server/transport/utf8.h"
+
+namespace megatrain {
+namespace {
+
+using ::google::protobuf::util::MessageDifferencer;
+
+StepRecord MakeRecord() {
+  StepRecord record;
+  record.step = 7;
+  record.loss = 2.5;
+  record.gradient_norm = 0.1;
+  record.learning_rate = 3e-4;
+  record.tokens = 100;
+  record.input_tokens = 120;
+  record.total_tokens = 840;
+  record.step_seconds = 0.25;
+  record.tokens_per_second = 480;
+  record.model_flops_per_second = 1e9;
+  record.h2d_bytes = 1000;
+  record.d2h_bytes = 2000;
+  record.lane_busy_seconds = {0.1, 0.2, 0.3, 0.4, 0.5};
+  record.matmul_seconds = 0.15;
+  record.forward_seconds = 0.05;
+  record.host_bytes = int64_t{1} << 40;
+  record.device_bytes = 1 << 20;
+  record.time = "2024-05-01T12:00:00.123Z";
+  return record;
+}
+
+TEST(ConversionTest, EveryStateAndReasonHasItsNameInTheApi) {
+  for (const JobState state : AllJobStates()) {
+    EXPECT_EQ(v1::Job::State_Name(ToProto(state)), JobStateName(state));
+  }
+  for (int i = 1; i < kJobReasons; ++i) {
+    const auto reason = static_cast<JobReason>(i);
+    EXPECT_EQ(v1::Job::Reason_Name(ToProto(reason)), JobReasonName(reason));
+  }
+  EXPECT_EQ(ToProto(JobReason::kNone), v1::Job::REASON_UNSPECIFIED);
+}
+
+TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
+  StepRecord record = MakeRecord();
+  for (const bool evaluated : {false, true}) {
+    if (evaluated) record.eval_loss = 2.25;
+    v1::StepMetrics direct, stored;
+    ToProto(record, &direct);
+    ASSERT_TRUE(StepMetricsFromJson(StepRecordJson(record), &stored).ok());
+    EXPECT_TRUE(MessageDifferencer::Equals(direct, stored))
+        << direct.DebugString() << stored.DebugString();
+    EXPECT_EQ(stored.has_eval_loss(), evaluated);
+    EXPECT_EQ(stored.lane_busy_seconds().io(), 0.5);
+    EXPECT_EQ(stored.time().seconds(), 1714564800);
+    EXPECT_EQ(stored.time().nanos(), 123000000);
+  }
+  // Every field of the message is filled in.
+  v1::StepMetrics all;
+  ToProto(record, &all);
+  const auto* const fields = v1::StepMetrics::descriptor();
+  for (int i = 0; i < fields->field_count(); ++i) {
+    EXPECT_TRUE(v1::StepMetrics::GetReflection()->HasField(all, fields->field(i)))
+        << fields->field(i)->name();
+  }
+}
+
+TEST(ConversionTest, NumbersThatAreNotFiniteStaySo) {
+  StepRecord record = MakeRecord();
+  record.loss = std::numeric_limits<double>::quiet_NaN();
+  record.gradient_norm = std::numeric_limits<double>::infinity();
+  v1::StepMetrics proto;
+  ASSERT_TRUE(StepMetricsFromJson(StepRecordJson(record), &proto).ok());
+  EXPECT_TRUE(std::isnan(proto.loss()));
+  EXPECT_FALSE(std::isfinite(proto.gradient_norm()));
+}
+
+TEST(ConversionTest, OtherTextsInALogAreDataLoss) {
+  v1::StepMetrics metrics;
+  v1::LogLine line;
+  for (const char* text : {"", "x", "[1]", "{\"step\": }"}) {
+    EXPECT_EQ(StepMetricsFromJson(text, &metrics).code(), absl::StatusCode::kDataLoss) << text;
+    EXPECT_EQ(LogLineFromJson(text, &line).code(), absl::StatusCode::kDataLoss) << text;
+  }
+}
+
+TEST(ConversionTest, JobsOfListsHaveNoFile) {
+  Job job;
+  job.id = "abc";
+  job.display_name = "demo";
+  job.user = "anna";
+  job.file = std::make_shared<JobFile>(JobFile{"name: demo", "job.yaml", {"a=b"}, "/home/anna"});
+  auto spec = std::make_shared<JobSpec>();
+  spec->model.path = "/models/tiny";
+  spec->training.precision = Precision::kFp32;
+  spec->checkpoint.directory = "/state/abc";
+  job.spec = spec;
+  job.priority = -3;
+  job.created = absl::FromUnixSeconds(100) + absl::Nanoseconds(5);
+  job.queue = {2, WaitingReason::kBehindOthers, "one job is first", absl::FromUnixSeconds(200)};
+  v1::Job proto;
+  ToProto(job, JobView::kFull, &proto);
+  EXPECT_EQ(proto.name(), "jobs/abc");
+  EXPECT_EQ(proto.file().yaml(), "name: demo");
+  EXPECT_EQ(proto.file().overrides(0), "a=b");
+  EXPECT_EQ(FromProto(proto.file()), *job.file);
+  EXPECT_EQ(proto.priority(), -3);
+  EXPECT_EQ(proto.summary().model_path(), "/models/tiny");
+  EXPECT_EQ(proto.summary().precision(), "fp32");
+  EXPECT_EQ(proto.create_time().seconds(), 100);
+  EXPECT_EQ(proto.create_time().nanos(), 5);
+  EXPECT_FALSE(proto.has_start_time());
+  EXPECT_FALSE(proto.has_end_time());
+  EXPECT_EQ(proto.queue().position(), 2);
+  EXPECT_EQ(proto.queue().predicted_start_time().seconds(), 200);
+
+  job.state = JobState::kRunning;
+  v1::Job listed;
+  ToProto(job, JobView::kBasic, &listed);
+  EXPECT_FALSE(listed.has_file());
+  EXPECT_FALSE(listed.has_queue());
+}
+
+TEST(ConversionTest, TextsThatAreNotUtf8CanStillBeSent) {
+  EXPECT_EQ(ValidUtf8("gr\xC3\xBC\xC3\x9F"), "gr\xC3\xBC\xC3\x9F");
+  EXPECT_EQ(ValidUtf8("a\xFFz"), "a?z");
+  Job job;
+  job.reason_text = "cannot open /data/\xE9t\xE9";
+  v1::Job proto, received;
+  ToProto(job, JobView::kFull, &proto);
+  EXPECT_TRUE(received.ParseFromString(proto.SerializeAsString()));
+  EXPECT_EQ(received.reason_text(), "cannot open /data/?t?");
+}
+
+TEST(ConversionTest, PlansOfTheEngineAreUnderstood) {
+  PlanReport report;
+  report.fits = false;
+  report.table = "host 1\n";
+  report.json =
+      R"({"fits": false, "misfit": "host", "parameters": 5, "host": {"tiles": 3, "slabs": 4},
+      "host_bytes": 7, "host_limit_bytes": 6, "pool_bytes": 1, "device": {"weights": 2},
+      "device_bytes": 2, "device_limit_bytes": 9, "checkpoint_bytes": 8, "micro_batches": 4,
+      "micro_batches_per_sweep": 2})";
+  v1::Plan plan;
+  ASSERT_TRUE(ToProto(report, &plan).ok());
+  EXPECT_FALSE(plan.fits());
+  EXPECT_EQ(plan.misfit(), "host");
+  ASSERT_EQ(plan.host_size(), 2);
+  EXPECT_EQ(plan.host(1).name(), "slabs");
+  EXPECT_EQ(plan.host(1).bytes(), 4);
+  EXPECT_EQ(plan.table(), "host 1\n");
+  EXPECT_FALSE(plan.has_predicted_step());
+  report.predicted = {2.5, 1000, {.h2d = 0.5, .compute = 2, .d2h = 0.25, .update = 1}, "compute"};
+  ASSERT_TRUE(ToProto(report, &plan).ok());
+  EXPECT_EQ(plan.predicted_step().step_seconds(), 2.5);
+  EXPECT_EQ(plan.predicted_step().tokens_per_second(), 1000);
+  EXPECT_EQ(plan.predicted_step().lane_busy_seconds().update(), 1);
+  EXPECT_EQ(plan.predicted_step().bound_by(), v1::PredictedStep::COMPUTE);
+  report.json = "{}";
+  EXPECT_EQ(ToProto(report, &plan).code(), absl::StatusCode::kInternal);
+}
+
+TEST(ConversionTest, ALimitIsNamedWithItsValue) {
+  v1::UserLimit limit;
+  ToProto(WithReason(absl::FailedPreconditionError("too much"), "EXCEEDS_USER_LIMIT",
+                     {{"limit", "limits.disk_per_user"}, {"value", "1099511627776"}}),
+          &limit);
+  EXPECT_EQ(limit.reason(), v1::EXCEEDS_USER_LIMIT);
+  EXPECT_EQ(limit.limit(), "limits.disk_per_user");
+  EXPECT_EQ(limit.value(), int64_t{1} << 40);
+  EXPECT_EQ(limit.message(), "too much");
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,147 @@
+#include "server/api/record_cursor.h"
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/base/error_reason.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+
+class RecordCursorTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = testing::TempDir() + "/record_cursor_" +
+                 testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(directory_);
+    std::vector<std::string> notes;
+    log_ = RecordLog::Open(directory_, {.segment_bytes = 4096, .segments_max = 3}, &notes).value();
+  }
+
+  void Append(int count) {
+    for (int i = 0; i < count; ++i) {
+      ASSERT_TRUE(log_->Append(log_->next_sequence(), std::string(100, 'x')).ok());
+    }
+  }
+
+  std::unique_ptr<RecordCursor> Open(int64_t start, bool follow) {
+    RecordsRequest request;
+    request.start_sequence = start;
+    request.follow = follow;
+    request.ended = [this]() -> absl::StatusOr<bool> { return ended_.load(); };
+    request.wake = [this] { ++wakes_; };
+    return RecordCursor::Open(std::move(request), log_.get()).value();
+  }
+
+  // What is there: "5" for a record, "1-4" for missed ones, and how it ended.
+  static std::vector<std::string> Drain(RecordCursor* cursor) {
+    std::vector<std::string> items;
+    for (;;) {
+      const StreamNext next = cursor->Advance().value();
+      if (next != StreamNext::kMessage) {
+        items.push_back(next == StreamNext::kEnd ? "end" : "nothing");
+        return items;
+      }
+      const RecordCursor::Item& item = cursor->front();
+      items.push_back(item.missed_first > 0 ? absl::StrCat(item.missed_first, "-", item.missed_last)
+                                            : absl::StrCat(item.record.sequence));
+      cursor->Pop();
+    }
+  }
+
+  std::string directory_;
+  std::unique_ptr<RecordLog> log_;
+  std::atomic<bool> ended_{false};
+  std::atomic<int> wakes_{0};
+};
+
+TEST_F(RecordCursorTest, EndsAtTheNewestWithoutFollow) {
+  Append(3);
+  const auto cursor = Open(0, false);
+  Append(2);  // came too late
+  const std::vector<std::string> items = Drain(cursor.get());
+  EXPECT_EQ(items.front(), "1");
+  EXPECT_EQ(items.back(), "end");
+  EXPECT_GE(cursor->next_sequence(), 4);
+}
+
+TEST_F(RecordCursorTest, FollowsUntilTheJobHasEnded) {
+  Append(1);
+  const auto cursor = Open(1, true);
+  EXPECT_THAT(Drain(cursor.get()), ElementsAre("1", "nothing"));
+  Append(2);
+  EXPECT_EQ(wakes_, 2);
+  EXPECT_THAT(Drain(cursor.get()), ElementsAre("2", "3", "nothing"));
+  EXPECT_EQ(cursor->next_sequence(), 4);
+  Append(1);
+  ended_ = true;
+  EXPECT_THAT(Drain(cursor.get()), ElementsAre("4", "end"));
+}
+
+TEST_F(RecordCursorTest, ClosedLogsEndTheirReaders) {
+  const auto cursor = Open(1, true);
+  EXPECT_THAT(Drain(cursor.get()), ElementsAre("nothing"));
+  Append(1);
+  log_->Close();
+  EXPECT_EQ(wakes_, 2);
+  EXPECT_THAT(Drain(cursor.get()), ElementsAre("1", "end"));
+}
+
+TEST_F(RecordCursorTest, StartsWhereItIsTold) {
+  Append(5);
+  EXPECT_THAT(Drain(Open(4, false).get()), ElementsAre("4", "5", "end"));
+  EXPECT_THAT(Drain(Open(6, false).get()), ElementsAre("end"));
+  EXPECT_THAT(Drain(Open(6, true).get()), ElementsAre("nothing"));
+}
+
+TEST_F(RecordCursorTest, OtherStartsAreRefused) {
+  Append(5);
+  for (const int64_t start : {int64_t{-1}, int64_t{7}, int64_t{1} << 60}) {
+    RecordsRequest request;
+    request.start_sequence = start;
+    const auto cursor = RecordCursor::Open(std::move(request), log_.get());
+    ASSERT_EQ(cursor.status().code(), absl::StatusCode::kInvalidArgument) << start;
+    EXPECT_EQ(ReasonOf(cursor.status())->reason, "INVALID_FIELD");
+  }
+}
+
+TEST_F(RecordCursorTest, ASlowReaderIsToldWhatItMissed) {
+  Append(1);
+  const auto cursor = Open(1, true);
+  EXPECT_THAT(Drain(cursor.get()), ElementsAre("1", "nothing"));
+  Append(500);  // the log holds about 90
+  const int64_t first = log_->first_sequence();
+  ASSERT_GT(first, 2);
+  const std::vector<std::string> items = Drain(cursor.get());
+  // What it had open it may still read; then the gap, then what is left, nothing twice.
+  std::vector<int64_t> seen(503, 0);
+  for (const std::string& item : items) {
+    if (item == "nothing") continue;
+    const size_t dash = item.find('-');
+    const int64_t from = std::stoll(item);
+    const int64_t to = dash == std::string::npos ? from : std::stoll(item.substr(dash + 1));
+    for (int64_t i = from; i <= to; ++i) ++seen[i];
+  }
+  for (int64_t i = 2; i <= 501; ++i) EXPECT_EQ(seen[i], 1) << i;
+  EXPECT_EQ(items.back(), "nothing");
+  EXPECT_EQ(items[items.size() - 2], "501");
+}
+
+TEST_F(RecordCursorTest, WhatIsGoneAtTheStartIsToldToo) {
+  Append(500);
+  const int64_t first = log_->first_sequence();
+  const std::vector<std::string> items = Drain(Open(1, false).get());
+  EXPECT_EQ(items[0], absl::StrCat("1-", first - 1));
+  EXPECT_EQ(items[1], absl::StrCat(first));
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,125 @@
+// The daemon's gRPC server over a real store, table and records in directories of the test, without
+// an engine: the test plays its part.
+#ifndef MEGATRAIN_TESTS_SERVER_API_SERVICE_FIXTURE_H_
+#define MEGATRAIN_TESTS_SERVER_API_SERVICE_FIXTURE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "google/rpc/error_details.pb.h"
+#include "gtest/gtest.h"
+#include "megatrain/v1/job_service.grpc.pb.h"
+#include "megatrain/v1/node_service.grpc.pb.h"
+#include "server/api/serve_api.h"
+#include "server/identity/authenticator.h"
+#include "server/manager/job_driver.h"
+#include "server/manager/job_ledger.h"
+#include "server/manager/job_manager.h"
+#include "server/transport/grpc_server.h"
+#include "server/worker/job_records.h"
+
+namespace megatrain {
+
+// Callers name themselves in the metadata "test-user": "anna" and "bob" are users, "root" is an
+// administrator, everyone else is not known.
+class TestAuthenticator : public Authenticator {
+ public:
+  absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
+
+  // Calls that it was asked of.
+  mutable std::atomic<int> asked{0};
+  // Who calls without a name.
+  std::string nameless;
+};
+
+class TestDriver : public JobDriver {
+ public:
+  absl::Status Checkpoint(const std::string&) override {
+    ++checkpoints;
+    return checkpoint_status;
+  }
+  void Export(const std::string& checkpoint, const std::string& directory,
+              std::shared_ptr<FileSystem>,
+              std::function<void(const absl::Status& status)> done) override {
+    exported = checkpoint + " to " + directory;
+    if (finish_export) {
+      done(export_status);
+    } else {
+      export_done = std::move(done);
+    }
+  }
+
+  std::atomic<int> checkpoints{0};
+  absl::Status checkpoint_status;
+  bool finish_export = true;
+  absl::Status export_status;
+  std::string exported;
+  std::function<void(const absl::Status& status)> export_done;
+};
+
+// A short path, as sockets need; removed with all it holds.
+class ShortDirectory {
+ public:
+  ShortDirectory();
+  ~ShortDirectory();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class ServiceTest : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  // The daemon's end and new beginning on the same state; `plan` and driver stay.
+  void StopDaemon();
+  void StartDaemon();
+
+  // A job file whose model and data are there.
+  std::string Yaml(const std::string& name = "demo") const;
+  v1::CreateJobRequest CreateRequest(const std::string& name = "demo") const;
+  // The id of a new job of `user`.
+  std::string Create(const std::string& user = "anna", const std::string& name = "demo");
+  void Move(const std::string& id, JobState to, JobReason reason = JobReason::kNone);
+  // As if step `step` had just been made.
+  void AddStep(const std::string& id, int64_t step);
+  void AddLine(const std::string& id, const std::string& text);
+  std::shared_ptr<JobRecords> Records(const std::string& id);
+
+  std::shared_ptr<grpc::Channel> Channel() const;
+
+  ShortDirectory directory_;
+  TestAuthenticator authenticator_;
+  TestDriver driver_;
+  std::function<absl::StatusOr<PlanReport>(const JobSpec& spec)> plan_;
+  GrpcServerOptions options_;
+  NodeStatus node_;
+
+  std::unique_ptr<JobLedger> ledger_;
+  std::unique_ptr<JobManager> manager_;
+  std::unique_ptr<JobRecordsDirectory> records_;
+  std::unique_ptr<GrpcServer> server_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::NodeService::Stub> nodes_;
+};
+
+// Waits for what must come; a failure of the test if it does not within a minute.
+void WaitUntil(const std::function<bool()>& condition);
+
+// A client's context as `user`, with a deadline that no sound call meets.
+std::unique_ptr<grpc::ClientContext> As(const std::string& user);
+
+// The ErrorInfo of a failed call; a failure of the test if it has none.
+google::rpc::ErrorInfo InfoOf(const grpc::Status& status);
+// "NOT_FOUND JOB_NOT_FOUND", "OK".
+std::string CodeAndReason(const grpc::Status& status);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_SERVER_API_SERVICE_FIXTURE_H_

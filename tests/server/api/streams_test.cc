@@ -1,0 +1,485 @@
+// The streams of a job and of the node, over a real connection.
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "tests/server/api/service_fixture.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Gt;
+
+class StreamsTest : public ServiceTest {
+ protected:
+  // A job that runs.
+  std::string Running() {
+    const std::string id = Create();
+    Move(id, JobState::kPreparing);
+    Move(id, JobState::kRunning);
+    return id;
+  }
+
+  struct Steps {
+    std::unique_ptr<grpc::ClientContext> context;
+    std::unique_ptr<grpc::ClientReader<v1::StreamStepMetricsResponse>> reader;
+    std::vector<int64_t> sequences;
+    std::vector<int64_t> steps;
+    int64_t next = 1;  // where to start again
+    int fell_back = 0;
+    int missed = 0;
+
+    // False at the end of the stream.
+    bool Read() {
+      v1::StreamStepMetricsResponse message;
+      if (!reader->Read(&message)) return false;
+      for (const v1::StepMetricsRecord& record : message.batch().records()) {
+        sequences.push_back(record.sequence());
+        if (!record.superseded()) steps.push_back(record.metrics().step());
+        next = record.sequence() + 1;
+      }
+      if (message.has_fell_back()) {
+        ++fell_back;
+        next = message.fell_back().sequence() + 1;
+        std::erase_if(steps,
+                      [&](int64_t step) { return step > message.fell_back().checkpoint_step(); });
+      }
+      missed += message.has_missed();
+      EXPECT_TRUE(!message.has_heartbeat() || message.heartbeat().next_sequence() == next);
+      return true;
+    }
+  };
+
+  Steps StreamSteps(const std::string& id, int64_t start, bool follow) {
+    Steps steps;
+    v1::StreamStepMetricsRequest request;
+    request.set_name("jobs/" + id);
+    request.set_start_sequence(start);
+    request.set_follow(follow);
+    steps.context = As("anna");
+    steps.reader = jobs_->StreamStepMetrics(steps.context.get(), request);
+    steps.next = start == 0 ? 1 : start;
+    return steps;
+  }
+};
+
+std::vector<int64_t> UpTo(int64_t last) {
+  std::vector<int64_t> numbers;
+  for (int64_t i = 1; i <= last; ++i) numbers.push_back(i);
+  return numbers;
+}
+
+// ---- WatchJob ----
+
+// "job STATE", "event N STATE", "heartbeat", "missed": what a watch says, heartbeats left out.
+std::vector<std::string> ReadWatch(grpc::ClientReader<v1::WatchJobResponse>* reader, size_t count) {
+  std::vector<std::string> said;
+  v1::WatchJobResponse message;
+  while (said.size() < count && reader->Read(&message)) {
+    if (message.has_job()) {
+      said.push_back("job " + v1::Job::State_Name(message.job().state()));
+    } else if (message.has_event()) {
+      said.push_back(absl::StrCat("event ", message.event().sequence(), " ",
+                                  v1::Job::State_Name(message.event().to_state())));
+    } else if (message.has_missed()) {
+      said.push_back("missed");
+    }
+  }
+  return said;
+}
+
+TEST_F(StreamsTest, AWatchTellsTheJobThenItsEventsThenWhatHappens) {
+  const std::string id = Create();
+  Move(id, JobState::kPreparing);
+  v1::WatchJobRequest request;
+  request.set_name("jobs/" + id);
+  const auto context = As("anna");
+  const auto reader = jobs_->WatchJob(context.get(), request);
+  EXPECT_THAT(ReadWatch(reader.get(), 3),
+              ElementsAre("job PREPARING", "event 1 QUEUED", "event 2 PREPARING"));
+  Move(id, JobState::kRunning);
+  EXPECT_THAT(ReadWatch(reader.get(), 2), ElementsAre("event 3 RUNNING", "job RUNNING"));
+  AddStep(id, 1);
+  EXPECT_THAT(ReadWatch(reader.get(), 1), ElementsAre("job RUNNING"));
+  Move(id, JobState::kSucceeded);
+  EXPECT_THAT(ReadWatch(reader.get(), 9), ElementsAre("event 4 SUCCEEDED", "job SUCCEEDED"));
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
+TEST_F(StreamsTest, EventsDoNotWaitForTheStreamsPace) {
+  StopDaemon();
+  options_.streams.pace = options_.streams.heartbeat = std::chrono::hours(1);
+  StartDaemon();
+  const std::string id = Create();
+  Move(id, JobState::kPreparing);
+  v1::WatchJobRequest request;
+  request.set_name("jobs/" + id);
+  const auto context = As("anna");
+  const auto reader = jobs_->WatchJob(context.get(), request);
+  // Progress is between them if the stream had yet to find that there is no more.
+  const auto read_until = [&reader](const std::string& event) {
+    while (true) {
+      const std::vector<std::string> said = ReadWatch(reader.get(), 1);
+      if (said.empty() || said[0] == event) return !said.empty();
+    }
+  };
+  EXPECT_TRUE(read_until("event 2 PREPARING"));
+  AddStep(id, 1);
+  Move(id, JobState::kRunning);
+  EXPECT_TRUE(read_until("event 3 RUNNING"));
+  AddStep(id, 2);
+  Move(id, JobState::kPausing);
+  EXPECT_TRUE(read_until("event 4 PAUSING"));
+  context->TryCancel();
+  reader->Finish();
+}
+
+TEST_F(StreamsTest, AWatchOfAnEndedJobEnds) {
+  const std::string id = Create();
+  Move(id, JobState::kCancelled);
+  v1::WatchJobRequest request;
+  request.set_name("jobs/" + id);
+  request.set_start_sequence(2);
+  const auto context = As("anna");
+  const auto reader = jobs_->WatchJob(context.get(), request);
+  EXPECT_THAT(ReadWatch(reader.get(), 9), ElementsAre("job CANCELLED", "event 2 CANCELLED"));
+  EXPECT_TRUE(reader->Finish().ok());
+}
+
+TEST_F(StreamsTest, AClientThatComesBackLosesNoEvent) {
+  const std::string id = Create();
+  v1::WatchJobRequest request;
+  request.set_name("jobs/" + id);
+  {
+    const auto context = As("anna");
+    const auto reader = jobs_->WatchJob(context.get(), request);
+    EXPECT_THAT(ReadWatch(reader.get(), 2), ElementsAre("job QUEUED", "event 1 QUEUED"));
+    context->TryCancel();
+    reader->Finish();
+  }
+  Move(id, JobState::kPreparing);
+  StopDaemon();
+  StartDaemon();  // which puts the job back in the queue
+  request.set_start_sequence(2);
+  const auto context = As("anna");
+  const auto reader = jobs_->WatchJob(context.get(), request);
+  EXPECT_THAT(ReadWatch(reader.get(), 3),
+              ElementsAre("job QUEUED", "event 2 PREPARING", "event 3 QUEUED"));
+  context->TryCancel();
+  reader->Finish();
+}
+
+TEST_F(StreamsTest, StartsThatAreNotThereAreRefused) {
+  const std::string id = Create();
+  for (const int64_t start : {int64_t{-1}, int64_t{3}, int64_t{1} << 60}) {
+    v1::WatchJobRequest watch;
+    watch.set_name("jobs/" + id);
+    watch.set_start_sequence(start);
+    const auto context = As("anna");
+    const auto reader = jobs_->WatchJob(context.get(), watch);
+    EXPECT_THAT(ReadWatch(reader.get(), 1), ElementsAre());
+    EXPECT_EQ(CodeAndReason(reader->Finish()), "INVALID_ARGUMENT INVALID_FIELD") << start;
+
+    Steps steps = StreamSteps(id, start, true);
+    EXPECT_FALSE(steps.Read());
+    EXPECT_EQ(CodeAndReason(steps.reader->Finish()), "INVALID_ARGUMENT INVALID_FIELD") << start;
+  }
+}
+
+// ---- Step metrics and logs ----
+
+TEST_F(StreamsTest, WithoutFollowAStreamEndsAtTheNewest) {
+  const std::string id = Running();
+  for (int64_t step = 1; step <= 250; ++step) AddStep(id, step);
+  Steps steps = StreamSteps(id, 0, false);
+  while (steps.Read()) {
+  }
+  EXPECT_TRUE(steps.reader->Finish().ok());
+  EXPECT_EQ(steps.steps, UpTo(250));
+  Steps none = StreamSteps(id, 251, false);
+  EXPECT_FALSE(none.Read());
+  EXPECT_TRUE(none.reader->Finish().ok());
+}
+
+TEST_F(StreamsTest, AFollowerSeesEveryStepAndTheEnd) {
+  const std::string id = Running();
+  AddStep(id, 1);
+  Steps steps = StreamSteps(id, 1, true);
+  std::thread trainer([&] {
+    for (int64_t step = 2; step <= 500; ++step) AddStep(id, step);
+    Move(id, JobState::kSucceeded);
+  });
+  while (steps.Read()) {
+  }
+  trainer.join();
+  EXPECT_TRUE(steps.reader->Finish().ok());
+  EXPECT_EQ(steps.steps, UpTo(500));
+  EXPECT_EQ(steps.sequences, UpTo(500));
+  EXPECT_EQ(steps.missed, 0);
+}
+
+TEST_F(StreamsTest, AClientThatIsCutOffAgainAndAgainLosesNoStep) {
+  const std::string id = Running();
+  std::thread trainer([&] {
+    for (int64_t step = 1; step <= 300; ++step) AddStep(id, step);
+    Move(id, JobState::kSucceeded);
+  });
+  std::vector<int64_t> seen;
+  for (int64_t next = 1; seen.size() < 300;) {
+    Steps steps = StreamSteps(id, next, true);
+    for (int reads = 0; reads < 3 && steps.Read(); ++reads) {
+    }
+    steps.context->TryCancel();
+    steps.reader->Finish();
+    seen.insert(seen.end(), steps.steps.begin(), steps.steps.end());
+    next = steps.next;
+  }
+  trainer.join();
+  EXPECT_EQ(seen, UpTo(300));
+}
+
+TEST_F(StreamsTest, StepsThatAJobFellBackFromAreToldToReadersOfAnyTime) {
+  const std::string id = Running();
+  for (int64_t step = 1; step <= 5; ++step) AddStep(id, step);
+  Steps early = StreamSteps(id, 1, true);
+  while (early.steps.size() < 5) ASSERT_TRUE(early.Read());
+  ASSERT_TRUE(Records(id)->FallBack(3).ok());
+  for (int64_t step = 4; step <= 6; ++step) AddStep(id, step);
+  Move(id, JobState::kSucceeded);
+  while (early.Read()) {
+  }
+  Steps late = StreamSteps(id, 1, false);
+  while (late.Read()) {
+  }
+  for (Steps* steps : {&early, &late}) {
+    EXPECT_EQ(steps->fell_back, 1);
+    EXPECT_EQ(steps->steps, UpTo(6));
+    EXPECT_THAT(steps->sequences, ElementsAre(1, 2, 3, 4, 5, 7, 8, 9));
+    EXPECT_TRUE(steps->reader->Finish().ok());
+  }
+}
+
+TEST_F(StreamsTest, AQuietStreamHasHeartbeats) {
+  const std::string id = Running();
+  Steps steps = StreamSteps(id, 1, true);
+  v1::StreamStepMetricsResponse message;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(steps.reader->Read(&message));
+    EXPECT_TRUE(message.has_heartbeat());
+    EXPECT_EQ(message.heartbeat().next_sequence(), 1);
+    EXPECT_THAT(message.heartbeat().time().seconds(), Gt(0));
+  }
+  steps.context->TryCancel();
+  steps.reader->Finish();
+}
+
+TEST_F(StreamsTest, LogLinesComeAsTheyWereWritten) {
+  const std::string id = Create();
+  AddLine(id, "loading the model");
+  AddLine(id, "a line with \"quotes\", a \xFF byte and\nan end");
+  Move(id, JobState::kCancelled);
+  v1::StreamLogsRequest request;
+  request.set_name("jobs/" + id);
+  request.set_follow(true);
+  const auto context = As("anna");
+  const auto reader = jobs_->StreamLogs(context.get(), request);
+  std::vector<v1::LogLine> lines;
+  v1::StreamLogsResponse message;
+  while (reader->Read(&message)) {
+    for (const v1::LogLine& line : message.batch().lines()) lines.push_back(line);
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].sequence(), 1);
+  EXPECT_EQ(lines[0].text(), "loading the model");
+  EXPECT_TRUE(lines[0].has_time());
+  EXPECT_THAT(lines[1].text(), testing::HasSubstr("a line with \"quotes\""));
+}
+
+TEST_F(StreamsTest, LongLinesAreSentInMessagesThatClientsTake) {
+  const std::string id = Create();
+  for (int i = 0; i < 100; ++i) AddLine(id, std::string(100000, 'x'));
+  v1::StreamLogsRequest request;
+  request.set_name("jobs/" + id);
+  const auto context = As("anna");
+  const auto reader = jobs_->StreamLogs(context.get(), request);
+  int lines = 0;
+  v1::StreamLogsResponse message;
+  while (reader->Read(&message)) {
+    lines += message.batch().lines_size();
+    EXPECT_LT(message.ByteSizeLong(), size_t{256} << 10);
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(lines, 100);
+}
+
+TEST_F(StreamsTest, AReaderThatDoesNotReadHoldsUpNobodyAndLosesNothing) {
+  const std::string id = Running();
+  AddStep(id, 1);
+  Steps stuck = StreamSteps(id, 1, true);
+  while (stuck.steps.empty()) ASSERT_TRUE(stuck.Read());
+  constexpr int64_t kSteps = 5000;  // more than connections buffer
+  for (int64_t step = 2; step <= kSteps; ++step) AddStep(id, step);
+  // The others get everything meanwhile.
+  Steps other = StreamSteps(id, 1, true);
+  while (static_cast<int64_t>(other.steps.size()) < kSteps) ASSERT_TRUE(other.Read());
+  other.context->TryCancel();
+  other.reader->Finish();
+  Move(id, JobState::kSucceeded);
+  while (stuck.Read()) {
+  }
+  EXPECT_TRUE(stuck.reader->Finish().ok());
+  EXPECT_EQ(stuck.steps, UpTo(kSteps));
+}
+
+// ---- Many streams, and their end ----
+
+int ThreadsOfThisProcess() {
+  int threads = 0;
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    ++threads;
+  }
+  return threads;
+}
+
+// Counts what it reads, on gRPC's own threads.
+class CountingReader : public grpc::ClientReadReactor<v1::StreamStepMetricsResponse> {
+ public:
+  CountingReader(v1::JobService::Stub* stub, const std::string& id) : context_(As("anna")) {
+    request_.set_name("jobs/" + id);
+    request_.set_follow(true);
+    stub->async()->StreamStepMetrics(context_.get(), &request_, this);
+    StartRead(&message_);
+    StartCall();
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    records_ += message_.batch().records_size();
+    StartRead(&message_);
+  }
+  void OnDone(const grpc::Status& status) override {
+    ok_ = status.ok();
+    done_ = true;
+    done_.notify_all();
+  }
+  // Whether the stream ended with OK.
+  bool Wait() {
+    done_.wait(false);
+    return ok_;
+  }
+  int records() const { return records_; }
+
+ private:
+  const std::unique_ptr<grpc::ClientContext> context_;
+  v1::StreamStepMetricsRequest request_;
+  v1::StreamStepMetricsResponse message_;
+  std::atomic<int> records_{0};
+  bool ok_ = false;
+  std::atomic<bool> done_{false};
+};
+
+TEST_F(StreamsTest, HundredsOfStreamsTakeNoMoreThreads) {
+  const std::string id = Running();
+  AddStep(id, 1);
+  constexpr int kStreams = 400;
+  std::vector<std::unique_ptr<CountingReader>> readers;
+  for (int i = 0; i < kStreams; ++i) {
+    readers.push_back(std::make_unique<CountingReader>(jobs_.get(), id));
+  }
+  WaitUntil([&] { return server_->streams() == kStreams; });
+  EXPECT_LT(ThreadsOfThisProcess(), 60);
+  for (int64_t step = 2; step <= 20; ++step) AddStep(id, step);
+  Move(id, JobState::kSucceeded);
+  for (const auto& reader : readers) {
+    EXPECT_TRUE(reader->Wait());
+    EXPECT_EQ(reader->records(), 20);
+  }
+}
+
+TEST_F(StreamsTest, OverTheLimitStreamsAreRefused) {
+  StopDaemon();
+  options_.streams_max = 2;
+  StartDaemon();
+  const std::string id = Running();
+  Steps first = StreamSteps(id, 1, true);
+  Steps second = StreamSteps(id, 1, true);
+  ASSERT_TRUE(first.Read());
+  ASSERT_TRUE(second.Read());
+  Steps third = StreamSteps(id, 1, true);
+  EXPECT_FALSE(third.Read());
+  EXPECT_EQ(CodeAndReason(third.reader->Finish()), "RESOURCE_EXHAUSTED LIMIT_REACHED");
+  for (Steps* steps : {&first, &second}) {
+    steps->context->TryCancel();
+    steps->reader->Finish();
+  }
+  WaitUntil([&] { return server_->streams() == 0; });
+  Steps fourth = StreamSteps(id, 1, true);
+  EXPECT_TRUE(fourth.Read());
+  fourth.context->TryCancel();
+  fourth.reader->Finish();
+}
+
+TEST_F(StreamsTest, AStoppingDaemonTellsItsReaders) {
+  const std::string id = Running();
+  Steps steps = StreamSteps(id, 1, true);
+  ASSERT_TRUE(steps.Read());
+  server_->Stop(std::chrono::seconds(30));
+  while (steps.Read()) {
+  }
+  EXPECT_EQ(CodeAndReason(steps.reader->Finish()), "UNAVAILABLE STOPPING");
+}
+
+TEST_F(StreamsTest, ClientsThatVanishLeaveNothingBehind) {
+  const std::string id = Running();
+  for (int round = 0; round < 50; ++round) {
+    Steps steps = StreamSteps(id, 1, true);
+    if (round % 2 == 0) steps.Read();
+    steps.context->TryCancel();
+    steps.reader->Finish();
+  }
+  WaitUntil([&] { return server_->streams() == 0; });
+}
+
+// ---- The node ----
+
+TEST_F(StreamsTest, TheNodeIsToldToAnyCallerAndWatched) {
+  node_.hostname = "host";
+  node_.pool_bytes = 100;
+  v1::GetNodeRequest get;
+  v1::Node node;
+  EXPECT_EQ(CodeAndReason(nodes_->GetNode(As("bob").get(), get, &node)),
+            "INVALID_ARGUMENT INVALID_FIELD");
+  get.set_name("nodes/other");
+  EXPECT_EQ(CodeAndReason(nodes_->GetNode(As("bob").get(), get, &node)),
+            "NOT_FOUND NODE_NOT_FOUND");
+  get.set_name("nodes/local");
+  EXPECT_EQ(CodeAndReason(nodes_->GetNode(As("").get(), get, &node)),
+            "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
+  ASSERT_EQ(CodeAndReason(nodes_->GetNode(As("bob").get(), get, &node)), "OK");
+  EXPECT_EQ(node.state(), v1::Node::STARTING);
+  EXPECT_EQ(node.host_pool().size_bytes(), 100);
+  EXPECT_EQ(node.start_time().seconds(), 1000);
+
+  v1::WatchNodeRequest watch;
+  watch.set_name("nodes/local");
+  const auto context = As("bob");
+  const auto reader = nodes_->WatchNode(context.get(), watch);
+  v1::WatchNodeResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  EXPECT_EQ(message.node().hostname(), "host");
+  ASSERT_TRUE(reader->Read(&message));
+  EXPECT_TRUE(message.has_heartbeat());
+  context->TryCancel();
+  reader->Finish();
+}
+
+}  // namespace
+}  // namespace megatrain

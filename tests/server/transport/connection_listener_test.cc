@@ -1,0 +1,158 @@
+#include "server/transport/connection_listener.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/mutex.h"
+
+namespace megatrain {
+namespace {
+
+class ConnectionListenerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = "/tmp/listener_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    path_ = directory_ + "/s";
+    auto listener = ConnectionListener::Listen("unix:" + path_);
+    ASSERT_TRUE(listener.ok()) << listener.status();
+    listener_ = *std::move(listener);
+    listener_->Accept([this](int fd) {
+      MutexLock lock(&mutex_);
+      taken_.push_back(fd);
+      changed_.NotifyAll();
+    });
+  }
+  void TearDown() override {
+    listener_.reset();
+    for (const int fd : taken_) close(fd);
+    rmdir(directory_.c_str());
+  }
+
+  int Connect() {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    return fd;
+  }
+  void WaitForTaken(size_t count) {
+    MutexLock lock(&mutex_);
+    while (taken_.size() < count) ASSERT_TRUE(changed_.WaitFor(&mutex_, 60));
+  }
+  // Until the other end is closed.
+  static void WaitForEnd(int fd) {
+    pollfd polled = {fd, POLLIN, 0};
+    ASSERT_EQ(poll(&polled, 1, 60'000), 1);
+    char byte = 0;
+    EXPECT_LE(read(fd, &byte, 1), 0);
+  }
+
+  std::string directory_, path_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<int> taken_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<ConnectionListener> listener_;
+};
+
+TEST_F(ConnectionListenerTest, PassesConnectionsOnAndRemovesItsSocket) {
+  const int first = Connect(), second = Connect();
+  WaitForTaken(2);
+  EXPECT_NE(fcntl(taken_[0], F_GETFL) & O_NONBLOCK, 0);
+  EXPECT_NE(fcntl(taken_[0], F_GETFD) & FD_CLOEXEC, 0);
+  close(first);
+  close(second);
+  listener_.reset();
+  struct stat info = {};
+  EXPECT_NE(lstat(path_.c_str(), &info), 0);
+}
+
+TEST_F(ConnectionListenerTest, KeepsDescriptorsForFilesAndGoesOn) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto end =
+      static_cast<int>(before.rlim_cur) -
+      static_cast<int>(ConnectionListener::FilesKept(static_cast<int64_t>(before.rlim_cur)));
+  const int client = Connect();
+  WaitForTaken(1);
+  // All that connections may have are taken, by this one file.
+  std::vector<int> files;
+  for (int fd = 0; fd < end;) files.push_back(fd = dup(client));
+  const int refused = Connect();
+  WaitForEnd(refused);
+  for (const int fd : files) close(fd);
+  const int accepted = Connect();
+  WaitForTaken(2);
+  for (const int fd : {client, refused, accepted}) close(fd);
+}
+
+TEST_F(ConnectionListenerTest, WhatCannotBeListenedOnIsRefused) {
+  for (const std::string& address : {"unix:/tmp/" + std::string(200, 'x'), std::string("127.0.0.1"),
+                                     std::string("unix:/dev/null/s")}) {
+    EXPECT_EQ(ConnectionListener::Listen(address).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << address;
+  }
+}
+
+TEST_F(ConnectionListenerTest, WhatCannotBeListenedOnYetMayPass) {
+  // In use; a directory that is not mounted; an address that no interface has.
+  for (const std::string& address :
+       {"unix:" + path_, std::string("unix:/no/such/directory/s"), std::string("192.0.2.1:0")}) {
+    const absl::Status status = ConnectionListener::Listen(address).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << address;
+    EXPECT_NE(status.message().find(address), std::string::npos) << status;
+  }
+}
+
+TEST(ConnectionListenerTcpTest, SaysWhichPortItHasAndKeepsItToItself) {
+  auto listener = ConnectionListener::Listen("127.0.0.1:0");
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  int port = 0;
+  ASSERT_EQ(sscanf((*listener)->address().c_str(), "127.0.0.1:%d", &port), 1);
+  EXPECT_GT(port, 0);
+  EXPECT_FALSE(ConnectionListener::Listen((*listener)->address()).ok());
+  Mutex mutex;
+  CondVar changed;
+  int taken = -1;
+  (*listener)->Accept([&](int fd) {
+    MutexLock lock(&mutex);
+    taken = fd;
+    changed.NotifyAll();
+  });
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  {
+    MutexLock lock(&mutex);
+    while (taken < 0) ASSERT_TRUE(changed.WaitFor(&mutex, 60));
+  }
+  close(fd);
+  close(taken);
+}
+
+TEST(ConnectionListenerFilesTest, LeavesMostForConnections) {
+  EXPECT_EQ(ConnectionListener::FilesKept(1024), 256);
+  EXPECT_EQ(ConnectionListener::FilesKept(20000), 512);
+}
+
+}  // namespace
+}  // namespace megatrain
