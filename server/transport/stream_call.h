@@ -157,7 +157,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
 
   absl::StatusOr<std::unique_ptr<Source>> OpenSource(const absl::StatusOr<Caller>& caller) {
     if (!caller.ok()) return caller.status();
-    share_.EnterStream(caller->uid, ConnectionOf(context_));
+    share_.SetCaller(caller->uid, ConnectionOf(context_));
     if (gone_) return absl::CancelledError("the caller went away before the call was acted on");
     return open_(*caller, *request_, Waker());
   }

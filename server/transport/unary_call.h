@@ -40,7 +40,6 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
         response_(response),
         caller_(services.gate->AuthenticateAtOnce(*context)) {
     const bool refused = caller_.has_value() && !caller_->ok();
-    if (caller_.has_value() && !refused) Enter();
     if (refused || (caller_.has_value() && answer_on_ == AnswerOn::kCallback)) {
       Admit();
       return;
@@ -48,10 +47,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     // Room for an answer is taken behind the queue: those that wait there for slow ones would
     // keep it from calls that are answered at once.
     Enqueue([this] {
-      if (!caller_.has_value()) {
-        caller_ = services_.gate->Authenticate(*context_);
-        if (caller_->ok()) Enter();
-      }
+      if (!caller_.has_value()) caller_ = services_.gate->Authenticate(*context_);
       Admit();
     });
   }
@@ -68,11 +64,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   }
   void OnDone() override { delete this; }
 
-  void Enter() { share_.EnterUnary((*caller_)->uid, ConnectionOf(context_)); }
-
   // It is known who calls. Answers when there is room for the answer.
   void Admit() {
     if (!caller_->ok()) return End(caller_->status());
+    share_.SetCaller((*caller_)->uid, ConnectionOf(context_));
     const absl::StatusOr<bool> room = share_.Take(request_->ByteSizeLong(), [this] { GoOn(); });
     if (!room.ok()) return End(room.status());
     if (*room) End(Act());

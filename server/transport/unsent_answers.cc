@@ -18,11 +18,9 @@ size_t UnsentAnswers::bytes() const {
 }
 
 // Who has nothing unsent may have one answer, however small the bounds are.
-bool UnsentAnswers::HasRoom(const Account& account, const void* connection, int64_t place) const {
+bool UnsentAnswers::HasRoom(const Account& account, const void* connection) const {
   if (account.bytes == 0) return true;
   if (account.bytes + kAnswerBytesExpected > options_.caller_bytes_max) return false;
-  const auto calls = account.unary.find(connection);
-  if (calls != account.unary.end() && *calls->second.begin() == place) return true;
   const auto found = account.connections.find(connection);
   return found == account.connections.end() ||
          found->second + kAnswerBytesExpected <= options_.connection_bytes_max;
@@ -33,18 +31,11 @@ void UnsentAnswers::Add(Account* account, const void* connection, size_t bytes) 
   account->connections[connection] += bytes;
 }
 
-int64_t UnsentAnswers::Enter(int64_t uid, const void* connection) {
-  MutexLock lock(&mutex_);
-  accounts_[uid].unary[connection].insert(++places_);
-  return places_;
-}
-
-absl::StatusOr<bool> UnsentAnswers::Take(int64_t uid, const void* connection, int64_t place,
-                                         size_t request_bytes, std::function<void()> go_on) {
+absl::StatusOr<bool> UnsentAnswers::Take(int64_t uid, const void* connection, size_t request_bytes,
+                                         std::function<void()> go_on) {
   MutexLock lock(&mutex_);
   Account& account = accounts_[uid];
-  if (place == 0) place = ++places_;  // a stream's next message
-  if (HasRoom(account, connection, place)) {
+  if (HasRoom(account, connection)) {
     Add(&account, connection, kAnswerBytesExpected);
     return true;
   }
@@ -56,30 +47,23 @@ absl::StatusOr<bool> UnsentAnswers::Take(int64_t uid, const void* connection, in
             " bytes of answers that their caller has not read; read them, then try again")),
         v1::ErrorReason_Name(v1::ANSWERS_UNREAD));
   }
-  account.waiting.insert({place, {connection, request_bytes, std::move(go_on)}});
+  account.waiting.push_back({connection, request_bytes, std::move(go_on)});
   account.waiting_bytes += request_bytes;
   return false;
 }
 
-void UnsentAnswers::Change(int64_t uid, const void* connection, size_t from, size_t to,
-                           int64_t leaving) {
+void UnsentAnswers::Change(int64_t uid, const void* connection, size_t from, size_t to) {
   mutex_.Lock();
   Account& account = accounts_[uid];
-  if (leaving != 0) {
-    const auto calls = account.unary.find(connection);
-    calls->second.erase(leaving);
-    if (calls->second.empty()) account.unary.erase(calls);
-  } else if (to >= from) {
+  if (to >= from) {
     Add(&account, connection, to - from);
     mutex_.Unlock();
     return;
   }
-  if (from > to) {
-    account.bytes -= from - to;
-    const auto share = account.connections.find(connection);
-    share->second -= from - to;
-    if (share->second == 0) account.connections.erase(share);
-  }
+  account.bytes -= from - to;
+  const auto share = account.connections.find(connection);
+  share->second -= from - to;
+  if (share->second == 0) account.connections.erase(share);
   // Those that go on may give bytes back at once: the outermost call lets all of them go on, or the
   // stack would grow with their number.
   if (account.resuming) {
@@ -88,13 +72,13 @@ void UnsentAnswers::Change(int64_t uid, const void* connection, size_t from, siz
   }
   account.resuming = true;
   for (;;) {
-    const auto next = std::find_if(
-        account.waiting.begin(), account.waiting.end(),
-        [&](const auto& each) { return HasRoom(account, each.second.connection, each.first); });
+    const auto next =
+        std::find_if(account.waiting.begin(), account.waiting.end(),
+                     [&](const Waiting& each) { return HasRoom(account, each.connection); });
     if (next == account.waiting.end()) break;
-    std::function<void()> go_on = std::move(next->second.go_on);
-    Add(&account, next->second.connection, kAnswerBytesExpected);
-    account.waiting_bytes -= next->second.request_bytes;
+    std::function<void()> go_on = std::move(next->go_on);
+    Add(&account, next->connection, kAnswerBytesExpected);
+    account.waiting_bytes -= next->request_bytes;
     account.waiting.erase(next);
     mutex_.Unlock();
     go_on();
@@ -102,28 +86,13 @@ void UnsentAnswers::Change(int64_t uid, const void* connection, size_t from, siz
     mutex_.Lock();
   }
   account.resuming = false;
-  if (account.bytes == 0 && account.unary.empty()) accounts_.erase(uid);
+  if (account.bytes == 0) accounts_.erase(uid);
   mutex_.Unlock();
-}
-
-AnswerShare::~AnswerShare() {
-  if (place_ == 0) {
-    Set(0);
-  } else {
-    answers_->Change(uid_, connection_, bytes_, 0, place_);
-  }
-}
-
-void AnswerShare::EnterUnary(int64_t uid, const void* connection) {
-  uid_ = uid;
-  connection_ = connection;
-  place_ = answers_->Enter(uid, connection);
 }
 
 absl::StatusOr<bool> AnswerShare::Take(size_t request_bytes, std::function<void()> go_on) {
   bytes_ = UnsentAnswers::kAnswerBytesExpected;
-  absl::StatusOr<bool> taken =
-      answers_->Take(uid_, connection_, place_, request_bytes, std::move(go_on));
+  absl::StatusOr<bool> taken = answers_->Take(uid_, connection_, request_bytes, std::move(go_on));
   if (!taken.ok()) bytes_ = 0;
   return taken;
 }
@@ -131,7 +100,7 @@ absl::StatusOr<bool> AnswerShare::Take(size_t request_bytes, std::function<void(
 void AnswerShare::Set(size_t bytes) {
   if (bytes == bytes_) return;
   const size_t before = std::exchange(bytes_, bytes);
-  answers_->Change(uid_, connection_, before, bytes, 0);
+  answers_->Change(uid_, connection_, before, bytes);
 }
 
 }  // namespace megatrain

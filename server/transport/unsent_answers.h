@@ -5,26 +5,23 @@
 // files. So each answer is counted from when it is made until gRPC says that it went out or that
 // its call ended, by connection and by caller. A caller who has too much unsent is not answered
 // until some of it has gone: the call waits before it is acted on, a stream before its next
-// message. Nothing is refused to a client that reads, however slow its line, however many calls it
-// sends ahead. Only those that wait are bounded in number and bytes, beyond that they are refused.
-//
-// A client may read its answers one by one, in the order of its calls. Calls are taken by several
-// threads, so that later ones may have used up the connection's room when an earlier one asks. So
-// those that wait go on in the order of their coming, and the oldest unary call of a connection
-// waits for the caller's room alone.
+// message. Nothing is refused to a client that reads answers as they come, however slow its line,
+// however many calls it sends ahead. Only those that wait are bounded in number and bytes, beyond
+// that they are refused. A client that leaves answers unread until another call of the same
+// connection is answered may wait for that to its deadline: calls are taken by several threads, and
+// later ones may have used up the room.
 //
 // Thread safety: all methods may be called from any thread, an AnswerShare's by one at a time.
 // Invariants: unsent bytes exceed a bound by no more than what answers are longer than
-// kAnswerBytesExpected, and that of a connection by one answer more; a call waits only while its
-// caller has unsent answers.
+// kAnswerBytesExpected; a call waits only while its caller has unsent answers.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_UNSENT_ANSWERS_H_
 #define MEGATRAIN_SERVER_TRANSPORT_UNSENT_ANSWERS_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
-#include <set>
 
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
@@ -62,26 +59,22 @@ class UnsentAnswers {
   };
   struct Account {
     size_t bytes = 0;
-    std::map<const void*, size_t> connections;       // those with bytes
-    std::map<const void*, std::set<int64_t>> unary;  // calls that are not done, by their coming
-    std::map<int64_t, Waiting> waiting;              // by their coming
+    std::map<const void*, size_t> connections;  // those with bytes
+    std::list<Waiting> waiting;                 // in the order of their coming
     size_t waiting_bytes = 0;
     bool resuming = false;  // a thread lets them go on
   };
 
-  bool HasRoom(const Account& account, const void* connection, int64_t place) const;
-  int64_t Enter(int64_t uid, const void* connection);
+  bool HasRoom(const Account& account, const void* connection) const;
   void Add(Account* account, const void* connection, size_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<bool> Take(int64_t uid, const void* connection, int64_t place,
-                            size_t request_bytes, std::function<void()> go_on);
-  // `leaving`: the place of a unary call that is done, or 0.
-  void Change(int64_t uid, const void* connection, size_t from, size_t to, int64_t leaving);
+  absl::StatusOr<bool> Take(int64_t uid, const void* connection, size_t request_bytes,
+                            std::function<void()> go_on);
+  void Change(int64_t uid, const void* connection, size_t from, size_t to);
 
   const Options options_;
   mutable Mutex mutex_;
   std::map<int64_t, Account> accounts_ ABSL_GUARDED_BY(mutex_);  // by uid; those that are not empty
-  int64_t places_ ABSL_GUARDED_BY(mutex_) = 0;                   // given so far, from 1
 };
 
 // What one call has unsent. Gives it back when it is destroyed.
@@ -89,13 +82,12 @@ class AnswerShare {
  public:
   // `answers` must outlive this.
   explicit AnswerShare(UnsentAnswers* answers) : answers_(answers) {}
-  ~AnswerShare();
+  ~AnswerShare() { Set(0); }
   AnswerShare(const AnswerShare&) = delete;
   AnswerShare& operator=(const AnswerShare&) = delete;
 
-  // One of these once, before the others. `connection` stands for it as long as this lives.
-  void EnterUnary(int64_t uid, const void* connection);
-  void EnterStream(int64_t uid, const void* connection) {
+  // Once, before the others. `connection` stands for it as long as this lives.
+  void SetCaller(int64_t uid, const void* connection) {
     uid_ = uid;
     connection_ = connection;
   }
@@ -115,7 +107,6 @@ class AnswerShare {
   UnsentAnswers* const answers_;
   int64_t uid_ = -1;
   const void* connection_ = nullptr;
-  int64_t place_ = 0;  // of a unary call among the calls that came
   size_t bytes_ = 0;
 };
 

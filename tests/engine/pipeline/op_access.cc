@@ -9,12 +9,14 @@ using enum ResourceKind;
 using Resources = OpAccess::Resources;
 
 // The parts of the tile that elements [begin, end) lie in: what the host updates, and what the
-// device does.
+// device does. Of the first layer's weights, the host's second half is a part of its own.
 Resources Parts(const PipelineShape& shape, ResourceKind kind, int tile, int64_t begin,
                 int64_t end) {
   const int64_t host = shape.host_elements(tile);
+  const int64_t rest = kind == kTileWeights && tile == 1 ? shape.first_tile_rest() : host;
   Resources parts;
-  if (begin < host) parts.insert({kind, tile});
+  if (begin < rest) parts.insert({kind, tile});
+  if (std::max(begin, rest) < std::min(end, host)) parts.insert({kind, 2 * shape.tiles()});
   if (end > host) parts.insert({kind, shape.tiles() + tile});
   return parts;
 }
@@ -132,7 +134,10 @@ OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shap
       access.writes.insert({kEmbeddingRows, 0});
       return access;
     case OpKind::kUpdateTile:
-      return HostUpdate(op, shape);
+      access = HostUpdate(op, shape);
+      access.writes = Parts(shape, kTileWeights, op.tile, op.begin, op.end);
+      access.writes.insert({kTileMoments, op.tile});
+      return access;
     // The pieces of a tile change elements of their own and may run side by side: each is a reader
     // of the device's part of the tile. The two operations around them are its writers. The first
     // waits for what all pieces read: the gradient, and the coefficient.
@@ -162,8 +167,9 @@ OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shap
       }
       return access;
     case OpKind::kSaveTile:
-      // The whole tile; the host's part is named also where it is empty.
+      // The whole tile; the host's parts are named also where they are empty.
       access.reads = {{kTileWeights, op.tile}, {kTileMoments, op.tile}};
+      if (op.tile == 1) access.reads.insert({kTileWeights, 2 * shape.tiles()});
       access.reads.merge(Parts(shape, kTileWeights, op.tile, 0, shape.tile_elements[op.tile]));
       access.reads.merge(Parts(shape, kTileMoments, op.tile, 0, shape.tile_elements[op.tile]));
       access.writes = {{kCheckpoint, 0}};

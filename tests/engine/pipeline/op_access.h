@@ -22,8 +22,9 @@ struct OpAccess {
   Resources writes;
 };
 
-// Of operation `at` of the schedule. `embedding_rows`: the forward pass of this schedule reads the rows that the step before has
-// updated ahead of the rest (PipelineState::rows_first); only with shape.embedding_from_host.
+// Of operation `at` of the schedule. `embedding_rows`: the forward pass of this schedule reads the
+// rows that the step before has updated ahead of the rest (PipelineState::rows_first); only with
+// shape.embedding_from_host.
 OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shape,
                   bool embedding_rows);
 

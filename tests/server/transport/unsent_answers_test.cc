@@ -20,7 +20,7 @@ class UnsentAnswersTest : public testing::Test {
   std::string Take(int64_t uid, int connection, const std::string& name, size_t request_bytes = 0) {
     shares_.push_back(std::make_unique<AnswerShare>(&answers_));
     AnswerShare* const share = shares_.back().get();
-    share->EnterStream(uid, &connections_[connection]);
+    share->SetCaller(uid, &connections_[connection]);
     const absl::StatusOr<bool> taken =
         share->Take(request_bytes, [this, name] { gone_on_ += name + " "; });
     if (!taken.ok()) return ReasonOf(taken.status())->reason;
@@ -87,40 +87,18 @@ TEST_F(UnsentAnswersTest, RefusesMoreThanMayWait) {
   EXPECT_EQ(gone_on_, "c e ");
 }
 
-// Who reads answers one by one, in the order of the calls, gets them all.
-TEST_F(UnsentAnswersTest, TheOldestCallOfAConnectionIsAnswered) {
-  UnsentAnswers answers({.connection_bytes_max = 2 * kExpected, .caller_bytes_max = 9 * kExpected});
-  std::vector<std::unique_ptr<AnswerShare>> calls;
-  for (int i = 0; i < 5; ++i) {
-    calls.push_back(std::make_unique<AnswerShare>(&answers));
-    calls.back()->EnterUnary(kAnna, this);
-  }
-  std::string gone_on;
-  const auto take = [&](int i) {
-    return *calls[i]->Take(0, [&gone_on, i] { gone_on += static_cast<char>('0' + i); });
-  };
-  EXPECT_TRUE(take(3));
-  EXPECT_TRUE(take(4));
-  EXPECT_FALSE(take(2));
-  EXPECT_FALSE(take(1));
-  EXPECT_TRUE(take(0));
-  for (int i = 0; i < 5; ++i) calls[i] = nullptr;  // read, one by one
-  EXPECT_EQ(gone_on, "12");
-  EXPECT_EQ(answers.bytes(), 0u);
-}
-
 TEST_F(UnsentAnswersTest, ManyThatGoOnDoNotNest) {
   constexpr int kCalls = 100000;
   UnsentAnswers answers({.waiting_max = kCalls});
   AnswerShare first(&answers);
-  first.EnterStream(kAnna, this);
+  first.SetCaller(kAnna, this);
   ASSERT_TRUE(*first.Take(0, [] {}));
   first.Set(100 * kExpected);
   int depth = 0, depth_max = 0, gone_on = 0;
   std::vector<std::unique_ptr<AnswerShare>> shares;
   for (int i = 0; i < kCalls; ++i) {
     AnswerShare* const share = shares.emplace_back(std::make_unique<AnswerShare>(&answers)).get();
-    share->EnterStream(kAnna, this);
+    share->SetCaller(kAnna, this);
     ASSERT_FALSE(*share->Take(0, [&, share] {
       depth_max = std::max(depth_max, ++depth);
       ++gone_on;
