@@ -9,6 +9,7 @@ extern "C" const char* __tsan_default_suppressions() {
   return "race:grpc::\n"
          "race:libgrpc\n"
          "race:libgpr\n"
+         "race:libupb\n"
          "race:libabsl\n"
          "race:google::protobuf\n"
          "race:libcrypto\n"
