@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/host/engine_host.h"  // IWYU pragma: export
+#include "engine/host/engine_host.h"      // IWYU pragma: export
 #include "engine/host/machine_profile.h"  // IWYU pragma: export
 #include "engine/job/job_spec.h"
 #include "engine/trace/step_record.h"

@@ -50,8 +50,7 @@ absl::Status RemoveEntry(int parent, const char* name, const std::string& path,
 class TreeRemoval {
  public:
   // `top` and `cancelled` outlive this.
-  TreeRemoval(DirectoryReader* top, const std::string& path,
-              const std::function<bool()>& cancelled)
+  TreeRemoval(DirectoryReader* top, const std::string& path, const std::function<bool()>& cancelled)
       : top_(top), path_(path), moved_prefix_(MakeMovedPrefix()), cancelled_(cancelled) {}
 
   absl::Status Run() {

@@ -56,8 +56,9 @@ Descriptor OpenDirectoryAt(int parent, const char* name);
 // and emptied there. One that cannot be moved (it lies on another file system) is an error.
 absl::Status RemoveTreeAt(int parent, const std::string& name, const std::string& path);
 
-// The same for all that is in `directory`, which is open for reading and stays. `cancelled`, if it is
-// not empty, is called before each name: once it is true nothing more is removed, with Cancelled.
+// The same for all that is in `directory`, which is open for reading and stays. `cancelled`, if it
+// is not empty, is called before each name: once it is true nothing more is removed, with
+// Cancelled.
 absl::Status EmptyDirectory(Descriptor directory, const std::string& path,
                             const std::function<bool()>& cancelled = {});
 

@@ -14,7 +14,7 @@
 
 namespace megatrain {
 
-// What is wrong with the value of a key.
+// An error in the value of a key.
 struct ValueError {
   std::string message;  // empty: it is not what the key expects
   std::string path;     // where beneath the key: "[2].path"

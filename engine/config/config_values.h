@@ -86,7 +86,8 @@ ConfigValue Optional(std::optional<T>* field, const Make& make) {
   return value;
 }
 
-// What a list of maps with these keys is to people and to the schema; it reads nothing yet.
+// The type of a list of maps with these keys: its text for people and its schema. Its `read` and
+// `text` are empty.
 ConfigValue ListType(const std::vector<ConfigKey>& entry_keys);
 
 // A list of maps, each with the keys that `entry_keys` binds to a T. `check` says what is wrong

@@ -13,8 +13,8 @@
 namespace megatrain {
 
 struct MachineProfile {
-  std::string name;          // "h200"
-  std::string description;   // for people: the device, its link and the host's memory
+  std::string name;         // "h200"
+  std::string description;  // for people: the device, its link and the host's memory
   // Device memory that a program finds free there. What a session leaves free of it, a plan takes
   // off (MemoryBudget::SetDevice).
   int64_t device_bytes = 0;

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <vector>
 
-
 namespace megatrain {
 std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range) {
   std::vector<AdamWRun> runs;

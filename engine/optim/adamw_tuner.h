@@ -3,9 +3,9 @@
 // changes a bit, so it may follow the clock.
 //
 // A tuner tries the values by turns, round after round, on updates that are made anyway. It chooses
-// the distance first, then the block, then the threads. A host's memory rate changes from one moment
-// to the next, so a value is compared with the default within each round, and the median of these
-// ratios decides.
+// the distance first, then the block, then the threads. A host's memory rate changes from one
+// moment to the next, so a value is compared with the default within each round, and the median of
+// these ratios decides.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_TUNER_H_
 #define MEGATRAIN_ENGINE_OPTIM_ADAMW_TUNER_H_
 

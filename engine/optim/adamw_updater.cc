@@ -9,8 +9,8 @@ namespace megatrain {
 namespace {
 
 // Elements of one try: at least 112 MiB of traffic, some milliseconds, and more than the caches of
-// most processors hold; where many threads work, four of the largest blocks for each. Smaller ranges
-// are updated untried, with what is known.
+// most processors hold; where many threads work, four of the largest blocks for each. Smaller
+// ranges are updated untried, with what is known.
 constexpr int64_t kTryElementsMin = int64_t{1} << 22;
 constexpr int64_t kTryElementsOfThread = int64_t{1} << 21;
 

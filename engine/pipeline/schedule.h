@@ -11,7 +11,8 @@
 // - The gradient of a tile is one left fold over chunks of tokens, then micro-batches, then sweeps.
 //   Between sweeps its sum rests in a slab as FP32. So the bits do not depend on the number of
 //   sweeps.
-// - Tiles are loaded weight_buffers - 1 uses ahead. A tile that a buffer still holds, as at the turn
+// - Tiles are loaded weight_buffers - 1 uses ahead. A tile that a buffer still holds, as at the
+// turn
 //   from forward to backward, is not loaded again.
 // - With a stash on the host, the inputs of a layer's backward are loaded while the layer behind it
 //   computes, ahead of a tile that waits for a buffer.

@@ -144,8 +144,7 @@ class ResumableStreamTest : public ::testing::Test {
 };
 
 TEST_F(ResumableStreamTest, RenewsItsTokenEveryTimeItExpires) {
-  const absl::Status status =
-      Run({{{1, 2}, Expired()}, {{3}, Expired()}, {{4}, grpc::Status::OK}});
+  const absl::Status status = Run({{{1, 2}, Expired()}, {{3}, Expired()}, {{4}, grpc::Status::OK}});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(events_, ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(service_.starts, ElementsAre(1, 3, 4));
@@ -161,11 +160,8 @@ TEST_F(ResumableStreamTest, ANewTokenThatIsRefusedTooEndsIt) {
 }
 
 TEST_F(ResumableStreamTest, AMessageBeginsTheGrowingPausesAnew) {
-  const absl::Status status = Run({{{1}, Busy()},
-                                   {{}, Busy()},
-                                   {{}, Busy()},
-                                   {{2}, Busy()},
-                                   {{3}, grpc::Status::OK}});
+  const absl::Status status =
+      Run({{{1}, Busy()}, {{}, Busy()}, {{}, Busy()}, {{2}, Busy()}, {{3}, grpc::Status::OK}});
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(events_, ElementsAre(1, 2, 3));
   EXPECT_EQ(restored_, 2);

@@ -115,9 +115,8 @@ TEST_F(ProfiledPlanTest, WhatElseCouldHaveBeenChosenIsTold) {
   ASSERT_TRUE(json.contains("runner_up")) << report.json;
   const auto& other = json["runner_up"];
   EXPECT_GE(other["predicted_step"]["step_seconds"], json["predicted_step"]["step_seconds"]);
-  for (const char* key :
-       {"micro_batches_per_sweep", "stash", "weight_buffers", "device_update_share",
-        "first_layer_device_update_share"}) {
+  for (const char* key : {"micro_batches_per_sweep", "stash", "weight_buffers",
+                          "device_update_share", "first_layer_device_update_share"}) {
     EXPECT_TRUE(other.contains(key)) << key;
     EXPECT_TRUE(json.contains(key)) << key;
   }

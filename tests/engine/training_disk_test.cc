@@ -167,11 +167,11 @@ TEST(FullDiskPauseTest, ASaveThatFailsWhilePausingIsOfItsOwnStep) {
   EXPECT_EQ(pauses, 2);
   // Step 7 may have been under way when step 6 asked for the pause.
   ASSERT_THAT(done_at_pause, AnyOf(6, 7));
-  EXPECT_THAT(hooked.events,
-              IsSupersetOf({std::string("paused"), std::string("checkpoint_failed 5"),
-                            std::string("paused itself"),
-                            absl::StrCat("checkpoint ", done_at_pause),
-                            std::string("checkpoint 8")}));
+  EXPECT_THAT(
+      hooked.events,
+      IsSupersetOf({std::string("paused"), std::string("checkpoint_failed 5"),
+                    std::string("paused itself"), absl::StrCat("checkpoint ", done_at_pause),
+                    std::string("checkpoint 8")}));
   EXPECT_THAT(hooked.events, Not(Contains("checkpoint 5")));
   EXPECT_THAT(hooked.events, Not(Contains(absl::StrCat("checkpoint_failed ", done_at_pause))));
 }

@@ -16,8 +16,8 @@ namespace megatrain {
 // for Hopper.
 inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
-// Of the device's memory, what is to stay free for what is loaded later where that could not be
-// counted, as on a GPU that is planned for and not here. Not measured on a GPU.
+// Device memory that stays free for modules and graphs loaded later, where their bytes could not be
+// counted, as on a GPU that is planned for and not here. An estimate, not measured on a GPU.
 inline constexpr int64_t kUnknownReserveBytes = int64_t{1536} << 20;
 
 class CudaKernelSizes : public KernelSizes {

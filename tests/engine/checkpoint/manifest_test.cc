@@ -119,8 +119,8 @@ void ExpectForgeryRefused(const std::string& from, const std::string& to,
 }
 
 TEST(ManifestTest, ForgedContentIsRefused) {
-  for (const char* name : {"../model.safetensors", "/a", "a/b", "..", ".", "",
-                           "manifest.json", "a\\u0000b"}) {
+  for (const char* name :
+       {"../model.safetensors", "/a", "a/b", "..", ".", "", "manifest.json", "a\\u0000b"}) {
     ExpectForgeryRefused("model.safetensors.index.json", name, "is not one within");
   }
   ExpectForgeryRefused("model.safetensors.index.json", "other.json", "does not list");

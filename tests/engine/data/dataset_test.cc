@@ -389,9 +389,8 @@ TEST(DatasetTest, RefusesBadInputWithFileAndLine) {
                  8),
           directory),
       HasSubstr("2 tokens are fewer than one sequence of 8"));
-  EXPECT_THAT(
-      OpenError(SpecOf({{directory / "none.txt", DataFormat::kText, ""}}, 8), directory),
-      HasSubstr("none.txt: No such file"));
+  EXPECT_THAT(OpenError(SpecOf({{directory / "none.txt", DataFormat::kText, ""}}, 8), directory),
+              HasSubstr("none.txt: No such file"));
   EXPECT_THAT(OpenError(SpecOf({{directory.path(), DataFormat::kText, ""}}, 8), directory),
               HasSubstr("is a directory"));
   EXPECT_THAT(OpenError(SpecOf({}, 8), directory), HasSubstr("data.train: names no file"));
@@ -412,11 +411,11 @@ TEST(DatasetTest, ATokenizerOfAnotherModelIsRefusedWithTheLine) {
                               .status()
                               .message()),
               HasSubstr("the end-of-text token 257 is not below the model's vocabulary of 250"));
-  EXPECT_THAT(std::string(OpenDataset(spec, nullptr, directory.path(), 250, directory / "cache",
-                                      nullptr)
-                              .status()
-                              .message()),
-              HasSubstr("a.jsonl: format text needs a tokenizer"));
+  EXPECT_THAT(
+      std::string(OpenDataset(spec, nullptr, directory.path(), 250, directory / "cache", nullptr)
+                      .status()
+                      .message()),
+      HasSubstr("a.jsonl: format text needs a tokenizer"));
 }
 
 TEST(TotalStepsTest, AreThoseGivenOrTheEpochs) {

@@ -1,5 +1,4 @@
 #include "engine/data/records/json_records.h"
-#include "tests/support/test_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {

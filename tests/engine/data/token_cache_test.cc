@@ -1,6 +1,4 @@
 #include "engine/data/sequences/token_cache.h"
-#include "tests/support/read_file.h"
-#include "tests/support/test_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {

@@ -1,7 +1,4 @@
 #include "engine/data/records/token_file.h"
-#include "tests/engine/data/token_bytes.h"
-#include "tests/support/read_file.h"
-#include "tests/support/test_directory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/engine/data/token_bytes.h"
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {

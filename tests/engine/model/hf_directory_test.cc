@@ -231,9 +231,8 @@ TEST(HfDirectoryTest, ReadsShardsAndChecksTheirIndex) {
 
   const std::string outside = FreshDirectory("elsewhere") + "/outside.safetensors";
   WriteTestTensors(outside, shards[0]);
-  for (const std::string& name :
-       {std::string("../elsewhere/outside.safetensors"), outside, std::string(".."),
-        std::string()}) {
+  for (const std::string& name : {std::string("../elsewhere/outside.safetensors"), outside,
+                                  std::string(".."), std::string()}) {
     ASSERT_TRUE(
         WriteFileSynced(files, index, nlohmann::json{{"weight_map", {{"a", name}}}}.dump()).ok());
     EXPECT_THAT(OpenError(directory, layout), HasSubstr("not a file beside the index"));

@@ -52,15 +52,14 @@ TEST(RopeTest, TablesAreThoseOfTransformers) {
   }
 }
 
-// YaRN, as the paper has it and transformers computes it (_compute_yarn_parameters), in FP64: a ramp
-// over the dimensions from the one that turns beta_fast times over the original positions to the
-// one that turns beta_slow times, both kept within [0, head_dim - 1].
+// YaRN, as the paper has it and transformers computes it (_compute_yarn_parameters), in FP64: a
+// ramp over the dimensions from the one that turns beta_fast times over the original positions to
+// the one that turns beta_slow times, both kept within [0, head_dim - 1].
 std::vector<double> YarnFrequencies(const ModelConfig& config) {
   const RopeConfig& rope = config.rope;
   const double dim = static_cast<double>(config.head_dim);
   const auto dimension = [&](double rotations) {
-    return dim *
-           std::log(static_cast<double>(rope.original_positions) / (rotations * 2 * M_PI)) /
+    return dim * std::log(static_cast<double>(rope.original_positions) / (rotations * 2 * M_PI)) /
            (2 * std::log(rope.theta));
   };
   double low = dimension(rope.beta_fast), high = dimension(rope.beta_slow);

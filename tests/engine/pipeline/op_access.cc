@@ -49,9 +49,8 @@ const Op& FirstPiece(const Schedule& schedule, size_t begin) {
 // clipping the coefficient. The losses are known before anything of the step is changed.
 OpAccess HostUpdate(const Op& op, const PipelineShape& shape) {
   OpAccess access;
-  access.reads = {{kSlab, op.slab},
-                  {kHostNorm, Norm(op, shape, op.tile)},
-                  {kHostLosses, op.step_slot}};
+  access.reads = {
+      {kSlab, op.slab}, {kHostNorm, Norm(op, shape, op.tile)}, {kHostLosses, op.step_slot}};
   if (shape.clipping) access.reads.insert({kClip, op.step_slot});
   access.writes = {{kTileWeights, op.tile}, {kTileMoments, op.tile}};
   return access;

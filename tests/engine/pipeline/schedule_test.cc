@@ -228,8 +228,8 @@ void ExpectDeclared(const Schedule& schedule, const PipelineShape& shape, bool e
     const Op& op = schedule.ops[i];
     const OpAccess access = AccessOf(schedule, i, shape, embedding_rows);
     EXPECT_EQ(SetOf(op.reads), access.reads) << OpKindName(op.kind) << ", reads; tile " << op.tile;
-    EXPECT_EQ(SetOf(op.writes), access.writes) << OpKindName(op.kind) << ", writes; tile "
-                                               << op.tile;
+    EXPECT_EQ(SetOf(op.writes), access.writes)
+        << OpKindName(op.kind) << ", writes; tile " << op.tile;
   }
 }
 

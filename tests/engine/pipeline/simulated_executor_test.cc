@@ -96,9 +96,9 @@ TEST(SimulatedExecutorTest, WorkTakesEachPartAtItsRateOrAsLongAsItsLaunches) {
   EXPECT_EQ(WorkSeconds(work, profile), 16);
 }
 
-// The design's promise of overlap (ARCHITECTURE.md, "What bounds a step"), on rates where the link's busier
-// direction takes 0.8 of compute and the stash is as large as the weights: the regime of large
-// batches.
+// The design's promise of overlap (ARCHITECTURE.md, "What bounds a step"), on rates where the
+// link's busier direction takes 0.8 of compute and the stash is as large as the weights: the regime
+// of large batches.
 class StepOverBound : public testing::TestWithParam<bool> {};
 
 TEST_P(StepOverBound, IsAtMostOneTenthAboveOne) {

@@ -68,8 +68,7 @@ class Pipeline {
       grpc::Slice whole;
       EXPECT_TRUE(static_cast<grpc::ByteBuffer*>(tag)->DumpToSingleSlice(&whole).ok());
       const size_t index = static_cast<grpc::ByteBuffer*>(tag) - buffers.data();
-      EXPECT_TRUE(
-          answers[index].job.ParseFromArray(whole.begin(), static_cast<int>(whole.size())));
+      EXPECT_TRUE(answers[index].job.ParseFromArray(whole.begin(), static_cast<int>(whole.size())));
     }
     for (size_t i = 0; i < calls_.size(); ++i) {
       calls_[i].read = true;

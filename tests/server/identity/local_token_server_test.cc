@@ -30,9 +30,7 @@ using ::testing::HasSubstr;
 
 class LocalTokenServerTest : public testing::Test {
  protected:
-  void SetUp() override {
-    Start();
-  }
+  void SetUp() override { Start(); }
   void TearDown() override { server_.reset(); }
   // A daemon's end and new beginning.
   void Start() {

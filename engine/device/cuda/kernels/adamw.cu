@@ -1,5 +1,5 @@
-// AdamW with the bits of the host's kernel (engine/optim/kernel/adamw_kernel.cc): the same products and
-// sums fused, the same order, every operation rounded to nearest.
+// AdamW with the bits of the host's kernel (engine/optim/kernel/adamw_kernel.cc): the same products
+// and sums fused, the same order, every operation rounded to nearest.
 //
 // The host's threads flush denormals: an operand that is one counts as zero, and so does a result
 // that would be one. A GPU can do so too, but does not say whether it judges a result before or

@@ -17,7 +17,7 @@ constexpr int64_t kLengthStep = 512;
 // run is so large that it would matter.
 constexpr int64_t kRunElementsMax = std::numeric_limits<int32_t>::max();
 
-// Of the gradient by blocks. For each two blocks of n tokens with g query heads of d elements,
+// The length of the gradient's blocks. For each two blocks of n tokens with g query heads of d elements,
 // cuDNN does 10 n^2 g d operations, and adding up the parts moves up to 10 (g + 2) n d bytes: a
 // part is read in BF16, its sum read and written in FP32. An H200 does 581 TFLOP/s of these
 // operations and copies 4.3 TB/s, 135 operations a byte, so that the sums take 135 (g + 2) / (g n)

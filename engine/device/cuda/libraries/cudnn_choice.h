@@ -35,8 +35,8 @@ CudnnGraphKey UniformKeyOf(const AttentionArgs& args);
 // not uniform, or not even one head of keys and values fits: they go as packed documents.
 std::optional<CudnnGraphKey> UniformKeyOf(const AttentionBackwardArgs& args);
 
-// How packed documents are cut; none if the call is not taken. Of the gradient, documents that are
-// too long for one call go by blocks (cudnn_blocks.h) of BlockLengthOf.
+// Cuts packed documents into runs; returns none if cuDNN does not take the call. In the gradient,
+// documents that are too long for one call go by blocks (cudnn_blocks.h) of BlockLengthOf.
 std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_bytes,
                                 bool takes_packed);
 std::vector<DocumentRun> RunsOf(const AttentionBackwardArgs& args, bool takes_packed);

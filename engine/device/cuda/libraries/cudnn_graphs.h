@@ -44,7 +44,7 @@ enum PackedTensor : int {
 };
 constexpr int64_t OffsetsOf(int tensor) { return int64_t{kOffsets} + tensor; }
 
-// What a graph is made for. BF16, FP32 statistics.
+// The shape that a graph is built for. Operands are BF16, statistics FP32.
 struct CudnnGraphKey {
   bool backward = false;
   // Token i of a document sees the tokens up to i; else all.

@@ -27,10 +27,10 @@ constexpr int64_t CudnnGradientBytes(int64_t documents, int64_t heads, int64_t l
   return documents * heads * whole * (2 * whole + 4 * (head_dim + 2)) + kCudnnSlackBytes;
 }
 
-// Of the gradient of one document by blocks of `block` queries and keys (cudnn_blocks.h), with the
-// `group` query heads of one key and value: statistics of all queries, FP32 sums of keys' and
-// values' gradients and of a block of queries', a block's parts of all three in BF16, and cuDNN's
-// own for a block.
+// Bytes of workspace for the gradient of one document by blocks of `block` queries and keys
+// (cudnn_blocks.h), with the `group` query heads of one key and value: statistics of all queries,
+// FP32 sums of keys' and values' gradients and of a block of queries', a block's parts of all three
+// in BF16, and cuDNN's own for a block.
 constexpr int64_t CudnnBlockGradientBytes(int64_t tokens, int64_t group, int64_t block,
                                           int64_t head_dim) {
   return 4 * tokens * group + 2 * 4 * tokens * head_dim + (4 + 2) * block * group * head_dim +
