@@ -1,4 +1,4 @@
-// One training sequence, and the batch the engine trains on.
+// A training sequence, and the batch of sequences of one step.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_H_
 
@@ -11,9 +11,9 @@ namespace megatrain {
 
 inline constexpr int32_t kMaskedLabel = -100;
 
-// All vectors have sequence_length elements. labels[t] is the token AT t (as with labels=input_ids
-// in transformers) or kMaskedLabel; the prediction for labels[t + 1] is made at t, and only if both
-// are of one document.
+// All vectors have sequence_length elements. As in transformers with labels=input_ids, labels[t] is
+// the token at t or kMaskedLabel. The prediction for labels[t + 1] is made at t, and only if both
+// are in one document.
 struct Sequence {
   std::vector<int32_t> input_ids;
   std::vector<int32_t> labels;
@@ -22,21 +22,21 @@ struct Sequence {
       document_ids;  // ascending from 0 within the sequence; padding is a document of its own, -1
 };
 
-// The target of the prediction at each position: targets[t] = labels[t + 1] if t + 1 is in the same
-// document (and not padding), else kMaskedLabel; the last is masked.
+// Returns the target of the prediction at each position: labels[t + 1] if t + 1 is in the same
+// document and not padding, else kMaskedLabel. The last position has no target.
 std::vector<int32_t> PredictionTargets(const Sequence& sequence);
 
 // The sequences of one optimizer step (or of one evaluation batch).
 struct Batch {
   int64_t step = 0;  // from 1
   std::vector<Sequence> sequences;
-  int64_t predictions = 0;   // unmasked targets: what the loss is normalised by
-  int64_t input_tokens = 0;  // not padding
+  int64_t predictions = 0;   // unmasked targets, which the loss is normalised by
+  int64_t input_tokens = 0;  // tokens without padding
 };
 
-// Every token of the batch, and every label that is not masked, is one of a model's `vocabulary`
-// ids. InvalidArgument names the first that is not and its place. Kernels index by these ids
-// unchecked.
+// Checks that every token, and every label that is not masked, is in [0, vocabulary). Kernels index
+// by these ids without checking them. Returns InvalidArgument with the first id that is not and its
+// place.
 absl::Status CheckTokenIds(const Batch& batch, int64_t vocabulary);
 
 }  // namespace megatrain
