@@ -1,5 +1,5 @@
-// One save in the background, on the io lane while training goes on. A failed save ends the save,
-// not the training: the status waits here to be asked for.
+// Saves a checkpoint on the io lane while training goes on. A failed save does not end the
+// training: its status is kept here.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_CHECKPOINT_JOB_H_
 #define MEGATRAIN_ENGINE_PIPELINE_CHECKPOINT_JOB_H_
 
@@ -15,17 +15,20 @@
 
 namespace megatrain {
 
+// Thread safety: SaveTile and Finish are called from the io lane. The accessors may be called after
+// the save's ticket has been waited for.
 class CheckpointJob {
  public:
   CheckpointJob(std::unique_ptr<CheckpointWriter> writer, Retention retention)
       : writer_(std::move(writer)), retention_(std::move(retention)) {}
 
-  // Called from the io lane.
+  // Does nothing after an error. An error removes what was written, because the disk may be full.
   void SaveTile(int index, const Tile& tile) {
     if (!status_.ok()) return;
     status_ = writer_->WriteTile(index, tile);
-    if (!status_.ok()) Close();  // removes what was written: the disk may be full
+    if (!status_.ok()) Close();
   }
+  // Completes the checkpoint, unless there was an error.
   void Finish() {
     if (!status_.ok()) return;
     absl::StatusOr<std::string> directory = writer_->Finish(retention_);
@@ -34,7 +37,7 @@ class CheckpointJob {
     Close();
   }
 
-  // After the save's ticket has been waited for.
+  // The first error, or OK.
   const absl::Status& status() const { return status_; }
   const std::string& directory() const { return directory_; }
   const std::vector<std::string>& notes() const { return notes_; }
