@@ -24,9 +24,8 @@ namespace megatrain {
 
 // How an update is carried out; the bits do not depend on it. AdamWTuner chooses it by measuring.
 struct AdamWTuning {
-  // The elements that a thread takes at a time: 3.5 MiB of traffic (28 bytes an element). That is
-  // large enough that claiming one costs nothing, and small enough that threads finish a layer's
-  // tile together.
+  // The most elements that a thread takes at a time: 3.5 MiB of traffic (28 bytes an element), so
+  // that claiming a block costs nothing.
   int64_t block_elements = int64_t{1} << 17;
   // How many elements before its use a cache line of each stream is prefetched; 0 leaves it to the
   // hardware.
@@ -48,6 +47,12 @@ struct AdamWRun {
 };
 // Returns the parts of `range` that are not padding, in order. They depend on the layout alone.
 std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range);
+
+// Cuts runs into blocks that threads take one after another. Blocks have block_elements at most and
+// become smaller towards the end, so that all threads end together (Polychronopoulos and Kuck,
+// Guided self-scheduling, 1987). REQUIRES: block_elements > 0, threads > 0.
+std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block_elements,
+                                  int threads);
 
 // Returns the operands for elements [begin, begin + elements) of the tile. `gradient` is the whole
 // tile's, of gradient_dtype.
