@@ -23,13 +23,13 @@ struct ProcessorPaths {
 
 // Sorts `numbers` into the order in which memory-bound threads are best placed on them: one
 // hardware thread of every core before the second of any, and the NUMA nodes in turn. A processor
-// whose node the kernel does not tell is put on node 0.
+// whose node the kernel does not report counts as on node 0.
 std::vector<Processor> OrderProcessors(const std::vector<int>& numbers,
                                        const ProcessorPaths& paths = {});
 
 // Returns the processors that the process's main thread may run on, in the order of
 // OrderProcessors. The main thread is asked because the calling thread may be bound to a few of
-// them. Empty if the kernel does not tell.
+// them. Empty if the kernel does not report them.
 std::vector<Processor> AllowedProcessors();
 
 // Returns the number of processors that the main thread may run on; at least 1.

@@ -154,7 +154,8 @@ std::optional<Tag> ReadTag(std::string_view text, size_t* at) {
   return std::nullopt;
 }
 
-// What is written of `text`, which stands before `tag`. `line_begins`: `text` begins a line.
+// Returns the part of `text`, which stands before `tag`, that the program writes. `line_begins`
+// says that `text` begins a line.
 std::string_view Written(std::string_view text, const Tag& tag, bool is_expression,
                          bool line_begins) {
   if (tag.left_sign == '-') {

@@ -242,7 +242,7 @@ void CheckArchitectures(JsonFields& fields) {
   }
 }
 
-// What the engine does not compute, by the value that switches it off.
+// Refuses what the engine does not compute, unless the value switches it off.
 void CheckUnsupported(JsonFields& fields, ModelFamily family) {
   const std::string act = fields.String("hidden_act", "silu");
   if (act != "silu" && act != "swish") {

@@ -201,7 +201,7 @@ class Bench {
     args.lse = static_cast<float*>(Operand(2));
     return args;
   }
-  // Of a product over half of the pairs of tokens.
+  // The operations of a product over half of the pairs of tokens.
   double PairProductFlops() const {
     const double tokens = static_cast<double>(s_.tokens);
     return 2.0 * tokens * tokens / 2 * static_cast<double>(s_.hidden);
@@ -306,8 +306,8 @@ class Bench {
     return std::max(seconds, 1e-9);
   }
 
-  // Of the fastest of a few calls, after one that finds code and memory cold. They are queued
-  // without a pause, so that a device's own clock sees the work alone.
+  // Returns the rate of the fastest of a few calls, after one that finds code and memory cold. They
+  // are queued without a pause, so that a device's own clock measures the work alone.
   absl::StatusOr<double> Rate(Stream& stream, double amount, Work work) {
     std::vector<Span> spans(static_cast<size_t>(s_.repetitions) + 1);
     for (Span& span : spans) {

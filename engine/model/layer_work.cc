@@ -148,7 +148,7 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
-  // Of four matrices each, by the input and by the weight.
+  // Each of the four matrices has a gradient by the input and one by the weight.
   LayerWork work = 2 * Products(s, matrices, 4) + SwiGluBackward(s) + 2 * NormBackward(s) + Rope(s);
   // Scores once more, then the gradients by probabilities, values, queries and keys.
   work += {.attention_backward_flops = 5 * s.pair_product_flops,

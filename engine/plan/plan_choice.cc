@@ -79,7 +79,7 @@ struct Candidate {
   double seconds_min = 0;
 };
 
-// What fits the device, by seconds_min.
+// Returns the candidates that fit the device, by seconds_min.
 std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
                                   const HardwareProfile& profile, int64_t device_limit,
                                   const PipelineDimensions& rule) {

@@ -81,7 +81,7 @@ Pieces CutIntoPieces(int64_t tokens, int64_t hidden, void* scratch) {
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kPieceThreads, 4)
     EmbeddingBackwardKernel(EmbeddingBackwardArgs args, Pieces pieces) {
-  // Of the table's FP32 row that a pack meets.
+  // The elements of a pack of the FP32 table, and the number of these packs for kCount elements.
   constexpr int kPart = kCount < 4 ? kCount : 4, kParts = kCount / kPart;
   const int64_t first = blockIdx.x * pieces.length;
   const int64_t left = args.tokens - first;

@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const uint32_t first = blockIdx.x * items, all = static_cast<uint32_t>(args.rows * args.groups);
   const uint32_t last = all - first < items ? all : first + items;
-  // Of every team the same number of rounds: they meet.
+  // Every team makes the same number of rounds, because they synchronise.
   for (uint32_t base = first; base < last; base += Shape::kBlockRows) {
     const uint32_t mine = base + team * kRows;
     Values x[kRows][kHeld], dy[kRows][kHeld], before[kRows][kHeld];

@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
   Bf16* const keys = SharedMemory<Bf16>();
   Bf16* const values = keys + Shape::kRowsElements;
   Bf16* const all_stages = values + Shape::kRowsElements;
-  // Of queries, then output gradients.
+  // Stages of queries, then of output gradients.
   Bf16* const stages = all_stages + split * 2 * kStageElements<Shape>;
   const int dim = static_cast<int>(f.head_dim), lane = threadIdx.x % kWarp;
   const int row = thread / kWarp * kWarpRows;
@@ -266,8 +266,8 @@ int LaunchKeyGradient(const Queue& queue, const AttentionBackwardArgs& args, con
   }
 }
 
-// Whether the blocks of keys are too few to give an H200's 132 multiprocessors two each. On every
-// card the same: the order of sums is.
+// Returns true if the blocks of keys are too few to give an H200's 132 multiprocessors two each.
+// The answer is the same on every card, and so is the order of sums.
 bool FewKeyBlocks(const AttentionArgs& args) {
   return args.kv_heads * CeilDiv(args.tokens, kTensorWarps * kWarpRows) < 2 * 132;
 }

@@ -6,7 +6,7 @@
 namespace megatrain::cuda {
 namespace {
 
-// Of rows g and g + 8 of a warp.
+// The state for rows g and g + 8 of a warp.
 struct Softmax {
   float largest[2] = {-INFINITY, -INFINITY};
   float total[2] = {0, 0};  // of this thread's columns

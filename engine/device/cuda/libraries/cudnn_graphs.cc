@@ -198,7 +198,7 @@ class BuiltGraph : public CudnnGraph {
   const int64_t workspace_bytes_;
 };
 
-// Of the thread's device. A handle is one thread's at a time.
+// Handles for the thread's device. One thread at a time may use a handle.
 struct Handles {
   Handles() = default;
   Handles(Handles&& other)
@@ -297,7 +297,7 @@ absl::StatusOr<CudaLibrary> LoadCudnn() {
 absl::StatusOr<std::unique_ptr<CudnnGraphs>> CudnnGraphs::Open() {
   try {
     MT_ASSIGN_OR_RETURN(CudaLibrary library, LoadCudnn());
-    // What the frontend throws it had better throw now than in a step.
+    // An exception of the frontend should come now and not in a step.
     int device = 0;
     if (const cudaError_t error = fe::detail::cuda_get_device(&device); error != cudaSuccess) {
       return absl::UnavailableError(
