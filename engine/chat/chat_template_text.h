@@ -32,8 +32,8 @@ struct ChatVariant {
   // chatml: Qwen3's handling of reasoning. Assistant turns after the last question begin with their
   // <think> block, and earlier ones lose it.
   bool think = false;
-  // With `think`: a user message that is a tool's response does not count as a question. If true,
-  // it must begin and end with the <tool_response> tags; if false, it may hold both anywhere.
+  // With `think`: a user message counts as a tool's response, and not as a question, if it begins
+  // and ends with the <tool_response> tags (true) or contains both anywhere (false).
   bool tool_response_wraps = true;
   // llama3: the "Today Date" of Llama 3.1's system header; "" for Llama 3, which has no such
   // header.

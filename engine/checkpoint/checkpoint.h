@@ -9,7 +9,7 @@
 // and once
 //   model.safetensors.index.json, config.json, tokenizer files
 //   manifest.json                          the size and XXH3-128 of every file, and the
-//   CheckpointState
+//                                          CheckpointState
 // The weights, the index and config.json make the directory a valid Hugging Face model. Tensors are
 // little-endian, unpadded and in Hugging Face shapes, and
 //   master_bits = ((weight - (remainder < 0)) << 16) | uint16(remainder)   (see split_master.h).

@@ -1,8 +1,10 @@
 // Manages a directory of checkpoints: names, lists, finds and removes them. A directory may hold
 //   step-00000100            a whole checkpoint; the number has more digits if eight do not suffice
 //   step-00000100.tmp        a checkpoint being written or removed, or left so by a process that
-//   died step-00000100.replaced   moved aside for the moment in which a new one of the step takes
-//   its name step-00000300.replaced-by-step-00000150
+//                            died
+//   step-00000100.replaced   moved aside for the moment in which a new checkpoint of the step takes
+//                            its name
+//   step-00000300.replaced-by-step-00000150
 //                            discarded together with the saving of step 150: it is moved aside
 //                            before that one takes its name, and removed afterwards
 // Everything else in the directory is foreign and is neither read nor removed.

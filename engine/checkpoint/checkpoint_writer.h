@@ -24,9 +24,10 @@ namespace megatrain {
 // Destroying an unfinished writer removes its `.tmp` directory.
 class CheckpointWriter {
  public:
-  // Creates `directory`/step-XXXXXXXX.tmp after calling RemoveLeftovers. The tokenizer files of the
-  // Hugging Face directory `config_directory`, and its config.json with torch_dtype rewritten, are
-  // copied into it during the call. `layout` and `files` must outlive the writer.
+  // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
+  // tokenizer files of the Hugging Face directory `config_directory`, and its config.json with
+  // torch_dtype rewritten, are copied into it during the call. `layout` and `files` must outlive
+  // the writer.
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
   // FailedPrecondition if a foreign file or directory has the checkpoint's name or is in the

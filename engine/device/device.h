@@ -1,9 +1,10 @@
 // The interface of a device: memory, in-order streams, events, copies and kernels. It is thin on
 // purpose.
 //
-// Lifetimes: the device must outlive its streams, events and memory. Thread safety: a Stream is
-// used by one thread at a time (its lane's). Events may be waited for by any thread. The other
-// methods of Device may be called from any thread.
+// Lifetimes: the device must outlive its streams, events and memory.
+//
+// Thread safety: a Stream is used by one thread at a time (its lane's). Events may be waited for by
+// any thread. The other methods of Device may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 

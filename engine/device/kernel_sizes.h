@@ -30,8 +30,8 @@ class KernelSizes {
   // Returns the device bytes that AttentionBackward must be given for a shape. They depend on
   // nothing else and are linear in tokens, except that a library may take up to 1 GiB.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
-  // Each chunk reads and writes the gradient of the whole head. The chunk is made just long enough
-  // that this does not dominate its time.
+  // Returns the largest chunk of the LM head that makes sense on this device. Each chunk reads and
+  // writes the gradient of the whole head, and a larger one would hardly reduce the time for that.
   virtual HeadChunkMax HeadChunk() const = 0;
   // Returns the device bytes besides the arena that a stream of kernels (StreamUse::kCompute)
   // takes.

@@ -63,10 +63,11 @@ inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 // The tile must stay valid until the next call; its weights may have another type than
 // `weight_dtype`.
 //
-// The directory is written as `directory`.tmp, synced and renamed. An existing one that is not
-// empty is replaced only if it is an export of a model with the same tensors and holds nothing
-// else. Any other directory, and `source_directory` itself, is refused with FailedPrecondition.
-// After an error, such as ResourceExhausted for a full disk, `directory` is as it was before.
+// The directory is written as `directory`.tmp and then replaces `directory` (see ReplaceDirectory).
+// An existing one that is not empty is replaced only if it is an export of a model with the same
+// tensors and holds nothing else. Any other directory, and `source_directory` itself, is refused
+// with FailedPrecondition. If writing fails, for instance with ResourceExhausted for a full disk,
+// `directory` is as it was before.
 absl::Status ExportHfDirectory(const std::string& source_directory, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,

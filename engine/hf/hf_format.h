@@ -45,14 +45,13 @@ std::string MakeHfIndex(const HfWeightMap& weight_map, int64_t total_bytes);
 // malformed or a file name leads out of the directory.
 absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view json, const std::string& path);
 
-// The files that hold a directory's weights, by path, without opening them; the weight map is empty
-// if there is one file without an index. NotFound says which files were looked for.
-struct HfWeightFiles {  // paths, and the index if there is one
+// The paths of the files that hold a directory's weights. The weight map is empty if there is one
+// file without an index.
+struct HfWeightFiles {
   std::vector<std::string> paths;
   HfWeightMap weight_map;
 };
-// Finds the files that hold a directory's weights, without opening them. The weight map is empty if
-// there is one file without an index. Returns NotFound, naming the files that were looked for.
+// Finds these files without opening them. Returns NotFound, naming the files that were looked for.
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory);
 
 // Writes `to`/config.json with the content of the source's and `weight_dtype` as its dtype, and

@@ -23,10 +23,11 @@ absl::Status WriteHfWeights(
     absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
         emit);
 
-// Replaces `directory` atomically: calls `write` to fill `directory`.tmp, syncs it and renames it.
-// The old directory is moved to `directory`.previous and removed afterwards. If anything fails
-// before that, the old one is in place again. Leftovers of those two names are removed if they hold
-// only files of a model; otherwise the call returns FailedPrecondition.
+// Replaces `directory` by a new one: calls `write` to fill `directory`.tmp, syncs it, renames the
+// old one to `directory`.previous and the new one to `directory`, and removes the old one. If
+// anything fails up to the second renaming, the old one is put back; after a crash between the two
+// it is still at `directory`.previous. Leftovers of those two names are removed if they hold only
+// files of a model; otherwise the call returns FailedPrecondition.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

@@ -44,7 +44,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, 
 class SafetensorsReader {
  public:
   // Returns InvalidArgument, naming the file and the tensor, for everything that the format
-  // forbids. `files` must outlive the reader if its files need it.
+  // forbids. `files` must outlive the reader.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(FileSystem* files,
                                                                  const std::string& path);
 

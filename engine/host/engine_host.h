@@ -47,7 +47,7 @@ struct EngineBudget {
   int64_t pool_bytes = 0;             // the capacity of the pool
   int64_t beside_pool_bytes = 0;      // free host memory besides the pool
   HardwareRates rates{};              // needed to predict times; may be unmeasured
-  // Free memory of the device; nullopt if the device uses host memory.
+  // Device memory that a job may plan with; nullopt if the device uses host memory.
   std::optional<int64_t> device_bytes{};
 };
 
@@ -91,7 +91,8 @@ class EngineHost {
 
   // Returns zeros while there is no pool.
   PoolUsage pool_usage() const;
-  // Returns the budget as it was when the pool was reserved. REQUIRES: ReservePool succeeded.
+  // Returns the budget, with memory as it was when the pool was reserved. REQUIRES: ReservePool
+  // succeeded.
   EngineBudget budget() const;
   int threads() const;                                         // for a job that asks for none
   const std::string& device_id() const { return device_.id; }  // "cpu", "cuda:0"

@@ -29,7 +29,8 @@ struct LooseData {
   int64_t sequence_length = 1024;
   std::string cache_directory;
 };
-// Opens the file in file order, with the errors of OpenTokenizer and OpenDataset.
+// Opens the file without shuffling its sequences. Returns the errors of OpenTokenizer and
+// OpenDataset.
 absl::StatusOr<JobData> OpenLooseData(const LooseData& data);
 
 }  // namespace megatrain

@@ -1,6 +1,7 @@
 // Divides device memory, one block, among weight buffers, gradient accumulators, stash, activations
-// and workspace. This is done once, before the first step. A session uses no device memory but what
-// is reserved here, so the bytes that the plan names are the bytes that it holds on the device.
+// and workspace. This is done once, before the first step. Apart from this block a job's steps use
+// only the workspaces of streams (KernelSizes::StreamWorkspaceBytes), so the plan can name every
+// byte of device memory.
 //
 // An arena without a block does the same arithmetic and refuses the same requests. So the plan can
 // run the code that the executor runs.

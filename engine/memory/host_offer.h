@@ -11,8 +11,8 @@ namespace megatrain {
 
 struct HostOffer {
   int64_t free_bytes = 0;  // AvailableMemoryBytes: for the pool and everything else
-  // Bytes of free huge pages that are set aside, which can be used for the pool alone. Of the two
-  // sizes, the one with more bytes counts. 0 if they are too few for HostPool::MayLieIn.
+  // Bytes of free huge pages that are set aside, of the page size (1 GiB or 2 MiB) that has more.
+  // Only the pool can use them. 0 if they are too few for HostPool::MayLieIn.
   int64_t set_aside_bytes = 0;
 };
 

@@ -8,9 +8,10 @@
 // stack up from the bottom without a gap, the small ones down from the top. Freed blocks are joined
 // with free neighbours.
 //
-// Thread safety: all methods may be called from any thread. Invariants: free blocks and leases are
-// disjoint and cover the pool; no two free blocks touch; free_bytes() + the sum of
-// bytes_in_use(kind) == capacity().
+// Thread safety: all methods may be called from any thread.
+//
+// Invariants: free blocks and leases are disjoint and cover the pool; no two free blocks touch;
+// free_bytes() + the sum of bytes_in_use(kind) == capacity().
 #ifndef MEGATRAIN_ENGINE_MEMORY_HOST_POOL_H_
 #define MEGATRAIN_ENGINE_MEMORY_HOST_POOL_H_
 

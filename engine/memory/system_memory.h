@@ -9,7 +9,7 @@
 
 namespace megatrain {
 
-// The files in which the kernel tells it; tests substitute their own.
+// The files of the kernel that are read; tests substitute their own.
 struct SystemMemoryPaths {
   std::string meminfo = "/proc/meminfo";
   std::string cgroup = "/proc/self/cgroup";             // the control groups of this process

@@ -67,7 +67,7 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
 // in BF16, or if a second moment is not finite. All ranges are updated in that case too, but the
 // tile must not be used any more.
 //
-// `nodes` tells on which NUMA nodes the tile is, so that threads can take near blocks first. It
+// `nodes` gives the NUMA nodes of the tile's memory, so that threads can take near blocks first. It
 // affects the time only, and so does `tuning`. Denormals count as zero, as in every loop of a
 // ThreadPool. REQUIRES: step.step >= 1, betas in [0, 1), epsilon >= 0; the tile's sections and the
 // gradient do not overlap.

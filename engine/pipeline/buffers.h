@@ -1,6 +1,6 @@
-// Computes and reserves the memory that a step needs besides the model itself. Device memory is cut
-// from the device arena, host memory (including the tiles) from the host pool. The plan runs the
-// same code on an arena without a block, so its bytes are the bytes that are taken.
+// Computes the sizes of all memory that a step needs, and reserves it: device memory in the device
+// arena, host memory (the tiles included) in the host pool. The plan runs the same code on an arena
+// without a block, so its bytes are the bytes that are taken.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 #define MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 
@@ -122,7 +122,7 @@ struct HostBuffers {
   std::array<HostLease, kStepSlots> batch;  // BatchArrays, then loss_sums, norms and update_flags
   std::array<double*, kStepSlots> loss_sums = {};      // [micro_batches]
   std::array<double*, kStepSlots> norms = {};          // [tiles]
-  std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], of those that the device updates
+  std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], set by device updates
 };
 
 // Returns the bytes of the pool that LeaseHostBuffers takes, by HostKind.

@@ -39,6 +39,7 @@ class CheckpointJob {
 
   // The first error, or OK.
   const absl::Status& status() const { return status_; }
+  // The path of the checkpoint; empty unless it was completed.
   const std::string& directory() const { return directory_; }
   const std::vector<std::string>& notes() const { return notes_; }
 

@@ -1,8 +1,8 @@
 // Derives which operations each operation must wait for from the resources that it reads and
-// writes. Operations are given in serial order. One waits for the last writer of what it reads
-// (read-after-write), and for the last writer and all later readers of what it writes
-// (write-after-write, write-after-read). One tracker sees all schedules of an executor, so this
-// works across steps.
+// writes. Operations are given in serial order. An operation waits for the last writer of each
+// resource that it reads (read-after-write), and for the last writer and all later readers of each
+// resource that it writes (write-after-write, write-after-read). One tracker sees all schedules of
+// an executor, so this works across steps.
 //
 // Lanes run in order, so waiting for operation n of a lane covers all before it. One number for
 // each lane is therefore enough, and none is needed for the operation's own lane.

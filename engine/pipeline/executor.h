@@ -1,10 +1,12 @@
 // Runs schedules on real lanes. Each lane has a host thread; device lanes also have a stream each.
 //
 // Thread safety: Interrupt may be called from any thread; all other methods from one (the
-// trainer's). Invariants: the operations of a lane run in the order submitted. An operation starts
-// when those that it waits for are done; if both are on streams, when they are queued, because the
-// device then keeps the order. After the first error no further operation runs, all are counted as
-// done, and every Wait returns that error.
+// trainer's).
+//
+// Invariants: the operations of a lane run in the order submitted. An operation starts when those
+// that it waits for are done; if both are on streams, when they are queued, because the device then
+// keeps the order. After the first error no further operation runs, all are counted as done, and
+// every Wait returns that error.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_EXECUTOR_H_
 #define MEGATRAIN_ENGINE_PIPELINE_EXECUTOR_H_
 

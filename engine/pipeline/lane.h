@@ -4,7 +4,9 @@
 
 namespace megatrain {
 
-// Updates on the device alternate between two lanes: while one loads its state, the other stores.
+// kH2D and kD2H copy between host and device, kCompute runs the layers, kUpdate runs AdamW on the
+// host, and kIo writes checkpoints. Updates on the device alternate between two lanes: while one
+// loads its state, the other stores.
 enum class Lane { kH2D, kCompute, kD2H, kDeviceUpdate0, kDeviceUpdate1, kUpdate, kIo };
 inline constexpr int kLanes = 7;
 inline constexpr int kDeviceUpdateLanes = 2;

@@ -77,7 +77,7 @@ struct MemoryPlan {
   int64_t checkpoint_bytes = 0;
   MemoryBudget budget;
   int64_t host_limit = 0;    // engine.host_memory, or the budget
-  int64_t device_limit = 0;  // engine.device_memory and the budget, as described there
+  int64_t device_limit = 0;  // of engine.device_memory and MemoryBudget::device_bytes
   bool fits = true;
   std::string misfit;  // names what does not fit, in bytes
 

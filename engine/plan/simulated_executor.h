@@ -62,8 +62,8 @@ class SimulatedExecutor {
   Run Submit(const Schedule& schedule);
 
  private:
-  // The resources that an operation occupies, one after the other: the link down, the lane, the
-  // link up.
+  // The resources that an operation occupies one after the other: the link to the device, its lane,
+  // and the link to the host.
   enum Part { kDown, kInside, kUp };
   static constexpr int kParts = 3;
   struct Item {

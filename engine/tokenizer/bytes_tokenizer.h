@@ -1,4 +1,5 @@
-// A tokenizer that needs no file: an id is the value of a byte, followed by three special tokens.
+// A tokenizer that needs no file: ids 0 to 255 are the values of bytes, and three special tokens
+// follow.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_BYTES_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_BYTES_TOKENIZER_H_
 

@@ -23,7 +23,7 @@ struct DatasetReport {
   int64_t documents = 0;
   int64_t tokens = 0;  // without padding
   int64_t sequences = 0;
-  int64_t truncated_examples = 0;       // longer than a sequence
+  int64_t truncated_examples = 0;       // cut to the length of a sequence
   int64_t dropped_tokens = 0;           // `tokens` format: less than a sequence at the end
   int64_t examples_without_target = 0;  // left out: the loss is on none of their tokens
 };

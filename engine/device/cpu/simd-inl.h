@@ -80,9 +80,9 @@ HWY_INLINE float MaxLanes(VF v) { return hn::GetLane(hn::MaxOfLanes(DF(), v)); }
 
 // exp(x) within 2 units in the last place; 0 below -87.3 (where the result is denormal), infinite
 // above 88.7; NaN stays NaN. Derivation: n = round(x / ln 2), r = x - n ln 2 in two steps (the
-// first product is exact: kLn2High has 9 significant bits), |r| <= 0.347, exp(x) = 2^n exp(r), and
-// exp(r) is its Taylor polynomial of degree 7, whose remainder 0.347^8 / 8! = 5e-9 is below half a
-// unit in the last place. 2^n is applied in two halves, as n = 128 alone has no FP32 power.
+// first product is exact: 0.693359375 has 9 significant bits), |r| <= 0.347, exp(x) = 2^n exp(r),
+// and exp(r) is its Taylor polynomial of degree 7, whose remainder 0.347^8 / 8! = 5e-9 is below
+// half a unit in the last place. 2^n is applied in two halves, as n = 128 alone has no FP32 power.
 HWY_INLINE VF Exp(VF x) {
   const DF df;
   const hn::RebindToSigned<DF> di;

@@ -34,8 +34,9 @@ class CudaKernelSizes : public KernelSizes {
         CudnnGradientBytes(1, s.heads, CudnnLengthBucket(s.sequence), s.head_dim);
     return std::max(own, std::min(kCudnnWorkspaceBytesMax, longest));
   }
-  // A GPU does about 200 operations in BF16 in the time in which it moves a byte, and the gradient
-  // moves 8 bytes for 2 operations a token. So from 1024 tokens on the operations take longer.
+  // A GPU does about 200 operations in BF16 in the time in which it moves a byte. For an element of
+  // the head's gradient a chunk moves 8 bytes and does 2 operations for each token. So from about
+  // 1024 tokens on the operations take longer.
   HeadChunkMax HeadChunk() const override { return {2048, int64_t{1280} << 20}; }
   // 48 MiB, for products and for the partial sums of reductions.
   int64_t StreamWorkspaceBytes() const override {

@@ -23,11 +23,12 @@ CudnnAddresses AddressesOf(const AttentionArgs& args, int64_t token, int64_t kv_
 CudnnAddresses AddressesOf(const AttentionBackwardArgs& args, int64_t token, int64_t kv_head);
 
 // Queues the writing of documents' lengths and offsets to `index`, device memory of
-// cuda::kPackedIndexBytes. The documents lie between neighbours of `starts` ([documents + 1], in
-// tokens). Returns a cudaError_t.
+// cuda::kPackedIndexBytes. Document d has tokens [starts[d], starts[d + 1]); they are counted from
+// starts[0] on. Returns a cudaError_t.
 int WriteIndex(void* stream, const CudnnGraphKey& key, std::span<const int32_t> starts,
                void* index);
-// Adds the addresses of the index for queries and of that for keys, which may be the same.
+// Adds the addresses of the lengths and offsets in an index that WriteIndex wrote, to the operands
+// of a graph of the forward or backward pass. Queries and keys may share one index.
 void AddIndex(bool backward, void* of_queries, void* of_keys, CudnnAddresses* addresses);
 
 }  // namespace megatrain

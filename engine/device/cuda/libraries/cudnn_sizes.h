@@ -48,8 +48,8 @@ inline constexpr int64_t kCudnnLengthMin = 512;
 
 // Returns the length of the graph for packed documents of at most `length` tokens. A graph takes
 // half a second to build, so there are only a few lengths: powers of two up to 4096. Beyond that
-// the gradient's workspace, which grows with the square, limits what can be taken, so each power of
-// two is divided into four steps.
+// the gradient's workspace, which grows with the square, limits what can be taken, so there are
+// three more lengths between two powers.
 constexpr int64_t CudnnLengthBucket(int64_t length) {
   constexpr int64_t kCoarseMax = 4096;
   if (length <= kCudnnLengthMin) return kCudnnLengthMin;
