@@ -28,8 +28,8 @@ std::vector<Processor> OrderProcessors(const std::vector<int>& numbers,
                                        const ProcessorPaths& paths = {});
 
 // Returns the processors that the process's main thread may run on, in the order of
-// OrderProcessors. The main thread is asked because the calling thread may be bound to a few of
-// them. Empty if the kernel does not report them.
+// OrderProcessors. The calling thread does not matter, because it may be bound to a few of them.
+// Empty if the kernel does not report them.
 std::vector<Processor> AllowedProcessors();
 
 // Returns the number of processors that the main thread may run on; at least 1.

@@ -1,4 +1,4 @@
-// Reads a JSON object that comes from outside, key by key, and refuses the keys that nobody read.
+// Reads a JSON object that comes from outside, key by key, and refuses keys that were not read.
 #ifndef MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_
 #define MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_
 

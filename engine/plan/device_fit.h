@@ -1,6 +1,6 @@
-// Fits a step into the device's memory: chooses gradient slabs and kept activations for a sweep
-// size and a place of the stash. FitDeviceByRule chooses those two as well, for machines whose
-// speed is not known.
+// Fits a step into the device's memory. FitDevice chooses gradient slabs and kept activations for a
+// given sweep size and place of the stash. FitDeviceByRule also chooses the sweep size and the
+// place, for machines whose speed is not known.
 #ifndef MEGATRAIN_ENGINE_PLAN_DEVICE_FIT_H_
 #define MEGATRAIN_ENGINE_PLAN_DEVICE_FIT_H_
 

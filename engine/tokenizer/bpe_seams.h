@@ -11,10 +11,9 @@
 namespace megatrain {
 
 // A tokenizer without a pre-tokenizer merges a whole document as one word. But its rules join few
-// pairs of neighbouring characters: hardly any joins a letter to the space behind it. Take two
-// neighbours such that no rule has the first as the last character of its left token and the second
-// as the first character of its right token. A token always ends between them, so cutting there is
-// exact, and pieces become as short as words.
+// pairs of neighbouring characters. For example, if no rule has a left token that ends in "e" and a
+// right token that begins with a space, then a token ends between every "e" and a space behind it.
+// Cutting the text at such places is exact, and pieces become as short as words.
 //
 // Thread safety: const methods may be called from several threads.
 class BpeSeams {

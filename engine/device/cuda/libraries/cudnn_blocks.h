@@ -5,15 +5,15 @@
 // pass, and rowsum(dO * O) follows from whole rows. With both, the gradient over some queries and
 // some keys can be computed from these alone. So a block of queries is combined with each block of
 // keys up to its own: causally with its own, and without a mask with those before (Liu et al. 2023,
-// Ring Attention). All blocks have one length except the document's last one, whose calls are told
-// that it is shorter. So two graphs suffice for documents of all lengths.
+// Ring Attention). All blocks have one length; only the document's last one may be shorter, which
+// its lengths and offsets say. So two graphs suffice for documents of all lengths.
 //
-// cuDNN 9.19 gives deterministic parts in BF16 only: for dQ in FP32 it adds by atomics, and dK and
-// dV in FP32 it refuses if query heads share them. The parts are added in FP32 and rounded once:
-// dQ's over ascending blocks of keys, dK's and dV's over ascending blocks of queries. A single call
-// rounds the sum only. Here each part is rounded too, by at most 2^-9 of it; if parts do not
-// cancel, that is as much in the norm as the last rounding. The dK and dV of a single call are sums
-// of BF16 parts as well if query heads share them.
+// cuDNN 9.19 gives deterministic parts in BF16 only: for dQ in FP32 it adds by atomics, and it
+// refuses dK and dV in FP32 if query heads share them. The parts are added in FP32 and rounded
+// once: dQ's over ascending blocks of keys, dK's and dV's over ascending blocks of queries. A
+// single call rounds the sum only. Here each part is rounded too, by at most 2^-9 of it; if parts
+// do not cancel, that is as much in the norm as the last rounding. The dK and dV of a single call
+// are sums of BF16 parts as well if query heads share them.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_BLOCKS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_BLOCKS_H_
 
