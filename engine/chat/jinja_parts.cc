@@ -90,7 +90,7 @@ struct Tag {
   char right_sign = 0;  // likewise
 };
 
-// Where a tag begins at `from` or behind it; npos if none does.
+// Returns where the first tag at `from` or after it begins; npos if there is none.
 size_t FindTag(std::string_view text, size_t from) {
   for (size_t at = text.find('{', from); at != std::string_view::npos;
        at = text.find('{', at + 1)) {

@@ -26,7 +26,7 @@ constexpr int kLaunches = 200;
 
 constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// Around the parts of a stream's work.
+// Events around a part of a stream's work.
 struct Span {
   std::unique_ptr<Event> start, end;
 };
@@ -83,8 +83,8 @@ class Bench {
     return rates;
   }
 
-  // From one kernel that has next to nothing to do to the next: a row's norm, many times. A call of
-  // the cpu device launches nothing.
+  // Measures the time from one kernel that has next to nothing to do to the next: a row's norm,
+  // many times. A call of the cpu device launches nothing.
   absl::Status LaunchRate(HardwareRates* rates) {
     if (device_is_host_) return absl::OkStatus();
     RmsNormArgs args;
@@ -213,7 +213,7 @@ class Bench {
                 [&] { return device_.kernels().Attention(*kernels_, args); });
   }
 
-  // Behind AttentionRate, which leaves the outputs that it reads.
+  // REQUIRES: AttentionRate was called, because its outputs are read.
   absl::StatusOr<double> AttentionBackwardRate(DType dtype) {
     const int64_t bytes = s_.tokens * s_.hidden * DTypeBytes(dtype);
     AttentionBackwardArgs args;

@@ -63,14 +63,14 @@ LayerWork PrepareQueriesAndKeys(const WorkShape& shape, const Sizes& s) {
   return shape.config.qk_norm ? HeadNorms(s) + Rope(s) : Rope(s);
 }
 
-// From a layer's input to attention's output.
+// The work from a layer's input to attention's output.
 LayerWork AttentionForward(const WorkShape& shape, const Sizes& s) {
   // Scores, and the values weighted by them.
   const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
   return Norm(s) + Products(s, s.hidden * s.qkv(), 1) + PrepareQueriesAndKeys(shape, s) + attention;
 }
 
-// From there to gate and up. The product behind attention adds the residual stream.
+// The work from there to gate and up. The product after attention adds the residual stream.
 LayerWork ToGateUp(const Sizes& s) {
   return Products(s, s.q * s.hidden, 1) + Pass(s, s.hidden, 0) + Norm(s) +
          Products(s, 2 * s.hidden * s.intermediate, 1);

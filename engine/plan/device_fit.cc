@@ -20,7 +20,7 @@ void SetSlabs(const JobSpec& spec, PipelineDimensions& d) {
   }
 }
 
-// How many pairs (layer, micro-batch) keep activations, and how many of these keep all of them.
+// The number of pairs (layer, micro-batch) that keep activations, and of those that keep all.
 struct KeptPairs {
   int64_t kept = 0, everything = 0;
 };

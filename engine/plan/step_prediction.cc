@@ -75,7 +75,7 @@ Timed RunSteps(const PipelineShape& shape, const std::vector<int64_t>& tokens,
     end = steps.ops.size();
   }
   const SimulatedExecutor::Run run = SimulatedExecutor(profile).Submit(steps);
-  // From one end of backward to the next: what updates do behind the last one, nobody waits for.
+  // The time from one end of backward to the next. Updates after the last one delay nothing.
   const auto compute_end = [&](int step) {
     size_t i = ends[step] - 1;
     while (run.spans[i].lane != Lane::kCompute) --i;

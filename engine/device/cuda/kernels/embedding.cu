@@ -54,8 +54,8 @@ constexpr int64_t kLengthMin = 2 * kAtOnce;
 // Pieces among which a block of the second kernel looks for parts of runs.
 constexpr int64_t kBlockPieces = 32;
 
-// How the scratch memory is used: for each piece the id whose run it continues, or -1, and a row of
-// sums for it. Longer pieces where those would not fit.
+// The scratch memory holds for each piece the id whose run it continues, or -1, and a row of sums
+// for it. Pieces are longer if those would not fit.
 struct Pieces {
   int64_t length = 0, count = 0;
   int32_t* continued = nullptr;  // [count]

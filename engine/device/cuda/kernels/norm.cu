@@ -42,7 +42,7 @@ int WithNormShape(int64_t packs, F f) {
   return f.template operator()<NormShape<kThreads, 4, 1>>();
 }
 
-// Where row `item` of rows * groups begins.
+// Returns where row `item` of rows * groups begins.
 template <typename Args>
 __device__ int64_t RowOffset(const Args& args, uint32_t item, int64_t stride) {
   const uint32_t groups = static_cast<uint32_t>(args.groups), row = item / groups;

@@ -153,7 +153,8 @@ class GraphMaker {
     return tensor;
   }
 
-  // Where each document of a tensor begins, and where the last one ends: int64 [documents + 1].
+  // Makes the tensor of the documents' beginnings and the end of the last one: int64 [documents +
+  // 1].
   Tensor Offsets(PackedTensor packed) {
     if (offsets_[packed] == nullptr) {
       offsets_[packed] = Integers(OffsetsOf(packed), key_.documents + 1, fe::DataType_t::INT64);
@@ -276,7 +277,7 @@ absl::StatusOr<CudaLibrary> LoadCudnn() {
   MT_ASSIGN_OR_RETURN(const SharedLibrary cudnn, OpenSharedLibrary(kLibrary));
   fe::cudnn_dlhandle = cudnn.handle;
   const size_t version = fe::detail::get_backend_version();
-  // Which the frontend does not ask for.
+  // The frontend does not report this version.
   const auto cuda_version = reinterpret_cast<decltype(&cudnnGetCudartVersion)>(
       dlsym(cudnn.handle, "cudnnGetCudartVersion"));
   const size_t cuda = cuda_version != nullptr ? cuda_version() : 0;
