@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
   Bf16* const keys = SharedMemory<Bf16>();
   Bf16* const values = keys + Shape::kRowsElements;
   Bf16* const all_stages = values + Shape::kRowsElements;
-  // Stages of queries, then of output gradients.
+  // Of queries, then output gradients.
   Bf16* const stages = all_stages + split * 2 * kStageElements<Shape>;
   const int dim = static_cast<int>(f.head_dim), lane = threadIdx.x % kWarp;
   const int row = thread / kWarp * kWarpRows;
