@@ -101,7 +101,7 @@ class BoundLayer {
 
   // --- Parts of the layer, forward.
 
-  // Computes everything from x to the attention's output.
+  // From x to the attention's output.
   absl::Status AttentionForward(const void* x) {
     MT_RETURN_IF_ERROR(ForChunks([&](const Chunk& chunk) {
       MT_RETURN_IF_ERROR(InputNorm(chunk, x));
@@ -406,7 +406,7 @@ class BoundLayer {
     return RowsIfKept(a_.post_normed, keeps_all_, chunk, c_.hidden);
   }
 
-  // The q and k that attention reads: rotated in place, or (qk_norm) apart from the raw ones.
+  // Where attention reads q and k: rotated in place, or (qk_norm) beside the raw ones.
   void* Queries() const { return c_.qk_norm ? a_.qk_rotated : a_.qkv; }
   int64_t QueryKeyStride() const { return c_.qk_norm ? q_width_ + kv_width_ : qkv_width_; }
   float* QueryRstd(int64_t token) const { return a_.qk_rstd + token * c_.heads; }
