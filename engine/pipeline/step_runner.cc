@@ -192,11 +192,16 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
   return absl::InternalError("unknown operation");
 }
 
+void* StepRunner::BufferAt(const Op& op) const {
+  return static_cast<char*>(p_.device_buffers->weights[op.weight_buffer]) +
+         op.begin * p_.dimensions->shape.weight_element_bytes;
+}
+
 absl::Status StepRunner::LoadTile(const Op& op, Stream& stream) {
   const int64_t begin = op.begin * p_.dimensions->shape.weight_element_bytes;
-  return p_.device->CopyToDevice(
-      stream, static_cast<char*>(p_.device_buffers->weights[op.weight_buffer]) + begin,
-      static_cast<const char*>((*p_.tiles)[op.tile].weights) + begin, op.bytes);
+  return p_.device->CopyToDevice(stream, BufferAt(op),
+                                 static_cast<const char*>((*p_.tiles)[op.tile].weights) + begin,
+                                 op.bytes);
 }
 
 absl::Status StepRunner::Upload(const Op& op, Stream& stream) {

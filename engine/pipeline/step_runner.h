@@ -90,6 +90,7 @@ class StepRunner : public OpRunner {
   void FindRows(int slot);
   MicroBatchView View(const Op& op) const;
   LayerContext Context(Stream* stream) const;
+  void* BufferAt(const Op& op) const;  // of element op.begin of its tile
   absl::Status LoadTile(const Op& op, Stream& stream);
   absl::Status Upload(const Op& op, Stream& stream);
   absl::Status Compute(const Op& op, Stream& stream);

@@ -215,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(
 // Where AdamW runs, and what of the embedding is updated first.
 class UpdatePlacesTest : public TrainerNumericsTest {
  protected:
-  // Weights, remainders and moments after three steps: two in flight, then one alone.
+  // Weights, remainders and moments after three steps: two in flight, an evaluation, then one.
   std::vector<char> State() {
     for (int step = 1; step <= 3; ++step) {
       Batch batch = reference_.batch;
@@ -224,7 +224,12 @@ class UpdatePlacesTest : public TrainerNumericsTest {
       for (Sequence& sequence : batch.sequences) {
         for (int32_t& id : sequence.input_ids) id /= step;
       }
-      if (trainer_->in_flight() == 2) Collect(2);
+      if (trainer_->in_flight() == 2) {
+        Collect(2);
+        const absl::StatusOr<double> loss = trainer_->EvaluateLossSum(batch);
+        EXPECT_TRUE(loss.ok()) << loss.status();
+        loss_sum_ = loss.value_or(0);
+      }
       const absl::Status submitted = trainer_->Submit(batch, 1e-2);
       EXPECT_TRUE(submitted.ok()) << submitted;
     }
@@ -244,6 +249,7 @@ class UpdatePlacesTest : public TrainerNumericsTest {
     }
   }
   double device_update_seconds_ = 0;
+  double loss_sum_ = 0;  // of the evaluation
 };
 
 TEST_P(UpdatePlacesTest, GiveTheSameBits) {
@@ -256,6 +262,7 @@ TEST_P(UpdatePlacesTest, GiveTheSameBits) {
   ASSERT_NO_FATAL_FAILURE(Start(precision));
   const std::vector<char> expected = State();
   EXPECT_EQ(device_update_seconds_, 0);
+  const double expected_loss_sum = loss_sum_;
 
   change_ = nullptr;
   ASSERT_NO_FATAL_FAILURE(Start(precision));
@@ -272,6 +279,7 @@ TEST_P(UpdatePlacesTest, GiveTheSameBits) {
   };
   ASSERT_NO_FATAL_FAILURE(Start(precision));
   EXPECT_TRUE(State() == expected) << "on both sides";
+  EXPECT_EQ(loss_sum_, expected_loss_sum);
 }
 
 TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {
