@@ -33,13 +33,14 @@ absl::StatusOr<double> TrainingRun::Evaluate() {
   const int64_t batch_sequences = spec_.training.global_batch;
   for (int64_t first = 0; first < n; first += batch_sequences) {
     MT_RETURN_IF_ERROR(HonourAmidStep());
-    Batch batch;
+    std::vector<Sequence> sequences;
     for (int64_t i = first; i < std::min(n, first + batch_sequences); ++i) {
       absl::StatusOr<Sequence> sequence = dataset_->EvalSequence(i);
       if (!sequence.ok()) return AsInputError(sequence.status());
-      for (int32_t target : PredictionTargets(*sequence)) predictions += target >= 0;
-      batch.sequences.push_back(*std::move(sequence));
+      sequences.push_back(*std::move(sequence));
     }
+    const Batch batch = MakeBatch(/*step=*/0, sequences, spec_.training.micro_batch);
+    predictions += batch.predictions;
     MT_ASSIGN_OR_RETURN(const double loss, trainer_->EvaluateLossSum(batch));
     sum += loss;
   }
@@ -56,7 +57,7 @@ int64_t TrainingRun::CheckpointBytes() const {
 // Starts to write the state after the last submitted step, once the save before is over: a slow
 // disk stalls training here.
 absl::Status TrainingRun::BeginSave(int64_t step) {
-  if (trainer_->saving()) {
+  if (save_ != nullptr) {
     const int64_t before = saving_step_;
     const absl::Status status = EndSave();
     if (status.code() == absl::StatusCode::kAborted) return status;  // of a step
@@ -65,7 +66,9 @@ absl::Status TrainingRun::BeginSave(int64_t step) {
   MT_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointWriter> writer,
                       CheckpointWriter::Begin(spec_.checkpoint.directory, layout_, State(step),
                                               spec_.model.path, &files_));
-  trainer_->BeginSave(std::move(writer), retention_);
+  save_ = std::make_shared<CheckpointJob>(std::move(writer), retention_);
+  trainer_->BeginSave({[save = save_](int tile, const Tile& view) { save->SaveTile(tile, view); },
+                       [save = save_] { save->Finish(); }});
   saving_step_ = step;
   saving_committed_ = false;
   saving_since_ = absl::Now();
@@ -83,18 +86,19 @@ absl::Status TrainingRun::EndSave() {
   const bool stalled = !trainer_->save_done();
   if (stalled) Report(TrainingPhase::kSaving, absl::StrCat("saving step ", saving_step_));
   const absl::Time start = absl::Now();
-  std::vector<std::string> notes;
-  const absl::StatusOr<std::string> directory = trainer_->FinishSave(&notes);
+  const absl::Status status = trainer_->AwaitSave();
+  const std::shared_ptr<CheckpointJob> save = std::exchange(save_, nullptr);
   if (stalled) Report(standing_ ? TrainingPhase::kPaused : TrainingPhase::kRunning);
-  for (const std::string& note : notes) Say(note);
-  if (!directory.ok()) return directory.status();
+  for (const std::string& note : save->notes()) Say(note);
+  MT_RETURN_IF_ERROR(status);
+  MT_RETURN_IF_ERROR(save->status());
   saved_step_ = saving_step_;
-  saved_directory_ = *directory;
+  saved_directory_ = save->directory();
   saved_seconds_ = absl::ToDoubleSeconds(absl::Now() - saving_since_);
   // They are gone, and a damaged one of this step was replaced by a good one.
   retention_.discard.clear();
   std::erase(retention_.damaged, saved_step_);
-  std::string line = absl::StrCat("saved ", *directory);
+  std::string line = absl::StrCat("saved ", saved_directory_);
   const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
   if (stalled && seconds > 1) {
     absl::StrAppendFormat(&line, " (training waited %.1f s for the disk)", seconds);
@@ -118,7 +122,7 @@ void TrainingRun::NoteFailedSave(int64_t step, const absl::Status& status) {
 // A checkpoint of the last collected step is there when this returns OK. REQUIRES: no step is in
 // flight.
 absl::Status TrainingRun::SaveNow() {
-  if (trainer_->saving()) {
+  if (save_ != nullptr) {
     const int64_t step = saving_step_;
     const absl::Status status = EndSave();
     if (!status.ok() && step == done_) return status;
@@ -131,7 +135,7 @@ absl::Status TrainingRun::SaveNow() {
 }
 
 void TrainingRun::AnswerCheckpointRequest() {
-  const bool there = saved_step_ == done_ && done_ > 0 && !trainer_->saving();
+  const bool there = saved_step_ == done_ && done_ > 0 && save_ == nullptr;
   if (done_ == 0) {
     if (observer_.checkpoint_failed) {
       observer_.checkpoint_failed(0, absl::FailedPreconditionError("no step has been made yet"));
@@ -148,7 +152,7 @@ void TrainingRun::AnswerCheckpointRequest() {
 
 // One save at a time, and one whose step's record is not out yet cannot end.
 bool TrainingRun::SaveInTheWay() const {
-  return SaveDue(next_step_) && trainer_->saving() && !saving_committed_;
+  return SaveDue(next_step_) && save_ != nullptr && !saving_committed_;
 }
 
 absl::Status TrainingRun::SubmitNext(BatchLoader& loader) {
@@ -180,7 +184,7 @@ void TrainingRun::WithdrawSteps() {
   while (trainer_->in_flight() > 0) {
     const int64_t step = next_step_ - 1;  // the last one
     // A save reads what it is to make.
-    if (trainer_->saving() && saving_step_ == step) return;
+    if (save_ != nullptr && saving_step_ == step) return;
     // A step behind another one has hardly begun. What the first one loses is a forward pass at
     // most, a third of a step: less than the request would wait for. A checkpoint may wait, a run
     // that is told to stop in its first step has something to save, and one that is paused again
@@ -209,8 +213,8 @@ absl::Status TrainingRun::CollectOne() {
   }
   record.time = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
   if (observer_.step) observer_.step(record);
-  if (trainer_->saving() && saving_step_ == done_ && !saving_committed_) CommitSave();
-  if (trainer_->saving() && saving_committed_ && trainer_->save_done()) {
+  if (save_ != nullptr && saving_step_ == done_ && !saving_committed_) CommitSave();
+  if (save_ != nullptr && saving_committed_ && trainer_->save_done()) {
     const absl::Status status = EndSave();
     if (status.code() == absl::StatusCode::kAborted) return status;
     if (!status.ok()) NoteFailedSave(saving_step_, status);

@@ -61,7 +61,7 @@ void TrainingRun::StandStill(bool wake_for_checkpoint) {
     if (observer_.paused) observer_.paused(why);
   }
   // A save that was under way needs no device.
-  if (trainer_->saving() && saving_committed_) {
+  if (save_ != nullptr && saving_committed_) {
     const absl::Status status = EndSave();
     if (!status.ok()) NoteFailedSave(saving_step_, status);
     if (own_pause_.has_value()) return;  // to be told first

@@ -22,6 +22,7 @@
 #include "engine/memory/host_pool.h"
 #include "engine/model/model_layout.h"
 #include "engine/plan/memory_plan.h"
+#include "engine/run/checkpoint_job.h"
 #include "engine/run/trainer.h"
 
 namespace megatrain {
@@ -121,10 +122,11 @@ class TrainingRun {
   Retention retention_;
   int64_t first_step_ = 1;
   int64_t total_steps_ = 0;
-  int64_t next_step_ = 1;      // to submit
-  int64_t given_up_step_ = 0;  // the last one whose forward pass was given up
-  int64_t done_ = 0;           // last collected
-  int64_t saving_step_ = 0;    // of the save in flight
+  int64_t next_step_ = 1;                // to submit
+  int64_t given_up_step_ = 0;            // the last one whose forward pass was given up
+  int64_t done_ = 0;                     // last collected
+  std::shared_ptr<CheckpointJob> save_;  // in flight
+  int64_t saving_step_ = 0;              // its
   bool saving_committed_ = false;
   absl::Time saving_since_;
   int64_t saved_step_ = 0;        // of the newest checkpoint

@@ -1,11 +1,9 @@
-// One training sequence, and the batch the engine trains on.
+// One training sequence.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_H_
 
 #include <cstdint>
 #include <vector>
-
-#include "absl/status/status.h"
 
 namespace megatrain {
 
@@ -25,19 +23,6 @@ struct Sequence {
 // The target of the prediction at each position: targets[t] = labels[t + 1] if t + 1 is in the same
 // document (and not padding), else kMaskedLabel; the last is masked.
 std::vector<int32_t> PredictionTargets(const Sequence& sequence);
-
-// The sequences of one optimizer step (or of one evaluation batch).
-struct Batch {
-  int64_t step = 0;  // from 1
-  std::vector<Sequence> sequences;
-  int64_t predictions = 0;   // unmasked targets: what the loss is normalised by
-  int64_t input_tokens = 0;  // not padding
-};
-
-// Every token of the batch, and every label that is not masked, is one of a model's `vocabulary`
-// ids. InvalidArgument names the first that is not and its place. Kernels index by these ids
-// unchecked.
-absl::Status CheckTokenIds(const Batch& batch, int64_t vocabulary);
 
 }  // namespace megatrain
 

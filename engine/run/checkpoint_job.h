@@ -1,7 +1,7 @@
 // One save in the background, on the io lane while training goes on. A failed save ends the save,
 // not the training: the status waits here to be asked for.
-#ifndef MEGATRAIN_ENGINE_PIPELINE_CHECKPOINT_JOB_H_
-#define MEGATRAIN_ENGINE_PIPELINE_CHECKPOINT_JOB_H_
+#ifndef MEGATRAIN_ENGINE_RUN_CHECKPOINT_JOB_H_
+#define MEGATRAIN_ENGINE_RUN_CHECKPOINT_JOB_H_
 
 #include <cstdint>
 #include <memory>
@@ -54,4 +54,4 @@ class CheckpointJob {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_PIPELINE_CHECKPOINT_JOB_H_
+#endif  // MEGATRAIN_ENGINE_RUN_CHECKPOINT_JOB_H_
