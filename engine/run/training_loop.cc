@@ -77,7 +77,7 @@ absl::Status TrainingRun::BeginSave(int64_t step) {
 
 // REQUIRES: the record of the save's step is out: a resumed run finds it.
 void TrainingRun::CommitSave() {
-  if (observer_.before_checkpoint) observer_.before_checkpoint(saving_step_);
+  Tell(BeforeCheckpoint{saving_step_});
   trainer_->CommitSave();
   saving_committed_ = true;
 }
@@ -104,7 +104,7 @@ absl::Status TrainingRun::EndSave() {
     absl::StrAppendFormat(&line, " (training waited %.1f s for the disk)", seconds);
   }
   Say(line);
-  if (observer_.checkpoint) observer_.checkpoint(saved_step_, saved_directory_, saved_seconds_);
+  Tell(CheckpointSaved{saved_step_, saved_directory_, saved_seconds_});
   return absl::OkStatus();
 }
 
@@ -112,7 +112,7 @@ void TrainingRun::NoteFailedSave(int64_t step, const absl::Status& status) {
   if (control_.cancel_requested()) return;
   Say(absl::StrCat("checkpoint of step ", step,
                    " failed, the one before is kept: ", status.message()));
-  if (observer_.checkpoint_failed) observer_.checkpoint_failed(step, status);
+  Tell(CheckpointFailed{step, status});
   if (IsDiskFull(status) && options_.pause_on_full_disk) {
     retry_save_ = true;
     PauseFor({status, spec_.checkpoint.directory, CheckpointBytes()});
@@ -137,16 +137,14 @@ absl::Status TrainingRun::SaveNow() {
 void TrainingRun::AnswerCheckpointRequest() {
   const bool there = saved_step_ == done_ && done_ > 0 && save_ == nullptr;
   if (done_ == 0) {
-    if (observer_.checkpoint_failed) {
-      observer_.checkpoint_failed(0, absl::FailedPreconditionError("no step has been made yet"));
-    }
+    Tell(CheckpointFailed{0, absl::FailedPreconditionError("no step has been made yet")});
     return;
   }
   const absl::Status status = SaveNow();
   if (!status.ok()) {
     NoteFailedSave(done_, status);
-  } else if (there && observer_.checkpoint) {
-    observer_.checkpoint(saved_step_, saved_directory_, saved_seconds_);
+  } else if (there) {
+    Tell(CheckpointSaved{saved_step_, saved_directory_, saved_seconds_});
   }
 }
 
@@ -212,7 +210,7 @@ absl::Status TrainingRun::CollectOne() {
     MT_ASSIGN_OR_RETURN(record.eval_loss, Evaluate());
   }
   record.time = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
-  if (observer_.step) observer_.step(record);
+  Tell(record);
   if (save_ != nullptr && saving_step_ == done_ && !saving_committed_) CommitSave();
   if (save_ != nullptr && saving_committed_ && trainer_->save_done()) {
     const absl::Status status = EndSave();

@@ -58,7 +58,7 @@ void TrainingRun::StandStill(bool wake_for_checkpoint) {
     standing_ = true;
     const TrainingPause why = std::exchange(own_pause_, std::nullopt).value_or(TrainingPause());
     Report(TrainingPhase::kPaused);
-    if (observer_.paused) observer_.paused(why);
+    Tell(why);
   }
   // A save that was under way needs no device.
   if (save_ != nullptr && saving_committed_) {
@@ -82,7 +82,7 @@ absl::Status TrainingRun::GoOnAfterPause() {
   const bool noticed = control_.TakePauseNotice();
   if (!std::exchange(standing_, false) && !noticed) return absl::OkStatus();
   Report(TrainingPhase::kRunning);
-  if (observer_.started) observer_.started(next_step_, total_steps_);
+  Tell(StepsBegin{next_step_, total_steps_});
   return absl::OkStatus();
 }
 

@@ -54,12 +54,10 @@ absl::StatusOr<MemoryBudget> BudgetNow(const EngineHost& host, int64_t pool_byte
 
 }  // namespace
 
-void TrainingRun::Say(const std::string& line) const {
-  if (observer_.message) observer_.message(line);
-}
+void TrainingRun::Say(const std::string& line) const { Tell(RunMessage{line}); }
 
 void TrainingRun::Report(TrainingPhase phase, const std::string& what, double fraction) const {
-  if (observer_.activity) observer_.activity({phase, what, fraction});
+  Tell(TrainingActivity{phase, what, fraction});
 }
 
 TrainingRun::Ending TrainingRun::AskedToEnd() const {
@@ -70,7 +68,7 @@ TrainingRun::Ending TrainingRun::AskedToEnd() const {
 }
 
 absl::Status TrainingRun::GoOn() const {
-  if (observer_.alive) observer_.alive();
+  if (options_.alive) options_.alive();
   if (control_.cancel_requested() || (preparing_ && AskedToEnd().has_value())) {
     return absl::CancelledError("abandoned");
   }
@@ -298,7 +296,7 @@ absl::StatusOr<TrainingOutcome> TrainingRun::PrepareAndTrain() {
   if (done_ >= total_steps_) {
     Say(absl::StrCat("finished already: step ", done_, " of ", total_steps_));
   }
-  if (observer_.started) observer_.started(first_step_, total_steps_);
+  Tell(StepsBegin{first_step_, total_steps_});
   MT_ASSIGN_OR_RETURN(const TrainingOutcome outcome, Loop());
   if (outcome != TrainingOutcome::kFinished || spec_.output.directory.empty()) return outcome;
   const int64_t bytes = plan_.parameters * DTypeBytes(plan_.dimensions.dtype);
@@ -316,9 +314,8 @@ absl::StatusOr<TrainingOutcome> TrainingRun::Run() {
 
 absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spec,
                                             const TrainingOptions& options,
-                                            TrainingControl* control,
-                                            const TrainingObserver& observer) {
-  return TrainingRun(host, spec, options, control, observer).Run();
+                                            TrainingControl* control, const RunSink& tell) {
+  return TrainingRun(host, spec, options, control, tell).Run();
 }
 
 }  // namespace megatrain

@@ -31,12 +31,12 @@ class TrainingRun {
  public:
   // All arguments must outlive the run.
   TrainingRun(EngineHost& host, const JobSpec& spec, const TrainingOptions& options,
-              TrainingControl* control, const TrainingObserver& observer)
+              TrainingControl* control, const RunSink& tell)
       : host_(host),
         spec_(spec),
         options_(options),
         control_(*control),
-        observer_(observer),
+        tell_(tell),
         files_(options.files != nullptr ? options.files : host.files(), [this] { return GoOn(); }) {
   }
 
@@ -48,10 +48,13 @@ class TrainingRun {
 
   // training_run.cc: from files to the first step.
   absl::StatusOr<TrainingOutcome> PrepareAndTrain();
+  void Tell(const RunEvent& event) const {
+    if (tell_) tell_(event);
+  }
   void Say(const std::string& line) const;
   void Report(TrainingPhase phase, const std::string& what = "", double fraction = -1) const;
   // Cancelled when what is under way is to be abandoned: by Cancel, and before the first step by
-  // Stop and Release too. From any thread; tells the observer that work goes on.
+  // Stop and Release too. From any thread; calls TrainingOptions::alive.
   absl::Status GoOn() const;
   // What the run was told to end as, if it was.
   Ending AskedToEnd() const;
@@ -108,7 +111,7 @@ class TrainingRun {
   const JobSpec& spec_;
   const TrainingOptions& options_;
   TrainingControl& control_;
-  const TrainingObserver& observer_;
+  const RunSink& tell_;
   WatchedFileSystem files_;
 
   std::atomic<bool> preparing_{true};
