@@ -1,11 +1,13 @@
 #include "engine/job/job_keys.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -210,6 +212,26 @@ std::vector<ConfigKey> ScheduleKeys(JobSpec::Schedule& schedule) {
   };
 }
 
+std::vector<ConfigKey> CheckpointKeys(JobSpec::Checkpoint& checkpoint) {
+  return {
+      {"checkpoint.directory",
+       Path(&checkpoint.directory, "a path",
+            "NAME/checkpoints; a daemon's job has one in the state directory"),
+       "directory of checkpoints", kMayChange},
+      {"checkpoint.every_steps", Whole(&checkpoint.every_steps, 0, kNoMax, "only at the end"),
+       "steps between checkpoints", kMayChange},
+      {"checkpoint.keep", Whole(&checkpoint.keep, 1), "newest checkpoints that are kept",
+       kMayChange},
+  };
+}
+
+std::vector<ConfigKey> OutputKeys(JobSpec::Output& output) {
+  return {
+      {"output.directory", Path(&output.directory, "a path", "none"),
+       "Hugging Face directory that is written at the end", kMayChange},
+  };
+}
+
 std::vector<ConfigKey> EngineKeys(JobSpec::Engine& engine) {
   return {
       {"engine.device", Text(&engine.device, kDeviceNames, kDevicePattern, IsDeviceName),
@@ -264,23 +286,6 @@ std::vector<ConfigKey> EngineKeys(JobSpec::Engine& engine) {
   };
 }
 
-std::vector<ConfigKey> CheckpointAndOutputKeys(JobSpec::Checkpoint& checkpoint,
-                                               JobSpec::Output& output) {
-  return {
-      {"checkpoint.directory",
-       Path(&checkpoint.directory, "a path",
-            "NAME/checkpoints; a daemon's job has one in the state directory"),
-       "directory of checkpoints", kMayChange},
-      {"checkpoint.every_steps", Whole(&checkpoint.every_steps, 0, kNoMax, "only at the end"),
-       "steps between checkpoints", kMayChange},
-      {"checkpoint.keep", Whole(&checkpoint.keep, 1), "newest checkpoints that are kept",
-       kMayChange},
-
-      {"output.directory", Path(&output.directory, "a path", "none"),
-       "Hugging Face directory that is written at the end", kMayChange},
-  };
-}
-
 }  // namespace
 
 ConfigTable JobKeys(JobSpec* spec) {
@@ -292,10 +297,11 @@ ConfigTable JobKeys(JobSpec* spec) {
             "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$", IsJobName),
        "name of the job"},
   };
-  for (std::vector<ConfigKey> section :
-       {ModelKeys(spec->model), DataKeys(spec->data), TrainingKeys(spec->training),
-        OptimizerKeys(spec->optimizer), ScheduleKeys(spec->schedule),
-        CheckpointAndOutputKeys(spec->checkpoint, spec->output), EngineKeys(spec->engine)}) {
+  std::array sections{ModelKeys(spec->model),       DataKeys(spec->data),
+                      TrainingKeys(spec->training), OptimizerKeys(spec->optimizer),
+                      ScheduleKeys(spec->schedule), CheckpointKeys(spec->checkpoint),
+                      OutputKeys(spec->output),     EngineKeys(spec->engine)};
+  for (std::vector<ConfigKey>& section : sections) {
     std::move(section.begin(), section.end(), std::back_inserter(table.keys));
   }
   return table;
