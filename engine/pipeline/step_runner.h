@@ -98,6 +98,7 @@ class StepRunner : public OpRunner {
   MicroBatchView View(int slot, int micro_batch) const;
   LayerContext Context(Stream* stream) const;
   absl::Status LoadTile(const Op& op, Stream& stream);
+  absl::Status Copy(const Op& op, Stream& stream);
   absl::Status Upload(const Op& op, Stream& stream);
   absl::Status Compute(const Op& op, Stream& stream);
   absl::Status CheckLosses(const Op& op);

@@ -279,6 +279,36 @@ TEST_P(UpdatePlacesTest, GiveTheSameBits) {
   EXPECT_TRUE(State() == expected) << "on both sides";
 }
 
+// While the step behind it is in flight.
+TEST_P(UpdatePlacesTest, ASaveTakesEveryTileAsItsStepLeavesIt) {
+  const auto state_of = [](const Tile& tile) {
+    const auto* const begin = static_cast<const char*>(tile.weights);
+    return std::vector<char>(begin, begin + TileBytes(tile.layout->elements, tile.weight_dtype));
+  };
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
+  Collect(1);
+  std::vector<std::vector<char>> expected;
+  for (const Tile& tile : trainer_->tiles()) expected.push_back(state_of(tile));
+
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+  std::vector<std::vector<char>> taken(expected.size());
+  int finished = 0;
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
+  trainer_->BeginSave(
+      {[&](int tile, const Tile& view) { taken[tile] = state_of(view); }, [&] { ++finished; }});
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 2), 1e-2).ok());
+  Collect(2);
+  EXPECT_FALSE(trainer_->save_done());
+  EXPECT_EQ(finished, 0) << "before it is committed";
+  trainer_->CommitSave();
+  const absl::Status saved = trainer_->AwaitSave();
+  EXPECT_TRUE(saved.ok()) << saved;
+  EXPECT_EQ(finished, 1);
+  EXPECT_TRUE(taken == expected);
+  EXPECT_FALSE(state_of(trainer_->tiles()[1]) == expected[1]) << "the second step changes it";
+}
+
 TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {
   spec_.engine.update_device = UpdateDevice::kDevice;
   ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
