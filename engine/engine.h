@@ -12,6 +12,7 @@
 #include "engine/host/engine_host.h"      // IWYU pragma: export
 #include "engine/host/machine_profile.h"  // IWYU pragma: export
 #include "engine/job/job_spec.h"
+#include "engine/run_event.h"  // IWYU pragma: export
 #include "engine/trace/step_record.h"
 #include "engine/training_control.h"  // IWYU pragma: export
 
@@ -31,52 +32,8 @@ struct TrainingOptions {
   bool pause_on_full_disk = false;
   // Of everything that the job names or makes; must outlive the run. Null: the host's.
   FileSystem* files = nullptr;
-};
-
-enum class TrainingPhase {
-  kPreparing,  // reading, tokenising, loading: before the first step
-  kRunning,    // steps
-  kSaving,     // no step runs while a checkpoint or the output is written
-  kPaused,     // in place
-};
-
-struct TrainingActivity {
-  TrainingPhase phase = TrainingPhase::kPreparing;
-  std::string what;      // "tokenising", "loading the model"; empty while running
-  double fraction = -1;  // of it that is done, from 0 to 1; negative: unknown
-};
-
-// Why a run stands still, its host state kept.
-struct TrainingPause {
-  // OK: asked for. Else what could not be done: a save (IsDiskFull tells a full disk), the output,
-  // or to take the device again.
-  absl::Status status;
-  // Of a full disk: bytes that are needed there.
-  std::string directory;
-  int64_t disk_bytes = 0;
-};
-
-// Called from the training thread, `alive` excepted. Any may be empty.
-struct TrainingObserver {
-  // A line for people: what is loaded, data report, warnings, checkpoints written.
-  std::function<void(const std::string& line)> message;
-  std::function<void(const TrainingActivity& activity)> activity;
-  // Steps begin: before the first one, and again after every pause. A run that had finished before
-  // tells first_step = total_steps + 1.
-  std::function<void(int64_t first_step, int64_t total_steps)> started;
-  std::function<void(const StepRecord& record)> step;
-  // The checkpoint of `step` is about to become valid: what must not be lost while it is there,
-  // such as the records of its steps, must be on stable storage when this returns.
-  std::function<void(int64_t step)> before_checkpoint;
-  // A verified checkpoint is on disk; it took `seconds` from when its writing began, which overlaps
-  // steps.
-  std::function<void(int64_t step, const std::string& directory, double seconds)> checkpoint;
-  // It could not be written; the one before is kept.
-  std::function<void(int64_t step, const absl::Status& status)> checkpoint_failed;
-  // The device is given back; nothing runs until TrainingControl::Resume.
-  std::function<void(const TrainingPause& pause)> paused;
-  // Work went on where no other call tells: bytes were read or written, an evaluation's batch is
-  // done. From any thread, often; must be cheap.
+  // Called where work goes on and no event tells it: bytes were read or written, an evaluation's
+  // batch is done. From any thread, often; must be cheap. May be empty.
   std::function<void()> alive;
 };
 
@@ -88,16 +45,16 @@ enum class TrainingOutcome {
 };
 
 // Trains `spec` to its end or until told otherwise, on the host's threads, device and pool; what it
-// took goes back before this returns. Paths in `spec` are absolute, directories filled in. A job
-// that does not fit: ResourceExhausted whose message is the plan's table; one that would fit if
-// other jobs held less of the pool: Unavailable. Invalid spec or input: InvalidArgument, NotFound,
-// FailedPrecondition. A non-finite loss or gradient: Aborted, naming step and tile. Damaged
-// checkpoints: DataLoss. IsDiskFull tells a full disk from the rest, IsDeviceLost a device that
-// only another process can use again: the job goes on from its newest checkpoint there.
+// took goes back before this returns. `tell` may be empty. Paths in `spec` are absolute,
+// directories filled in. A job that does not fit: ResourceExhausted whose message is the plan's
+// table; one that would fit if other jobs held less of the pool: Unavailable. Invalid spec or
+// input: InvalidArgument, NotFound, FailedPrecondition. A non-finite loss or gradient: Aborted,
+// naming step and tile. Damaged checkpoints: DataLoss. IsDiskFull tells a full disk from the rest,
+// IsDeviceLost a device that only another process can use again: the job goes on from its newest
+// checkpoint there.
 absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spec,
                                             const TrainingOptions& options,
-                                            TrainingControl* control,
-                                            const TrainingObserver& observer);
+                                            TrainingControl* control, const RunSink& tell);
 
 // How long a step will take: an estimate from measured rates, before anything has run.
 struct PredictedStep {

@@ -37,8 +37,7 @@ class TrainingControl {
   void Pause();
   // As Pause, but save and end as kReleased: all memory goes back. While preparing, end at once.
   void Release();
-  // Ends a pause, or withdraws one that has not taken effect: either way TrainingObserver::started
-  // follows.
+  // Ends a pause, or withdraws one that has not taken effect: either way StepsBegin follows.
   void Resume();
 
   bool stop_requested() const { return (load() & kStop) != 0; }

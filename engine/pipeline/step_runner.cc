@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
@@ -24,8 +22,7 @@ std::string TileName(const TileLayout& tile) {
   return "tile";
 }
 
-absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch,
-                                      int64_t sequences_per_micro_batch) {
+absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   const PipelineDimensions& d = *p_.dimensions;
   MT_RETURN_IF_ERROR(CheckTokenIds(batch, d.layout->config.vocabulary));
   const BatchArrays arrays = BatchArrays::At(p_.host_buffers->batch[slot].data(), d);
@@ -33,63 +30,42 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch,
   state = StepState{};
   state.step = batch.step;
   state.predictions = batch.predictions;
-  const int64_t sequences = static_cast<int64_t>(batch.sequences.size());
-  for (int64_t first = 0; first < sequences; first += sequences_per_micro_batch) {
-    const int64_t last = std::min(sequences, first + sequences_per_micro_batch);
-    const int64_t base =
-        static_cast<int64_t>(state.micro_batch_tokens.size()) * d.micro_batch_tokens;
-    std::vector<int32_t> starts;
-    int64_t tokens = 0;
-    for (int64_t s = first; s < last; ++s) {
-      const Sequence& sequence = batch.sequences[s];
-      const int64_t n = static_cast<int64_t>(sequence.input_ids.size());
-      const std::vector<int32_t> targets = PredictionTargets(sequence);
-      std::copy_n(sequence.input_ids.begin(), n, arrays.ids + base + tokens);
-      std::copy_n(sequence.position_ids.begin(), n, arrays.positions + base + tokens);
-      std::copy_n(targets.begin(), n, arrays.targets + base + tokens);
-      for (int64_t t = 0; t < n; ++t) {
-        if (t == 0 || sequence.document_ids[t] != sequence.document_ids[t - 1]) {
-          starts.push_back(static_cast<int32_t>(tokens + t));
-        }
-      }
-      tokens += n;
-    }
-    starts.push_back(static_cast<int32_t>(tokens));
-    int32_t* sorted = arrays.sorted_positions + base;
-    std::iota(sorted, sorted + tokens, 0);
-    const int32_t* ids = arrays.ids + base;
+  state.micro_batch_tokens = batch.micro_batch_tokens;
+  state.document_starts = batch.document_starts;
+  int64_t first = 0;  // the micro-batch's first token
+  for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
+    const int64_t base = static_cast<int64_t>(m) * d.micro_batch_tokens;
+    const int64_t tokens = state.micro_batch_tokens[m];
+    std::copy_n(batch.ids.begin() + first, tokens, arrays.ids + base);
+    std::copy_n(batch.positions.begin() + first, tokens, arrays.positions + base);
+    std::copy_n(batch.targets.begin() + first, tokens, arrays.targets + base);
+    std::copy_n(batch.sorted_positions.begin() + first, tokens, arrays.sorted_positions + base);
+    const std::vector<int32_t>& starts = state.document_starts[m];
     int32_t* bounds = arrays.document_bounds + 2 * base;
     for (size_t i = 0; i + 1 < starts.size(); ++i) {
       for (int32_t t = starts[i]; t < starts[i + 1]; ++t) {
-        bounds[2 * t] = starts[i];
-        bounds[2 * t + 1] = starts[i + 1];
+        *bounds++ = starts[i];
+        *bounds++ = starts[i + 1];
       }
     }
-    std::stable_sort(sorted, sorted + tokens,
-                     [ids](int32_t a, int32_t b) { return ids[a] < ids[b]; });
-    state.micro_batch_tokens.push_back(tokens);
-    state.document_starts.push_back(std::move(starts));
+    first += tokens;
   }
   if (d.training && d.shape.embedding_from_host) FindRows(slot);
-  for (size_t i = 0; i < state.micro_batch_tokens.size(); ++i) {
-    MicroBatchView view;
-    view.tokens = state.micro_batch_tokens[i];
-    view.document_starts = state.document_starts[i].data();
-    view.documents = static_cast<int64_t>(state.document_starts[i].size()) - 1;
-    PrepareDecoderLayer(Context(nullptr), view,
+  for (int i = 0; i < static_cast<int>(state.micro_batch_tokens.size()); ++i) {
+    PrepareDecoderLayer(Context(nullptr), View(slot, i),
                         d.training ? p_.device_buffers->backward.workspace_bytes : 0);
   }
   return absl::OkStatus();
 }
 
-MicroBatchView StepRunner::View(const Op& op) const {
+MicroBatchView StepRunner::View(int slot, int micro_batch) const {
   const PipelineDimensions& d = *p_.dimensions;
-  const StepState& state = states_[op.step_slot];
-  const BatchArrays arrays = BatchArrays::At(p_.device_buffers->batch[op.step_slot], d);
-  const int64_t base = op.micro_batch * d.micro_batch_tokens;
-  const std::vector<int32_t>& starts = state.document_starts[op.micro_batch];
+  const StepState& state = states_[slot];
+  const BatchArrays arrays = BatchArrays::At(p_.device_buffers->batch[slot], d);
+  const int64_t base = micro_batch * d.micro_batch_tokens;
+  const std::vector<int32_t>& starts = state.document_starts[micro_batch];
   MicroBatchView view;
-  view.tokens = state.micro_batch_tokens[op.micro_batch];
+  view.tokens = state.micro_batch_tokens[micro_batch];
   view.ids = arrays.ids + base;
   view.positions = arrays.positions + base;
   view.targets = arrays.targets + base;
@@ -123,20 +99,59 @@ void* StepRunner::EmbeddingStashData(const Op& op) const {
          op.micro_batch * p_.dimensions->hidden_bytes();
 }
 
-absl::Status StepRunner::Run(const Op& op, Stream* stream) {
+absl::Status StepRunner::Copy(const Op& op, Stream& stream) {
   const DeviceBuffers& b = *p_.device_buffers;
+  switch (op.kind) {
+    case OpKind::kLoadStash:
+      return p_.device->CopyToDevice(stream, b.hidden[op.output_slot], StashData(op), op.bytes);
+    case OpKind::kLoadPartial:
+      return p_.device->CopyToDevice(
+          stream, b.accumulators[op.accumulator] + op.begin,
+          reinterpret_cast<const float*>(p_.host_buffers->slabs[op.slab].data()) + op.begin,
+          op.bytes);
+    case OpKind::kLoadHiddenGradient:
+      return p_.device->CopyToDevice(stream, b.hidden[op.output_slot], EmbeddingStashData(op),
+                                     op.bytes);
+    case OpKind::kStoreHiddenGradient:
+      return p_.device->CopyToHost(stream, EmbeddingStashData(op),
+                                   b.hidden_gradient[op.sweep_index], op.bytes);
+    case OpKind::kStoreStash:
+      return p_.device->CopyToHost(stream, StashData(op), b.hidden[op.input_slot], op.bytes);
+    case OpKind::kStoreNorm:
+      return p_.device->CopyToHost(stream, p_.host_buffers->norms[op.step_slot] + op.tile,
+                                   b.norms + op.accumulator, op.bytes);
+    case OpKind::kStoreGradient:
+    case OpKind::kStorePartial:
+      return p_.device->CopyToHost(stream, p_.host_buffers->slabs[op.slab].data(),
+                                   b.accumulators[op.accumulator], op.bytes);
+    case OpKind::kStoreLosses:
+      return p_.device->CopyToHost(stream, p_.host_buffers->loss_sums[op.step_slot],
+                                   b.loss_sums[op.step_slot], op.bytes);
+    case OpKind::kEndDeviceUpdate:
+      return p_.device->CopyToHost(stream, p_.host_buffers->update_flags[op.step_slot] + op.tile,
+                                   b.update_flags + op.tile, sizeof(int32_t));
+    default:
+      return absl::InternalError(absl::StrCat(OpKindName(op.kind), " is not a copy"));
+  }
+}
+
+absl::Status StepRunner::Run(const Op& op, Stream* stream) {
   switch (op.kind) {
     case OpKind::kUploadBatch:
       return Upload(op, *stream);
     case OpKind::kLoadTile:
       return LoadTile(op, *stream);
     case OpKind::kLoadStash:
-      return p_.device->CopyToDevice(*stream, b.hidden[op.output_slot], StashData(op), op.bytes);
     case OpKind::kLoadPartial:
-      return p_.device->CopyToDevice(
-          *stream, b.accumulators[op.accumulator] + op.begin,
-          reinterpret_cast<const float*>(p_.host_buffers->slabs[op.slab].data()) + op.begin,
-          op.bytes);
+    case OpKind::kLoadHiddenGradient:
+    case OpKind::kStoreHiddenGradient:
+    case OpKind::kStoreStash:
+    case OpKind::kStoreNorm:
+    case OpKind::kStoreGradient:
+    case OpKind::kStorePartial:
+    case OpKind::kStoreLosses:
+    case OpKind::kEndDeviceUpdate:
+      return Copy(op, *stream);
     case OpKind::kEmbedForward:
     case OpKind::kLayerForward:
     case OpKind::kHead:
@@ -145,26 +160,6 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kEmbedBackward:
     case OpKind::kFinishGradient:
       return Compute(op, *stream);
-    case OpKind::kLoadHiddenGradient:
-      return p_.device->CopyToDevice(*stream, b.hidden[op.output_slot], EmbeddingStashData(op),
-                                     op.bytes);
-    case OpKind::kStoreHiddenGradient:
-      return p_.device->CopyToHost(*stream, EmbeddingStashData(op),
-                                   b.hidden_gradient[op.sweep_index], op.bytes);
-    case OpKind::kStoreStash:
-      return p_.device->CopyToHost(*stream, StashData(op), b.hidden[op.input_slot], op.bytes);
-    case OpKind::kStoreNorm:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->norms[op.step_slot] + op.tile,
-                                   b.norms + op.accumulator, op.bytes);
-    case OpKind::kStoreGradient:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->slabs[op.slab].data(),
-                                   b.accumulators[op.accumulator], op.bytes);
-    case OpKind::kStorePartial:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->slabs[op.slab].data(),
-                                   b.accumulators[op.accumulator], op.bytes);
-    case OpKind::kStoreLosses:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->loss_sums[op.step_slot],
-                                   b.loss_sums[op.step_slot], op.bytes);
     case OpKind::kCheckLosses:
       return CheckLosses(op);
     case OpKind::kClip:
@@ -176,17 +171,15 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kCheckUpdates:
       return CheckUpdates(op);
     case OpKind::kBeginDeviceUpdate:
-      return p_.device->kernels().Zero(*stream, b.update_flags + op.tile, sizeof(int32_t));
+      return p_.device->kernels().Zero(*stream, p_.device_buffers->update_flags + op.tile,
+                                       sizeof(int32_t));
     case OpKind::kDeviceUpdate:
       return UpdateOnDevice(op, *stream);
-    case OpKind::kEndDeviceUpdate:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->update_flags[op.step_slot] + op.tile,
-                                   b.update_flags + op.tile, sizeof(int32_t));
     case OpKind::kSaveTile:
-      checkpoint_job_->SaveTile(op.tile, (*p_.tiles)[op.tile]);
+      save_calls_.take_tile(op.tile, (*p_.tiles)[op.tile]);
       return absl::OkStatus();
     case OpKind::kFinishCheckpoint:
-      checkpoint_job_->Finish();
+      save_calls_.finish();
       return absl::OkStatus();
   }
   return absl::InternalError("unknown operation");
@@ -231,6 +224,7 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
   const int slot = op.step_slot;
   void* const weights = op.weight_buffer >= 0 ? b.weights[op.weight_buffer] : nullptr;
   float* const gradient = op.accumulator >= 0 ? b.accumulators[op.accumulator] : nullptr;
+  const MicroBatchView view = op.micro_batch >= 0 ? View(slot, op.micro_batch) : MicroBatchView();
   const bool layer = op.kind == OpKind::kLayerForward || op.kind == OpKind::kLayerBackward;
   LayerActivations activations;
   if (layer) {
@@ -242,18 +236,18 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
   switch (op.kind) {
     case OpKind::kEmbedForward:
       return EmbeddingForward(context, weights != nullptr ? weights : (*p_.tiles)[op.tile].weights,
-                              View(op), b.hidden[op.output_slot]);
+                              view, b.hidden[op.output_slot]);
     case OpKind::kLayerForward:
-      return DecoderLayerForward(context, weights, View(op), b.hidden[op.input_slot], activations,
+      return DecoderLayerForward(context, weights, view, b.hidden[op.input_slot], activations,
                                  b.hidden[op.output_slot]);
     case OpKind::kLayerBackward:
-      return DecoderLayerBackward(context, weights, View(op), b.hidden[op.input_slot], activations,
+      return DecoderLayerBackward(context, weights, view, b.hidden[op.input_slot], activations,
                                   b.backward, b.hidden_gradient[op.sweep_index], gradient,
                                   op.first);
     case OpKind::kHead: {
       const StepState& state = states_[slot];
       MT_RETURN_IF_ERROR(HeadForwardBackward(
-          context, weights, View(op), b.hidden[op.input_slot],
+          context, weights, view, b.hidden[op.input_slot],
           static_cast<float>(1.0 / static_cast<double>(state.predictions)), b.head, b.losses,
           b.hidden_gradient[op.sweep_index], gradient, op.first));
       return kernels.Sum(stream, b.losses, state.micro_batch_tokens[op.micro_batch],
@@ -264,12 +258,12 @@ absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
         MT_RETURN_IF_ERROR(TakeLogits(op, stream));
       }
       MT_RETURN_IF_ERROR(
-          HeadLoss(context, weights, View(op), b.hidden[op.input_slot], b.head, b.losses));
+          HeadLoss(context, weights, view, b.hidden[op.input_slot], b.head, b.losses));
       return kernels.Sum(stream, b.losses, states_[slot].micro_batch_tokens[op.micro_batch],
                          b.loss_sums[slot] + op.micro_batch);
     case OpKind::kEmbedBackward:
       return EmbeddingBackward(
-          context, View(op),
+          context, view,
           op.input_slot >= 0 ? b.hidden[op.input_slot] : b.hidden_gradient[op.sweep_index],
           gradient, op.first);
     case OpKind::kFinishGradient: {

@@ -9,19 +9,20 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/base/mutex.h"
-#include "engine/data/sequences/sequence.h"
+#include "engine/data/sequences/batch.h"
 #include "engine/device/device.h"
 #include "engine/memory/memory_nodes.h"
 #include "engine/model/tile.h"
 #include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/buffers.h"
-#include "engine/pipeline/checkpoint_job.h"
 #include "engine/pipeline/executor.h"
 
 namespace megatrain {
@@ -30,6 +31,13 @@ namespace megatrain {
 struct LogitsRequest {
   int64_t first_token = 0;
   std::vector<float> logits;  // [tokens, vocabulary], filled
+};
+
+// What a save does with the model's state. Both are called on the io lane.
+struct SaveCalls {
+  // Takes tile `index` as it is after the save's step; it does not change during the call.
+  std::function<void(int index, const Tile& tile)> take_tile;
+  std::function<void()> finish;  // when all tiles were taken
 };
 
 struct StepState {
@@ -68,17 +76,16 @@ class StepRunner : public OpRunner {
   // Fills the slot's host arrays and state from a batch, and announces its attention calls, whose
   // kernels may take long to be made ready: a step ahead of them. All token ids come into the
   // engine here, and are checked (CheckTokenIds); after an error the slot is as it was. REQUIRES:
-  // no schedule of this slot is in flight; the batch has at most the plan's sequences, each
-  // sequence_length long.
-  absl::Status PrepareBatch(int slot, const Batch& batch, int64_t sequences_per_micro_batch);
+  // no schedule of this slot is in flight; the batch has at most the plan's micro-batches, none
+  // with more than micro_batch_tokens.
+  absl::Status PrepareBatch(int slot, const Batch& batch);
   StepState& state(int slot) { return states_[slot]; }
   // Has the step before the slot's update the rows of the slot's batch ahead of others; false if
   // its update has begun. REQUIRES: the slot is prepared for training.
   bool OfferRows(int slot);
 
-  // The save that kSaveTile and kFinishCheckpoint work for. REQUIRES: none is in flight. Must
-  // outlive it.
-  void set_checkpoint_job(CheckpointJob* job) { checkpoint_job_ = job; }
+  // Sets what kSaveTile and kFinishCheckpoint call. REQUIRES: no save is in flight.
+  void set_save_calls(SaveCalls calls) { save_calls_ = std::move(calls); }
 
   absl::Status Run(const Op& op, Stream* stream) override;
 
@@ -88,10 +95,11 @@ class StepRunner : public OpRunner {
 
  private:
   void FindRows(int slot);
-  MicroBatchView View(const Op& op) const;
+  MicroBatchView View(int slot, int micro_batch) const;
   LayerContext Context(Stream* stream) const;
   void* BufferAt(const Op& op) const;  // of element op.begin of its tile
   absl::Status LoadTile(const Op& op, Stream& stream);
+  absl::Status Copy(const Op& op, Stream& stream);
   absl::Status Upload(const Op& op, Stream& stream);
   absl::Status Compute(const Op& op, Stream& stream);
   absl::Status CheckLosses(const Op& op);
@@ -110,7 +118,7 @@ class StepRunner : public OpRunner {
 
   const StepRunnerParts p_;
   std::array<StepState, kStepSlots> states_;
-  CheckpointJob* checkpoint_job_ = nullptr;
+  SaveCalls save_calls_;
 
   Mutex rows_mutex_;
   // For the update of offered_step_: what the batch of the step after it looks up.

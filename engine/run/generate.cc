@@ -2,15 +2,14 @@
 // token.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/data/sequences/sequence.h"
+#include "engine/data/sequences/batch.h"
+#include "engine/data/sequences/packing.h"
 #include "engine/engine.h"
 #include "engine/hf/hf_directory.h"
 #include "engine/host/session.h"
@@ -23,17 +22,8 @@ namespace megatrain {
 namespace {
 
 Batch OneSequence(const std::vector<int32_t>& ids) {
-  Batch batch;
-  batch.step = 1;
-  batch.input_tokens = static_cast<int64_t>(ids.size());
-  Sequence sequence;
-  sequence.input_ids = ids;
-  sequence.labels.assign(ids.size(), kMaskedLabel);
-  sequence.position_ids.resize(ids.size());
-  std::iota(sequence.position_ids.begin(), sequence.position_ids.end(), 0);
-  sequence.document_ids.assign(ids.size(), 0);
-  batch.sequences.push_back(std::move(sequence));
-  return batch;
+  const Sequence sequence = WholeSequence(ids);
+  return MakeBatch(/*step=*/1, {&sequence, 1}, /*sequences_per_micro_batch=*/1);
 }
 
 // temperature 0: the likeliest token, the lowest id of equals.
@@ -91,8 +81,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
                      " new ones are more than the model's ", config.max_positions, " positions"));
   }
 
-  JobSpec spec;
-  spec.training.micro_batch = 1;
+  const JobSpec spec;
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, host.OpenSession(spec.engine));
   MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
   MemoryBudget budget;

@@ -99,7 +99,7 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   MT_RETURN_IF_ERROR(executor_->status());
   Pending pending;
   pending.slot = pipeline_state_.next_step_slot;
-  MT_RETURN_IF_ERROR(runner_->PrepareBatch(pending.slot, batch, spec_.training.micro_batch));
+  MT_RETURN_IF_ERROR(runner_->PrepareBatch(pending.slot, batch));
   StepState& state = runner_->state(pending.slot);
   state.max_gradient_norm = spec_.optimizer.max_gradient_norm;
   state.adamw.step = batch.step;
@@ -171,7 +171,7 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
 absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logits) {
   MT_RETURN_IF_ERROR(executor_->status());
   const int slot = pipeline_state_.next_step_slot;
-  MT_RETURN_IF_ERROR(runner_->PrepareBatch(slot, batch, spec_.training.micro_batch));
+  MT_RETURN_IF_ERROR(runner_->PrepareBatch(slot, batch));
   StepState& state = runner_->state(slot);
   state.logits = logits;
   auto ticket = executor_->Submit(
@@ -199,9 +199,8 @@ absl::Span<const float> Trainer::HeldGradient(int tile) const {
                              plan_.dimensions.shape.tile_elements[tile]);
 }
 
-void Trainer::BeginSave(std::unique_ptr<CheckpointWriter> writer, Retention retention) {
-  save_job_ = std::make_unique<CheckpointJob>(std::move(writer), std::move(retention));
-  runner_->set_checkpoint_job(save_job_.get());
+void Trainer::BeginSave(SaveCalls calls) {
+  runner_->set_save_calls(std::move(calls));
   save_ticket_ = executor_->Submit(BuildCheckpoint(plan_.dimensions.shape));
 }
 
@@ -211,15 +210,12 @@ bool Trainer::save_done() const {
   return save_end_ticket_ != nullptr && executor_->Done(save_end_ticket_);
 }
 
-absl::StatusOr<std::string> Trainer::FinishSave(std::vector<std::string>* notes) {
+absl::Status Trainer::AwaitSave() {
   absl::Status status = executor_->Wait(save_ticket_).status();
   if (status.ok()) status = executor_->Wait(save_end_ticket_).status();
   save_ticket_ = save_end_ticket_ = nullptr;
-  const std::unique_ptr<CheckpointJob> job = std::move(save_job_);
-  *notes = job->notes();
-  MT_RETURN_IF_ERROR(status);
-  MT_RETURN_IF_ERROR(job->status());
-  return job->directory();
+  runner_->set_save_calls({});
+  return status;
 }
 
 }  // namespace megatrain

@@ -16,15 +16,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "engine/checkpoint/checkpoint_writer.h"
-#include "engine/data/sequences/sequence.h"
+#include "engine/data/sequences/batch.h"
 #include "engine/device/device.h"
 #include "engine/job/job_spec.h"
 #include "engine/memory/host_pool.h"
 #include "engine/model/tile.h"
 #include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/buffers.h"
-#include "engine/pipeline/checkpoint_job.h"
 #include "engine/pipeline/executor.h"
 #include "engine/pipeline/step_runner.h"
 #include "engine/plan/memory_plan.h"
@@ -77,17 +75,17 @@ class Trainer {
   // gradients cross as FP32; of tile 1, that the host updates all of it; in_flight() == 0.
   absl::Span<const float> HeldGradient(int tile) const;
 
-  // Begins to save the state after the last submitted step, beside what is submitted later.
-  // REQUIRES: no save is in flight.
-  void BeginSave(std::unique_ptr<CheckpointWriter> writer, Retention retention);
-  // Lets the save become a checkpoint once its tiles are written; call when the step's record is on
-  // disk.
+  // Hands every tile to `calls.take_tile` as it is after the last submitted step, beside what is
+  // submitted later: an update of a tile waits until the tile was taken. REQUIRES: no save is in
+  // flight.
+  void BeginSave(SaveCalls calls);
+  // Has `calls.finish` called once all tiles were taken. REQUIRES: BeginSave was called.
   void CommitSave();
-  bool saving() const { return save_job_ != nullptr; }
+  // Whether AwaitSave would return at once.
   bool save_done() const;
-  // Waits for the save: its directory, or why it failed, and lines for the log. REQUIRES: saving()
-  // and CommitSave was called.
-  absl::StatusOr<std::string> FinishSave(std::vector<std::string>* notes);
+  // Waits for calls.finish and ends the save. An error is a step's: not all calls were made then.
+  // REQUIRES: CommitSave was called.
+  absl::Status AwaitSave();
 
   // Gives the device's memory back and keeps the state, which may still be saved. REQUIRES:
   // in_flight() == 0, the device is held.
@@ -96,8 +94,6 @@ class Trainer {
   // REQUIRES: the device is not held.
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
-
-  int64_t parameters() const { return plan_.parameters; }
 
  private:
   struct Pending {
@@ -124,7 +120,6 @@ class Trainer {
   std::chrono::steady_clock::time_point last_finished_{};
   const Kernels* kernels_ = nullptr;
   double last_matmul_seconds_ = 0;  // the kernels' total when the last step was collected
-  std::unique_ptr<CheckpointJob> save_job_;
   std::shared_ptr<Executor::Ticket> save_ticket_, save_end_ticket_;
   std::unique_ptr<Executor> executor_;  // last: its lanes use the rest
 };

@@ -1,285 +1,147 @@
-// The loop over steps of TrainingRun, with what happens between them: evaluation and saves.
+#include "engine/run/training_loop.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
-#include "engine/hf/hf_directory.h"
 #include "engine/optim/learning_rate.h"
-#include "engine/run/training_run.h"
 
 namespace megatrain {
 
-bool TrainingRun::EvaluationDue(int64_t step) const {
-  if (dataset_->eval_sequences() == 0) return false;
-  return step == total_steps_ ||
-         (spec_.training.eval_every > 0 && step % spec_.training.eval_every == 0);
+absl::StatusOr<Ending> TrainingLoop::Run() {
+  TrainingControl& control = p_.run.control();
+  p_.run.Report(TrainingPhase::kRunning);
+  control.TellRequests([this] { p_.trainer.Interrupt(); });
+  const absl::Cleanup untold = [&control] { control.TellRequests(nullptr); };
+  while (p_.progress.done < p_.prepared.total_steps) {
+    MT_RETURN_IF_ERROR(SubmitSteps());
+    // A request waits for the steps that go on; nothing is submitted behind them.
+    const bool asked = control.Any();
+    if (asked) {
+      WithdrawSteps();
+      barrier_ = true;
+    }
+    if (control.cancel_requested()) return Ending(TrainingOutcome::kCancelled);
+    if (p_.trainer.in_flight() > 0) {
+      const auto interrupted = [&] {
+        return control.cancel_requested() || (!asked && control.Any());
+      };
+      if (!p_.trainer.AwaitStep(interrupted)) continue;
+      MT_RETURN_IF_ERROR(CollectOne());
+      if (p_.trainer.in_flight() > 0) continue;
+    }
+    MT_RETURN_IF_ERROR(p_.trainer.SettleWithdrawn());
+    barrier_ = false;
+    if (p_.progress.done == p_.prepared.total_steps || !control.Any()) continue;
+    MT_ASSIGN_OR_RETURN(const Ending ending, p_.pause.Honour());
+    if (ending.has_value()) return ending;
+  }
+  return Ending();
 }
 
-bool TrainingRun::SaveDue(int64_t step) const {
-  return step == total_steps_ ||
-         (spec_.checkpoint.every_steps > 0 && step % spec_.checkpoint.every_steps == 0);
+absl::Status TrainingLoop::SubmitSteps() {
+  while (!barrier_ && !p_.run.control().Any() && p_.progress.next_step <= p_.prepared.total_steps &&
+         p_.trainer.in_flight() < kStepSlots && !p_.saver.MustWait(p_.progress.next_step)) {
+    const int64_t step = p_.progress.next_step;
+    MT_RETURN_IF_ERROR(SubmitNext());
+    barrier_ = EvaluationDue(step) || step == p_.prepared.total_steps;
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<double> TrainingRun::Evaluate() {
+absl::Status TrainingLoop::SubmitNext() {
+  std::shared_ptr<const Batch> batch;
+  if (!withdrawn_.empty()) {
+    batch = std::move(withdrawn_.front());
+    withdrawn_.pop_front();
+  } else {
+    absl::StatusOr<std::shared_ptr<const Batch>> next = loader_.Next();
+    if (!next.ok()) return AsInputError(next.status());
+    batch = *std::move(next);
+  }
+  const JobSpec& spec = p_.run.spec();
+  const int64_t step = p_.progress.next_step;
+  MT_RETURN_IF_ERROR(p_.trainer.Submit(
+      *batch,
+      LearningRate(spec.schedule, spec.optimizer.learning_rate, step, p_.prepared.total_steps)));
+  p_.progress.submitted_tokens += batch->input_tokens;
+  submitted_.push_back(std::move(batch));
+  // The last step's is SaveNow's.
+  if (p_.saver.Due(step) && step != p_.prepared.total_steps)
+    MT_RETURN_IF_ERROR(p_.saver.Begin(step));
+  ++p_.progress.next_step;
+  return absl::OkStatus();
+}
+
+void TrainingLoop::WithdrawSteps() {
+  const TrainingControl& control = p_.run.control();
+  while (p_.trainer.in_flight() > 0) {
+    const int64_t step = p_.progress.next_step - 1;  // the last one
+    if (p_.saver.Saves(step)) return;
+    // A step behind another one has hardly begun. What the first one loses is a forward pass at
+    // most, a third of a step: less than the request would wait for. A checkpoint may wait, a run
+    // that is told to stop in its first step has something to save, and one that is paused again
+    // and again still gets on.
+    const bool first = p_.trainer.in_flight() == 1;
+    const bool worth_it =
+        control.pause_requested() || control.release_requested() ||
+        (control.stop_requested() && p_.progress.done >= p_.prepared.first_step());
+    if (first && (!worth_it || step == given_up_step_)) return;
+    if (!p_.trainer.Withdraw(first ? OpKind::kLayerBackward : OpKind::kUpdateTile)) return;
+    if (first) given_up_step_ = step;
+    p_.progress.submitted_tokens -= submitted_.back()->input_tokens;
+    withdrawn_.push_front(std::move(submitted_.back()));
+    submitted_.pop_back();
+    --p_.progress.next_step;
+  }
+}
+
+absl::Status TrainingLoop::CollectOne() {
+  MT_ASSIGN_OR_RETURN(StepRecord record, p_.trainer.Collect());
+  submitted_.pop_front();
+  p_.progress.done = record.step;
+  p_.progress.total_tokens += record.input_tokens;
+  record.total_tokens = p_.progress.total_tokens;
+  if (EvaluationDue(record.step)) {
+    MT_ASSIGN_OR_RETURN(record.eval_loss, Evaluate());
+  }
+  record.time = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
+  p_.run.Tell(record);
+  return p_.saver.AfterStep();
+}
+
+bool TrainingLoop::EvaluationDue(int64_t step) const {
+  if (p_.prepared.dataset->eval_sequences() == 0) return false;
+  const int64_t every = p_.run.spec().training.eval_every;
+  return step == p_.prepared.total_steps || (every > 0 && step % every == 0);
+}
+
+absl::StatusOr<double> TrainingLoop::Evaluate() {
   double sum = 0;
   int64_t predictions = 0;
-  const int64_t n = dataset_->eval_sequences();
-  const int64_t batch_sequences = spec_.training.global_batch;
+  const int64_t n = p_.prepared.dataset->eval_sequences();
+  const int64_t batch_sequences = p_.run.spec().training.global_batch;
   for (int64_t first = 0; first < n; first += batch_sequences) {
-    MT_RETURN_IF_ERROR(HonourAmidStep());
-    Batch batch;
+    MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
+    std::vector<Sequence> sequences;
     for (int64_t i = first; i < std::min(n, first + batch_sequences); ++i) {
-      absl::StatusOr<Sequence> sequence = dataset_->EvalSequence(i);
+      absl::StatusOr<Sequence> sequence = p_.prepared.dataset->EvalSequence(i);
       if (!sequence.ok()) return AsInputError(sequence.status());
-      for (int32_t target : PredictionTargets(*sequence)) predictions += target >= 0;
-      batch.sequences.push_back(*std::move(sequence));
+      sequences.push_back(*std::move(sequence));
     }
-    MT_ASSIGN_OR_RETURN(const double loss, trainer_->EvaluateLossSum(batch));
+    const Batch batch = MakeBatch(/*step=*/0, sequences, p_.run.spec().training.micro_batch);
+    predictions += batch.predictions;
+    MT_ASSIGN_OR_RETURN(const double loss, p_.trainer.EvaluateLossSum(batch));
     sum += loss;
   }
   if (predictions == 0) {
     return absl::InvalidArgumentError("the evaluation data holds no prediction to measure");
   }
   return sum / static_cast<double>(predictions);
-}
-
-int64_t TrainingRun::CheckpointBytes() const {
-  return CheckpointWriter::EstimateBytes(layout_, plan_.dimensions.dtype);
-}
-
-// Starts to write the state after the last submitted step, once the save before is over: a slow
-// disk stalls training here.
-absl::Status TrainingRun::BeginSave(int64_t step) {
-  if (trainer_->saving()) {
-    const int64_t before = saving_step_;
-    const absl::Status status = EndSave();
-    if (status.code() == absl::StatusCode::kAborted) return status;  // of a step
-    if (!status.ok()) NoteFailedSave(before, status);
-  }
-  MT_ASSIGN_OR_RETURN(std::unique_ptr<CheckpointWriter> writer,
-                      CheckpointWriter::Begin(spec_.checkpoint.directory, layout_, State(step),
-                                              spec_.model.path, &files_));
-  trainer_->BeginSave(std::move(writer), retention_);
-  saving_step_ = step;
-  saving_committed_ = false;
-  saving_since_ = absl::Now();
-  return absl::OkStatus();
-}
-
-// REQUIRES: the record of the save's step is out: a resumed run finds it.
-void TrainingRun::CommitSave() {
-  if (observer_.before_checkpoint) observer_.before_checkpoint(saving_step_);
-  trainer_->CommitSave();
-  saving_committed_ = true;
-}
-
-absl::Status TrainingRun::EndSave() {
-  const bool stalled = !trainer_->save_done();
-  if (stalled) Report(TrainingPhase::kSaving, absl::StrCat("saving step ", saving_step_));
-  const absl::Time start = absl::Now();
-  std::vector<std::string> notes;
-  const absl::StatusOr<std::string> directory = trainer_->FinishSave(&notes);
-  if (stalled) Report(standing_ ? TrainingPhase::kPaused : TrainingPhase::kRunning);
-  for (const std::string& note : notes) Say(note);
-  if (!directory.ok()) return directory.status();
-  saved_step_ = saving_step_;
-  saved_directory_ = *directory;
-  saved_seconds_ = absl::ToDoubleSeconds(absl::Now() - saving_since_);
-  // They are gone, and a damaged one of this step was replaced by a good one.
-  retention_.discard.clear();
-  std::erase(retention_.damaged, saved_step_);
-  std::string line = absl::StrCat("saved ", *directory);
-  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
-  if (stalled && seconds > 1) {
-    absl::StrAppendFormat(&line, " (training waited %.1f s for the disk)", seconds);
-  }
-  Say(line);
-  if (observer_.checkpoint) observer_.checkpoint(saved_step_, saved_directory_, saved_seconds_);
-  return absl::OkStatus();
-}
-
-void TrainingRun::NoteFailedSave(int64_t step, const absl::Status& status) {
-  if (control_.cancel_requested()) return;
-  Say(absl::StrCat("checkpoint of step ", step,
-                   " failed, the one before is kept: ", status.message()));
-  if (observer_.checkpoint_failed) observer_.checkpoint_failed(step, status);
-  if (IsDiskFull(status) && options_.pause_on_full_disk) {
-    retry_save_ = true;
-    PauseFor({status, spec_.checkpoint.directory, CheckpointBytes()});
-  }
-}
-
-// A checkpoint of the last collected step is there when this returns OK. REQUIRES: no step is in
-// flight.
-absl::Status TrainingRun::SaveNow() {
-  if (trainer_->saving()) {
-    const int64_t step = saving_step_;
-    const absl::Status status = EndSave();
-    if (!status.ok() && step == done_) return status;
-    if (!status.ok()) NoteFailedSave(step, status);
-  }
-  if (saved_step_ == done_) return absl::OkStatus();
-  MT_RETURN_IF_ERROR(BeginSave(done_));
-  CommitSave();
-  return EndSave();
-}
-
-void TrainingRun::AnswerCheckpointRequest() {
-  const bool there = saved_step_ == done_ && done_ > 0 && !trainer_->saving();
-  if (done_ == 0) {
-    if (observer_.checkpoint_failed) {
-      observer_.checkpoint_failed(0, absl::FailedPreconditionError("no step has been made yet"));
-    }
-    return;
-  }
-  const absl::Status status = SaveNow();
-  if (!status.ok()) {
-    NoteFailedSave(done_, status);
-  } else if (there && observer_.checkpoint) {
-    observer_.checkpoint(saved_step_, saved_directory_, saved_seconds_);
-  }
-}
-
-// One save at a time, and one whose step's record is not out yet cannot end.
-bool TrainingRun::SaveInTheWay() const {
-  return SaveDue(next_step_) && trainer_->saving() && !saving_committed_;
-}
-
-absl::Status TrainingRun::SubmitNext(BatchLoader& loader) {
-  std::shared_ptr<const Batch> batch;
-  if (!withdrawn_.empty()) {
-    batch = std::move(withdrawn_.front());
-    withdrawn_.pop_front();
-  } else {
-    absl::StatusOr<std::shared_ptr<const Batch>> next = loader.Next();
-    if (!next.ok()) return AsInputError(next.status());
-    batch = *std::move(next);
-  }
-  MT_RETURN_IF_ERROR(trainer_->Submit(
-      *batch,
-      LearningRate(spec_.schedule, spec_.optimizer.learning_rate, next_step_, total_steps_)));
-  submitted_tokens_ += batch->input_tokens;
-  submitted_.push_back(std::move(batch));
-  if (SaveDue(next_step_) && next_step_ != total_steps_) {
-    // A save that cannot begin leaves the last good checkpoint untouched.
-    const absl::Status status = BeginSave(next_step_);
-    if (status.code() == absl::StatusCode::kAborted) return status;
-    if (!status.ok()) NoteFailedSave(next_step_, status);
-  }
-  ++next_step_;
-  return absl::OkStatus();
-}
-
-void TrainingRun::WithdrawSteps() {
-  while (trainer_->in_flight() > 0) {
-    const int64_t step = next_step_ - 1;  // the last one
-    // A save reads what it is to make.
-    if (trainer_->saving() && saving_step_ == step) return;
-    // A step behind another one has hardly begun. What the first one loses is a forward pass at
-    // most, a third of a step: less than the request would wait for. A checkpoint may wait, a run
-    // that is told to stop in its first step has something to save, and one that is paused again
-    // and again still gets on.
-    const bool first = trainer_->in_flight() == 1;
-    const bool worth_it = control_.pause_requested() || control_.release_requested() ||
-                          (control_.stop_requested() && done_ >= first_step_);
-    if (first && (!worth_it || step == given_up_step_)) return;
-    if (!trainer_->Withdraw(first ? OpKind::kLayerBackward : OpKind::kUpdateTile)) return;
-    if (first) given_up_step_ = step;
-    submitted_tokens_ -= submitted_.back()->input_tokens;
-    withdrawn_.push_front(std::move(submitted_.back()));
-    submitted_.pop_back();
-    --next_step_;
-  }
-}
-
-absl::Status TrainingRun::CollectOne() {
-  MT_ASSIGN_OR_RETURN(StepRecord record, trainer_->Collect());
-  submitted_.pop_front();
-  done_ = record.step;
-  total_tokens_ += record.input_tokens;
-  record.total_tokens = total_tokens_;
-  if (EvaluationDue(done_)) {
-    MT_ASSIGN_OR_RETURN(record.eval_loss, Evaluate());
-  }
-  record.time = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
-  if (observer_.step) observer_.step(record);
-  if (trainer_->saving() && saving_step_ == done_ && !saving_committed_) CommitSave();
-  if (trainer_->saving() && saving_committed_ && trainer_->save_done()) {
-    const absl::Status status = EndSave();
-    if (status.code() == absl::StatusCode::kAborted) return status;
-    if (!status.ok()) NoteFailedSave(saving_step_, status);
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<TrainingOutcome> TrainingRun::Loop() {
-  if (done_ < total_steps_) {
-    Report(TrainingPhase::kRunning);
-    control_.TellRequests([trainer = trainer_.get()] { trainer->Interrupt(); });
-    const absl::Cleanup untold = [this] { control_.TellRequests(nullptr); };
-    BatchLoader loader(dataset_.get(), spec_, first_step_, total_steps_, /*ahead=*/2);
-    bool barrier = false;
-    while (done_ < total_steps_) {
-      while (!barrier && !control_.Any() && next_step_ <= total_steps_ &&
-             trainer_->in_flight() < kStepSlots && !SaveInTheWay()) {
-        MT_RETURN_IF_ERROR(SubmitNext(loader));
-        barrier = Barrier(next_step_ - 1);
-      }
-      // A request waits for the steps that go on; nothing is submitted behind them.
-      const bool asked = control_.Any();
-      if (asked) {
-        WithdrawSteps();
-        barrier = true;
-      }
-      if (control_.cancel_requested()) return TrainingOutcome::kCancelled;
-      if (trainer_->in_flight() > 0) {
-        const auto interrupted = [&] {
-          return control_.cancel_requested() || (!asked && control_.Any());
-        };
-        if (!trainer_->AwaitStep(interrupted)) continue;
-        MT_RETURN_IF_ERROR(CollectOne());
-        if (trainer_->in_flight() > 0) continue;
-      }
-      MT_RETURN_IF_ERROR(trainer_->SettleWithdrawn());
-      barrier = false;
-      if (done_ == total_steps_ || !control_.Any()) continue;
-      MT_ASSIGN_OR_RETURN(const Ending ending, Honour());
-      if (ending.has_value()) return *ending;
-    }
-  }
-  MT_ASSIGN_OR_RETURN(
-      const Ending ending,
-      WriteOrWait(CheckpointBytes(), spec_.checkpoint.directory, [this] { return SaveNow(); }));
-  return ending.value_or(TrainingOutcome::kFinished);
-}
-
-absl::StatusOr<TrainingRun::Ending> TrainingRun::WriteOrWait(
-    int64_t bytes, const std::string& directory, const std::function<absl::Status()>& write) {
-  while (true) {
-    const absl::Status status = write();
-    if (status.ok()) return Ending();
-    if (!IsDiskFull(status) || !options_.pause_on_full_disk) return status;
-    Say(std::string(status.message()));
-    PauseFor({status, directory, bytes});
-    MT_ASSIGN_OR_RETURN(const Ending ending, Honour());
-    if (ending.has_value()) return ending;
-  }
-}
-
-absl::Status TrainingRun::Export() {
-  Report(TrainingPhase::kSaving, "writing the output");
-  MT_RETURN_IF_ERROR(ExportHfDirectory(
-      spec_.model.path, layout_, plan_.dimensions.dtype,
-      [this](int tile) -> absl::StatusOr<Tile> { return trainer_->tiles()[tile]; },
-      spec_.output.directory, kHfShardBytes, &files_));
-  Say(absl::StrCat("wrote ", spec_.output.directory));
-  return absl::OkStatus();
 }
 
 }  // namespace megatrain

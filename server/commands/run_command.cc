@@ -60,17 +60,19 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
     metrics_status = std::move(status);
     progress.Message(absl::StrCat("step metrics are incomplete: ", metrics_status.message()));
   };
-  TrainingObserver observer;
-  observer.message = [&](const std::string& line) { progress.Message(line); };
-  observer.started = [&](int64_t first_step, int64_t total_steps) {
-    if (metrics != nullptr) note_metrics(metrics->TruncateTo(first_step - 1));
-    progress.Started(first_step, total_steps);
-    *started = true;
-  };
-  observer.step = [&](const StepRecord& record) {
-    if (metrics != nullptr && metrics_status.ok()) note_metrics(metrics->Write(record));
-    progress.Step(record);
-  };
+  const Overloaded show = {[&](const RunMessage& message) { progress.Message(message.line); },
+                           [&](const StepsBegin& begin) {
+                             if (metrics != nullptr)
+                               note_metrics(metrics->TruncateTo(begin.first_step - 1));
+                             progress.Started(begin.first_step, begin.total_steps);
+                             *started = true;
+                           },
+                           [&](const StepRecord& record) {
+                             if (metrics != nullptr && metrics_status.ok())
+                               note_metrics(metrics->Write(record));
+                             progress.Step(record);
+                           },
+                           [](const auto&) {}};
   EngineHostOptions options;
   options.device = spec.engine.device;
   options.device_key = "engine.device";
@@ -80,7 +82,7 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
   // The plan chooses by them, about a second against hours. Without them it goes by rule.
   if (host->device_id() != kCpuDeviceId) (void)host->MeasureRates();
   return RunTraining(*host, spec, ResumeOptions(arguments.resume, arguments.discard_newer),
-                     &control, observer);
+                     &control, [&](const RunEvent& event) { std::visit(show, event); });
 }
 
 }  // namespace

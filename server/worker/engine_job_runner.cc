@@ -223,53 +223,53 @@ void EngineJobRunner::NoteRecords(Run& run, const absl::Status& status) {
   }
 }
 
-TrainingObserver EngineJobRunner::Observe(Run& run) {
+RunSink EngineJobRunner::Observe(Run& run) {
   const RunCallbacks& callbacks = run.callbacks;
   JobRecords* const records = run.request.records.get();
-  TrainingObserver observer;
-  observer.message = [this, &run](const std::string& line) { Say(run, line); };
-  observer.activity = [&run, &callbacks](const TrainingActivity& activity) {
-    run.watchdog.Enter(PhaseOf(activity.phase));
-    if (activity.phase == TrainingPhase::kPreparing && callbacks.preparing) {
-      callbacks.preparing(activity.what, activity.fraction);
-    }
-  };
-  observer.alive = [&run] { run.watchdog.Alive(); };
-  observer.started = [this, &run, &callbacks, records](int64_t first_step, int64_t total_steps) {
-    run.step = first_step - 1;
-    if (records != nullptr) NoteRecords(run, records->FallBack(run.step));
-    if (callbacks.running) callbacks.running(first_step, total_steps);
-  };
-  observer.step = [this, &run, &callbacks, records](const StepRecord& record) {
-    run.step = record.step;
-    run.watchdog.Step(record.step, record.step_seconds);
-    if (records != nullptr) NoteRecords(run, records->AddStep(record));
-    if (callbacks.step) callbacks.step(record);
-  };
-  observer.before_checkpoint = [this, &run, records](int64_t) {
-    if (records != nullptr) NoteRecords(run, records->Sync());
-  };
-  observer.checkpoint = [&callbacks](int64_t step, const std::string& directory, double seconds) {
-    if (callbacks.checkpoint) callbacks.checkpoint(step, directory, seconds);
-  };
-  observer.checkpoint_failed = [&callbacks](int64_t step, const absl::Status& status) {
-    if (callbacks.checkpoint_failed) callbacks.checkpoint_failed(step, status);
-  };
-  observer.paused = [this, &run, &callbacks, records](const TrainingPause& pause) {
-    RunPause told{FailureOf(pause.status), pause.status, pause.disk_bytes, pause.directory};
-    {
-      MutexLock lock(&mutex_);
-      if (!pause.status.ok()) run.wanted_running = false;
-      // Resumed already: it goes on, and nobody may take its place.
-      run.parked = !run.wanted_running;
-      if (pause.status.ok() && !run.records_full.ok()) {
-        told = {RunFailure::kDiskFull, run.records_full, kRecordsRoomBytes, records->directory()};
-      }
-      run.records_full = absl::OkStatus();
-    }
-    if (callbacks.paused) callbacks.paused(told);
-  };
-  return observer;
+  const Overloaded tell = {
+      [this, &run](const RunMessage& message) { Say(run, message.line); },
+      [&run, &callbacks](const TrainingActivity& activity) {
+        run.watchdog.Enter(PhaseOf(activity.phase));
+        if (activity.phase == TrainingPhase::kPreparing && callbacks.preparing) {
+          callbacks.preparing(activity.what, activity.fraction);
+        }
+      },
+      [this, &run, &callbacks, records](const StepsBegin& begin) {
+        run.step = begin.first_step - 1;
+        if (records != nullptr) NoteRecords(run, records->FallBack(run.step));
+        if (callbacks.running) callbacks.running(begin.first_step, begin.total_steps);
+      },
+      [this, &run, &callbacks, records](const StepRecord& record) {
+        run.step = record.step;
+        run.watchdog.Step(record.step, record.step_seconds);
+        if (records != nullptr) NoteRecords(run, records->AddStep(record));
+        if (callbacks.step) callbacks.step(record);
+      },
+      [this, &run, records](const BeforeCheckpoint&) {
+        if (records != nullptr) NoteRecords(run, records->Sync());
+      },
+      [&callbacks](const CheckpointSaved& saved) {
+        if (callbacks.checkpoint) callbacks.checkpoint(saved.step, saved.directory, saved.seconds);
+      },
+      [&callbacks](const CheckpointFailed& failed) {
+        if (callbacks.checkpoint_failed) callbacks.checkpoint_failed(failed.step, failed.status);
+      },
+      [this, &run, &callbacks, records](const TrainingPause& pause) {
+        RunPause told{FailureOf(pause.status), pause.status, pause.disk_bytes, pause.directory};
+        {
+          MutexLock lock(&mutex_);
+          if (!pause.status.ok()) run.wanted_running = false;
+          // Resumed already: it goes on, and nobody may take its place.
+          run.parked = !run.wanted_running;
+          if (pause.status.ok() && !run.records_full.ok()) {
+            told = {RunFailure::kDiskFull, run.records_full, kRecordsRoomBytes,
+                    records->directory()};
+          }
+          run.records_full = absl::OkStatus();
+        }
+        if (callbacks.paused) callbacks.paused(told);
+      }};
+  return [tell](const RunEvent& event) { std::visit(tell, event); };
 }
 
 absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainAsSubmitter(Run& run) {
@@ -278,8 +278,8 @@ absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainAsSubmitter(Run& run) {
   TrainingOptions options;
   options.pause_on_full_disk = true;
   options.files = files.get();
-  const TrainingObserver observer = Observe(run);
-  return RunTraining(*host_, run.request.spec, options, &run.control, observer);
+  options.alive = [&run] { run.watchdog.Alive(); };
+  return RunTraining(*host_, run.request.spec, options, &run.control, Observe(run));
 }
 
 RunEnd EngineJobRunner::Train(Run& run) {

@@ -51,7 +51,7 @@ class EngineJobRunner : public JobRunner {
   struct Run;
 
   void RunJob(Run& run);
-  TrainingObserver Observe(Run& run);
+  RunSink Observe(Run& run);
   absl::StatusOr<TrainingOutcome> TrainAsSubmitter(Run& run);
   RunEnd Train(Run& run);
   // On the run's thread: a line for its log; what came of writing one of its records.

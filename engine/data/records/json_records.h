@@ -58,6 +58,10 @@ class JsonRecordReader {
   absl::Status Begin();
   absl::StatusOr<bool> NextLine(JsonRecord* record);
   absl::StatusOr<bool> NextElement(JsonRecord* record);
+  // Goes to the array's next element, or past its end (false).
+  absl::StatusOr<bool> FindElement();
+  // Goes past the object that begins here.
+  absl::Status SkipElement();
   absl::Status Error(int64_t line, const std::string& what) const;
   absl::Status TooLong(int64_t line) const;
 

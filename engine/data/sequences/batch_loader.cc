@@ -23,6 +23,7 @@ using BatchOr = absl::StatusOr<std::shared_ptr<const Batch>>;
 struct Plan {
   const Dataset* dataset = nullptr;
   int64_t global_batch = 0;
+  int64_t micro_batch = 0;
   int64_t positions = 0;  // where an `epochs` run ends; 0 = nowhere
   int64_t total_steps = 0;
 };
@@ -31,27 +32,21 @@ BatchOr Prepare(const Plan& plan, int64_t step) {
   const int64_t begin = (step - 1) * plan.global_batch;
   int64_t end = begin + plan.global_batch;
   if (plan.positions > 0) end = std::min(end, plan.positions);
-  auto batch = std::make_shared<Batch>();
-  batch->step = step;
-  batch->sequences.reserve(static_cast<size_t>(std::max<int64_t>(0, end - begin)));
+  std::vector<Sequence> sequences;
+  sequences.reserve(static_cast<size_t>(std::max<int64_t>(0, end - begin)));
   for (int64_t position = begin; position < end; ++position) {
     MT_ASSIGN_OR_RETURN(Sequence sequence,
                         plan.dataset->TrainSequence(plan.dataset->TrainingOrder(position)));
-    for (const int32_t target : PredictionTargets(sequence)) {
-      batch->predictions += target != kMaskedLabel ? 1 : 0;
-    }
-    for (const int32_t document : sequence.document_ids) {
-      batch->input_tokens += document >= 0 ? 1 : 0;
-    }
-    batch->sequences.push_back(std::move(sequence));
+    sequences.push_back(std::move(sequence));
   }
+  auto batch = std::make_shared<const Batch>(MakeBatch(step, sequences, plan.micro_batch));
   if (batch->predictions == 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("step ", step, ": none of the batch's ", batch->sequences.size(),
+        absl::StrCat("step ", step, ": none of the batch's ", sequences.size(),
                      " sequences has a prediction to learn from; a larger training.global_batch "
                      "or a longer data.sequence_length avoids such batches"));
   }
-  return std::shared_ptr<const Batch>(std::move(batch));
+  return batch;
 }
 
 }  // namespace
@@ -93,6 +88,7 @@ BatchLoader::BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t fi
   State& state = *state_;
   state.plan.dataset = dataset;
   state.plan.global_batch = spec.training.global_batch;
+  state.plan.micro_batch = spec.training.micro_batch;
   state.plan.total_steps = total_steps;
   if (spec.training.steps == 0 && spec.training.epochs > 0) {
     state.plan.positions = static_cast<int64_t>(

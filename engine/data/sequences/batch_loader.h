@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
+#include "engine/data/sequences/batch.h"
 #include "engine/data/sequences/sequence.h"
 #include "engine/job/job_spec.h"
 #include "engine/tokenizer/tokenizer.h"

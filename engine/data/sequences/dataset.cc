@@ -155,31 +155,14 @@ absl::StatusOr<int64_t> ProgressBytes(const JobSpec::Data& data, FileSystem* fil
   return total;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
-    const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
-    const std::string& model_directory, int64_t model_vocabulary,
-    const std::string& cache_directory, const DataProgress& progress, FileSystem* files) {
-  const JobSpec::Data& data = spec.data;
-  MT_RETURN_IF_ERROR(CheckSpec(data));
+// Settles the encoder's end of text and the chat template, where files need them.
+absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenizer,
+                            const std::string& model_directory, FileSystem* files,
+                            DocumentEncoderOptions& encoder,
+                            std::unique_ptr<ChatTemplate>& chat_template) {
   std::vector<DataFile> data_files = data.train;
   data_files.insert(data_files.end(), data.eval.begin(), data.eval.end());
-
-  DataSideOptions options;
-  options.packing = {data.sequence_length, data.packing};
-  options.pad_id = PadId(tokenizer.get(), model_vocabulary);
-  options.stream.cache_directory =
-      data.cache_directory.empty() ? cache_directory : data.cache_directory;
-  options.stream.files = files;
-  options.stream.threads = spec.engine.threads > 0
-                               ? static_cast<int>(spec.engine.threads)
-                               : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  DocumentEncoderOptions& encoder = options.stream.encoder;
-  encoder.tokenizer = tokenizer.get();
-  encoder.train_on_prompt = data.train_on_prompt;
-  encoder.vocabulary = model_vocabulary;
-  std::unique_ptr<ChatTemplate> chat_template;
+  encoder.tokenizer = tokenizer;
   for (const DataFile& file : data_files) {
     if (file.format == DataFormat::kTokens) continue;
     if (tokenizer == nullptr) {
@@ -190,7 +173,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
     }
     if (file.format == DataFormat::kText && encoder.eos_id < 0) {
       MT_ASSIGN_OR_RETURN(encoder.eos_id,
-                          EosId(*tokenizer, model_directory, model_vocabulary, files));
+                          EosId(*tokenizer, model_directory, encoder.vocabulary, files));
     }
     if (IsChat(file) && chat_template == nullptr) {
       MT_ASSIGN_OR_RETURN(chat_template, ChatTemplate::Create(data.chat_template, model_directory,
@@ -198,6 +181,64 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
       encoder.chat_template = chat_template.get();
     }
   }
+  return absl::OkStatus();
+}
+
+// Opens both sides, or splits one by data.eval_fraction.
+absl::Status OpenSides(const JobSpec::Data& data, const DataSideOptions& options,
+                       const ByteProgress& progress, PreparedDataset& dataset) {
+  MT_ASSIGN_OR_RETURN(dataset.train, DataSide::Open(data.train, options, progress));
+  dataset.train_report_value = dataset.train->report();
+  const int64_t sequences = dataset.train->sequences();
+  if (sequences == 0) {
+    return NoSequence("data.train", dataset.train->report(), data.sequence_length);
+  }
+  dataset.train_count = sequences;
+  if (!data.eval.empty()) {
+    MT_ASSIGN_OR_RETURN(dataset.eval, DataSide::Open(data.eval, options, progress));
+    dataset.eval_report_value = dataset.eval->report();
+    dataset.eval_count = dataset.eval->sequences();
+    if (dataset.eval_count == 0) {
+      return NoSequence("data.eval", dataset.eval->report(), data.sequence_length);
+    }
+  } else if (data.eval_fraction > 0) {
+    dataset.eval_count =
+        static_cast<int64_t>(std::ceil(data.eval_fraction * static_cast<double>(sequences)));
+    dataset.train_count = sequences - dataset.eval_count;
+    if (dataset.train_count <= 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.eval_fraction: ", data.eval_fraction, " of ", sequences,
+                       " sequences leaves none to train on; give more data or shorten "
+                       "data.sequence_length"));
+    }
+    dataset.train_report_value.sequences = dataset.train_count;
+    dataset.eval_report_value.sequences = dataset.eval_count;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
+    const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
+    const std::string& model_directory, int64_t model_vocabulary,
+    const std::string& cache_directory, const DataProgress& progress, FileSystem* files) {
+  const JobSpec::Data& data = spec.data;
+  MT_RETURN_IF_ERROR(CheckSpec(data));
+  auto dataset = std::make_unique<PreparedDataset>();
+  DataSideOptions options;
+  options.packing = {data.sequence_length, data.packing};
+  options.pad_id = PadId(tokenizer.get(), model_vocabulary);
+  options.stream.cache_directory =
+      data.cache_directory.empty() ? cache_directory : data.cache_directory;
+  options.stream.files = files;
+  options.stream.threads = spec.engine.threads > 0
+                               ? static_cast<int>(spec.engine.threads)
+                               : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  options.stream.encoder.train_on_prompt = data.train_on_prompt;
+  options.stream.encoder.vocabulary = model_vocabulary;
+  MT_RETURN_IF_ERROR(PrepareEncoder(data, tokenizer.get(), model_directory, files,
+                                    options.stream.encoder, dataset->chat_template));
 
   ByteProgress counted;
   int64_t bytes_done = 0;
@@ -208,39 +249,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
       return progress(std::min(bytes_done, bytes_total), bytes_total);
     };
   }
-
-  auto dataset = std::make_unique<PreparedDataset>();
   dataset->tokenizer = std::move(tokenizer);
-  dataset->chat_template = std::move(chat_template);
   dataset->shuffle = data.shuffle;
   dataset->seed = spec.training.seed;
-  MT_ASSIGN_OR_RETURN(dataset->train, DataSide::Open(data.train, options, counted));
-  dataset->train_report_value = dataset->train->report();
-  const int64_t sequences = dataset->train->sequences();
-  if (sequences == 0) {
-    return NoSequence("data.train", dataset->train->report(), data.sequence_length);
-  }
-  dataset->train_count = sequences;
-  if (!data.eval.empty()) {
-    MT_ASSIGN_OR_RETURN(dataset->eval, DataSide::Open(data.eval, options, counted));
-    dataset->eval_report_value = dataset->eval->report();
-    dataset->eval_count = dataset->eval->sequences();
-    if (dataset->eval_count == 0) {
-      return NoSequence("data.eval", dataset->eval->report(), data.sequence_length);
-    }
-  } else if (data.eval_fraction > 0) {
-    dataset->eval_count =
-        static_cast<int64_t>(std::ceil(data.eval_fraction * static_cast<double>(sequences)));
-    dataset->train_count = sequences - dataset->eval_count;
-    if (dataset->train_count <= 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("data.eval_fraction: ", data.eval_fraction, " of ", sequences,
-                       " sequences leaves none to train on; give more data or shorten "
-                       "data.sequence_length"));
-    }
-    dataset->train_report_value.sequences = dataset->train_count;
-    dataset->eval_report_value.sequences = dataset->eval_count;
-  }
+  MT_RETURN_IF_ERROR(OpenSides(data, options, counted, *dataset));
   dataset->fingerprint_value = HashText(absl::StrCat(
       "megatrain data 1\n", dataset->train->key(), "\n",
       dataset->eval != nullptr ? dataset->eval->key() : "", "\n", dataset->train_count, "\n",

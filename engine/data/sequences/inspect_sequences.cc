@@ -54,9 +54,9 @@ std::string OnOneLine(const std::string& text) {
   return line;
 }
 
-void AppendStretches(const Sequence& sequence, const Tokenizer* tokenizer, std::string* text) {
+void AppendStretches(const Sequence& sequence, const std::vector<int32_t>& targets,
+                     const Tokenizer* tokenizer, std::string* text) {
   const size_t size = sequence.input_ids.size();
-  const std::vector<int32_t> targets = PredictionTargets(sequence);
   const auto predicted = [&targets](size_t t) { return t > 0 && targets[t - 1] != kMaskedLabel; };
   for (size_t begin = 0; begin < size && sequence.document_ids[begin] >= 0;) {
     size_t end = begin + 1;
@@ -80,19 +80,18 @@ void AppendStretches(const Sequence& sequence, const Tokenizer* tokenizer, std::
 }
 
 void AppendSequence(const Sequence& sequence, const Tokenizer* tokenizer, std::string* text) {
-  int64_t tokens = 0, predictions = 0, documents = 0;
+  int64_t tokens = 0, documents = 0;
   for (const int32_t document : sequence.document_ids) {
     tokens += document >= 0 ? 1 : 0;
     documents = std::max<int64_t>(documents, document + 1);
   }
-  for (const int32_t target : PredictionTargets(sequence)) {
-    predictions += target != kMaskedLabel ? 1 : 0;
-  }
+  const std::vector<int32_t> targets = PredictionTargets(sequence);
+  const int64_t masked = std::count(targets.begin(), targets.end(), kMaskedLabel);
   absl::StrAppend(text, ": ", FormatCount(tokens), " tokens, ",
                   FormatCount(static_cast<int64_t>(sequence.input_ids.size()) - tokens),
                   " padding, ", documents, documents == 1 ? " document, " : " documents, ",
-                  FormatCount(predictions), " predictions\n");
-  AppendStretches(sequence, tokenizer, text);
+                  FormatCount(static_cast<int64_t>(targets.size()) - masked), " predictions\n");
+  AppendStretches(sequence, targets, tokenizer, text);
 }
 
 }  // namespace

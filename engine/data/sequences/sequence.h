@@ -1,11 +1,9 @@
-// A training sequence, and the batch of sequences of one step.
+// One training sequence.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_H_
 
 #include <cstdint>
 #include <vector>
-
-#include "absl/status/status.h"
 
 namespace megatrain {
 
@@ -25,19 +23,6 @@ struct Sequence {
 // Returns the target of the prediction at each position: labels[t + 1] if t + 1 is in the same
 // document and not padding, else kMaskedLabel. The last position has no target.
 std::vector<int32_t> PredictionTargets(const Sequence& sequence);
-
-// The sequences of one optimizer step (or of one evaluation batch).
-struct Batch {
-  int64_t step = 0;  // from 1
-  std::vector<Sequence> sequences;
-  int64_t predictions = 0;   // unmasked targets, which the loss is normalised by
-  int64_t input_tokens = 0;  // tokens without padding
-};
-
-// Checks that every token, and every label that is not masked, is in [0, vocabulary). Kernels index
-// by these ids without checking them. Returns InvalidArgument with the first id that is not and its
-// place.
-absl::Status CheckTokenIds(const Batch& batch, int64_t vocabulary);
 
 }  // namespace megatrain
 

@@ -111,21 +111,25 @@ absl::Status Train(EngineHost& host, const JobSpec& spec, const GpuStep& step,
   std::vector<StepRecord> records;
   absl::Status added;
   TrainingControl control;
-  TrainingObserver observer;
-  observer.message = [](const std::string& line) {
-    std::printf("  %s\n", line.c_str());
-    std::fflush(stdout);
-  };
-  observer.step = [&](const StepRecord& record) {
-    std::printf("  step %lld: %.3f s, loss %.4f\n", static_cast<long long>(record.step),
-                record.step_seconds, record.loss);
-    if (record.step > kUncountedSteps) {
-      records.push_back(record);
-      added.Update(AddStep(step, limits, records, results));
-    }
-    if (record.step == spec.training.steps || results.out_of_time()) control.Cancel();
-  };
-  MT_RETURN_IF_ERROR(RunTraining(host, spec, {}, &control, observer).status());
+  const Overloaded note = {[](const RunMessage& message) {
+                             std::printf("  %s\n", message.line.c_str());
+                             std::fflush(stdout);
+                           },
+                           [&](const StepRecord& record) {
+                             std::printf("  step %lld: %.3f s, loss %.4f\n",
+                                         static_cast<long long>(record.step), record.step_seconds,
+                                         record.loss);
+                             if (record.step > kUncountedSteps) {
+                               records.push_back(record);
+                               added.Update(AddStep(step, limits, records, results));
+                             }
+                             if (record.step == spec.training.steps || results.out_of_time())
+                               control.Cancel();
+                           },
+                           [](const auto&) {}};
+  MT_RETURN_IF_ERROR(RunTraining(host, spec, {}, &control, [&](const RunEvent& event) {
+                       std::visit(note, event);
+                     }).status());
   MT_RETURN_IF_ERROR(added);
   if (records.empty()) {
     return absl::DeadlineExceededError(

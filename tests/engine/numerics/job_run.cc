@@ -56,14 +56,16 @@ JobRun Train(const JobSpec& spec, int64_t stop_after) {
 JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after) {
   JobRun run;
   TrainingControl control;
-  TrainingObserver observer;
-  observer.message = [&](const std::string& line) { run.messages.push_back(line); };
-  observer.started = [](int64_t, int64_t) {};
-  observer.step = [&](const StepRecord& record) {
-    run.records.push_back(record);
-    if (record.step == stop_after) control.Stop();
+  const auto note = [&](const RunEvent& event) {
+    if (const auto* const message = std::get_if<RunMessage>(&event)) {
+      run.messages.push_back(message->line);
+    }
+    if (const auto* const record = std::get_if<StepRecord>(&event)) {
+      run.records.push_back(*record);
+      if (record->step == stop_after) control.Stop();
+    }
   };
-  absl::StatusOr<TrainingOutcome> outcome = RunTraining(host, spec, {}, &control, observer);
+  absl::StatusOr<TrainingOutcome> outcome = RunTraining(host, spec, {}, &control, note);
   run.status = outcome.status();
   if (outcome.ok()) run.outcome = *outcome;
   return run;

@@ -17,9 +17,8 @@ namespace {
   std::abort();
 }
 
-Batch ReadBatch(const nlohmann::json& json) {
-  Batch batch;
-  batch.step = 1;
+ReferenceBatch ReadBatch(const nlohmann::json& json) {
+  ReferenceBatch batch;
   for (size_t s = 0; s < json.at("input_ids").size(); ++s) {
     Sequence sequence;
     sequence.input_ids = json["input_ids"][s].get<std::vector<int32_t>>();

@@ -19,6 +19,13 @@ struct LossCurve {
   std::vector<double> gradient_norms;
 };
 
+// Packed documents, masked labels, padding; counted plainly, not by the engine.
+struct ReferenceBatch {
+  std::vector<Sequence> sequences;
+  int64_t predictions = 0;
+  int64_t input_tokens = 0;
+};
+
 // One precision's results on ModelReference::batch.
 struct BatchReference {
   double loss = 0;
@@ -37,8 +44,8 @@ struct CurveSettings {
 };
 
 struct ModelReference {
-  std::string directory;            // a HF directory that holds tokens.bin too
-  Batch batch;                      // packed documents, masked labels, padding
+  std::string directory;  // a HF directory that holds tokens.bin too
+  ReferenceBatch batch;
   std::vector<int64_t> logit_rows;  // sequence * sequence_length + position
   BatchReference fp32, bf16;
   CurveSettings curve_settings;

@@ -92,7 +92,7 @@ struct MicroBatch {
 };
 
 absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors& weights,
-                 DType dtype, const Batch& batch, int64_t sequences_per_micro_batch,
+                 DType dtype, const ReferenceBatch& batch, int64_t sequences_per_micro_batch,
                  KeepLevel level, int64_t chunk_tokens, PlainStepResult* result) {
   const ModelConfig& config = layout.config;
   const int64_t element = DTypeBytes(dtype), layers = config.layers;
@@ -192,8 +192,9 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
 }  // namespace
 
 PlainStepResult PlainStep(Kernels& kernels, const ModelLayout& layout, const NamedTensors& weights,
-                          DType dtype, const Batch& batch, int64_t sequences_per_micro_batch,
-                          KeepLevel level, int64_t chunk_tokens) {
+                          DType dtype, const ReferenceBatch& batch,
+                          int64_t sequences_per_micro_batch, KeepLevel level,
+                          int64_t chunk_tokens) {
   PlainStepResult result;
   result.status = Run(kernels, layout, weights, dtype, batch, sequences_per_micro_batch, level,
                       chunk_tokens, &result);

@@ -26,8 +26,9 @@ struct PlainStepResult {
 // the batch go through a layer at a time, in chunks of `chunk_tokens` (0: LayerChunkTokens). The
 // kernels must be those of a device whose memory is the host's.
 PlainStepResult PlainStep(Kernels& kernels, const ModelLayout& layout, const NamedTensors& weights,
-                          DType dtype, const Batch& batch, int64_t sequences_per_micro_batch,
-                          KeepLevel level, int64_t chunk_tokens = 0);
+                          DType dtype, const ReferenceBatch& batch,
+                          int64_t sequences_per_micro_batch, KeepLevel level,
+                          int64_t chunk_tokens = 0);
 
 }  // namespace megatrain
 

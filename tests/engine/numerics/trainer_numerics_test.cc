@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/thread_pool.h"
+#include "engine/data/sequences/batch.h"
 #include "engine/hf/hf_directory.h"
 #include "engine/memory/host_pool.h"
 #include "engine/optim/adamw_updater.h"
@@ -97,9 +98,14 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
   }
   void TearDown() override { Stop(); }
 
+  Batch ReferenceStep() const { return StepOf(reference_.batch.sequences, 1); }
+  Batch StepOf(const std::vector<Sequence>& sequences, int64_t step) const {
+    return MakeBatch(step, sequences, spec_.training.micro_batch);
+  }
+
   // The rows of `logit_rows` that lie in micro-batch 0, whose logits the trainer gives.
   void CompareLogits(const BatchReference& expected, double limit) {
-    const absl::StatusOr<std::vector<float>> logits = trainer_->Logits(reference_.batch, 0);
+    const absl::StatusOr<std::vector<float>> logits = trainer_->Logits(ReferenceStep(), 0);
     ASSERT_TRUE(logits.ok()) << logits.status();
     const int64_t vocabulary = layout_.config.vocabulary;
     const int64_t tokens = spec_.training.micro_batch * spec_.data.sequence_length;
@@ -118,7 +124,7 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
   }
 
   StepRecord Step() {
-    const absl::Status submitted = trainer_->Submit(reference_.batch, 1e-3);
+    const absl::Status submitted = trainer_->Submit(ReferenceStep(), 1e-3);
     EXPECT_TRUE(submitted.ok()) << submitted;
     const absl::StatusOr<StepRecord> record = trainer_->Collect();
     EXPECT_TRUE(record.ok()) << record.status();
@@ -157,12 +163,12 @@ TEST_P(TrainerNumericsTest, TokensThatTheModelHasNotAreRefused) {
     EXPECT_EQ(trainer_->in_flight(), 0);
   };
   for (const int32_t id : {vocabulary, -1, std::numeric_limits<int32_t>::max()}) {
-    Batch batch = reference_.batch;
-    batch.sequences[1].input_ids[3] = id;
-    expect_refused(batch, id);
-    batch = reference_.batch;
-    batch.sequences[1].labels[3] = id;
-    expect_refused(batch, id);
+    std::vector<Sequence> sequences = reference_.batch.sequences;
+    sequences[1].input_ids[3] = id;
+    expect_refused(StepOf(sequences, 1), id);
+    sequences = reference_.batch.sequences;
+    sequences[1].labels[3] = id;
+    expect_refused(StepOf(sequences, 1), id);
   }
   EXPECT_GT(Step().loss, 0) << "nothing is left of them";
 }
@@ -171,7 +177,7 @@ TEST_P(TrainerNumericsTest, Fp32) {
   ASSERT_NO_FATAL_FAILURE(Start(Precision::kFp32));
   const BatchReference& expected = reference_.fp32;
   CompareLogits(expected, 1e-5);
-  const absl::StatusOr<double> evaluated = trainer_->EvaluateLossSum(reference_.batch);
+  const absl::StatusOr<double> evaluated = trainer_->EvaluateLossSum(ReferenceStep());
   ASSERT_TRUE(evaluated.ok()) << evaluated.status();
   EXPECT_NEAR(*evaluated / reference_.batch.predictions / expected.loss, 1, 1e-5);
   const StepRecord record = Step();
@@ -218,12 +224,12 @@ class UpdatePlacesTest : public TrainerNumericsTest {
   // Weights, remainders and moments after three steps: two in flight, an evaluation, then one.
   std::vector<char> State() {
     for (int step = 1; step <= 3; ++step) {
-      Batch batch = reference_.batch;
-      batch.step = step;
+      std::vector<Sequence> sequences = reference_.batch.sequences;
       // Other rows are looked up each time.
-      for (Sequence& sequence : batch.sequences) {
+      for (Sequence& sequence : sequences) {
         for (int32_t& id : sequence.input_ids) id /= step;
       }
+      const Batch batch = StepOf(sequences, step);
       if (trainer_->in_flight() == 2) {
         Collect(2);
         const absl::StatusOr<double> loss = trainer_->EvaluateLossSum(batch);
@@ -282,12 +288,42 @@ TEST_P(UpdatePlacesTest, GiveTheSameBits) {
   EXPECT_EQ(loss_sum_, expected_loss_sum);
 }
 
+// While the step behind it is in flight.
+TEST_P(UpdatePlacesTest, ASaveTakesEveryTileAsItsStepLeavesIt) {
+  const auto state_of = [](const Tile& tile) {
+    const auto* const begin = static_cast<const char*>(tile.weights);
+    return std::vector<char>(begin, begin + TileBytes(tile.layout->elements, tile.weight_dtype));
+  };
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
+  Collect(1);
+  std::vector<std::vector<char>> expected;
+  for (const Tile& tile : trainer_->tiles()) expected.push_back(state_of(tile));
+
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+  std::vector<std::vector<char>> taken(expected.size());
+  int finished = 0;
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
+  trainer_->BeginSave(
+      {[&](int tile, const Tile& view) { taken[tile] = state_of(view); }, [&] { ++finished; }});
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 2), 1e-2).ok());
+  Collect(2);
+  EXPECT_FALSE(trainer_->save_done());
+  EXPECT_EQ(finished, 0) << "before it is committed";
+  trainer_->CommitSave();
+  const absl::Status saved = trainer_->AwaitSave();
+  EXPECT_TRUE(saved.ok()) << saved;
+  EXPECT_EQ(finished, 1);
+  EXPECT_TRUE(taken == expected);
+  EXPECT_FALSE(state_of(trainer_->tiles()[1]) == expected[1]) << "the second step changes it";
+}
+
 TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {
   spec_.engine.update_device = UpdateDevice::kDevice;
   ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
   const Tile& tile = trainer_->tiles()[2];
   tile.exp_avg_sq[tile.layout->tensors.back().offset] = std::numeric_limits<float>::infinity();
-  ASSERT_TRUE(trainer_->Submit(reference_.batch, 1e-3).ok());
+  ASSERT_TRUE(trainer_->Submit(ReferenceStep(), 1e-3).ok());
   const absl::Status status = trainer_->Collect().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(status.message()),

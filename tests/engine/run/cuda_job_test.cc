@@ -67,20 +67,21 @@ JobRun TrainOn(EngineHost& host, const JobSpec& spec, const Hooks& hooks = {},
                TrainingControl* control = nullptr) {
   JobRun run;
   TrainingControl own;
-  TrainingObserver observer;
-  observer.message = [&](const std::string& line) { run.messages.push_back(line); };
-  observer.step = [&](const StepRecord& record) {
-    run.records.push_back(record);
-    if (hooks.step) hooks.step(record.step);
-  };
-  observer.checkpoint = [&](int64_t step, const std::string&, double) {
-    if (hooks.checkpoint) hooks.checkpoint(step);
-  };
-  observer.paused = [&](const TrainingPause&) {
-    if (hooks.paused) hooks.paused();
-  };
+  const Overloaded note = {[&](const RunMessage& message) { run.messages.push_back(message.line); },
+                           [&](const StepRecord& record) {
+                             run.records.push_back(record);
+                             if (hooks.step) hooks.step(record.step);
+                           },
+                           [&](const CheckpointSaved& saved) {
+                             if (hooks.checkpoint) hooks.checkpoint(saved.step);
+                           },
+                           [&](const TrainingPause&) {
+                             if (hooks.paused) hooks.paused();
+                           },
+                           [](const auto&) {}};
   const absl::StatusOr<TrainingOutcome> outcome =
-      RunTraining(host, spec, {}, control != nullptr ? control : &own, observer);
+      RunTraining(host, spec, {}, control != nullptr ? control : &own,
+                  [&](const RunEvent& event) { std::visit(note, event); });
   run.status = outcome.status();
   if (outcome.ok()) run.outcome = *outcome;
   return run;

@@ -12,41 +12,43 @@
 namespace megatrain {
 
 absl::StatusOr<TrainingOutcome> HookedRun::Train(EngineHost& host, const JobSpec& spec) {
-  TrainingObserver observer;
-  observer.message = [&](const std::string& line) { run.messages.push_back(line); };
-  observer.activity = [&](const TrainingActivity& now) {
-    if (activity) activity(now);
-  };
-  observer.started = [&](int64_t first_step, int64_t total_steps) {
-    EXPECT_EQ(total_steps, spec.training.steps);
-    events.push_back(absl::StrCat("started ", first_step));
-    if (started) started(first_step);
-  };
-  observer.step = [&](const StepRecord& record) {
-    events.push_back(absl::StrCat("step ", record.step));
-    run.records.push_back(record);
-    if (step) step(record.step);
-  };
-  observer.before_checkpoint = [&](int64_t at) {
-    if (before_checkpoint) before_checkpoint(at);
-  };
-  observer.checkpoint = [&](int64_t at, const std::string& directory, double seconds) {
-    EXPECT_GE(seconds, 0);
-    EXPECT_TRUE(std::filesystem::exists(directory + "/manifest.json")) << directory;
-    events.push_back(absl::StrCat("checkpoint ", at));
-  };
-  observer.checkpoint_failed = [&](int64_t at, const absl::Status& status) {
-    EXPECT_FALSE(status.ok());
-    events.push_back(absl::StrCat("checkpoint_failed ", at));
-  };
-  observer.paused = [&](const TrainingPause& pause) {
-    events.push_back(pause.status.ok() ? "paused" : "paused itself");
-    if (paused) paused(pause);
-  };
-  observer.alive = [&] {
+  const Overloaded note = {
+      [&](const RunMessage& message) { run.messages.push_back(message.line); },
+      [&](const TrainingActivity& now) {
+        if (activity) activity(now);
+      },
+      [&](const StepsBegin& begin) {
+        EXPECT_EQ(begin.total_steps, spec.training.steps);
+        events.push_back(absl::StrCat("started ", begin.first_step));
+        if (started) started(begin.first_step);
+      },
+      [&](const StepRecord& record) {
+        events.push_back(absl::StrCat("step ", record.step));
+        run.records.push_back(record);
+        if (step) step(record.step);
+      },
+      [&](const BeforeCheckpoint& before) {
+        if (before_checkpoint) before_checkpoint(before.step);
+      },
+      [&](const CheckpointSaved& saved) {
+        EXPECT_GE(saved.seconds, 0);
+        EXPECT_TRUE(std::filesystem::exists(saved.directory + "/manifest.json")) << saved.directory;
+        events.push_back(absl::StrCat("checkpoint ", saved.step));
+      },
+      [&](const CheckpointFailed& failed) {
+        EXPECT_FALSE(failed.status.ok());
+        events.push_back(absl::StrCat("checkpoint_failed ", failed.step));
+      },
+      [&](const TrainingPause& pause) {
+        events.push_back(pause.status.ok() ? "paused" : "paused itself");
+        if (paused) paused(pause);
+      }};
+  TrainingOptions told = options;
+  told.alive = [&] {
     if (alive) alive();
   };
-  auto outcome = RunTraining(host, spec, options, &control, observer);
+  auto outcome = RunTraining(host, spec, told, &control,
+                             [&](const RunEvent& event) { std::visit(note, event); });
   run.status = outcome.status();
   return outcome;
 }

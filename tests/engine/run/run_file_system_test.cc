@@ -104,10 +104,11 @@ TEST(JobFilesTest, AJobTouchesNothingBesideTheFileSystemItIsGiven) {
   for (const int64_t steps : {2, 3}) {  // the second goes on from the first one's checkpoint
     spec.training.steps = steps;
     TrainingControl control;
-    TrainingObserver observer;
     int64_t first = 0;
-    observer.started = [&first](int64_t first_step, int64_t) { first = first_step; };
-    const auto outcome = RunTraining(**host, spec, options, &control, observer);
+    const auto note = [&first](const RunEvent& event) {
+      if (const auto* const begin = std::get_if<StepsBegin>(&event)) first = begin->first_step;
+    };
+    const auto outcome = RunTraining(**host, spec, options, &control, note);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(first, steps == 2 ? 1 : 3);
   }

@@ -129,6 +129,101 @@ __global__ void __launch_bounds__(kThreads) RmsNormKernel(RmsNormArgs args) {
   }
 }
 
+// A team's sums for dweight in shared memory. Those of a pack lie apart in pieces of 16 bytes,
+// those of neighbouring lanes side by side: no bank conflicts.
+template <int kCount>
+struct ColumnSums {
+  static constexpr int kPiece = kCount < 4 ? kCount : 4;
+  struct alignas(kPiece * sizeof(float)) Piece {
+    float v[kPiece];
+  };
+
+  // Where piece p of the pack at `column` lies.
+  __device__ static int At(int width, int column, int p) {
+    return p * (width / kCount * kPiece) + column / kCount * kPiece;
+  }
+
+  __device__ static void Load(const float* sums, int width, int column, float (&sum)[kCount]) {
+#pragma unroll
+    for (int p = 0; p < kCount / kPiece; ++p) {
+      const Piece s = *reinterpret_cast<const Piece*>(sums + At(width, column, p));
+#pragma unroll
+      for (int j = 0; j < kPiece; ++j) sum[p * kPiece + j] = s.v[j];
+    }
+  }
+
+  __device__ static void Store(const float (&sum)[kCount], int width, int column, float* sums) {
+#pragma unroll
+    for (int p = 0; p < kCount / kPiece; ++p) {
+      Piece s;
+#pragma unroll
+      for (int j = 0; j < kPiece; ++j) s.v[j] = sum[p * kPiece + j];
+      *reinterpret_cast<Piece*>(sums + At(width, column, p)) = s;
+    }
+  }
+
+  // Adds up the sums of all teams, in their order, for the block's row of `partial`.
+  __device__ static void StoreBlock(const float* all_sums, int teams, int width, float* row) {
+    for (int i = threadIdx.x; i < width; i += kThreads) {
+      float sum = 0;
+      const int at = At(width, i, i % kCount / kPiece) + i % kPiece;
+#pragma unroll 4
+      for (int t = 0; t < teams; ++t) sum += all_sums[t * width + at];
+      row[i] = sum;
+    }
+  }
+};
+
+// A team's rows: the packs that its threads hold of each, and where the rows lie.
+template <typename T, int kCount, typename Shape>
+struct GradientRows {
+  static constexpr int kHeld = Shape::kHeld, kRows = Shape::kRows;
+  Pack<T, kCount> x[kRows][kHeld], dy[kRows][kHeld], before[kRows][kHeld];
+  float rstd[kRows];
+  const T *x_of[kRows], *dy_of[kRows];
+  T* dx_of[kRows];
+
+  // Loads rows from `first` on, those that are below `last`.
+  __device__ void Load(const RmsNormBackwardArgs& args, uint32_t first, uint32_t last, int lane) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      x_of[r] = static_cast<const T*>(args.x) + RowOffset(args, first + r, args.x_stride);
+      dy_of[r] = static_cast<const T*>(args.dy) + RowOffset(args, first + r, args.dy_stride);
+      dx_of[r] = static_cast<T*>(args.dx) + RowOffset(args, first + r, args.dx_stride);
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const bool row_there = first + r < last;
+      rstd[r] = row_there ? args.rstd[first + r] : 0.0f;
+#pragma unroll
+      for (int h = 0; h < kHeld; ++h) {
+        const int column = (lane + h * Shape::kTeam) * kCount;
+        const bool there = row_there && column < static_cast<int>(args.width);
+        x[r][h] = LoadPack<T, kCount>(x_of[r] + column, there);
+        dy[r][h] = LoadPack<T, kCount>(dy_of[r] + column, there);
+        before[r][h] = LoadPack<T, kCount>(dx_of[r] + column, there && args.accumulate);
+      }
+    }
+  }
+};
+
+// out = dx + rstd * (g - n * mean)
+template <typename T, int kCount>
+__device__ void StoreNormGradient(const Pack<T, kCount>& weights, const Pack<T, kCount>& x,
+                                  const Pack<T, kCount>& dy, const Pack<T, kCount>& dx, float rstd,
+                                  float mean, T* to) {
+  float n[kCount], g[kCount], w_of[kCount], out[kCount];
+  Widen(x, n);
+  Widen(dy, g);
+  Widen(weights, w_of);
+  Widen(dx, out);
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    out[j] += rstd * (g[j] * w_of[j] - n[j] * rstd * mean);
+  }
+  Store(out, to);
+}
+
 // With n = x * rstd and g = dy * weight: dx = rstd * (g - n * mean(g * n)), dweight = sum(dy * n).
 // A block does `items` rows in their order; its teams' sums for dweight lie in shared memory, each
 // column with the thread that has it in every row, and go to row blockIdx.x of `partial`.
@@ -136,21 +231,14 @@ template <typename T, int kCount, typename Shape>
 __global__ void __launch_bounds__(kThreads)
     RmsNormBackwardKernel(RmsNormBackwardArgs args, uint32_t items, float* partial) {
   constexpr int kTeam = Shape::kTeam, kHeld = Shape::kHeld, kRows = Shape::kRows;
-  // A pack's sums lie apart in pieces of 16 bytes, those of neighbouring lanes side by side: no
-  // bank conflicts.
-  constexpr int kPiece = kCount < 4 ? kCount : 4;
-  struct alignas(kPiece * sizeof(float)) Piece {
-    float v[kPiece];
-  };
+  using Sums = ColumnSums<kCount>;
+  using Rows = GradientRows<T, kCount, Shape>;
   using Values = Pack<T, kCount>;
   const int team = threadIdx.x / kTeam, lane = threadIdx.x % kTeam;
   const int width = static_cast<int>(args.width);
   float* const shared = SharedMemory<float>();
   float* const all_sums = shared + Shape::kSharedFloats;
   float* const sums = all_sums + team * width;
-  const auto piece = [&](int column, int p) {
-    return p * (width / kCount * kPiece) + column / kCount * kPiece;
-  };
   const auto column = [&](int h) { return (lane + h * kTeam) * kCount; };
   for (int i = lane; i < width; i += kTeam) sums[i] = 0;
   if constexpr (kTeam == kThreads) {
@@ -170,39 +258,15 @@ __global__ void __launch_bounds__(kThreads)
   // Every team makes the same number of rounds, because they synchronise.
   for (uint32_t base = first; base < last; base += Shape::kBlockRows) {
     const uint32_t mine = base + team * kRows;
-    Values x[kRows][kHeld], dy[kRows][kHeld], before[kRows][kHeld];
-    float rstd[kRows], mean[kRows] = {};
-    const T *x_of[kRows], *dy_of[kRows];
-    T* dx_of[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      x_of[r] = static_cast<const T*>(args.x) + RowOffset(args, mine + r, args.x_stride);
-      dy_of[r] = static_cast<const T*>(args.dy) + RowOffset(args, mine + r, args.dy_stride);
-      dx_of[r] = static_cast<T*>(args.dx) + RowOffset(args, mine + r, args.dx_stride);
-    }
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const bool row_there = mine + r < last;
-      rstd[r] = row_there ? args.rstd[mine + r] : 0.0f;
-#pragma unroll
-      for (int h = 0; h < kHeld; ++h) {
-        const bool there = row_there && column(h) < width;
-        x[r][h] = LoadPack<T, kCount>(x_of[r] + column(h), there);
-        dy[r][h] = LoadPack<T, kCount>(dy_of[r] + column(h), there);
-        before[r][h] = LoadPack<T, kCount>(dx_of[r] + column(h), there && args.accumulate);
-      }
-    }
+    Rows rows;
+    rows.Load(args, mine, last, lane);
+    float mean[kRows] = {};
 
     // Adds a pack of each row to the row's mean and to the column's sums.
     const auto add = [&](int i, const Values& weights, const auto& x_at, const auto& dy_at) {
       float w_of[kCount], sum[kCount];
       Widen(weights, w_of);
-#pragma unroll
-      for (int p = 0; p < kCount / kPiece; ++p) {
-        const Piece s = *reinterpret_cast<const Piece*>(sums + piece(i, p));
-#pragma unroll
-        for (int j = 0; j < kPiece; ++j) sum[p * kPiece + j] = s.v[j];
-      }
+      Sums::Load(sums, width, i, sum);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         float n[kCount], g[kCount];
@@ -210,74 +274,55 @@ __global__ void __launch_bounds__(kThreads)
         Widen(dy_at(r), g);
 #pragma unroll
         for (int j = 0; j < kCount; ++j) {
-          const float term = g[j] * (n[j] * rstd[r]);
+          const float term = g[j] * (n[j] * rows.rstd[r]);
           sum[j] += term;
           mean[r] += term * w_of[j];
         }
       }
-#pragma unroll
-      for (int p = 0; p < kCount / kPiece; ++p) {
-        Piece s;
-#pragma unroll
-        for (int j = 0; j < kPiece; ++j) s.v[j] = sum[p * kPiece + j];
-        *reinterpret_cast<Piece*>(sums + piece(i, p)) = s;
-      }
+      Sums::Store(sum, width, i, sums);
     };
 #pragma unroll
     for (int h = 0; h < kHeld; ++h) {
       if (column(h) >= width) continue;
       add(
-          column(h), w[h], [&](int r) { return x[r][h]; }, [&](int r) { return dy[r][h]; });
+          column(h), w[h], [&](int r) { return rows.x[r][h]; },
+          [&](int r) { return rows.dy[r][h]; });
     }
     if constexpr (Shape::kHasRest) {
       for (int i = column(kHeld); i < width; i += kTeam * kCount) {
         add(
             i, LoadPack<T, kCount>(weight + i),
-            [&](int) { return LoadPack<T, kCount>(x_of[0] + i); },
-            [&](int) { return LoadPack<T, kCount>(dy_of[0] + i); });
+            [&](int) { return LoadPack<T, kCount>(rows.x_of[0] + i); },
+            [&](int) { return LoadPack<T, kCount>(rows.dy_of[0] + i); });
       }
     }
     TeamSums<kTeam>(mean, shared);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) mean[r] /= static_cast<float>(width);
 
-    const auto store = [&](int r, int i, const Values& weights, const Values& x_at,
-                           const Values& dy_at, const Values& dx_at) {
-      float n[kCount], g[kCount], w_of[kCount], out[kCount];
-      Widen(x_at, n);
-      Widen(dy_at, g);
-      Widen(weights, w_of);
-      Widen(dx_at, out);
-#pragma unroll
-      for (int j = 0; j < kCount; ++j) {
-        out[j] += rstd[r] * (g[j] * w_of[j] - n[j] * rstd[r] * mean[r]);
-      }
-      Store(out, dx_of[r] + i);
-    };
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (mine + r >= last) continue;
 #pragma unroll
       for (int h = 0; h < kHeld; ++h) {
-        if (column(h) < width) store(r, column(h), w[h], x[r][h], dy[r][h], before[r][h]);
+        if (column(h) >= width) continue;
+        StoreNormGradient<T, kCount>(w[h], rows.x[r][h], rows.dy[r][h], rows.before[r][h],
+                                     rows.rstd[r], mean[r], rows.dx_of[r] + column(h));
       }
     }
     if constexpr (Shape::kHasRest) {
       for (int i = column(kHeld); i < width; i += kTeam * kCount) {
-        store(0, i, LoadPack<T, kCount>(weight + i), LoadPack<T, kCount>(x_of[0] + i),
-              LoadPack<T, kCount>(dy_of[0] + i),
-              LoadPack<T, kCount>(dx_of[0] + i, args.accumulate));
+        StoreNormGradient<T, kCount>(LoadPack<T, kCount>(weight + i),
+                                     LoadPack<T, kCount>(rows.x_of[0] + i),
+                                     LoadPack<T, kCount>(rows.dy_of[0] + i),
+                                     LoadPack<T, kCount>(rows.dx_of[0] + i, args.accumulate),
+                                     rows.rstd[0], mean[0], rows.dx_of[0] + i);
       }
     }
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < width; i += kThreads) {
-    float sum = 0;
-    const int at = piece(i, i % kCount / kPiece) + i % kPiece;
-#pragma unroll 4
-    for (int t = 0; t < Shape::kTeams; ++t) sum += all_sums[t * width + at];
-    partial[static_cast<int64_t>(blockIdx.x) * width + i] = sum;
-  }
+  Sums::StoreBlock(all_sums, Shape::kTeams, width,
+                   partial + static_cast<int64_t>(blockIdx.x) * width);
 }
 
 template <typename T, int kCount>

@@ -113,6 +113,40 @@ __device__ void AddSplit(typename Shape::Sums& sums, float* shared) {
   }
 }
 
+// Copies a tile of a head's queries, and their output gradients behind it.
+template <typename Shape>
+__device__ void CopyQueryTile(const AttentionBackwardArgs& args, int64_t head, int64_t query,
+                              Bf16* to, int thread) {
+  const AttentionArgs& f = args.forward;
+  const int dim = static_cast<int>(f.head_dim);
+  CopyRows<Shape, Shape::kTile>(static_cast<const Bf16*>(f.q) + head * dim, f.q_stride, query,
+                                f.tokens, dim, to, thread);
+  CopyRows<Shape, Shape::kTile>(static_cast<const Bf16*>(args.dout) + head * dim, f.heads * dim,
+                                query, f.tokens, dim, to + Shape::kTileElements, thread);
+}
+
+// Makes probabilities of the scores `p` of keys by queries, and their gradient of `dp` if it is
+// asked for. Each lane has the log of a column's sum and its delta, and gives them to the others.
+template <typename Shape, bool kGradient>
+__device__ void ScoreGradients(float scale, float my_lse, float my_delta, typename Shape::Scores& p,
+                               typename Shape::Scores& dp) {
+  const int lane = threadIdx.x % kWarp;
+#pragma unroll
+  for (int n = 0; n < Shape::kTile / 8; ++n) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int from = n * 8 + lane % 4 * 2 + j;
+      const float lse_of = __shfl_sync(~0u, my_lse, from);
+      const float delta_of = kGradient ? __shfl_sync(~0u, my_delta, from) : 0.0f;
+#pragma unroll
+      for (int i = j; i < 4; i += 2) {
+        p[n][i] = Exp2(p[n][i] * scale - lse_of);
+        if (kGradient) dp[n][i] = p[n][i] * (dp[n][i] - delta_of);
+      }
+    }
+  }
+}
+
 // kDk, kDv: which gradients are made. Both, unless their sums are too many for the registers.
 // kSplits: 2 where there are few blocks: twice the warps, four for every other tile of queries.
 template <typename Shape, int kSplits, bool kDk, bool kDv>
@@ -124,8 +158,7 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
   Bf16* const keys = SharedMemory<Bf16>();
   Bf16* const values = keys + Shape::kRowsElements;
   Bf16* const all_stages = values + Shape::kRowsElements;
-  // Of queries, then output gradients.
-  Bf16* const stages = all_stages + split * 2 * kStageElements<Shape>;
+  Bf16* const stages = all_stages + split * 2 * kStageElements<Shape>;  // queries, their gradients
   const int dim = static_cast<int>(f.head_dim), lane = threadIdx.x % kWarp;
   const int row = thread / kWarp * kWarpRows;
   // The first keys are seen by the most queries: those of all heads begin first.
@@ -134,7 +167,6 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
   const int64_t first = static_cast<int64_t>(blockIdx.x / kv_heads) * kRows;
   const int64_t last = first + kRows < f.tokens ? first + kRows : f.tokens;
   const float scale = f.scale * kLog2OfE;
-
   int64_t keys_of[2], ends[2];  // a key that is not there is seen by none
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -148,13 +180,6 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
 
   // The tiles of queries, head by head: a split has every kSplits-th one.
   const int64_t tiles = (DocumentEnd(f, last - 1) - first + kTile - 1) / kTile;
-  const int64_t queries_end = first + tiles * kTile;
-  const auto copy_stage = [&](int64_t head, int64_t query, Bf16* stage) {
-    CopyRows<Shape, kTile>(static_cast<const Bf16*>(f.q) + head * dim, f.q_stride, query, f.tokens,
-                           dim, stage, thread);
-    CopyRows<Shape, kTile>(static_cast<const Bf16*>(args.dout) + head * dim, f.heads * dim, query,
-                           f.tokens, dim, stage + Shape::kTileElements, thread);
-  };
   if (split == 0) {
     CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.k) + kv_head * dim, f.k_stride, first, last,
                            dim, keys, thread);
@@ -166,14 +191,12 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
   const int64_t heads_end = (kv_head + 1) * group;
   int64_t next_head = kv_head * group, next_query = first;
   const auto advance = [&](int steps) {
-    next_query += steps * kTile;
-    while (next_query >= queries_end) {
+    for (next_query += steps * kTile; next_query >= first + tiles * kTile; ++next_head) {
       next_query -= tiles * kTile;
-      ++next_head;
     }
   };
   advance(split);
-  if (next_head < heads_end) copy_stage(next_head, next_query, stages);
+  if (next_head < heads_end) CopyQueryTile<Shape>(args, next_head, next_query, stages, thread);
   CommitCopies();
 
   typename Shape::Sums dk, dv;
@@ -192,11 +215,12 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
     WaitForCopies<0>();
     __syncthreads();  // this stage is there, the other is done with
     if (next_head < heads_end) {
-      copy_stage(next_head, next_query, stages + (stage ^ 1) * kStageElements<Shape>);
+      CopyQueryTile<Shape>(args, next_head, next_query,
+                           stages + (stage ^ 1) * kStageElements<Shape>, thread);
       CommitCopies();
     }
     if (!has_tile) continue;  // the last round of an odd number of tiles
-    // A lane loads one column's, long before they are needed, and gives them to the others.
+    // A lane loads one column's, long before they are needed.
     const int64_t mine = query + lane % kTile;
     const bool there = mine < f.tokens;
     const float my_lse = there ? lse[mine] * kLog2OfE : 0.0f;
@@ -205,20 +229,7 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
     RowsByTile<Shape>(keys, row, queries, p);
     if (kDk) RowsByTile<Shape>(values, row, douts, dp);
     if (query < warp_last || query + kTile > warp_end) Mask<Shape>(query, keys_of, ends, p);
-#pragma unroll
-    for (int n = 0; n < kTile / 8; ++n) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        const int from = n * 8 + lane % 4 * 2 + j;
-        const float lse_of = __shfl_sync(~0u, my_lse, from);
-        const float delta_of = kDk ? __shfl_sync(~0u, my_delta, from) : 0.0f;
-#pragma unroll
-        for (int i = j; i < 4; i += 2) {
-          p[n][i] = Exp2(p[n][i] * scale - lse_of);
-          if (kDk) dp[n][i] = p[n][i] * (dp[n][i] - delta_of);
-        }
-      }
-    }
+    ScoreGradients<Shape, kDk>(scale, my_lse, my_delta, p, dp);
     if (kDv) ScoresByTile<Shape>(p, douts, dv);
     if (kDk) ScoresByTile<Shape>(dp, queries, dk);
   }

@@ -1,0 +1,124 @@
+#include "engine/model/bound_layer.h"
+
+#include <algorithm>
+
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+MatMulArgs Product(DType dtype, int64_t m, int64_t n, int64_t k) {
+  MatMulArgs args;
+  args.m = m;
+  args.n = n;
+  args.k = k;
+  args.dtype = args.out_dtype = dtype;
+  return args;
+}
+
+}  // namespace
+
+BoundLayer::BoundLayer(const LayerContext& context, const void* weights,
+                       const MicroBatchView& batch, const LayerActivations& activations)
+    : context(context),
+      c(context.layout->config),
+      o(context.layout->layer_offsets),
+      kernels(*context.kernels),
+      stream(*context.stream),
+      weights(static_cast<const char*>(weights)),
+      batch(batch),
+      a(activations),
+      keeps_products(activations.keep != KeepLevel::kNothing),
+      keeps_all(activations.keep == KeepLevel::kEverything),
+      q_width(c.heads * c.head_dim),
+      kv_width(c.kv_heads * c.head_dim),
+      qkv_width(q_width + 2 * kv_width) {}
+
+absl::Status BoundLayer::ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const {
+  for (int64_t begin = 0; begin < batch.tokens; begin += context.chunk_tokens) {
+    MT_RETURN_IF_ERROR(run({begin, std::min(context.chunk_tokens, batch.tokens - begin)}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BoundLayer::Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight,
+                                int64_t out, void* y, int64_t bias, const void* addend) const {
+  MatMulArgs args = Product(context.dtype, chunk.tokens, out, in);
+  args.a = x;
+  args.a_stride = in;
+  args.b = Offset(weights, weight);
+  args.b_stride = in;
+  args.transpose_b = true;
+  args.out = y;
+  args.out_stride = out;
+  args.bias = bias >= 0 ? Offset(weights, bias) : nullptr;
+  args.addend = addend;
+  return kernels.MatMul(stream, args);
+}
+
+absl::Status BoundLayer::LinearWeightGradient(const Chunk& chunk, const void* x, int64_t in,
+                                              const void* dy, int64_t out, int64_t weight,
+                                              const TileGradient& gradient) const {
+  MatMulArgs args = Product(context.dtype, out, in, chunk.tokens);
+  args.out_dtype = DType::kF32;
+  args.a = dy;
+  args.a_stride = out;
+  args.transpose_a = true;
+  args.b = x;
+  args.b_stride = in;
+  args.out = gradient.At(weight);
+  args.out_stride = in;
+  args.addend = gradient.add ? args.out : nullptr;
+  return kernels.MatMul(stream, args);
+}
+
+absl::Status BoundLayer::LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out,
+                                             int64_t weight, int64_t in, void* dx) const {
+  MatMulArgs args = Product(context.dtype, chunk.tokens, in, out);
+  args.a = dy;
+  args.a_stride = out;
+  args.b = Offset(weights, weight);
+  args.b_stride = in;
+  args.out = dx;
+  args.out_stride = in;
+  return kernels.MatMul(stream, args);
+}
+
+RmsNormArgs BoundLayer::NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
+                                 float* rstd) const {
+  RmsNormArgs args;
+  args.dtype = context.dtype;
+  args.rows = chunk.tokens;
+  args.width = c.hidden;
+  args.epsilon = static_cast<float>(c.norm_epsilon);
+  args.x = x;
+  args.x_stride = c.hidden;
+  args.weight = Offset(weights, weight);
+  args.y = y;
+  args.y_stride = c.hidden;
+  args.rstd = rstd;
+  return args;
+}
+
+RmsNormBackwardArgs BoundLayer::NormBackwardArgs(const Chunk& chunk, const void* x, int64_t weight,
+                                                 const float* rstd, const void* dy, void* dh,
+                                                 const TileGradient& gradient) const {
+  RmsNormBackwardArgs args;
+  args.dtype = context.dtype;
+  args.rows = chunk.tokens;
+  args.width = c.hidden;
+  args.x = x;
+  args.x_stride = c.hidden;
+  args.weight = Offset(weights, weight);
+  args.rstd = rstd;
+  args.dy = dy;
+  args.dy_stride = c.hidden;
+  args.dx = dh;
+  args.dx_stride = c.hidden;
+  args.accumulate = true;
+  args.dweight = gradient.At(weight);
+  args.add_dweight = gradient.add;
+  return args;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,89 @@
+// A decoder layer bound to its weights, batch and activations: where everything lies, and the
+// kernels that both of its halves (attention_half.h, mlp_half.h) call.
+#ifndef MEGATRAIN_ENGINE_MODEL_BOUND_LAYER_H_
+#define MEGATRAIN_ENGINE_MODEL_BOUND_LAYER_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "engine/model/decoder_layer.h"
+
+namespace megatrain {
+
+// Tokens [begin, begin + tokens) of the micro-batch.
+struct Chunk {
+  int64_t begin = 0, tokens = 0;
+};
+
+// Weight gradients of one tile, FP32 in the tile's layout.
+struct TileGradient {
+  float* data = nullptr;
+  bool add = true;  // false: sums are written, not added
+
+  float* At(int64_t offset) const { return data + offset; }
+};
+
+// In the shapes below, `tokens` is the number of the chunk's tokens.
+struct BoundLayer {
+  // All arguments must outlive this.
+  BoundLayer(const LayerContext& context, const void* weights, const MicroBatchView& batch,
+             const LayerActivations& activations);
+
+  // Calls `run` for all chunks in their order, until one fails.
+  absl::Status ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const;
+
+  // y[tokens, out] = x[tokens, in] W^T (+ bias) (+ addend). `weight` and `bias` are offsets into
+  // the tile; -1: no bias.
+  absl::Status Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight, int64_t out,
+                      void* y, int64_t bias = -1, const void* addend = nullptr) const;
+  // dW[out, in] (+)= dy^T x, in FP32
+  absl::Status LinearWeightGradient(const Chunk& chunk, const void* x, int64_t in, const void* dy,
+                                    int64_t out, int64_t weight,
+                                    const TileGradient& gradient) const;
+  // dx[tokens, in] = dy[tokens, out] W
+  absl::Status LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out, int64_t weight,
+                                   int64_t in, void* dx) const;
+  // Arguments for the norm of rows of the residual stream.
+  RmsNormArgs NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
+                       float* rstd) const;
+  // Arguments for dh += gradient of the norm of x by x, for rows of the residual stream.
+  RmsNormBackwardArgs NormBackwardArgs(const Chunk& chunk, const void* x, int64_t weight,
+                                       const float* rstd, const void* dy, void* dh,
+                                       const TileGradient& gradient) const;
+
+  const void* Offset(const void* base, int64_t elements) const {
+    return static_cast<const char*>(base) + elements * DTypeBytes(context.dtype);
+  }
+  void* Offset(void* base, int64_t elements) const {
+    return static_cast<char*>(base) + elements * DTypeBytes(context.dtype);
+  }
+  // The chunk's rows of a tensor of all tokens.
+  template <typename Pointer>
+  Pointer* Rows(Pointer* tensor, const Chunk& chunk, int64_t width) const {
+    return Offset(tensor, chunk.begin * width);
+  }
+  // The chunk's rows of a tensor that holds all tokens where it is kept, else this chunk alone.
+  void* RowsIfKept(void* tensor, bool kept, const Chunk& chunk, int64_t width) const {
+    return kept ? Rows(tensor, chunk, width) : tensor;
+  }
+  // The residual stream between the halves.
+  void* Middle(const Chunk& chunk) const {
+    return RowsIfKept(a.middle, keeps_products, chunk, c.hidden);
+  }
+
+  const LayerContext& context;
+  const ModelConfig& c;
+  const LayerOffsets& o;
+  Kernels& kernels;
+  Stream& stream;
+  const char* const weights;
+  const MicroBatchView& batch;
+  const LayerActivations& a;
+  const bool keeps_products, keeps_all;
+  const int64_t q_width, kv_width, qkv_width;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_BOUND_LAYER_H_

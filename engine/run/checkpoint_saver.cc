@@ -1,0 +1,197 @@
+#include "engine/run/checkpoint_saver.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "engine/base/status.h"
+#include "engine/checkpoint/checkpoint_writer.h"
+#include "engine/hf/hf_directory.h"
+
+namespace megatrain {
+
+// Its functions are called on the io lane; the training thread reads what they leave when the
+// trainer has waited for that lane.
+struct CheckpointSaver::Save {
+  Save(int64_t step, Retention retention, std::unique_ptr<CheckpointWriter> writer)
+      : step(step), retention(std::move(retention)), writer(std::move(writer)) {}
+
+  void TakeTile(int index, const Tile& tile) {
+    if (!status.ok()) return;
+    status = writer->WriteTile(index, tile);
+    if (!status.ok()) Close();  // removes what was written: the disk may be full
+  }
+  void Finish() {
+    if (!status.ok()) return;
+    absl::StatusOr<std::string> finished = writer->Finish(retention);
+    status = finished.status();
+    if (finished.ok()) directory = *std::move(finished);
+    Close();
+  }
+  void Close() {
+    notes = writer->notes();
+    writer = nullptr;
+  }
+
+  const int64_t step;
+  const absl::Time since = absl::Now();
+  bool committed = false;
+  const Retention retention;
+  std::unique_ptr<CheckpointWriter> writer;
+  absl::Status status;
+  std::string directory;
+  std::vector<std::string> notes;  // lines for the log
+};
+
+CheckpointSaver::CheckpointSaver(RunContext& run, const PreparedRun& prepared,
+                                 const RunProgress& progress, Trainer& trainer)
+    : run_(run),
+      prepared_(prepared),
+      progress_(progress),
+      trainer_(trainer),
+      retention_(prepared.start.retention),
+      saved_{prepared.start.step, prepared.start.checkpoint.value_or("")} {}
+
+bool CheckpointSaver::Due(int64_t step) const {
+  const int64_t every = run_.spec().checkpoint.every_steps;
+  return step == prepared_.total_steps || (every > 0 && step % every == 0);
+}
+
+bool CheckpointSaver::MustWait(int64_t step) const {
+  return Due(step) && save_ != nullptr && !save_->committed;
+}
+
+bool CheckpointSaver::Saves(int64_t step) const { return save_ != nullptr && save_->step == step; }
+
+absl::Status CheckpointSaver::Begin(int64_t step) {
+  const absl::Status status = Start(step);
+  if (status.code() == absl::StatusCode::kAborted) return status;
+  // A save that cannot begin leaves the last good checkpoint untouched.
+  if (!status.ok()) NoteFailure(step, status);
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointSaver::Start(int64_t step) {
+  if (save_ != nullptr) MT_RETURN_IF_ERROR(EndAndTell());
+  MT_ASSIGN_OR_RETURN(
+      std::unique_ptr<CheckpointWriter> writer,
+      CheckpointWriter::Begin(run_.spec().checkpoint.directory, prepared_.layout,
+                              prepared_.StateAt(run_.spec(), step, progress_.submitted_tokens),
+                              run_.spec().model.path, run_.files()));
+  save_ = std::make_shared<Save>(step, retention_, std::move(writer));
+  trainer_.BeginSave({[save = save_](int tile, const Tile& view) { save->TakeTile(tile, view); },
+                      [save = save_] { save->Finish(); }});
+  return absl::OkStatus();
+}
+
+void CheckpointSaver::Commit() {
+  run_.Tell(BeforeCheckpoint{save_->step});
+  trainer_.CommitSave();
+  save_->committed = true;
+}
+
+absl::Status CheckpointSaver::End() {
+  const std::shared_ptr<Save> save = std::exchange(save_, nullptr);
+  const bool stalled = !trainer_.save_done();
+  const TrainingPhase phase = run_.phase();
+  if (stalled) run_.Report(TrainingPhase::kSaving, absl::StrCat("saving step ", save->step));
+  const absl::Time start = absl::Now();
+  const absl::Status status = trainer_.AwaitSave();
+  if (stalled) run_.Report(phase);
+  for (const std::string& note : save->notes) run_.Say(note);
+  MT_RETURN_IF_ERROR(status);
+  MT_RETURN_IF_ERROR(save->status);
+  saved_ = {save->step, save->directory, absl::ToDoubleSeconds(absl::Now() - save->since)};
+  // They are gone, and a damaged one of this step was replaced by a good one.
+  retention_.discard.clear();
+  std::erase(retention_.damaged, saved_.step);
+  std::string line = absl::StrCat("saved ", saved_.directory);
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  if (stalled && seconds > 1) {
+    absl::StrAppendFormat(&line, " (training waited %.1f s for the disk)", seconds);
+  }
+  run_.Say(line);
+  run_.Tell(saved_);
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointSaver::EndAndTell() {
+  const int64_t step = save_->step;
+  const absl::Status status = End();
+  if (status.code() == absl::StatusCode::kAborted) return status;
+  if (!status.ok()) NoteFailure(step, status);
+  return absl::OkStatus();
+}
+
+absl::Status CheckpointSaver::AfterStep() {
+  if (save_ == nullptr) return absl::OkStatus();
+  if (!save_->committed && save_->step == progress_.done) Commit();
+  return save_->committed && trainer_.save_done() ? EndAndTell() : absl::OkStatus();
+}
+
+void CheckpointSaver::EndCommitted() {
+  if (save_ == nullptr || !save_->committed) return;
+  const int64_t step = save_->step;
+  const absl::Status status = End();
+  if (!status.ok()) NoteFailure(step, status);
+}
+
+absl::Status CheckpointSaver::SaveNow() {
+  if (save_ != nullptr) {
+    const int64_t step = save_->step;
+    const absl::Status status = End();
+    if (!status.ok() && step == progress_.done) return status;
+    if (!status.ok()) NoteFailure(step, status);
+  }
+  if (saved_.step == progress_.done) return absl::OkStatus();
+  MT_RETURN_IF_ERROR(Start(progress_.done));
+  Commit();
+  return End();
+}
+
+void CheckpointSaver::TrySave() {
+  const absl::Status status = SaveNow();
+  if (!status.ok()) NoteFailure(progress_.done, status);
+}
+
+void CheckpointSaver::AnswerRequest() {
+  const int64_t done = progress_.done;
+  if (done == 0) {
+    run_.Tell(CheckpointFailed{0, absl::FailedPreconditionError("no step has been made yet")});
+  } else if (saved_.step == done && save_ == nullptr) {
+    run_.Tell(saved_);
+  } else {
+    TrySave();
+  }
+}
+
+void CheckpointSaver::NoteFailure(int64_t step, const absl::Status& status) {
+  if (run_.control().cancel_requested()) return;
+  run_.Say(absl::StrCat("checkpoint of step ", step,
+                        " failed, the one before is kept: ", status.message()));
+  run_.Tell(CheckpointFailed{step, status});
+  if (IsDiskFull(status) && run_.options().pause_on_full_disk) {
+    retry_ = true;
+    run_.PauseFor(PauseForCheckpoint(status));
+  }
+}
+
+TrainingPause CheckpointSaver::PauseForCheckpoint(const absl::Status& status) const {
+  return {status, run_.spec().checkpoint.directory,
+          CheckpointWriter::EstimateBytes(prepared_.layout, prepared_.plan.dimensions.dtype)};
+}
+
+absl::Status CheckpointSaver::Export() {
+  const std::string& directory = run_.spec().output.directory;
+  run_.Report(TrainingPhase::kSaving, "writing the output");
+  MT_RETURN_IF_ERROR(ExportHfDirectory(
+      run_.spec().model.path, prepared_.layout, prepared_.plan.dimensions.dtype,
+      [this](int tile) -> absl::StatusOr<Tile> { return trainer_.tiles()[tile]; }, directory,
+      kHfShardBytes, run_.files()));
+  run_.Say(absl::StrCat("wrote ", directory));
+  return absl::OkStatus();
+}
+
+}  // namespace megatrain

@@ -1,0 +1,193 @@
+#include "engine/run/prepare_run.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/job/spec_values.h"
+#include "engine/memory/host_offer.h"
+#include "engine/run/machine_speed.h"
+#include "engine/tokenizer/open_tokenizer.h"
+
+namespace megatrain {
+namespace {
+
+bool NeedsTokenizer(const JobSpec& spec) {
+  auto is_text = [](const DataFile& file) { return file.format != DataFormat::kTokens; };
+  return std::any_of(spec.data.train.begin(), spec.data.train.end(), is_text) ||
+         std::any_of(spec.data.eval.begin(), spec.data.eval.end(), is_text);
+}
+
+std::string DescribeData(const char* what, const DatasetReport& report) {
+  std::string line = absl::StrCat(what, ": ", FormatCount(report.sequences), " sequences, ",
+                                  FormatCount(report.tokens), " tokens");
+  auto add = [&line](int64_t count, const char* text) {
+    if (count > 0) absl::StrAppend(&line, "; ", FormatCount(count), text);
+  };
+  add(report.truncated_examples, " examples longer than a sequence were truncated");
+  add(report.examples_without_target, " examples had no token to learn and were left out");
+  add(report.dropped_tokens, " tokens at the end fill no sequence and were dropped");
+  return line;
+}
+
+// What a host offers a job now, of its pool `pool_bytes`.
+absl::StatusOr<MemoryBudget> BudgetNow(const EngineHost& host, int64_t pool_bytes) {
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, host.DeviceBytes());
+  MemoryBudget budget;
+  budget.SetDevice(device_bytes);
+  if (host.has_pool()) {
+    budget.pool_bytes = pool_bytes;
+    budget.host_bytes = offer.free_bytes + pool_bytes;
+  } else {
+    budget.SetHost(offer);
+  }
+  return budget;
+}
+
+absl::Status Plan(RunContext& run, PreparedRun& prepared) {
+  const JobSpec& spec = run.spec();
+  EngineHost& host = run.host();
+  run.Report(TrainingPhase::kPreparing, "planning");
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path, run.files()));
+  prepared.layout = BuildModelLayout(config);
+  MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
+  const Session& session = *prepared.session;
+  const Kernels& kernels = session.device->kernels();
+  const PoolUsage usage = host.pool_usage();
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, BudgetNow(host, usage.free_bytes));
+  // No result depends on what is chosen by time.
+  const MachineSpeed machine = SpeedOf(session.settings, host.rates());
+  MemoryPlan& plan = prepared.plan;
+  MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine));
+  if (!plan.fits) {
+    MT_ASSIGN_OR_RETURN(const MemoryBudget whole, BudgetNow(host, usage.capacity));
+    MT_ASSIGN_OR_RETURN(const MemoryPlan alone,
+                        PlanMemory(spec, prepared.layout, kernels, whole, machine));
+    if (alone.fits) {
+      return absl::UnavailableError(
+          absl::StrCat("the job fits when other jobs give back what they hold of the host pool: ",
+                       FormatBytes(usage.capacity - usage.free_bytes), " of ",
+                       FormatBytes(usage.capacity), "\n", plan.Table()));
+    }
+    return absl::ResourceExhaustedError(absl::StrCat("the job does not fit\n", plan.Table()));
+  }
+  run.Say(absl::StrFormat("%s: %s parameters, %s on %s; host %s, device %s",
+                          ModelFamilyName(config.family), FormatCount(plan.parameters),
+                          plan.dimensions.dtype == DType::kBF16 ? "bf16" : "fp32",
+                          session.device->Describe(), FormatBytesShort(plan.pool_bytes),
+                          FormatBytesShort(plan.device_bytes)));
+  return absl::OkStatus();
+}
+
+absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
+  constexpr char kActivity[] = "reading and tokenising the data";
+  const JobSpec& spec = run.spec();
+  run.Report(TrainingPhase::kPreparing, kActivity);
+  std::shared_ptr<const Tokenizer> tokenizer;
+  if (NeedsTokenizer(spec)) {
+    MT_ASSIGN_OR_RETURN(tokenizer,
+                        OpenTokenizer(spec.model.path, spec.data.tokenizer, run.files()));
+  }
+  int64_t told_percent = -1;
+  const auto progress = [&](int64_t bytes_done, int64_t bytes_total) {
+    const double fraction =
+        static_cast<double>(bytes_done) / static_cast<double>(std::max<int64_t>(1, bytes_total));
+    const int64_t percent = static_cast<int64_t>(100 * fraction);
+    if (percent != told_percent) run.Report(TrainingPhase::kPreparing, kActivity, fraction);
+    told_percent = percent;
+    return run.GoOn();
+  };
+  absl::StatusOr<std::unique_ptr<Dataset>> dataset =
+      OpenDataset(spec, tokenizer, spec.model.path, prepared.layout.config.vocabulary,
+                  spec.checkpoint.directory + "/data", progress, run.files());
+  if (!dataset.ok()) return AsInputError(dataset.status());
+  prepared.dataset = *std::move(dataset);
+  MT_ASSIGN_OR_RETURN(prepared.total_steps, TotalSteps(spec, prepared.dataset->train_sequences()));
+  run.Say(DescribeData("train", prepared.dataset->train_report()));
+  if (prepared.dataset->eval_sequences() > 0) {
+    run.Say(
+        absl::StrCat("held out: ", FormatCount(prepared.dataset->eval_sequences()), " sequences"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status AsInputError(const absl::Status& status) {
+  if (status.code() != absl::StatusCode::kDataLoss && status.code() != absl::StatusCode::kAborted) {
+    return status;
+  }
+  return absl::InvalidArgumentError(status.message());
+}
+
+CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
+                                     int64_t input_tokens) const {
+  CheckpointState state;
+  state.step = step;
+  state.weight_dtype = plan.dimensions.dtype;
+  state.data_position = step * spec.training.global_batch;
+  state.input_tokens = input_tokens;
+  state.run = start.run_name;
+  state.seed = spec.training.seed;
+  state.data_fingerprint = dataset->fingerprint();
+  state.model_fingerprint = ModelFingerprint(layout);
+  state.spec = SpecValues(spec);
+  state.threads = session->settings.threads;
+  state.arithmetic = session->device->Arithmetic(spec.engine.attention);
+  state.steps_total = total_steps;
+  return state;
+}
+
+absl::StatusOr<std::unique_ptr<const PreparedRun>> PrepareRun(RunContext& run) {
+  auto prepared = std::make_unique<PreparedRun>();
+  MT_RETURN_IF_ERROR(run.GoOn());
+  MT_RETURN_IF_ERROR(Plan(run, *prepared));
+  MT_RETURN_IF_ERROR(OpenData(run, *prepared));
+  MT_ASSIGN_OR_RETURN(prepared->start, FindResumePoint(run, prepared->StateAt(run.spec(), 0, 0)));
+  return prepared;
+}
+
+absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, const PreparedRun& prepared) {
+  const JobSpec& spec = run.spec();
+  const ModelLayout& layout = prepared.layout;
+  const std::optional<std::string>& checkpoint = prepared.start.checkpoint;
+  const std::string activity = checkpoint.has_value()             ? "loading the checkpoint"
+                               : spec.model.random_initialization ? "making random weights"
+                                                                  : "loading the model";
+  if (!run.host().has_pool()) run.Report(TrainingPhase::kPreparing, "reserving host memory");
+  MT_ASSIGN_OR_RETURN(HostPool* const pool, run.host().Pool(prepared.plan.pool_bytes, nullptr,
+                                                            [&run] { return !run.GoOn().ok(); }));
+  run.Report(TrainingPhase::kPreparing, activity, 0);
+  const Session& session = *prepared.session;
+  MT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Trainer> trainer,
+      Trainer::Create(spec, prepared.plan, session.device.get(), session.updater.get(), pool));
+  std::unique_ptr<HfWeights> weights;
+  if (!checkpoint.has_value() && !spec.model.random_initialization) {
+    MT_ASSIGN_OR_RETURN(weights, HfWeights::Open(spec.model.path, layout, run.files()));
+  }
+  const int tiles = layout.tile_count();
+  for (int tile = 0; tile < tiles; ++tile) {
+    MT_RETURN_IF_ERROR(run.GoOn());
+    const Tile& view = trainer->tiles()[tile];
+    if (checkpoint.has_value()) {
+      MT_RETURN_IF_ERROR(LoadCheckpointTile(*checkpoint, layout, tile, view, run.files()));
+    } else if (weights != nullptr) {
+      MT_RETURN_IF_ERROR(weights->LoadTile(tile, view));
+    } else {
+      InitializeTile(layout.config, spec.training.seed, view, session.compute_pool.get());
+    }
+    run.Report(TrainingPhase::kPreparing, activity, static_cast<double>(tile + 1) / tiles);
+  }
+  MT_RETURN_IF_ERROR(run.GoOn());
+  return trainer;
+}
+
+}  // namespace megatrain

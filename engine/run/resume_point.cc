@@ -1,0 +1,114 @@
+#include "engine/run/resume_point.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/status.h"
+#include "engine/checkpoint/directory_lock.h"
+
+namespace megatrain {
+namespace {
+
+absl::Status FindNewest(RunContext& run, ResumePoint& point) {
+  const std::string& directory = run.spec().checkpoint.directory;
+  std::vector<DamagedCheckpoint> damaged;
+  MT_ASSIGN_OR_RETURN(point.checkpoint, FindNewestVerified(directory, &damaged, run.files()));
+  for (const DamagedCheckpoint& one : damaged) {
+    run.Say(absl::StrCat("damaged checkpoint: ", one.what));
+    point.retention.damaged.push_back(one.step);
+  }
+  if (!point.checkpoint.has_value() && !damaged.empty()) {
+    return absl::DataLossError(
+        absl::StrCat("every checkpoint in ", directory, " is damaged (", damaged.front().what,
+                     "); remove them, or use another checkpoint.directory, to begin anew"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckThereIsNone(RunContext& run) {
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> present,
+                      ListCheckpoints(run.spec().checkpoint.directory, run.files()));
+  if (present.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("--resume never: ", present.front(),
+                   " is there already; use another checkpoint.directory, remove it, or "
+                   "resume from it (--resume auto)"));
+}
+
+absl::Status FindCheckpoint(RunContext& run, ResumePoint& point) {
+  switch (run.options().resume) {
+    case ResumeMode::kPath:
+      point.checkpoint = run.options().resume_path;
+      return VerifyCheckpoint(*point.checkpoint, run.files());
+    case ResumeMode::kNever:
+      return CheckThereIsNone(run);
+    case ResumeMode::kAuto:
+      return FindNewest(run, point);
+  }
+  return absl::OkStatus();
+}
+
+// Checkpoints newer than the one to go on from are not lost without a word.
+absl::Status CheckNewer(RunContext& run, ResumePoint& point) {
+  const std::string& directory = run.spec().checkpoint.directory;
+  std::vector<std::string> notes;
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> newer,
+                      ListNewer(directory, point.step, point.retention, &notes, run.files()));
+  for (const std::string& note : notes) run.Say(note);
+  if (newer.empty()) return absl::OkStatus();
+  std::vector<std::string> names;
+  for (const int64_t step : newer) {
+    const std::string name = StepDirectoryName(step);
+    const std::string path = JoinPath(directory, name);
+    if (run.options().discard_newer) {
+      MT_RETURN_IF_ERROR(CheckHoldsOnlyCheckpointFiles(path, run.files()));
+    }
+    const auto state = ReadCheckpointState(path, run.files());
+    const bool same_run = state.ok() && RunName(*state) == point.run_name;
+    names.push_back(same_run ? name : absl::StrCat(name, " (of another run)"));
+  }
+  const std::string list = absl::StrJoin(names, ", ");
+  if (!run.options().discard_newer) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        directory, " holds checkpoints newer than ", *point.checkpoint, " of step ", point.step,
+        ": ", list,
+        "; go on from the newest (--resume auto), or name another checkpoint.directory, or add "
+        "--discard-newer, which removes them when this run has saved its first checkpoint"));
+  }
+  run.Say(absl::StrCat("to be discarded when this run has saved its first checkpoint: ", list));
+  point.retention.discard = newer;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted) {
+  const std::string& directory = run.spec().checkpoint.directory;
+  run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
+  ResumePoint point;
+  MT_ASSIGN_OR_RETURN(point.lock, LockDirectory(directory, run.files()));
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
+                      RemoveLeftovers(directory, run.files()));
+  for (const std::string& line : leftovers) run.Say(line);
+  point.retention.keep = run.spec().checkpoint.keep;
+  point.run_name = NewRunName();
+  MT_RETURN_IF_ERROR(FindCheckpoint(run, point));
+  if (!point.checkpoint.has_value()) return point;
+  MT_ASSIGN_OR_RETURN(const CheckpointState saved,
+                      ReadCheckpointState(*point.checkpoint, run.files()));
+  MT_RETURN_IF_ERROR(CheckResumable(saved, wanted));
+  point.run_name = RunName(saved);
+  point.step = saved.step;
+  point.input_tokens = saved.input_tokens;
+  MT_RETURN_IF_ERROR(CheckNewer(run, point));
+  if (!saved.arithmetic.empty() && saved.arithmetic != wanted.arithmetic) {
+    run.Say(absl::StrCat("the checkpoint was made on ", saved.arithmetic, "; this run computes on ",
+                         wanted.arithmetic, ": bits may differ from an undisturbed run"));
+  }
+  run.Say(absl::StrCat("resuming from ", *point.checkpoint, " at step ", saved.step, " of ",
+                       wanted.steps_total));
+  return point;
+}
+
+}  // namespace megatrain

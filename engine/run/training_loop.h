@@ -1,0 +1,68 @@
+// The loop over a run's steps: submits batches, collects records, evaluates, and lets the saver and
+// the pause have their turns in between.
+//
+// Invariants: steps are submitted and collected in order, two in flight at most; nothing is
+// submitted behind a step whose evaluation needs its weights, or while a request waits. A step that
+// was given up is submitted again with the same batch before any other.
+#ifndef MEGATRAIN_ENGINE_RUN_TRAINING_LOOP_H_
+#define MEGATRAIN_ENGINE_RUN_TRAINING_LOOP_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/data/sequences/batch.h"
+#include "engine/data/sequences/batch_loader.h"
+#include "engine/run/checkpoint_saver.h"
+#include "engine/run/pause_handler.h"
+#include "engine/run/prepare_run.h"
+#include "engine/run/run_context.h"
+#include "engine/run/trainer.h"
+
+namespace megatrain {
+
+// The parts of a run that the loop works with. All must outlive it.
+struct RunParts {
+  RunContext& run;
+  const PreparedRun& prepared;
+  RunProgress& progress;
+  Trainer& trainer;
+  CheckpointSaver& saver;
+  PauseHandler& pause;
+};
+
+class TrainingLoop {
+ public:
+  explicit TrainingLoop(const RunParts& parts)
+      : p_(parts),
+        loader_(p_.prepared.dataset.get(), p_.run.spec(), p_.prepared.first_step(),
+                p_.prepared.total_steps, /*ahead=*/2) {}
+
+  // Runs the steps that are left. Returns nothing when the last one is collected, else how the run
+  // ends before. Called once.
+  absl::StatusOr<Ending> Run();
+
+ private:
+  // Submits steps while they may follow each other.
+  absl::Status SubmitSteps();
+  absl::Status SubmitNext();
+  absl::Status CollectOne();
+  // Gives up steps that have hardly begun, so that a request need not wait for them: they are made
+  // again later.
+  void WithdrawSteps();
+  bool EvaluationDue(int64_t step) const;
+  absl::StatusOr<double> Evaluate();
+
+  const RunParts p_;
+  BatchLoader loader_;
+  std::deque<std::shared_ptr<const Batch>> submitted_;  // of the steps in flight
+  std::deque<std::shared_ptr<const Batch>> withdrawn_;  // to be submitted again, in order
+  bool barrier_ = false;       // nothing is submitted before all that is in flight is collected
+  int64_t given_up_step_ = 0;  // the last one whose forward pass was given up
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_RUN_TRAINING_LOOP_H_

@@ -1,0 +1,58 @@
+#include "engine/data/sequences/batch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/data/sequences/packing.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Two documents of two and three tokens, and a place of padding.
+Sequence TwoDocuments() {
+  Sequence sequence;
+  sequence.input_ids = {7, 3, 5, 3, 9, 0};
+  sequence.labels = {7, 3, kMaskedLabel, 3, 9, kMaskedLabel};
+  sequence.position_ids = {0, 1, 0, 1, 2, 0};
+  sequence.document_ids = {0, 0, 1, 1, 1, -1};
+  return sequence;
+}
+
+TEST(BatchTest, HoldsWhatTheDeviceTakes) {
+  const std::vector<Sequence> sequences = {TwoDocuments(), WholeSequence({4, 4, 2, 1, 8, 2}),
+                                           TwoDocuments()};
+  const Batch batch = MakeBatch(3, sequences, 2);
+  EXPECT_EQ(batch.step, 3);
+  EXPECT_EQ(batch.sequence_length, 6);
+  EXPECT_EQ(batch.predictions, 3 + 5 + 3);
+  EXPECT_EQ(batch.input_tokens, 5 + 6 + 5);
+  EXPECT_THAT(batch.ids, ElementsAre(7, 3, 5, 3, 9, 0, 4, 4, 2, 1, 8, 2, 7, 3, 5, 3, 9, 0));
+  EXPECT_THAT(batch.positions, ElementsAre(0, 1, 0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 0, 1, 0, 1, 2, 0));
+  const int32_t m = kMaskedLabel;
+  EXPECT_THAT(batch.targets, ElementsAre(3, m, 3, 9, m, m, 4, 2, 1, 8, 2, m, 3, m, 3, 9, m, m));
+  EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(12, 6));
+  EXPECT_THAT(batch.document_starts,
+              ElementsAre(ElementsAre(0, 2, 5, 6, 12), ElementsAre(0, 2, 5, 6)));
+  EXPECT_THAT(batch.sorted_positions,
+              ElementsAre(5, 9, 8, 11, 1, 3, 6, 7, 2, 0, 10, 4, 5, 1, 3, 2, 0, 4));
+}
+
+TEST(BatchTest, NamesThePlaceOfATokenThatTheModelHasNot) {
+  std::vector<Sequence> sequences = {TwoDocuments(), TwoDocuments()};
+  EXPECT_TRUE(CheckTokenIds(MakeBatch(1, sequences, 2), 10).ok());
+  const absl::Status id = CheckTokenIds(MakeBatch(1, sequences, 2), 9);
+  EXPECT_EQ(id.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(id.message()), HasSubstr("token 9 at position 4 of sequence 0"));
+  sequences[1].labels[1] = -1;
+  EXPECT_THAT(std::string(CheckTokenIds(MakeBatch(1, sequences, 1), 10).message()),
+              HasSubstr("token -1 at position 1 of sequence 1"));
+}
+
+}  // namespace
+}  // namespace megatrain
