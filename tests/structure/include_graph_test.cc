@@ -113,7 +113,7 @@ TEST(IncludeGraphTest, NoArrowPointsUpwards) {
       {"engine/device", {"engine/model", "engine/pipeline", "engine/job"}},
       {"engine/job", {"engine/device", "engine/data", "engine/model"}},
       {"engine/tokenizer", {"engine/chat", "engine/data"}},
-      {"engine/pipeline", {"engine/plan", "engine/run", "engine/host"}},
+      {"engine/pipeline", {"engine/plan", "engine/run", "engine/host", "engine/checkpoint"}},
       {"engine/plan", {"engine/run"}},
       {"server/jobs", {"server/store", "server/manager", "server/scheduler"}},
       {"server/store", {"server/manager", "server/scheduler"}},
