@@ -58,13 +58,13 @@ class LayerNumericsTest : public ::testing::TestWithParam<std::string> {
     const BatchReference& expected = reference_.bf16;
     EXPECT_NEAR(result.loss / expected.loss, 1, 3e-3);
     EXPECT_LE(RelativeError(ReferenceRows(result.logits), expected.logits),
-              std::min(3e-2, 1.25 * expected.logits_error));
+              Bf16ErrorBound(expected.logits_error, expected.logits.size()));
     double worst = 0;
     for (const auto& [name, gradient] : expected.gradients) {
       ASSERT_TRUE(result.gradients.contains(name)) << name;
       const double error = RelativeError(result.gradients.at(name), gradient);
       const double transformers_error = expected.gradient_errors.at(name);
-      EXPECT_LE(error, std::min(3e-2, 1.25 * transformers_error)) << name;
+      EXPECT_LE(error, Bf16ErrorBound(transformers_error, gradient.size())) << name;
       worst = std::max(worst, error / transformers_error);
     }
     RecordProperty("worst_gradient_error_over_transformers", std::to_string(worst));

@@ -1,5 +1,6 @@
 #include "tests/engine/numerics/model_reference.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -144,6 +145,11 @@ double RelativeError(const std::vector<float>& actual, const std::vector<float>&
   }
   if (norm == 0) Fail("a relative error against zeros says nothing");
   return std::sqrt(difference / norm);
+}
+
+double Bf16ErrorBound(double transformers_error, size_t elements) {
+  return std::min(3e-2,
+                  1.25 * (1 + 1 / std::sqrt(static_cast<double>(elements))) * transformers_error);
 }
 
 double CurveDistance(const std::vector<double>& actual, const std::vector<double>& expected) {
