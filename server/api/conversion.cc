@@ -13,7 +13,7 @@
 #include "engine/base/status.h"
 #include "server/api/resource_name.h"
 #include "server/base/error_reason.h"
-#include "server/transport/utf8.h"
+#include "server/transport/error_status.h"
 
 namespace megatrain {
 namespace {

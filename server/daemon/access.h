@@ -19,9 +19,9 @@
 #include "server/identity/account.h"
 #include "server/identity/bearer_tokens.h"
 #include "server/identity/caller_authenticator.h"
-#include "server/identity/local_token_server.h"
 #include "server/identity/local_tokens.h"
 #include "server/identity/tls_material.h"
+#include "server/transport/peer_credential_server.h"
 
 namespace megatrain {
 
@@ -64,7 +64,7 @@ class Access {
   std::unique_ptr<BearerTokens> bearer_tokens_;  // null: there is no tokens file
   std::unique_ptr<TlsMaterial> tls_;             // null: there is no TCP
   std::optional<CallerAuthenticator> authenticator_;
-  std::vector<std::unique_ptr<LocalTokenServer>> token_servers_;
+  std::vector<std::unique_ptr<ConnectionListener>> token_servers_;
 };
 
 }  // namespace megatrain

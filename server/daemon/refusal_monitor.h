@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
 #include "server/metrics/daemon_metrics.h"
-#include "server/transport/refusal.h"
+#include "server/transport/observers.h"
 
 namespace megatrain {
 

@@ -20,7 +20,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -70,9 +69,8 @@ class CallerAuthenticator : public Authenticator {
   std::optional<absl::StatusOr<Caller>> DecideAtOnce(const CallCredentials& credentials) const;
 
  private:
-  // What a caller has proved: that it is the daemon's user, to have a uid, or to have a name.
-  struct Owner {};
-  using Proof = std::variant<Owner, uid_t, std::string>;
+  // What a caller has proved: a uid or a name; nullopt: that it is the daemon's user.
+  using Proof = std::optional<AccountKey>;
 
   absl::StatusOr<Proof> Prove(const CallCredentials& credentials) const;
   absl::StatusOr<Proof> OnUnixSocket(const CallCredentials& credentials) const;

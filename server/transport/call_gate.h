@@ -33,8 +33,7 @@
 #include "engine/base/mutex.h"
 #include "server/identity/authenticator.h"
 #include "server/identity/caller.h"
-#include "server/transport/refusal.h"
-#include "server/transport/request_observer.h"
+#include "server/transport/observers.h"
 
 namespace megatrain {
 

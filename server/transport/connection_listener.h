@@ -25,9 +25,9 @@ class ConnectionListener {
   // Takes a connection, non-blocking, which is its own to close.
   using Take = std::function<void(int fd)>;
 
-  // Listens on "unix:/PATH", which must not be there, or on "HOST:PORT", where port 0 is one that
-  // the system chooses. InvalidArgument if that cannot be; Unavailable if it cannot be now, as for
-  // an address that no interface has yet. Connections wait until Accept is called.
+  // Listens on "unix:/PATH", which must not exist and gets mode 0600, or on "HOST:PORT", where port
+  // 0 is one that the system chooses. InvalidArgument if that cannot be; Unavailable if it cannot
+  // be now, as for an address that no interface has yet. Connections wait until Accept is called.
   static absl::StatusOr<std::unique_ptr<ConnectionListener>> Listen(const std::string& address);
   // Listens no more; a Unix socket is removed.
   ~ConnectionListener();

@@ -29,10 +29,8 @@
 #include "server/transport/call_gate.h"
 #include "server/transport/call_queue.h"
 #include "server/transport/connection_listener.h"
-#include "server/transport/refusal.h"
-#include "server/transport/request_observer.h"
+#include "server/transport/observers.h"
 #include "server/transport/service_context.h"
-#include "server/transport/stream_options.h"
 #include "server/transport/turn_scheduler.h"
 #include "server/transport/unsent_answers.h"
 

@@ -17,7 +17,6 @@
 #include "server/identity/caller.h"
 #include "server/transport/service_context.h"
 #include "server/transport/stream_call.h"
-#include "server/transport/stream_options.h"
 #include "server/transport/stream_source.h"
 #include "server/transport/unary_call.h"
 

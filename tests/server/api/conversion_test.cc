@@ -9,7 +9,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "server/base/error_reason.h"
-#include "server/transport/utf8.h"
+#include "server/transport/error_status.h"
 
 namespace megatrain {
 namespace {
