@@ -15,8 +15,8 @@ namespace megatrain::client {
 // What a terminal may be sent beyond ASCII.
 enum class Charset { kAscii, kUtf8 };
 
-// "1.5 GiB", "512 B".
-std::string FormatBytes(int64_t bytes);
+// "1.5 GiB", "300 MiB", "512 B": two or three digits, narrower than the FormatBytes of the engine.
+std::string SizeText(int64_t bytes);
 // "950", "12.3k", "1.23M": three digits.
 std::string FormatRate(double per_second);
 // "42s", "3m05s", "2h07m", "4d03h"; "--" if negative or not finite.

@@ -12,6 +12,7 @@
 #define MEGATRAIN_SERVER_STORE_JOB_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/mutex.h"
 #include "server/jobs/job.h"
 #include "server/store/sqlite_database.h"
@@ -40,7 +42,6 @@ class JobStore {
   // whole, and brings an older schema up to date. One process at a time may have it open.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
 
-  ~JobStore();
   JobStore(const JobStore&) = delete;
   JobStore& operator=(const JobStore&) = delete;
 
@@ -61,17 +62,22 @@ class JobStore {
 
  private:
   // The kernel gives the lock back when the process ends, however that happens.
-  JobStore(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  JobStore(std::string path, Descriptor lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 
   absl::Status OpenDatabase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Migrate(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Carries out `body`, which has mutex_, as one transaction.
+  absl::Status Transaction(const std::function<absl::Status()>& body) ABSL_LOCKS_EXCLUDED(mutex_);
+  // NotFound if the last statement changed no row.
+  absl::Status CheckChanged(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteEvent(int64_t number, const JobEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadJobs(std::vector<StoredJob>* jobs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReadOverrides(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReadEvents(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
-  const int lock_fd_;
+  const Descriptor lock_;  // locked
   Mutex mutex_;
   std::unique_ptr<SqliteDatabase> database_ ABSL_GUARDED_BY(mutex_);
 };

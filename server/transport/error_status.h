@@ -1,4 +1,4 @@
-// The edge where an absl::Status becomes what gRPC sends: the code, the message, and a
+// Makes of an absl::Status what gRPC sends: the code, the message, and a
 // google.rpc.ErrorInfo with a reason of the API's ErrorReason, all in valid UTF-8.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_ERROR_STATUS_H_
 #define MEGATRAIN_SERVER_TRANSPORT_ERROR_STATUS_H_
@@ -14,7 +14,7 @@ namespace megatrain {
 
 inline constexpr char kErrorDomain[] = "megatrain";
 
-// A Status without a reason of its own gets the general one of its code. A long message is cut.
+// A Status without a reason of its own gets a general one for its code. A long message is cut.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // Returns `text`, or with '?' for every byte beyond ASCII if it is not UTF-8. Texts of messages
