@@ -1,9 +1,13 @@
 #include "engine/job/job_keys.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -89,18 +93,8 @@ ConfigValue DataFiles(std::vector<DataFile>* files) {
   return ListOf(files, DataFileKeys, CheckDataFile, DataFilesText);
 }
 
-}  // namespace
-
-ConfigTable JobKeys(JobSpec* spec) {
-  auto& [name, model, data, training, optimizer, schedule, checkpoint, output, engine] = *spec;
-  ConfigTable table = {
-      "job file", "training.steps=50", "resume", "may be changed by a resumed run", {}};
-  table.keys = {
-      {"name",
-       Text(&name, "1 to 100 letters, digits, '-', '_' or '.', not beginning with '-' or '.'",
-            "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$", IsJobName),
-       "name of the job"},
-
+std::vector<ConfigKey> ModelKeys(JobSpec::Model& model) {
+  return {
       {.path = "model.path",
        .value = Path(&model.path, "the path of a Hugging Face model directory"),
        .help = "Hugging Face directory: config.json, *.safetensors, tokenizer.json",
@@ -110,7 +104,11 @@ ConfigTable JobKeys(JobSpec* spec) {
       {"model.initialization",
        Choice<bool>(&model.random_initialization, {{"pretrained", false}, {"random", true}}),
        "weights of the directory, or random ones, which need config.json alone"},
+  };
+}
 
+std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
+  return {
       {.path = "data.train",
        .value = DataFiles(&data.train),
        .help = "training files, one after the other; format: text, tokens, alpaca, sharegpt or "
@@ -137,7 +135,11 @@ ConfigTable JobKeys(JobSpec* spec) {
        "template that makes text of chat data; auto = the model directory's own"},
       {"data.tokenizer", Choice(&data.tokenizer, {"auto", "bytes"}),
        "what makes tokens; auto = tokenizer.json; bytes = 256 bytes and 3 specials, needs no file"},
+  };
+}
 
+std::vector<ConfigKey> TrainingKeys(JobSpec::Training& training) {
+  return {
       {.path = "training.steps",
        .value = Whole(&training.steps, 1, 1000000000000),
        .help = "optimizer steps in all",
@@ -165,7 +167,11 @@ ConfigTable JobKeys(JobSpec* spec) {
        "seed of random weights and of the order of sequences"},
       {"training.eval_every", Whole(&training.eval_every, 0, kNoMax, "only after the last step"),
        "steps between evaluations", kMayChange},
+  };
+}
 
+std::vector<ConfigKey> OptimizerKeys(JobSpec::Optimizer& optimizer) {
+  return {
       // A choice of one, which needs no field.
       {"optimizer.type",
        OneOf(
@@ -185,7 +191,11 @@ ConfigTable JobKeys(JobSpec* spec) {
       {"optimizer.max_gradient_norm",
        Number(&optimizer.max_gradient_norm, {0, 1e30}, "no clipping"),
        "global norm that gradients are clipped to"},
+  };
+}
 
+std::vector<ConfigKey> ScheduleKeys(JobSpec::Schedule& schedule) {
+  return {
       {"schedule.type",
        Choice<ScheduleType>(&schedule.type,
                             {{"cosine", ScheduleType::kCosine},
@@ -199,7 +209,11 @@ ConfigTable JobKeys(JobSpec* spec) {
        "learning rate of the last step, as a fraction of the peak"},
       {"schedule.decay_fraction", Number(&schedule.decay_fraction, {0, 1}),
        "warmup_stable_decay: last fraction of the steps, over which the learning rate falls"},
+  };
+}
 
+std::vector<ConfigKey> CheckpointKeys(JobSpec::Checkpoint& checkpoint) {
+  return {
       {"checkpoint.directory",
        Path(&checkpoint.directory, "a path",
             "NAME/checkpoints; a daemon's job has one in the state directory"),
@@ -208,10 +222,18 @@ ConfigTable JobKeys(JobSpec* spec) {
        "steps between checkpoints", kMayChange},
       {"checkpoint.keep", Whole(&checkpoint.keep, 1), "newest checkpoints that are kept",
        kMayChange},
+  };
+}
 
+std::vector<ConfigKey> OutputKeys(JobSpec::Output& output) {
+  return {
       {"output.directory", Path(&output.directory, "a path", "none"),
        "Hugging Face directory that is written at the end", kMayChange},
+  };
+}
 
+std::vector<ConfigKey> EngineKeys(JobSpec::Engine& engine) {
+  return {
       {"engine.device", Text(&engine.device, kDeviceNames, kDevicePattern, IsDeviceName),
        "what computes; auto = the first GPU, else the cpu; or cpu, cuda, cuda:N", kMayChange},
       {"engine.attention",
@@ -262,6 +284,26 @@ ConfigTable JobKeys(JobSpec* spec) {
        "cpu device: throttles each direction to this, in GB/s (1e9 bytes), to rehearse a bus",
        kMayChange},
   };
+}
+
+}  // namespace
+
+ConfigTable JobKeys(JobSpec* spec) {
+  ConfigTable table = {
+      "job file", "training.steps=50", "resume", "may be changed by a resumed run", {}};
+  table.keys = {
+      {"name",
+       Text(&spec->name, "1 to 100 letters, digits, '-', '_' or '.', not beginning with '-' or '.'",
+            "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$", IsJobName),
+       "name of the job"},
+  };
+  std::array sections{ModelKeys(spec->model),       DataKeys(spec->data),
+                      TrainingKeys(spec->training), OptimizerKeys(spec->optimizer),
+                      ScheduleKeys(spec->schedule), CheckpointKeys(spec->checkpoint),
+                      OutputKeys(spec->output),     EngineKeys(spec->engine)};
+  for (std::vector<ConfigKey>& section : sections) {
+    std::move(section.begin(), section.end(), std::back_inserter(table.keys));
+  }
   return table;
 }
 

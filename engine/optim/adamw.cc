@@ -5,6 +5,15 @@
 #include <vector>
 
 namespace megatrain {
+namespace {
+
+// The smallest blocks, and what all are multiples of: they begin where cache lines do.
+constexpr int64_t kBlockUnit = int64_t{1} << 14;
+// A thread's share of what is left is cut into this many blocks at least.
+constexpr int64_t kBlocksOfThread = 4;
+
+}  // namespace
+
 std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range) {
   std::vector<AdamWRun> runs;
   for (const TensorSpec& tensor : layout.tensors) {
@@ -19,6 +28,24 @@ std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range) {
     }
   }
   return runs;
+}
+
+std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block_elements,
+                                  int threads) {
+  int64_t left = 0;
+  for (const AdamWRun& run : runs) left += run.elements.end - run.elements.begin;
+  std::vector<AdamWRun> blocks;
+  for (const auto& [elements, decays] : runs) {
+    for (int64_t begin = elements.begin; begin < elements.end;) {
+      const int64_t share = left / (kBlocksOfThread * threads) / kBlockUnit * kBlockUnit;
+      const int64_t taken =
+          std::min({block_elements, std::max(share, kBlockUnit), elements.end - begin});
+      blocks.push_back({{begin, begin + taken}, decays});
+      begin += taken;
+      left -= taken;
+    }
+  }
+  return blocks;
 }
 
 AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dtype, int64_t begin,
@@ -37,16 +64,14 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
                  const MemoryNodes& nodes, const AdamWTuning& tuning) {
   const AdamWConstants constants = AdamWConstants::Make(step);
-  // Blocks begin where runs do, whatever the threads.
-  std::vector<AdamWRun> blocks;
+  std::vector<AdamWRun> runs;
   for (const ElementRange& range : ranges) {
-    for (AdamWRun run : AdamWRuns(*tile.layout, range)) {
-      const int64_t end = run.elements.end;
-      for (int64_t& begin = run.elements.begin; begin < end; begin += tuning.block_elements) {
-        blocks.push_back({{begin, std::min(begin + tuning.block_elements, end)}, run.decays});
-      }
-    }
+    const std::vector<AdamWRun> of_range = AdamWRuns(*tile.layout, range);
+    runs.insert(runs.end(), of_range.begin(), of_range.end());
   }
+  const int threads =
+      tuning.threads > 0 ? std::min(tuning.threads, pool.threads()) : pool.threads();
+  const std::vector<AdamWRun> blocks = AdamWBlocks(runs, tuning.block_elements, threads);
   std::atomic<bool> trusted{true};
   const auto update = [&](int64_t index) {
     const auto& [elements, decays] = blocks[index];

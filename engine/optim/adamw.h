@@ -24,8 +24,8 @@ namespace megatrain {
 // How an update is carried out. The bits do not depend on it. adamw_tuner.h chooses it by
 // measuring.
 struct AdamWTuning {
-  // The unit that a thread takes: 3.5 MiB of traffic (28 bytes an element), so that claiming one
-  // costs nothing and two threads end a layer's tile together.
+  // The most that a thread takes at a time: 3.5 MiB of traffic (28 bytes an element), so that
+  // claiming a block costs nothing.
   int64_t block_elements = int64_t{1} << 17;
   // How far ahead of its use a line of each stream is asked for; 0: the hardware alone does it.
   int prefetch_elements = kAdamWPrefetchElements;
@@ -46,6 +46,12 @@ struct AdamWRun {
 };
 // What of the tile lies in `range` and is not padding, in order. Depends on the layout alone.
 std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range);
+
+// Cuts runs into blocks that threads take one after another. Blocks have block_elements at most and
+// grow smaller towards the end, so that all threads end together (Polychronopoulos and Kuck, Guided
+// self-scheduling, 1987). REQUIRES: block_elements > 0, threads > 0.
+std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block_elements,
+                                  int threads);
 
 // `gradient` is the tile's whole one; its elements are of gradient_dtype.
 AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dtype, int64_t begin,

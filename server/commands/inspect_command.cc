@@ -18,6 +18,7 @@
 #include "engine/hf/inspect_model.h"
 #include "engine/inspect/inspect_checkpoint.h"
 #include "engine/inspect/job_data.h"
+#include "engine/job/data_format.h"
 #include "engine/job/job_parser.h"
 #include "server/commands/command.h"
 
@@ -175,7 +176,7 @@ void AddInspectCommand(CLI::App* app, int* exit_code) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command->add_option("--format", arguments->format,
-                      "data: text, tokens, alpaca or messages; guessed if left out");
+                      absl::StrCat("data: ", kDataFormatNames, "; guessed if left out"));
   command->add_option("--dtype", arguments->dtype, "data in .bin: uint16 or uint32")
       ->check(CLI::IsMember({"uint16", "uint32"}));
   command->add_option("--model", arguments->model_directory,

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "client/connection/exit_code.h"
-#include "tests/client/program_fixture.h"
+#include "tests/client/commands/program_fixture.h"
 
 namespace megatrain::client {
 namespace {

@@ -1,5 +1,6 @@
 // The folders of the sources, read as a graph whose arrows are #include lines: no circles, no arrow
-// from a lower layer to a higher one, no crowded folder.
+// from a lower layer to a higher one, no crowded folder. A test named after a source lies in the
+// folder of that name beneath tests.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,13 +14,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 
 namespace megatrain {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kTops[] = {"engine", "server", "client"};
 constexpr int kSourcesMax = 26;  // of a folder
 
 struct Graph {
@@ -33,11 +35,13 @@ bool IsSource(const fs::path& path) {
   return extension == ".h" || extension == ".cc" || extension == ".cu";
 }
 
+// Among the test's data WORKSPACE is a link to the file of the source tree.
+fs::path Root() { return fs::canonical("WORKSPACE").parent_path(); }
+
 Graph ReadGraph() {
-  // Among the test's data WORKSPACE is a link to the file of the source tree.
-  const fs::path root = fs::canonical("WORKSPACE").parent_path();
+  const fs::path root = Root();
   Graph graph;
-  for (const char* const top : {"engine", "server", "client"}) {
+  for (const char* const top : kTops) {
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / top)) {
       if (!entry.is_regular_file() || !IsSource(entry.path())) continue;
       const std::string file = fs::relative(entry.path(), root);
@@ -127,6 +131,29 @@ TEST(IncludeGraphTest, NoArrowPointsUpwards) {
           EXPECT_FALSE(beneath(other, upper)) << line;
         }
       }
+    }
+  }
+}
+
+TEST(IncludeGraphTest, TestsLieWhereTheirSourcesLie) {
+  const fs::path root = Root();
+  std::map<std::string, std::set<std::string>> folders;  // by name of a source
+  for (const char* const top : kTops) {
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / top)) {
+      if (!IsSource(entry.path())) continue;
+      folders[entry.path().stem()].insert(fs::relative(entry.path().parent_path(), root));
+    }
+  }
+  for (const char* const top : kTops) {
+    for (const fs::directory_entry& entry :
+         fs::recursive_directory_iterator(root / "tests" / top)) {
+      const std::string stem = entry.path().stem();
+      if (!IsSource(entry.path()) || !absl::EndsWith(stem, "_test")) continue;
+      const auto found = folders.find(std::string(absl::StripSuffix(stem, "_test")));
+      if (found == folders.end()) continue;
+      const std::string folder = fs::relative(entry.path().parent_path(), root / "tests");
+      EXPECT_TRUE(found->second.contains(folder))
+          << entry.path() << " belongs to tests/" << *found->second.begin();
     }
   }
 }

@@ -312,71 +312,6 @@ TEST_P(KernelsSuite, EmbeddingAndBackward) {
   }
 }
 
-// Each by itself: none may hide behind a larger one.
-void ExpectLosses(const Operands::Operand& got, const Operands::Operand& want) {
-  for (size_t i = 0; i < want.bytes.size() / sizeof(float); ++i) {
-    EXPECT_NEAR(ValueOf(got, i), ValueOf(want, i), 1e-6 + 1e-6 * ValueOf(want, i))
-        << "the loss of token " << i;
-  }
-}
-
-TEST_P(KernelsSuite, CrossEntropy) {
-  struct Case {
-    int64_t vocabulary, padding;
-  };
-  for (const Case& c :
-       {Case{2, 3}, Case{259, 3}, Case{9001, 3}, Case{4, 0}, Case{260, 4}, Case{20004, 0}}) {
-    const int64_t vocabulary = c.vocabulary, tokens = 11, stride = vocabulary + c.padding;
-    if (!SizeIsTested(tokens * vocabulary)) continue;
-    std::vector<int32_t> labels_of;
-    for (int64_t t = 0; t < tokens; ++t) {
-      labels_of.push_back(t % 4 == 3 ? -100 : static_cast<int32_t>((t * 7919) % vocabulary));
-    }
-    Operands operands(static_cast<uint64_t>(vocabulary));
-    const size_t logits = operands.Random(DType::kF32, tokens * stride, 5.0);
-    const size_t labels = operands.Ints(labels_of);
-    const size_t losses = operands.Random(DType::kF32, tokens);
-    for (bool loss_only : {false, true}) {
-      const KernelCall run = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-        return kernels.CrossEntropy(stream, {.dtype = dtype(),
-                                             .tokens = tokens,
-                                             .vocabulary = vocabulary,
-                                             .logits = static_cast<float*>(p[logits]),
-                                             .logits_stride = stride,
-                                             .labels = static_cast<int32_t*>(p[labels]),
-                                             .scale = 1.0f / 8,
-                                             .loss_only = loss_only,
-                                             .losses = static_cast<float*>(p[losses])});
-      };
-      SCOPED_TRACE(testing::Message() << tokens << "x" << vocabulary << ", stride " << stride
-                                      << ", loss_only " << loss_only);
-      const auto got = RunOn(device(), operands, run), want = RunOnReference(operands, run);
-      ExpectLosses(got[losses], want[losses]);
-      if (loss_only) continue;
-      // The gradients begin where the rows of logits did.
-      const DType type = dtype();
-      const auto gradients = [&](const Operands::Operand& rows) {
-        Operands::Operand cut{
-            type == DType::kF32 ? Operands::Operand::kF32 : Operands::Operand::kBF16, {}};
-        for (int64_t t = 0; t < tokens; ++t) {
-          const auto begin = rows.bytes.begin() + static_cast<std::ptrdiff_t>(t * stride * 4);
-          cut.bytes.insert(cut.bytes.end(), begin,
-                           begin + static_cast<std::ptrdiff_t>(DTypeBytes(type) * vocabulary));
-        }
-        return cut;
-      };
-      const Operands::Operand a = gradients(got[logits]);
-      ExpectClose(a, gradients(want[logits]), tolerance(),
-                  "the gradient, seed " + std::to_string(operands.seed()));
-      for (size_t j = 0; j < static_cast<size_t>(tokens * vocabulary); ++j) {
-        if (labels_of[j / static_cast<size_t>(vocabulary)] < 0) {
-          ASSERT_EQ(ValueOf(a, j), 0.0) << "element " << j << " of a token without a label";
-        }
-      }
-    }
-  }
-}
-
 // SwiGLU's backward gives its output again, of which weights' gradients are made: the same bits
 // whether packs can be moved or not.
 TEST_P(KernelsSuite, SwiGluBackwardGivesTheForwardsBits) {
@@ -460,44 +395,6 @@ TEST_P(KernelsSuite, WhatIsWrittenIsNotRead) {
     ASSERT_FALSE(is_nan(product, i) || is_nan(dtable, i)) << i;
     ASSERT_EQ(is_nan(dweight, i), i >= kWidth) << i;
     ASSERT_EQ(is_nan(dbias, i), i >= kWidth) << i;
-  }
-}
-
-// A label that cannot be is -inf; a NaN must not go unseen.
-TEST_P(KernelsSuite, CrossEntropyOfLogitsThatAreNotFinite) {
-  for (int64_t vocabulary : {260, 20004}) {
-    if (!SizeIsTested(vocabulary)) continue;
-    for (float bad : {-HUGE_VALF, std::nanf("")}) {
-      Operands operands(11);
-      std::vector<float> logits_of = Normal(operands.random(), vocabulary, 5.0);
-      for (int64_t i = 0; i < vocabulary; ++i) {
-        if (std::isinf(bad) ? i >= 100 : i == vocabulary - 3) {
-          logits_of[static_cast<size_t>(i)] = bad;
-        }
-      }
-      double sum = 0;
-      for (float logit : logits_of) sum += std::exp(static_cast<double>(logit));
-      const double want = std::log(sum) - static_cast<double>(logits_of[5]);
-      const size_t logits = operands.Values(DType::kF32, logits_of);
-      const size_t labels = operands.Ints({5});
-      const size_t losses = operands.Random(DType::kF32, 1);
-      const auto got = RunOn(
-          device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-            return kernels.CrossEntropy(stream, {.dtype = dtype(),
-                                                 .tokens = 1,
-                                                 .vocabulary = vocabulary,
-                                                 .logits = static_cast<float*>(p[logits]),
-                                                 .logits_stride = vocabulary,
-                                                 .labels = static_cast<int32_t*>(p[labels]),
-                                                 .scale = 1,
-                                                 .losses = static_cast<float*>(p[losses])});
-          });
-      if (std::isnan(bad)) {
-        EXPECT_TRUE(std::isnan(ValueOf(got[losses], 0)));
-      } else {
-        EXPECT_NEAR(ValueOf(got[losses], 0), want, 2e-6 * want);
-      }
-    }
   }
 }
 

@@ -308,5 +308,33 @@ TEST_P(AdamWTorchTest, FollowsTorch) {
 
 INSTANTIATE_TEST_SUITE_P(Types, AdamWTorchTest, testing::Values(DType::kF32, DType::kBF16));
 
+// In order, whole, never beyond the most that was asked for, and small where threads must end
+// together.
+TEST(AdamWBlocksTest, CoverTheRunsAndGrowSmaller) {
+  const std::vector<AdamWRun> runs = {
+      {{100, 5'000'003}, true}, {{5'000'064, 5'000'100}, false}, {{6'000'000, 9'000'000}, true}};
+  constexpr int64_t kElements = 4'999'903 + 36 + 3'000'000;
+  for (const int64_t block : {int64_t{1} << 16, int64_t{1} << 19}) {
+    for (const int threads : {1, 2, 16}) {
+      const std::vector<AdamWRun> blocks = AdamWBlocks(runs, block, threads);
+      size_t run = 0;
+      int64_t next = runs[0].elements.begin;
+      for (const AdamWRun& each : blocks) {
+        if (next == runs[run].elements.end) next = runs[++run].elements.begin;
+        ASSERT_EQ(each.elements.begin, next);
+        ASSERT_GT(each.elements.end, next);
+        ASSERT_LE(each.elements.end - next, block);
+        ASSERT_EQ(each.decays, runs[run].decays);
+        next = each.elements.end;
+      }
+      EXPECT_EQ(run, runs.size() - 1);
+      EXPECT_EQ(next, runs.back().elements.end);
+      EXPECT_EQ(blocks[0].elements.end - blocks[0].elements.begin,
+                std::min(block, kElements / (4 * threads) / (1 << 14) * (1 << 14)));
+      EXPECT_LE(blocks.back().elements.end - blocks.back().elements.begin, 1 << 14);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace megatrain

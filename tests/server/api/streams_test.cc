@@ -1,7 +1,5 @@
-// The streams of a job and of the node, over a real connection.
-#include <atomic>
+// The streams of a job, over a real connection.
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -9,72 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "tests/server/api/service_fixture.h"
+#include "tests/server/api/streams_fixture.h"
 
 namespace megatrain {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::Gt;
-
-class StreamsTest : public ServiceTest {
- protected:
-  // A job that runs.
-  std::string Running() {
-    const std::string id = Create();
-    Move(id, JobState::kPreparing);
-    Move(id, JobState::kRunning);
-    return id;
-  }
-
-  struct Steps {
-    std::unique_ptr<grpc::ClientContext> context;
-    std::unique_ptr<grpc::ClientReader<v1::StreamStepMetricsResponse>> reader;
-    std::vector<int64_t> sequences;
-    std::vector<int64_t> steps;
-    int64_t next = 1;  // where to start again
-    int fell_back = 0;
-    int missed = 0;
-
-    // False at the end of the stream.
-    bool Read() {
-      v1::StreamStepMetricsResponse message;
-      if (!reader->Read(&message)) return false;
-      for (const v1::StepMetricsRecord& record : message.batch().records()) {
-        sequences.push_back(record.sequence());
-        if (!record.superseded()) steps.push_back(record.metrics().step());
-        next = record.sequence() + 1;
-      }
-      if (message.has_fell_back()) {
-        ++fell_back;
-        next = message.fell_back().sequence() + 1;
-        std::erase_if(steps,
-                      [&](int64_t step) { return step > message.fell_back().checkpoint_step(); });
-      }
-      missed += message.has_missed();
-      EXPECT_TRUE(!message.has_heartbeat() || message.heartbeat().next_sequence() == next);
-      return true;
-    }
-  };
-
-  Steps StreamSteps(const std::string& id, int64_t start, bool follow) {
-    Steps steps;
-    v1::StreamStepMetricsRequest request;
-    request.set_name("jobs/" + id);
-    request.set_start_sequence(start);
-    request.set_follow(follow);
-    steps.context = As("anna");
-    steps.reader = jobs_->StreamStepMetrics(steps.context.get(), request);
-    steps.next = start == 0 ? 1 : start;
-    return steps;
-  }
-};
-
-std::vector<int64_t> UpTo(int64_t last) {
-  std::vector<int64_t> numbers;
-  for (int64_t i = 1; i <= last; ++i) numbers.push_back(i);
-  return numbers;
-}
 
 // ---- WatchJob ----
 
@@ -337,148 +276,6 @@ TEST_F(StreamsTest, AReaderThatDoesNotReadHoldsUpNobodyAndLosesNothing) {
   }
   EXPECT_TRUE(stuck.reader->Finish().ok());
   EXPECT_EQ(stuck.steps, UpTo(kSteps));
-}
-
-// ---- Many streams, and their end ----
-
-int ThreadsOfThisProcess() {
-  int threads = 0;
-  for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/task")) {
-    ++threads;
-  }
-  return threads;
-}
-
-// Counts what it reads, on gRPC's own threads.
-class CountingReader : public grpc::ClientReadReactor<v1::StreamStepMetricsResponse> {
- public:
-  CountingReader(v1::JobService::Stub* stub, const std::string& id) : context_(As("anna")) {
-    request_.set_name("jobs/" + id);
-    request_.set_follow(true);
-    stub->async()->StreamStepMetrics(context_.get(), &request_, this);
-    StartRead(&message_);
-    StartCall();
-  }
-  void OnReadDone(bool ok) override {
-    if (!ok) return;
-    records_ += message_.batch().records_size();
-    StartRead(&message_);
-  }
-  void OnDone(const grpc::Status& status) override {
-    ok_ = status.ok();
-    done_ = true;
-    done_.notify_all();
-  }
-  // Whether the stream ended with OK.
-  bool Wait() {
-    done_.wait(false);
-    return ok_;
-  }
-  int records() const { return records_; }
-
- private:
-  const std::unique_ptr<grpc::ClientContext> context_;
-  v1::StreamStepMetricsRequest request_;
-  v1::StreamStepMetricsResponse message_;
-  std::atomic<int> records_{0};
-  bool ok_ = false;
-  std::atomic<bool> done_{false};
-};
-
-TEST_F(StreamsTest, HundredsOfStreamsTakeNoMoreThreads) {
-  const std::string id = Running();
-  AddStep(id, 1);
-  constexpr int kStreams = 400;
-  std::vector<std::unique_ptr<CountingReader>> readers;
-  for (int i = 0; i < kStreams; ++i) {
-    readers.push_back(std::make_unique<CountingReader>(jobs_.get(), id));
-  }
-  WaitUntil([&] { return server_->streams() == kStreams; });
-  EXPECT_LT(ThreadsOfThisProcess(), 60);
-  for (int64_t step = 2; step <= 20; ++step) AddStep(id, step);
-  Move(id, JobState::kSucceeded);
-  for (const auto& reader : readers) {
-    EXPECT_TRUE(reader->Wait());
-    EXPECT_EQ(reader->records(), 20);
-  }
-}
-
-TEST_F(StreamsTest, OverTheLimitStreamsAreRefused) {
-  StopDaemon();
-  options_.streams_max = 2;
-  StartDaemon();
-  const std::string id = Running();
-  Steps first = StreamSteps(id, 1, true);
-  Steps second = StreamSteps(id, 1, true);
-  ASSERT_TRUE(first.Read());
-  ASSERT_TRUE(second.Read());
-  Steps third = StreamSteps(id, 1, true);
-  EXPECT_FALSE(third.Read());
-  EXPECT_EQ(CodeAndReason(third.reader->Finish()), "RESOURCE_EXHAUSTED LIMIT_REACHED");
-  for (Steps* steps : {&first, &second}) {
-    steps->context->TryCancel();
-    steps->reader->Finish();
-  }
-  WaitUntil([&] { return server_->streams() == 0; });
-  Steps fourth = StreamSteps(id, 1, true);
-  EXPECT_TRUE(fourth.Read());
-  fourth.context->TryCancel();
-  fourth.reader->Finish();
-}
-
-TEST_F(StreamsTest, AStoppingDaemonTellsItsReaders) {
-  const std::string id = Running();
-  Steps steps = StreamSteps(id, 1, true);
-  ASSERT_TRUE(steps.Read());
-  server_->Stop(std::chrono::seconds(30));
-  while (steps.Read()) {
-  }
-  EXPECT_EQ(CodeAndReason(steps.reader->Finish()), "UNAVAILABLE STOPPING");
-}
-
-TEST_F(StreamsTest, ClientsThatVanishLeaveNothingBehind) {
-  const std::string id = Running();
-  for (int round = 0; round < 50; ++round) {
-    Steps steps = StreamSteps(id, 1, true);
-    if (round % 2 == 0) steps.Read();
-    steps.context->TryCancel();
-    steps.reader->Finish();
-  }
-  WaitUntil([&] { return server_->streams() == 0; });
-}
-
-// ---- The node ----
-
-TEST_F(StreamsTest, TheNodeIsToldToAnyCallerAndWatched) {
-  node_.hostname = "host";
-  node_.pool_bytes = 100;
-  v1::GetNodeRequest get;
-  v1::Node node;
-  EXPECT_EQ(CodeAndReason(nodes_->GetNode(As("bob").get(), get, &node)),
-            "INVALID_ARGUMENT INVALID_FIELD");
-  get.set_name("nodes/other");
-  EXPECT_EQ(CodeAndReason(nodes_->GetNode(As("bob").get(), get, &node)),
-            "NOT_FOUND NODE_NOT_FOUND");
-  get.set_name("nodes/local");
-  EXPECT_EQ(CodeAndReason(nodes_->GetNode(As("").get(), get, &node)),
-            "UNAUTHENTICATED UNAUTHENTICATED_CALLER");
-  ASSERT_EQ(CodeAndReason(nodes_->GetNode(As("bob").get(), get, &node)), "OK");
-  EXPECT_EQ(node.state(), v1::Node::STARTING);
-  EXPECT_EQ(node.host_pool().size_bytes(), 100);
-  EXPECT_EQ(node.start_time().seconds(), 1000);
-
-  v1::WatchNodeRequest watch;
-  watch.set_name("nodes/local");
-  const auto context = As("bob");
-  const auto reader = nodes_->WatchNode(context.get(), watch);
-  v1::WatchNodeResponse message;
-  ASSERT_TRUE(reader->Read(&message));
-  EXPECT_EQ(message.node().hostname(), "host");
-  ASSERT_TRUE(reader->Read(&message));
-  EXPECT_TRUE(message.has_heartbeat());
-  context->TryCancel();
-  reader->Finish();
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "server/manager/job_remover.h"
-#include "tests/server/jobs/faulty_vfs.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
+#include "tests/server/store/faulty_vfs.h"
 
 namespace megatrain {
 namespace {

@@ -19,9 +19,9 @@
 #include "engine/base/mutex.h"
 #include "server/worker/engine_job_runner.h"
 #include "server/worker/job_records.h"
-#include "tests/engine/full_disk_file_system.h"
 #include "tests/engine/numerics/job_run.h"
 #include "tests/engine/numerics/model_reference.h"
+#include "tests/engine/run/full_disk_file_system.h"
 
 namespace megatrain {
 

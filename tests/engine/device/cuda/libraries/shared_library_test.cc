@@ -1,0 +1,131 @@
+// Where libraries are looked for, in directories made for it, with the system's own loader.
+#include "engine/device/cuda/libraries/shared_library.h"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+namespace fs = std::filesystem;
+
+constexpr char kBuilt[] = "tests/engine/device/cuda/libraries/libmegatrain_fake.so.1";
+constexpr char kName[] = "libmegatrain_fake.so.1";
+
+class SharedLibraryTest : public testing::Test {
+ protected:
+  void SetUp() override { fs::remove_all(root_); }
+  // A library that is there is found by its name from then on.
+  void TearDown() override {
+    for (void* handle : opened_) dlclose(handle);
+  }
+
+  // A directory of the test's own root.
+  std::string Directory(const std::string& path) {
+    fs::create_directories(root_ + path);
+    return root_ + path;
+  }
+  void PutLibrary(const std::string& directory) {
+    fs::copy_file(kBuilt, Directory(directory) + "/" + kName);
+  }
+  void PutBroken(const std::string& directory) {
+    std::ofstream(Directory(directory) + "/" + kName) << "not a library";
+  }
+  absl::StatusOr<SharedLibrary> Open(LibraryEnvironment environment = {}) {
+    environment.root = root_;
+    absl::StatusOr<SharedLibrary> library = OpenSharedLibrary(kName, LibraryPlaces(environment));
+    if (library.ok()) opened_.push_back(library->handle);
+    return library;
+  }
+
+  const std::string root_ =
+      testing::TempDir() + testing::UnitTest::GetInstance()->current_test_info()->name();
+
+ private:
+  std::vector<void*> opened_;
+};
+
+TEST_F(SharedLibraryTest, EveryPlaceIsToldWhereThereIsNone) {
+  Directory("/opt/tool/bin");
+  std::ofstream(root_ + "/opt/tool/bin/python3") << "";
+  const absl::Status status =
+      Open({.virtual_env = "/venv", .path = "/nowhere:/opt/tool/bin", .home = "/home/me"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  const std::string packages = "/lib/python3*/{site,dist}-packages/nvidia/*/lib";
+  std::string places;
+  for (const std::string& place :
+       {std::string("/usr/local/cuda/lib64"), std::string("/usr/local/cuda/lib"),
+        std::string("/usr/local/cuda-13*/lib64"), std::string("/usr/local/cuda-13*/lib"),
+        std::string("/usr/local/nvidia/lib64"), std::string("/usr/local/nvidia/lib"),
+        "/venv" + packages, "/opt/tool" + packages, "/usr/local" + packages, "/usr" + packages,
+        "/home/me/.local" + packages}) {
+    places += (places.empty() ? "" : ", ") + root_ + place;
+  }
+  EXPECT_EQ(status.message(),
+            std::string(kName) +
+                " is not found; looked for by its name (LD_LIBRARY_PATH, ldconfig) and in " +
+                places);
+}
+
+TEST_F(SharedLibraryTest, ToolkitsComeBeforePythonsAndNewerOnesFirst) {
+  for (const char* directory :
+       {"/usr/local/cuda-13.0/lib64", "/usr/local/cuda-13.2/lib64", "/usr/local/cuda-12.9/lib64",
+        "/usr/lib/python3/dist-packages/nvidia/cudnn/lib",
+        "/usr/local/lib/python3.12/dist-packages/nvidia/cu13/lib",
+        "/venv/lib/python3.11/site-packages/nvidia/cu13/lib"}) {
+    PutBroken(directory);
+  }
+  std::vector<std::string> files;
+  for (const std::string& file :
+       FindLibraryFiles(kName, LibraryPlaces({.root = root_, .virtual_env = "/venv"}))) {
+    files.push_back(fs::path(file.substr(root_.size())).parent_path());
+  }
+  EXPECT_THAT(files, ElementsAre("/usr/local/cuda-13.2/lib64", "/usr/local/cuda-13.0/lib64",
+                                 "/venv/lib/python3.11/site-packages/nvidia/cu13/lib",
+                                 "/usr/local/lib/python3.12/dist-packages/nvidia/cu13/lib",
+                                 "/usr/lib/python3/dist-packages/nvidia/cudnn/lib"));
+}
+
+// As where python3 is a link to a version that lies elsewhere.
+TEST_F(SharedLibraryTest, ThePackagesOfThePythonOnThePathAreFound) {
+  PutLibrary("/opt/py312/lib/python3.12/site-packages/nvidia/cudnn/lib");
+  Directory("/opt/py312/bin");
+  std::ofstream(root_ + "/opt/py312/bin/python3.12") << "";
+  Directory("/bin");
+  fs::create_symlink(root_ + "/opt/py312/bin/python3.12", root_ + "/bin/python3");
+  const auto library = Open({.path = "/bin"});
+  ASSERT_TRUE(library.ok()) << library.status();
+  EXPECT_EQ(library->path, fs::canonical(root_).string() +
+                               "/opt/py312/lib/python3.12/site-packages/nvidia/cudnn/lib/" + kName);
+  EXPECT_EQ(library->Describe(), library->path);
+  const auto answer = reinterpret_cast<int (*)()>(dlsym(library->handle, "Answer"));
+  ASSERT_NE(answer, nullptr);
+  EXPECT_EQ(answer(), 42);
+}
+
+// The loader's words are kept where another place has one that can be loaded, and where none has.
+TEST_F(SharedLibraryTest, OneThatCannotBeLoadedIsTold) {
+  PutBroken("/usr/local/cuda/lib64");
+  const std::string broken = root_ + "/usr/local/cuda/lib64/" + kName;
+  const absl::Status none = Open().status();
+  EXPECT_THAT(none.message(), HasSubstr("cannot be loaded: " + broken + ": "));
+  EXPECT_THAT(none.message(), Not(HasSubstr("is not found")));
+  PutLibrary("/usr/local/nvidia/lib64");
+  const auto library = Open();
+  ASSERT_TRUE(library.ok()) << library.status();
+  EXPECT_THAT(library->Describe(), HasSubstr("/usr/local/nvidia/lib64/" + std::string(kName) +
+                                             "; passed over: " + broken + ": "));
+}
+
+}  // namespace
+}  // namespace megatrain

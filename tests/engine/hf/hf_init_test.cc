@@ -1,0 +1,192 @@
+// Random weights, presets, InitializeTile and InitializeHfDirectory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/thread_pool.h"
+#include "engine/hf/config_json.h"
+#include "engine/hf/hf_directory.h"
+#include "engine/hf/presets.h"
+#include "engine/hf/random_weights.h"
+#include "engine/memory/split_master.h"
+#include "tests/engine/hf/model_fixture.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(RandomWeightsTest, InverseNormalIsGoodToSevenDigits) {
+  // From the tables of the normal distribution.
+  const std::pair<double, double> points[] = {{0.5, 0.0},
+                                              {0.75, 0.6744897501960817},
+                                              {0.975, 1.959963984540054},
+                                              {0.995, 2.5758293035489004},
+                                              {0.9999, 3.719016485455709},
+                                              {1 - 1e-7, 5.199337582192817},
+                                              {0.1, -1.2815515655446004},
+                                              {0x1p-33, -6.337957754553789}};
+  for (const auto& [p, z] : points) {
+    EXPECT_NEAR(InverseNormal(p), z, 5e-7 * std::max(1.0, std::abs(z))) << p;
+  }
+  // Odd about 1/2, and rising.
+  float previous = -1e9f;
+  for (int i = 1; i < 100000; ++i) {
+    const float z = InverseNormal(i / 100000.0);
+    ASSERT_GE(z, previous) << i;
+    ASSERT_NEAR(z, -InverseNormal(1.0 - i / 100000.0), 1e-5) << i;
+    previous = z;
+  }
+}
+
+TensorSpec Matrix(const std::string& name, int64_t elements) {
+  TensorSpec tensor;
+  tensor.name = name;
+  tensor.shape = {elements};
+  tensor.elements = elements;
+  return tensor;
+}
+
+TEST(RandomWeightsTest, HasTheMomentsOfANormalDistribution) {
+  ModelConfig config;
+  config.initializer_range = 0.02;
+  constexpr int64_t kCount = 1 << 20;
+  std::vector<float> values(kCount);
+  FillRandomWeights(config, 42, Matrix("w", kCount), 0, kCount, values.data(), nullptr);
+  double sum = 0, squares = 0, fourths = 0, neighbours = 0;
+  for (int64_t i = 0; i < kCount; ++i) {
+    const double z = values[i] / 0.02;
+    sum += z;
+    squares += z * z;
+    fourths += z * z * z * z;
+    if (i > 0) neighbours += z * values[i - 1] / 0.02;
+  }
+  // Five standard errors: 1, sqrt 2, sqrt 96 and 1, each over sqrt n = 1024.
+  EXPECT_NEAR(sum / kCount, 0.0, 5 * 1.0 / 1024);
+  EXPECT_NEAR(squares / kCount, 1.0, 5 * 1.4143 / 1024);
+  EXPECT_NEAR(fourths / kCount, 3.0, 5 * 9.798 / 1024);
+  EXPECT_NEAR(neighbours / kCount, 0.0, 5 * 1.0 / 1024);
+}
+
+TEST(RandomWeightsTest, DependsOnSeedNameAndElementAlone) {
+  ModelConfig config;
+  constexpr int64_t kCount = 200000;
+  std::vector<float> whole(kCount), again(kCount);
+  FillRandomWeights(config, 1, Matrix("a", kCount), 0, kCount, whole.data(), nullptr);
+  ThreadPool pool(3);
+  FillRandomWeights(config, 1, Matrix("a", kCount), 0, kCount, again.data(), &pool);
+  EXPECT_EQ(whole, again);
+  // In pieces that begin at odd elements.
+  for (int64_t begin = 0; begin < kCount; begin += 77777) {
+    const int64_t count = std::min<int64_t>(77777, kCount - begin);
+    FillRandomWeights(config, 1, Matrix("a", kCount), begin, count, again.data() + begin, &pool);
+  }
+  EXPECT_EQ(whole, again);
+  FillRandomWeights(config, 2, Matrix("a", kCount), 0, kCount, again.data(), &pool);
+  EXPECT_NE(whole, again);
+  FillRandomWeights(config, 1, Matrix("b", kCount), 0, kCount, again.data(), &pool);
+  EXPECT_NE(whole, again);
+}
+
+TEST(HfInitTest, TilesOfEitherPrecisionHoldTheSameMasters) {
+  const ModelConfig config = SmallConfig(ModelFamily::kQwen2, false);
+  const ModelLayout layout = BuildModelLayout(config);
+  ThreadPool pool(2);
+  for (const TileLayout& tile_layout : layout.tiles) {
+    OwnedTile full(tile_layout, DType::kF32), split(tile_layout, DType::kBF16);
+    InitializeTile(config, 9, full.tile());
+    InitializeTile(config, 9, split.tile(), &pool);
+    std::vector<float> expected(tile_layout.elements, 0.0f);
+    for (const TensorSpec& tensor : tile_layout.tensors) {
+      for (int64_t i = 0; i < tensor.elements; ++i) {
+        const float value = static_cast<const float*>(full.tile().weights)[tensor.offset + i];
+        expected[tensor.offset + i] = value;
+        if (tensor.decays) {
+          EXPECT_LT(std::abs(value), 0.2f);
+        } else {
+          EXPECT_EQ(value, tensor.is_norm ? 1.0f : 0.0f);
+        }
+      }
+    }
+    for (int64_t i = 0; i < tile_layout.elements; ++i) {
+      ASSERT_EQ(static_cast<const float*>(full.tile().weights)[i], expected[i]);
+      ASSERT_EQ(DecodeMaster(static_cast<const bf16_t*>(split.tile().weights)[i],
+                             split.tile().remainder[i]),
+                expected[i]);
+      ASSERT_EQ(split.tile().exp_avg[i], 0.0f);
+      ASSERT_EQ(full.tile().exp_avg_sq[i], 0.0f);
+    }
+  }
+}
+
+TEST(PresetsTest, HaveThePublishedSizes) {
+  const std::map<std::string, int64_t> published = {
+      {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304}, {"qwen2.5-3b", 3085938688},
+      {"qwen2.5-7b", 7615616512},   {"qwen2.5-14b", 14770033664}, {"qwen2.5-32b", 32763876352},
+      {"qwen2.5-72b", 72706203648}, {"qwen3-0.6b", 596049920},    {"qwen3-8b", 8190735360},
+      {"qwen3-32b", 32762123264},   {"llama3-8b", 8030261248},    {"llama3-70b", 70553706496},
+      {"llama-tiny", 1017728},      {"llama-10m", 10083520},      {"llama-124m", 109529856},
+      {"llama-1.3b", 1345423360}};
+  EXPECT_EQ(Presets().size(), published.size());
+  for (const Preset& preset : Presets()) {
+    SCOPED_TRACE(preset.name);
+    const auto config = ParseModelConfig(preset.config_json, preset.name);
+    ASSERT_TRUE(config.ok()) << config.status();
+    ASSERT_TRUE(published.contains(preset.name));
+    EXPECT_EQ(ParameterCount(*config), published.at(preset.name));
+  }
+}
+
+TEST(HfInitTest, WritesADirectoryThatLoads) {
+  const std::string directory = FreshDirectory("parent") + "/model/";
+  ThreadPool pool(2);
+  const absl::Status status = InitializeHfDirectory("llama-tiny", 42, false, directory, &pool);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(
+      *PosixFileSystem()->ListDirectory(directory),
+      ElementsAre("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"));
+  const auto config = ReadModelConfig(directory);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->vocabulary, 259);
+  const ModelLayout layout = BuildModelLayout(*config);
+  const auto weights = HfWeights::Open(directory, layout);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  // What was written is what InitializeTile makes.
+  for (int i = 0; i < layout.tile_count(); ++i) {
+    OwnedTile loaded(layout.tiles[i], DType::kF32), made(layout.tiles[i], DType::kF32);
+    ASSERT_TRUE((*weights)->LoadTile(i, loaded.tile()).ok());
+    InitializeTile(*config, 42, made.tile());
+    EXPECT_EQ(std::string(static_cast<char*>(loaded.tile().weights), loaded.tile().weight_bytes()),
+              std::string(static_cast<char*>(made.tile().weights), made.tile().weight_bytes()));
+  }
+}
+
+TEST(HfInitTest, ConfigOnlyWritesNoWeights) {
+  const std::string directory = FreshDirectory("model");  // there, and empty
+  const absl::Status status = InitializeHfDirectory("qwen2.5-72b", 1, true, directory);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(*PosixFileSystem()->ListDirectory(directory), ElementsAre("config.json"));
+  EXPECT_TRUE(ReadModelConfig(directory).ok());
+}
+
+TEST(HfInitTest, RefusesUnknownPresetsAndDirectoriesInUse) {
+  const std::string directory = FreshDirectory("model");
+  const absl::Status unknown = InitializeHfDirectory("llama-huge", 1, true, directory);
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unknown.message()),
+              AllOf(HasSubstr("\"llama-huge\""), HasSubstr("llama-tiny, llama-10m")));
+  ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), directory + "/x", "x").ok());
+  EXPECT_EQ(InitializeHfDirectory("llama-tiny", 1, true, directory).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+}  // namespace
+}  // namespace megatrain

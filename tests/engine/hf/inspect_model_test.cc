@@ -1,0 +1,61 @@
+#include "engine/hf/inspect_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/base/file.h"
+#include "engine/hf/hf_directory.h"
+#include "tests/engine/hf/model_fixture.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(InspectModelTest, DescribesADirectory) {
+  const auto report = InspectModel("tests/golden/hf/llama3_sharded");
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(
+      report->text,
+      AllOf(HasSubstr("family      llama\n"), HasSubstr("parameters  4,448\n"),
+            HasSubstr("20 tensors of BF16, 4,448 elements"),
+            HasSubstr("model.layers.0.mlp.up_proj.weight"), Not(HasSubstr("model.layers.1."))));
+  const auto json = nlohmann::json::parse(report->json);
+  EXPECT_EQ(json["kind"], "hf_directory");
+  EXPECT_EQ(json["parameters"], 4448);
+  EXPECT_EQ(json["bytes"], 8896);
+  EXPECT_EQ(json["model"]["rope"], "llama3");
+  EXPECT_EQ(json["dtypes"]["BF16"]["tensors"], 20);
+  EXPECT_EQ(json["files"].size(), 4u);
+  EXPECT_EQ(json["tensors"].size(), 20u);
+  EXPECT_EQ(json["tensors"][0]["file"], "model-00001-of-00004.safetensors");
+}
+
+TEST(InspectModelTest, DescribesAFileAndADirectoryWithoutWeights) {
+  const auto file = InspectModel("tests/golden/hf/qwen2/model.safetensors");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(nlohmann::json::parse(file->json)["kind"], "safetensors");
+  const std::string directory = FreshDirectory("model");
+  ASSERT_TRUE(InitializeHfDirectory("llama3-70b", 1, true, directory).ok());
+  const auto report = InspectModel(directory);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->text, HasSubstr("parameters  70,553,706,496\n"));
+  EXPECT_EQ(nlohmann::json::parse(report->json)["files"].size(), 0u);
+}
+
+TEST(InspectModelTest, RefusesWhatTrainingWould) {
+  EXPECT_FALSE(InspectModel("/nowhere").ok());
+  const std::string directory = FreshDirectory("model");
+  WriteSmallModel(directory, ModelFamily::kLlama, false, "F32",
+                  [](auto& tensors) { tensors.pop_back(); });
+  EXPECT_THAT(std::string(InspectModel(directory).status().message()),
+              HasSubstr("\"lm_head.weight\" is missing"));
+}
+
+}  // namespace
+}  // namespace megatrain

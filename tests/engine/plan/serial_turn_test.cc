@@ -1,0 +1,81 @@
+// The turn between two steps of a 7B model with clipping: from the last gradient, by the norm, the
+// first updates and their loads, to the next forward pass. On the virtual clock, at the rates of an
+// H200 and hosts with slow and fast memory, it must cost next to nothing beyond what bounds a step.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "engine/plan/simulated_executor.h"
+#include "tests/engine/plan/seven_billion.h"
+
+namespace megatrain {
+namespace {
+
+struct Turn {
+  double step_seconds = 0;
+  double idle_seconds = 0;  // of the compute lane
+  double share() const { return idle_seconds / step_seconds; }
+};
+
+// Before the third step: from the end of the second one's last gradient to the first layer, less
+// what the embedding takes by itself.
+Turn Simulate(const PipelineDimensions& d, const HardwareProfile& profile) {
+  SimulatedExecutor executor(profile);
+  PipelineState state;
+  const std::vector<int64_t> tokens(static_cast<size_t>(d.micro_batches), d.micro_batch_tokens);
+  Turn turn;
+  double before = 0, gradients_end = 0;
+  for (int step = 0; step < 3; ++step) {
+    const Schedule schedule = BuildTrainingStep(d.shape, tokens, state);
+    const SimulatedExecutor::Run run = executor.Submit(schedule);
+    turn.step_seconds = run.end_seconds - before;
+    before = run.end_seconds;
+    double embedding = 0;
+    for (size_t i = 0; i < run.spans.size(); ++i) {
+      const SimulatedExecutor::Span& span = run.spans[i];
+      if (span.kind == OpKind::kEmbedForward) embedding += OpSeconds(schedule.ops[i], profile);
+      if (span.kind != OpKind::kLayerForward) continue;
+      turn.idle_seconds = span.start_seconds - gradients_end - embedding;
+      break;
+    }
+    for (const SimulatedExecutor::Span& span : run.spans) {
+      if (span.kind == OpKind::kFinishGradient) gradients_end = span.end_seconds;
+    }
+  }
+  return turn;
+}
+
+struct Case {
+  const char* dram;
+  double share_max;
+};
+class SerialTurn : public testing::TestWithParam<Case> {};
+
+TEST_P(SerialTurn, IsAboutOneHundredthOfAStep) {
+  const ModelLayout layout = BuildModelLayout(SevenBillion());
+  const Machine machine = Profile("h200", {"memory=4.0", GetParam().dram});
+  const MemoryPlan plan =
+      Plan(SevenBillionJob(/*micro_batch=*/1), layout, machine.budget, machine.speed);
+  ASSERT_TRUE(plan.fits) << plan.misfit;
+  const HardwareProfile profile = ProfileOf(DType::kBF16, machine.speed);
+
+  const Turn turn = Simulate(plan.dimensions, profile);
+  PipelineDimensions whole = plan.dimensions;
+  whole.shape.embedding_from_host = false;
+  const Turn of_all = Simulate(whole, profile);
+  RecordProperty("step_milliseconds", static_cast<int>(1e3 * turn.step_seconds));
+  RecordProperty("turn_microseconds", static_cast<int>(1e6 * turn.idle_seconds));
+  EXPECT_GE(turn.idle_seconds, 0);
+  EXPECT_LE(turn.share(), GetParam().share_max)
+      << turn.idle_seconds << " of " << turn.step_seconds << " s";
+  // As if the embedding were updated and loaded whole.
+  EXPECT_LE(turn.idle_seconds, 0.5 * of_all.idle_seconds);
+  EXPECT_LE(turn.step_seconds, of_all.step_seconds);
+}
+
+// With slow memory the first tile's update is the turn.
+INSTANTIATE_TEST_SUITE_P(HostMemory, SerialTurn,
+                         testing::Values(Case{"dram=80", 0.0105}, Case{"dram=150", 0.009}));
+
+}  // namespace
+}  // namespace megatrain

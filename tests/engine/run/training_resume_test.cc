@@ -1,0 +1,157 @@
+// What a run that goes on does to the checkpoints that lie in its directory: those of another
+// course of training, of another run, damaged ones, and ones that cannot be read.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "engine/base/watched_file_system.h"
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/engine.h"
+#include "tests/engine/run/hooked_run.h"
+
+namespace megatrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+std::vector<int64_t> Steps(const JobSpec& spec) { return *ListSteps(spec.checkpoint.directory); }
+
+std::string Path(const JobSpec& spec, int64_t step) {
+  return JoinPath(spec.checkpoint.directory, StepDirectoryName(step));
+}
+
+class ResumeTest : public ::testing::Test {
+ protected:
+  // kHookedSteps steps, each of them saved.
+  JobSpec TrainedJob(const std::string& directory) {
+    JobSpec spec = HookedJob(directory);
+    spec.checkpoint.every_steps = 1;
+    spec.checkpoint.keep = 9;
+    HookedRun run;
+    EXPECT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+    EXPECT_THAT(Steps(spec), ElementsAre(4, 3, 2, 1));
+    return spec;
+  }
+
+  std::unique_ptr<EngineHost> host_ = HostWithPool();
+};
+
+TEST_F(ResumeTest, NewerCheckpointsAreNotRemovedUnlessToldSo) {
+  JobSpec spec = TrainedJob("newer");
+  spec.checkpoint.keep = 1;
+  spec.training.steps = 2;
+  HookedRun refused;
+  refused.options.resume = ResumeMode::kPath;
+  refused.options.resume_path = Path(spec, 1);
+  const absl::Status status = refused.Train(*host_, spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), AllOf(HasSubstr("step-00000004, step-00000003, step-00000002"),
+                                     HasSubstr("--discard-newer")));
+  EXPECT_THAT(Steps(spec), ElementsAre(4, 3, 2, 1));
+
+  HookedRun discarding;
+  discarding.options = refused.options;
+  discarding.options.discard_newer = true;
+  const std::string before =
+      *ReadWholeFile(PosixFileSystem(), Path(spec, 2) + "/manifest.json", kManifestBytesMax);
+  discarding.before_checkpoint = [&](int64_t) {
+    EXPECT_THAT(Steps(spec), ElementsAre(4, 3, 2, 1)) << "nothing goes before the new one is there";
+  };
+  ASSERT_TRUE(discarding.Train(*host_, spec).ok()) << discarding.run.status;
+  EXPECT_THAT(Steps(spec), ElementsAre(2)) << "the run's own first one is pruned by keep";
+  EXPECT_NE(*ReadWholeFile(PosixFileSystem(), Path(spec, 2) + "/manifest.json", kManifestBytesMax),
+            before);
+}
+
+TEST_F(ResumeTest, AnotherRunsCheckpointsStay) {
+  const JobSpec other = TrainedJob("others");
+  JobSpec spec = TrainedJob("ours");
+  const std::string start = Path(spec, 2);
+  spec.checkpoint.directory = other.checkpoint.directory;
+  spec.checkpoint.keep = 1;
+  HookedRun run;
+  run.options.resume = ResumeMode::kPath;
+  run.options.resume_path = start;
+  EXPECT_THAT(Message(run.Train(*host_, spec).status()),
+              HasSubstr("step-00000004 (of another run), step-00000003 (of another run);"));
+  EXPECT_THAT(Steps(other), ElementsAre(4, 3, 2, 1));
+  for (const int64_t step : {3, 4}) fs::remove_all(Path(other, step));
+  HookedRun beside;
+  beside.options = run.options;
+  ASSERT_TRUE(beside.Train(*host_, spec).ok()) << beside.run.status;
+  EXPECT_THAT(Steps(spec), ElementsAre(4, 2, 1)) << "of its own it keeps one";
+}
+
+TEST_F(ResumeTest, ADamagedOneIsPassedOverAndGoesWhenALaterOneIsThere) {
+  JobSpec spec = TrainedJob("damaged");
+  {
+    std::fstream file(Path(spec, 4) + "/model.safetensors.index.json",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.put('?');
+  }
+  spec.training.steps = 6;
+  spec.checkpoint.every_steps = 5;
+  spec.checkpoint.keep = 2;
+  HookedRun run;
+  run.before_checkpoint = [&](int64_t step) {
+    // The damaged one stays until a later one is there, and does not count.
+    EXPECT_EQ(Steps(spec),
+              step == 5 ? (std::vector<int64_t>{4, 3, 2, 1}) : (std::vector<int64_t>{5, 3}));
+  };
+  run.started = [](int64_t first_step) { EXPECT_EQ(first_step, 4); };
+  EXPECT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  EXPECT_THAT(Steps(spec), ElementsAre(6, 5));
+}
+
+// Fails to open what lies in one directory.
+class UnreadableFileSystem : public WatchedFileSystem {
+ public:
+  UnreadableFileSystem(std::string directory, int error)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }),
+        directory_(std::move(directory)),
+        error_(error) {}
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override {
+    if (ParentDirectory(path) == directory_) return FileError("open", path, error_);
+    return WatchedFileSystem::OpenForReading(path);
+  }
+
+ private:
+  const std::string directory_;
+  const int error_;
+};
+
+TEST_F(ResumeTest, WhatCannotBeReadEndsTheRunAndNothingIsRemoved) {
+  JobSpec spec = TrainedJob("unreadable");
+  spec.checkpoint.keep = 1;
+  spec.training.steps = 6;
+  for (const int error : {EIO, EMFILE, EACCES, ENOMEM, ESTALE}) {
+    SCOPED_TRACE(std::strerror(error));
+    UnreadableFileSystem files(Path(spec, 4), error);
+    HookedRun run;
+    run.options.files = &files;
+    const absl::Status status = run.Train(*host_, spec).status();
+    EXPECT_EQ(status.code(),
+              error == EACCES ? absl::StatusCode::kPermissionDenied : absl::StatusCode::kInternal);
+    EXPECT_THAT(Message(status), AllOf(HasSubstr(Path(spec, 4)), HasSubstr(std::strerror(error))));
+    EXPECT_THAT(Steps(spec), ElementsAre(4, 3, 2, 1));
+  }
+  HookedRun run;
+  run.started = [](int64_t first_step) { EXPECT_EQ(first_step, 5); };
+  EXPECT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+}
+
+}  // namespace
+}  // namespace megatrain
