@@ -1,5 +1,5 @@
-// The stable reason of an error, carried by its Status from where it is found to the RPC edge,
-// which makes a google.rpc.ErrorInfo of it.
+// The stable reason of an error. A Status carries it from where the error is found to
+// server/transport/error_status.h, which makes a google.rpc.ErrorInfo of it.
 #ifndef MEGATRAIN_SERVER_BASE_ERROR_REASON_H_
 #define MEGATRAIN_SERVER_BASE_ERROR_REASON_H_
 

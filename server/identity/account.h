@@ -1,8 +1,7 @@
-// The accounts of this machine: who a caller is in the end, however that was proved.
+// The accounts of this machine. Every caller is one, however it has proved that.
 //
-// Thread safety: all methods may be called from any thread. A look-up is answered from memory if it
-// was made within the last seconds; else it reads the system's account database, which waits for
-// whatever that is (files, or a directory service).
+// Thread safety: all functions may be called from any thread. Reading the account database may wait
+// for a directory service that does not answer.
 #ifndef MEGATRAIN_SERVER_IDENTITY_ACCOUNT_H_
 #define MEGATRAIN_SERVER_IDENTITY_ACCOUNT_H_
 

@@ -29,17 +29,18 @@ namespace megatrain {
 
 inline constexpr char kJobStoreFileName[] = "jobs.sqlite3";
 
-// A job as it was stored, with its whole log.
+// A stored job with its event log.
 struct StoredJob {
   Job job;
   std::vector<JobEvent> events;  // by sequence, the last kJobEventsKept
-  bool deleted = false;          // marked so; waits to be removed
+  bool deleted = false;          // by MarkDeleted; waits for Remove
 };
 
 class JobStore {
  public:
-  // Opens `directory`/jobs.sqlite3, made if it is missing (the directory too, mode 0700), checks it
-  // whole, and brings an older schema up to date. One process at a time may have it open.
+  // Opens `directory`/jobs.sqlite3, which is made if it is missing (the directory too, mode 0700),
+  // checks all of it, and brings an older schema up to date. FailedPrecondition if another process
+  // has it open; the lock ends with the process at the latest.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
 
   JobStore(const JobStore&) = delete;
@@ -50,18 +51,17 @@ class JobStore {
   // Replaces the job and appends the events; the oldest beyond kJobEventsKept go. NotFound if there
   // is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
-  // The job is to be removed. Its request_id is free for another one. NotFound if there is no such
-  // job.
+  // Marks a job that is to be removed. Its request_id is free for another job. NotFound if there is
+  // no such job.
   absl::Status MarkDeleted(const std::string& id);
-  // Nothing is left of the job. Fine if there is none.
+  // Removes the job and its events. Fine if there is none.
   absl::Status Remove(const std::string& id);
-  // By number. Job::spec is null.
+  // Returns all jobs by number. Job::spec is null. DataLoss if one is damaged.
   absl::StatusOr<std::vector<StoredJob>> ReadAll();
 
   const std::string& path() const { return path_; }
 
  private:
-  // The kernel gives the lock back when the process ends, however that happens.
   JobStore(std::string path, Descriptor lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 
   absl::Status OpenDatabase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,4 +1,4 @@
-// SQLite with Status instead of error codes, and only what the job store needs of it.
+// SQLite with Status in place of error codes, as far as the job store needs it.
 //
 // Errors begin with the file's name: ResourceExhausted (no room on the disk), DataLoss (damaged, or
 // no database), AlreadyExists (a value that must be unique is taken), else Internal.
