@@ -1,4 +1,4 @@
-// The whole program, short of main: tests run it in their own process.
+// The whole program but main, so that tests can run it in their own process.
 #ifndef MEGATRAIN_CLIENT_PROGRAM_H_
 #define MEGATRAIN_CLIENT_PROGRAM_H_
 
@@ -9,7 +9,8 @@
 
 namespace megatrain::client {
 
-// `arguments` without the program's name. Returns the exit code.
+// Runs the command of `arguments`, which lack the program's name. Returns the exit code. Commands
+// that wait take over SIGINT, SIGTERM and SIGHUP meanwhile.
 int RunProgram(std::vector<std::string> arguments, const Environment& environment);
 
 }  // namespace megatrain::client

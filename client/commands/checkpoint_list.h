@@ -1,4 +1,4 @@
-// All checkpoints of a job, whatever pages they come in.
+// Lists all checkpoints of a job, over all pages.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_CHECKPOINT_LIST_H_
 #define MEGATRAIN_CLIENT_COMMANDS_CHECKPOINT_LIST_H_
 
@@ -11,7 +11,7 @@
 
 namespace megatrain::client {
 
-// `job_name` is "jobs/ID"; the newest first.
+// Returns the checkpoints of `job_name`, "jobs/ID", the newest first. Errors as Connection::Call's.
 absl::StatusOr<std::vector<v1::Checkpoint>> ListCheckpoints(Connection* connection,
                                                             const std::string& job_name);
 

@@ -41,7 +41,7 @@ absl::StatusOr<ExitCode> Checkpoints(const Invocation& invocation, const std::st
                {.heading = "WRITTEN", .dispensable = 1},
                {.heading = "DIRECTORY", .width_min = 20}});
   for (const v1::Checkpoint& each : checkpoints) {
-    table.AddRow({absl::StrCat(each.step()), FormatBytes(each.bytes()),
+    table.AddRow({absl::StrCat(each.step()), SizeText(each.bytes()),
                   FormatLocalTime(ToTime(each.create_time()), environment.zone), each.directory()});
   }
   invocation.Print(table.Render(invocation.table_width(), environment.charset));

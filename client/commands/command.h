@@ -1,5 +1,5 @@
-// How a command joins the program: Add...Command declares its options and a callback that runs it
-// and leaves its end in `exit_code`.
+// The commands of megatrain. Add...Command declares a command's options on `app`, and a callback
+// that runs it while `app` parses and sets the context's exit code.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_COMMAND_H_
 #define MEGATRAIN_CLIENT_COMMANDS_COMMAND_H_
 
@@ -15,7 +15,7 @@
 
 namespace megatrain::client {
 
-// What every command is given; outlives the parsing.
+// Given to every command. The targets must outlive the parsing.
 struct CommandContext {
   const Invocation* invocation = nullptr;
   int* exit_code = nullptr;
@@ -40,13 +40,15 @@ void AddCompletionCommand(CLI::App* app, CommandContext context);
 void AddTokenCommand(CLI::App* app, CommandContext context);
 void AddVersionCommand(CLI::App* app, CommandContext context);
 
-// A subcommand that `run` carries out. Options of the whole program may come after its own.
+// Adds a subcommand that `run` carries out; an error of `run` is reported, and decides the exit
+// code. Options of the whole program may come after its own. `app` owns the result.
 CLI::App* AddCommand(CLI::App* app, const std::string& name, const std::string& description,
                      CommandContext context, std::function<absl::StatusOr<ExitCode>()> run);
+// Both declare positional arguments, which are written to the targets when `app` parses.
 void AddJobArgument(CLI::App* command, std::string* job);
 void AddJobFileArguments(CLI::App* command, std::string* path, std::vector<std::string>* overrides);
 
-// Of a job that has ended: kExitDone if it succeeded.
+// Returns the exit code for a job that has ended: kExitDone if it succeeded.
 ExitCode ExitCodeOf(const v1::Job& job);
 
 }  // namespace megatrain::client

@@ -1,4 +1,4 @@
-// Completion scripts, made of what the command line declares, so that they cannot fall behind it.
+// Makes completion scripts from the declared command line, so that they always fit it.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 #define MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 
@@ -8,7 +8,7 @@
 
 namespace megatrain::client {
 
-// What follows a command, as far as a shell can complete it.
+// The kind of a command's argument, as far as a shell can complete it.
 enum class ArgumentKind { kNone, kJob, kFile, kWords };
 
 struct CompletionOption {
@@ -30,9 +30,10 @@ struct CompletionWords {
   std::vector<CompletionCommand> commands;
 };
 
+// Collects the commands and options of `app`.
 CompletionWords DescribeForCompletion(const CLI::App& app);
 
-// Jobs are completed by asking the server.
+// Return the text of a script. It completes jobs by running `megatrain ls`.
 std::string BashCompletion(const CompletionWords& words);
 std::string ZshCompletion(const CompletionWords& words);
 std::string FishCompletion(const CompletionWords& words);

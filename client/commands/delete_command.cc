@@ -37,7 +37,7 @@ absl::StatusOr<std::string> Question(Connection* connection, const std::string& 
   if (!checkpoints.empty()) {
     absl::StrAppend(
         &what, job.summary().own_checkpoint_directory() ? ", and " : "; ", checkpoints.size(),
-        checkpoints.size() == 1 ? " checkpoint (" : " checkpoints (", FormatBytes(bytes), ")",
+        checkpoints.size() == 1 ? " checkpoint (" : " checkpoints (", SizeText(bytes), ")",
         job.summary().own_checkpoint_directory()
             ? ""
             : absl::StrCat(" in ", job.summary().checkpoint_directory(),

@@ -68,12 +68,12 @@ absl::StatusOr<ExitCode> Info(const Invocation& invocation) {
       {"optimizer", RateText(node.rates().fp32_update_bytes_per_second(), "B/s in FP32, ",
                              node.rates().bf16_update_bytes_per_second(), "B/s in BF16")},
       {"host pool",
-       absl::StrCat(FormatBytes(pool.used_bytes()), " used of ", FormatBytes(pool.size_bytes()),
+       absl::StrCat(SizeText(pool.used_bytes()), " used of ", SizeText(pool.size_bytes()),
                     pool.pinned_bytes() < pool.size_bytes()
-                        ? absl::StrCat(", ", FormatBytes(pool.pinned_bytes()), " pinned so far")
+                        ? absl::StrCat(", ", SizeText(pool.pinned_bytes()), " pinned so far")
                         : "")},
-      {"disk", absl::StrCat(FormatBytes(node.state_disk().free_bytes()), " free of ",
-                            FormatBytes(node.state_disk().size_bytes()))},
+      {"disk", absl::StrCat(SizeText(node.state_disk().free_bytes()), " free of ",
+                            SizeText(node.state_disk().size_bytes()))},
       {"jobs", absl::StrCat(node.jobs().running(), " running, ", node.jobs().queued(), " queued, ",
                             node.jobs().paused(), " paused")}};
   // The cpu device's link is the processors' own work.

@@ -73,7 +73,7 @@ Lines Describe(const v1::Job& job, absl::TimeZone zone) {
   if (job.has_end_time()) lines.push_back({"ended", time(job.end_time())});
   lines.push_back({"attempts", absl::StrCat(job.attempt_count())});
   if (job.priority() != 0) lines.push_back({"priority", absl::StrCat(job.priority())});
-  lines.push_back({"host memory", FormatBytes(job.pool_bytes())});
+  lines.push_back({"host memory", SizeText(job.pool_bytes())});
   const v1::JobSummary& summary = job.summary();
   lines.push_back({"model", summary.model_path()});
   lines.push_back({"precision", summary.precision()});

@@ -10,8 +10,10 @@
 
 namespace megatrain::client {
 
-// 0.1 s, then twice as long each time, at most 5 s; a fifth less or more, so that many clients do
-// not come back at the same moment.
+// The pauses are 0.1 s, then twice as long each time, at most 5 s. Each is up to a fifth shorter or
+// longer, so that many clients do not come back at the same moment.
+//
+// Thread safety: one thread at a time.
 class Backoff {
  public:
   explicit Backoff(uint64_t seed) : random_(seed) {}
@@ -21,6 +23,7 @@ class Backoff {
     next_ = std::min(next_ * 2, absl::Seconds(5));
     return pause * std::uniform_real_distribution<double>(0.8, 1.2)(random_);
   }
+  // The next pause is the shortest again.
   void Reset() { next_ = kFirst; }
 
  private:

@@ -1,6 +1,6 @@
-// The token that calls to a server carry, if they carry one: on TCP the user's, which the
-// connection encrypts; on a shared Unix socket one that is fetched, and renewed before it expires,
-// without the user noticing. The user's own is never sent to a Unix socket.
+// The token that calls to a server carry. On TCP it is the user's, which the connection encrypts.
+// On a shared Unix socket it is fetched from the daemon, and renewed before it expires; the user's
+// own is never sent there.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_CALL_TOKEN_H_
@@ -17,15 +17,16 @@ namespace megatrain::client {
 
 class CallToken {
  public:
-  // `token`: of TCP; empty: there is none.
+  // `token`: the user's, for TCP; empty: none.
   CallToken(const ServerAddress& address, const std::string& token);
 
-  // Empty: calls need none, or none can be had; then the server says so.
+  // Returns the token for the next call. Empty: calls need none, or there is none, and the server
+  // will refuse the call. May fetch one, which waits for some seconds at most.
   std::string Get();
-  // After the server refused `token` (which may be empty): whether another can be tried in its
-  // place.
+  // To be called when the server has refused `token`, which may be empty. Returns whether Get
+  // returns another one now; on TCP it never does. May fetch one, as Get.
   bool Renew(const std::string& token);
-  // Why there is no token, if the daemon said so.
+  // Returns why the daemon refused a token at the last fetch, in its words; OK if it did not.
   absl::Status problem() const;
 
  private:

@@ -24,22 +24,25 @@
 
 namespace megatrain::client {
 
-// Of calls that only look or note what is asked for.
+// The timeout of calls that only read, or note what is wanted.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-// Of calls that read the model's files and wait for the store.
+// The timeout of calls for which the server reads the model's files and waits for the store.
 inline constexpr absl::Duration kSubmitTimeout = absl::Seconds(60);
 
 class Connection {
  public:
-  // Connects at the first call. `credentials` are for TCP.
+  // Connects at the first call. `credentials` are used on TCP only.
   explicit Connection(const ServerAddress& address, const Credentials& credentials = {});
 
   const ServerAddress& address() const { return address_; }
+  // The stubs live as long as the connection.
   v1::JobService::Stub* jobs() { return jobs_.get(); }
   v1::NodeService::Stub* nodes() { return nodes_.get(); }
 
-  // connection.Call(connection.jobs(), &v1::JobService::Stub::GetJob, request). Tries again, until
-  // the time is over, while the server says that it is starting or has too many calls.
+  // Makes a call, as connection.Call(connection.jobs(), &v1::JobService::Stub::GetJob, request),
+  // and waits for its answer. Tries again until `timeout` has passed while the server says that it
+  // is starting or has too many calls. Errors are what the server says (rpc_error.h), or
+  // Unavailable with why it does not answer, as Explain.
   template <class Stub, class Request, class Response>
   absl::StatusOr<Response> Call(Stub* stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -54,33 +57,37 @@ class Connection {
     return response;
   }
 
-  // Of a stream: no deadline, since jobs last for weeks; keepalive finds a peer that is gone.
+  // The context of a new stream. It has no deadline, since jobs last for weeks; keepalive finds a
+  // peer that is gone.
   struct StreamCall {
-    std::unique_ptr<grpc::ClientContext> context;
-    std::string token;  // that it carries; may be empty
+    std::unique_ptr<grpc::ClientContext> context;  // must outlive the stream
+    std::string token;                             // that the call carries; may be empty
   };
   StreamCall NewStream();
-  // After a call that carried `token` ended with `status`: whether it is to be made again at once,
-  // since the server wants another token, as after its restart, and there is one.
+  // To be called when a call that carried `token` ended with `status`. Returns true if it should be
+  // made again at once, because the server wants another token, as after its restart, and there is
+  // one.
   bool RenewToken(const absl::Status& status, const std::string& token);
 
-  // Whether the server can be called at once.
+  // Whether the channel is connected now. Does not wait.
   bool IsConnected() const;
-  // Connects, for at most `timeout`: whether it is connected. Nobody else looks after a connection
-  // while no call waits, and calls do not wait for one that has failed: without this, a server that
-  // is back is found after many seconds.
+  // Connects, waiting for at most `timeout`. Returns whether it is connected. gRPC does not
+  // reconnect while no call waits, and calls do not wait for a connection that has failed: without
+  // this, a server that is back is found only after many seconds.
   bool Connect(absl::Duration timeout);
 
-  // "Bearer TOKEN", as calls carry it in their metadata `authorization`. FailedPrecondition if they
-  // carry none.
+  // Returns "Bearer TOKEN", which calls carry in their metadata `authorization`. FailedPrecondition
+  // if they carry none. May fetch a token, as CallToken::Get.
   absl::StatusOr<std::string> Authorization();
 
-  // Whether the server has ever answered: from then on its silence is a connection that was lost,
-  // and before it a server that is not there.
+  // Whether the server has ever answered. If not, a failed call means that the server is not there;
+  // afterwards it means that the connection was lost. Call notes answers itself; streams call
+  // NoteAnswer.
   bool has_answered() const { return has_answered_; }
   void NoteAnswer() { has_answered_ = true; }
 
-  // The error for people: why nobody answers, in place of gRPC's words.
+  // Returns the error of a call for people. If nobody answered, its message says why in place of
+  // gRPC's words; a Unix socket is tried for that.
   absl::Status Explain(const grpc::Status& status) const;
 
  private:

@@ -1,4 +1,4 @@
-// What this user proves itself with to a server on TCP, and by whom the server must be vouched for.
+// The files that prove this user to a server on TCP, and the server to this user.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_CREDENTIALS_H_
 #define MEGATRAIN_CLIENT_CONNECTION_CREDENTIALS_H_
 
@@ -10,24 +10,24 @@ namespace megatrain::client {
 
 // Paths of files, absolute; empty: none.
 struct CredentialFiles {
-  std::string ca;  // PEM: who issues the server's certificate; none: whom the system trusts
-  std::string certificate;  // PEM: the user's, and its key
-  std::string key;
-  std::string token;  // holds a token, as `megatraind token add` printed it
+  std::string ca;           // PEM: issuers of the server's certificate; none: those of the system
+  std::string certificate;  // PEM: the user's certificate
+  std::string key;          // PEM: of that certificate
+  std::string token;        // holds a token, as `megatraind token add` printed it
 
   bool operator==(const CredentialFiles&) const = default;
 };
 
-// The contents.
+// The contents of the files; empty: none.
 struct Credentials {
   std::string ca, certificate, key, token;
 };
 
-// InvalidArgument names the file and what is wrong: not there, empty, a certificate without its
-// key, or a key or token that others than its owner may read.
+// Reads the files. InvalidArgument names the file and what is wrong: not there, empty, a
+// certificate without its key, or a key or token that others than its owner may read.
 absl::StatusOr<Credentials> ReadCredentials(const CredentialFiles& files);
 
-// Whether it can be a token that is sent in a call's metadata.
+// Whether `text` can be sent as a token in a call's metadata: printable ASCII without spaces.
 bool IsToken(const std::string& text);
 
 }  // namespace megatrain::client

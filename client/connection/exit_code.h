@@ -1,4 +1,4 @@
-// What a command's end means to the shell.
+// The exit codes of megatrain.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_EXIT_CODE_H_
 #define MEGATRAIN_CLIENT_CONNECTION_EXIT_CODE_H_
 

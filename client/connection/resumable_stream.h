@@ -1,5 +1,5 @@
-// A stream of numbered messages that outlives the connection: when it is lost the stream is opened
-// again, with growing pauses, at the number after the last one seen.
+// A stream of numbered messages that survives lost connections: it is opened again, after growing
+// pauses, at the number after the last one seen.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_RESUMABLE_STREAM_H_
 #define MEGATRAIN_CLIENT_CONNECTION_RESUMABLE_STREAM_H_
 
@@ -30,12 +30,12 @@ class ResumableStream {
   using Reader = grpc::ClientReader<Response>;
   using Open = std::function<std::unique_ptr<Reader>(grpc::ClientContext*, int64_t start_sequence)>;
 
-  // Called in the thread of Run. `message` is needed.
+  // Called in the thread of Run. All but `message` may be empty.
   struct Callbacks {
     std::function<void(Response message)> message;
     // The connection is lost. It is tried again after `pause`, or as soon as the server is there.
     std::function<void(const absl::Status& status, absl::Duration pause)> lost;
-    // It is there again: the next message follows the last one.
+    // The connection is there again, and a message has come that follows the last one.
     std::function<void()> restored;
     // The server's series is shorter than what was seen of it, as after a power cut: what comes now
     // begins at the beginning.
@@ -46,8 +46,8 @@ class ResumableStream {
   ResumableStream(Connection* connection, Open open, Callbacks callbacks)
       : connection_(connection), open_(std::move(open)), callbacks_(std::move(callbacks)) {}
 
-  // Until the stream ends: OK at its end, Cancelled if Stop was called, else what the server says.
-  // Unavailable if the server has never answered on this connection.
+  // Reads the stream until it ends; to be called once. OK at its end; Cancelled if Stop was called;
+  // else the server's error; Unavailable if the server has never answered on this connection.
   absl::Status Run(int64_t start_sequence) {
     int64_t next = start_sequence;
     bool lost = false;
@@ -90,6 +90,7 @@ class ResumableStream {
     }
   }
 
+  // Makes Run return soon, also a Run that begins later.
   void Stop() {
     MutexLock lock(&mutex_);
     stopped_ = true;

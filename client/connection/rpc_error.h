@@ -1,8 +1,7 @@
-// Errors of calls: what a server said, by its stable reason, and what that means to the shell and
-// to the person in front of it.
+// Errors of calls: their stable reasons, their exit codes, and advice for people.
 //
-// Within the client an error is an absl::Status. One that a server made carries its ErrorInfo; one
-// that the client made itself (a flag, a file) is InvalidArgument or NotFound without one.
+// Within the client an error is an absl::Status. If a server made it, the Status carries the
+// server's ErrorInfo. If the client made it (a wrong flag, a missing file), it has none.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_RPC_ERROR_H_
 #define MEGATRAIN_CLIENT_CONNECTION_RPC_ERROR_H_
 
@@ -15,23 +14,25 @@
 
 namespace megatrain::client {
 
+// Keeps code, message and ErrorInfo.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// `status` with its code and reason, and other words.
+// Returns `status` with another message, and the same code and ErrorInfo.
 absl::Status WithMessage(const absl::Status& status, const std::string& message);
 
-// The name of an ErrorReason, "JOB_NOT_FOUND"; empty if no server gave one.
+// Returns the name of the ErrorReason, "JOB_NOT_FOUND"; empty without an ErrorInfo.
 std::string ReasonOf(const absl::Status& status);
-// Of the ErrorInfo's metadata; empty if it has no such key.
+// Returns the value of `key` in the ErrorInfo's metadata; empty if there is none.
 std::string MetadataOf(const absl::Status& status, const std::string& key);
 
-// Whether a stream that ended so is to be opened again: the connection was lost, or the server is
-// starting, stopping or busy.
+// Whether a stream that ended with `status` should be opened again: the connection was lost, or the
+// server is starting, stopping or busy.
 bool IsConnectionLoss(const absl::Status& status);
 
+// Returns the exit code of a command that ended with `status`.
 ExitCode ExitCodeOf(const absl::Status& status);
 
-// What to do about it, a sentence or empty.
+// Returns a sentence that says what to do about the error, or an empty text.
 std::string AdviceFor(const absl::Status& status);
 
 }  // namespace megatrain::client

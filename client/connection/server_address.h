@@ -1,4 +1,4 @@
-// Where a server is: unix:PATH or HOST:PORT.
+// The address of a server: unix:PATH or HOST:PORT.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_SERVER_ADDRESS_H_
 #define MEGATRAIN_CLIENT_CONNECTION_SERVER_ADDRESS_H_
 
@@ -15,19 +15,21 @@ struct ServerAddress {
   std::string text;         // as people write it: "unix:/run/m.sock", "node7:9463"
   std::string socket_path;  // of a Unix socket, absolute; empty: TCP
 
-  // Client and server share a file system, so that paths mean the same to both.
+  // Whether client and server are on one machine, so that paths mean the same to both.
   bool local() const { return !socket_path.empty(); }
 };
 
-// A relative PATH is taken from the working directory. InvalidArgument says what is expected.
+// Parses "unix:PATH" or "HOST:PORT". A relative PATH is taken from the working directory.
+// InvalidArgument says what is expected.
 absl::StatusOr<ServerAddress> ParseServerAddress(const std::string& text);
 
-// Why a Unix socket does not answer, by trying it: Unavailable, or PermissionDenied if this user
-// may not connect. `otherwise` is what is said if it can be connected to.
+// Returns why a Unix socket does not answer, by connecting to it: Unavailable, or PermissionDenied
+// if this user may not connect. `otherwise` is the message if connecting works. REQUIRES:
+// address.local().
 absl::Status WhyUnreachable(const ServerAddress& address, const std::string& otherwise);
 
-// Why a server on TCP does not answer, from gRPC's words: Unavailable, with what to do.
-// `has_certificate`: this user proves itself with one, which the server may have refused.
+// Returns why a server on TCP does not answer, from gRPC's message `words`: Unavailable, with what
+// to do. `has_certificate`: the client sends a certificate, which the server may have refused.
 absl::Status WhyTlsFails(const std::string& address, const std::string& words,
                          bool has_certificate);
 

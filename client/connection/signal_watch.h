@@ -1,4 +1,5 @@
-// Signals as something to wait for, so that a view ends, redraws or suspends in an orderly way.
+// Receives signals as events to wait for, in place of handlers, so that a view can end, redraw or
+// suspend in order.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_SIGNAL_WATCH_H_
 #define MEGATRAIN_CLIENT_CONNECTION_SIGNAL_WATCH_H_
 
@@ -9,8 +10,12 @@
 
 namespace megatrain::client {
 
-// Takes the signals from this thread, and from threads that are started while it lives, until it is
-// destroyed: make it before any thread of the process.
+// While it lives, its signals are blocked in the thread that made it and in threads started since.
+// A thread that was started before still gets them: make the watch before any thread of the
+// process. It must be destroyed in the thread that made it, and then drops signals that have come
+// and were not taken.
+//
+// Thread safety: Take from one thread at a time.
 class SignalWatch {
  public:
   explicit SignalWatch(std::initializer_list<int> signals);
@@ -18,9 +23,9 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  // Readable when there is one.
+  // A descriptor that is readable when there is a signal. Closed with the watch.
   int fd() const { return fd_; }
-  // The next one that has come.
+  // Returns the next signal that has come; nullopt if there is none. Does not wait.
   std::optional<int> Take();
 
  private:

@@ -1,4 +1,4 @@
-// Where in a series a stream is.
+// The position of a stream in its series.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_STREAM_POSITION_H_
 #define MEGATRAIN_CLIENT_CONNECTION_STREAM_POSITION_H_
 
@@ -9,11 +9,12 @@
 
 namespace megatrain::client {
 
-// The number to start with if the connection is lost after `message`; `next` was it before.
+// Returns the sequence number to open the stream at if the connection is lost after `message`.
+// `next` is the number before `message`, which messages without numbers leave.
 int64_t PositionAfter(const v1::WatchJobResponse& message, int64_t next);
 int64_t PositionAfter(const v1::StreamStepMetricsResponse& message, int64_t next);
 int64_t PositionAfter(const v1::StreamLogsResponse& message, int64_t next);
-// A node's states are not numbered.
+// Returns `next`: a node's states are not numbered.
 int64_t PositionAfter(const v1::WatchNodeResponse& message, int64_t next);
 
 }  // namespace megatrain::client

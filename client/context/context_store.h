@@ -1,4 +1,4 @@
-// Named servers of a user, and which of them is meant when none is named. Kept in
+// Named servers of a user, and the current one, which is used when none is named. Kept in
 // $XDG_CONFIG_HOME/megatrain/contexts.json, by default ~/.config/megatrain/contexts.json:
 //   {"current": "lab", "contexts": {
 //       "lab": {"server": "unix:/run/megatrain/megatrain.sock"},
@@ -18,7 +18,7 @@ namespace megatrain::client {
 
 struct Context {
   std::string server;
-  CredentialFiles files;  // of TCP
+  CredentialFiles files;  // for TCP
 
   bool operator==(const Context&) const = default;
 };
@@ -30,16 +30,18 @@ struct Contexts {
   bool operator==(const Contexts&) const = default;
 };
 
-// A file that is not there holds no contexts. InvalidArgument names the file and what is wrong.
+// Reads the file; one that is missing holds no contexts. InvalidArgument names the file and what is
+// wrong.
 absl::StatusOr<Contexts> ReadContexts(const std::string& path);
-// Makes the directory if need be; the file is replaced as a whole, readable by its owner alone.
+// Replaces the file as a whole, readable by its owner only, and makes its directory if it is
+// missing. Errors name the path.
 absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
 
-// The first context becomes the current one. Relative paths of files are taken from the working
-// directory. InvalidArgument for a name or address that cannot be, and for files that cannot be
-// used; AlreadyExists for a name that is taken by another context.
+// Adds a context, or leaves an equal one. The first becomes the current one. Relative paths of
+// files are taken from the working directory. InvalidArgument for a name or address that cannot be,
+// and for files that cannot be used; AlreadyExists for a name that is taken by another context.
 absl::Status AddContext(const std::string& name, const Context& context, Contexts* contexts);
-// NotFound names those there are.
+// Makes a context the current one. NotFound names the contexts that there are.
 absl::Status UseContext(const std::string& name, Contexts* contexts);
 
 }  // namespace megatrain::client

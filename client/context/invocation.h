@@ -1,4 +1,6 @@
-// One call of the program: the options that all commands share, and where it writes.
+// One run of the program: the options that all commands share, and its output.
+//
+// Thread safety: one thread at a time.
 #ifndef MEGATRAIN_CLIENT_CONTEXT_INVOCATION_H_
 #define MEGATRAIN_CLIENT_CONTEXT_INVOCATION_H_
 
@@ -19,13 +21,13 @@
 
 namespace megatrain::client {
 
-// What is around the program. Tests give their own.
+// The surroundings of the program. Tests make their own.
 struct Environment {
   FILE* out = stdout;
   FILE* err = stderr;
-  // Empty if the variable is not set.
+  // Returns an environment variable; empty if it is not set.
   std::function<std::string(const char* name)> variable;
-  bool is_terminal = false;          // `out` is one that can be rewritten
+  bool is_terminal = false;          // `out` is a terminal that can be rewritten
   std::function<int()> columns;      // of the terminal
   std::function<int()> rows;         // of the terminal
   Charset charset = Charset::kUtf8;  // of the terminal
@@ -34,7 +36,8 @@ struct Environment {
   std::function<std::string(const std::string& question)> ask;
 };
 
-// Of this process: standard output and error, its locale and time zone. TERM=dumb is no terminal.
+// Returns this process' surroundings: standard output and error, locale and time zone. TERM=dumb
+// counts as no terminal.
 Environment ProcessEnvironment();
 
 enum class OutputFormat { kTable, kJson, kYaml };
@@ -49,29 +52,33 @@ class Invocation {
   bool quiet = false;  // names only
 
   const Environment& environment() const { return environment_; }
+  // The format that `output` names; kTable for any other text.
   OutputFormat format() const;
-  // The view of jobs to ask for: whole for JSON and YAML, without their files for tables.
+  // The view of jobs to request: whole for JSON and YAML, without their files for tables.
   v1::JobView view() const;
   // The terminal's width, or 0 if lines may have any.
   int table_width() const { return environment_.is_terminal ? environment_.columns() : 0; }
 
-  // --server, then MEGATRAIN_SERVER, then the current context, then the default.
+  // Returns the address of --server, or else of MEGATRAIN_SERVER, the current context, or
+  // kDefaultServer. Errors as ParseServerAddress' and ReadContexts'.
   absl::StatusOr<ServerAddress> Server() const;
-  // With what the current context has for its server; MEGATRAIN_CA and MEGATRAIN_TOKEN replace it.
+  // Returns a connection to Server(), not connected yet, with the credentials of the context that
+  // has it; MEGATRAIN_CA and MEGATRAIN_TOKEN replace them. Errors as Server's and ReadCredentials'.
   absl::StatusOr<std::unique_ptr<Connection>> Connect() const;
-  // Of contexts; InvalidArgument if no home directory is known.
+  // The path of the contexts' file. InvalidArgument if no home directory is known.
   absl::StatusOr<std::string> ContextsPath() const;
 
-  // To standard output, at once.
+  // Writes to standard output, and flushes it.
   void Print(const std::string& text) const;
-  // To standard error, a line.
+  // Writes a line to standard error.
   void Note(const std::string& line) const;
-  // An object as JSON or YAML. REQUIRES: format() is not kTable.
+  // Prints an object as JSON or YAML. REQUIRES: format() is not kTable.
   void PrintObject(const nlohmann::ordered_json& object) const;
-  // One of a stream of objects: a line of JSON, or an entry of a YAML list.
+  // Prints one of a stream of objects: a line of JSON, or an entry of a YAML list. REQUIRES:
+  // format() is not kTable.
   void PrintRecord(const nlohmann::ordered_json& object) const;
 
-  // Prints the error, if it is one, with what to do about it.
+  // Prints an error on standard error, with what to do about it. Prints nothing for OK.
   void Report(const absl::Status& status) const;
 
  private:

@@ -1,4 +1,4 @@
-// Job files on their way to a server.
+// Prepares job files for a server.
 #ifndef MEGATRAIN_CLIENT_CONTEXT_JOB_FILE_H_
 #define MEGATRAIN_CLIENT_CONTEXT_JOB_FILE_H_
 
@@ -11,15 +11,15 @@
 
 namespace megatrain::client {
 
-// Reads `path` ("-": standard input) as it is; the server checks what it says. For a local server
+// Reads `path` ("-": standard input) unchanged; the server checks its content. For a local server
 // relative paths in it are taken from the file's directory; a remote one refuses them.
 // InvalidArgument for what cannot be read or has more than 1 MiB.
 absl::StatusOr<v1::JobFile> ReadJobFile(const std::string& path,
                                         const std::vector<std::string>& overrides,
                                         const ServerAddress& server);
 
-// `path` on the server's machine: from the working directory if it is relative and the server
-// local. InvalidArgument if it is relative and the server remote.
+// Returns `path` as it is on the server's machine: from the working directory if it is relative and
+// the server local. InvalidArgument if it is relative and the server remote.
 absl::StatusOr<std::string> PathOnServer(const std::string& path, const ServerAddress& server);
 
 }  // namespace megatrain::client

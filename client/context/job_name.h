@@ -1,4 +1,4 @@
-// Names of jobs as users give them and as the API takes them.
+// Makes names of the API of names that users type.
 #ifndef MEGATRAIN_CLIENT_CONTEXT_JOB_NAME_H_
 #define MEGATRAIN_CLIENT_CONTEXT_JOB_NAME_H_
 
@@ -8,9 +8,9 @@
 
 namespace megatrain::client {
 
-// "jobs/ID" of "jobs/ID" or "ID".
+// Returns "jobs/ID" for "jobs/ID" or "ID". InvalidArgument for other texts.
 absl::StatusOr<std::string> ParseJobName(const std::string& text);
-// The same, or "jobs/ID/checkpoints/STEP" of that or of "ID/checkpoints/STEP".
+// Returns the same, or "jobs/ID/checkpoints/STEP" for that or "ID/checkpoints/STEP".
 absl::StatusOr<std::string> ParseJobOrCheckpointName(const std::string& text);
 
 }  // namespace megatrain::client

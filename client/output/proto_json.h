@@ -1,7 +1,6 @@
-// Messages of the API as JSON and YAML, complete and stable: every field under the name it has in
-// the .proto, in its order; 64-bit numbers as numbers, enums by name, times in RFC 3339. A message
-// that is not set is null; an `optional` number that is not set is left out. What is not finite is
-// null.
+// Makes JSON and YAML of messages, complete and stable. Every field has its name of the .proto, in
+// that order. 64-bit numbers are numbers, enums are names, times are RFC 3339. Unset messages and
+// numbers that are not finite are null; unset `optional` numbers are left out.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_PROTO_JSON_H_
 #define MEGATRAIN_CLIENT_OUTPUT_PROTO_JSON_H_
 
@@ -16,13 +15,13 @@ namespace megatrain::client {
 
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
-// The keys of the daemon's metrics files, then `sequence` and `superseded`.
+// Has the keys of the daemon's metrics files, then `sequence` and `superseded`.
 nlohmann::ordered_json ToJson(const v1::StepMetricsRecord& record);
 
-// In one line, or indented; without a line end.
+// Return JSON in one line, or indented; without a line end.
 std::string JsonLine(const nlohmann::ordered_json& json);
 std::string JsonText(const nlohmann::ordered_json& json);
-// A block of lines, each with its end.
+// Returns YAML as lines, each with its end.
 std::string YamlText(const nlohmann::ordered_json& json);
 
 }  // namespace megatrain::client

@@ -1,4 +1,4 @@
-// Times of messages.
+// Converts times of messages.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_PROTO_TIME_H_
 #define MEGATRAIN_CLIENT_OUTPUT_PROTO_TIME_H_
 

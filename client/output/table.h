@@ -1,5 +1,5 @@
-// Tables that fit: columns shrink, and the least important ones go, until a line is no wider than
-// the terminal.
+// A table of text that fits a width: columns are narrowed and the least important ones left out
+// until no line is wider.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_TABLE_H_
 #define MEGATRAIN_CLIENT_OUTPUT_TABLE_H_
 
@@ -12,10 +12,10 @@ namespace megatrain::client {
 
 struct TableColumn {
   std::string heading;
-  bool right = false;
-  // May be cut to this many columns; 0: is never cut.
+  bool right = false;  // aligned at the right
+  // Cells may be cut to this many characters; 0: they are never cut.
   int width_min = 0;
-  // Columns of the highest number are left out first where there is no room; 0: never.
+  // Where there is no room the columns of the highest number are left out first; 0: never left out.
   int dispensable = 0;
 };
 
@@ -26,7 +26,8 @@ class Table {
   // REQUIRES: as many cells as columns. Cells are made printable.
   void AddRow(std::vector<std::string> cells);
 
-  // Heading and rows, a line each with its end. `width`: of the terminal, 0: not limited.
+  // Returns the heading and the rows, a line each with its end, of at most `width` characters if
+  // that can be; 0: any.
   std::string Render(int width, Charset charset) const;
 
  private:

@@ -78,7 +78,7 @@ size_t PrefixBytes(absl::string_view text, int width) {
 
 }  // namespace
 
-std::string FormatBytes(int64_t bytes) {
+std::string SizeText(int64_t bytes) {
   if (bytes < 1024) return absl::StrCat(bytes, " B");
   const char* const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes) / 1024;

@@ -1,4 +1,4 @@
-// Events of streams on their way to the thread that shows them.
+// A bounded queue of events from the threads that read streams to the thread that shows them.
 #ifndef MEGATRAIN_CLIENT_WATCH_EVENT_QUEUE_H_
 #define MEGATRAIN_CLIENT_WATCH_EVENT_QUEUE_H_
 
@@ -11,8 +11,8 @@
 namespace megatrain::client {
 
 // Thread safety: all methods may be called from any thread.
-// Invariants: holds at most kEventsMax; who brings more waits, so that a long history is read no
-// faster than it is shown.
+// Invariants: it holds at most kEventsMax events, so that a long history is read no faster than it
+// is shown.
 class EventQueue {
  public:
   static constexpr size_t kEventsMax = 256;
@@ -22,14 +22,14 @@ class EventQueue {
   EventQueue(const EventQueue&) = delete;
   EventQueue& operator=(const EventQueue&) = delete;
 
-  // Dropped once Close was called.
+  // Adds an event; waits while the queue is full. Once Close was called events are dropped.
   void Push(WatchEvent event);
-  // All there are, the oldest first. Does not wait.
+  // Removes and returns all events, the oldest first. Does not wait.
   std::deque<WatchEvent> TakeAll();
-  // Nobody takes any more: lets those go that wait in Push.
+  // Ends the waiting of threads in Push, now and later. To be called when nobody takes any more.
   void Close();
 
-  // Readable while there are events.
+  // A descriptor that is readable while there are events. Closed with the queue.
   int fd() const { return fd_; }
 
  private:

@@ -1,4 +1,4 @@
-// A curve in characters.
+// Draws a curve with characters.
 #ifndef MEGATRAIN_CLIENT_WATCH_LOSS_PLOT_H_
 #define MEGATRAIN_CLIENT_WATCH_LOSS_PLOT_H_
 
@@ -10,9 +10,9 @@
 
 namespace megatrain::client {
 
-// `rows` lines of at most `columns` columns: losses over steps with labels on both axes, in braille
-// dots or, in ASCII, asterisks. Of the steps that share a dot the mean is drawn. Nothing if there
-// are fewer than two finite points or there is no room.
+// Returns `rows` lines of at most `columns` columns: losses over steps with labels on both axes, in
+// braille dots or, in ASCII, asterisks. Steps that share a dot are drawn as their mean. Returns no
+// lines if there are fewer than two finite points or there is no room.
 std::vector<std::string> PlotLoss(const std::vector<LossPoint>& points, int columns, int rows,
                                   Charset charset);
 

@@ -1,5 +1,5 @@
-// The terminal as a page that is redrawn in place: the alternate screen, so that what was on the
-// terminal is there again afterwards.
+// A page on the terminal that is redrawn in place. It uses the alternate screen, so that the
+// terminal shows its former content afterwards.
 #ifndef MEGATRAIN_CLIENT_WATCH_SCREEN_H_
 #define MEGATRAIN_CLIENT_WATCH_SCREEN_H_
 
@@ -11,16 +11,17 @@ namespace megatrain::client {
 
 class Screen {
  public:
-  // `out` is a terminal.
+  // `out` is a terminal and must outlive this.
   explicit Screen(FILE* out) : out_(out) { Enter(); }
   ~Screen() { Leave(); }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // Each may be called again, as around a suspension.
+  // Switch to the alternate screen and back. May be called again, as around a suspension; without
+  // effect if it is so already.
   void Enter();
   void Leave();
-  // Lines fit the terminal.
+  // Shows the lines in place of those before. REQUIRES: they fit the terminal.
   void Draw(const std::vector<std::string>& lines);
 
  private:

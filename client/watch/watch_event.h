@@ -1,4 +1,4 @@
-// What reaches a view of a job: messages of its streams, and the connection's coming and going.
+// Events that a view of a job receives: messages of its streams, and changes of the connection.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_EVENT_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_EVENT_H_
 
@@ -14,7 +14,7 @@ namespace megatrain::client {
 
 enum class WatchStream { kJob, kMetrics, kLogs, kNode };
 
-// The server is away, and is tried again at `retry_at`.
+// The server does not answer; the stream is opened again at `retry_at`, or sooner if it is back.
 struct StreamLost {
   WatchStream stream;
   std::string why;
@@ -23,11 +23,11 @@ struct StreamLost {
 struct StreamRestored {
   WatchStream stream;
 };
-// What comes next begins at the beginning of the series.
+// The next message is from the beginning of the series.
 struct StreamRestarted {
   WatchStream stream;
 };
-// OK: all was sent, since the job has ended.
+// The stream has ended. OK: all was sent, because the job has ended.
 struct StreamEnded {
   WatchStream stream;
   absl::Status status;

@@ -1,4 +1,5 @@
-// The plain view of a job, for pipes and dumb terminals: events in, lines out. Pure.
+// The plain view of a job, for pipes and dumb terminals: makes lines of text from events. It reads
+// no clock and prints nothing itself.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_LINES_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_LINES_H_
 
@@ -12,12 +13,12 @@ namespace megatrain::client {
 
 class WatchLines {
  public:
-  // Steps are told at most once in `step_interval` of their own time, except the first and the last
-  // one, and those with an evaluation.
+  // At most one step in `step_interval`, by the steps' own times, becomes a line. The first, the
+  // last and those with an evaluation always do.
   explicit WatchLines(absl::Duration step_interval = absl::Seconds(5))
       : step_interval_(step_interval) {}
 
-  // The lines of an event. `model` has applied it.
+  // Returns the lines of an event, without line ends. REQUIRES: `model` has applied the event.
   std::vector<std::string> Lines(const WatchEvent& event, const WatchModel& model);
 
  private:

@@ -1,4 +1,4 @@
-// What a view shows of a job: events in, state out. Pure: no clock, no terminal, no connection.
+// The state of a job that views show, made from events. It uses no clock, terminal or connection.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_MODEL_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_MODEL_H_
 
@@ -13,7 +13,7 @@
 
 namespace megatrain::client {
 
-// Of the log, the last lines are kept.
+// How many of the newest lines of the log are kept.
 inline constexpr size_t kLogLinesKept = 50;
 
 struct LossPoint {
@@ -25,16 +25,16 @@ struct LossPoint {
 
 struct WatchState {
   std::optional<v1::Job> job;
-  // Of the newest step that counts.
+  // The newest step's, of those that a fall back to a checkpoint has not undone.
   std::optional<v1::StepMetrics> metrics;
-  // Of the steps that count, in their order: those that a fall back to a checkpoint undid are gone.
+  // By step, without those that a fall back to a checkpoint has undone.
   std::vector<LossPoint> losses;
   std::vector<LossPoint> evaluations;
   std::deque<std::string> log;
   std::optional<v1::Node> node;
-  // Records of steps that were rotated away before they could be read.
+  // The number of records that were rotated away before they could be read.
   int64_t missed_records = 0;
-  // Set while the server is away.
+  // Set while the server does not answer.
   std::optional<StreamLost> lost;
 };
 
@@ -61,9 +61,10 @@ class WatchModel {
   WatchState state_;
 };
 
-// How far the job is: by the metrics if they are ahead of the job's own progress.
+// Returns the job's last step: the metrics' if that is ahead of the job's own progress.
 int64_t StepOf(const WatchState& state);
-// Until the last step, not set if it cannot be told. Evaluations and checkpoints do not count.
+// Returns the time until the last step, without evaluations and checkpoints; nullopt if it is not
+// known.
 std::optional<absl::Duration> TimeLeft(const WatchState& state);
 
 }  // namespace megatrain::client

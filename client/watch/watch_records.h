@@ -1,4 +1,4 @@
-// A job being watched as records for programs.
+// Makes JSON records, for programs, of a job's events.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_RECORDS_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_RECORDS_H_
 
@@ -9,8 +9,8 @@
 
 namespace megatrain::client {
 
-// Objects of one key, which says what it is: "job", "event", "step", "log", "fell_back", "missed",
-// or "connection": "lost" | "restored".
+// Returns an object for each fact of the event. Its one key says what it is: "job", "event",
+// "step", "log", "fell_back", "missed", or "connection": "lost" | "restored".
 std::vector<nlohmann::ordered_json> WatchRecords(const WatchEvent& event);
 
 }  // namespace megatrain::client

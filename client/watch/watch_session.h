@@ -1,4 +1,4 @@
-// Watching a job until it ends or the user leaves.
+// Watches a job until it ends or the user leaves.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_SESSION_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_SESSION_H_
 
@@ -12,8 +12,9 @@
 
 namespace megatrain::client {
 
-// A live view on a terminal, plain lines elsewhere. Gives the job as it ended, after a closing line
-// that says so. Cancelled if a signal came: the job goes on.
+// Shows a live view on a terminal, plain lines elsewhere, and a closing line. Returns the job as it
+// ended. Cancelled if a signal came: the job goes on. Else the server's error. `job` is "jobs/ID";
+// `signals` must watch SIGINT, SIGTERM and SIGHUP.
 absl::StatusOr<v1::Job> WatchJob(const Invocation& invocation, Connection* connection,
                                  const std::string& job, SignalWatch* signals);
 

@@ -1,4 +1,4 @@
-// The streams behind a view of a job: each read by a thread, all into one queue.
+// Reads the streams of a view of a job, each on a thread of its own, into one queue.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_STREAMS_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_STREAMS_H_
 
@@ -14,12 +14,12 @@ namespace megatrain::client {
 
 class WatchStreams {
  public:
-  // Job, as `view` says, step metrics, log and, if wanted, the node of `job` ("jobs/ID"), from
-  // their beginnings. Each tells its end by StreamEnded. `connection` and `queue` must outlive
-  // this.
+  // Begins to read, each from its beginning: the events of `job` ("jobs/ID") with the job as `view`
+  // says, its step metrics, its log and, `with_node`, its node. Each ends with a StreamEnded.
+  // `connection` and `queue` must outlive this.
   WatchStreams(Connection* connection, const std::string& job, v1::JobView view, bool with_node,
                EventQueue* queue);
-  // Ends the streams.
+  // Closes the queue, ends the streams and waits for their threads.
   ~WatchStreams();
   WatchStreams(const WatchStreams&) = delete;
   WatchStreams& operator=(const WatchStreams&) = delete;

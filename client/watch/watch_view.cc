@@ -183,12 +183,12 @@ class Drawing {
     std::vector<std::string> words;
     if (state_.node.has_value() && state_.node->host_pool().size_bytes() > 0) {
       const v1::HostPool& pool = state_.node->host_pool();
-      words.push_back(absl::StrCat("pool ", FormatBytes(pool.used_bytes()), " of ",
-                                   FormatBytes(pool.size_bytes())));
+      words.push_back(
+          absl::StrCat("pool ", SizeText(pool.used_bytes()), " of ", SizeText(pool.size_bytes())));
     }
     if (state_.metrics.has_value()) {
-      words.push_back(absl::StrCat("job ", FormatBytes(state_.metrics->host_bytes())));
-      words.push_back(absl::StrCat("device ", FormatBytes(state_.metrics->device_bytes())));
+      words.push_back(absl::StrCat("job ", SizeText(state_.metrics->host_bytes())));
+      words.push_back(absl::StrCat("device ", SizeText(state_.metrics->device_bytes())));
     }
     const int64_t checkpoint = state_.job->progress().checkpoint_step();
     if (checkpoint > 0) words.push_back(absl::StrCat("saved at step ", checkpoint));

@@ -1,4 +1,5 @@
-// The live view of a job: state and size in, lines out. Pure.
+// The live view of a job: makes lines of text for a terminal's size from a state. It prints nothing
+// itself.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_VIEW_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_VIEW_H_
 
@@ -16,15 +17,15 @@ struct ViewSize {
   int rows = 24;
 };
 
-// At most `size.rows` lines of at most `size.columns` columns, without line ends. What does not
-// fit goes in this order: the log, the lanes' bars, the curve.
+// Returns at most `size.rows` lines of at most `size.columns` columns, without line ends. If not
+// all fits the log is left out first, then the lanes' bars, then the curve.
 std::vector<std::string> DrawWatch(const WatchState& state, const ViewSize& size, absl::Time now,
                                    Charset charset);
 
-// What a view that ends leaves: how the job ended or stands, its name the last word.
+// Returns the last line of a view: how the job ended or stands, with its name as the last word.
 std::string ClosingLine(const v1::Job& job);
 
-// Why the job does not run, or what it does; empty if there is nothing to say.
+// Returns why the job does not run, or what it does; empty if there is nothing to say.
 std::string SituationText(const v1::Job& job, absl::Time now);
 
 }  // namespace megatrain::client

@@ -13,7 +13,7 @@
 #include "engine/base/status.h"
 #include "server/api/resource_name.h"
 #include "server/base/error_reason.h"
-#include "server/transport/utf8.h"
+#include "server/transport/error_status.h"
 
 namespace megatrain {
 namespace {
@@ -73,80 +73,24 @@ google::protobuf::Timestamp ToTimestamp(absl::Time time) {
   return proto;
 }
 
+// The API names states and reasons as the daemon does; "NONE" is its unspecified value.
+
 v1::Job::State ToProto(JobState state) {
-  switch (state) {
-    case JobState::kQueued:
-      return v1::Job::QUEUED;
-    case JobState::kPreparing:
-      return v1::Job::PREPARING;
-    case JobState::kRunning:
-      return v1::Job::RUNNING;
-    case JobState::kPausing:
-      return v1::Job::PAUSING;
-    case JobState::kPaused:
-      return v1::Job::PAUSED;
-    case JobState::kCancelling:
-      return v1::Job::CANCELLING;
-    case JobState::kSucceeded:
-      return v1::Job::SUCCEEDED;
-    case JobState::kFailed:
-      return v1::Job::FAILED;
-    case JobState::kCancelled:
-      return v1::Job::CANCELLED;
-  }
-  return v1::Job::STATE_UNSPECIFIED;
+  v1::Job::State proto = v1::Job::STATE_UNSPECIFIED;
+  v1::Job::State_Parse(JobStateName(state), &proto);
+  return proto;
 }
 
 v1::Job::Reason ToProto(JobReason reason) {
-  switch (reason) {
-    case JobReason::kNone:
-      return v1::Job::REASON_UNSPECIFIED;
-    case JobReason::kUserRequest:
-      return v1::Job::USER_REQUEST;
-    case JobReason::kDiskFull:
-      return v1::Job::DISK_FULL;
-    case JobReason::kProcessRestart:
-      return v1::Job::PROCESS_RESTART;
-    case JobReason::kShutdown:
-      return v1::Job::SHUTDOWN;
-    case JobReason::kRepeatedDeaths:
-      return v1::Job::REPEATED_DEATHS;
-    case JobReason::kTrainingError:
-      return v1::Job::TRAINING_ERROR;
-    case JobReason::kInvalidInput:
-      return v1::Job::INVALID_INPUT;
-    case JobReason::kDoesNotFit:
-      return v1::Job::DOES_NOT_FIT;
-    case JobReason::kNonFinite:
-      return v1::Job::NON_FINITE;
-    case JobReason::kCheckpointDamaged:
-      return v1::Job::CHECKPOINT_DAMAGED;
-    case JobReason::kDiskLimit:
-      return v1::Job::DISK_LIMIT;
-  }
-  return v1::Job::REASON_UNSPECIFIED;
+  v1::Job::Reason proto = v1::Job::REASON_UNSPECIFIED;
+  v1::Job::Reason_Parse(JobReasonName(reason), &proto);
+  return proto;
 }
 
 v1::QueueStatus::Waiting ToProto(WaitingReason reason) {
-  switch (reason) {
-    case WaitingReason::kNone:
-      return v1::QueueStatus::WAITING_UNSPECIFIED;
-    case WaitingReason::kNotConsidered:
-      return v1::QueueStatus::NOT_CONSIDERED;
-    case WaitingReason::kDeviceBusy:
-      return v1::QueueStatus::DEVICE_BUSY;
-    case WaitingReason::kBehindOthers:
-      return v1::QueueStatus::BEHIND_OTHERS;
-    case WaitingReason::kHostMemory:
-      return v1::QueueStatus::HOST_MEMORY;
-    case WaitingReason::kDiskFull:
-      return v1::QueueStatus::DISK_FULL;
-    case WaitingReason::kUserLimit:
-      return v1::QueueStatus::USER_LIMIT;
-    case WaitingReason::kShuttingDown:
-      return v1::QueueStatus::SHUTTING_DOWN;
-  }
-  return v1::QueueStatus::WAITING_UNSPECIFIED;
+  v1::QueueStatus::Waiting proto = v1::QueueStatus::WAITING_UNSPECIFIED;
+  v1::QueueStatus::Waiting_Parse(WaitingReasonName(reason), &proto);
+  return proto;
 }
 
 void ToProto(const Job& job, JobView view, v1::Job* proto) {

@@ -8,7 +8,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 
 namespace megatrain {
@@ -46,7 +45,7 @@ using AllOf = std::vector<AnyOf>;
 
 absl::Status Invalid(const std::string& message) {
   return WithReason(absl::InvalidArgumentError(absl::StrCat("filter: ", message)),
-                    v1::ErrorReason_Name(v1::INVALID_FILTER), {{"field", "filter"}});
+                    v1::INVALID_FILTER, {{"field", "filter"}});
 }
 
 struct Token {

@@ -12,7 +12,8 @@ namespace megatrain {
 
 using JobFilter = std::function<bool(const Job& job)>;
 
-// Empty for an empty text. InvalidArgument (INVALID_FILTER) for what is not understood.
+// Returns an empty function for an empty text. InvalidArgument (INVALID_FILTER) says where it is
+// not understood. The filter may be called from several threads.
 absl::StatusOr<JobFilter> ParseJobFilter(const std::string& text);
 
 }  // namespace megatrain

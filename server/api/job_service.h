@@ -1,4 +1,7 @@
-// megatrain.v1.JobService: requests are converted and checked in form, and the JobManager is asked.
+// megatrain.v1.JobService: checks the form of requests, calls the JobManager, and converts its
+// answers.
+//
+// Thread safety: gRPC calls the public methods on any thread.
 #ifndef MEGATRAIN_SERVER_API_JOB_SERVICE_H_
 #define MEGATRAIN_SERVER_API_JOB_SERVICE_H_
 

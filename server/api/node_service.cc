@@ -6,7 +6,7 @@
 #include "engine/base/status.h"
 #include "server/api/conversion.h"
 #include "server/api/resource_name.h"
-#include "server/transport/utf8.h"
+#include "server/transport/error_status.h"
 
 namespace megatrain {
 namespace {

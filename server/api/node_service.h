@@ -1,4 +1,6 @@
-// megatrain.v1.NodeService.
+// megatrain.v1.NodeService: answers from a NodeStatusReader.
+//
+// Thread safety: gRPC calls the public methods on any thread.
 #ifndef MEGATRAIN_SERVER_API_NODE_SERVICE_H_
 #define MEGATRAIN_SERVER_API_NODE_SERVICE_H_
 

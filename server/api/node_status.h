@@ -1,4 +1,4 @@
-// What the daemon says of itself and its machine.
+// The state of the daemon and its machine, for NodeService and the metrics page.
 #ifndef MEGATRAIN_SERVER_API_NODE_STATUS_H_
 #define MEGATRAIN_SERVER_API_NODE_STATUS_H_
 
@@ -35,7 +35,7 @@ struct NodeStatus {
   bool operator==(const NodeStatus&) const = default;
 };
 
-// As it is now. Called from any thread, by several at once; must not block.
+// Returns the state now. Called from any thread, by several at once; must not block.
 using NodeStatusReader = std::function<NodeStatus()>;
 
 }  // namespace megatrain

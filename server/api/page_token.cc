@@ -6,7 +6,6 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 
 namespace megatrain {
@@ -42,7 +41,7 @@ absl::StatusOr<int64_t> ReadPageToken(const std::string& text, const std::string
   return WithReason(
       absl::InvalidArgumentError("page_token: not a token of this list; a token goes with the "
                                  "filter and order_by that it was made for"),
-      v1::ErrorReason_Name(v1::INVALID_PAGE_TOKEN));
+      v1::INVALID_PAGE_TOKEN);
 }
 
 }  // namespace megatrain

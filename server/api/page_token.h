@@ -1,4 +1,4 @@
-// Page tokens: where the next page of a list begins, bound to the question that made them.
+// Page tokens: they say where the next page of a list begins, and are good for that list only.
 #ifndef MEGATRAIN_SERVER_API_PAGE_TOKEN_H_
 #define MEGATRAIN_SERVER_API_PAGE_TOKEN_H_
 
@@ -10,12 +10,12 @@
 
 namespace megatrain {
 
-// Opaque text safe in URLs. `after` > 0 is the key of the last entry of the page before; `question`
-// is all that decides the list: filter and order.
+// Returns an opaque text that is safe in URLs. `after` > 0 is the key of the last entry of the page
+// before. `question` holds all that decides the list: filter and order.
 std::string MakePageToken(int64_t after, const std::string& question);
 
-// The `after` of a token, 0 for an empty one. InvalidArgument (INVALID_PAGE_TOKEN) for a text that
-// MakePageToken did not make for this `question`.
+// Returns the `after` of a token, 0 for an empty one. InvalidArgument (INVALID_PAGE_TOKEN) for a
+// text that MakePageToken did not make for this `question`.
 absl::StatusOr<int64_t> ReadPageToken(const std::string& token, const std::string& question);
 
 }  // namespace megatrain

@@ -39,9 +39,8 @@ absl::StatusOr<std::unique_ptr<RecordCursor>> RecordCursor::Open(RecordsRequest 
 
 absl::Status RecordCursor::Read() {
   std::vector<LogRecord> records;
-  int64_t missed = 0;  // the numbers say it more exactly
   int64_t expected = next_;
-  MT_RETURN_IF_ERROR(reader_->Next(kRecordsAtOnce, &records, &missed));
+  MT_RETURN_IF_ERROR(reader_->Next(kRecordsAtOnce, &records));
   const auto skip_to = [this, &expected](int64_t sequence) {
     if (sequence > expected) items_.push_back({LogRecord(), expected, sequence - 1});
     expected = std::max(expected, sequence);

@@ -1,5 +1,5 @@
-// A place in a job's series of records from which a stream reads on: what is missing is found by
-// the numbers, and told in its place.
+// A place in a job's series of records from which a stream reads on. Records that are missing are
+// found by the gaps in the sequence numbers, and told in their place.
 #ifndef MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 #define MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 
@@ -19,8 +19,10 @@ struct RecordsRequest {
   std::shared_ptr<JobRecords> records;
   int64_t start_sequence = 1;  // 0 is 1
   bool follow = false;
-  // Whether nothing will be recorded any more; an error ends the stream: the job was deleted.
+  // Whether nothing will be recorded any more. An error, as when the job was deleted, ends the
+  // stream with it.
   std::function<absl::StatusOr<bool>()> ended;
+  // Called from any thread when there may be more records, with `follow`.
   std::function<void()> wake;
 };
 
@@ -33,17 +35,20 @@ class RecordCursor {
     int64_t missed_first = 0, missed_last = 0;
   };
 
-  // INVALID_FIELD if start_sequence is negative or more than one above the newest. Reads what comes
-  // first, which may take a while: the place is searched for in a file.
+  // Reads the first records, which may take a while: their place is searched for in a file. `log`
+  // is one of request.records. InvalidArgument (INVALID_FIELD) if start_sequence is negative or
+  // more than one above the newest.
   static absl::StatusOr<std::unique_ptr<RecordCursor>> Open(RecordsRequest request,
                                                             const RecordLog* log);
 
-  // kMessage: front() is the next item.
+  // Reads on if nothing is left. kMessage: front() is the next item. kNothing: there is no record
+  // yet. kEnd: there will be none. Does not wait for a record.
   absl::StatusOr<StreamNext> Advance();
+  // REQUIRES, as Pop: Advance has returned kMessage since the last Pop.
   const Item& front() const { return items_.front(); }
   void Pop();
 
-  // Of the record to come after what was popped.
+  // The sequence number after the last item that was popped.
   int64_t next_sequence() const { return next_; }
 
  private:

@@ -7,7 +7,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 #include "server/transport/error_status.h"
 
@@ -73,7 +72,7 @@ absl::Status CheckNodeName(const std::string& field, const std::string& name) {
   if (name.empty()) return InvalidField(field, absl::StrCat("is missing; expects ", kNodeName));
   return WithReason(
       absl::NotFoundError(absl::StrCat("no node ", Shown(name), "; this daemon's is ", kNodeName)),
-      v1::ErrorReason_Name(v1::NODE_NOT_FOUND));
+      v1::NODE_NOT_FOUND);
 }
 
 }  // namespace megatrain

@@ -16,18 +16,20 @@ inline constexpr char kNodeName[] = "nodes/local";
 std::string JobName(const std::string& id);
 std::string CheckpointName(const std::string& job_id, int64_t step);
 
-// The id of `jobs/{id}`. `field` is for the error: INVALID_FIELD.
+// Returns the id of `jobs/{id}`. InvalidArgument (INVALID_FIELD) names `field`. Whether there is
+// such a job is not looked at.
 absl::StatusOr<std::string> ParseJobName(const std::string& field, const std::string& name);
 
 struct JobCheckpointName {
   std::string job_id;
   int64_t step = 0;  // 0: the job's newest
 };
-// `jobs/{id}` or `jobs/{id}/checkpoints/{step}`.
+// Reads `jobs/{id}` or `jobs/{id}/checkpoints/{step}`. Errors as ParseJobName's.
 absl::StatusOr<JobCheckpointName> ParseCheckpointName(const std::string& field,
                                                       const std::string& name);
 
-// OK for the node of this daemon; NODE_NOT_FOUND for another.
+// OK for kNodeName. InvalidArgument (INVALID_FIELD) if `name` is empty; NotFound (NODE_NOT_FOUND)
+// for another node.
 absl::Status CheckNodeName(const std::string& field, const std::string& name);
 
 }  // namespace megatrain

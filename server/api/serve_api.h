@@ -13,8 +13,8 @@
 
 namespace megatrain {
 
-// Starts a server with JobService and NodeService. What the pointers point to must outlive it.
-// GrpcServer::Start's errors.
+// Starts a server with JobService and NodeService. The targets of the pointers must outlive it.
+// Errors as GrpcServer::Start's.
 absl::StatusOr<std::unique_ptr<GrpcServer>> ServeApi(const GrpcServerOptions& options,
                                                      const Authenticator* authenticator,
                                                      JobManager* manager,

@@ -1,5 +1,7 @@
 #include "server/base/error_reason.h"
 
+#include <utility>
+
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -25,9 +27,22 @@ absl::Status WithReason(absl::Status status, std::string_view reason,
   return status;
 }
 
+absl::Status WithReason(absl::Status status, v1::ErrorReason reason,
+                        std::vector<std::pair<std::string, std::string>> metadata) {
+  return WithReason(std::move(status), v1::ErrorReason_Name(reason), std::move(metadata));
+}
+
 absl::Status JobNotFound(const std::string& id) {
-  return WithReason(absl::NotFoundError(absl::StrCat("there is no job ", id)), "JOB_NOT_FOUND",
+  return WithReason(absl::NotFoundError(absl::StrCat("there is no job ", id)), v1::JOB_NOT_FOUND,
                     {{"job", id}});
+}
+
+absl::Status CallerRefused(v1::ErrorReason reason, const std::string& message) {
+  return WithReason(absl::UnauthenticatedError(message), reason);
+}
+
+absl::Status DaemonStopping() {
+  return WithReason(absl::UnavailableError("the daemon is stopping"), v1::STOPPING);
 }
 
 std::optional<ErrorReasonInfo> ReasonOf(const absl::Status& status) {

@@ -1,5 +1,5 @@
-// The stable reason of an error, carried by its Status from where it is found to the RPC edge,
-// which makes a google.rpc.ErrorInfo of it.
+// The stable reason of an error. A Status carries it from where the error is found to
+// server/transport/error_status.h, which makes a google.rpc.ErrorInfo of it.
 #ifndef MEGATRAIN_SERVER_BASE_ERROR_REASON_H_
 #define MEGATRAIN_SERVER_BASE_ERROR_REASON_H_
 
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "megatrain/v1/error_reason.pb.h"
 
 namespace megatrain {
 
@@ -18,14 +19,23 @@ struct ErrorReasonInfo {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-// `status` with the reason attached. REQUIRES: no NUL in any text; `status` is not OK.
+// Returns `status` with the reason attached in place of any other. REQUIRES: no NUL in any text;
+// `status` is not OK.
 absl::Status WithReason(absl::Status status, std::string_view reason,
+                        std::vector<std::pair<std::string, std::string>> metadata = {});
+absl::Status WithReason(absl::Status status, v1::ErrorReason reason,
                         std::vector<std::pair<std::string, std::string>> metadata = {});
 
 // NotFound (JOB_NOT_FOUND): there is no such job, or none that the caller may see.
 absl::Status JobNotFound(const std::string& id);
 
-// Nothing for a Status without one.
+// Unauthenticated, for `reason`.
+absl::Status CallerRefused(v1::ErrorReason reason, const std::string& message);
+
+// Unavailable (STOPPING).
+absl::Status DaemonStopping();
+
+// Returns nullopt for a Status without a reason.
 std::optional<ErrorReasonInfo> ReasonOf(const absl::Status& status);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// What a command's end means to the shell.
+// The exit codes of megatraind.
 #ifndef MEGATRAIN_SERVER_BASE_EXIT_CODE_H_
 #define MEGATRAIN_SERVER_BASE_EXIT_CODE_H_
 
@@ -14,7 +14,7 @@ enum ExitCode : int {
   kExitInterrupted = 7,  // stopped from outside, resumable
 };
 
-// The one place where a Status becomes an exit code.
+// Returns the exit code of a command that ended with `status`.
 ExitCode ExitCodeOf(const absl::Status& status);
 
 }  // namespace megatrain

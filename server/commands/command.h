@@ -1,5 +1,5 @@
-// How a command joins the program: Add...Command declares its options on the CLI and a callback
-// that runs it and leaves its end in `exit_code`.
+// The commands of megatraind. Add...Command declares a command's options on `app`, and a callback
+// that runs it while `app` parses and sets *exit_code, which must outlive the parsing.
 #ifndef MEGATRAIN_SERVER_COMMANDS_COMMAND_H_
 #define MEGATRAIN_SERVER_COMMANDS_COMMAND_H_
 
@@ -9,7 +9,7 @@
 
 namespace megatrain {
 
-// Prints the error, if it is one, on standard error, and gives its exit code.
+// Prints an error on standard error. Returns the exit code of `status`.
 int Report(const absl::Status& status);
 
 void AddRunCommand(CLI::App* app, int* exit_code);

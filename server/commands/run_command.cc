@@ -15,7 +15,7 @@
 #include "engine/trace/progress.h"
 #include "server/base/exit_code.h"
 #include "server/commands/command.h"
-#include "server/commands/training_signals.h"
+#include "server/commands/process_signals.h"
 
 namespace megatrain {
 namespace {

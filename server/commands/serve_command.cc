@@ -12,10 +12,10 @@
 #include "engine/device/cuda/open_cuda_device.h"
 #include "server/base/exit_code.h"
 #include "server/commands/command.h"
+#include "server/commands/process_signals.h"
 #include "server/config/daemon_config.h"
 #include "server/daemon/daemon.h"
 #include "server/daemon/daemon_log.h"
-#include "server/daemon/daemon_signals.h"
 
 namespace megatrain {
 namespace {

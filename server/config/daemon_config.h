@@ -16,40 +16,43 @@ struct DaemonConfig {
   // "unix:/PATH": private in a directory that only the daemon's user can enter, else shared.
   // "HOST:PORT": with TLS, and certificates or tokens of callers.
   std::vector<std::string> listen = {"unix:/run/megatrain/megatrain.sock"};
-  // "HOST:PORT" of the metrics page, "" = none. Nothing: the default one (metrics_address.h), which
-  // is gone without if another daemon has it.
+  // "HOST:PORT" of the metrics page, "" = none. nullopt: the default one (metrics_address.h), or
+  // none if another process has that.
   std::optional<std::string> metrics_listen;
-  // Store, logs, checkpoints of jobs that name no directory. One daemon each.
+  // Has the store, the records of jobs, and checkpoints of jobs that name no directory. One daemon
+  // at a time may use it.
   std::string state_directory = "/var/lib/megatrain";
   int64_t host_memory = 0;  // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
   std::string device = "auto";
-  // No key, but a flag of one start: a device of another kind than before is taken.
+  // Whether a device of another kind than before is taken. A flag of one start, not a key.
   bool accept_device_change = false;
   int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
-  // Of each user's ended jobs, those that the daemon remembers beside the ones that hold
-  // checkpoints; 0 = all.
+  // How many ended jobs of each user the daemon remembers, beside those that hold checkpoints;
+  // 0 = all.
   int64_t keep_ended_jobs = 200;
-  // Absolute directories that jobs' paths must lie beneath. Nothing: see JobRoots.
+  // Absolute directories that jobs' paths must lie beneath. nullopt: see JobRoots.
   std::optional<std::vector<std::string>> roots;
   UserLimits limits = {.queued_jobs = 32, .running_jobs = 1};
-  // Names of accounts, beside the daemon's own user.
+  // Names of accounts that are administrators, beside the daemon's own user.
   std::vector<std::string> administrators;
-  // PEM files, absolute. Certificate and key are there with a TCP listener, and client_ca or
-  // tokens_file.
+  // Absolute paths of PEM files. With a TCP listener, certificate and key are set, and client_ca or
+  // tokens_file or both.
   std::string tls_certificate;
   std::string tls_key;
   std::string tls_client_ca;  // "" = no client certificates
   std::string tokens_file;    // "" = no tokens on TCP
-  // What the log has: "info" = everything, "warning", "error" = less.
+  // The least entries that the log has: "info" (all), "warning" or "error".
   std::string log_level = "info";
 };
 
+// Whether the daemon listens on TCP.
 bool HasTcp(const DaemonConfig& config);
 
-// The keys in which the two differ and which a daemon that runs cannot change: it needs a restart.
+// Returns the keys in which the two differ and which a running daemon cannot take over.
 std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running, const DaemonConfig& read);
 
-// Reads `path`, or takes the defaults if it is empty, and overrides as in "host_memory=24GiB".
+// Reads the file `path`, or takes the defaults if `path` is empty, then applies `overrides`, as in
+// "host_memory=24GiB".
 // Errors are those of ReadConfig (engine/config/config_reader.h); a file that is not there is
 // NotFound.
 absl::StatusOr<DaemonConfig> ReadDaemonConfig(const std::string& path,

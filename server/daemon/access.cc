@@ -91,10 +91,10 @@ absl::Status Access::PrepareSockets(const std::vector<std::string>& listen) {
   MT_ASSIGN_OR_RETURN(local_tokens_, LocalTokens::Create());
   // Before the sockets themselves: a client that was waiting for them finds its token.
   for (const std::string& path : paths) {
-    const std::string companion = path + LocalTokenServer::kSuffix;
+    const std::string companion = path + kPeerCredentialSuffix;
     MT_RETURN_IF_ERROR(PrepareUnixSocket(companion).status());
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<LocalTokenServer> server,
-                        LocalTokenServer::Start(companion, &accounts_, local_tokens_.get()));
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<ConnectionListener> server,
+                        ServePeerCredentials(companion, &accounts_, local_tokens_.get()));
     token_servers_.push_back(std::move(server));
     MT_RETURN_IF_ERROR(ShareUnixSocket(companion).status());
   }

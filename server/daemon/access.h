@@ -1,7 +1,6 @@
-// Who may call a daemon, as its configuration says: what its listeners ask of callers, and the
-// authenticator that judges it.
+// Lets callers in as the configuration says: makes what the listeners need, and the authenticator.
 //
-// Thread safety: one thread at a time; the authenticator from any.
+// Thread safety: one thread at a time; the authenticator may be used from any.
 #ifndef MEGATRAIN_SERVER_DAEMON_ACCESS_H_
 #define MEGATRAIN_SERVER_DAEMON_ACCESS_H_
 
@@ -19,16 +18,17 @@
 #include "server/identity/account.h"
 #include "server/identity/bearer_tokens.h"
 #include "server/identity/caller_authenticator.h"
-#include "server/identity/local_token_server.h"
 #include "server/identity/local_tokens.h"
 #include "server/identity/tls_material.h"
+#include "server/transport/peer_credential_server.h"
 
 namespace megatrain {
 
 class Access {
  public:
-  // Makes the Unix sockets' places ready, begins to mint tokens for shared ones, and reads what the
-  // configuration names. Before the daemon listens.
+  // Makes the Unix sockets' places ready, begins to hand out tokens beside shared ones, and reads
+  // the files that the configuration names. To be called before the daemon listens. `log` and
+  // `warn` are called from any thread. Errors name the key of the configuration.
   static absl::StatusOr<std::unique_ptr<Access>> Prepare(
       const DaemonConfig& config, std::function<void(const std::string& line)> log,
       std::function<void(const std::string& line)> warn);
@@ -38,7 +38,8 @@ class Access {
   absl::Status Reload(const DaemonConfig& config);
 
   const Authenticator& authenticator() const { return *authenticator_; }
-  // Of one more TCP listener. REQUIRES: the configuration has one.
+  // Returns credentials for one more TCP listener, which must not outlive this. REQUIRES: the
+  // configuration has a TCP listener.
   std::shared_ptr<grpc::ServerCredentials> MakeTcpCredentials() const;
   // Null without TCP listeners.
   TlsMaterial* tls() const { return tls_.get(); }
@@ -46,7 +47,7 @@ class Access {
   // Whether others than the daemon's own user can reach it.
   bool shared() const { return shared_; }
 
-  // When the daemon listens: lets those who may reach shared sockets.
+  // Opens the shared sockets to the group that may use them. To be called when the daemon listens.
   absl::Status ShareSockets();
 
  private:
@@ -64,7 +65,7 @@ class Access {
   std::unique_ptr<BearerTokens> bearer_tokens_;  // null: there is no tokens file
   std::unique_ptr<TlsMaterial> tls_;             // null: there is no TCP
   std::optional<CallerAuthenticator> authenticator_;
-  std::vector<std::unique_ptr<LocalTokenServer>> token_servers_;
+  std::vector<std::unique_ptr<ConnectionListener>> token_servers_;
 };
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Threads beside those that train.
+// Starts threads that disturb training little.
 #ifndef MEGATRAIN_SERVER_DAEMON_BACKGROUND_THREADS_H_
 #define MEGATRAIN_SERVER_DAEMON_BACKGROUND_THREADS_H_
 
@@ -6,13 +6,14 @@
 
 namespace megatrain {
 
-// Runs `start`, on a thread that is gone when this returns. The threads that it starts, and those
-// that they start, take as little from training as they can, whose threads wait for each other many
-// times a step:
-// - They are the system's batch threads: what wakes them does not take the processor from a thread
-//   that trains, but waits for its turn, which is milliseconds.
+// Runs `start` on a thread that has ended when this returns. The threads that `start` starts, and
+// those that they start, disturb training little, whose threads wait for each other many times a
+// step:
+// - They are batch threads (SCHED_BATCH). One that wakes does not take the processor from a
+// training
+//   thread, but waits some milliseconds for its turn.
 // - They share one processor, the last of those that the calling thread may use. A call passes
-//   through several of them; on one processor it finds its data in the cache and disturbs one
+//   through several of them. On one processor it finds its data in the cache, and disturbs one
 //   training thread, not all.
 void StartInBackground(const std::function<void()>& start);
 

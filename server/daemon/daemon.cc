@@ -11,7 +11,6 @@
 #include "engine/base/bytes.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/api/serve_api.h"
 #include "server/base/error_reason.h"
 #include "server/daemon/background_threads.h"
@@ -154,7 +153,7 @@ absl::StatusOr<PlanReport> Daemon::Plan(const JobSpec& spec, FileSystem* files) 
   if (monitor_->state() == NodeStatus::State::kStarting) {
     return WithReason(
         absl::UnavailableError("the daemon is starting: its host memory is being reserved"),
-        v1::ErrorReason_Name(v1::STARTING));
+        v1::STARTING);
   }
   return PlanTraining(spec, host_->budget(), files);
 }

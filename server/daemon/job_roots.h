@@ -1,4 +1,4 @@
-// The directories that jobs' paths must lie beneath.
+// Chooses the directories that jobs' paths must lie beneath.
 #ifndef MEGATRAIN_SERVER_DAEMON_JOB_ROOTS_H_
 #define MEGATRAIN_SERVER_DAEMON_JOB_ROOTS_H_
 
@@ -10,9 +10,10 @@
 
 namespace megatrain {
 
-// Those of the configuration; where it names none, /srv/megatrain for a daemon that others than its
-// own user can reach (`shared`), and no bounds, an empty list, for a private one: that user's own
-// rights decide. InvalidArgument if a shared one is told to have none.
+// Returns those of the configuration. If it has no such key: /srv/megatrain for a daemon that
+// others than its own user can reach (`shared`), and an empty list, no bounds, for a private one,
+// where that user's own rights decide. InvalidArgument if a shared daemon is configured to have
+// none.
 absl::StatusOr<std::vector<std::string>> JobRoots(const DaemonConfig& config, bool shared);
 
 }  // namespace megatrain

@@ -22,8 +22,7 @@
 #include "server/metrics/daemon_metrics.h"
 #include "server/metrics/metrics_server.h"
 #include "server/metrics/run_metrics.h"
-#include "server/transport/refusal.h"
-#include "server/transport/request_observer.h"
+#include "server/transport/observers.h"
 
 namespace megatrain {
 

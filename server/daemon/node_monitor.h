@@ -1,4 +1,4 @@
-// What the daemon says of itself at any moment.
+// Reads the state of the daemon and its machine at any moment.
 #ifndef MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
 #define MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
 
@@ -20,7 +20,7 @@ class NodeMonitor {
 
   void SetState(NodeStatus::State state) { state_ = state; }
   NodeStatus::State state() const { return state_; }
-  // While the pool is pinned the host has none to tell of.
+  // Sets the pool's pinned bytes and capacity for Read, until the host has its pool.
   void SetPinning(int64_t pinned, int64_t capacity);
 
   NodeStatus Read() const;

@@ -1,5 +1,5 @@
-// What becomes of refusals: each is counted, and the log has a line at a bounded rate, so that
-// neither a forgotten script nor an attacker fills it.
+// Counts refusals and logs them. The log gets lines at a bounded rate, so that neither a forgotten
+// script nor an attacker fills it.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_DAEMON_REFUSAL_MONITOR_H_
@@ -14,19 +14,21 @@
 #include "absl/time/time.h"
 #include "engine/base/mutex.h"
 #include "server/metrics/daemon_metrics.h"
-#include "server/transport/refusal.h"
+#include "server/transport/observers.h"
 
 namespace megatrain {
 
 class RefusalMonitor {
  public:
-  // Between two lines of one reason.
+  // The least time between two lines of one reason.
   static constexpr absl::Duration kLineInterval = absl::Minutes(1);
 
   // `metrics` must outlive the monitor.
   RefusalMonitor(DaemonMetrics* metrics, std::function<void(const std::string& line)> log,
                  std::function<absl::Time()> now = absl::Now);
 
+  // Counts the refusal, and logs it if its reason has had no line within kLineInterval; the next
+  // line says how many had none. REQUIRES: there are few reasons.
   void Add(const Refusal& refusal);
 
  private:

@@ -1,7 +1,7 @@
-// The kind of device that a daemon's jobs run on, cpu or cuda, remembered from one life of the
-// daemon to the next: on another kind the same job computes other bits, and one that was begun on a
-// GPU takes a hundred times as long on a cpu. A driver that is not loaded after a restart must not
-// bring that about unsaid.
+// Remembers the kind of device, cpu or cuda, that a daemon's jobs run on from one run of the daemon
+// to the next. On another kind a job computes other bits, and one that was begun on a GPU takes a
+// hundred times as long on a cpu. A driver that is not loaded after a restart must not cause that
+// silently.
 #ifndef MEGATRAIN_SERVER_DAEMON_SETTLE_DEVICE_H_
 #define MEGATRAIN_SERVER_DAEMON_SETTLE_DEVICE_H_
 
@@ -13,7 +13,7 @@
 
 namespace megatrain {
 
-// In the state directory: "cpu" or "cuda" and a line end.
+// The file in the state directory that holds "cpu" or "cuda" and a line end.
 inline constexpr char kDeviceFileName[] = "device";
 
 struct FoundDevice {
@@ -23,12 +23,13 @@ struct FoundDevice {
   bool accepted = false;  // a change, for this start
 };
 
-// Compares the device's kind with the remembered one and remembers it. A change that the operator
-// has decided on, by a name or by accepting it, is told to each job that has begun and not ended,
-// as an event; so is one from cpu to cuda where no job has begun, to nobody. Returns the kind
-// before if it has changed. Unavailable for a change that nobody decided on: nothing is remembered
-// then, and the message says what to do. Other errors: the file cannot be read or written, an event
-// not stored.
+// Compares the device's kind with the remembered one, and remembers it. Returns the kind before if
+// it has changed, else nullopt.
+//
+// A change is accepted if the operator decided on it, by naming the device or by FoundDevice::
+// accepted, or if it is from cpu to cuda and no job has begun. Each job that has begun and not
+// ended then gets an event. Other changes are Unavailable: nothing is remembered, and the message
+// says what to do. Further errors: the file cannot be read or written, or an event not stored.
 absl::StatusOr<std::optional<std::string>> SettleDevice(const FoundDevice& found,
                                                         JobLedger* ledger);
 

@@ -1,4 +1,4 @@
-// With whose rights a thread reaches files.
+// The account with whose rights a thread reaches files.
 #ifndef MEGATRAIN_SERVER_FILES_FILE_IDENTITY_H_
 #define MEGATRAIN_SERVER_FILES_FILE_IDENTITY_H_
 
@@ -13,7 +13,7 @@
 
 namespace megatrain {
 
-// What the kernel asks for when a file is opened or made: an account with its groups.
+// An account with its groups, as the kernel compares it with a file's owner and mode.
 struct FileIdentity {
   std::string user;
   uid_t uid = 0;
@@ -21,20 +21,23 @@ struct FileIdentity {
   std::vector<gid_t> groups;  // all of them, `gid` too
 };
 
-// As the machine's account database has it now. NotFound if there is no such account.
+// Reads the machine's account database, which may wait for a directory service. NotFound if there
+// is no such account.
 absl::StatusOr<FileIdentity> LookUpIdentity(int64_t uid);
 
-// What this thread lacks to act for other accounts, as "CAP_SETUID, CAP_SETGID"; "" if nothing.
+// Returns the capabilities that this thread lacks to act for other accounts, "CAP_SETUID,
+// CAP_SETGID";
+// "" if none.
 std::string MissingCapabilities();
 
 // While it lives, the kernel checks the calling thread's file accesses against `identity`, access
-// lists included, and what the thread makes belongs to that account. The thread's capabilities to
-// override file permissions are laid down meanwhile, so that uid 0 reaches what root owns or what
+// lists included, and what the thread makes belongs to that account. The thread gives up its
+// capabilities to override file permissions meanwhile, so that uid 0 reaches what root owns or what
 // everyone may, and no more. Other threads, and descriptors that are open already, are not touched.
 //
-// It must not live across anything but system calls on the account's files: what else runs in this
-// thread would do so in the wrong name. An identity that cannot be laid down again ends the
-// process.
+// Only system calls on the account's files may be made while it lives: other work of this thread
+// would be done with the wrong rights. If the thread's own identity cannot be restored the process
+// ends.
 class ScopedIdentity {
  public:
   // Null: the thread stays what it is. `identity` is not kept.

@@ -1,5 +1,5 @@
-// Through what the files of a job are reached: the seam between who runs jobs and who says what
-// their submitters may touch.
+// The function through which the files of a job are reached. It separates the code that runs jobs
+// from the code that decides what their submitters may touch.
 #ifndef MEGATRAIN_SERVER_FILES_OPEN_FILES_H_
 #define MEGATRAIN_SERVER_FILES_OPEN_FILES_H_
 
@@ -13,12 +13,13 @@
 
 namespace megatrain {
 
-// The files that the account `uid` may name in a job, and the own directory of its job `job_id`
-// ("" = of none). Called from any thread, by several at once; may look accounts up.
+// Returns a file system that reaches the files that the account `uid` may name in a job, and the
+// own directory of its job `job_id` ("" = none). Called from any thread, by several at once; may
+// look up accounts. Errors as JobFiles::Of's.
 using OpenFiles = std::function<absl::StatusOr<std::shared_ptr<FileSystem>>(
     int64_t uid, const std::string& job_id)>;
 
-// Whatever the process may, for every account.
+// Returns one that reaches what the process may, for every account.
 inline OpenFiles FilesOfProcess() {
   return [](int64_t, const std::string&) {
     return absl::StatusOr<std::shared_ptr<FileSystem>>(

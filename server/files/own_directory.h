@@ -1,8 +1,7 @@
-// A job's directory as the daemon looks after it: STATE/jobs/ID is the daemon's, and the job's own
-// directory in it (job_files.h) belongs to the job's submitter, who may change anything there at
-// any time. So the daemon enters it only with the submitter's rights, which do not reach the
-// daemon's own files wherever a name there leads. Whether there still is such an account does not
-// matter.
+// Measures and removes directories of jobs. STATE/jobs/ID is the daemon's; the job's own directory
+// in it (job_files.h) belongs to the job's submitter, who may change anything there at any time. So
+// the daemon enters it only with the submitter's rights, which do not reach the daemon's own files
+// wherever a name there leads. The submitter's account need not exist any more.
 //
 // Thread safety: all functions from any thread; they wait for the disk.
 #ifndef MEGATRAIN_SERVER_FILES_OWN_DIRECTORY_H_
@@ -18,18 +17,19 @@
 
 namespace megatrain {
 
-// All that a job has in the state directory: its own directory, and what the daemon keeps of it.
-// What cannot be read, also for lack of the submitter's rights, counts for nothing.
+// Returns the size of all that a job has in the state directory: its own directory, and what the
+// daemon keeps of it. What cannot be read, also for lack of the submitter's rights, counts as
+// empty.
 TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id);
 
 // Whether a name in the job's own directory begins with `prefix`; false if it is not there.
 absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const std::string& job_id,
                                      std::string_view prefix);
 
-// Removes the job's own directory: what is in it with its owner's rights, then itself, empty, with
-// the daemon's. Fine if it is not there. What the owner cannot remove (another account's files, a
-// directory that he has closed to himself) stays, with an error. Gives up, with Cancelled, once
-// `cancelled` is true: its owner may go on filling the directory.
+// Removes the job's own directory: its content with its owner's rights, then the empty directory
+// with the daemon's. Fine if it is not there. What the owner cannot remove (another account's
+// files, a directory closed to its owner) stays, with an error. Cancelled once `cancelled` returns
+// true: its owner may fill the directory without end.
 absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id,
                                 const std::function<bool()>& cancelled = {});
 

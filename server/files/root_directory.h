@@ -24,12 +24,14 @@ class RootDirectory {
   // kernel does not have openat2 or a sandbox forbids it. "/" bounds nothing.
   static absl::StatusOr<std::shared_ptr<const RootDirectory>> Open(const std::string& path);
 
-  // What of the absolute `path` is beneath this directory, "." for itself; nothing if it is
-  // elsewhere by its text. The directory goes by its name and by the one without symbolic links.
+  // Returns the part of the absolute `path` beneath this directory, "." for the directory itself;
+  // nullopt if the text of `path` does not begin with the directory's, as it was given or without
+  // symbolic links. Nothing is opened.
   std::optional<std::string> Beneath(const std::string& path) const;
 
-  // open(2) of `relative`, with O_CLOEXEC. -1 and errno, which is EXDEV if a link or `..` leads
-  // out; links within are followed, absolute ones lead out even if they come back.
+  // As open(2) of `relative`, with O_CLOEXEC: a descriptor that the caller closes, or -1 and errno.
+  // EXDEV: a link or `..` leads out. Links within are followed; absolute ones lead out even if they
+  // come back.
   int OpenBeneath(const std::string& relative, int flags, mode_t mode = 0) const;
 
   const std::string& path() const { return path_; }

@@ -32,7 +32,7 @@ class RootedFileSystem : public FileSystem {
  public:
   using Roots = std::vector<std::shared_ptr<const RootDirectory>>;
 
-  // Nothing as `identity`: the process' own.
+  // `identity` nullopt: files are reached with the process' own rights.
   RootedFileSystem(Roots roots, std::optional<FileIdentity> identity)
       : roots_(std::move(roots)), identity_(std::move(identity)) {}
 
@@ -71,7 +71,7 @@ class RootedFileSystem : public FileSystem {
   // Opens or makes a file, for `flags` (O_WRONLY, O_RDWR); what is there and is no file is refused.
   absl::StatusOr<Descriptor> OpenOrCreate(const char* operation, const std::string& path,
                                           int flags) const;
-  // `path`, or the nearest above it that is there.
+  // Opens `path`, or the nearest directory above it that is there, whose path becomes *existing.
   absl::StatusOr<Descriptor> OpenNearest(const std::string& path, std::string* existing) const;
   absl::Status CreateBeneath(const std::string& path, int depth) const;
   bool IsDirectoryNow(const std::string& path) const;

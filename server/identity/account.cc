@@ -38,7 +38,14 @@ absl::StatusOr<Account> Find(const std::string& who, LookUp look_up) {
 
 }  // namespace
 
-absl::StatusOr<Account> FindAccount(const std::string& name) {
+absl::StatusOr<Account> FindAccount(const AccountKey& key) {
+  if (const uid_t* const uid = std::get_if<uid_t>(&key)) {
+    return Find(absl::StrCat("with the number ", *uid),
+                [uid](passwd* entry, std::vector<char>* buffer, passwd** found) {
+                  return getpwuid_r(*uid, entry, buffer->data(), buffer->size(), found);
+                });
+  }
+  const std::string& name = std::get<std::string>(key);
   // A name with a NUL would be looked up as what stands before it.
   if (name.empty() || name.find('\0') != std::string::npos) {
     return absl::NotFoundError("this machine has no account of that name");
@@ -48,54 +55,26 @@ absl::StatusOr<Account> FindAccount(const std::string& name) {
   });
 }
 
-absl::StatusOr<Account> FindAccount(uid_t uid) {
-  return Find(absl::StrCat("with the number ", uid),
-              [uid](passwd* entry, std::vector<char>* buffer, passwd** found) {
-                return getpwuid_r(uid, entry, buffer->data(), buffer->size(), found);
-              });
-}
-
-template <class Key>
-std::optional<absl::StatusOr<Account>> AccountCache::Remember(
-    const Key& key, absl::Time now, std::map<Key, Known> Maps::*map) const {
+std::optional<absl::StatusOr<Account>> AccountCache::FindInMemory(const AccountKey& key) const {
+  const absl::Time now = options_.now();
   MutexLock lock(&mutex_);
-  const auto known = (known_.*map).find(key);
-  if (known == (known_.*map).end()) return std::nullopt;
+  const auto known = known_.find(key);
+  if (known == known_.end()) return std::nullopt;
   const absl::Duration age = now - known->second.found;
   // Negative: the clock was set back.
   if (age < absl::ZeroDuration() || age >= kBelieved) return std::nullopt;
   return known->second.account;
 }
 
-template <class Key, class LookUp>
-absl::StatusOr<Account> AccountCache::Look(const Key& key, const LookUp& look_up,
-                                           std::map<Key, Known> Maps::*map) const {
+absl::StatusOr<Account> AccountCache::Find(const AccountKey& key) const {
+  if (std::optional<absl::StatusOr<Account>> known = FindInMemory(key)) return *std::move(known);
   const absl::Time now = options_.now();
-  if (std::optional<absl::StatusOr<Account>> known = Remember(key, now, map)) {
-    return *std::move(known);
-  }
-  absl::StatusOr<Account> account = look_up(key);
+  absl::StatusOr<Account> account = options_.find(key);
   if (absl::IsUnavailable(account.status())) return account;
   MutexLock lock(&mutex_);
-  if ((known_.*map).size() >= kKnownMax) (known_.*map).clear();
-  (known_.*map).insert_or_assign(key, Known{now, account});
+  if (known_.size() >= kKnownMax) known_.clear();
+  known_.insert_or_assign(key, Known{now, account});
   return account;
-}
-
-absl::StatusOr<Account> AccountCache::Find(const std::string& name) const {
-  return Look(name, options_.find_name, &Maps::by_name);
-}
-
-absl::StatusOr<Account> AccountCache::Find(uid_t uid) const {
-  return Look(uid, options_.find_uid, &Maps::by_uid);
-}
-
-std::optional<absl::StatusOr<Account>> AccountCache::FindInMemory(const std::string& name) const {
-  return Remember(name, options_.now(), &Maps::by_name);
-}
-
-std::optional<absl::StatusOr<Account>> AccountCache::FindInMemory(uid_t uid) const {
-  return Remember(uid, options_.now(), &Maps::by_uid);
 }
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// Who calls: the seam between what a transport knows of its peer and the Caller that every manager
-// is asked with.
+// Finds out who calls: between what a transport knows of its peer and the Caller that the
+// JobManager is called with.
 #ifndef MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 #define MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 
@@ -19,19 +19,20 @@ class Authenticator {
  public:
   virtual ~Authenticator() = default;
 
-  // Unauthenticated if it cannot be told who calls. May wait for the machine's account database,
-  // which may be a directory service that does not answer.
+  // Returns who calls. Unauthenticated if that cannot be told; Unavailable if the machine's account
+  // database cannot be read. May wait for that database, which may be a directory service that does
+  // not answer.
   virtual absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const = 0;
 
-  // The same where it can be told without waiting; else nothing.
+  // Returns the same if it can be told without waiting, else nullopt.
   virtual std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const {
     return Authenticate(context);
   }
 
-  // Whether the caller of a stream is still let in, for as long as it is open: an error ends it.
-  // Null: it is, whatever happens. The function may outlive the call, not the authenticator; it may
-  // wait as Authenticate may.
+  // Returns a function that tells whether the caller of an open stream is still let in; its error
+  // is to end the stream. Null: the caller stays let in. The function may outlive the call, but not
+  // the authenticator, and may wait as Authenticate may.
   virtual std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const {
     return nullptr;
   }

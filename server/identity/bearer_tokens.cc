@@ -6,18 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 
 namespace megatrain {
-namespace {
-
-absl::Status Refused(v1::ErrorReason reason, const std::string& message) {
-  return WithReason(absl::UnauthenticatedError(message), v1::ErrorReason_Name(reason));
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<BearerTokens>> BearerTokens::Open(const std::string& path,
                                                                  Options options) {
   std::unique_ptr<BearerTokens> tokens(new BearerTokens(path, std::move(options)));
@@ -64,20 +55,22 @@ void BearerTokens::Refresh() {
 
 absl::StatusOr<std::string> BearerTokens::Verify(std::string_view token) {
   const absl::StatusOr<TokenParts> parts = ParseToken(token);
-  if (!parts.ok()) return Refused(v1::TOKEN_INVALID, std::string(parts.status().message()));
+  if (!parts.ok()) return CallerRefused(v1::TOKEN_INVALID, std::string(parts.status().message()));
   MutexLock lock(&mutex_);
   Refresh();
   if (!problem_.ok()) {
-    return Refused(v1::TOKEN_INVALID,
-                   "the daemon cannot read its tokens, so that none is good; its log says why");
+    return CallerRefused(
+        v1::TOKEN_INVALID,
+        "the daemon cannot read its tokens, so that none is good; its log says why");
   }
   const auto found = tokens_.find(parts->id);
   if (found == tokens_.end() || found->second.hash.size() != parts->hash.size() ||
       CRYPTO_memcmp(found->second.hash.data(), parts->hash.data(), parts->hash.size()) != 0) {
-    return Refused(v1::TOKEN_INVALID, "the daemon does not know this token, or it was revoked");
+    return CallerRefused(v1::TOKEN_INVALID,
+                         "the daemon does not know this token, or it was revoked");
   }
   if (options_.now() >= found->second.expires) {
-    return Refused(v1::TOKEN_EXPIRED, absl::StrCat("the token ", parts->id, " has expired"));
+    return CallerRefused(v1::TOKEN_EXPIRED, absl::StrCat("the token ", parts->id, " has expired"));
   }
   return found->second.user;
 }

@@ -1,8 +1,8 @@
-// The tokens of a tokens file, as the daemon knows them: read again when the file has changed, so
-// that what is added or revoked takes effect within a second, without a restart.
+// Checks tokens against a tokens file. The file is read again when it has changed, so that a token
+// that is added or revoked counts within a second, without a restart.
 //
-// A file that has become unreadable or malformed lets nobody in until it is mended: no token is
-// good, since one of them may have been revoked. That is told once, to `log`.
+// While the file is unreadable or malformed no token is good, since any may have been revoked.
+// `log` is called when that begins or its cause changes, and when the file is good again.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_IDENTITY_BEARER_TOKENS_H_
@@ -35,14 +35,16 @@ class BearerTokens {
   // The file is looked at no more often than this.
   static constexpr absl::Duration kLookInterval = absl::Seconds(1);
 
-  // As ReadTokenFile.
+  // Reads the file; errors as ReadTokenFile's.
   static absl::StatusOr<std::unique_ptr<BearerTokens>> Open(const std::string& path,
                                                             Options options);
 
-  // Those of `path` are good from now on, read at once. An error, as Open's, changes nothing.
+  // Reads `path` and takes its tokens in place of those before. An error, as Open's, changes
+  // nothing.
   absl::Status Reload(const std::string& path);
 
-  // The user of a token. UNAUTHENTICATED with TOKEN_INVALID, or TOKEN_EXPIRED.
+  // Returns the token's user. Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED) if it is not good.
+  // Reads the file if it has changed.
   absl::StatusOr<std::string> Verify(std::string_view token);
 
  private:

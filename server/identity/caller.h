@@ -1,4 +1,4 @@
-// Who calls the daemon.
+// The account that calls the daemon.
 #ifndef MEGATRAIN_SERVER_IDENTITY_CALLER_H_
 #define MEGATRAIN_SERVER_IDENTITY_CALLER_H_
 
@@ -7,11 +7,10 @@
 
 namespace megatrain {
 
-// Administrators see and control every user's jobs.
 struct Caller {
   int64_t uid = -1;
-  std::string user;
-  bool administrator = false;
+  std::string user;            // the account's name
+  bool administrator = false;  // sees and controls every user's jobs
 };
 
 }  // namespace megatrain

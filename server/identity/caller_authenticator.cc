@@ -11,28 +11,23 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 #include "server/identity/token_file.h"
 
 namespace megatrain {
 namespace {
 
-absl::Status Refused(v1::ErrorReason reason, const std::string& message) {
-  return WithReason(absl::UnauthenticatedError(message), v1::ErrorReason_Name(reason));
-}
-
 // Nothing if the call carries none.
 absl::StatusOr<std::optional<std::string>> BearerToken(const CallCredentials& credentials) {
   if (credentials.authorization.empty()) return std::optional<std::string>();
   if (credentials.authorization.size() > 1) {
-    return Refused(v1::UNAUTHENTICATED_CALLER, "the metadata `authorization` is there twice");
+    return CallerRefused(v1::UNAUTHENTICATED_CALLER, "the metadata `authorization` is there twice");
   }
   constexpr size_t kSchemeBytes = sizeof("Bearer ") - 1;
   const std::string& text = credentials.authorization[0];
   if (!absl::StartsWithIgnoreCase(text, "Bearer ") || text.size() == kSchemeBytes) {
-    return Refused(v1::UNAUTHENTICATED_CALLER,
-                   "the metadata `authorization` is not \"Bearer TOKEN\"");
+    return CallerRefused(v1::UNAUTHENTICATED_CALLER,
+                         "the metadata `authorization` is not \"Bearer TOKEN\"");
   }
   return std::optional<std::string>(
       std::string(absl::StripAsciiWhitespace(text.substr(kSchemeBytes))));
@@ -97,27 +92,15 @@ std::function<absl::Status()> CallerAuthenticator::Recheck(
 
 absl::StatusOr<Caller> CallerAuthenticator::Decide(const CallCredentials& credentials) const {
   MT_ASSIGN_OR_RETURN(const Proof proof, Prove(credentials));
-  if (const uid_t* const uid = std::get_if<uid_t>(&proof)) {
-    return CallerOf(options_.accounts->Find(*uid));
-  }
-  if (const std::string* const name = std::get_if<std::string>(&proof)) {
-    return CallerOf(options_.accounts->Find(*name));
-  }
-  return owner_;
+  return proof.has_value() ? CallerOf(options_.accounts->Find(*proof)) : owner_;
 }
 
 std::optional<absl::StatusOr<Caller>> CallerAuthenticator::DecideAtOnce(
     const CallCredentials& credentials) const {
   const absl::StatusOr<Proof> proof = Prove(credentials);
   if (!proof.ok()) return proof.status();
-  std::optional<absl::StatusOr<Account>> account;
-  if (const uid_t* const uid = std::get_if<uid_t>(&*proof)) {
-    account = options_.accounts->FindInMemory(*uid);
-  } else if (const std::string* const name = std::get_if<std::string>(&*proof)) {
-    account = options_.accounts->FindInMemory(*name);
-  } else {
-    return owner_;
-  }
+  if (!proof->has_value()) return owner_;
+  const auto account = options_.accounts->FindInMemory(**proof);
   if (!account.has_value()) return std::nullopt;
   return CallerOf(*account);
 }
@@ -128,25 +111,27 @@ absl::StatusOr<CallerAuthenticator::Proof> CallerAuthenticator::Prove(
     return OnUnixSocket(credentials);
   }
   if (credentials.transport == CallCredentials::Transport::kTls) return OnTls(credentials);
-  return Refused(v1::UNAUTHENTICATED_CALLER,
-                 "only callers on the daemon's Unix sockets and on TCP with TLS are known");
+  return CallerRefused(v1::UNAUTHENTICATED_CALLER,
+                       "only callers on the daemon's Unix sockets and on TCP with TLS are known");
 }
 
 absl::StatusOr<CallerAuthenticator::Proof> CallerAuthenticator::OnUnixSocket(
     const CallCredentials& credentials) const {
-  if (options_.local_tokens == nullptr) return Owner();
+  if (options_.local_tokens == nullptr) return Proof();
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> token, BearerToken(credentials));
   if (!token.has_value()) {
-    return Refused(v1::UNAUTHENTICATED_CALLER,
-                   "this socket is shared, and the call carries no token: `megatrain token` prints "
-                   "one for the metadata `authorization`");
+    return CallerRefused(
+        v1::UNAUTHENTICATED_CALLER,
+        "this socket is shared, and the call carries no token: `megatrain token` prints "
+        "one for the metadata `authorization`");
   }
   if (absl::StartsWith(*token, kBearerTokenPrefix)) {
-    return Refused(v1::TOKEN_INVALID,
-                   "this token is for TCP; on a Unix socket the daemon asks the system who calls");
+    return CallerRefused(
+        v1::TOKEN_INVALID,
+        "this token is for TCP; on a Unix socket the daemon asks the system who calls");
   }
   MT_ASSIGN_OR_RETURN(const uid_t uid, options_.local_tokens->Verify(*token));
-  return uid;
+  return Proof(uid);
 }
 
 absl::StatusOr<CallerAuthenticator::Proof> CallerAuthenticator::OnTls(
@@ -154,25 +139,25 @@ absl::StatusOr<CallerAuthenticator::Proof> CallerAuthenticator::OnTls(
   MT_ASSIGN_OR_RETURN(const std::optional<std::string> token, BearerToken(credentials));
   if (!token.has_value()) {
     if (credentials.certificate_name.empty()) {
-      return Refused(v1::UNAUTHENTICATED_CALLER,
-                     "the call carries no token, and the connection no client certificate");
+      return CallerRefused(v1::UNAUTHENTICATED_CALLER,
+                           "the call carries no token, and the connection no client certificate");
     }
-    return credentials.certificate_name;
+    return Proof(credentials.certificate_name);
   }
   if (absl::StartsWith(*token, LocalTokens::kPrefix)) {
-    return Refused(v1::TOKEN_INVALID, "this token is for the daemon's Unix socket alone");
+    return CallerRefused(v1::TOKEN_INVALID, "this token is for the daemon's Unix socket alone");
   }
   if (options_.bearer_tokens == nullptr) {
-    return Refused(v1::TOKEN_INVALID,
-                   "this daemon knows no tokens on TCP, only client certificates");
+    return CallerRefused(v1::TOKEN_INVALID,
+                         "this daemon knows no tokens on TCP, only client certificates");
   }
   MT_ASSIGN_OR_RETURN(std::string user, options_.bearer_tokens->Verify(*token));
-  return user;
+  return Proof(std::move(user));
 }
 
 absl::StatusOr<Caller> CallerAuthenticator::CallerOf(const absl::StatusOr<Account>& account) const {
   if (absl::IsNotFound(account.status())) {
-    return Refused(v1::UNKNOWN_ACCOUNT, std::string(account.status().message()));
+    return CallerRefused(v1::UNKNOWN_ACCOUNT, std::string(account.status().message()));
   }
   if (!account.ok()) return account.status();
   Caller caller;

@@ -1,5 +1,5 @@
-// The daemon's one authenticator. It decides by the transport that a call came by, which gRPC tells
-// and no caller can choose: TLS is served on TCP alone, and Unix sockets without it.
+// The daemon's authenticator. It decides by the transport of a call, which gRPC tells and no caller
+// can choose: TCP is served with TLS only, Unix sockets without.
 //
 // | transport                  | who calls                                                        |
 // |----------------------------|------------------------------------------------------------------|
@@ -8,7 +8,7 @@
 // | TCP with TLS               | the user of a BearerTokens token; without one, the account that  |
 // |                            | the client certificate's subject names in its CN                 |
 //
-// gRPC does not tell one Unix socket from another, so as soon as one is shared all count as shared.
+// gRPC does not tell one Unix socket from another, so all count as shared if one is.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_IDENTITY_CALLER_AUTHENTICATOR_H_
@@ -20,7 +20,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,7 +31,7 @@
 
 namespace megatrain {
 
-// What came with a call.
+// The proofs that came with a call.
 struct CallCredentials {
   enum class Transport { kUnixSocket, kTls, kOther };
 
@@ -44,35 +43,36 @@ struct CallCredentials {
 
 class CallerAuthenticator : public Authenticator {
  public:
-  // What is pointed to must outlive the authenticator.
+  // The pointers' targets must outlive the authenticator.
   struct Options {
     const AccountCache* accounts = nullptr;
     // Null: Unix sockets are private.
     const LocalTokens* local_tokens = nullptr;
     // Null: no tokens are taken on TCP.
     BearerTokens* bearer_tokens = nullptr;
-    // Beside this process' own user.
+    // They are administrators beside this process' own user.
     std::set<uid_t> administrators;
   };
 
+  // Looks up this process' user. REQUIRES: options.accounts is not null.
   explicit CallerAuthenticator(Options options);
 
-  // Those of Options are replaced, for calls from now on.
+  // Replaces the administrators for calls from now on.
   void SetAdministrators(std::set<uid_t> administrators);
 
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
-  // Where the account is in memory, or none is needed.
+  // Answers where the account is in memory, or none is needed.
   std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const override;
-  // Of a token on TCP, which may be revoked or expire.
+  // Rechecks tokens on TCP, which may be revoked or expire; null for other callers.
   std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const override;
+  // Authenticate and AuthenticateAtOnce for credentials without a call.
   absl::StatusOr<Caller> Decide(const CallCredentials& credentials) const;
   std::optional<absl::StatusOr<Caller>> DecideAtOnce(const CallCredentials& credentials) const;
 
  private:
-  // What a caller has proved: that it is the daemon's user, to have a uid, or to have a name.
-  struct Owner {};
-  using Proof = std::variant<Owner, uid_t, std::string>;
+  // What a caller has proved: a uid or a name; nullopt: that it is the daemon's user.
+  using Proof = std::optional<AccountKey>;
 
   absl::StatusOr<Proof> Prove(const CallCredentials& credentials) const;
   absl::StatusOr<Proof> OnUnixSocket(const CallCredentials& credentials) const;

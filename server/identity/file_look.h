@@ -1,4 +1,4 @@
-// What tells one state of a file from another without reading it.
+// Tells whether a file has changed, without reading it.
 #ifndef MEGATRAIN_SERVER_IDENTITY_FILE_LOOK_H_
 #define MEGATRAIN_SERVER_IDENTITY_FILE_LOOK_H_
 
@@ -12,6 +12,7 @@
 
 namespace megatrain {
 
+// Two looks that are equal are taken for the same content.
 struct FileLook {
   dev_t device = 0;
   ino_t inode = 0;
@@ -35,7 +36,7 @@ inline FileLook LookOf(const struct stat& info) {
   return look;
 }
 
-// Follows links. Nothing if it cannot be looked at.
+// Looks at what `path` leads to. Returns nullopt if it cannot be looked at.
 inline std::optional<FileLook> LookAt(const std::string& path) {
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) return std::nullopt;

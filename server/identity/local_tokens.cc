@@ -15,7 +15,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 
 namespace megatrain {
@@ -25,9 +24,8 @@ namespace {
 constexpr size_t kTokenBytesMax = 160;
 
 absl::Status Invalid() {
-  return WithReason(
-      absl::UnauthenticatedError("the token was not made by this daemon since its last start"),
-      v1::ErrorReason_Name(v1::TOKEN_INVALID));
+  return CallerRefused(v1::TOKEN_INVALID,
+                       "the token was not made by this daemon since its last start");
 }
 
 }  // namespace
@@ -81,9 +79,8 @@ absl::StatusOr<uid_t> LocalTokens::Verify(std::string_view token) const {
     return Invalid();
   }
   if (NowSeconds() >= expiry) {
-    return WithReason(absl::UnauthenticatedError(absl::StrCat(
-                          "the token has expired; one is good for ", kLifetime.count(), " s")),
-                      v1::ErrorReason_Name(v1::TOKEN_EXPIRED));
+    return CallerRefused(v1::TOKEN_EXPIRED, absl::StrCat("the token has expired; one is good for ",
+                                                         kLifetime.count(), " s"));
   }
   return static_cast<uid_t>(uid);
 }

@@ -1,7 +1,7 @@
-// Tokens that prove a uid to the daemon that made them, for as long as it runs and for some
-// minutes: "mtl_UID.EXPIRY.NUMBER.MAC", where the MAC is HMAC-SHA256 over what stands before it
-// with a key that is drawn at start and never leaves the process. Nothing is stored: a token of
-// another process, or of this one before it was started again, is a forgery.
+// Tokens that prove a uid, for some minutes, to the process that made them:
+// "mtl_UID.EXPIRY.NUMBER.MAC". The MAC is HMAC-SHA256 over the text before it, with a key that is
+// drawn at start and never leaves the process. Nothing is stored. A token that another process
+// made, or this daemon before a restart, is invalid.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_IDENTITY_LOCAL_TOKENS_H_
@@ -24,7 +24,7 @@ namespace megatrain {
 
 class LocalTokens {
  public:
-  // By this clock tokens expire: one that nobody can set.
+  // Tokens expire by this clock, because nobody can set it.
   using Clock = std::chrono::steady_clock;
 
   static constexpr char kPrefix[] = "mtl_";
@@ -34,8 +34,9 @@ class LocalTokens {
   static absl::StatusOr<std::unique_ptr<LocalTokens>> Create(
       std::function<Clock::time_point()> now = Clock::now);
 
+  // Returns a new token of `uid`, good for kLifetime.
   std::string Mint(uid_t uid);
-  // Whose token it is. UNAUTHENTICATED with TOKEN_INVALID, or TOKEN_EXPIRED.
+  // Returns the uid of a token. Unauthenticated (TOKEN_INVALID or TOKEN_EXPIRED) if it is not good.
   absl::StatusOr<uid_t> Verify(std::string_view token) const;
 
  private:

@@ -1,4 +1,4 @@
-// TLS of the gRPC server: each connection is served with the files as they are when it comes.
+// TLS of the gRPC server: each connection gets the certificate that TlsMaterial has at that moment.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TLS_CREDENTIALS_H_
 #define MEGATRAIN_SERVER_IDENTITY_TLS_CREDENTIALS_H_
 
@@ -10,9 +10,9 @@
 
 namespace megatrain {
 
-// For one listener: gRPC asks each listener's credentials by itself what has changed. A client's
-// certificate is asked for if there is an authority of them, and not demanded: a token is enough as
-// well; one that is given must be good. `material` must outlive the server.
+// Returns credentials for one listener; each needs its own, because they remember the files that
+// gRPC has. If `material` has a client_ca, clients are asked for a certificate. They may have none,
+// since a token is enough, but one that they send must be good. `material` must outlive the server.
 std::shared_ptr<grpc::ServerCredentials> MakeTlsCredentials(TlsMaterial* material);
 
 }  // namespace megatrain

@@ -19,18 +19,18 @@ struct TlsPaths {
 };
 
 struct TlsFiles {
-  // The contents.
+  // The contents of the files; client_ca is empty without a path.
   std::string certificate, key, client_ca;
-  // Of the server's own certificate.
+  // The end of the server's own certificate.
   absl::Time expires = absl::InfiniteFuture();
-  // For the log: certificates that have expired, or are not valid yet.
+  // Lines for the log, of certificates that have expired or are not valid yet.
   std::vector<std::string> warnings;
 };
 
-// Errors name the configuration's key (tls.certificate, ...), the file and what is wrong.
-// InvalidArgument: it is not PEM, encrypted, a key of another certificate, or one that others than
-// its owner may read (a key that belongs to root may be its group's to read). NotFound and others:
-// it cannot be read now.
+// Reads the files and checks that they fit together at the time `now`. Errors name the
+// configuration's key (tls.certificate, ...), the file and what is wrong. InvalidArgument: it is
+// not PEM, encrypted, a key of another certificate, or one that others than its owner may read (a
+// key that belongs to root may be its group's to read). NotFound and others: it cannot be read now.
 absl::StatusOr<TlsFiles> ReadTlsFiles(const TlsPaths& paths, absl::Time now);
 
 }  // namespace megatrain

@@ -1,12 +1,12 @@
 // The files that TLS is served with, read again when they have changed: certificates are renewed
 // every few weeks, and a daemon that trains for longer is not restarted for that.
 //
-// Files that are not good (a certificate whose key is not there yet, an open key) change nothing:
-// what was good before is served on, and the log says why. A renewal that is caught between two
-// files is told only if it is still so at the next look.
+// Changed files that are not good (a certificate whose key is not there yet, a key that others may
+// read) are not taken: the good ones before are served on. The log says why, but only if that is
+// still so at the next look, since a renewal may have been caught between two files.
 //
-// Thread safety: all methods may be called from any thread. Current reads files, of a megabyte at
-// most each, once they have changed.
+// Thread safety: all methods may be called from any thread. They read files, of a megabyte at most
+// each.
 #ifndef MEGATRAIN_SERVER_IDENTITY_TLS_MATERIAL_H_
 #define MEGATRAIN_SERVER_IDENTITY_TLS_MATERIAL_H_
 
@@ -36,14 +36,15 @@ class TlsMaterial {
   // The files are looked at no more often than this.
   static constexpr absl::Duration kLookInterval = absl::Seconds(1);
 
-  // As ReadTlsFiles; its warnings are logged.
+  // Reads the files. Errors as ReadTlsFiles'; its warnings are logged.
   static absl::StatusOr<std::unique_ptr<TlsMaterial>> Open(const TlsPaths& paths, Options options);
 
-  // Serves those at `paths` from now on, read at once. An error, as Open's, changes nothing.
-  // REQUIRES: they have a client_ca if those of Open have one.
+  // Reads the files at `paths` and takes them in place of those before. An error, as Open's,
+  // changes nothing. REQUIRES: they have a client_ca if those of Open have one.
   absl::Status Reload(const TlsPaths& paths);
 
-  // The newest good files: the same object as long as they are the same.
+  // Returns the newest good files, and the same object as long as they are the same. Looks whether
+  // they have changed, at most once in kLookInterval.
   std::shared_ptr<const TlsFiles> Current();
 
   bool asks_for_client_certificates() const { return asks_for_client_certificates_; }

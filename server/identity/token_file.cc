@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -20,6 +21,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "engine/base/descriptor.h"
+#include "engine/base/descriptor_file.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
 
@@ -89,34 +92,6 @@ std::string ParseLine(absl::string_view line, StoredToken* token) {
   return "";
 }
 
-// A file descriptor that is closed.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
-absl::Status WriteAll(int fd, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      return FileError("write", path, errno, static_cast<int64_t>(text.size()));
-    }
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  if (fsync(fd) != 0) return FileError("sync", path, errno);
-  return absl::OkStatus();
-}
-
 // `temporary` becomes `path`, with this owner.
 absl::Status Replace(const std::string& path, const std::string& text, uid_t uid, gid_t gid) {
   const std::string temporary = path + ".tmp";
@@ -124,17 +99,17 @@ absl::Status Replace(const std::string& path, const std::string& text, uid_t uid
   if (unlink(temporary.c_str()) != 0 && errno != ENOENT) {
     return FileError("remove", temporary, errno);
   }
-  const Descriptor file(
+  Descriptor file(
       open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (file.get() < 0) return FileError("create", temporary, errno);
+  if (!file.is_open()) return FileError("create", temporary, errno);
   absl::Status status;
   if (fchmod(file.get(), 0600) != 0 || (geteuid() == 0 && fchown(file.get(), uid, gid) != 0)) {
     status = FileError("set the owner and mode of", temporary, errno);
   }
-  if (status.ok()) status = WriteAll(file.get(), text, temporary);
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = FileError("replace", path, errno);
-  }
+  const std::unique_ptr<WritableFile> writer = WriteThrough(temporary, file.Release());
+  if (status.ok()) status = writer->Append(text.data(), static_cast<int64_t>(text.size()));
+  if (status.ok()) status = writer->Sync();
+  if (status.ok()) status = PosixFileSystem()->Rename(temporary, path);
   if (!status.ok()) {
     unlink(temporary.c_str());
     return status;
@@ -204,8 +179,8 @@ std::string FormatTokenFile(const std::vector<StoredToken>& tokens) {
 
 absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path, struct stat* info) {
   // O_NONBLOCK: a FIFO of that name does not hold us up.
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return FileError("open", path, errno);
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) return FileError("open", path, errno);
   struct stat found = {};
   if (fstat(file.get(), &found) != 0) return FileError("look at", path, errno);
   if (info != nullptr) *info = found;
@@ -226,15 +201,9 @@ absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path, 
         absl::StrCat(path, ": is ", found.st_size, " bytes long; ", kFileBytesMax, " are allowed"));
   }
   std::string text(static_cast<size_t>(found.st_size), '\0');
-  size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t count = read(file.get(), text.data() + bytes, text.size() - bytes);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return FileError("read", path, errno);
-    if (count == 0) break;
-    bytes += static_cast<size_t>(count);
-  }
-  text.resize(bytes);
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> reader,
+                      ReadThrough(path, file.Release()));
+  MT_RETURN_IF_ERROR(reader->Read(0, text.data(), found.st_size));
   return ParseTokenFile(text, path);
 }
 
@@ -243,7 +212,7 @@ absl::Status EditTokenFile(
     const std::function<absl::Status(std::vector<StoredToken>* tokens)>& edit) {
   const std::string directory = ParentDirectory(path);
   const Descriptor lock(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (lock.get() < 0) return FileError("open", directory, errno);
+  if (!lock.is_open()) return FileError("open", directory, errno);
   if (flock(lock.get(), LOCK_EX) != 0) return FileError("lock", directory, errno);
   struct stat owner = {};
   if (fstat(lock.get(), &owner) != 0) return FileError("look at", directory, errno);

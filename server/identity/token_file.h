@@ -40,30 +40,34 @@ struct NewToken {
   std::string text;  // what its user is given
 };
 
-// Times are cut to the second. Unavailable if the system has no randomness to give.
+// Draws a new token. Times are cut to the second. Unavailable if the system has no randomness to
+// give.
 absl::StatusOr<NewToken> MakeToken(const std::string& user, absl::Time created, absl::Time expires);
 
-// The parts of "mt_ID_SECRET". InvalidArgument for what is not of that form.
+// The parts of "mt_ID_SECRET".
 struct TokenParts {
   std::string id;
   std::string hash;  // of the secret that is in the text
 };
+// InvalidArgument for a text that is not of that form.
 absl::StatusOr<TokenParts> ParseToken(std::string_view text);
 
-// InvalidArgument "NAME:LINE: what is wrong".
+// Errors are InvalidArgument "NAME:LINE: what is wrong".
 absl::StatusOr<std::vector<StoredToken>> ParseTokenFile(std::string_view text,
                                                         const std::string& name);
 std::string FormatTokenFile(const std::vector<StoredToken>& tokens);
 
-// `info`, if not null, is what the file was when it was read. NotFound, PermissionDenied;
-// InvalidArgument if it is malformed, no regular file, or others than its owner may read or write
-// it.
+// `info`, if not null, becomes the state of the file when it was opened, also if it is malformed.
+// NotFound, PermissionDenied; InvalidArgument if it is malformed, no regular file, or others than
+// its owner may read or write it.
 absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path,
                                                        struct stat* info = nullptr);
 
-// Replaces the tokens of `path` by what `edit` makes of them; a file that is not there is one
-// without tokens. One editor at a time. The new file belongs to the owner of the old one, and a
-// first one to the owner of its directory, so that root may edit the daemon's.
+// Replaces the tokens of `path` by what `edit` makes of them; a missing file has no tokens. Waits
+// until no other process edits a file of the directory. An error of `edit` is returned, and the
+// file stays; so it does after other errors, which are ReadTokenFile's and FileError's. The new
+// file belongs to the owner of the old one, and a first one to the owner of its directory, so that
+// root may edit the daemon's.
 absl::Status EditTokenFile(
     const std::string& path,
     const std::function<absl::Status(std::vector<StoredToken>* tokens)>& edit);

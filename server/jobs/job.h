@@ -1,5 +1,5 @@
-// What the daemon knows of a job: plain values that the store keeps, the scheduler and the RPC
-// services exchange.
+// The daemon's jobs as plain values, which the store keeps, and the scheduler and the RPC services
+// exchange.
 #ifndef MEGATRAIN_SERVER_JOBS_JOB_H_
 #define MEGATRAIN_SERVER_JOBS_JOB_H_
 
@@ -35,8 +35,9 @@ enum class JobReason {
 };
 inline constexpr int kJobReasons = 12;
 
-// "DISK_FULL"; "NONE".
+// Returns "DISK_FULL", or "NONE". The store and the API use these names.
 const char* JobReasonName(JobReason reason);
+// Returns nullopt for a text that is no such name.
 std::optional<JobReason> ParseJobReason(std::string_view name);
 
 // Why a queued job does not run yet.
@@ -57,7 +58,7 @@ struct QueuePlace {
   int position = 0;  // from 1 = next; counts other users' jobs too; 0 = not queued
   WaitingReason waiting = WaitingReason::kNone;
   std::string text;  // the same for people; names no other user's job
-  // Nothing when a job ahead has not yet run long enough to tell, or is paused.
+  // nullopt when a job ahead has not yet run long enough to tell, or is paused.
   std::optional<absl::Time> predicted_start;
 
   bool operator==(const QueuePlace&) const = default;
@@ -96,7 +97,7 @@ struct Job {
   // Follows from the file; also said of a job whose file is refused now, since nobody knows.
   bool own_checkpoints = true;
 
-  // By the plan at submission; 0 = not known.
+  // From the plan at submission; 0 = not known.
   int64_t pool_bytes = 0;        // of the host pool
   int64_t checkpoint_bytes = 0;  // of one checkpoint
 
@@ -138,7 +139,7 @@ using JobPtr = std::shared_ptr<const Job>;
 struct JobEvent {
   int64_t sequence = 0;  // from 1, without gaps, within the job
   absl::Time time;
-  // Nothing: the job was created. Equal to `to`: something that changed no state, as `text` says.
+  // nullopt: the job was created. Equal to `to`: something that changed no state, as `text` says.
   std::optional<JobState> from;
   JobState to = JobState::kQueued;
   JobReason reason = JobReason::kNone;
@@ -147,8 +148,8 @@ struct JobEvent {
   bool operator==(const JobEvent&) const = default;
 };
 
-// Of a job's events the newest that many are kept, in the store and in memory: weeks of a job that
-// is paused by a full disk and tried again every ten minutes take ten thousands.
+// How many of a job's newest events are kept, in the store and in memory. A job that is paused by a
+// full disk and tried again every ten minutes for weeks has ten thousands.
 inline constexpr int64_t kJobEventsKept = 1000;
 
 }  // namespace megatrain

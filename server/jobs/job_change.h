@@ -11,12 +11,12 @@
 namespace megatrain {
 
 struct JobChange {
-  std::optional<JobState> to;  // nothing: the state stays
+  std::optional<JobState> to;  // nullopt: the state stays
   // The job's new reason if `to` is given, else only the event's.
   JobReason reason = JobReason::kNone;
-  // For people. With `to`, or if not empty, the change is an event of the job.
+  // For people. The change is an event of the job if there is a `to` or a text.
   std::string text;
-  // What else changes.
+  // Changes other fields; called last. May be empty.
   std::function<void(Job* job)> edit;
 };
 

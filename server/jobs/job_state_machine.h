@@ -31,7 +31,7 @@ enum class JobState {
 
 bool IsLegalTransition(JobState from, JobState to);
 
-// What `state` becomes when the process that held the job has died. A legal transition, or `state`.
+// Returns the state of a job in `state` after its process has died: a legal transition, or `state`.
 JobState StateAfterRestart(JobState state);
 
 // No transition leads out: SUCCEEDED, FAILED, CANCELLED.
@@ -39,11 +39,12 @@ bool IsEnded(JobState state);
 // The engine is at work for the job, or was a moment ago: PREPARING, RUNNING, PAUSING, CANCELLING.
 bool IsActive(JobState state);
 
-// In the order of the enum.
+// All states in the order of the enum.
 const std::vector<JobState>& AllJobStates();
 
-// "QUEUED". What users and the store call the state.
+// Returns "QUEUED": the name that users, the API and the store use.
 const char* JobStateName(JobState state);
+// Returns nullopt for a text that is no such name.
 std::optional<JobState> ParseJobState(std::string_view name);
 
 }  // namespace megatrain

@@ -1,9 +1,9 @@
-// What becomes of a job whose process died: a pure function.
+// Decides what becomes of a job whose process died, without side effects.
 //
 // The job's state follows StateAfterRestart. A death while it was being prepared or trained counts
 // against the job if it got no further than at the death before, neither by a step nor by a
-// checkpoint (the first death is held against the job's beginning); kDeathsMax such in a row fail
-// it. What it had in host memory is lost: it goes on from its newest checkpoint.
+// checkpoint. The first death is compared with the job's beginning. kDeathsMax such deaths in a row
+// fail the job. Its host memory is lost, so that it goes on from its newest checkpoint.
 #ifndef MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 #define MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 
@@ -16,7 +16,7 @@ namespace megatrain {
 
 inline constexpr int kDeathsMax = 5;
 
-// Nothing: the death does not concern the job.
+// Returns nullopt if the death does not concern the job.
 std::optional<JobChange> ChangeAfterRestart(const Job& job);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Which ended jobs the daemon forgets by itself: a pure function.
+// Decides which ended jobs the daemon deletes by itself, without side effects.
 #ifndef MEGATRAIN_SERVER_JOBS_RETENTION_RULE_H_
 #define MEGATRAIN_SERVER_JOBS_RETENTION_RULE_H_
 
@@ -9,11 +9,12 @@
 
 namespace megatrain {
 
-// Whether the daemon keeps checkpoints for the job, in its own directory: its user's work, which
-// only the user throws away.
+// Whether the job has checkpoints in its own directory. They are its user's work, and only the user
+// deletes them.
 bool HoldsCheckpoints(const Job& job);
 
-// Of each user's ended jobs that hold none all but the `keep` that ended last, the oldest first.
+// Returns, the oldest first, each user's ended jobs without checkpoints but the `keep` that ended
+// last.
 std::vector<JobPtr> JobsToPrune(const std::vector<JobPtr>& jobs, int64_t keep);
 
 }  // namespace megatrain

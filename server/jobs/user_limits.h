@@ -1,7 +1,7 @@
-// What one user may have of the daemon at a time. 0 = no limit.
+// Limits on what one user may have of the daemon at a time. 0 = no limit.
 //
-// They hold for administrators too: they bound what the daemon must keep, whoever asks for it. A
-// job counts for the user who submitted it, whoever else controls it.
+// They hold for administrators too, because they bound what the daemon must keep. A job counts for
+// the user who submitted it, whoever else controls it.
 #ifndef MEGATRAIN_SERVER_JOBS_USER_LIMITS_H_
 #define MEGATRAIN_SERVER_JOBS_USER_LIMITS_H_
 

@@ -1,4 +1,4 @@
-// Whether a user may submit one more job.
+// Decides whether a user may submit one more job.
 #ifndef MEGATRAIN_SERVER_MANAGER_ADMISSION_H_
 #define MEGATRAIN_SERVER_MANAGER_ADMISSION_H_
 
@@ -10,9 +10,9 @@
 
 namespace megatrain {
 
-// `disk` may be null. EXCEEDS_USER_LIMIT (FailedPrecondition) for a job that alone needs more than
-// its user may have: waiting does not help. LIMIT_REACHED (ResourceExhausted) if the user's other
-// jobs leave no room for it.
+// `disk` may be null: limits.disk_bytes is then not checked. FailedPrecondition
+// (EXCEEDS_USER_LIMIT) for a job that alone needs more than its user may have: waiting does not
+// help. ResourceExhausted (LIMIT_REACHED) if the user's other jobs leave no room for it.
 absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const JobTable& table,
                              const JobDisk* disk);
 

@@ -1,6 +1,6 @@
-// Bytes that jobs hold beneath the state directory (checkpoints, prepared data, metrics, logs) as
-// they were last measured: after a job's checkpoints and at its end, never while somebody waits for
-// an answer.
+// The bytes that jobs hold beneath the state directory (checkpoints, prepared data, metrics, logs)
+// as they were last measured: after a job's checkpoints and at its end, never while a caller waits
+// for an answer.
 //
 // Thread safety: all methods may be called from any thread; only Measure waits for the disk.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
@@ -23,24 +23,25 @@ class JobDisk {
   // measured.
   JobDisk(std::string state_directory, int64_t limit);
 
-  // The jobs that are there are to be measured, if none was before.
+  // Changes the limit. The caller measures the jobs that are there if the limit was 0 before.
   void SetLimit(int64_t limit) { limit_ = limit; }
 
   // Looks at every file in the job's directory less than kTreeLevelsMax levels down. A job that
   // has deeper directories counts as all that a user may have: nobody can hide files there.
   void Measure(const Job& job);
-  // They are removed.
+  // The job's files are removed: it holds nothing.
   void Forget(const std::string& job_id);
 
+  // The bytes that the user's jobs held when they were measured.
   int64_t UserBytes(int64_t uid) const;
-  // What the user's jobs in `table` will hold beyond that when each that has not ended has all the
-  // checkpoints that it keeps.
+  // The bytes that the user's jobs in `table` will hold beyond UserBytes when each that has not
+  // ended has all the checkpoints that it keeps.
   int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
-  // "; job ID holds directories ...", to be added where UserBytes is told; empty if none of the
-  // user's jobs has any that are too deep.
+  // Returns "; job ID holds directories ...", for messages that tell UserBytes; empty if no job of
+  // the user has directories that are too deep.
   std::string TooDeep(int64_t uid) const;
-  // Whether the job's next checkpoint would take its user over the limit: why, for people; empty:
-  // it would not. Of a job that writes them elsewhere: never.
+  // Returns why, for people, the job's next checkpoint would take its user over the limit; empty if
+  // it would not, or if the job writes its checkpoints elsewhere.
   std::string OverLimit(const Job& job) const;
 
  private:
@@ -57,8 +58,8 @@ class JobDisk {
   std::map<int64_t, int64_t> users_ ABSL_GUARDED_BY(mutex_);  // sums of their jobs' bytes
 };
 
-// What a job's checkpoints will take in its own directory: those it keeps, and one that is being
-// written. 0 if they are elsewhere.
+// Returns the bytes that a job's checkpoints will take in its own directory: those it keeps, and
+// one that is being written. 0 if they are elsewhere.
 int64_t OwnCheckpointBytes(const Job& job);
 
 }  // namespace megatrain

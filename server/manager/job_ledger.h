@@ -1,5 +1,5 @@
-// The one place where jobs come to be and change: checks the transition table, writes the store,
-// and only then announces, in that order for every change.
+// Adds and changes jobs, and nothing else does. For every change it checks the transition table,
+// writes the store, and only then announces it.
 //
 // Thread safety: all methods may be called from any thread. Changes are made one at a time and wait
 // for the disk; reads of table() do not wait for them.
@@ -30,62 +30,65 @@ namespace megatrain {
 
 class JobLedger {
  public:
-  // Sees the job as it is and says how it changes; nothing: not at all.
+  // Sees the job as it is and returns how it changes; nullopt: not at all. Called with a lock held:
+  // it must not call the ledger, but may read its table.
   using Decide = std::function<absl::StatusOr<std::optional<JobChange>>(const Job& job)>;
 
   struct Options {
     std::string state_directory;  // absolute
-    // The last step of a job that is known from its records, which are written more often than the
-    // store: what deaths are measured by. May be empty.
+    // Returns the last step of a job by its records, which are written more often than the store.
+    // Whether a job got further before a death is decided by it. May be empty.
     std::function<int64_t(const std::string& id)> reached_step;
     std::function<absl::Time()> now = absl::Now;
   };
 
-  // Reads the store, and brings the jobs that a dead process left active into their state after a
-  // restart (restart_rule.h), as events.
+  // Reads the store, and changes jobs that a dead process left active as restart_rule.h says, with
+  // an event for each. The store's errors.
   static absl::StatusOr<std::unique_ptr<JobLedger>> Open(std::unique_ptr<JobStore> store,
                                                          Options options);
 
-  // For a job that is about to be added. Never handed out before.
+  // Returns an id, never returned before, for a job that is about to be added.
   std::string NewId() const;
 
   // Adds a QUEUED job; its number and times are filled in. If its user has a job of its request_id
-  // already, returns that one and adds nothing. An error of `admit`, if it is given, is passed on
-  // and nothing is added: it is asked under the lock, so that two jobs that are added at the same
-  // time do not both take the last place.
+  // already, returns that one and adds nothing. An error of `admit`, if it is given, is returned
+  // and nothing is added. `admit` is called under the lock, so that two jobs that are added at the
+  // same time do not both take the last place.
   absl::StatusOr<JobPtr> Add(Job job, const std::string& text,
                              const std::function<absl::Status()>& admit = {});
 
-  // The one function that changes a job. An illegal transition is FailedPrecondition
-  // (ILLEGAL_TRANSITION), a job that is not there NotFound; an error of `decide` or of the store is
-  // passed on, and nothing has changed.
+  // Changes a job as `decide` says, and returns it as it is then. An illegal transition is
+  // FailedPrecondition (ILLEGAL_TRANSITION), a job that is not there NotFound; an error of `decide`
+  // or of the store is returned. On an error nothing has changed.
   absl::StatusOr<JobPtr> Change(const std::string& id, const Decide& decide);
 
-  // Takes away a job that has ended: for every reader it is not there any more, also after a
-  // restart; its files, and its row in the store, are there until Forget. ILLEGAL_TRANSITION if it
-  // has not ended, NotFound if it is not there; an error of `check` is passed on. On an error
-  // nothing has changed.
+  // Deletes a job that has ended: readers do not find it any more, also after a restart. Its files,
+  // and its row in the store, stay until Forget. FailedPrecondition (ILLEGAL_TRANSITION) if it has
+  // not ended, NotFound if it is not there; an error of `check` is returned. On an error nothing
+  // has changed.
   absl::Status Delete(const std::string& id,
                       const std::function<absl::Status(const Job& job)>& check);
-  // Jobs that were taken away, in this process or one before, and not forgotten yet.
+  // The jobs that were deleted, by this process or one before, and not forgotten yet.
   std::vector<JobPtr> Deleted() const;
-  // The files of a job that was taken away are removed. Listeners are told: there is more room.
+  // Removes the row of a deleted job whose files are removed, and calls the listeners: there is
+  // more room. The store's errors.
   absl::Status Forget(const std::string& id);
 
-  // A step was done. Seen at once, and stored with the job's next change.
+  // Sets the job's last step. Readers see it at once; it is stored with the job's next change.
   void SetProgress(const std::string& id, const StepRecord& record, double step_seconds);
-  // Of jobs that are QUEUED; others are left alone. Not stored.
+  // Sets the places, by id, of jobs that are QUEUED; others are left alone. Not stored.
   void SetQueuePlaces(const std::map<std::string, QueuePlace>& places);
 
-  // What was announced. REQUIRES: only read and watched through it.
+  // The jobs as announced. REQUIRES: callers only read and watch it.
   JobTable& table() { return table_; }
   const JobTable& table() const { return table_; }
-  // To the microsecond, as it is stored.
+  // The time now, to the microsecond, as it is stored.
   absl::Time Now() const;
   const std::string& state_directory() const { return options_.state_directory; }
 
-  // `listener` is called after each change, from any thread, and must return soon; one for each
-  // `owner`. After RemoveListener it is not called any more.
+  // Calls `listener` after each change, from any thread and with a lock held: it must return soon,
+  // and not call the ledger but for its table. One for each `owner`. Once RemoveListener has
+  // returned it is not called any more.
   void AddListener(const void* owner, std::function<void()> listener);
   void RemoveListener(const void* owner);
 

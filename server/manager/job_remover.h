@@ -1,10 +1,11 @@
-// Removes what is left of deleted jobs, and deletes ended ones that are kept no longer.
+// Removes the files of deleted jobs, and deletes ended jobs that are kept no longer
+// (retention_rule.h).
 //
-// A job is gone for every reader when the ledger has taken it away; what follows here takes as long
-// as its files do. Killed in between, it goes on at the next start: the store remembers the job
-// until nothing else is left of it.
+// Readers do not find a job any more once the ledger has deleted it. Removing its files may take
+// long; a process that dies meanwhile goes on at its next start, because the store remembers the
+// job until nothing else is left of it.
 //
-// Thread safety: RunRound and Start ... destruction exclude each other.
+// Thread safety: SetKeepEndedJobs from any thread, the rest from one; RunRound not after Start.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_REMOVER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_REMOVER_H_
 
@@ -25,26 +26,26 @@
 
 namespace megatrain {
 
-// Removes the job's directory and makes that durable: what belongs to its submitter with his rights
-// (own_directory.h), the rest with the daemon's. On an error something is left; the rest is removed
-// by another call. Cancelled once `cancelled` is true.
+// Removes the job's directory and makes that durable: the submitter's part with the submitter's
+// rights (own_directory.h), the rest with the daemon's. On an error something is left, which
+// another call may remove. Cancelled once `cancelled` returns true.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files, const std::function<bool()>& cancelled = {});
 
 class JobRemover {
  public:
   struct Options {
-    // Of each user, the ended ones beyond it that hold no checkpoints are deleted; 0 = none is.
+    // How many ended jobs without checkpoints are kept for each user; 0 = all.
     int64_t keep_ended_jobs = 0;
     FileSystem* files = PosixFileSystem();
-    JobDisk* disk = nullptr;  // told what is removed; may be null
-    // A line for the daemon's own log. May be empty.
+    JobDisk* disk = nullptr;  // forgets removed jobs; may be null
+    // Called with lines for the daemon's log, from the remover's thread. May be empty.
     std::function<void(const std::string& line)> log = {};
   };
 
   // All must outlive the remover.
   JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options);
-  // Gives up what is being removed: the next start goes on with it.
+  // Stops removing; the next start of the daemon goes on with it.
   ~JobRemover();
   JobRemover(const JobRemover&) = delete;
   JobRemover& operator=(const JobRemover&) = delete;
@@ -52,7 +53,7 @@ class JobRemover {
   // Begins to work, on a thread of its own, whenever something has changed.
   void Start();
 
-  // That of Options is replaced.
+  // Replaces Options::keep_ended_jobs.
   void SetKeepEndedJobs(int64_t jobs);
 
   // One round. For tests, in place of Start.
@@ -72,7 +73,7 @@ class JobRemover {
   CondVar changed_;
   bool woken_ ABSL_GUARDED_BY(mutex_) = true;
 
-  // Of the thread alone.
+  // Used by the thread only.
   std::set<std::string> failed_;  // told of once
   int ended_ = -1;                // jobs, when it was last looked which to prune
   int64_t kept_ = 0;              // keep_ended_jobs_ by then

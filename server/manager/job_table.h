@@ -1,8 +1,8 @@
-// All jobs and their events in memory, as last announced: what every read is answered from.
+// All jobs and their events in memory, as last announced. Every read is answered from it.
 //
 // Thread safety: all methods may be called from any thread; none waits for anything but memory.
-// Invariants: what is in the table is in the store, but for progress and places in the queue; a
-// job's events are numbered 1, 2, 3... and the last kJobEventsKept are there.
+// Invariants: the store holds what the table shows, except progress and places in the queue. A
+// job's events are numbered 1, 2, 3, ..., and the last kJobEventsKept are there.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_TABLE_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_TABLE_H_
 
@@ -23,7 +23,7 @@
 
 namespace megatrain {
 
-// How many jobs do what.
+// Numbers of jobs by what they do.
 struct JobCounts {
   int queued = 0;
   int active = 0;  // PREPARING, RUNNING, PAUSING, CANCELLING
@@ -37,25 +37,27 @@ class JobTable {
   JobTable(const JobTable&) = delete;
   JobTable& operator=(const JobTable&) = delete;
 
-  // A new job, or a new picture of one; `events` are appended. Watches of the job are told.
+  // Adds a job or replaces it, and appends `events`. Calls on_ready of its watches.
   void Put(Job job, std::vector<JobEvent> events);
-  // The job is not there any more. Watches of it are told; fine if there is none.
+  // Removes a job, and calls on_ready of its watches. Fine if there is none.
   void Erase(const std::string& id);
   JobPtr Find(const std::string& id) const;  // null: none
-  // Of a user, by the request_id that made it. Null: none, or `request_id` is empty.
+  // Finds a user's job by the request_id that made it. Null: none, or `request_id` is empty.
   JobPtr FindRequest(int64_t uid, const std::string& request_id) const;
   std::vector<JobPtr> All() const;   // by number
   std::vector<JobPtr> Live() const;  // those that have not ended, by number
-  // At most `count` jobs for which `filter` holds, by number, rising from above `after` or falling
-  // from below it (0: from the end).
+  // Returns at most `count` jobs for which `filter` holds, by number: rising from above
+  // `after`, or falling from below it (0: from the end). `filter` is called with a lock held.
   std::vector<JobPtr> Range(int64_t after, bool descending, size_t count,
                             const std::function<bool(const Job& job)>& filter) const;
   JobCounts Counts() const;
-  int64_t LastEvent(const std::string& id) const;  // its sequence number
-  // From `first` on, or the oldest that is kept, at most `count`.
+  // The sequence number of the job's last event; 0 if there is no such job.
+  int64_t LastEvent(const std::string& id) const;
+  // Returns at most `count` events, from the number `first` or the oldest that is kept on.
   std::vector<JobEvent> Events(const std::string& id, int64_t first, size_t count) const;
 
-  // REQUIRES: 1 <= first_sequence <= LastEvent + 1. The table must outlive it.
+  // As JobManager::Watch. REQUIRES: 1 <= first_sequence <= LastEvent + 1. The table must outlive
+  // the watch.
   std::unique_ptr<JobWatch> Watch(const std::string& id, int64_t first_sequence,
                                   std::function<void()> on_ready);
 

@@ -1,12 +1,12 @@
 // A reader's view of one job: its events from a sequence number on, and the job whenever it has
 // changed.
 //
-// The reader holds a place in the job's event log, not a buffer: it loses no event that is kept
-// (kJobEventsKept), however slow it is, is told which it has missed, and costs the daemon the same.
-// Of the job itself it gets the newest picture at each poll; those in between are skipped.
+// A watch is a place in the job's event log and buffers nothing. However slow its reader is, it
+// loses no event that is kept (kJobEventsKept), is told which it has missed, and costs the daemon
+// no more. Each poll gives the job as it is then; states in between are only in the events.
 //
-// Thread safety: Poll is for one thread at a time. `on_ready` is called from any thread.
-// Invariants: after the last Poll there was something new only if on_ready was called since.
+// Thread safety: one thread at a time. `on_ready` is called from any thread.
+// Invariants: there is news since the last Poll only if on_ready was called since.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_WATCH_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_WATCH_H_
 
@@ -28,22 +28,23 @@ class JobTable;
 class JobWatch {
  public:
   struct Update {
-    JobPtr job;  // null: as at the last poll
+    JobPtr job;  // null: unchanged since the last poll
     // Numbers of events before these that are not kept any more; 0: none.
     int64_t missed_first = 0, missed_last = 0;
     std::vector<JobEvent> events;  // in order, the next ones
     bool more_events = false;      // poll again at once
-    bool ended = false;            // the job has ended, and with this update all is said
-    bool deleted = false;          // the job is not there any more: nothing else is said
+    bool ended = false;            // the job has ended, and this update is the last
+    bool deleted = false;          // the job is not there any more; the rest is not set
   };
 
-  // `on_ready` is not called any more when this returns. REQUIRES: no lock is held that on_ready
-  // takes.
+  // Waits for a call of on_ready that is under way; there is none later. REQUIRES: the caller holds
+  // no lock that on_ready takes.
   ~JobWatch();
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
 
-  // What is new, at most `events_max` events. Does not wait. The first gives the job as it is.
+  // Returns the news, with at most `events_max` events. Does not wait. The first call gives the
+  // job.
   Update Poll(int events_max = 100);
 
   // Whether the next Poll has events, and not only a newer picture of the job, or that it is gone.

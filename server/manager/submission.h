@@ -1,4 +1,4 @@
-// From a submitted job file to a spec.
+// Makes a checked spec of a submitted job file.
 #ifndef MEGATRAIN_SERVER_MANAGER_SUBMISSION_H_
 #define MEGATRAIN_SERVER_MANAGER_SUBMISSION_H_
 
@@ -12,7 +12,7 @@
 
 namespace megatrain {
 
-// What the daemon keeps of a job: "STATE_DIRECTORY/jobs/ID".
+// Returns the directory of what the daemon keeps of a job: "STATE_DIRECTORY/jobs/ID".
 std::string JobDirectory(const std::string& state_directory, const std::string& id);
 
 // Parses the file. checkpoint.directory, if it names none, becomes "checkpoints" in the job's own
@@ -20,17 +20,18 @@ std::string JobDirectory(const std::string& state_directory, const std::string& 
 absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
                                  const std::string& id);
 
-// Whether its checkpoints are in the job's own directory.
+// Whether the job's checkpoints are in its own directory.
 bool WritesInOwnDirectory(const JobSpec& spec, const std::string& state_directory,
                           const std::string& id);
 
-// The job's submitter may read what the job reads and write where it writes, by `files`.
-// `own_directory` is JobDirectory. Errors name the key, the path and what is wrong with it:
+// Checks through `files` that the job's submitter may read what the job reads and write where it
+// writes. `own_directory` is JobDirectory. Errors name the key, the path and what is wrong with it:
 // PermissionDenied, reason NOT_PERMITTED, also for what is outside the daemon's roots;
 // InvalidArgument, reason INVALID_JOB_FILE.
 absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, FileSystem* files);
 
-// A directory of that name can be made, or written anew, beside its neighbours.
+// Checks that `directory` can be made, or is there and may be replaced. InvalidArgument if
+// something else of that name is there; other errors as FileSystem::CheckWritable's.
 absl::Status CheckPlaceOfDirectory(const std::string& directory, FileSystem* files);
 
 }  // namespace megatrain

@@ -1,10 +1,10 @@
-// What the daemon counts and measures, and the page of it that Prometheus reads.
+// Counts and measures of the daemon, and the page of them that Prometheus reads.
 //
 // The page names no user, no path and no job's name: jobs are opaque ids, so it may be read by
-// people who may not see the jobs. Its size does not depend on how many jobs there were: only the
-// job that has the device is named, and of steps it tells the last one. Measures of steps stay
-// after their job's end, so that a short job's are not lost between two readings, until another
-// job's steps begin.
+// people who may not see the jobs. Its size does not depend on how many jobs there were: it names
+// only the job that has the device, and tells its last step. Measures of steps stay after their
+// job's end until another job's steps begin, so that a short job's are not lost between two
+// readings.
 //
 // Thread safety: all methods may be called from any thread; none waits for anything but memory.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
@@ -36,14 +36,14 @@ class MetricPage;
 struct MeasuredJob {
   std::string id;            // opaque
   std::string model_family;  // "llama"
-  // Of the device, by what they are for.
+  // Bytes of device memory by their purpose.
   std::vector<std::pair<std::string, int64_t>> device_bytes;
-  // Of the device at the job's precision, the rate of matrix products as measured at start: what
-  // the MFU is measured by; 0 = not known.
+  // The device's rate of matrix products at the job's precision, as measured at start. The MFU is
+  // the job's rate over this one. 0 = not known.
   double peak_flops_per_second = 0;
 };
 
-// What is read when the page is, rather than told.
+// Values that are read when the page is made, and not told before.
 struct MeasuredNode {
   std::vector<JobPtr> jobs;  // all
   absl::Time now;
@@ -51,8 +51,8 @@ struct MeasuredNode {
   int64_t pool_free_bytes = 0;
   int64_t disk_bytes = 0;  // of the state directory's file system
   int64_t disk_free_bytes = 0;
-  bool device_missing = false;  // that jobs have begun on, and which is waited for
-  // Of the server's certificate; nothing: there is no TLS.
+  bool device_missing = false;  // the daemon waits for the device that jobs have begun on
+  // The end of the server's certificate; nullopt: there is no TLS.
   std::optional<absl::Time> certificate_expires;
 };
 
@@ -63,7 +63,7 @@ class DaemonMetrics {
 
   // ---- The job that has the device ----
   void JobHasDevice(const MeasuredJob& job);
-  // It paused or ended. Without effect if another job has it.
+  // The job paused or ended. Without effect if another job has the device.
   void JobLeftDevice(const std::string& id);
   void StepDone(const StepRecord& record);
   // Loss, gradient or weight were not finite; the step has no record.
@@ -71,15 +71,15 @@ class DaemonMetrics {
   // `seconds`: from the first byte to its verified end.
   void CheckpointDone(absl::Time time, double seconds);
 
-  // To another kind: jobs that had begun go on with other bits.
+  // The device is of another kind than before: jobs that had begun go on with other bits.
   void DeviceChanged(absl::Time time);
 
   // ---- RPC ----
-  // `method`: gRPC's, "/megatrain.v1.JobService/GetJob". REQUIRES: it is served here, so that there
-  // are not many; those of other services (health, reflection) are counted together. `code`:
-  // gRPC's.
+  // `method`: gRPC's, "/megatrain.v1.JobService/GetJob". REQUIRES: a method that is served,
+  // so that there are few. Methods of other services (health, reflection) are counted together.
+  // `code`: gRPC's.
   void RequestDone(std::string_view method, int code);
-  // REQUIRES: of both there are not many reasons.
+  // Count by `reason`. REQUIRES: there are few reasons.
   void CallerRefused(const std::string& reason);
   void ConnectionRefused(const std::string& reason);
 

@@ -1,5 +1,5 @@
-// A page of metrics as it is written down: families with name, type and help, and in each a value
-// for every set of labels.
+// Writes a page of metrics in Prometheus' text format: families with name, type and help, and in
+// each a value for every set of labels.
 //
 // Thread safety: one thread.
 #ifndef MEGATRAIN_SERVER_METRICS_METRIC_PAGE_H_
@@ -19,13 +19,13 @@ using MetricLabels = std::vector<std::pair<std::string, std::string>>;
 
 class MetricPage {
  public:
-  // The series of a family, to be added before the next family is.
+  // Adds series to a family. Must not be used once the next family was begun.
   class Series {
    public:
     explicit Series(prometheus::MetricFamily* family) : family_(family) {}
     Series& Add(const MetricLabels& labels, double value);
     Series& Add(double value) { return Add({}, value); }
-    // Nothing: no series.
+    // nullopt adds no series.
     Series& Add(const std::optional<double>& value) { return value ? Add({}, *value) : *this; }
 
    private:
@@ -37,7 +37,7 @@ class MetricPage {
   Series Counter(const std::string& name, const std::string& help);
   void Histogram(const std::string& name, const std::string& help, prometheus::ClientMetric value);
 
-  // A family without series has its HELP and TYPE.
+  // The whole page. A family without series has its HELP and TYPE.
   std::string Text() const;
 
  private:

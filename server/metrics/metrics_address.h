@@ -1,4 +1,4 @@
-// The address that the metrics page is served on.
+// Addresses that the metrics page can be served on.
 #ifndef MEGATRAIN_SERVER_METRICS_METRICS_ADDRESS_H_
 #define MEGATRAIN_SERVER_METRICS_METRICS_ADDRESS_H_
 
@@ -8,10 +8,10 @@ namespace megatrain {
 
 inline constexpr char kDefaultMetricsAddress[] = "127.0.0.1:9464";
 
-// "HOST:PORT", as in 127.0.0.1:9464 or [::1]:9464; not a list, nothing behind the port.
+// Whether `address` is one "HOST:PORT", as 127.0.0.1:9464 or [::1]:9464.
 bool IsHostPort(const std::string& address);
 
-// What is wrong with an address "HOST:PORT", as in 127.0.0.1:9464 or [::1]:9464; "" = nothing.
+// Returns what is wrong with `address`, for people; "" if it is a HOST:PORT that can be served on.
 std::string CheckMetricsAddress(const std::string& address);
 
 }  // namespace megatrain

@@ -1,8 +1,8 @@
-// HTTP for machines that look at the daemon, on an address of its own:
+// Serves HTTP for monitoring, on an address of its own:
 //   GET /metrics   the page
 //   GET /livez     200: the process answers
 //   GET /readyz    200: jobs can run; 503 and why not
-// Nothing else is there, and nothing can be changed through it.
+// Other paths are 404, and nothing can be changed through it.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_METRICS_METRICS_SERVER_H_
@@ -24,22 +24,21 @@ namespace megatrain {
 // Called on the server's threads, two at a time at most, until it is destroyed.
 struct MetricsSources {
   std::function<std::string()> page;
-  // OK, or why jobs cannot run yet; its message names nothing that not everybody may know.
+  // Returns OK, or why jobs cannot run yet, in a message that everybody may read.
   std::function<absl::Status()> ready;
 };
 
 class MetricsServer {
  public:
-  // `address`: "HOST:PORT"; port 0 takes a free one. Unavailable: it cannot be listened on
-  // now.
+  // `address`: "HOST:PORT"; port 0 takes a free one. Unavailable if it cannot be listened on now.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address,
                                                               MetricsSources sources);
-  // Answers what is under way and returns.
+  // Answers the requests under way; the sources are not called any more when this returns.
   ~MetricsServer();
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  // "127.0.0.1:9464", with the port that was taken.
+  // The address given to Start, with the port that was taken in place of 0.
   const std::string& address() const { return address_; }
 
  private:

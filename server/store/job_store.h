@@ -12,6 +12,7 @@
 #define MEGATRAIN_SERVER_STORE_JOB_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/descriptor.h"
 #include "engine/base/mutex.h"
 #include "server/jobs/job.h"
 #include "server/store/sqlite_database.h"
@@ -27,20 +29,20 @@ namespace megatrain {
 
 inline constexpr char kJobStoreFileName[] = "jobs.sqlite3";
 
-// A job as it was stored, with its whole log.
+// A stored job with its event log.
 struct StoredJob {
   Job job;
   std::vector<JobEvent> events;  // by sequence, the last kJobEventsKept
-  bool deleted = false;          // marked so; waits to be removed
+  bool deleted = false;          // by MarkDeleted; waits for Remove
 };
 
 class JobStore {
  public:
-  // Opens `directory`/jobs.sqlite3, made if it is missing (the directory too, mode 0700), checks it
-  // whole, and brings an older schema up to date. One process at a time may have it open.
+  // Opens `directory`/jobs.sqlite3, which is made if it is missing (the directory too, mode 0700),
+  // checks all of it, and brings an older schema up to date. FailedPrecondition if another process
+  // has it open; the lock ends with the process at the latest.
   static absl::StatusOr<std::unique_ptr<JobStore>> Open(const std::string& directory);
 
-  ~JobStore();
   JobStore(const JobStore&) = delete;
   JobStore& operator=(const JobStore&) = delete;
 
@@ -49,29 +51,33 @@ class JobStore {
   // Replaces the job and appends the events; the oldest beyond kJobEventsKept go. NotFound if there
   // is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
-  // The job is to be removed. Its request_id is free for another one. NotFound if there is no such
-  // job.
+  // Marks a job that is to be removed. Its request_id is free for another job. NotFound if there is
+  // no such job.
   absl::Status MarkDeleted(const std::string& id);
-  // Nothing is left of the job. Fine if there is none.
+  // Removes the job and its events. Fine if there is none.
   absl::Status Remove(const std::string& id);
-  // By number. Job::spec is null.
+  // Returns all jobs by number. Job::spec is null. DataLoss if one is damaged.
   absl::StatusOr<std::vector<StoredJob>> ReadAll();
 
   const std::string& path() const { return path_; }
 
  private:
-  // The kernel gives the lock back when the process ends, however that happens.
-  JobStore(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  JobStore(std::string path, Descriptor lock) : path_(std::move(path)), lock_(std::move(lock)) {}
 
   absl::Status OpenDatabase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Migrate(int64_t version) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Carries out `body`, which has mutex_, as one transaction.
+  absl::Status Transaction(const std::function<absl::Status()>& body) ABSL_LOCKS_EXCLUDED(mutex_);
+  // NotFound if the last statement changed no row.
+  absl::Status CheckChanged(const std::string& id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WriteEvent(int64_t number, const JobEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status ReadJobs(std::vector<StoredJob>* jobs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReadOverrides(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status ReadEvents(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string path_;
-  const int lock_fd_;
+  const Descriptor lock_;  // locked
   Mutex mutex_;
   std::unique_ptr<SqliteDatabase> database_ ABSL_GUARDED_BY(mutex_);
 };

@@ -14,8 +14,7 @@ int64_t RecordedStep(JobRecordsDirectory* directory, const std::string& job_id) 
   const int64_t newest = metrics.next_sequence() - 1;
   if (newest < 1) return 0;
   std::vector<LogRecord> found;
-  int64_t missed = 0;
-  if (!metrics.Read(newest)->Next(1, &found, &missed).ok() || found.empty()) return 0;
+  if (!metrics.Read(newest)->Next(1, &found).ok() || found.empty()) return 0;
   return found.back().step;
 }
 

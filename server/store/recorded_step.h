@@ -1,4 +1,4 @@
-// How far a job got, from its records on disk.
+// Finds out how far a job got from its records on disk.
 #ifndef MEGATRAIN_SERVER_STORE_RECORDED_STEP_H_
 #define MEGATRAIN_SERVER_STORE_RECORDED_STEP_H_
 
@@ -9,8 +9,8 @@
 
 namespace megatrain {
 
-// The step of the newest record; 0 if there is none or it cannot be read. For
-// JobLedger::Options::reached_step.
+// Returns the step of the newest record; 0 if there is none or it cannot be read. May be called
+// from any thread; reads files. For JobLedger::Options::reached_step.
 int64_t RecordedStep(JobRecordsDirectory* directory, const std::string& job_id);
 
 }  // namespace megatrain

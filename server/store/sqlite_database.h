@@ -1,4 +1,4 @@
-// SQLite with Status instead of error codes, and only what the job store needs of it.
+// SQLite with Status in place of error codes, as far as the job store needs it.
 //
 // Errors begin with the file's name: ResourceExhausted (no room on the disk), DataLoss (damaged, or
 // no database), AlreadyExists (a value that must be unique is taken), else Internal.
@@ -28,14 +28,14 @@ class SqliteStatement {
   SqliteStatement& operator=(SqliteStatement&&) = delete;
   ~SqliteStatement();
 
-  // Parameters, in the order of the question marks. Nothing is NULL.
+  // Binds the next question mark; nullopt is NULL. An error is returned by Step.
   void Bind(int64_t value);
   void Bind(std::string_view text);
   void Bind(std::nullopt_t);
 
   // True: a row is there. False: all is done.
   absl::StatusOr<bool> Step();
-  // Steps to the end of a statement without rows.
+  // Steps to the end; rows are dropped.
   absl::Status Run();
 
   // Columns of the row, from 0.
@@ -62,14 +62,24 @@ class SqliteDatabase {
   SqliteDatabase(const SqliteDatabase&) = delete;
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
-  // Statements without parameters; rows are dropped.
+  // Runs any number of statements without parameters; rows are dropped.
   absl::Status Execute(const std::string& sql);
+  // A statement must not outlive its database.
   absl::StatusOr<SqliteStatement> Prepare(const std::string& sql) const;
+  // Runs a statement with these parameters; rows are dropped.
+  template <class... Parameters>
+  absl::Status Run(const std::string& sql, const Parameters&... parameters) {
+    absl::StatusOr<SqliteStatement> statement = Prepare(sql);
+    if (!statement.ok()) return statement.status();
+    (statement->Bind(parameters), ...);
+    return statement->Run();
+  }
   // The first column of the first row, as text.
   absl::StatusOr<std::string> Value(const std::string& sql) const;
   absl::StatusOr<int64_t> IntValue(const std::string& sql) const;
 
-  // All that `body` does, or nothing if it or the commit fails.
+  // Carries out all that `body` does, or nothing if it or the commit fails. `body` must not call
+  // Transaction.
   absl::Status Transaction(const std::function<absl::Status()>& body);
 
   // How many rows the last INSERT, UPDATE or DELETE touched.

@@ -9,7 +9,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 #include "server/transport/error_status.h"
 
@@ -119,15 +118,6 @@ class CallGate::Interceptors final : public grpc::experimental::ServerIntercepto
   CallGate* const gate_;
 };
 
-namespace {
-
-absl::Status Stopping() {
-  return WithReason(absl::UnavailableError("the daemon is stopping"),
-                    v1::ErrorReason_Name(v1::STOPPING));
-}
-
-}  // namespace
-
 CallGate::CallGate(const Authenticator* authenticator, RequestObserver request_observer,
                    RefusalObserver refusal_observer)
     : authenticator_(authenticator),
@@ -183,14 +173,14 @@ absl::Status CallGate::Admit(StockCall* call) {
   // Who is refused takes nobody's place; who waits for the account database has one.
   if (method.calls_max > 0) {
     MutexLock lock(&mutex_);
-    if (stopping_) return Stopping();
+    if (stopping_) return DaemonStopping();
     const auto same = [&method](const StockCall* other) { return &other->method() == &method; };
     if (std::count_if(open_.begin(), open_.end(), same) >=
         static_cast<ptrdiff_t>(method.calls_max)) {
       return WithReason(
           absl::ResourceExhaustedError(absl::StrCat("there are ", method.calls_max, " ",
                                                     method.calls, ", as many as may be")),
-          v1::ErrorReason_Name(v1::LIMIT_REACHED));
+          v1::LIMIT_REACHED);
     }
     open_.insert(call);
   }
@@ -205,7 +195,7 @@ void CallGate::Leave(StockCall* call) {
 void CallGate::Stop() {
   MutexLock lock(&mutex_);
   stopping_ = true;
-  for (StockCall* const call : open_) call->Cancel(Stopping());
+  for (StockCall* const call : open_) call->Cancel(DaemonStopping());
 }
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// The one place where calls are let in.
+// Decides which calls are let in: the one place that does.
 //
 // | call                        | who is let in                              | open at a time |
 // |-----------------------------|--------------------------------------------|----------------|
@@ -8,10 +8,10 @@
 // | reflection                  | everyone on Unix sockets, on TCP those     | 64             |
 // |                             | whom the Authenticator knows               |                |
 //
-// Calls of the API (UnaryCall, StreamCall) ask the gate when they begin. Health and reflection are
-// gRPC's own services, whose handlers cannot ask: their calls meet a server interceptor of the
-// gate. An interceptor of gRPC 1.51 cannot answer a call. It can cancel one with a status, whose
-// code and message the caller gets, without the details of google.rpc.Status.
+// Calls of the API (UnaryCall, StreamCall) call the gate when they begin. Health and reflection are
+// gRPC's own services, whose handlers do not know the gate: it meets their calls as a server
+// interceptor. An interceptor of gRPC 1.51 cannot answer a call, only cancel it with a status. The
+// caller gets that status' code and message, without the details of google.rpc.Status.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_CALL_GATE_H_
@@ -33,8 +33,7 @@
 #include "engine/base/mutex.h"
 #include "server/identity/authenticator.h"
 #include "server/identity/caller.h"
-#include "server/transport/refusal.h"
-#include "server/transport/request_observer.h"
+#include "server/transport/observers.h"
 
 namespace megatrain {
 
@@ -52,19 +51,22 @@ class CallGate {
   CallGate(const CallGate&) = delete;
   CallGate& operator=(const CallGate&) = delete;
 
-  // As the Authenticator's methods. The observer is told of callers that are not let in.
+  // As the Authenticator's methods of these names. The refusal observer is told of callers that are
+  // not let in. What Recheck returns must not be called once the gate is destroyed.
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const;
   std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const;
   std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const;
 
-  // Tells the observer how a call of `method`, "/PACKAGE.SERVICE/RPC", is answered.
+  // Tells the request observer how a call of `method`, "/PACKAGE.SERVICE/RPC", is answered.
   void Observe(std::string_view method, const grpc::Status& status) const;
 
-  // For the ServerBuilder, whose server must end before the gate.
+  // Returns what a ServerBuilder needs to let the gate see calls of health and reflection. The
+  // server must be destroyed before the gate.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NewInterceptors();
 
-  // Ends the open watches of health and calls of reflection, and those to come, as UNAVAILABLE.
+  // Ends open watches of health and calls of reflection as UNAVAILABLE (STOPPING), and later ones
+  // as soon as they begin.
   void Stop();
 
  private:

@@ -4,19 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/thread_name.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 
 namespace megatrain {
-namespace {
-
-absl::Status Stopping() {
-  return WithReason(absl::UnavailableError("the daemon is stopping"),
-                    v1::ErrorReason_Name(v1::STOPPING));
-}
-
-}  // namespace
-
 CallQueue::CallQueue(int threads, size_t waiting_max, size_t waiting_bytes_max)
     : waiting_max_(waiting_max), waiting_bytes_max_(waiting_bytes_max) {
   for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
@@ -26,13 +16,13 @@ CallQueue::~CallQueue() { Stop(); }
 
 absl::Status CallQueue::Add(size_t bytes, std::function<void(const absl::Status& status)> call) {
   MutexLock lock(&mutex_);
-  if (stopping_) return Stopping();
+  if (stopping_) return DaemonStopping();
   const bool too_many = waiting_.size() >= waiting_max_;
   const bool too_large = !waiting_.empty() && waiting_bytes_ + bytes > waiting_bytes_max_;
   if (too_many || too_large) {
     return WithReason(
         absl::UnavailableError(absl::StrCat(waiting_.size(), " calls wait; try again later")),
-        v1::ErrorReason_Name(v1::OVERLOADED));
+        v1::OVERLOADED);
   }
   waiting_.push_back({bytes, std::move(call)});
   waiting_bytes_ += bytes;
@@ -65,7 +55,7 @@ void CallQueue::Run() {
       waiting_bytes_ -= call.bytes;
       stopping = stopping_;
     }
-    call.run(stopping ? Stopping() : absl::OkStatus());
+    call.run(stopping ? DaemonStopping() : absl::OkStatus());
   }
 }
 

@@ -1,5 +1,5 @@
-// A few threads for calls that wait for a disk, so that gRPC's own are always free for those that
-// do not: bounded in threads, and in the number and the bytes of calls that wait.
+// A few threads for calls that wait for a disk, so that gRPC's own threads are always free for
+// calls that do not. The number of threads and the number and bytes of waiting calls are bounded.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_CALL_QUEUE_H_
@@ -24,12 +24,13 @@ class CallQueue {
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
-  // `call` is run once, with OK, or without having waited to its end with STOPPING. An error
-  // (OVERLOADED, STOPPING) means that it will not be run. `bytes` is what it holds while it waits;
-  // one call may hold more than all may together.
+  // Runs `call` once on a thread of the queue: with OK in its turn, or with Unavailable (STOPPING)
+  // when the queue stops before. `bytes` is the memory that it holds while it waits; a call that
+  // waits alone may hold any number. Returns Unavailable (OVERLOADED, STOPPING) if `call` will not
+  // be run. Does not block.
   absl::Status Add(size_t bytes, std::function<void(const absl::Status& status)> call);
 
-  // Runs what waits with STOPPING and waits for what runs.
+  // Runs waiting calls with STOPPING, and returns when none runs any more. One thread at a time.
   void Stop();
 
  private:

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -113,7 +114,10 @@ absl::Status ConnectionListener::ListenUnix(const std::string& path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return CannotNow(errno);
   listening_.push_back(fd);
-  if (bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+  // The mode of a socket that is not bound yet is what the bound one begins with: only this user
+  // may connect, whatever the umask.
+  if (fchmod(fd, 0600) != 0 ||
+      bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
     return CannotNow(errno);
   }
   path_ = path;

@@ -1,9 +1,10 @@
-// Accepts connections for the gRPC server. gRPC's own listener gives up for good at the first
-// connection for which the process has no file descriptor left (gRPC 1.51); this one turns away
-// what would take the last ones, and goes on.
+// Accepts connections of a socket, on a thread of its own, until it is destroyed. gRPC's own
+// listener (1.51) stops accepting for ever at the first connection for which the process has no
+// file descriptor left. This one closes connections that would take the last descriptors, and goes
+// on.
 //
-// Thread safety: none needed: a thread of its own accepts until the listener is destroyed.
-// Invariants: of the descriptors the process may have, FilesKept() are left for its files.
+// Thread safety: one thread at a time.
+// Invariants: connections leave FilesKept() of the process' descriptors to its files.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_CONNECTION_LISTENER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_CONNECTION_LISTENER_H_
 
@@ -22,26 +23,28 @@ namespace megatrain {
 
 class ConnectionListener {
  public:
-  // Takes a connection, non-blocking, which is its own to close.
+  // Called with a connected, non-blocking socket, which the function closes.
   using Take = std::function<void(int fd)>;
 
-  // Listens on "unix:/PATH", which must not be there, or on "HOST:PORT", where port 0 is one that
-  // the system chooses. InvalidArgument if that cannot be; Unavailable if it cannot be now, as for
-  // an address that no interface has yet. Connections wait until Accept is called.
+  // Listens on "unix:/PATH", which must not exist and gets mode 0600, or on "HOST:PORT", where port
+  // 0 is one that the system chooses. InvalidArgument if that cannot be; Unavailable if it cannot
+  // be now, as for an address that no interface has yet. Connections wait until Accept is called.
   static absl::StatusOr<std::unique_ptr<ConnectionListener>> Listen(const std::string& address);
-  // Listens no more; a Unix socket is removed.
+  // Closes the sockets and removes a Unix socket from the file system. Waits for a call of `take`
+  // that is under way.
   ~ConnectionListener();
   ConnectionListener(const ConnectionListener&) = delete;
   ConnectionListener& operator=(const ConnectionListener&) = delete;
 
-  // Once. Both are called on the listener's thread, and not any more once it is destroyed;
-  // `turned_away`, which may be empty, for each connection that is closed at once.
+  // Begins to accept; to be called once. Both functions are called on the listener's thread, one
+  // connection after the other: `take` for each connection, `turned_away`, which may be empty, for
+  // each that was closed at once. Neither is called after the listener is destroyed.
   void Accept(Take take, std::function<void()> turned_away = {});
 
-  // As asked for, with the port that it has.
+  // The address given to Listen, with the port that the system chose in place of 0.
   const std::string& address() const { return address_; }
 
-  // Descriptors that connections must not use up, of `files_max` that the process may have.
+  // Returns how many of the `files_max` descriptors of a process connections must leave.
   static int64_t FilesKept(int64_t files_max);
 
  private:

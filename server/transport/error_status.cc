@@ -1,5 +1,7 @@
 #include "server/transport/error_status.h"
 
+#include <simdjson.h>
+
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -7,7 +9,6 @@
 #include "google/rpc/status.pb.h"
 #include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
-#include "server/transport/utf8.h"
 
 namespace megatrain {
 namespace {
@@ -49,6 +50,14 @@ v1::ErrorReason GeneralReason(absl::StatusCode code) {
 
 }  // namespace
 
+std::string ValidUtf8(std::string text) {
+  if (simdjson::validate_utf8(text.data(), text.size())) return text;
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+  }
+  return text;
+}
+
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   std::string message = ValidUtf8(std::string(status.message()));
@@ -79,7 +88,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
 
 absl::Status InvalidField(const std::string& field, const std::string& message) {
   return WithReason(absl::InvalidArgumentError(absl::StrCat(field, ": ", message)),
-                    v1::ErrorReason_Name(v1::INVALID_FIELD), {{"field", field}});
+                    v1::INVALID_FIELD, {{"field", field}});
 }
 
 }  // namespace megatrain

@@ -1,13 +1,13 @@
 // A gRPC server for services of the callback API, with gRPC's own health and reflection, and the
 // limits on what a caller can make it hold.
 //
-// What gRPC 1.51 does: connections, calls, deadlines, cancellation, health, reflection, and waiting
-// for calls under way when it stops. What it cannot do is ours:
+// gRPC 1.51 does connections, calls, deadlines, cancellation, health, reflection, and waits for
+// calls under way when it stops. The parts beside it do what it cannot:
 // - ConnectionListener accepts: gRPC's own listener ends for good when file descriptors run out.
 // - CallGate lets calls in.
-// - CallQueue takes calls that wait for a disk off gRPC's threads, of which there are few.
+// - CallQueue runs calls that wait for a disk, because gRPC has few threads.
 // - TurnScheduler gives all streams their turns on one thread.
-// - UnsentAnswers bounds what answers that are not read hold.
+// - UnsentAnswers bounds the memory of answers that their callers do not read.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_GRPC_SERVER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_GRPC_SERVER_H_
 
@@ -29,10 +29,8 @@
 #include "server/transport/call_gate.h"
 #include "server/transport/call_queue.h"
 #include "server/transport/connection_listener.h"
-#include "server/transport/refusal.h"
-#include "server/transport/request_observer.h"
+#include "server/transport/observers.h"
 #include "server/transport/service_context.h"
-#include "server/transport/stream_options.h"
 #include "server/transport/turn_scheduler.h"
 #include "server/transport/unsent_answers.h"
 
@@ -41,7 +39,8 @@ namespace megatrain {
 struct GrpcServerOptions {
   // "unix:/ABSOLUTE/PATH", made ready by PrepareUnixSocket, or "HOST:PORT".
   std::vector<std::string> listen;
-  // For each address "HOST:PORT". Empty: they are refused, nothing is served on TCP in clear.
+  // Called for each address "HOST:PORT". Empty: such addresses are refused, because nothing is
+  // served on TCP in clear.
   std::function<std::shared_ptr<grpc::ServerCredentials>()> tcp_credentials;
   size_t streams_max = 2000;  // of all callers
   StreamOptions streams;
@@ -54,34 +53,35 @@ struct GrpcService {
   std::string name;  // "megatrain.v1.JobService"
   std::unique_ptr<grpc::Service> service;
 };
-// Makes what is served. `services` outlives what is made.
+// Makes the services. `services` outlives them.
 using MakeGrpcServices = std::function<std::vector<GrpcService>(const ServiceContext& services)>;
 
 // Thread safety: all methods may be called from any thread.
 class GrpcServer {
  public:
   // Listens and serves. Health is NOT_SERVING for "" and SERVING for the services. `authenticator`
-  // must outlive the server. ConnectionListener::Listen's errors for an address that cannot be
-  // listened on.
+  // must outlive the server; `make_services` is called once, before Start returns.
+  // InvalidArgument for TCP without credentials; ConnectionListener::Listen's errors for an address
+  // that cannot be listened on; Internal if gRPC does not start.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
                                                            const Authenticator* authenticator,
                                                            const MakeGrpcServices& make_services);
-  // Stop, if it was not called.
+  // Stops with a grace of a second, if Stop was not called.
   ~GrpcServer();
   GrpcServer(const GrpcServer&) = delete;
   GrpcServer& operator=(const GrpcServer&) = delete;
 
-  // What health says of the whole daemon, service "": whether jobs can run.
+  // Sets the health of service "", the whole daemon: SERVING if jobs can run.
   void SetReady(bool ready);
 
-  // Takes no more calls, ends streams with STOPPING, lets calls under way end, and cuts off what is
-  // left after `grace`.
+  // Takes no more calls, ends streams with STOPPING, lets calls under way end, cuts off those that
+  // are left after `grace`, and returns when none is left. To be called once.
   void Stop(std::chrono::milliseconds grace);
 
   size_t streams() const { return turns_.streams(); }
-  // Of answers that are being made or that their callers have not let out of the process.
+  // Bytes of answers that are being made or that have not left the process: see UnsentAnswers.
   size_t unsent_bytes() const { return answers_.bytes(); }
-  // Where it listens: as in the options, with the port that the system chose in place of 0.
+  // The addresses of the options, with the port that the system chose in place of 0.
   const std::vector<std::string>& listening() const { return listening_; }
 
  private:

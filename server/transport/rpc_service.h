@@ -1,5 +1,5 @@
-// A gRPC service (of the callback API) whose RPCs are plain methods: what answers knows requests,
-// responses and callers, not gRPC.
+// A gRPC service (of the callback API) whose RPCs are plain methods, which know requests, responses
+// and callers, and nothing of gRPC.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_RPC_SERVICE_H_
 #define MEGATRAIN_SERVER_TRANSPORT_RPC_SERVICE_H_
 
@@ -17,7 +17,6 @@
 #include "server/identity/caller.h"
 #include "server/transport/service_context.h"
 #include "server/transport/stream_call.h"
-#include "server/transport/stream_options.h"
 #include "server/transport/stream_source.h"
 #include "server/transport/unary_call.h"
 
@@ -30,7 +29,8 @@ class RpcService : public Api::CallbackService {
  protected:
   explicit RpcService(const ServiceContext& services) : services_(services) {}
 
-  // Answers a call of the RPC `name` by `answer`, whatever thread that is to run on.
+  // Answers a call of the RPC `name` by calling `answer` on the thread that `answer_on` says.
+  // Returns the reactor that gRPC is to be given.
   template <class Request, class Response>
   grpc::ServerUnaryReactor* Unary(const char* name, AnswerOn answer_on,
                                   absl::Status (Self::*answer)(const Caller&, const Request&,
@@ -46,7 +46,8 @@ class RpcService : public Api::CallbackService {
         context, request, response);
   }
 
-  // Streams what the source gives that `open` makes.
+  // Answers a call of the RPC `name` with the messages of the source that `open` returns. `open` is
+  // called on the thread that `open_on` says; the source may call `wake` as StreamSource says.
   template <class Request, class Message>
   grpc::ServerWriteReactor<Message>* Stream(const char* name, AnswerOn open_on,
                                             absl::StatusOr<std::unique_ptr<StreamSource<Message>>> (

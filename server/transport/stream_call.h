@@ -21,13 +21,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "megatrain/v1/stream.pb.h"
 #include "server/base/error_reason.h"
 #include "server/identity/caller.h"
 #include "server/transport/error_status.h"
 #include "server/transport/service_context.h"
-#include "server/transport/stream_options.h"
 #include "server/transport/stream_source.h"
 #include "server/transport/turn_scheduler.h"
 #include "server/transport/unsent_answers.h"
@@ -62,8 +60,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     if (gone_) return End(absl::CancelledError("the caller went away"));
     if (!source_.ok()) return End(source_.status());
     if (stopping) {
-      return End(WithReason(absl::UnavailableError("the daemon is stopping"),
-                            v1::ErrorReason_Name(v1::STOPPING)));
+      return End(DaemonStopping());
     }
     if (refused_) return End(refusal_);
     if (recheck_ && now >= rechecked_ + options_.heartbeat) {

@@ -1,4 +1,5 @@
-// Where the messages of a stream come from: a place in a series, not a buffer.
+// A source of a stream's messages. It is a place in a series, and buffers little: messages are made
+// when the stream can send them.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_STREAM_SOURCE_H_
 #define MEGATRAIN_SERVER_TRANSPORT_STREAM_SOURCE_H_
 
@@ -15,23 +16,26 @@ enum class StreamNext {
   kEnd,      // there will be nothing new
 };
 
-// Thread safety: one thread at a time. What a source is woken by is given to it when it is made; it
-// may wake from any thread, and not any more when it is destroyed.
+// A source is made with a function `wake`, which it calls, from any thread, when there is news, and
+// no more once it is destroyed.
+//
+// Thread safety: one thread at a time.
 template <class Message>
 class StreamSource {
  public:
   virtual ~StreamSource() = default;
 
-  // What is next in the stream. Does not wait. `message` is empty.
+  // Fills in the next message of the stream, if there is one. Does not wait for one. `message` is
+  // empty before, and unspecified after kNothing and kEnd. An error ends the stream with it.
   virtual absl::StatusOr<StreamNext> Next(Message* message) = 0;
 
-  // Whether what is next is not to wait for the stream's pace.
+  // Whether the next message is to be sent at once, without waiting for StreamOptions::pace.
   virtual bool Urgent() const { return false; }
 
-  // The number of the record to come, for heartbeats; 0 where records are not numbered.
+  // The sequence number of the record to come, which heartbeats tell; 0 for series without numbers.
   virtual int64_t next_sequence() const = 0;
 
-  // After this long without news the source is asked again even if it did not wake.
+  // How long after kNothing Next is called again, if the source did not wake the stream before.
   virtual std::chrono::milliseconds poll_interval() const = 0;
 };
 

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/thread_name.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 
 namespace megatrain {
@@ -38,7 +37,7 @@ absl::Status TurnScheduler::Add(std::shared_ptr<Stream> stream) {
   if (streams_.size() >= streams_max_) {
     return WithReason(absl::ResourceExhaustedError(absl::StrCat(
                           "the daemon serves ", streams_.size(), " streams, as many as it may")),
-                      v1::ErrorReason_Name(v1::LIMIT_REACHED),
+                      v1::LIMIT_REACHED,
                       {{"limit", "streams"}, {"value", absl::StrCat(streams_max_)}});
   }
   Stream* const added = stream.get();

@@ -1,8 +1,9 @@
 // The one thread on which all server streams take their turns, however many there are.
 //
-// A stream takes a turn when it is woken or its time has come: it looks for what is new and starts
-// at most one write, which is all that is buffered for its reader. While that write is under way
-// the stream takes no turn, so a slow reader costs nothing and holds up nobody.
+// A stream takes a turn when it is woken or when the time that it named is there. In a turn it
+// looks for news and starts at most one write, which is all that is buffered for its reader. It
+// takes no turn while that write is under way, so that a slow reader costs nothing and delays
+// nobody.
 //
 // Thread safety: all methods may be called from any thread; turns are taken on the scheduler's
 // thread. Invariants: a stream's turns never overlap; a Wake during a turn is followed by another
@@ -32,8 +33,8 @@ class TurnScheduler {
     explicit Stream(TurnScheduler* scheduler);  // which must outlive it
     virtual ~Stream();
 
-    // Must not block. Returns when the next turn is due if nobody wakes the stream before.
-    // `stopping`: the daemon stops; the stream is to be ended.
+    // Takes a turn, without blocking. Returns when the next one is due if nobody wakes the stream
+    // before; kNever: only then. `stopping`: the daemon stops and the stream must end.
     virtual Clock::time_point Turn(Clock::time_point now, bool stopping) = 0;
 
    private:
@@ -47,20 +48,21 @@ class TurnScheduler {
   };
 
   explicit TurnScheduler(size_t streams_max);
-  // Waits until the last stream is gone: one that has been removed may still be held by what was
-  // about to wake it. REQUIRES: all have been removed.
+  // Waits until the last Stream object is destroyed: whoever was about to wake it may still hold
+  // it. REQUIRES: all have been removed.
   ~TurnScheduler();
   TurnScheduler(const TurnScheduler&) = delete;
   TurnScheduler& operator=(const TurnScheduler&) = delete;
 
-  // The stream takes its first turn soon and is kept alive until it is removed. LIMIT_REACHED, and
-  // nothing else happens, if there are too many.
+  // Keeps the stream alive until it is removed, and gives it its first turn soon. ResourceExhausted
+  // (LIMIT_REACHED) if there are too many; then the stream is not kept.
   absl::Status Add(std::shared_ptr<Stream> stream);
-  // Without effect on a stream that is not there.
+  // Gives the stream a turn soon. Without effect if it was not added or is removed.
   void Wake(Stream* stream);
+  // Gives the stream no more turns; one may be under way. The stream may be destroyed by this call.
   void Remove(Stream* stream);
 
-  // Gives every stream, also those added later, a turn with `stopping`.
+  // Gives every stream, also those added later, a turn with `stopping`. Does not wait for them.
   void Stop();
 
   size_t streams() const;

@@ -14,11 +14,12 @@ enum class SocketAccess {
   kShared,   // others can enter: callers must prove who they are
 };
 
-// Whether a daemon may listen on the socket `path`, which need not exist, and who will reach it.
-// The directory must belong to this process' user or root, and nobody else may write to it: they
-// could put a socket of their own in its place. A missing one is made private, its parents are not
-// made. A socket that nobody listens on any more is removed. InvalidArgument says what to do;
-// FailedPrecondition: another process listens there.
+// Makes the place for a socket `path` ready to be bound: checks its directory, which is made
+// (private; its parents are not made) if it is missing, and removes a socket that nobody listens on
+// any more. Returns who will reach the socket. InvalidArgument, with what to do: the path is not
+// absolute or too long, there is another file, or the directory belongs to neither this process'
+// user nor root, or others may write to it and so put a socket of their own there.
+// FailedPrecondition: another process listens there. FileError's codes otherwise.
 absl::StatusOr<SocketAccess> PrepareUnixSocket(const std::string& path);
 
 // Lets a group connect to the bound socket `path` (mode 0660): the group megatrain if there is one

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "megatrain/v1/error_reason.pb.h"
 #include "server/base/error_reason.h"
 
 namespace megatrain {
@@ -45,7 +44,7 @@ absl::StatusOr<bool> UnsentAnswers::Take(int64_t uid, const void* connection, si
         absl::ResourceExhaustedError(absl::StrCat(
             account.waiting.size(), " calls wait for ", account.bytes,
             " bytes of answers that their caller has not read; read them, then try again")),
-        v1::ErrorReason_Name(v1::ANSWERS_UNREAD));
+        v1::ANSWERS_UNREAD);
   }
   account.waiting.push_back({connection, request_bytes, std::move(go_on)});
   account.waiting_bytes += request_bytes;

@@ -1,19 +1,20 @@
-// Bounds what answers that their callers do not read hold of memory.
+// Bounds the memory of answers that their callers do not read.
 //
-// gRPC keeps an answer until HTTP/2's flow control has let it out, and tells of it then: a client
-// that gives no window keeps every answer in the daemon's memory, a MiB each if it asks for job
-// files. So each answer is counted from when it is made until gRPC says that it went out or that
-// its call ended, by connection and by caller. A caller who has too much unsent is not answered
-// until some of it has gone: the call waits before it is acted on, a stream before its next
-// message. Nothing is refused to a client that reads answers as they come, however slow its line,
-// however many calls it sends ahead. Only those that wait are bounded in number and bytes, beyond
-// that they are refused. A client that leaves answers unread until another call of the same
-// connection is answered may wait for that to its deadline: calls are taken by several threads, and
-// later ones may have used up the room.
+// gRPC keeps an answer until HTTP/2's flow control has let it out, and says so then. A client that
+// gives no window keeps every answer in the daemon's memory, a MiB each if it wants job files. So
+// the bytes of an answer are counted, by connection and by caller, from when it is made until gRPC
+// says that it went out or that its call ended.
+//
+// A caller with too many unsent bytes is not answered until some have gone: a call waits before it
+// is acted on, a stream before its next message. Waiting calls are bounded in number and bytes;
+// those beyond are refused. A client that reads answers as they come is refused nothing, however
+// slow its line and however many calls it sends ahead. A client that leaves answers unread until
+// another call of the same connection is answered may wait for that answer to its deadline: several
+// threads take calls, and later ones may have used up the room.
 //
 // Thread safety: all methods may be called from any thread, an AnswerShare's by one at a time.
-// Invariants: unsent bytes exceed a bound by no more than what answers are longer than
-// kAnswerBytesExpected; a call waits only while its caller has unsent answers.
+// Invariants: unsent bytes exceed a bound by no more than the bytes by which answers are longer
+// than kAnswerBytesExpected. A call waits only while its caller has unsent answers.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_UNSENT_ANSWERS_H_
 #define MEGATRAIN_SERVER_TRANSPORT_UNSENT_ANSWERS_H_
 
@@ -31,22 +32,22 @@ namespace megatrain {
 class UnsentAnswers {
  public:
   struct Options {
-    // Of a caller on one connection. A line of 100 ms and 640 Mbit/s is filled.
+    // Unsent bytes of a caller on one connection: enough to fill a line of 100 ms and 640 Mbit/s.
     size_t connection_bytes_max = size_t{8} << 20;
-    // Of a caller on all connections.
+    // Unsent bytes of a caller on all connections.
     size_t caller_bytes_max = size_t{32} << 20;
-    // Of a caller's calls that wait, and of their requests.
+    // A caller's waiting calls, and the bytes of their requests.
     size_t waiting_max = 1024;
     size_t waiting_bytes_max = size_t{32} << 20;
   };
-  // Counted for an answer until it has been made: a job with its file.
+  // Counted for an answer until it is made: as many as a job with its file has.
   static constexpr size_t kAnswerBytesExpected = size_t{1} << 20;
 
   explicit UnsentAnswers(const Options& options) : options_(options) {}
   UnsentAnswers(const UnsentAnswers&) = delete;
   UnsentAnswers& operator=(const UnsentAnswers&) = delete;
 
-  // Of all callers: expected ones and those that wait to be sent.
+  // Bytes that are counted now, of all callers.
   size_t bytes() const;
 
  private:
@@ -77,7 +78,7 @@ class UnsentAnswers {
   std::map<int64_t, Account> accounts_ ABSL_GUARDED_BY(mutex_);  // by uid; those that are not empty
 };
 
-// What one call has unsent. Gives it back when it is destroyed.
+// The unsent bytes of one call, which are given back when it is destroyed.
 class AnswerShare {
  public:
   // `answers` must outlive this.
@@ -86,19 +87,22 @@ class AnswerShare {
   AnswerShare(const AnswerShare&) = delete;
   AnswerShare& operator=(const AnswerShare&) = delete;
 
-  // Once, before the others. `connection` stands for it as long as this lives.
+  // To be called once, before the other methods. `connection` tells connections apart and must keep
+  // standing for this one as long as the share lives.
   void SetCaller(int64_t uid, const void* connection) {
     uid_ = uid;
     connection_ = connection;
   }
 
-  // Whether the call may be answered now; then kAnswerBytesExpected are counted for it. False:
-  // `go_on` is called once, on any thread, when it may be, with the bytes counted.
-  // `request_bytes` is what it holds while it waits. RESOURCE_EXHAUSTED, ANSWERS_UNREAD: too many
-  // wait. REQUIRES: nothing is counted.
+  // Returns true if the call may be answered now, and counts kAnswerBytesExpected for it. Returns
+  // false if it must wait: `go_on` is called once, on any thread, when it may be answered and the
+  // bytes are counted; it may be called before Take returns. `request_bytes` is what the call holds
+  // while it waits. ResourceExhausted (ANSWERS_UNREAD): too many wait. REQUIRES: nothing is
+  // counted.
   absl::StatusOr<bool> Take(size_t request_bytes, std::function<void()> go_on);
 
-  // That many bytes are unsent now. Fewer than before may let other calls go on, on this thread.
+  // Counts `bytes` in place of those before. If they are fewer, the `go_on` of other calls may be
+  // called on this thread.
   void Set(size_t bytes);
 
  private:

@@ -11,12 +11,12 @@ namespace {
 using ::testing::ElementsAre;
 
 TEST(TextTest, Bytes) {
-  EXPECT_EQ(FormatBytes(0), "0 B");
-  EXPECT_EQ(FormatBytes(1023), "1023 B");
-  EXPECT_EQ(FormatBytes(1536), "1.5 KiB");
-  EXPECT_EQ(FormatBytes(int64_t{300} << 20), "300 MiB");
-  EXPECT_EQ(FormatBytes(int64_t{1023} << 20), "1.0 GiB");
-  EXPECT_EQ(FormatBytes(int64_t{3} << 40), "3.0 TiB");
+  EXPECT_EQ(SizeText(0), "0 B");
+  EXPECT_EQ(SizeText(1023), "1023 B");
+  EXPECT_EQ(SizeText(1536), "1.5 KiB");
+  EXPECT_EQ(SizeText(int64_t{300} << 20), "300 MiB");
+  EXPECT_EQ(SizeText(int64_t{1023} << 20), "1.0 GiB");
+  EXPECT_EQ(SizeText(int64_t{3} << 40), "3.0 TiB");
 }
 
 TEST(TextTest, Rates) {

@@ -9,7 +9,7 @@
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "server/base/error_reason.h"
-#include "server/transport/utf8.h"
+#include "server/transport/error_status.h"
 
 namespace megatrain {
 namespace {
@@ -48,6 +48,11 @@ TEST(ConversionTest, EveryStateAndReasonHasItsNameInTheApi) {
     EXPECT_EQ(v1::Job::Reason_Name(ToProto(reason)), JobReasonName(reason));
   }
   EXPECT_EQ(ToProto(JobReason::kNone), v1::Job::REASON_UNSPECIFIED);
+  EXPECT_EQ(ToProto(WaitingReason::kNone), v1::QueueStatus::WAITING_UNSPECIFIED);
+  for (int i = 1; i < v1::QueueStatus::Waiting_ARRAYSIZE; ++i) {
+    const auto reason = static_cast<WaitingReason>(i);
+    EXPECT_EQ(v1::QueueStatus::Waiting_Name(ToProto(reason)), WaitingReasonName(reason));
+  }
 }
 
 TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {

@@ -30,7 +30,7 @@ TEST(AccountCacheTest, BelievesWhatItFoundForAWhile) {
   absl::Time now = absl::FromUnixSeconds(1000);
   absl::StatusOr<Account> answer = Account{7, 8, "anna"};
   AccountCache::Options options;
-  options.find_name = [&](const std::string&) {
+  options.find = [&](const AccountKey&) {
     ++asked;
     return answer;
   };
@@ -50,9 +50,9 @@ TEST(AccountCacheTest, MemoryIsAskedWithoutTheDatabase) {
   absl::Time now = absl::UnixEpoch();
   int asked = 0;
   AccountCache::Options options;
-  options.find_name = [&asked](const std::string& name) -> absl::StatusOr<Account> {
+  options.find = [&asked](const AccountKey& key) -> absl::StatusOr<Account> {
     ++asked;
-    if (name == "anna") return Account{501, 501, "anna"};
+    if (key == AccountKey("anna")) return Account{501, 501, "anna"};
     return absl::NotFoundError("no such account");
   };
   options.now = [&now] { return now; };
@@ -71,7 +71,7 @@ TEST(AccountCacheTest, MemoryIsAskedWithoutTheDatabase) {
 TEST(AccountCacheTest, ADatabaseThatCannotBeReadIsAskedAgain) {
   int asked = 0;
   AccountCache::Options options;
-  options.find_uid = [&asked](uid_t) -> absl::StatusOr<Account> {
+  options.find = [&asked](const AccountKey&) -> absl::StatusOr<Account> {
     if (++asked == 1) return absl::UnavailableError("broken");
     return Account{7, 8, "anna"};
   };

@@ -25,16 +25,14 @@ class CallerAuthenticatorTest : public testing::Test {
 
   static AccountCache::Options AccountOptions() {
     AccountCache::Options options;
-    options.find_name = [](const std::string& name) -> absl::StatusOr<Account> {
-      if (name == "anna") return Account{501, 501, "anna"};
-      if (name == "boss") return Account{502, 502, "boss"};
-      return absl::NotFoundError("no such account");
-    };
-    options.find_uid = [](uid_t uid) -> absl::StatusOr<Account> {
-      if (uid == 501) return Account{501, 501, "anna"};
-      if (uid == 502) return Account{502, 502, "boss"};
-      if (uid == 503) return absl::UnavailableError("the directory service is away");
-      if (uid == geteuid()) return Account{uid, uid, "daemon-user"};
+    options.find = [](const AccountKey& key) -> absl::StatusOr<Account> {
+      for (const Account& account : {Account{501, 501, "anna"}, Account{502, 502, "boss"}}) {
+        if (key == AccountKey(account.uid) || key == AccountKey(account.name)) return account;
+      }
+      if (key == AccountKey(uid_t{503})) {
+        return absl::UnavailableError("the directory service is away");
+      }
+      if (key == AccountKey(geteuid())) return Account{geteuid(), geteuid(), "daemon-user"};
       return absl::NotFoundError("no such account");
     };
     return options;

@@ -178,8 +178,7 @@ class EngineJobRunnerTest : public ::testing::Test {
     auto records = records_.Open(job_id);
     EXPECT_TRUE(records.ok()) << records.status();
     std::vector<LogRecord> metrics;
-    int64_t missed = 0;
-    EXPECT_TRUE((*records)->metrics().Read(1)->Next(1000, &metrics, &missed).ok());
+    EXPECT_TRUE((*records)->metrics().Read(1)->Next(1000, &metrics).ok());
     return metrics;
   }
 

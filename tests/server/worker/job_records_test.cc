@@ -23,8 +23,7 @@ using ::testing::HasSubstr;
 
 std::vector<LogRecord> ReadAll(const RecordLog& log) {
   std::vector<LogRecord> records;
-  int64_t missed = 0;
-  EXPECT_TRUE(log.Read(1)->Next(1 << 20, &records, &missed).ok());
+  EXPECT_TRUE(log.Read(1)->Next(1 << 20, &records).ok());
   return records;
 }
 

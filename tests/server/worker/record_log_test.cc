@@ -4,19 +4,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/worker/record_line.h"
+#include "server/worker/record_format.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
@@ -36,13 +42,41 @@ std::unique_ptr<RecordLog> OpenLog(const std::string& directory,
   return *std::move(log);
 }
 
-std::vector<LogRecord> ReadAll(const RecordLog& log, int64_t from = 1, int64_t* missed = nullptr) {
+std::vector<LogRecord> ReadAll(const RecordLog& log, int64_t from = 1) {
   std::vector<LogRecord> records;
-  int64_t ignored = 0;
   auto reader = log.Read(from);
-  EXPECT_TRUE(reader->Next(1 << 20, &records, missed != nullptr ? missed : &ignored).ok());
+  EXPECT_TRUE(reader->Next(1 << 20, &records).ok());
+  EXPECT_EQ(reader->next_sequence(), std::max(from, log.next_sequence()));
   return records;
 }
+
+// Counts the changes of a log.
+class Changes {
+ public:
+  explicit Changes(const RecordLog& log)
+      : subscription_(log.Subscribe([this] {
+          MutexLock lock(&mutex_);
+          ++count_;
+          changed_.NotifyAll();
+        })) {}
+
+  // Waits until `done`, which is looked at after each change.
+  void WaitUntil(const std::function<bool()>& done) {
+    MutexLock lock(&mutex_);
+    while (!done()) changed_.Wait(&mutex_);
+  }
+  int count() {
+    MutexLock lock(&mutex_);
+    return count_;
+  }
+  void Leave() { subscription_.reset(); }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  int count_ = 0;
+  std::unique_ptr<RecordLog::Subscription> subscription_;
+};
 
 std::vector<std::string> Texts(const std::vector<LogRecord>& records) {
   std::vector<std::string> texts;
@@ -67,28 +101,38 @@ void SetContent(const std::filesystem::path& path, const std::string& content) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
 }
 
-TEST(RecordLineTest, ALineReadsBackAndAChangedOneDoesNot) {
-  const std::string line = FormatRecordLine({'t', 12, 7, "{\"step\":7} "});
+TEST(RecordFormatTest, IsWhatVersionsBeforeWrote) {
+  EXPECT_EQ(SegmentName(42), "00000000000000000042.log");
+  EXPECT_EQ(ParseSegmentName("00000000000000000042.log"), 42);
+  for (const char* name : {"", "42.log", "00000000000000000000.log", "00000000000000000042.tmp",
+                           "000000000000000000042.log", "0000000000000000004x.log"}) {
+    EXPECT_EQ(ParseSegmentName(name), std::nullopt) << name;
+  }
+  EXPECT_EQ(EncodeRecord(LogRecord::Kind::kText, 12, 7, "a b"), "4e7b09a401f33ffc t 12 7 a b\n");
+  EXPECT_EQ(EncodeRecord(LogRecord::Kind::kFellBack, 3, 0, ""), "a50f13c278a407e3 f 3 0 \n");
+}
+
+TEST(RecordFormatTest, ALineReadsBackAndAChangedOneDoesNot) {
+  const std::string line = EncodeRecord(LogRecord::Kind::kText, 12, 7, "{\"step\":7} ");
   ASSERT_EQ(line.back(), '\n');
   const std::string whole = line.substr(0, line.size() - 1);
-  const auto parsed = ParseRecordLine(whole);
+  const auto parsed = DecodeRecord(whole);
   ASSERT_TRUE(parsed.has_value());
-  EXPECT_EQ(parsed->kind, 't');
+  EXPECT_EQ(parsed->kind, LogRecord::Kind::kText);
   EXPECT_EQ(parsed->sequence, 12);
   EXPECT_EQ(parsed->step, 7);
   EXPECT_EQ(parsed->text, "{\"step\":7} ");
   for (size_t i = 0; i < whole.size(); ++i) {
-    EXPECT_FALSE(ParseRecordLine(whole.substr(0, i)).has_value());
+    EXPECT_FALSE(DecodeRecord(whole.substr(0, i)).has_value());
     std::string changed = whole;
     changed[i] ^= 1;
-    EXPECT_FALSE(ParseRecordLine(changed).has_value()) << i;
+    EXPECT_FALSE(DecodeRecord(changed).has_value()) << i;
   }
 }
 
 TEST(RecordLogTest, NumbersFromOneAndReadsFromAny) {
   const std::string directory = FreshDirectory("numbers");
   auto log = OpenLog(directory);
-  EXPECT_EQ(log->first_sequence(), 1);
   EXPECT_EQ(log->next_sequence(), 1);
   EXPECT_THAT(ReadAll(*log), IsEmpty());
   for (int64_t i = 1; i <= 5; ++i) {
@@ -104,15 +148,13 @@ TEST(RecordLogTest, NumbersFromOneAndReadsFromAny) {
   // In pages, and on with what comes later.
   auto reader = log->Read(2);
   std::vector<LogRecord> records;
-  int64_t missed = 0;
-  ASSERT_TRUE(reader->Next(2, &records, &missed).ok());
+  ASSERT_TRUE(reader->Next(2, &records).ok());
   EXPECT_THAT(Texts(records), ElementsAre("r2", "r3"));
   EXPECT_EQ(reader->next_sequence(), 4);
-  ASSERT_TRUE(reader->Next(10, &records, &missed).ok());
+  ASSERT_TRUE(reader->Next(10, &records).ok());
   ASSERT_TRUE(log->Append(60, "r6").ok());
-  ASSERT_TRUE(reader->Next(10, &records, &missed).ok());
+  ASSERT_TRUE(reader->Next(10, &records).ok());
   EXPECT_THAT(Texts(records), ElementsAre("r2", "r3", "r4", "r5", "r6"));
-  EXPECT_EQ(missed, 0);
 }
 
 TEST(RecordLogTest, IsReadAndContinuedAfterARestart) {
@@ -195,7 +237,7 @@ TEST(RecordLogTest, CutAtEveryByte) {
   }
 }
 
-TEST(RecordLogTest, ADamagedLineInTheMiddleIsLeftOutAndCounted) {
+TEST(RecordLogTest, ADamagedLineInTheMiddleIsLeftOutAndTold) {
   const std::string directory = FreshDirectory("damaged");
   {
     auto log = OpenLog(directory);
@@ -208,9 +250,7 @@ TEST(RecordLogTest, ADamagedLineInTheMiddleIsLeftOutAndCounted) {
   std::vector<std::string> notes;
   auto log = OpenLog(directory, {}, &notes);
   EXPECT_THAT(notes, ElementsAre(HasSubstr("1 damaged")));
-  int64_t missed = 0;
-  EXPECT_THAT(Texts(ReadAll(*log, 1, &missed)), ElementsAre("text 1", "text 3", "text 4"));
-  EXPECT_EQ(missed, 1);
+  EXPECT_THAT(Texts(ReadAll(*log)), ElementsAre("text 1", "text 3", "text 4"));
   EXPECT_EQ(log->next_sequence(), 5);
 }
 
@@ -246,9 +286,7 @@ TEST(RecordLogTest, SurvivesKill) {
     told = sequence;
     auto log = OpenLog(directory, {1 << 14, 1000});
     EXPECT_GE(log->next_sequence(), told + 1);
-    int64_t missed = 0;
-    EXPECT_EQ(static_cast<int64_t>(ReadAll(*log, 1, &missed).size()), log->next_sequence() - 1);
-    EXPECT_EQ(missed, 0);
+    EXPECT_EQ(static_cast<int64_t>(ReadAll(*log).size()), log->next_sequence() - 1);
   }
 }
 
@@ -261,8 +299,7 @@ TEST(RecordLogTest, IsBoundedAndSaysWhatIsGone) {
     ASSERT_TRUE(log->Append(i, absl::StrCat("text ", i, std::string(100, '.'))).ok());
     if (i == 3) {  // the slow reader holds the first segment open
       std::vector<LogRecord> records;
-      int64_t missed = 0;
-      ASSERT_TRUE(slow->Next(1, &records, &missed).ok());
+      ASSERT_TRUE(slow->Next(1, &records).ok());
     }
   }
   int64_t bytes = 0, files = 0;
@@ -272,26 +309,23 @@ TEST(RecordLogTest, IsBoundedAndSaysWhatIsGone) {
   }
   EXPECT_EQ(files, 3);
   EXPECT_LE(bytes, 3000);
-  const int64_t first = log->first_sequence();
+  std::vector<LogRecord> records = ReadAll(*log);
+  const int64_t first = records.front().sequence;
   EXPECT_GT(first, 70);
-  int64_t missed = 0;
-  std::vector<LogRecord> records = ReadAll(*log, 1, &missed);
-  EXPECT_EQ(missed, first - 1);
-  EXPECT_EQ(records.front().sequence, first);
+  EXPECT_THAT(records, SizeIs(100 - first + 1));
   EXPECT_EQ(records.back().sequence, 100);
 
   // What it had open is read to its end; only what lies between is missed.
-  records.clear();
-  missed = 0;
-  ASSERT_TRUE(slow->Next(1000, &records, &missed).ok());
+  const std::vector<LogRecord> kept = std::exchange(records, {});
+  ASSERT_TRUE(slow->Next(1000, &records).ok());
   EXPECT_EQ(records.front().sequence, 2);
   EXPECT_EQ(records.back().sequence, 100);
-  EXPECT_GT(missed, 0);
-  EXPECT_EQ(static_cast<int64_t>(records.size()) + missed, 99);
+  EXPECT_GT(records.size(), kept.size());
+  EXPECT_LT(records.size(), 99u);
 
   log = nullptr;
   log = OpenLog(directory, options);
-  EXPECT_EQ(log->first_sequence(), first);
+  EXPECT_EQ(ReadAll(*log).front().sequence, first);
   EXPECT_EQ(log->next_sequence(), 101);
 }
 
@@ -323,11 +357,9 @@ TEST(RecordLogTest, MarksWhatAFallBackSuperseded) {
     EXPECT_FALSE(records[7].superseded);
     EXPECT_TRUE(records[10].superseded);
     std::vector<LogRecord> rest;
-    int64_t missed = 0;
     if (round == 0) {
-      ASSERT_TRUE(live->Next(100, &rest, &missed).ok());
+      ASSERT_TRUE(live->Next(100, &rest).ok());
       EXPECT_THAT(rest, SizeIs(10)) << "the marker comes in its place, without a gap";
-      EXPECT_EQ(missed, 0);
       live.reset();
     }
     log = nullptr;
@@ -338,32 +370,22 @@ TEST(RecordLogTest, MarksWhatAFallBackSuperseded) {
   EXPECT_THAT(SupersededSteps(ReadAll(*log)), SizeIs(12));
 }
 
-TEST(RecordLogTest, WaitingEndsWithARecordACloseOrTheTime) {
-  auto log = OpenLog(FreshDirectory("wait"));
-  EXPECT_FALSE(log->WaitFor(1, 0.0));
-  std::thread appender([&] { ASSERT_TRUE(log->Append(1, "r1").ok()); });
-  EXPECT_TRUE(log->WaitFor(1, 600));
-  appender.join();
-  std::thread closer([&] { log->Close(); });
-  EXPECT_FALSE(log->WaitFor(2, 600));
-  closer.join();
-  EXPECT_TRUE(log->closed());
-  EXPECT_EQ(log->Append(2, "r2").status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Texts(ReadAll(*log)), ElementsAre("r1"));
-}
-
-TEST(RecordLogTest, SubscribersAreCalledUntilTheyLeave) {
+TEST(RecordLogTest, SubscribersAreCalledUntilTheyLeaveAndAtClose) {
   auto log = OpenLog(FreshDirectory("subscribe"));
-  std::atomic<int> calls{0};
-  auto subscription = log->Subscribe([&calls] { ++calls; });
-  auto other = log->Subscribe([] {});
+  Changes changes(*log);
+  Changes other(*log);
   ASSERT_TRUE(log->Append(1, "r1").ok());
-  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(changes.count(), 1);
   ASSERT_TRUE(log->FallBack(0).ok());
-  EXPECT_EQ(calls, 2);
-  subscription.reset();
+  EXPECT_EQ(changes.count(), 2);
+  changes.Leave();
+  EXPECT_FALSE(log->closed());
   log->Close();
-  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(log->closed());
+  EXPECT_EQ(changes.count(), 2);
+  EXPECT_EQ(other.count(), 3);
+  EXPECT_EQ(log->Append(2, "r2").status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Texts(ReadAll(*log)), ElementsAre("r1", ""));
 }
 
 TEST(RecordLogTest, ReadersAndAnAppenderSideBySide) {
@@ -373,18 +395,18 @@ TEST(RecordLogTest, ReadersAndAnAppenderSideBySide) {
   for (int64_t from : {1, 1, 500, 1999}) {
     readers.emplace_back([&log, from] {
       auto reader = log->Read(from);
-      int64_t expected = from, missed = 0;
+      Changes changes(*log);
+      int64_t expected = from;
       while (expected <= kRecords) {
-        ASSERT_TRUE(log->WaitFor(expected, 600));
+        changes.WaitUntil([&] { return log->next_sequence() > expected; });
         std::vector<LogRecord> records;
-        ASSERT_TRUE(reader->Next(64, &records, &missed).ok());
+        ASSERT_TRUE(reader->Next(64, &records).ok());
         for (const LogRecord& record : records) {
           EXPECT_EQ(record.sequence, expected);
           EXPECT_EQ(record.text, absl::StrCat("text ", expected));
           ++expected;
         }
       }
-      EXPECT_EQ(missed, 0);
     });
   }
   std::atomic<int64_t> calls{0};

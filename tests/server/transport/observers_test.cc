@@ -1,5 +1,3 @@
-#include "server/transport/request_observer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
+#include "server/transport/observers.h"
 #include "tests/server/api/service_fixture.h"
 
 namespace megatrain {

@@ -1,6 +1,6 @@
 // The companion socket and its client, over real sockets, as other users where the test may be
 // them.
-#include "server/identity/local_token_server.h"
+#include "server/transport/peer_credential_server.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -28,7 +28,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class LocalTokenServerTest : public testing::Test {
+class PeerCredentialServerTest : public testing::Test {
  protected:
   void SetUp() override { Start(); }
   void TearDown() override { server_.reset(); }
@@ -36,8 +36,7 @@ class LocalTokenServerTest : public testing::Test {
   void Start() {
     server_.reset();
     tokens_ = LocalTokens::Create().value();
-    absl::StatusOr<std::unique_ptr<LocalTokenServer>> server =
-        LocalTokenServer::Start(path_ + LocalTokenServer::kSuffix, &accounts_, tokens_.get());
+    auto server = ServePeerCredentials(path_ + kPeerCredentialSuffix, &accounts_, tokens_.get());
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -45,7 +44,7 @@ class LocalTokenServerTest : public testing::Test {
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_un address = {};
     address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, (path_ + LocalTokenServer::kSuffix).c_str());
+    std::strcpy(address.sun_path, (path_ + kPeerCredentialSuffix).c_str());
     EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
     return fd;
   }
@@ -54,10 +53,10 @@ class LocalTokenServerTest : public testing::Test {
   const TestDirectory own_{TestDirectory::Place::kShort};
   const std::string directory_ = own_.path(), path_ = directory_ + "/m.sock";
   std::unique_ptr<LocalTokens> tokens_;
-  std::unique_ptr<LocalTokenServer> server_;
+  std::unique_ptr<ConnectionListener> server_;
 };
 
-TEST_F(LocalTokenServerTest, WhoConnectsGetsATokenForItsUid) {
+TEST_F(PeerCredentialServerTest, WhoConnectsGetsATokenForItsUid) {
   if (!FindAccount(geteuid()).ok()) GTEST_SKIP() << "this user has no account";
   const absl::StatusOr<client::LocalToken> token = client::FetchLocalToken(path_);
   ASSERT_TRUE(token.ok()) << token.status();
@@ -83,25 +82,25 @@ std::string AskAs(uid_t uid, const std::string& path, const std::string& answer_
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-TEST_F(LocalTokenServerTest, AnotherUserGetsItsOwn) {
+TEST_F(PeerCredentialServerTest, AnotherUserGetsItsOwn) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
   const absl::StatusOr<Account> nobody = FindAccount("nobody");
   if (!nobody.ok()) GTEST_SKIP() << nobody.status();
   ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
-  ASSERT_EQ(chmod((path_ + LocalTokenServer::kSuffix).c_str(), 0666), 0);
+  ASSERT_EQ(chmod((path_ + kPeerCredentialSuffix).c_str(), 0666), 0);
   const std::string token = AskAs(nobody->uid, path_, directory_ + "/answer");
   EXPECT_EQ(tokens_->Verify(token).value(), nobody->uid) << token;
   EXPECT_THAT(AskAs(3999999999, path_, directory_ + "/answer"),
               HasSubstr("error this machine has no account with the number 3999999999"));
 }
 
-TEST_F(LocalTokenServerTest, ItIsClosedToOthersUntilItIsShared) {
+TEST_F(PeerCredentialServerTest, ItIsClosedToOthersUntilItIsShared) {
   struct stat info = {};
-  ASSERT_EQ(stat((path_ + LocalTokenServer::kSuffix).c_str(), &info), 0);
+  ASSERT_EQ(stat((path_ + kPeerCredentialSuffix).c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0600u);
 }
 
-TEST_F(LocalTokenServerTest, PeersThatAreSlowOrGoneHoldNobodyUp) {
+TEST_F(PeerCredentialServerTest, PeersThatAreSlowOrGoneHoldNobodyUp) {
   std::vector<int> peers;
   for (int i = 0; i < 300; ++i) {
     peers.push_back(Connect());
@@ -115,15 +114,15 @@ TEST_F(LocalTokenServerTest, PeersThatAreSlowOrGoneHoldNobodyUp) {
   for (const int fd : peers) close(fd);
 }
 
-TEST_F(LocalTokenServerTest, ItsEndTakesTheSocketAway) {
+TEST_F(PeerCredentialServerTest, ItsEndTakesTheSocketAway) {
   server_.reset();
-  EXPECT_FALSE(std::filesystem::exists(path_ + LocalTokenServer::kSuffix));
+  EXPECT_FALSE(std::filesystem::exists(path_ + kPeerCredentialSuffix));
   EXPECT_TRUE(absl::IsNotFound(client::FetchLocalToken(path_).status()));
 }
 
-TEST_F(LocalTokenServerTest, WhatIsNoTokenIsRefused) {
+TEST_F(PeerCredentialServerTest, WhatIsNoTokenIsRefused) {
   server_.reset();
-  const std::string path = path_ + LocalTokenServer::kSuffix;
+  const std::string path = path_ + kPeerCredentialSuffix;
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -145,7 +144,7 @@ TEST_F(LocalTokenServerTest, WhatIsNoTokenIsRefused) {
   close(fd);
 }
 
-TEST_F(LocalTokenServerTest, AClientsTokenOutlivesTheDaemon) {
+TEST_F(PeerCredentialServerTest, AClientsTokenOutlivesTheDaemon) {
   client::CallToken token(*client::ParseServerAddress("unix:" + path_), "mt_users_own");
   const std::string first = token.Get();
   EXPECT_TRUE(tokens_->Verify(first).ok());

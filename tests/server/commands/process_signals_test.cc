@@ -1,4 +1,4 @@
-#include "server/commands/training_signals.h"
+#include "server/commands/process_signals.h"
 
 #include <signal.h>
 #include <sys/wait.h>

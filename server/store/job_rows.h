@@ -1,0 +1,30 @@
+// Jobs and their events as rows of the store's tables: see job_store_schema.h.
+#ifndef MEGATRAIN_SERVER_STORE_JOB_ROWS_H_
+#define MEGATRAIN_SERVER_STORE_JOB_ROWS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "server/jobs/job.h"
+#include "server/store/sqlite_database.h"
+
+namespace megatrain {
+
+// "number, id, ...": the columns of a job, but `deleted`, in the order of the functions below.
+std::string JobColumns();
+// "?,?,...": a parameter for each.
+std::string JobParameters();
+
+// Binds the next parameters of `statement`. REQUIRES: job.file is not null.
+void BindJob(const Job& job, SqliteStatement* statement);
+// Reads the columns from `first_column` on. Job::spec is null, and the file has no overrides, which
+// have a table of their own. DataLoss if a state or reason has no name that this version knows.
+absl::StatusOr<Job> ReadJob(const SqliteStatement& row, int first_column);
+
+// The columns sequence, time, from_state, to_state, reason, text.
+void BindEvent(const JobEvent& event, SqliteStatement* statement);
+absl::StatusOr<JobEvent> ReadEvent(const SqliteStatement& row);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_STORE_JOB_ROWS_H_
