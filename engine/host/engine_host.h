@@ -21,6 +21,7 @@
 #include "engine/device/gpu_opener.h"
 #include "engine/host/choose_device.h"
 #include "engine/host/hardware_rates.h"
+#include "engine/host/memory_budget.h"
 #include "engine/job/job_spec.h"
 #include "engine/memory/host_pool.h"
 
@@ -43,11 +44,8 @@ struct EngineHostOptions {
 struct EngineBudget {
   std::string device = kCpuDeviceId;  // as ChosenDevice's id
   int threads = 0;                    // as in EngineHostOptions
-  int64_t pool_bytes = 0;             // the pool's capacity
-  int64_t beside_pool_bytes = 0;      // host memory beside it: the process, the cpu device's arena
+  MemoryBudget memory{};              // the whole pool, and what was free beside it
   HardwareRates rates{};              // of the machine; without them no times are predicted
-  // Of the device's own memory. Nothing: the device lies in host memory.
-  std::optional<int64_t> device_bytes{};
 };
 
 // How far a reservation of the pool is, both in bytes of the pool.
@@ -108,8 +106,10 @@ class EngineHost {
   absl::StatusOr<HostPool*> Pool(int64_t bytes, const ReserveProgress& progress,
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
-  // What a job may plan with of the device's memory now. Nothing: the device lies in host memory.
-  absl::StatusOr<std::optional<int64_t>> DeviceBytes() const;
+  // The memory that a job may plan with now: of the pool what is free, or all of it with
+  // `without_others`, which is what the job would have if it were alone; what is free beside it; of
+  // a device's own memory what is free. Without a pool yet, what one could have.
+  absl::StatusOr<MemoryBudget> BudgetNow(bool without_others = false) const;
   FileSystem* files() const { return options_.files; }
 
  private:
@@ -117,6 +117,8 @@ class EngineHost {
       : options_(options), device_(std::move(device)) {}
   absl::StatusOr<std::unique_ptr<HostPool>> MakePool(int64_t bytes, const ReserveProgress& progress,
                                                      const std::function<bool()>& cancelled) const;
+  // What is free of the device's own memory. Nothing: the device lies in host memory.
+  absl::StatusOr<std::optional<int64_t>> DeviceBytes() const;
 
   const EngineHostOptions options_;
   const ChosenDevice device_;
@@ -124,8 +126,7 @@ class EngineHost {
   // Guarded alone, so that usage can be read while pages are touched.
   Mutex reserve_mutex_;
   std::unique_ptr<HostPool> pool_ ABSL_GUARDED_BY(mutex_);
-  int64_t beside_pool_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<int64_t> device_bytes_ ABSL_GUARDED_BY(mutex_);  // when the pool was reserved
+  MemoryBudget memory_ ABSL_GUARDED_BY(mutex_);  // when the pool was reserved
   HardwareRates rates_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Session> session_ ABSL_GUARDED_BY(mutex_);  // the last job's
 };

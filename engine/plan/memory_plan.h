@@ -5,7 +5,6 @@
 #ifndef MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 #define MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -14,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "engine/device/kernel_sizes.h"
+#include "engine/host/memory_budget.h"
 #include "engine/job/job_spec.h"
-#include "engine/memory/host_offer.h"
 #include "engine/model/model_layout.h"
 #include "engine/pipeline/buffers.h"
 #include "engine/plan/step_prediction.h"
@@ -28,35 +27,6 @@ inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 // Micro-batches of a step times layers. Plans and schedules hold an entry for each: these take some
 // 200 MiB and a second. A job file may come from anyone, and the daemon plans it before the queue.
 inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
-
-// What the machine offers.
-struct MemoryBudget {
-  int64_t host_bytes = 0;  // free host memory, the pool's included
-  // Of it, what a pool that is reserved already has, or what is set aside for one: tiles, slabs,
-  // stash and batches come from there alone, all else from beside it. Negative: nothing is.
-  int64_t pool_bytes = -1;
-  // Device memory. The cpu device's lies in host memory: 0 = what `recompute: none` needs, at most
-  // half of what is free after the host state.
-  int64_t device_bytes = 0;
-  // Left free beside those, for what kernels and libraries load later. 0: device_bytes are
-  // without it already.
-  int64_t device_reserve_bytes = 0;
-  bool device_shares_host = true;
-
-  // No pool is reserved yet: it is to lie in huge pages where more is set aside than is free.
-  void SetHost(const HostOffer& offer) {
-    const bool set_aside = offer.set_aside_bytes > offer.free_bytes;
-    host_bytes = offer.free_bytes + (set_aside ? offer.set_aside_bytes : 0);
-    pool_bytes = set_aside ? offer.set_aside_bytes : -1;
-  }
-  // `bytes` of a device's own memory are free, of which `reserve_bytes` stay so; nothing: the
-  // device lies in host memory.
-  void SetDevice(std::optional<int64_t> bytes, int64_t reserve_bytes = 0) {
-    device_shares_host = !bytes.has_value();
-    device_reserve_bytes = reserve_bytes;
-    device_bytes = std::max<int64_t>(0, bytes.value_or(0) - reserve_bytes);
-  }
-};
 
 struct MemoryPlan {
   struct Item {
@@ -92,7 +62,6 @@ struct MemoryPlan {
 
   // For people.
   std::string Table() const;
-  std::string Json() const;
 };
 
 // `machine` of unknown rates: decisions go by rule (device_fit.h).

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
 
 namespace megatrain {
 
@@ -39,6 +42,10 @@ struct StepRecord {
 // The record as one JSON object without a line end. eval_loss is there only when it was measured; a
 // number that is not finite is null, so that the line is always JSON.
 std::string StepRecordJson(const StepRecord& record);
+
+// Reads what StepRecordJson wrote, now or in an earlier version. DataLoss if `json` is no record of
+// a step. A number that is null or missing is NaN; what earlier versions did not write is 0.
+absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 
 // The current time, UTC, to the millisecond: "2024-05-01T12:00:00.123Z".
 std::string Rfc3339Now();

@@ -241,7 +241,7 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
     const absl::StatusOr<std::shared_ptr<FileSystem>> files = job_files_->Of(job.uid, job.id);
     if (!files.ok()) return 0.0;
     const absl::StatusOr<PlanReport> plan = PlanTraining(*job.spec, host_->budget(), files->get());
-    return plan.ok() ? plan->predicted.step_seconds : 0.0;
+    return plan.ok() ? plan->choice.predicted.step_seconds : 0.0;
   };
   scheduler.log = hooks_.warn;
   scheduler_ = std::make_unique<Scheduler>(ledger_.get(), runner_.get(), &mailbox_, records_.get(),
