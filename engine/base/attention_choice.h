@@ -3,8 +3,8 @@
 
 namespace megatrain {
 
-// Whose kernels compute attention: those of a library where it takes the call, else the device's
-// own; the library's alone; the device's own alone.
+// Which attention kernels a device uses. kAuto takes a library's kernels for the calls that they
+// support and the device's own for the rest; kLibrary and kOwn take one of the two alone.
 enum class AttentionChoice { kAuto, kLibrary, kOwn };
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Sizes in bytes, as text for people and from job files.
+// Sizes in bytes: formatting them for people and parsing them from configuration files.
 #ifndef MEGATRAIN_ENGINE_BASE_BYTES_H_
 #define MEGATRAIN_ENGINE_BASE_BYTES_H_
 
@@ -24,8 +24,10 @@ std::string FormatBytesShort(int64_t bytes);
 // 15590123520 -> "14.52 GiB (15,590,123,520 bytes)"; below 1 KiB "512 bytes".
 std::string FormatBytes(int64_t bytes);
 
-// "1048576", "1024 KiB", "1.5GiB": a number that is not negative, with one of KiB, MiB, GiB, TiB or
-// none. A fraction needs a unit and is rounded down to a byte. InvalidArgument says what is wrong.
+// Parses "1048576", "1024 KiB" or "1.5GiB": a decimal number, not negative, optionally with one of
+// the units KiB, MiB, GiB, TiB. White space around it is ignored. A fraction needs a unit, and the
+// result is rounded down to a whole byte. Returns InvalidArgument, saying what is wrong, for any
+// other text and for more than 2^63 - 1 bytes.
 absl::StatusOr<int64_t> ParseBytes(std::string_view text);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// An open file descriptor that is closed when it goes out of scope.
+// Owns an open file descriptor and closes it when it goes out of scope.
 #ifndef MEGATRAIN_ENGINE_BASE_DESCRIPTOR_H_
 #define MEGATRAIN_ENGINE_BASE_DESCRIPTOR_H_
 
@@ -11,6 +11,7 @@ namespace megatrain {
 class Descriptor {
  public:
   Descriptor() = default;
+  // Takes ownership of `fd`; a negative value means that nothing is open.
   explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
@@ -25,7 +26,7 @@ class Descriptor {
 
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
-  // The caller closes it.
+  // Returns the descriptor, which the caller must close from then on.
   int Release() { return std::exchange(fd_, -1); }
 
  private:

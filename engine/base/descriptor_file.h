@@ -1,6 +1,8 @@
-// What file.h speaks of over descriptors that are open already: what file systems of the operating
-// system share. `path` is for messages. Each call takes the descriptor and closes it, also when it
-// fails.
+// Builds the objects of file.h from file descriptors that are already open. The file systems that
+// open their files by system calls share these functions.
+//
+// Each function takes ownership of `fd` and closes it, also when it fails; the file and lock
+// objects close theirs when they are destroyed. `path` is used in error messages only.
 #ifndef MEGATRAIN_ENGINE_BASE_DESCRIPTOR_FILE_H_
 #define MEGATRAIN_ENGINE_BASE_DESCRIPTOR_FILE_H_
 
@@ -16,14 +18,19 @@
 
 namespace megatrain {
 
+// `fd` is open for writing. Appending starts at its present position.
 std::unique_ptr<WritableFile> WriteThrough(const std::string& path, int fd);
-// InvalidArgument unless it is a regular file.
+// Returns InvalidArgument unless `fd` is a regular file.
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> ReadThrough(const std::string& path, int fd);
+// Succeeds without doing anything on file systems that cannot sync a directory.
 absl::Status SyncDirectoryThrough(const std::string& path, int fd);
+// Returns the names in the directory, sorted, without "." and "..".
 absl::StatusOr<std::vector<std::string>> ListThrough(const std::string& path, int fd);
-// Null if another holds the lock.
+// Locks the file with flock(2) without waiting. Returns null if another open file holds the lock.
+// Where the file system has no locks the result locks nothing.
 std::unique_ptr<FileLock> TryLockThrough(int fd);
 
+// Converts the result of stat(2).
 FileInfo InfoOf(const struct stat& info);
 
 }  // namespace megatrain

@@ -1,11 +1,12 @@
-// Trees of directories, walked by descriptor: their removal and their size.
+// Removes and measures directory trees by walking them with file descriptors.
 //
-// No symbolic link in a tree is followed, whoever changes names meanwhile: each name is opened in
-// the descriptor of its directory, and only as a directory. A walk takes the same memory and at
-// most kTreeLevelsMax descriptors, and a few, however deep and wide the tree is.
+// No symbolic link within a tree is followed, even if other processes rename entries meanwhile:
+// each name is opened relative to its directory's descriptor, and only as a directory. A walk uses
+// at most kTreeLevelsMax descriptors and a few more, and a bounded amount of memory, however deep
+// and wide the tree is.
 //
-// Thread safety: all functions from any thread; they wait for the disk. They act with the rights
-// that the calling thread has.
+// Thread safety: all functions may be called from any thread and block on the disk. They act with
+// the file permissions of the calling thread.
 #ifndef MEGATRAIN_ENGINE_BASE_DIRECTORY_TREE_H_
 #define MEGATRAIN_ENGINE_BASE_DIRECTORY_TREE_H_
 
@@ -21,22 +22,24 @@
 
 namespace megatrain {
 
-// Directories below each other that a walk has open. The C library's buffer of 32 KiB comes with
-// each, so that a walk takes 1 MiB.
+// The greatest number of nested directories that a walk holds open. Each costs the C library's
+// buffer of 32 KiB, so a walk takes 1 MiB.
 inline constexpr int kTreeLevelsMax = 32;
 
-// The names in a directory, one after the other.
+// Iterates over the names in a directory.
 class DirectoryReader {
  public:
-  // `directory` is open for reading.
+  // `directory` must be open for reading; the reader owns it. If it cannot be listed, error() says
+  // so and Next() returns null.
   explicit DirectoryReader(Descriptor directory);
   ~DirectoryReader();
   DirectoryReader(const DirectoryReader&) = delete;
   DirectoryReader& operator=(const DirectoryReader&) = delete;
 
-  // Without "." and ".."; valid until the next call. Null at the end, and on an error.
+  // Returns the next name, skipping "." and "..". It is valid until the next call. Returns null at
+  // the end and on an error; error() tells the two apart.
   const char* Next();
-  int error() const { return error_; }  // errno's value, 0 if Next has met none
+  int error() const { return error_; }  // the errno of the last failure, 0 if there was none
   int descriptor() const { return ::dirfd(stream_); }
 
  private:
@@ -44,32 +47,33 @@ class DirectoryReader {
   int error_ = 0;
 };
 
-// The directory `name` in `parent`, open for reading. Not open, with errno, if there is none: a
-// symbolic link is ELOOP or ENOTDIR.
+// Opens the directory `name` in `parent` for reading. On failure the result is not open and errno
+// is set; for a symbolic link errno is ELOOP or ENOTDIR.
 Descriptor OpenDirectoryAt(int parent, const char* name);
 
-// Removes `name` in the directory `parent`, with all beneath it if it is a directory; fine if there
-// is nothing. What cannot be removed does not keep the rest: the first error is returned. `path` is
-// for messages.
+// Removes `name` in the directory `parent`, with everything beneath it if it is a directory.
+// Succeeds if there is no such name. An entry that cannot be removed does not stop the removal of
+// the others; the first error is returned. `path` is used in messages.
 //
-// A tree may have any depth: a directory kTreeLevelsMax levels down is moved to the top of the tree
-// and emptied there. One that cannot be moved (it lies on another file system) is an error.
+// The tree may have any depth: a directory that is kTreeLevelsMax levels down is moved to the top
+// of the tree and emptied there. If it cannot be moved, for instance because it is on another file
+// system, that is an error.
 absl::Status RemoveTreeAt(int parent, const std::string& name, const std::string& path);
 
-// The same for all that is in `directory`, which is open for reading and stays. `cancelled`, if it
-// is not empty, is called before each name: once it is true nothing more is removed, with
-// Cancelled.
+// Removes everything in `directory`, which is open for reading, but not the directory itself;
+// otherwise as RemoveTreeAt. `cancelled`, if given, is called on this thread before each name. Once
+// it returns true, nothing more is removed and the result is Cancelled.
 absl::Status EmptyDirectory(Descriptor directory, const std::string& path,
                             const std::function<bool()>& cancelled = {});
 
 struct TreeSize {
   int64_t bytes = 0;  // the lengths of all regular files
-  // False if there are directories kTreeLevelsMax levels down: they are not looked into.
+  // False if directories kTreeLevelsMax levels down were left out.
   bool whole = true;
 };
 
-// Measures the contents of `directory`, which is open for reading, less its entry `without`. Files
-// and directories that cannot be read count for nothing.
+// Measures the contents of `directory`, which is open for reading, leaving out the entry `without`
+// at its top level. Files and directories that cannot be read are counted as empty.
 TreeSize MeasureTree(Descriptor directory, std::string_view without = "");
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// The two types that weights and activations have, and BF16 as a storage type.
+// The two element types of weights and activations, and conversions between FP32 and BF16.
 #ifndef MEGATRAIN_ENGINE_BASE_DTYPE_H_
 #define MEGATRAIN_ENGINE_BASE_DTYPE_H_
 
@@ -12,15 +12,15 @@ enum class DType { kF32, kBF16 };
 constexpr int64_t DTypeBytes(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 constexpr const char* DTypeName(DType dtype) { return dtype == DType::kF32 ? "F32" : "BF16"; }
 
-// The upper half of an IEEE binary32. Storage only: arithmetic is in FP32.
+// The upper half of an IEEE binary32. It is for storage only: arithmetic is done in FP32.
 using bf16_t = uint16_t;
 
 constexpr float Bf16ToFloat(bf16_t value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
 }
 
-// Rounds to nearest, ties to even; a NaN stays a NaN. (Masters use split_master.h, which rounds
-// ties away from zero.)
+// Rounds to nearest, ties to even; a NaN stays a NaN. (Master weights are split by split_master.h,
+// which rounds ties away from zero.)
 constexpr bf16_t FloatToBf16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<bf16_t>((bits >> 16) | 0x40u);

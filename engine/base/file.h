@@ -1,14 +1,20 @@
-// Files as the engine uses them: whole reads, positioned reads, sequential writes, and the few
-// directory operations that make a write survive a power cut.
+// The file system interface of the engine: whole reads, positioned reads, sequential writes, and
+// the directory operations that make a write survive a power failure.
 //
-// All files that a job names or makes are reached through one FileSystem, so that who hands it in
-// decides what the job may touch, and so that tests can put one in its place that fails at the n-th
-// operation, or loses what was not synced. Errors name the operation, the path and the system's
-// reason: NotFound (no such file), PermissionDenied, InvalidArgument (no name that a file can
-// have), ResourceExhausted (disk full), else Internal; a file that ends too early is DataLoss.
+// The engine reaches all files that a job names or creates through a FileSystem. The caller that
+// supplies it decides which files a job may touch, and tests supply one that fails at the n-th
+// operation or loses what was not synced.
 //
-// Thread safety: a FileSystem and a RandomAccessFile may be used from several threads, a
-// WritableFile from one at a time.
+// Error messages name the operation, the path and the system's reason. The codes are
+// - NotFound: there is no such file or directory;
+// - PermissionDenied: access is refused, or the file system is read-only;
+// - InvalidArgument: the path is no valid name, or leads to the wrong kind of file;
+// - ResourceExhausted: the disk or a quota is full (see IsDiskFull);
+// - DataLoss: a file ends too early;
+// - Internal: any other failure.
+//
+// Thread safety: a FileSystem and a RandomAccessFile may be used from several threads at once, a
+// WritableFile and a FileWriter from one at a time.
 #ifndef MEGATRAIN_ENGINE_BASE_FILE_H_
 #define MEGATRAIN_ENGINE_BASE_FILE_H_
 
@@ -24,32 +30,33 @@
 
 namespace megatrain {
 
-// A file being written from its start to its end. Unbuffered: see FileWriter.
+// A file that is written from its start to its end, without a buffer. FileWriter adds one.
 class WritableFile {
  public:
-  // Closes; what was not synced may be lost.
+  // Closes the file; content that was not synced may be lost.
   virtual ~WritableFile() = default;
   virtual absl::Status Append(const void* data, int64_t bytes) = 0;
-  // Everything appended is on stable storage when this returns.
+  // Returns when everything appended is on stable storage.
   virtual absl::Status Sync() = 0;
-  // Must be called once, after the last Append: a deferred write error shows up here.
+  // Must be called once, after the last Append, because it may report a deferred write error.
   virtual absl::Status Close() = 0;
 };
 
 class RandomAccessFile {
  public:
   virtual ~RandomAccessFile() = default;
-  // Reads exactly `bytes` at `offset`; DataLoss if the file ends before.
+  // Reads exactly `bytes` bytes at `offset`; returns DataLoss if the file ends before that.
   absl::Status Read(int64_t offset, void* out, int64_t bytes) const;
-  // Reads up to `bytes`, and returns how many; fewer only at the file's end, which may have moved
-  // since it was opened.
+  // Reads up to `bytes` bytes at `offset` and returns how many were read. That is less than `bytes`
+  // only at the end of the file, which may have moved since the file was opened.
   virtual absl::StatusOr<int64_t> ReadUpTo(int64_t offset, void* out, int64_t bytes) const = 0;
-  // When the file was opened.
+  // The size in bytes when the file was opened.
   virtual int64_t size() const = 0;
   virtual const std::string& path() const = 0;
 };
 
-// Held as long as it lives; the kernel gives it back when the process ends, however that happens.
+// Holds an exclusive lock on a file until it is destroyed. The kernel also releases the lock when
+// the process ends, even by a crash.
 class FileLock {
  public:
   virtual ~FileLock() = default;
@@ -58,9 +65,9 @@ class FileLock {
 struct FileInfo {
   bool is_regular = false;
   bool is_directory = false;
-  int64_t bytes = 0;  // a regular file's
-  absl::Time modified;
-  // Equal for two paths of the same file.
+  int64_t bytes = 0;    // 0 unless it is a regular file
+  absl::Time modified;  // last change of the content
+  // Two paths name the same file if both of these are equal.
   uint64_t device = 0;
   uint64_t inode = 0;
 };
@@ -69,51 +76,61 @@ class FileSystem {
  public:
   virtual ~FileSystem() = default;
 
-  // Creates the file or empties it. Permissions: 0666 less the umask.
+  // Creates the file, or empties an existing one. Its permissions are 0666 less the umask.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(
       const std::string& path) = 0;
-  // A regular file: a directory, a pipe or a device is refused.
+  // Opens a regular file. Directories, pipes and devices are InvalidArgument.
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) = 0;
 
-  // Replaces a file `to`, and a directory `to` if it is empty.
+  // Renames atomically. An existing file `to` is replaced, and so is an empty directory `to`.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
-  // Makes the names in `path` durable: files created, renamed or removed in it.
+  // Makes the names in the directory `path` durable after files in it were created, renamed or
+  // removed.
   virtual absl::Status SyncDirectory(const std::string& path) = 0;
-  // With its parents; fine if it is there.
+  // Creates the directory and its missing parents; succeeds if it exists.
   virtual absl::Status CreateDirectories(const std::string& path) = 0;
+  // Removes a file or a symbolic link; NotFound if there is none.
   virtual absl::Status RemoveFile(const std::string& path) = 0;
-  // Fine if there is nothing. Symbolic links at `path` and beneath are removed, not followed, also
-  // if somebody puts them there meanwhile. Any depth. What cannot be removed does not keep the
-  // rest; the first error is returned.
+  // Removes `path` and everything beneath it, at any depth; succeeds if there is nothing. Symbolic
+  // links at `path` and beneath are removed and not followed, even if another process creates them
+  // meanwhile. An entry that cannot be removed does not stop the removal of the others; the first
+  // error is returned.
   virtual absl::Status RemoveTree(const std::string& path) = 0;
 
-  // Names in the directory, sorted, without "." and "..".
+  // Returns the names in the directory, sorted, without "." and "..".
   virtual absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) = 0;
-  virtual bool FileExists(const std::string& path) = 0;  // anything of that name
+  // Returns true if there is anything of that name, including a symbolic link that leads nowhere.
+  virtual bool FileExists(const std::string& path) = 0;
+  // Follows symbolic links. Returns false also if `path` cannot be examined.
   virtual bool IsDirectory(const std::string& path) = 0;
-  // Of what the path leads to; symbolic links are followed.
+  // Describes the file that `path` leads to; symbolic links are followed.
   virtual absl::StatusOr<FileInfo> Examine(const std::string& path) = 0;
-  // The same file's path without symbolic links.
+  // Returns the absolute path of the same file without symbolic links.
   virtual absl::StatusOr<std::string> RealPath(const std::string& path) = 0;
-  // Whether names can be made and removed in the directory `path`, or in the nearest existing one
-  // above it. PermissionDenied, or InvalidArgument if what is there is no directory.
+  // Checks that names can be created and removed in the directory `path`, or in its nearest
+  // existing parent. Returns PermissionDenied if not, InvalidArgument if what exists is not a
+  // directory.
   virtual absl::Status CheckWritable(const std::string& path) = 0;
-  // Locks the file `path`, which is made if it is missing, against other holders of such locks.
-  // Null if there is one. A file system without locks locks nothing and forbids nothing.
+  // Locks the file `path` without waiting, creating it if it is missing. Returns null if another
+  // holder has the lock. On a file system without locks the call succeeds and locks nothing.
   virtual absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) = 0;
-  // Free to this user on the file system that holds `path`, or its nearest existing parent.
+  // Returns the bytes free to this user on the file system that holds `path` or its nearest
+  // existing parent.
   virtual absl::StatusOr<int64_t> FreeDiskBytes(const std::string& path) = 0;
 };
 
-// The operating system's. Lives for ever.
+// Returns the operating system's file system, which is never destroyed.
 FileSystem* PosixFileSystem();
 
-// Appends through a buffer and hashes what passes: the writer of every file the engine makes.
+// Writes a new file through a buffer and hashes its content on the way.
 class FileWriter {
  public:
+  // Creates or empties `path`. `files` is used during the call; the file opened through it lives as
+  // long as the writer.
   static absl::StatusOr<std::unique_ptr<FileWriter>> Create(FileSystem* files,
                                                             const std::string& path);
+  // Drops what is still in the buffer: call SyncAndClose to complete the file.
   ~FileWriter();
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
@@ -122,11 +139,11 @@ class FileWriter {
   absl::Status Append(std::string_view text) {
     return Append(text.data(), static_cast<int64_t>(text.size()));
   }
-  // Flushes the buffer, syncs, closes. Nothing may follow.
+  // Flushes the buffer, syncs and closes the file. No Append may follow.
   absl::Status SyncAndClose();
 
   int64_t bytes() const { return bytes_; }  // appended so far
-  // XXH3-128 of everything appended, 32 hex digits.
+  // Returns the XXH3-128 of everything appended so far, as 32 hex digits.
   std::string Hash() const;
   const std::string& path() const { return path_; }
 
@@ -143,37 +160,43 @@ class FileWriter {
   int64_t bytes_ = 0;
 };
 
-// XXH3-128 in 32 hex digits, as FileWriter::Hash writes it.
+// Returns the XXH3-128 of `bytes` as 32 hex digits, the form of FileWriter::Hash.
 std::string HashBytes(std::string_view bytes);
-// Of a whole file, read through a buffer of a few MiB. `*bytes`, if not null, is its length.
+// Returns the XXH3-128 of a whole file, reading it in pieces of a few MiB. If `bytes` is not null,
+// it receives the file's length.
 absl::StatusOr<std::string> HashFile(FileSystem* files, const std::string& path, int64_t* bytes);
 
-// The whole file; longer than `bytes_max` is refused as OutOfRange.
+// Returns the file's content; OutOfRange if it is longer than `bytes_max`.
 absl::StatusOr<std::string> ReadWholeFile(FileSystem* files, const std::string& path,
                                           int64_t bytes_max);
-// Writes and syncs `path`, which need not be new; not atomic.
+// Writes `content` to `path`, replacing what was there, and syncs it. It is not atomic: after a
+// crash the file may hold a part.
 absl::Status WriteFileSynced(FileSystem* files, const std::string& path, std::string_view content);
-// Writes `path`.tmp, syncs it, renames it over `path`, syncs the directory: after a crash there is
-// the old content or the new.
+// Writes `path`.tmp, syncs it, renames it over `path` and syncs the directory. After a crash `path`
+// holds either the old content or the new.
 absl::Status AtomicWriteFile(FileSystem* files, const std::string& path, std::string_view content);
 
-// Copies and syncs. Returns the number of bytes.
+// Copies the content of `from` to `to`, replacing what was there, and syncs it. Returns the number
+// of bytes.
 absl::StatusOr<int64_t> CopyFileSynced(FileSystem* files, const std::string& from,
                                        const std::string& to);
 
-// "a/b" of "a/b/c", "." of "c", "/" of "/c".
+// "a/b/c" -> "a/b", "c" -> ".", "/c" -> "/".
 std::string ParentDirectory(const std::string& path);
-// "a/b" of "a" and "b"; "b" if `a` is empty.
+// ("a", "b") -> "a/b", ("", "b") -> "b".
 std::string JoinPath(const std::string& a, const std::string& b);
 
-// "disk full writing PATH: N bytes ..." or "cannot OPERATION PATH: REASON", with the code that fits
-// `error` (an errno). `bytes` is what was being written, or 0.
+// Makes the status for a failed system call; `error` is its errno and selects the code as listed
+// above. The message is "cannot OPERATION PATH: REASON", or for a full disk "disk full ...", with
+// `bytes` as the amount that did not fit unless it is 0.
 absl::Status FileError(const char* operation, const std::string& path, int error,
                        int64_t bytes = 0);
 
-// ResourceExhausted that IsDiskFull knows: memory that does not suffice has the same code.
+// Makes a ResourceExhausted status that IsDiskFull recognises. The mark is needed because lack of
+// memory has the same code.
 absl::Status DiskFullError(std::string_view message);
-// Whether there was no room on a disk, or none left in a quota: waiting may help.
+// Returns true if the operation failed because a disk or a quota was full, so that waiting may
+// help.
 bool IsDiskFull(const absl::Status& status);
 
 }  // namespace megatrain

@@ -72,8 +72,8 @@ class Builder : public nlohmann::json_sax<Json> {
     absl::flat_hash_set<std::string> keys;  // objects
   };
 
-  // Where the next value goes: the root, the member whose key was read, or the array's end. A
-  // container's address holds while it is open: nothing is added beside it until it closes.
+  // Puts a value in the next place: the root, the member whose key was read, or the array's end. A
+  // container's address holds while it is open, because nothing is added beside it until it closes.
   Json* Place(Json value) {
     Json* to = &root_;
     if (!open_.empty()) {

@@ -1,6 +1,6 @@
-// Strict JSON from files that somebody else wrote: one value and nothing after it, valid UTF-8, no
-// key twice in an object, nesting of at most kJsonDepthMax, numbers that a double holds. No
-// exceptions leave.
+// A strict JSON parser for files that come from outside. It accepts one value with nothing after
+// it, in valid UTF-8, without duplicate keys in an object, nested at most kJsonDepthMax deep, with
+// numbers that a double can hold. It does not throw.
 #ifndef MEGATRAIN_ENGINE_BASE_JSON_H_
 #define MEGATRAIN_ENGINE_BASE_JSON_H_
 
@@ -14,14 +14,15 @@ namespace megatrain {
 
 inline constexpr int kJsonDepthMax = 64;
 
-// `name` (a path) begins every error message: InvalidArgument, with the byte offset.
+// Returns InvalidArgument, with the byte offset, for text that breaks a rule above. Messages begin
+// with `name`, usually the path.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, const std::string& name);
 
-// Keeps the order of keys, to write a file back as it was.
+// As ParseJson, but keeps the order of keys, so that a file can be written back as it was.
 absl::StatusOr<nlohmann::ordered_json> ParseOrderedJson(std::string_view text,
                                                         const std::string& name);
 
-// "an object", "a string", "the number 7", ...: for messages about a value of the wrong type.
+// Describes a value for messages about a wrong type: "an object", "the number 7", "a list", ...
 std::string DescribeJson(const nlohmann::json& value);
 
 }  // namespace megatrain

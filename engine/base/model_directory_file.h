@@ -1,4 +1,4 @@
-// Small files of a model directory, read whole.
+// Reads small files of a model directory.
 #ifndef MEGATRAIN_ENGINE_BASE_MODEL_DIRECTORY_FILE_H_
 #define MEGATRAIN_ENGINE_BASE_MODEL_DIRECTORY_FILE_H_
 
@@ -10,8 +10,9 @@
 
 namespace megatrain {
 
-// The content of directory/name, nothing if there is no such file. Files over 256 MiB and what
-// cannot be read are an error that names the path.
+// Returns the content of directory/name, or nullopt if there is no such file. Returns
+// InvalidArgument for more than 256 MiB and for anything but a regular file, and otherwise the
+// error of `files`. Messages name the path.
 absl::StatusOr<std::optional<std::string>> ReadModelDirectoryFile(
     const std::string& directory, const std::string& name, FileSystem* files = PosixFileSystem());
 

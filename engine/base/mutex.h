@@ -1,5 +1,6 @@
-// An annotated mutex over std::mutex: Clang's -Wthread-safety checks its users, and TSan (which
-// does not understand an uninstrumented absl::Mutex) sees the lock.
+// A mutex and a condition variable over the standard library's, annotated so that Clang's
+// -Wthread-safety checks their users. absl::Mutex is not used because the system's Abseil is not
+// instrumented, so TSan would report races that do not exist.
 #ifndef MEGATRAIN_ENGINE_BASE_MUTEX_H_
 #define MEGATRAIN_ENGINE_BASE_MUTEX_H_
 
@@ -11,6 +12,7 @@
 
 namespace megatrain {
 
+// An exclusive lock. It is not recursive.
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
@@ -21,6 +23,7 @@ class ABSL_LOCKABLE Mutex {
   std::mutex mutex_;
 };
 
+// Holds `mutex` from its construction to its destruction.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex* mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) {
@@ -36,13 +39,14 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
 
 class CondVar {
  public:
-  // REQUIRES: `mutex` is held. Wakes spuriously: wait in a loop over the condition.
+  // Releases `mutex`, waits for a notification and takes `mutex` again. It may return without a
+  // notification: call it in a loop over the condition. REQUIRES: the caller holds `mutex`.
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     condition_.wait(lock);
     lock.release();
   }
-  // Returns false when `seconds` have passed.
+  // As Wait, for at most `seconds`. Returns false if that time has passed.
   bool WaitFor(Mutex* mutex, double seconds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
     const bool notified = condition_.wait_for(lock, std::chrono::duration<double>(seconds)) ==

@@ -127,7 +127,7 @@ class Posix : public FileSystem {
       const bool examined = ::fstat(fd, &held) == 0;
       std::unique_ptr<FileLock> lock = TryLockThrough(fd);
       if (lock == nullptr || !examined) return lock;
-      // Whoever held it may have renamed or removed the file that is now locked here.
+      // The former holder may have renamed or removed the file that is now locked here.
       const bool same = ::stat(path.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
                         held.st_dev == named.st_dev;
       if (same) return lock;

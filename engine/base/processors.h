@@ -1,4 +1,5 @@
-// The processors that this process may use, and which of the machine's memory is near to each.
+// Finds the processors that this process may use and the NUMA node of each, and binds threads to
+// them.
 #ifndef MEGATRAIN_ENGINE_BASE_PROCESSORS_H_
 #define MEGATRAIN_ENGINE_BASE_PROCESSORS_H_
 
@@ -8,36 +9,38 @@
 namespace megatrain {
 
 struct Processor {
-  int number = 0;  // as the kernel counts them
-  int node = 0;    // the NUMA node whose memory it reaches first
+  int number = 0;  // the kernel's number
+  int node = 0;    // its NUMA node, whose memory is nearest
 
   friend bool operator==(const Processor&, const Processor&) = default;
 };
 
-// Where the kernel says it; tests put their own files there.
+// The directories in which the kernel describes processors; tests substitute their own.
 struct ProcessorPaths {
   std::string nodes = "/sys/devices/system/node";      // nodeN/cpulist
   std::string processors = "/sys/devices/system/cpu";  // cpuN/topology/thread_siblings_list
 };
 
-// Those of `numbers`, in the order in which threads that want memory, not arithmetic, are best put
-// on them: one of each core before any core's second, the nodes in turn. On node 0 where the kernel
-// does not say.
+// Sorts `numbers` into the order in which memory-bound threads are best placed on them: one
+// hardware thread of every core before the second of any, and the NUMA nodes in turn. A processor
+// whose node the kernel does not report counts as on node 0.
 std::vector<Processor> OrderProcessors(const std::vector<int>& numbers,
                                        const ProcessorPaths& paths = {});
 
-// OrderProcessors of those that the process's first thread may run on: the calling one may be bound
-// to some of its own. Empty where the kernel does not say.
+// Returns the processors that the process's main thread may run on, in the order of
+// OrderProcessors. The calling thread does not matter, because it may be bound to a few of them.
+// Empty if the kernel does not report them.
 std::vector<Processor> AllowedProcessors();
 
-// How many there are; at least 1.
+// Returns the number of processors that the main thread may run on; at least 1.
 int AvailableProcessors();
 
-// Has the calling thread run on this processor alone. False: it is not this process's any more (its
-// control group has changed), and the thread runs where it did.
+// Binds the calling thread to `processor`. Returns false, and leaves the thread as it was, if this
+// process may not use it (any more), for instance because its control group has changed.
 bool BindThisThread(const Processor& processor);
 
-// The number of the processor that the calling thread is on at the moment; -1: not known.
+// Returns the number of the processor that the calling thread runs on now, or -1 if that is not
+// known.
 int CurrentProcessor();
 
 }  // namespace megatrain

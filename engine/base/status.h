@@ -1,4 +1,4 @@
-// Early-return macros over absl::Status.
+// Macros that return early from a function when an absl::Status or absl::StatusOr is an error.
 #ifndef MEGATRAIN_ENGINE_BASE_STATUS_H_
 #define MEGATRAIN_ENGINE_BASE_STATUS_H_
 
@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+// MT_RETURN_IF_ERROR(Write(file));
 #define MT_RETURN_IF_ERROR(expr)             \
   do {                                       \
     absl::Status mt_status_ = (expr);        \

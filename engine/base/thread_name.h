@@ -1,4 +1,4 @@
-// Names for the system's tools: `top -H`, `perf`, `gdb`.
+// Names threads for the system's tools (`top -H`, `perf`, `gdb`).
 #ifndef MEGATRAIN_ENGINE_BASE_THREAD_NAME_H_
 #define MEGATRAIN_ENGINE_BASE_THREAD_NAME_H_
 
@@ -6,8 +6,8 @@
 
 namespace megatrain {
 
-// Names the calling thread. Threads that it starts have its name until they name themselves. A name
-// of more than 15 characters is not taken.
+// Names the calling thread. Threads that it starts later inherit the name until they set their own.
+// A name longer than 15 characters is ignored.
 inline void NameThisThread(const char* name) { pthread_setname_np(pthread_self(), name); }
 
 }  // namespace megatrain

@@ -130,7 +130,7 @@ struct ThreadPool::State {
     const auto found = std::find(nodes.begin(), nodes.end(), node);
     return found == nodes.end() ? nodes.size() : static_cast<size_t>(found - nodes.begin());
   }
-  // Of the caller, who runs where the kernel puts it.
+  // The share of the caller, which runs where the kernel puts it.
   size_t ShareOfThisThread() const {
     const int number = CurrentProcessor();
     for (const Processor& processor : processors) {

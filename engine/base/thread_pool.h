@@ -1,9 +1,12 @@
-// A pool that runs the blocks of one loop at a time, the caller working too. Its threads may be
-// bound to processors; then each can be given the blocks first whose memory is near to it.
+// A thread pool for parallel loops: it runs the blocks of one loop at a time, and the calling
+// thread works too. Workers may be bound to processors; a loop can then prefer the threads that are
+// near to the memory of a block.
 //
-// Thread safety: ParallelFor may be called from several threads (lanes); calls are served one at a
-// time, so a pool of T threads never keeps more than T processors busy. Invariants: a result must
-// not depend on which thread ran a block; every thread flushes denormals to zero.
+// Thread safety: ParallelFor and ParallelForNear may be called from several threads (the lanes).
+// Calls are served one at a time, so a pool of T threads keeps at most T processors busy.
+//
+// Invariants: results must not depend on which thread ran a block. Denormals are flushed to zero
+// while a loop runs, on every thread.
 #ifndef MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
 #define MEGATRAIN_ENGINE_BASE_THREAD_POOL_H_
 
@@ -16,15 +19,15 @@
 
 namespace megatrain {
 
-// Sets flush-to-zero and denormals-are-zero for the calling thread: denormals make FP32 attention
-// ten times slower.
+// Sets flush-to-zero and denormals-are-zero for the calling thread (on x86-64; nothing elsewhere).
+// Denormals make FP32 attention ten times slower.
 void FlushDenormalsInThisThread();
 
 class ThreadPool {
  public:
-  // `threads` counts the caller: threads - 1 workers are started. With `processors` each worker
-  // runs on one of them alone, in their order from the second on, and around again where there are
-  // more workers; the caller, whose affinity stays its own, is left the first. REQUIRES: threads
+  // `threads` counts the caller, so threads - 1 workers are started. With `processors`, each worker
+  // is bound to one of them, from the second on, and around again if there are more workers than
+  // processors. The first is left to the caller, whose affinity does not change. REQUIRES: threads
   // >= 1.
   explicit ThreadPool(int threads, std::vector<Processor> processors = {});
   ~ThreadPool();
@@ -33,16 +36,19 @@ class ThreadPool {
 
   int threads() const { return threads_; }
 
-  // Runs fn(block) for every block in [0, blocks) and returns when all are done. Blocks are claimed
-  // dynamically, in order. fn must not throw and must not call ParallelFor of the same pool. With
-  // `threads_max` above 0 only so many threads work: the caller and the first workers.
+  // Runs fn(block) for every block in [0, blocks) and returns when all are done. Threads claim
+  // blocks dynamically, in ascending order. `fn` must not throw and must not start another loop on
+  // the same pool. With `threads_max` above 0 at most that many threads work, the caller among
+  // them.
   void ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
 
-  // As ParallelFor, but a thread claims the blocks of its own node first, then those of others.
-  // `node_of` gives a block's NUMA node, below 0 where it has none.
+  // As ParallelFor, but a thread claims the blocks of its own NUMA node first and those of other
+  // nodes afterwards. `node_of` returns a block's node, or a negative number if it has none. It is
+  // called on the calling thread, before the loop begins.
   void ParallelForNear(int64_t blocks, absl::FunctionRef<int(int64_t block)> node_of,
                        absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
-  // Whether ParallelForNear does more than ParallelFor: the threads are on several nodes.
+  // Returns true if the threads are on several nodes, so that ParallelForNear differs from
+  // ParallelFor.
   bool on_several_nodes() const;
 
  private:

@@ -1,6 +1,7 @@
-// A file system that asks before it moves bytes: for progress, and to abandon long reads and writes
-// at any point. Only the moving of bytes asks: whoever is told to stop can still remove what it
-// has begun.
+// A file system that calls a function before it reads, writes, creates or syncs a file, so that a
+// caller can report progress and abandon long transfers at any point. All other operations go
+// straight to the underlying file system, so that a caller that stopped can still remove what it
+// began.
 #ifndef MEGATRAIN_ENGINE_BASE_WATCHED_FILE_SYSTEM_H_
 #define MEGATRAIN_ENGINE_BASE_WATCHED_FILE_SYSTEM_H_
 
@@ -18,11 +19,13 @@ namespace megatrain {
 
 class WatchedFileSystem : public FileSystem {
  public:
-  // Bytes moved between two questions, at most: a tenth of a second on a slow disk.
+  // The most bytes read or written between two calls of `go_on`: a tenth of a second on a slow
+  // disk.
   static constexpr int64_t kPieceBytes = int64_t{16} << 20;
 
-  // `base` must outlive this and all files opened through it. `go_on` is called from whichever
-  // thread moves bytes; its error is what the operation returns.
+  // `base` must outlive this object, and both must outlive all files opened through it. `go_on` is
+  // called on the thread that reads or writes, possibly on several at once. If it returns an error,
+  // the operation returns that error and does nothing more.
   WatchedFileSystem(FileSystem* base, std::function<absl::Status()> go_on)
       : base_(base), go_on_(std::move(go_on)) {}
 

@@ -1,4 +1,5 @@
-// The families' chat templates, and what they share. ChatTemplate::Create chooses among them.
+// The constructors of the families' chat templates, and the checks that they share. Users of
+// templates call ChatTemplate::Create, which chooses among these.
 #ifndef MEGATRAIN_ENGINE_CHAT_CHAT_RENDERERS_H_
 #define MEGATRAIN_ENGINE_CHAT_CHAT_RENDERERS_H_
 
@@ -14,7 +15,8 @@
 
 namespace megatrain {
 
-// Each takes a variant of its format. `bos` and `eos` are the tokens' text, "" if there is none.
+// Each takes a variant of its own format. `bos` and `eos` are the texts of those tokens, "" if the
+// tokenizer has none.
 std::unique_ptr<ChatTemplate> MakeChatmlTemplate(ChatVariant variant);
 std::unique_ptr<ChatTemplate> MakeLlama3Template(ChatVariant variant, std::string bos);
 std::unique_ptr<ChatTemplate> MakeMistralTemplate(ChatVariant variant, std::string bos,
@@ -22,18 +24,21 @@ std::unique_ptr<ChatTemplate> MakeMistralTemplate(ChatVariant variant, std::stri
 std::unique_ptr<ChatTemplate> MakeGemmaTemplate(ChatVariant variant, std::string bos);
 std::unique_ptr<ChatTemplate> MakeAlpacaTemplate(std::string eos);
 
-// InvalidArgument: no message, an unknown role, or text that is not UTF-8.
+// Returns InvalidArgument, naming the message, if there is no message, a role is unknown or a text
+// is not UTF-8.
 absl::Status CheckMessages(absl::Span<const ChatMessage> messages);
 
-// As Gemma's and Mistral's templates check: behind the first `system_messages` messages, the first
-// is the user's, the third, and so on, and only these. InvalidArgument names the first that is not.
+// Checks that the messages after the first `system_messages` alternate between user and assistant,
+// beginning with the user, as Gemma's and Mistral's templates do. Returns InvalidArgument with the
+// index of the first that does not; `family` is used in the message.
 absl::Status CheckAlternation(absl::Span<const ChatMessage> messages, size_t system_messages,
                               std::string_view family);
 
-// The refusal of a first system message.
+// Makes the InvalidArgument status for a system message that the template does not take.
 absl::Status SystemRefused(std::string_view family);
 
-// Python's str.strip(), which Jinja's trim is.
+// Strips white space as Python's str.strip() does, which Jinja's `trim` uses. REQUIRES: `text` is
+// UTF-8.
 std::string_view PythonStrip(std::string_view text);
 
 }  // namespace megatrain

@@ -1,4 +1,5 @@
-// Messages to token ids in a model family's chat format, and which of them the loss is on.
+// Turns conversations into token ids in a model family's chat format, and marks the tokens that the
+// loss is computed on.
 #ifndef MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 #define MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 
@@ -17,50 +18,57 @@
 namespace megatrain {
 
 struct ChatMessage {
-  std::string role;  // system | user | assistant
+  std::string role;  // "system", "user" or "assistant"
   std::string content;
-  // Alpaca's two parts in one content, "instruction\ninput": where the input begins, 0 if there is
-  // none. Only the alpaca template looks at it.
+  // For the alpaca template only: `content` holds "instruction\ninput", and this is the byte offset
+  // of the input; 0 if there is no input.
   size_t input_begin = 0;
 };
 
 // Thread safety: const methods may be called from several threads.
 class ChatTemplate {
  public:
-  // `name` is the job file's `data.chat_template`: "chatml", "llama3", "mistral", "gemma",
-  // "alpaca", or "auto" for the one that the model directory's chat_template (in
-  // chat_template.jinja or tokenizer_config.json) is. A template that is not known is refused with
-  // the list of those that are. `tokenizer` is read during the call only.
+  // `name` is the job file's `data.chat_template`: "chatml", "llama3", "mistral", "gemma", "alpaca"
+  // or "auto". "auto" takes the template of the model directory, from chat_template.jinja or else
+  // tokenizer_config.json. `tokenizer` and `files` are used during the call only.
   //
-  // A name means the directory's own variant of it where that is known, else the plain one: chatml
-  // without a default system turn; Llama 3's, without a date; Mistral 7B Instruct v0.3's; Gemma 1
-  // and 2's, which refuses a system message.
+  // A family's name selects the directory's own variant of that format if it is a known one.
+  // Otherwise it selects the plain variant: chatml without a default system turn, Llama 3 without a
+  // date, Mistral 7B Instruct v0.3, or Gemma 1 and 2, which refuse a system message.
   //
-  // Since v0.3, Mistral's templates put a system message before the user's message that ends the
-  // conversation, so that one which ends with the assistant's answer is rendered without it.
+  // Mistral's templates since v0.3 put the system message into the last message if that is the
+  // user's. A training conversation ends with the assistant's answer, so its system message is left
+  // out.
+  //
+  // Errors: InvalidArgument for an unknown name, or if mistral or alpaca is chosen and the
+  // tokenizer has no end-of-text token. For "auto": NotFound if the directory has no template,
+  // Unimplemented (listing the known ones) if its template is not known.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(
       const std::string& name, const std::string& model_directory, const Tokenizer& tokenizer,
       FileSystem* files = PosixFileSystem());
   virtual ~ChatTemplate() = default;
 
-  // Appends the ids of the whole conversation, those of the text that the family's own template
-  // renders (without a generation prompt), and for each id 1 in `target` if the loss is on it: the
-  // assistant's turns from what follows the generation prompt to the end-of-turn token. A token
-  // that straddles the start of such a stretch belongs to it. A conversation without an assistant's
-  // turn has no target; that is not an error here.
-  // InvalidArgument: an unknown role, an empty conversation, an order of roles that the family's
-  // template refuses, or invalid UTF-8 (the message's index is named).
+  // Renders the whole conversation, without a generation prompt, and appends its token ids to
+  // `ids`. For each id it appends to `target` 1 if the loss is computed on it, else 0. The loss is
+  // on the assistant's turns, each from the end of the generation prompt to its end-of-turn token.
+  // A token that straddles the start of such a stretch belongs to it. A conversation without an
+  // assistant's turn has no target and is not an error here.
+  //
+  // Returns InvalidArgument for an empty conversation and, naming the message, for an unknown role,
+  // invalid UTF-8 or an order of roles that the family's template refuses.
   absl::Status Render(absl::Span<const ChatMessage> messages, const Tokenizer& tokenizer,
                       std::vector<int32_t>* ids, std::vector<uint8_t>* target) const;
 
-  // The rendered text, and the byte ranges [begin, end) of it that the loss is on, ascending.
+  // The rendered text and the byte ranges [begin, end) in it that the loss is computed on,
+  // ascending.
   struct Rendered {
     std::string text;
     std::vector<std::pair<size_t, size_t>> target;
   };
   virtual absl::StatusOr<Rendered> RenderText(absl::Span<const ChatMessage> messages) const = 0;
 
-  // Names the template and everything in it that decides the text: part of the key of cached data.
+  // Identifies the template and every setting that affects its text. It is a part of the key of
+  // cached data.
   virtual std::string fingerprint() const = 0;
 };
 

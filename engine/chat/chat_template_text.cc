@@ -162,7 +162,7 @@ bool ReadGemma(JinjaParts* program, ChatVariant* variant) {
          program->done();
 }
 
-// What precedes the turns of a Mistral program.
+// The part of a Mistral program before its turns.
 struct MistralHead {
   std::string list = "messages";  // what the loop over the turns is over
   bool lists_users = false;       // user_messages is set
@@ -249,7 +249,7 @@ bool ReadMistral(JinjaParts* program, ChatVariant* variant) {
   if (!ReadMistralHead(program, &head)) return false;
   if (!head.checked && !TakeAlternation(program, "loop.index0")) return false;
   if (!program->Take("{%if message.role=='user'%}")) return false;
-  // What is for tools is not reached: there are neither tools nor messages with calls of them.
+  // The branch for tools is not reached, because there are neither tools nor calls of them.
   if (program->Take("{%if tools is not none and(message==user_messages[-1])%}") &&
       !(program->SkipBranch() && program->Take("{%endif%}"))) {
     return false;

@@ -1,4 +1,5 @@
-// Recognises a family's chat template by the text of its Jinja program.
+// Recognises a family's chat template from the text of its Jinja program. Jinja itself is not
+// interpreted: the program must be a known one.
 #ifndef MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_TEXT_H_
 #define MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_TEXT_H_
 
@@ -9,50 +10,51 @@
 
 namespace megatrain {
 
-// Those that a job file can name, for messages.
+// The names that a job file can give besides "auto", for messages.
 inline constexpr char kChatTemplateNames[] = "chatml, llama3, mistral, gemma, alpaca";
 
 enum class ChatFormat { kChatml, kLlama3, kAlpaca, kMistral, kGemma };
 
-// mistral, gemma: what becomes of a system message that begins the conversation. Where it is put, a
-// blank line is between it and the user's text.
+// For mistral and gemma: where the template puts a system message that begins the conversation. A
+// blank line separates it from the user's text.
 enum class SystemPlace {
-  kRefused,
-  kFirstUser,       // before the first user's message
-  kEndingUser,      // before a user's message that ends the conversation; else it is left out
-  kEqualsLastUser,  // before the last user's message and each that has the same text
+  kRefused,         // it is an error
+  kFirstUser,       // before the first user message
+  kEndingUser,      // before the last message if that is the user's, else left out
+  kEqualsLastUser,  // before the last user message and any other with the same text
 };
 
-// A chat format, with what varies within it.
+// A chat format with the settings that differ between the models that use it.
 struct ChatVariant {
   ChatFormat format = ChatFormat::kChatml;
-  // chatml: the system turn that is put first if the conversation has none; empty: nothing is put.
+  // chatml: the text of the system turn that is added if the conversation has none; "" adds none.
   std::string default_system;
-  // chatml: Qwen3's handling of reasoning. The assistant's turns behind the last question begin
-  // with their <think> block, earlier ones lose it.
+  // chatml: Qwen3's handling of reasoning. Assistant turns after the last question begin with their
+  // <think> block, and earlier ones lose it.
   bool think = false;
-  // With `think`: a question that is wrapped in <tool_response> is not the last question if it
-  // begins and ends with the tags (true), or holds both anywhere (false).
+  // With `think`: a user message counts as a tool's response, and not as a question, if it begins
+  // and ends with the <tool_response> tags (true) or contains both anywhere (false).
   bool tool_response_wraps = true;
-  // llama3: Llama 3.1's system header with this "Today Date"; empty: Llama 3, without.
+  // llama3: the "Today Date" of Llama 3.1's system header; "" for Llama 3, which has no such
+  // header.
   std::string date;
 
   SystemPlace system = SystemPlace::kRefused;
-  // gemma: a bos token before all.
+  // gemma: the text begins with the bos token.
   bool bos = true;
-  // mistral: what stands around a user's text; before the assistant's text; between it and the eos
-  // token; and behind that.
+  // mistral: the text before and after a user message, before an assistant message, between that
+  // and the eos token, and after the eos token.
   std::string user_open = "[INST] ", user_close = "[/INST]";
   std::string assistant_open, before_eos, after_eos;
-  // mistral: the assistant's text without the white space around it.
+  // mistral: white space around an assistant message is dropped.
   bool trim_assistant = false;
 };
 
-// Mistral 7B Instruct v0.3's.
+// Returns the variant of Mistral 7B Instruct v0.3.
 ChatVariant PlainMistral();
 
-// `text` is the Jinja program. Unimplemented if it is not one that is known to render as a variant
-// does: a template taken for another would train on wrong text.
+// Returns the variant that renders as the Jinja program `text` does. Returns Unimplemented if the
+// program is not known, because a template mistaken for another would train on wrong text.
 absl::StatusOr<ChatVariant> RecogniseChatTemplate(std::string_view text);
 
 }  // namespace megatrain

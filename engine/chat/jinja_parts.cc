@@ -90,7 +90,7 @@ struct Tag {
   char right_sign = 0;  // likewise
 };
 
-// Where a tag begins at `from` or behind it; npos if none does.
+// Returns where the first tag at `from` or after it begins; npos if there is none.
 size_t FindTag(std::string_view text, size_t from) {
   for (size_t at = text.find('{', from); at != std::string_view::npos;
        at = text.find('{', at + 1)) {
@@ -154,7 +154,8 @@ std::optional<Tag> ReadTag(std::string_view text, size_t* at) {
   return std::nullopt;
 }
 
-// What is written of `text`, which stands before `tag`. `line_begins`: `text` begins a line.
+// Returns the part of `text`, which stands before `tag`, that the program writes. `line_begins`
+// says that `text` begins a line.
 std::string_view Written(std::string_view text, const Tag& tag, bool is_expression,
                          bool line_begins) {
   if (tag.left_sign == '-') {

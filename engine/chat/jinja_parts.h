@@ -1,4 +1,5 @@
-// A Jinja program taken apart, so that it can be compared with one that is known.
+// Splits a Jinja program into normalised parts, so that it can be compared with a known program
+// whatever its layout.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_PARTS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_PARTS_H_
 
@@ -13,33 +14,35 @@
 
 namespace megatrain {
 
-// The parts of a program, in order, are read one after the other. A part is a tag, "{%if x%}" or
-// "{{x}}", or text that the program writes outside of its tags. Comments are no parts.
+// A cursor over the parts of a program. A part is a tag, "{%if x%}" or "{{x}}", or a text that the
+// program writes outside of its tags. Comments are left out.
 //
-// Tags have one form. White space is dropped, but for one space between a word, a string or a
-// closing bracket and a word or string behind it. Strings are in single quotes; a line feed in them
-// is written \n and a single quote \'. x['name'] is x.name. The signs that control white space are
-// gone, but what they do is done: text is what they leave of it, with the settings that chat
-// templates are rendered with (trim_blocks and lstrip_blocks).
+// Tags are normalised. White space is dropped, except that one space stays between a word, a string
+// or a closing bracket and a word or string that follows it. Strings are in single quotes, with \n
+// for a line feed and \' for a single quote. x['name'] becomes x.name. White-space control signs
+// are removed after they were applied to the text; trim_blocks and lstrip_blocks are applied too,
+// because chat templates are rendered with them.
 class JinjaParts {
  public:
-  // InvalidArgument if a tag or a string has no end. Unimplemented for {% raw %}.
+  // Returns InvalidArgument if a tag or a string has no end, and Unimplemented for {% raw %}.
+  // `program` is used during the call only.
   static absl::StatusOr<JinjaParts> Parse(std::string_view program);
 
-  // The part that is read next; "" behind the last.
+  // Returns the part at the cursor without moving it, or "" after the last.
   std::string_view next() const { return done() ? "" : std::string_view(parts_[next_]); }
   bool done() const { return next_ == parts_.size(); }
-  // Whether text is written outside of the tags.
+  // Returns true if any part is text outside of the tags.
   bool writes_text() const;
 
-  // Reads the next part if it is `part`.
+  // Moves past the next part and returns true if it equals `part`; otherwise returns false.
   bool Take(std::string_view part);
-  // Reads these parts one after the other; at the first that is not there it stops and is false.
+  // Takes `parts` in order and returns true. At the first that does not match it stops there and
+  // returns false.
   bool TakeAll(std::initializer_list<std::string_view> parts);
-  // Reads a raise_exception, whatever its text.
+  // Takes a raise_exception tag with any text.
   bool TakeRaise();
-  // Behind an `if`, `elif` or `else`: reads its branch, up to the tag that ends it. False if none
-  // does.
+  // To be called after an `if`, `elif` or `else`: skips its branch, up to the tag that ends it.
+  // Returns false if there is no such tag.
   bool SkipBranch();
 
  private:

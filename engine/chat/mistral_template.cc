@@ -55,7 +55,7 @@ class MistralTemplate : public ChatTemplate {
   }
 
  private:
-  // Whether the first message's system text is put before that of messages[i], a user's.
+  // Returns true if the first message's system text is put before messages[i], a user's message.
   bool TakesSystem(absl::Span<const ChatMessage> messages, size_t i) const {
     switch (variant_.system) {
       case SystemPlace::kRefused:

@@ -1,19 +1,24 @@
-// A checkpoint: one directory a step, `step-00000100/`. It holds for each tile i (from 1) of N
-//   model-0000i-of-0000N.safetensors       weights under HF names: with config.json and the index
-//                                          the directory is a valid HF model
-//   optimizer-0000i-of-0000N.safetensors   NAME.exp_avg, NAME.exp_avg_sq (F32), NAME.remainder
-//   (I16,
-//                                          bf16 only)
-// and
-//   model.safetensors.index.json, config.json, tokenizer files
-//   manifest.json                          last: every file's size and XXH3-128, and the
-//                                          CheckpointState
-// It is written as `step-00000100.tmp`, every file fsynced, the manifest last, the directory
-// fsynced, read back and verified, renamed, the parent fsynced; so a directory without ".tmp" is
-// whole. Tensors are little-endian, unpadded, in HF shapes, and
-//   master_bits = ((weight - (remainder < 0)) << 16) | uint16(remainder).
+// The layout of a checkpoint on disk. This header has no declarations: it documents the format and
+// includes the headers that read and write it.
 //
-// How a job uses it:
+// A checkpoint is one directory for each saved step, `step-00000100/`. For each tile i (from 1) of
+// N it holds
+//   model-0000i-of-0000N.safetensors       the weights under their Hugging Face names
+//   optimizer-0000i-of-0000N.safetensors   NAME.exp_avg and NAME.exp_avg_sq (F32), and with BF16
+//                                          weights NAME.remainder (I16)
+// and once
+//   model.safetensors.index.json, config.json, tokenizer files
+//   manifest.json                          the size and XXH3-128 of every file, and the
+//                                          CheckpointState
+// The weights, the index and config.json make the directory a valid Hugging Face model. Tensors are
+// little-endian, unpadded and in Hugging Face shapes, and
+//   master_bits = ((weight - (remainder < 0)) << 16) | uint16(remainder)   (see split_master.h).
+//
+// The writer fills `step-00000100.tmp` and syncs each file, the manifest last. It then reads
+// everything back and verifies it before it renames the directory. So a directory without ".tmp"
+// was whole when it got its name.
+//
+// A job uses these functions in this order:
 //   RemoveLeftovers, FindNewestVerified, ReadCheckpointState, CheckResumable, LoadCheckpointTile...
 //   CheckpointWriter::Begin, WriteTile..., Finish
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_H_

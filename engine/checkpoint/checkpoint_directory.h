@@ -1,12 +1,15 @@
-// A directory of checkpoints: what their names mean, which are there, which is the newest good one.
-//
-//   step-00000100            a whole checkpoint; more digits where eight do not suffice
-//   step-00000100.tmp        one being written, or being removed: a leftover of a process that died
-//   step-00000100.replaced   moved aside for the moment in which a new one takes its name
+// Manages a directory of checkpoints: names, lists, finds and removes them. A directory may hold
+//   step-00000100            a whole checkpoint; the number has more digits if eight do not suffice
+//   step-00000100.tmp        a checkpoint being written or removed, or left so by a process that
+//                            died
+//   step-00000100.replaced   moved aside for the moment in which a new checkpoint of the step takes
+//                            its name
 //   step-00000300.replaced-by-step-00000150
-//                            discarded with the checkpoint of step 150: it is moved aside before
-//                            that one takes its name, and removed after
-// Anything else in the directory is foreign: never read, never removed.
+//                            discarded together with the saving of step 150: it is moved aside
+//                            before that one takes its name, and removed afterwards
+// Everything else in the directory is foreign and is neither read nor removed.
+//
+// `files` is used during a call only. Errors of `files` are returned as they are.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_DIRECTORY_H_
 
@@ -24,54 +27,56 @@ namespace megatrain {
 
 inline constexpr char kUnfinishedSuffix[] = ".tmp";
 
-// "step-00000100". REQUIRES: step >= 0.
+// 100 -> "step-00000100". REQUIRES: step >= 0.
 std::string StepDirectoryName(int64_t step);
-// The step of a name that StepDirectoryName makes, else nothing.
+// Returns the step of a name that StepDirectoryName makes, nullopt for any other name.
 std::optional<int64_t> ParseStepDirectoryName(absl::string_view name);
 
-// The name of step `step`'s directory while it is moved aside for the checkpoint of step `by`,
-// which may be the same step.
+// Returns the name of the directory of step `step` while it is moved aside for the checkpoint of
+// step `by`, which may be the same step.
 std::string ReplacedDirectoryName(int64_t step, int64_t by);
 
-// The steps that have a directory beneath `directory`, highest first, good or not. A missing
-// directory is empty; one that cannot be read is an error.
+// Returns the steps that have a directory in `directory`, highest first, without looking into them.
+// Empty if `directory` does not exist.
 absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& directory,
                                                FileSystem* files = PosixFileSystem());
 
-// Checkpoint directories beneath `directory` (those with a manifest), newest (highest step) first.
-// A missing directory is empty.
+// Returns the paths of the step directories in `directory` that have a manifest, highest step
+// first. They are not verified. Empty if `directory` does not exist.
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
 
 struct DamagedCheckpoint {
   int64_t step = 0;
-  std::string what;  // names the file and what is wrong with it
+  std::string what;  // names the file and the defect
 };
 
-// The newest checkpoint beneath `directory` that verifies; nothing if there is none. Damaged ones
-// that are newer are added to *damaged: a caller that gets nothing but has some there should not
-// begin anew in that directory without being told to. A checkpoint that cannot be read (an I/O
-// error, no permission, no descriptor left) or that another version wrote is not damaged: its error
-// is returned, and no older one is looked at.
+// Returns the path of the newest checkpoint in `directory` that passes VerifyCheckpoint, or nullopt
+// if there is none. Newer ones that are damaged are added to `*damaged`. A caller that gets nullopt
+// and damaged checkpoints should not start anew in that directory unless the user asked for it.
+//
+// A checkpoint that cannot be read (an I/O error, no permission, no descriptor left) or that
+// another version wrote is not damaged. Its error is returned, and older checkpoints are not tried.
 absl::StatusOr<std::optional<std::string>> FindNewestVerified(
     const std::string& directory, std::vector<DamagedCheckpoint>* damaged,
     FileSystem* files = PosixFileSystem());
 
-// To be called before a directory is searched: removes what a process that died left unfinished.
-// A checkpoint that was moved aside gets its name back if the new one had not taken its own yet,
-// and is removed if it had. Returns a line for each, for the log. One process at a time may use a
-// directory.
+// Cleans up after a process that died; to be called before a directory is searched. Unfinished
+// checkpoints are removed. A checkpoint that was moved aside gets its name back if its successor
+// had not been renamed yet, and is removed otherwise. A leftover with foreign content is left
+// alone. Returns one line for the log for each. REQUIRES: no other process uses `directory` (see
+// directory_lock.h).
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
 
-// Everything in the step directory `path` is a file that a checkpoint has: as its manifest lists
-// them, or by their names where there is no readable manifest. FailedPrecondition names what is
-// foreign.
+// Checks that the step directory `path` holds only files of a checkpoint. These are the files that
+// its manifest lists or, if there is no readable manifest, files with the names that checkpoints
+// use. Returns FailedPrecondition with the name of a foreign entry.
 absl::Status CheckHoldsOnlyCheckpointFiles(const std::string& path,
                                            FileSystem* files = PosixFileSystem());
 
-// Removes step directory `path` so that a crash on the way leaves a leftover and no damaged
-// checkpoint. REQUIRES: CheckHoldsOnlyCheckpointFiles.
+// Removes the step directory `path`. It is renamed first, so that a crash leaves a leftover and not
+// a damaged checkpoint. REQUIRES: CheckHoldsOnlyCheckpointFiles(path) is OK.
 absl::Status RemoveStepDirectory(const std::string& path, FileSystem* files = PosixFileSystem());
 
 }  // namespace megatrain

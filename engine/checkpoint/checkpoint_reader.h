@@ -1,4 +1,5 @@
-// Reads checkpoints: their manifest, their checksums, their tiles.
+// Reads and verifies checkpoints. `checkpoint` is the path of a step directory, and `files` is used
+// during a call only.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_READER_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_READER_H_
 
@@ -14,27 +15,29 @@
 
 namespace megatrain {
 
-// NotFound if `checkpoint` has no manifest.json, DataLoss if it is damaged. An error in reading it
-// is returned as it is: IsDamagedCheckpoint tells the two apart. Reads nothing else.
+// Reads manifest.json and no other file. Returns NotFound if there is none, DataLoss if it is
+// damaged, FailedPrecondition if another version wrote it, and otherwise the error of reading it.
 absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint,
                                       FileSystem* files = PosixFileSystem());
+// Returns ReadManifest's `state`, with the same errors.
 absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& checkpoint,
                                                     FileSystem* files = PosixFileSystem());
 
-// Reads every file and compares sizes and hashes with the manifest; DataLoss names the first bad
-// file. A file that cannot be read (an I/O error, no permission, no descriptor left) gives that
-// error. Files that the manifest does not list are no part of the checkpoint and are not read.
+// Reads every file that the manifest lists and compares its size and hash. Returns DataLoss for the
+// first file that is missing or differs, the errors of ReadManifest, and the error of reading for a
+// file that cannot be read. Files that the manifest does not list are ignored.
 absl::Status VerifyCheckpoint(const std::string& checkpoint, FileSystem* files = PosixFileSystem());
 
-// Whether `status`, of ReadManifest or VerifyCheckpoint, says that the bytes on the disk are no
-// whole checkpoint. Other errors say nothing about them: the checkpoint may be good.
+// Returns true if `status`, from ReadManifest or VerifyCheckpoint, means that the checkpoint on the
+// disk is incomplete or damaged. After other errors it may still be good.
 bool IsDamagedCheckpoint(const absl::Status& status);
 
-// Loads tile `index` in place: the bytes go from the file to the tile, padding is zeroed, and no
-// copy is held beside it. Sections of `tile` that are null are not read, so that a tile of weights
-// alone can be filled. Checks names, dtypes, shapes (FailedPrecondition if the checkpoint is of
-// another model or precision) and, as the bytes pass, the checksums (DataLoss: the tile's content
-// is then not to be used).
+// Reads tile `index` (from 0) from its files directly into the memory of `tile`, whose padding is
+// set to zero. Sections of `tile` that are null are skipped, so that weights alone can be loaded.
+//
+// Returns FailedPrecondition if names, dtypes or shapes differ from the layout's, that is, if the
+// checkpoint is of another model or precision. Returns DataLoss if a checksum is wrong, and the
+// errors of ReadManifest. After an error the content of `tile` is undefined.
 absl::Status LoadCheckpointTile(const std::string& checkpoint, const ModelLayout& layout, int index,
                                 const Tile& tile, FileSystem* files = PosixFileSystem());
 

@@ -1,4 +1,5 @@
-// What a checkpoint holds beside tensors, and whether a job may go on from it.
+// The part of a checkpoint that is not tensors, and the rule that decides whether a job may resume
+// from it.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_STATE_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_STATE_H_
 
@@ -13,41 +14,41 @@
 namespace megatrain {
 
 struct CheckpointState {
-  int64_t step = 0;  // updates applied
+  int64_t step = 0;  // optimizer updates applied
   DType weight_dtype = DType::kBF16;
-  // Sequences consumed: the next step's first position in training order.
+  // The number of sequences consumed, which is the position of the next one in training order.
   int64_t data_position = 0;
-  int64_t input_tokens = 0;  // trained on since step 1, padding not counted
-  // Names the run: drawn when it begins, the same in all its checkpoints, also after it was
-  // resumed. Empty in checkpoints of versions before it.
+  int64_t input_tokens = 0;  // tokens trained on since step 1, without padding
+  // The run's identity: drawn when the run begins and the same in all its checkpoints, also after
+  // it was resumed. Empty in checkpoints of versions that did not have it.
   std::string run;
   uint64_t seed = 0;
   std::string data_fingerprint;
   std::string model_fingerprint;  // ModelFingerprint of the layout
-  // Key path -> value, of every key that a resumed run may not change.
+  // The values of the keys that a resumed run may not change, by key path.
   std::map<std::string, std::string> spec;
-  int threads = 0;  // for people: bits do not depend on it
-  // Device::Arithmetic(); another one may change bits: resuming warns. Empty in checkpoints of
-  // versions before it.
+  int threads = 0;  // for information: results do not depend on it
+  // Device::Arithmetic(). Resuming on a device with another one may change bits and logs a warning.
+  // Empty in checkpoints of versions that did not have it.
   std::string arithmetic;
-  int64_t steps_total = 0;  // as planned when it was written
+  int64_t steps_total = 0;  // planned when the checkpoint was written
 };
 
-// 32 hex digits over the names and shapes of all tensors and the configuration values that change
-// the mathematics without changing a shape (heads, rotary embedding, norm epsilon).
+// Returns 32 hex digits: a hash of the names and shapes of all tensors and of the configuration
+// values that change the result without changing a shape (heads, rotary embedding, norm epsilon).
 std::string ModelFingerprint(const ModelLayout& layout);
 
-// 32 hex digits that no other run has.
+// Returns 32 random hex digits for CheckpointState::run.
 std::string NewRunName();
 
-// The run that `state` belongs to: state.run, or for a checkpoint of a version before it 32 hex
-// digits over what a resumed run may not change.
+// Returns state.run. If that is empty, returns a hash of the fields that a resumed run may not
+// change, which is the same in all checkpoints of such a run.
 std::string RunName(const CheckpointState& state);
 
-// May a job that would begin as `wanted` go on from `saved`? Step, data position,
-// input tokens, run, threads, arithmetic and steps_total are not compared. FailedPrecondition names
-// what differs, with both values: the model first, then precision, spec keys in order (all of
-// them), seed, and the data.
+// Checks that a job whose fresh state would be `wanted` may resume from `saved`. Returns
+// FailedPrecondition, naming what differs with both values. The order of comparison is the model,
+// the precision, the spec keys (all that differ are named), the seed and the data. Other fields are
+// not compared.
 absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted);
 
 }  // namespace megatrain

@@ -213,7 +213,8 @@ class Writer : public CheckpointWriter {
       status = files_->Rename(moves[moved].from, moves[moved].to);
     }
     if (status.ok() && moved > 0) status = files_->SyncDirectory(directory_);
-    // From here to the next line there is a moment without a name; RemoveLeftovers gives them back.
+    // Between the renaming above and this one a crash leaves no name; RemoveLeftovers gives it
+    // back.
     if (status.ok()) status = files_->Rename(path_, final_path_);
     if (!status.ok()) {
       while (moved-- > 0) files_->Rename(moves[moved].to, moves[moved].from).IgnoreError();

@@ -1,4 +1,4 @@
-// Writes one checkpoint tile by tile, beside the training that goes on.
+// Writes a checkpoint tile by tile while training goes on.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_WRITER_H_
 
@@ -17,38 +17,44 @@
 
 namespace megatrain {
 
-// Thread safety: methods are called from one thread at a time, which need not be the same: Begin
-// from the training thread, WriteTile from the `io` lane. Destroying an unfinished writer removes
-// its `.tmp` directory. After an error every further call returns that error: the job goes on or
-// pauses, and its older checkpoints are untouched.
+// Thread safety: one thread at a time may call methods, and it may be a different one each time.
+// The training thread calls Begin, the `io` lane WriteTile.
+//
+// After an error all later calls return the same error, and older checkpoints are untouched.
+// Destroying an unfinished writer removes its `.tmp` directory.
 class CheckpointWriter {
  public:
-  // Begins `directory`/step-XXXXXXXX.tmp, after removing what dead processes left (RemoveLeftovers)
-  // and checking that the disk has room: ResourceExhausted says how many bytes are wanting.
-  // `config_directory`: the HF directory whose config.json (torch_dtype rewritten) and tokenizer
-  // files are copied. `layout` and `files` must outlive the writer.
+  // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
+  // tokenizer files of the Hugging Face directory `config_directory`, and its config.json with
+  // torch_dtype rewritten, are copied into it during the call. `layout` and `files` must outlive
+  // the writer.
+  //
+  // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
+  // FailedPrecondition if a foreign file or directory has the checkpoint's name or is in the
+  // directory that it would replace.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(
       const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
       const std::string& config_directory, FileSystem* files = PosixFileSystem());
   virtual ~CheckpointWriter() = default;
 
-  // Writes and fsyncs the two files of tile `index`; every tile once, in any order. Holds no copy:
-  // the tile must not change during the call.
+  // Writes and syncs the two files of tile `index` (from 0). Each tile must be written once, in any
+  // order. `tile` must not change during the call and is not needed afterwards.
   virtual absl::Status WriteTile(int index, const Tile& tile) = 0;
 
-  // Index and manifest; reads the whole checkpoint back from the disk and verifies it; renames and
-  // fsyncs; only then prunes older checkpoints of the same run (see retention.h; this one always
-  // stays). A checkpoint of the same step is replaced, and those of `retention.discard` go in the
-  // same moment: whenever the process dies, all of them are there or the new one is. Returns the
-  // final directory.
+  // Writes the index and the manifest, reads the whole checkpoint back from the disk, verifies it
+  // and gives it its name. Then removes older checkpoints of the same run as `retention` says.
+  // Returns the path of the checkpoint.
+  //
+  // A checkpoint of the same step and those of `retention.discard` are replaced together: after a
+  // crash either all of them are there or the new one is.
   virtual absl::StatusOr<std::string> Finish(const Retention& retention) = 0;
 
-  // What did not stop it but a person should know: leftovers removed, directories that retention
-  // left alone. Lines for the log.
+  // Returns lines for the log about events that are not errors: leftovers removed, and directories
+  // that could not be removed. Valid as long as the writer.
   virtual const std::vector<std::string>& notes() const = 0;
 
-  // Bytes on disk of a checkpoint of this layout, tokenizer files aside, within 1%: checked against
-  // free space by Begin.
+  // Returns the bytes on disk of a checkpoint of this layout without the tokenizer files, accurate
+  // to 1%. Begin compares it with the free space.
   static int64_t EstimateBytes(const ModelLayout& layout, DType weight_dtype);
 };
 

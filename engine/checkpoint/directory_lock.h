@@ -1,4 +1,5 @@
-// One process at a time may use a directory of checkpoints: two would prune each other's.
+// Locks a directory of checkpoints for one process. Two runs in one directory would prune each
+// other's checkpoints.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_DIRECTORY_LOCK_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_DIRECTORY_LOCK_H_
 
@@ -10,8 +11,9 @@
 
 namespace megatrain {
 
-// Makes `directory` if it is missing, and locks its file ".lock". FailedPrecondition if another
-// process holds it, or if it cannot be made.
+// Creates `directory` if it is missing and locks the file ".lock" in it until the result is
+// destroyed. Does not wait. Returns FailedPrecondition if another process holds the lock or if the
+// directory cannot be created, ResourceExhausted if the disk is full.
 absl::StatusOr<std::unique_ptr<FileLock>> LockDirectory(const std::string& directory,
                                                         FileSystem* files = PosixFileSystem());
 

@@ -17,7 +17,7 @@ absl::Status RemoveStep(const std::string& path, FileSystem* files) {
   return RemoveStepDirectory(path, files);
 }
 
-// Of `steps`, those before `verified` whose manifest names the same run.
+// Returns those of `steps` before `verified` whose manifest names the same run.
 std::vector<int64_t> EarlierOfTheRun(const std::string& directory,
                                      const std::vector<int64_t>& steps,
                                      const CheckpointState& verified,

@@ -1,4 +1,4 @@
-// Which checkpoints stay.
+// Decides which checkpoints of a run are kept, and removes the others.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_RETENTION_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_RETENTION_H_
 
@@ -12,36 +12,36 @@
 
 namespace megatrain {
 
-// Which checkpoints of a run stay when it has saved a new one.
+// The rule for keeping checkpoints after a run has saved a new one.
 struct Retention {
-  int64_t keep = 1;
-  // Steps that were found damaged when the run looked for a checkpoint to go on from. They go, and
-  // are not counted, once the run has saved a later one.
+  int64_t keep = 1;  // checkpoints to keep, the new one included
+  // Steps whose checkpoints were found damaged when the run looked for one to resume from. They do
+  // not count, and are removed once the run has saved a later one.
   std::vector<int64_t> damaged;
-  // Steps newer than the checkpoint that the run goes on from, of whatever run, which are to go
-  // with the first checkpoint that it saves (CheckpointWriter::Finish).
+  // Steps, of any run, that are newer than the checkpoint from which the run resumed. The first
+  // checkpoint that the run saves replaces them (CheckpointWriter::Finish).
   std::vector<int64_t> discard;
 };
 
-// The checkpoints beneath `directory` that are newer than `step`, highest first; those in
-// `retention.damaged` are none. A directory without a manifest that can be parsed is none either: a
-// line for the log goes to *notes.
+// Returns the steps of the checkpoints in `directory` that are newer than `step`, highest first,
+// except those in `retention.damaged`. A step directory without a readable manifest is left out,
+// and a line about it for the log is added to `*notes`. Errors of `files` are returned.
 absl::StatusOr<std::vector<int64_t>> ListNewer(const std::string& directory, int64_t step,
                                                const Retention& retention,
                                                std::vector<std::string>* notes,
                                                FileSystem* files = PosixFileSystem());
 
-// The steps to remove once `verified` was written and verified: a pure function. `steps` are of the
-// same run.
-// - `verified` always stays, so at least one good checkpoint remains whatever `keep` says.
-// - Of the earlier ones that are not damaged the `keep` - 1 newest stay.
+// Returns the elements of `steps`, all of one run, to remove after the checkpoint of step
+// `verified` was written and verified. It depends on nothing but its arguments.
+// - `verified` stays, so at least one good checkpoint remains whatever `keep` says.
+// - Of the earlier ones that are not damaged, the newest `keep` - 1 stay.
 // - Later ones stay: a new checkpoint says nothing about them.
 std::vector<int64_t> StepsToRemove(std::vector<int64_t> steps, int64_t verified,
                                    const Retention& retention);
 
-// Removes those beneath `directory`, where the checkpoint of `verified` was just written. What does
-// not say that it is of the same run is left alone. So is a directory with foreign files in it, or
-// one that cannot be removed, which *notes names: neither makes the new checkpoint worse.
+// Removes the checkpoints in `directory` that StepsToRemove selects, after that of `verified` was
+// written. Checkpoints of other runs are left alone. So are directories with foreign files and
+// those that cannot be removed; a line for each of these is added to `*notes`.
 void PruneCheckpoints(const std::string& directory, const CheckpointState& verified,
                       const Retention& retention, std::vector<std::string>* notes,
                       FileSystem* files = PosixFileSystem());

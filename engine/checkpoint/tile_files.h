@@ -1,9 +1,11 @@
-// Which tensors the two files of a tile hold, in file order: stated once for writer and reader.
+// Lists the tensors of a tile's two checkpoint files in file order. The writer and the reader share
+// these lists.
 //
-//   model-*.safetensors      the tile's tensors under their HF names, BF16 or F32, by tile offset
+//   model-*.safetensors      the tile's tensors under their Hugging Face names, BF16 or F32, by
+//                            their offset in the tile
 //   optimizer-*.safetensors  NAME.exp_avg (F32) of every tensor, then NAME.exp_avg_sq (F32), then
-//                            NAME.remainder (I16; with BF16 weights only): four-byte elements
-//                            first, so that every tensor is aligned to its element
+//                            with BF16 weights NAME.remainder (I16). Four-byte elements come first,
+//                            so that every tensor is aligned to its element size.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 
@@ -15,14 +17,15 @@
 
 namespace megatrain {
 
-// A tensor in a file and where it lies in memory.
+// A tensor in a file and its place in memory.
 struct TilePiece {
   SafetensorsDeclaration declaration;
   char* data = nullptr;  // null where the tile has no memory for it
   int64_t bytes = 0;
 };
 
-// Of a tile whose sections may be null: then only the declarations are of use.
+// The pieces point into the memory of `tile`. If sections of it are null, only the declarations are
+// useful.
 std::vector<TilePiece> WeightsPieces(const Tile& tile);
 std::vector<TilePiece> OptimizerPieces(const Tile& tile);
 

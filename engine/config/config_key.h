@@ -1,6 +1,7 @@
-// A key of a configuration file, declared once: name, type, bounds, default, help and whether it
-// may change later. Reading YAML and overrides (config_reader.h), the JSON Schema and the listing
-// for people (config_schema.h) all come from a ConfigTable; config_values.h has the types.
+// Declares the keys of a configuration file. Each key is described once, with name, type, bounds,
+// default, help and whether it may change later. The reader of YAML and overrides
+// (config_reader.h), the JSON Schema and the listing for people (config_schema.h) are driven by
+// these tables. config_values.h has the value types.
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_KEY_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_KEY_H_
 
@@ -16,19 +17,19 @@ namespace megatrain {
 
 // An error in the value of a key.
 struct ValueError {
-  std::string message;  // empty: it is not what the key expects
-  std::string path;     // where beneath the key: "[2].path"
-  std::string where;    // file and line, if they are not the value's own
+  std::string message;  // empty if the value is of the wrong type or out of bounds
+  std::string path;     // the place within the value: "[2].path"
+  std::string where;    // file and line, if not those of the value
 };
 
-// The type of a value, bound to the field that holds it.
+// The type of a value, bound to the field that it is read into. The field must outlive it.
 struct ConfigValue {
   std::string expects;            // "a whole number of 1 or more": completes "expects ..."
-  std::string note;               // what a special value means: "0 = no limit"; may be empty
+  std::string note;               // the meaning of a special value: "0 = no limit"; may be empty
   nlohmann::ordered_json schema;  // type and bounds in the terms of JSON Schema
-  // Reads the node into the field. Returns what is wrong with it, or nothing.
+  // Reads the node into the field. Returns the error, or nullopt.
   std::function<std::optional<ValueError>(const YamlNode& node)> read;
-  // The field as canonical text: equal texts mean equal values.
+  // Returns the field as canonical text: equal texts mean equal values.
   std::function<std::string()> text;
 };
 
@@ -36,25 +37,27 @@ struct ConfigKey {
   std::string path;  // "training.steps": at most one section deep
   ConfigValue value;
   std::string help;  // plain English, with units; one line
-  // Whether the value may change without beginning anew; ConfigTable::change_help says when.
+  // The value may differ in a later reading of the file; ConfigTable::change_help says when.
   bool may_change = false;
-  // The default as JSON, where it is not what the field of a fresh struct holds; without a default,
-  // an example.
+  // The default as JSON text, if it is not what the field of a fresh struct holds. For a key
+  // without a default, an example.
   std::string shown = "";
   bool has_default = true;
-  // The key must be given. How the message goes on if it is not: "; list the training files".
+  // If set, the key must be given. The text ends the error message for a missing key: "; list the
+  // training files".
   std::optional<std::string> missing = std::nullopt;
 };
 
-// Keys point into the struct that they were made for and must not outlive it.
+// The keys of one kind of file. They are bound to the fields of one struct, which must outlive
+// them.
 struct ConfigTable {
-  std::string file;         // "job file"
-  std::string example;      // an override: "training.steps=50"
-  std::string change_mark;  // marks keys that may change in listings: "resume"
-  std::string change_help;  // "may be changed by a resumed run"
+  std::string file;         // the kind of file: "job file"
+  std::string example;      // an example of an override: "training.steps=50"
+  std::string change_mark;  // the mark of keys with may_change in listings: "resume"
+  std::string change_help;  // its meaning: "may be changed by a resumed run"
   std::vector<ConfigKey> keys;
 
-  // Null if there is no such key.
+  // Returns null if there is no such key.
   const ConfigKey* Find(const std::string& path) const;
 };
 

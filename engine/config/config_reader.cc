@@ -88,7 +88,7 @@ void SetWhere(YamlNode* node, const std::string& where) {
   for (auto& [key, value] : node->entries) SetWhere(&value, where);
 }
 
-// Whether `path` lies in an entry of a list.
+// Returns true if `path` lies in an entry of a list.
 bool IsInList(const std::vector<ConfigKey>& keys, const std::string& path) {
   for (const ConfigKey& key : keys) {
     if (absl::StartsWith(path, key.path + ".") && key.value.schema.contains("items")) return true;

@@ -1,7 +1,8 @@
-// YAML and overrides into the fields that a table's keys are bound to.
+// Reads YAML and command-line overrides into the fields that a table's keys are bound to.
 //
-// Errors are InvalidArgument "FILE:LINE: KEY: what is wrong and what is expected"; an override's
-// place is "--set KEY=VALUE". An unknown key names the nearest known one.
+// Errors are InvalidArgument with the message "FILE:LINE: KEY: defect, and what is expected". For
+// an override, "--set KEY=VALUE" takes the place of FILE:LINE. For an unknown key the nearest known
+// one is named.
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_READER_H_
 
@@ -17,27 +18,30 @@
 
 namespace megatrain {
 
-// The keys that were given, with their places: "job.yaml:12", "--set a.b=c".
+// The keys that were given, each with its place: "job.yaml:12" or "--set a.b=c".
 using GivenKeys = std::map<std::string, std::string>;
 
-// Reads `text`; `name` stands for the file in errors. Each override is "a.b=value": the value is
-// plain text, or YAML if it begins with [, {, or a quote, and replaces the text's. Entries of a
-// list go by their number: data.train.0.path=x.
+// Reads `text` and applies `overrides`, which win over the text; `name` stands for the file in
+// errors. Each override is "a.b=value". The value is plain text, or YAML if it begins with [, {, or
+// a quote. Entries of a list are addressed by number: data.train.0.path=x. Fields whose key is not
+// given keep their value. After an error some fields may have been changed.
 absl::StatusOr<GivenKeys> ReadConfig(const ConfigTable& table, std::string_view text,
                                      const std::string& name,
                                      const std::vector<std::string>& overrides);
 
-// The text of a file of keys. NotFound if there is none, else InvalidArgument says why it cannot be
-// read.
+// Returns the content of the configuration file `path`. Returns NotFound if there is none, and
+// InvalidArgument if it cannot be read. Of a file longer than kYamlBytesMax only the beginning is
+// returned; it is still too long for ReadConfig, which refuses it.
 absl::StatusOr<std::string> ReadConfigText(const std::string& path);
 
-// Reads a map that is an entry of a list. The error's path is the key's.
+// Reads `node`, a map that is an entry of a list, into the fields of `keys`. Returns the first
+// error, whose path is the key's, or nullopt.
 std::optional<ValueError> ReadEntry(const YamlNode& node, const std::vector<ConfigKey>& keys);
 
-// "{path: ..., format: ...}": what an entry with these keys needs.
+// Describes an entry by the keys that it must have: "{path: ..., format: ...}".
 std::string EntryShape(const std::vector<ConfigKey>& keys);
 
-// "WHERE: KEY: MESSAGE", for checks that span several keys too.
+// Makes the InvalidArgument status "WHERE: KEY: MESSAGE". Checks that span several keys use it too.
 absl::Status KeyError(const std::string& where, const std::string& key, const std::string& message);
 
 }  // namespace megatrain

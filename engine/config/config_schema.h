@@ -1,5 +1,5 @@
-// A table of keys as a JSON Schema, which editors check and complete files by, and as a listing for
-// people.
+// Writes a table of keys as a JSON Schema, with which editors check and complete files, and as a
+// listing for people.
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_SCHEMA_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_SCHEMA_H_
 
@@ -11,16 +11,17 @@
 
 namespace megatrain {
 
-// JSON Schema, draft 2020-12, of a file. Keys are bound to a fresh struct, whose fields are the
-// defaults. Rules that span several keys are not in it.
+// Returns the JSON Schema (draft 2020-12) of the whole file. Rules that span several keys are not
+// in it. REQUIRES: the keys are bound to a fresh struct, because its fields are shown as defaults.
 nlohmann::ordered_json JsonSchema(const ConfigTable& table);
 
-// The schema of a map with these keys.
+// Returns the schema of a map with these keys. Keys with may_change are marked with `change_mark`
+// unless it is "".
 nlohmann::ordered_json MapSchema(const std::vector<ConfigKey>& keys,
                                  const std::string& change_mark = "");
 
-// The file with every key at its default, or at an example where there is none, and its help behind
-// it. Keys that may be left out and have no default are commented out.
+// Returns a YAML file in which every key has its default, or an example if it has none, and its
+// help as a comment. Optional keys without a default are commented out. REQUIRES: as JsonSchema.
 std::string ConfigListing(const ConfigTable& table);
 
 }  // namespace megatrain

@@ -1,5 +1,6 @@
-// The types that values of a configuration have. Each function binds one to a field, which must
-// outlive the result. A number, boolean or size in quotes is a text, and refused.
+// The types of configuration values. Each function binds one to `field`, which must outlive the
+// result. A number, boolean or size that is written in quotes is refused, because quotes make it a
+// text. Arguments named `expects` complete the message "expects ...".
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_VALUES_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_VALUES_H_
 
@@ -18,8 +19,8 @@
 
 namespace megatrain {
 
-// Whole numbers. Where `min` is above 1, a `zero` that is not empty allows 0 too, and says what it
-// means.
+// A whole number in [min, max]. `zero`, if not empty, says what 0 means; 0 is then allowed even if
+// `min` is above 1.
 ConfigValue Whole(int64_t* field, int64_t min, int64_t max = std::numeric_limits<int64_t>::max(),
                   const std::string& zero = "");
 ConfigValue Whole(uint64_t* field);
@@ -30,30 +31,34 @@ struct NumberRange {
   bool min_allowed = true;
   bool max_allowed = true;
 };
-// Finite numbers.
+// A finite number in `range`. `zero`, if not empty, says what 0 means.
 ConfigValue Number(double* field, const NumberRange& range, const std::string& zero = "");
 
 ConfigValue Boolean(bool* field);
 
-// Sizes in bytes, "24GiB" too.
+// A size as ParseBytes takes it ("24GiB"). `zero`, if not empty, says what 0 means.
 ConfigValue Bytes(int64_t* field, const std::string& zero);
 
-// Any text, numbers and words alike, that `good` takes. `pattern` says the same to the schema.
+// Any scalar that `good` accepts (all if it is null). `pattern` is the same rule as a regular
+// expression for the schema.
 ConfigValue Text(std::string* field, const std::string& expects, const std::string& pattern = "",
                  bool (*good)(const std::string&) = nullptr);
-// A path. `empty` says what no path means; without it a path must be there.
+// A path. `empty` says what "" means; if it is empty, "" is refused.
 ConfigValue Path(std::string* field, const std::string& expects, const std::string& empty = "");
 bool IsNotEmpty(const std::string& text);
 
-// A list of texts that are not empty. `wrong` gives what is expected in place of an entry, or "".
+// A list of texts that are not empty. `wrong`, if given, returns "" for a good entry and otherwise
+// what is expected in its place.
 ConfigValue Texts(std::vector<std::string>* field, const std::string& expects,
                   const std::string& pattern = "",
                   std::string (*wrong)(const std::string&) = nullptr);
 
-// One of several words. `get` gives the number of the present one.
+// One of `words`. `set` receives the index of the word read, `get` returns the index of the present
+// one. Their captures must outlive the result.
 ConfigValue OneOf(const std::vector<std::string>& words, std::function<void(size_t)> set,
                   std::function<size_t()> get);
 
+// One of `words`, each with the value that it stands for.
 template <typename T>
 ConfigValue Choice(T* field, const std::vector<std::pair<std::string, T>>& words) {
   std::vector<std::string> names;
@@ -68,7 +73,7 @@ ConfigValue Choice(T* field, const std::vector<std::pair<std::string, T>>& words
 }
 ConfigValue Choice(std::string* field, const std::vector<std::string>& words);
 
-// A field that is empty until its key is given. `make` binds the type to a T.
+// A field that is nullopt until its key is given. `make` binds the type of the value to a T.
 template <typename T, typename Make>
 ConfigValue Optional(std::optional<T>* field, const Make& make) {
   const auto held = std::make_shared<T>();
@@ -86,12 +91,12 @@ ConfigValue Optional(std::optional<T>* field, const Make& make) {
   return value;
 }
 
-// The type of a list of maps with these keys: its text for people and its schema. Its `read` and
-// `text` are empty.
+// The type of a list of maps with the keys `entry_keys`: `expects` and the schema. `read` and
+// `text` are left empty.
 ConfigValue ListType(const std::vector<ConfigKey>& entry_keys);
 
-// A list of maps, each with the keys that `entry_keys` binds to a T. `check` says what is wrong
-// with an entry as a whole; `text` is the canonical text.
+// A list of maps. `entry_keys` binds the keys of an entry to a T, `check` returns an error of the
+// entry as a whole or nullopt, and `text` returns the canonical text of the list.
 template <typename T>
 ConfigValue ListOf(std::vector<T>* field, std::vector<ConfigKey> (*entry_keys)(T*),
                    std::optional<ValueError> (*check)(const T&),

@@ -1,4 +1,4 @@
-// Which known key a misspelt one was meant to be.
+// Finds the known key that a misspelt one was probably meant to be.
 #ifndef MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
 #define MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
 
@@ -8,12 +8,13 @@
 
 namespace megatrain {
 
-// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b`.
+// Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn `a`
+// into `b` (optimal string alignment). Only their first 128 bytes are compared.
 int EditDistance(std::string_view a, std::string_view b);
 
-// The element of `known` nearest to `key`, by edit distance, the earliest at equal distance. For
-// key paths an equal last word counts as near whatever the section: `steps` finds `training.steps`.
-// "" if `known` is empty.
+// Returns the element of `known` with the smallest edit distance to `key`, the earliest of several,
+// or "" if `known` is empty. An equal last word is near whatever its section: `steps` finds
+// `training.steps`.
 std::string NearestKey(std::string_view key, const std::vector<std::string>& known);
 
 }  // namespace megatrain

@@ -1,7 +1,8 @@
-// YAML text as a plain tree whose nodes know where they stand, for configuration files.
+// Parses YAML configuration files into a plain tree whose nodes remember their file and line.
 //
-// Refused rather than interpreted: aliases (so that no text grows when read), tags, duplicate keys,
-// keys that are not plain words, several documents, and text over the limits below.
+// Some features are refused, not interpreted: aliases (so that text cannot grow when it is read),
+// tags, duplicate keys, keys that are not plain words, several documents, and text over the limits
+// below.
 #ifndef MEGATRAIN_ENGINE_CONFIG_YAML_TREE_H_
 #define MEGATRAIN_ENGINE_CONFIG_YAML_TREE_H_
 
@@ -25,16 +26,16 @@ struct YamlEntry;
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap };
   Kind kind = Kind::kNull;
-  std::string scalar;           // kScalar
-  bool quoted = false;          // kScalar: written in quotes, so it is text whatever it looks like
-  std::string where;            // "job.yaml:12", or "--set a.b=c"
-  std::vector<YamlNode> items;  // kSequence
+  std::string scalar;              // kScalar
+  bool quoted = false;             // kScalar: it was in quotes, so it is a text even if it is "1"
+  std::string where;               // "job.yaml:12", or "--set a.b=c"
+  std::vector<YamlNode> items;     // kSequence
   std::vector<YamlEntry> entries;  // kMap, in file order
 
-  // The value of `key` in a map, or null.
+  // Return the value of `key` if this is a map that has it, else null.
   const YamlNode* Find(std::string_view key) const;
   YamlNode* Find(std::string_view key);
-  // "a map", "a list", "the text \"x\"", "x", "nothing": for messages.
+  // Describes the node for messages: "a map", "a list", "the text \"x\"", "x" or "nothing".
   std::string Describe() const;
 };
 
@@ -44,8 +45,8 @@ struct YamlEntry {
   YamlNode value;
 };
 
-// One document of YAML 1.2. Errors are InvalidArgument and begin with `name`:LINE. An empty
-// document is kNull.
+// Parses one document of YAML 1.2. An empty document is kNull. Errors are InvalidArgument, and the
+// message begins with `name`:LINE.
 absl::StatusOr<YamlNode> ParseYaml(std::string_view text, const std::string& name);
 
 }  // namespace megatrain

@@ -1,8 +1,10 @@
-// What the engine needs of a device: memory, in-order streams, events, copies, kernels. Thin on
+// The interface of a device: memory, in-order streams, events, copies and kernels. It is thin on
 // purpose.
 //
-// Thread safety: a Stream is used by one thread at a time (its lane's); events may be waited for by
-// any thread; the rest of Device may be called from any thread.
+// Lifetimes: the device must outlive its streams, events and memory.
+//
+// Thread safety: a Stream is used by one thread at a time (its lane's). Events may be waited for by
+// any thread. The other methods of Device may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 
@@ -24,13 +26,13 @@ class Stream {
   virtual ~Stream() = default;
 };
 
-// A point in a stream.
+// A point in a stream, set by Device::Record.
 class Event {
  public:
   virtual ~Event() = default;
 };
 
-// One block of device memory, freed with the object.
+// One block of device memory, freed with the object. Its content is undefined at first.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -38,71 +40,77 @@ class DeviceMemory {
   virtual int64_t bytes() const = 0;
 };
 
-// What a stream is for: kernels need memory of the device's beside the arena, copies do not.
+// The purpose of a stream. Streams with kernels need device memory besides the arena, streams with
+// copies alone do not.
 enum class StreamUse { kCompute, kCopy };
 
-// How far PinHost is; an error ends it.
+// Reports the bytes that PinHost has pinned so far. If it returns an error, the pinning ends with
+// it.
 using PinProgress = std::function<absl::Status(int64_t done)>;
 
 class Device {
  public:
   virtual ~Device() = default;
 
+  // Describes the device for people.
   virtual std::string Describe() const = 0;
-  // What decides how its results are rounded: processor and libraries. Where this is the same, the
-  // same work gives the same bits; where it is another, it may not.
+  // Names what determines how results are rounded: processor and libraries. Where it is the same,
+  // the same work gives the same bits; where it differs, the bits may differ.
   virtual std::string Arithmetic(AttentionChoice attention) const = 0;
-  // FailedPrecondition, with the reason: attention is to be a library's, and there is none.
+  // Returns FailedPrecondition, with the reason, if `attention` requires a library that is not
+  // there.
   virtual absl::Status CheckAttention(AttentionChoice attention) const {
     if (attention != AttentionChoice::kLibrary) return absl::OkStatus();
     return absl::FailedPreconditionError("this device has attention of its own alone");
   }
-  // The node of host memory that is nearest to it; -1: not known, or none is nearer.
+  // The nearest NUMA node of host memory; -1 if it is not known or none is nearer.
   virtual int numa_node() const { return -1; }
-  // Memory that Allocate can give now. Nothing: the device lies in host memory.
+  // Returns the bytes that Allocate can give now, or nullopt if the device uses host memory.
   virtual absl::StatusOr<std::optional<int64_t>> FreeBytes() = 0;
-  // Of it, what is to be left: libraries take more as their kernels are first used.
+  // The part of FreeBytes that must stay free, because libraries take more memory when their
+  // kernels are first used.
   virtual int64_t ReserveBytes() const { return 0; }
-  // The only allocation: the arena, before the first step. ResourceExhausted names the bytes.
+  // Allocates one block. A session calls this once, for its arena, before the first step. Returns
+  // ResourceExhausted, with the bytes, if there is not enough.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 
-  // Marks the point after all work queued on the stream so far.
+  // Sets the event to the point after all work queued on the stream so far.
   virtual absl::Status Record(Stream& stream, Event& event) = 0;
-  // Work queued on the stream from now on starts after the event. REQUIRES: the event has been
-  // recorded.
+  // Makes work that is queued on the stream from now on start after the event, without blocking the
+  // caller. REQUIRES: the event has been recorded.
   virtual absl::Status Wait(Stream& stream, Event& event) = 0;
-  // Blocks the calling thread until the event has passed.
+  // Blocks the calling thread until the event has passed. REQUIRES: the event has been recorded.
   virtual absl::Status Synchronize(Event& event) = 0;
-  // Seconds between two passed events.
+  // Returns the seconds between two events. REQUIRES: both have passed.
   virtual absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) = 0;
 
-  // Makes host memory, whole pages, one that copies can be made from and to. Takes seconds for a
-  // hundred gigabytes; `progress` (may be null) is called with the bytes done, and an error from it
-  // ends the pinning and is returned. On an error nothing is pinned. UnpinHost before the memory
-  // goes.
+  // Pins host memory (whole pages), so that copies can use it. Takes seconds for a hundred
+  // gigabytes. `progress` may be null. After an error nothing is pinned. UnpinHost must be called
+  // before the memory is freed, with the same `host`.
   virtual absl::Status PinHost(void* host, int64_t bytes, const PinProgress& progress) = 0;
   virtual void UnpinHost(void* host) = 0;
 
-  // Whether kernels can read pinned host memory where it lies, at the host's address.
+  // Returns true if kernels can read pinned host memory directly, at the host's address.
   virtual bool KernelsReadHost() const { return false; }
 
-  // Host memory is pinned and must stay valid until the stream has passed the copy.
+  // Queue a copy on the stream. `host` must be pinned and must stay valid until the copy is done.
   virtual absl::Status CopyToDevice(Stream& stream, void* device, const void* host,
                                     int64_t bytes) = 0;
   virtual absl::Status CopyToHost(Stream& stream, void* host, const void* device,
                                   int64_t bytes) = 0;
 
-  // Of any host memory, and done when it returns: for what is small or rare. On a stream that has
-  // kernels, after what is queued there.
+  // Copy from and to any host memory and return when the copy is done. They are meant for small or
+  // rare copies. The copy comes after the work queued on the stream before.
   virtual absl::Status Upload(Stream& stream, void* device, const void* host, int64_t bytes) = 0;
   virtual absl::Status Download(Stream& stream, void* host, const void* device, int64_t bytes) = 0;
 
+  // Valid as long as the device.
   virtual Kernels& kernels() = 0;
 
-  // Names what the calling thread queues from here to the matching EndRange, for a profiler that is
-  // attached. `name` must outlive the range.
+  // Names the work that the calling thread queues until the matching EndRange, for an attached
+  // profiler. `name` must outlive the range.
   virtual void BeginRange(const char* name) { (void)name; }
   virtual void EndRange() {}
 };

@@ -1,4 +1,5 @@
-// A device that can no longer be used by this process: only a new process helps.
+// Marks the error of a device that this process can no longer use. Only a new process can use it
+// again.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_LOST_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_LOST_H_
 
@@ -8,7 +9,7 @@
 
 namespace megatrain {
 
-// Internal, that IsDeviceLost knows.
+// Makes an Internal status for which IsDeviceLost is true.
 absl::Status DeviceLostError(std::string_view message);
 bool IsDeviceLost(const absl::Status& status);
 

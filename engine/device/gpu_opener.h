@@ -1,5 +1,5 @@
-// How a program opens a GPU. Handed to the engine from outside: it is built and tested without
-// CUDA.
+// The function type by which a program gives the engine access to GPUs. The engine itself is built
+// and tested without CUDA.
 #ifndef MEGATRAIN_ENGINE_DEVICE_GPU_OPENER_H_
 #define MEGATRAIN_ENGINE_DEVICE_GPU_OPENER_H_
 
@@ -12,8 +12,9 @@ namespace megatrain {
 
 class Device;  // engine/device/device.h
 
-// Sets GPU `ordinal` up. Errors say what to do. NotFound: there is nothing to use, so that another
-// device may be chosen. Any other: there is something, and it is not as it should be.
+// Opens GPU `ordinal` and sets it up. Messages say what to do. Returns NotFound if there is no GPU
+// to use, so that another device may be chosen. Any other error means that there is one that does
+// not work as it should.
 using GpuOpener = std::function<absl::StatusOr<std::unique_ptr<Device>>(int ordinal)>;
 
 }  // namespace megatrain

@@ -1,9 +1,10 @@
-// The arguments of the kernels: plain structs, for code that the device's compiler reads too.
+// The arguments of the kernels. They are plain structs because the device's compiler reads them
+// too.
 //
 // Every matrix is row-major; `*_stride` is the distance between rows in elements. Activations and
-// weights have one dtype (BF16 or FP32), written "T" below; statistics,
-// losses and weight gradients are FP32. `void*` points to elements of type T. All pointers are
-// device memory unless said otherwise and must stay valid until the work on the stream is done.
+// weights have one dtype (BF16 or FP32), written "T" below; statistics, losses and weight gradients
+// are FP32. `void*` points to elements of type T. All pointers are device memory unless said
+// otherwise and must stay valid until the work on the stream is done.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 
@@ -62,7 +63,7 @@ struct RmsNormBackwardArgs {
   int64_t dx_stride = 0;
   bool accumulate = false;   // dx += (the residual stream), computed in FP32 and rounded once
   float* dweight = nullptr;  // [width], FP32
-  bool add_dweight = true;   // false: dweight is written, whatever it held
+  bool add_dweight = true;   // false: dweight is overwritten
 };
 
 // Rotates pairs (i, i + head_dim / 2) of each head in place by position (the "rotate half" form of
@@ -127,8 +128,8 @@ struct SwiGluBackwardArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, width = 0;
   const void* gate_up = nullptr;  // [tokens, 2, width]
-  // [tokens, width]; becomes SwiGLU's output, the bits that SwiGlu gives: the next thing backward
-  // needs, and it costs one more write here.
+  // [tokens, width]. It is overwritten by SwiGLU's output, with the same bits as SwiGlu gives,
+  // because the backward pass needs that next and it costs only one more write here.
   void* dout = nullptr;
   void* dgate_up = nullptr;  // [tokens, 2, width]; may be gate_up
 };
@@ -145,18 +146,18 @@ struct EmbeddingBackwardArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, hidden = 0, vocabulary = 0;
   const int32_t* ids = nullptr;  // [tokens]
-  // The token positions sorted by (id, position), [tokens]: made on the host with the batch, so
-  // that the sum per id has one order and needs no atomics.
+  // The token positions sorted by (id, position), [tokens]. They are made on the host with the
+  // batch, so that the sum for each id has one order and needs no atomics.
   const int32_t* sorted_positions = nullptr;
   const void* dout = nullptr;  // [tokens, hidden]
   float* dtable = nullptr;     // [vocabulary, hidden], FP32
-  // false: dtable is written, whatever it held, with zeros in the rows of ids that are not there.
+  // If false, dtable is overwritten, with zeros in the rows of ids that do not occur.
   bool add = true;
 };
 
-// For each row: loss = logsumexp(logits) - logits[label]; rows with label < 0 count nothing and get
-// a zero gradient. dlogits = (softmax(logits) - onehot(label)) * scale, of type T, written over the
-// logits: row r of dlogits starts at the first byte of row r of the logits (so its stride in
+// For each row: loss = logsumexp(logits) - logits[label]. Rows with label < 0 have loss 0 and a
+// zero gradient. dlogits = (softmax(logits) - onehot(label)) * scale, of type T, is written over
+// the logits: row r of dlogits starts at the first byte of row r of the logits (so its stride in
 // elements of T is logits_stride * 4 / sizeof(T)).
 struct CrossEntropyArgs {
   DType dtype = DType::kF32;  // of dlogits
@@ -175,7 +176,7 @@ struct AdamWArgs {
   bool decays = false;  // else the masters are not multiplied by constants.decay
   DType gradient_dtype = DType::kF32;
   AdamWSpan span;
-  int32_t* untrusted = nullptr;  // becomes 1 where AdamWUpdateSpan would return false
+  int32_t* untrusted = nullptr;  // set to 1 if AdamWUpdateSpan would return false
 };
 
 }  // namespace megatrain

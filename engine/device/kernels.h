@@ -25,10 +25,10 @@ class Kernels : public KernelSizes {
   virtual absl::Status Rope(Stream& stream, const RopeArgs& args) = 0;
   virtual absl::Status Attention(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) = 0;
-  // Says that both calls are to come with these shapes, in some seconds perhaps: what takes long to
-  // make ready for them is begun now, elsewhere. A workspace of 0 bytes: the forward pass alone.
-  // Pointers but document_starts are not looked at. A call that was not announced only takes
-  // longer.
+  // Announces that both attention calls will follow with these shapes, perhaps in some seconds, so
+  // that slow preparations can begin in the background. A workspace of 0 bytes announces the
+  // forward pass alone. Pointers other than document_starts are not read. A call that was not
+  // announced takes longer but is correct.
   virtual void PrepareAttention(const AttentionBackwardArgs& args) { (void)args; }
   virtual absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) = 0;
   virtual absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) = 0;
@@ -46,7 +46,7 @@ class Kernels : public KernelSizes {
   // Rounds x[n] to BF16 (nearest even) into the first 2 n bytes of the same memory.
   virtual absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) = 0;
   virtual absl::Status Zero(Stream& stream, void* x, int64_t bytes) = 0;
-  // The bits of AdamWUpdateSpan. Of any stream, also one for copies.
+  // Gives the bits of AdamWUpdateSpan. `stream` may also be one for copies.
   virtual absl::Status AdamW(Stream& stream, const AdamWArgs& args) = 0;
 
   // Seconds spent in MatMul calls since the start, for the benchmark of the share that is not

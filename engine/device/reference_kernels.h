@@ -1,5 +1,5 @@
-// Every kernel as the plainest loops that say what it means, accumulated in FP64: what the devices'
-// kernels are compared with. Slow, single-threaded, full score matrix; for tests alone.
+// Every kernel as plain loops accumulated in FP64, with which tests compare the kernels of devices.
+// Slow and single-threaded, with a full score matrix; for tests alone.
 #ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 
@@ -7,6 +7,7 @@
 
 namespace megatrain {
 
+// Calls return when their work is done; the stream is not used.
 class ReferenceKernels : public Kernels {
  public:
   absl::Status MatMul(Stream& stream, const MatMulArgs& args) override;

@@ -101,6 +101,50 @@ constexpr const char* kIgnoredKeys[] = {
     "use_cache",
 };
 
+RopeType ReadRopeType(JsonFields& fields) {
+  const std::string legacy = fields.String("type", "default");
+  const std::string type = fields.String("rope_type", legacy);
+  if (type == "linear") return RopeType::kLinear;
+  if (type == "llama3") return RopeType::kLlama3;
+  if (type == "yarn") return RopeType::kYarn;
+  if (type != "default") {
+    fields.Refuse("rope_type", absl::StrCat("\"", type,
+                                            "\" is not supported; default, linear, "
+                                            "llama3 and yarn are"));
+  }
+  return RopeType::kDefault;
+}
+
+void ReadLlama3(JsonFields& fields, RopeConfig& rope) {
+  const bool used = rope.type == RopeType::kLlama3;
+  for (const char* key : {"low_freq_factor", "high_freq_factor"}) {
+    if (used && fields.Find(key) == nullptr) fields.Refuse(key, "is missing");
+  }
+  rope.low_frequency_factor = fields.Number("low_freq_factor", 1e-6, 1e6, 1.0);
+  rope.high_frequency_factor = fields.Number("high_freq_factor", 1e-6, 1e6, 4.0);
+  if (used && rope.high_frequency_factor <= rope.low_frequency_factor) {
+    fields.Refuse("high_freq_factor", "must be greater than low_freq_factor");
+  }
+}
+
+void ReadYarn(JsonFields& fields, RopeConfig& rope) {
+  rope.beta_fast = fields.Number("beta_fast", 1e-6, 1e6, 32.0);
+  rope.beta_slow = fields.Number("beta_slow", 1e-6, 1e6, 1.0);
+  rope.truncate = fields.Boolean("truncate", true);
+  rope.attention_factor = fields.Number("attention_factor", 1e-6, 1e6, 0.0);
+  const double mscale = fields.Number("mscale", 0.0, 1e6, 0.0);
+  const double mscale_all_dim = fields.Number("mscale_all_dim", 0.0, 1e6, 0.0);
+  if (rope.type != RopeType::kYarn) return;
+  if (rope.theta <= 1.0) fields.Refuse("rope_theta", "must be greater than 1");
+  const auto scale = [&](double m) {
+    return rope.factor <= 1.0 ? 1.0 : 0.1 * m * std::log(rope.factor) + 1.0;
+  };
+  if (rope.attention_factor == 0.0) {
+    rope.attention_factor =
+        mscale > 0.0 && mscale_all_dim > 0.0 ? scale(mscale) / scale(mscale_all_dim) : scale(1.0);
+  }
+}
+
 // RoPE's settings: the object `rope_scaling` or `rope_parameters`, with what stands beside it.
 absl::Status ReadRope(JsonFields& root, const std::string& path, ModelConfig& config) {
   RopeConfig& rope = config.rope;
@@ -125,26 +169,13 @@ absl::Status ReadRope(JsonFields& root, const std::string& path, ModelConfig& co
     return root.status();
   }
   JsonFields fields(*object, path, name + ".");
-  const std::string legacy = fields.String("type", "default");
-  const std::string type = fields.String("rope_type", legacy);
-  if (type == "default") {
-    rope.type = RopeType::kDefault;
-  } else if (type == "linear") {
-    rope.type = RopeType::kLinear;
-  } else if (type == "llama3") {
-    rope.type = RopeType::kLlama3;
-  } else if (type == "yarn") {
-    rope.type = RopeType::kYarn;
-  } else {
-    fields.Refuse("rope_type", absl::StrCat("\"", type,
-                                            "\" is not supported; default, linear, "
-                                            "llama3 and yarn are"));
-  }
+  rope.type = ReadRopeType(fields);
   rope.theta = fields.Number("rope_theta", 1.0, 1e15, theta);
   fields.MustBe("partial_rotary_factor", 1.0, "every dimension of a head is rotated");
   fields.Find("finetuned");  // bookkeeping
-  const bool scaled = rope.type != RopeType::kDefault;
-  if (scaled && fields.Find("factor") == nullptr) fields.Refuse("factor", "is missing");
+  if (rope.type != RopeType::kDefault && fields.Find("factor") == nullptr) {
+    fields.Refuse("factor", "is missing");
+  }
   rope.factor = fields.Number("factor", 1.0, 1e6, 1.0);
   const int64_t own_original =
       fields.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
@@ -152,32 +183,8 @@ absl::Status ReadRope(JsonFields& root, const std::string& path, ModelConfig& co
   rope.original_positions = original > 0       ? original
                             : own_original > 0 ? own_original
                                                : config.max_positions;
-  for (const char* key : {"low_freq_factor", "high_freq_factor"}) {
-    if (rope.type == RopeType::kLlama3 && fields.Find(key) == nullptr) {
-      fields.Refuse(key, "is missing");
-    }
-  }
-  rope.low_frequency_factor = fields.Number("low_freq_factor", 1e-6, 1e6, 1.0);
-  rope.high_frequency_factor = fields.Number("high_freq_factor", 1e-6, 1e6, 4.0);
-  if (rope.type == RopeType::kLlama3 && rope.high_frequency_factor <= rope.low_frequency_factor) {
-    fields.Refuse("high_freq_factor", "must be greater than low_freq_factor");
-  }
-  rope.beta_fast = fields.Number("beta_fast", 1e-6, 1e6, 32.0);
-  rope.beta_slow = fields.Number("beta_slow", 1e-6, 1e6, 1.0);
-  rope.truncate = fields.Boolean("truncate", true);
-  rope.attention_factor = fields.Number("attention_factor", 1e-6, 1e6, 0.0);
-  const double mscale = fields.Number("mscale", 0.0, 1e6, 0.0);
-  const double mscale_all_dim = fields.Number("mscale_all_dim", 0.0, 1e6, 0.0);
-  if (rope.type == RopeType::kYarn) {
-    if (rope.theta <= 1.0) fields.Refuse("rope_theta", "must be greater than 1");
-    const auto scale = [&](double m) {
-      return rope.factor <= 1.0 ? 1.0 : 0.1 * m * std::log(rope.factor) + 1.0;
-    };
-    if (rope.attention_factor == 0.0) {
-      rope.attention_factor =
-          mscale > 0.0 && mscale_all_dim > 0.0 ? scale(mscale) / scale(mscale_all_dim) : scale(1.0);
-    }
-  }
+  ReadLlama3(fields, rope);
+  ReadYarn(fields, rope);
   fields.RefuseUnread({});
   return fields.status();
 }
@@ -242,7 +249,7 @@ void CheckArchitectures(JsonFields& fields) {
   }
 }
 
-// What the engine does not compute, by the value that switches it off.
+// Refuses what the engine does not compute, unless the value switches it off.
 void CheckUnsupported(JsonFields& fields, ModelFamily family) {
   const std::string act = fields.String("hidden_act", "silu");
   if (act != "silu" && act != "swish") {

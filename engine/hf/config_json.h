@@ -1,4 +1,5 @@
-// config.json as ModelConfig. ReadModelConfig in hf_directory.h reads it from a directory.
+// Converts the text of a Hugging Face config.json to and from the engine's terms. ReadModelConfig
+// in hf_directory.h reads it from a directory.
 #ifndef MEGATRAIN_ENGINE_HF_CONFIG_JSON_H_
 #define MEGATRAIN_ENGINE_HF_CONFIG_JSON_H_
 
@@ -12,17 +13,19 @@
 namespace megatrain {
 
 inline constexpr char kConfigFileName[] = "config.json";
-// Real ones have a few KB.
+// Ordinary ones have a few KB.
 inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 
-// Both forms of RoPE settings are understood: `rope_theta` with `rope_scaling`, and transformers
-// 5's `rope_parameters`. `path` begins every message. InvalidArgument names the key that is
-// missing, of a wrong type or out of range, unknown, or asks for something the engine does not
-// compute; Unimplemented names a model_type that is not supported, with the list of those that are.
+// Parses and checks a config.json. Both forms of the RoPE settings are understood: `rope_theta`
+// with `rope_scaling`, and `rope_parameters` of transformers 5. `path` begins every message.
+//
+// Returns InvalidArgument, naming the key, if a key is missing, of a wrong type, out of range or
+// unknown, or asks for something that the engine does not compute. Returns Unimplemented, listing
+// the supported ones, for another model_type.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json, const std::string& path);
 
-// The same text with torch_dtype (or dtype, whichever is there) saying what the weights are;
-// every other key and their order are kept.
+// Returns the text with torch_dtype (or dtype, whichever it has) set to `weight_dtype`. All other
+// keys and their order are kept. Returns InvalidArgument if `json` is not an object.
 absl::StatusOr<std::string> RewriteConfigDType(std::string_view json, DType weight_dtype,
                                                const std::string& path);
 

@@ -1,4 +1,4 @@
-// Reading and writing Hugging Face model directories.
+// Reads and writes Hugging Face model directories.
 #ifndef MEGATRAIN_ENGINE_HF_HF_DIRECTORY_H_
 #define MEGATRAIN_ENGINE_HF_HF_DIRECTORY_H_
 
@@ -18,59 +18,71 @@
 
 namespace megatrain {
 
-// Parses and checks `directory`/config.json. An unsupported family is refused by name with the list
-// of those that are; a key that changes the mathematics and is not understood is refused, never
-// ignored.
+// Reads `directory`/config.json. Returns NotFound if there is no such directory or file, and
+// otherwise the errors of ParseModelConfig, which refuses every key that it does not understand.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory,
                                             FileSystem* files = PosixFileSystem());
 
-// The weights of a HF directory: model.safetensors, or the shards that model.safetensors.index.json
-// names. Opening checks that every tensor of the layout is there with its shape and a dtype of F32,
-// F16 or BF16, and that nothing else is (known buffers such as rotary inv_freq and a tied head's
-// duplicate excepted).
+// The weights of a Hugging Face directory: model.safetensors, or the shards that
+// model.safetensors.index.json names.
+//
+// Thread safety: const methods may be called from several threads, LoadTile for different tiles.
 class HfWeights {
  public:
-  // `files` must outlive the weights.
+  // Opens the files and reads their headers. Every tensor of the layout must be there with its
+  // shape and dtype F32, F16 or BF16, and no others may be, except known buffers such as rotary
+  // inv_freq and the duplicate of a tied head. Returns InvalidArgument with the tensors that are
+  // wrong, and NotFound if there are no weights. `files` must outlive the result; `layout` is
+  // copied.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());
   virtual ~HfWeights() = default;
-  // Fills the tile's master (weights and remainder), zeroes moments and padding. Values that are
-  // not finite, or whose BF16 half would be infinite, are refused with the tensor's name. Memory
-  // beside the tile stays under 64 MiB. Moments and remainder may be null: only weights are then
-  // filled, rounded as EncodeMaster does. Thread safe for different tiles.
+  // Reads tile `index` (from 0) into `tile`: fills the masters (weights and remainder) and sets
+  // moments and padding to zero. Moments may be null. If the remainder is null, BF16 weights are
+  // rounded as by EncodeMaster. Returns InvalidArgument, naming the tensor, for a value that is not
+  // finite or whose BF16 half would be infinite. Uses less than 64 MiB of memory besides the tile.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
-  // The narrower of FP32 and BF16 that holds every stored weight exactly.
+  // Returns the narrower of FP32 and BF16 that holds every stored weight exactly.
   virtual DType ExactDType() const = 0;
 };
 
-// Fills a tile's master with random weights as HF does it (normal with initializer_range, norms 1,
-// biases 0), zeroes moments and padding. Depends on (seed, tensor name, element) alone, and is
-// therefore the same for any number of threads. `pool` may be null.
+// Fills the masters of `tile` with random weights as transformers does (normal with
+// initializer_range; norms 1, biases 0), and sets moments and padding to zero. The values depend on
+// `seed`, the tensors' names and the element numbers, not on the number of threads. `pool` may be
+// null.
 void InitializeTile(const ModelConfig& config, uint64_t seed, const Tile& tile,
                     ThreadPool* pool = nullptr);
 
-// Of one file of weights, at most: what transformers writes.
+// The largest file of weights by default, as in transformers.
 inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 
-// Writes a HF directory: config.json with torch_dtype rewritten, tokenizer and generation files
-// copied through from `source_directory`, weights as model.safetensors, or shards of at most
-// `shard_bytes` with an index. Written as `directory`.tmp, fsynced, renamed; an existing non-empty
-// directory is replaced only if it is itself an export of this model (config.json there and nothing
-// foreign), else refused; so is `source_directory` itself. `get_tile(i)` is called in forward
-// order; a tile may hold its weights in another type than `weight_dtype`. A disk that fills up is
-// ResourceExhausted, and `directory` is then as it was.
+// Writes a Hugging Face directory: config.json with torch_dtype rewritten, the tokenizer and
+// generation files of `source_directory`, and the weights as model.safetensors or as shards of at
+// most `shard_bytes` with an index. `get_tile(i)` is called once for each tile in forward order.
+// The tile must stay valid until the next call; its weights may have another type than
+// `weight_dtype`.
+//
+// The directory is written as `directory`.tmp and then replaces `directory` (see ReplaceDirectory).
+// An existing one that is not empty is replaced only if it is an export of a model with the same
+// tensors and holds nothing else. Any other directory, and `source_directory` itself, is refused
+// with FailedPrecondition. If writing fails, for instance with ResourceExhausted for a full disk,
+// `directory` is as it was before.
 absl::Status ExportHfDirectory(const std::string& source_directory, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
                                const std::string& directory, int64_t shard_bytes = kHfShardBytes,
                                FileSystem* files = PosixFileSystem());
 
-// `init`: writes a HF directory with random weights for a named preset; the tokenizer is bytes for
-// the small ones, the others have none. With config_only, no weights. Unknown preset: an error with
-// the list. A directory that exists must be empty. Weights are made and written piece by piece: a
-// few dozen MiB of memory for any size. `pool` may be null.
+// Returns the names of the presets that InitializeHfDirectory takes.
 std::vector<std::string> PresetNames();
+// Writes a Hugging Face directory with random weights for a preset. Presets with the bytes
+// vocabulary also get its tokenizer; the others have none. With `config_only` there are no weights.
+// Weights are made in pieces, in a few dozen MiB of memory whatever the model's size. `pool` may be
+// null.
+//
+// Returns InvalidArgument, listing the presets, for an unknown one, and FailedPrecondition if
+// `directory` exists and is not an empty directory.
 absl::Status InitializeHfDirectory(const std::string& preset, uint64_t seed, bool config_only,
                                    const std::string& directory, ThreadPool* pool = nullptr,
                                    FileSystem* files = PosixFileSystem());

@@ -1,4 +1,5 @@
-// The files of a Hugging Face model directory, as those who read and those who write it share them.
+// The file names and the index of a Hugging Face model directory, shared by its readers and
+// writers.
 #ifndef MEGATRAIN_ENGINE_HF_HF_FORMAT_H_
 #define MEGATRAIN_ENGINE_HF_HF_FORMAT_H_
 
@@ -15,13 +16,14 @@
 
 namespace megatrain {
 
-// The weights: one file, or shards with an index that says which tensor is in which.
+// The weights are one file, or shards with an index that maps each tensor to its shard.
 inline constexpr char kHfWeightsFileName[] = "model.safetensors";
 inline constexpr char kHfIndexFileName[] = "model.safetensors.index.json";
-// 90 bytes a tensor: ten million tensors would fit in less.
+// An entry takes about 90 bytes, so this is enough for ten million tensors.
 inline constexpr int64_t kHfIndexBytesMax = int64_t{1} << 30;
 
-// Files beside config.json and the weights that a model needs to be used: copied through, unread.
+// Files besides config.json and the weights that are needed to use a model. They are copied without
+// being read.
 inline constexpr const char* kHfSideFileNames[] = {
     "added_tokens.json", "chat_template.jinja",     "generation_config.json",
     "merges.txt",        "special_tokens_map.json", "tokenizer.json",
@@ -31,27 +33,30 @@ inline constexpr const char* kHfSideFileNames[] = {
 // "model-00002-of-00017.safetensors". REQUIRES: 1 <= shard <= shards.
 std::string HfShardName(int64_t shard, int64_t shards);
 
-// Whether a file of this name belongs in an exported directory.
+// Returns true if a file of this name may be in an exported directory.
 bool IsHfFileName(const std::string& name);
 
 // Tensor name -> file name.
 using HfWeightMap = std::map<std::string, std::string>;
 
-// The index's text. total_bytes: of all tensors, without headers.
+// Returns the text of the index. `total_bytes` is the size of all tensors without headers.
 std::string MakeHfIndex(const HfWeightMap& weight_map, int64_t total_bytes);
-// InvalidArgument names the key; file names with a directory in them are refused.
+// Parses an index; `path` begins messages. Returns InvalidArgument, naming the key, if it is
+// malformed or a file name leads out of the directory.
 absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view json, const std::string& path);
 
-// The files that hold a directory's weights, by path, without opening them; the weight map is empty
-// if there is one file without an index. NotFound says which files were looked for.
+// The paths of the files that hold a directory's weights. The weight map is empty if there is one
+// file without an index.
 struct HfWeightFiles {
   std::vector<std::string> paths;
   HfWeightMap weight_map;
 };
+// Finds these files without opening them. Returns NotFound, naming the files that were looked for.
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory);
 
-// Writes `to`/config.json with the source's content and `weight_dtype` as its dtype, and copies the
-// side files that are there; each is synced, the directory is not. Returns the names written.
+// Writes `to`/config.json with the content of the source's and `weight_dtype` as its dtype, and
+// copies the side files that exist. Each file is synced, the directory is not. Returns the names of
+// the files written.
 absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
                                                          const std::string& source_directory,
                                                          DType weight_dtype, const std::string& to);

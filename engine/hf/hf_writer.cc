@@ -40,7 +40,7 @@ std::vector<std::vector<Item>> CutIntoShards(const ModelLayout& layout, DType dt
   return shards;
 }
 
-// What an interrupted run left may be removed; anything else of that name is somebody's.
+// Checks that nothing is at `path` but what an interrupted run left, which may be removed.
 absl::Status CheckLeftover(FileSystem* files, const std::string& path) {
   if (!files->FileExists(path)) return absl::OkStatus();
   std::string foreign = "it is no directory";

@@ -1,4 +1,4 @@
-// Writing the weights of a HF directory, one file or shards with an index.
+// Writes the weights of a Hugging Face directory as one file, or as shards with an index.
 #ifndef MEGATRAIN_ENGINE_HF_HF_WRITER_H_
 #define MEGATRAIN_ENGINE_HF_HF_WRITER_H_
 
@@ -15,18 +15,19 @@
 namespace megatrain {
 
 // Writes every tensor of `layout` as `dtype` into `directory`, in forward order, in files of at
-// most `shard_bytes` (a single tensor that is longer gets a file of its own). `emit` appends one
-// tensor's data to the writer. Files are synced, the directory is not.
+// most `shard_bytes`. A single tensor that is larger gets a file of its own. `emit` must append the
+// whole data of the given tensor to the writer. Files are synced, the directory is not.
 absl::Status WriteHfWeights(
     FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,
     int64_t shard_bytes,
     absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
         emit);
 
-// Fills a new directory through `write(temporary)` and puts it in `directory`'s place: written as
-// `directory`.tmp, synced, renamed. What was there before is moved to `directory`.previous and
-// removed after that; if anything fails it is as it was. Leftovers of those two names are removed
-// if they hold nothing but model files, else refused.
+// Replaces `directory` by a new one: calls `write` to fill `directory`.tmp, syncs it, renames the
+// old one to `directory`.previous and the new one to `directory`, and removes the old one. If
+// anything fails up to the second renaming, the old one is put back; after a crash between the two
+// it is still at `directory`.previous. Leftovers of those two names are removed if they hold only
+// files of a model; otherwise the call returns FailedPrecondition.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

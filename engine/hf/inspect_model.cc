@@ -45,8 +45,8 @@ std::string TensorLine(const SafetensorsTensor& tensor) {
                          absl::StrJoin(tensor.shape, ", "));
 }
 
-// What the headers of `paths` say, into both forms of the report. Of numbered layers the text shows
-// the first.
+// Writes the content of the headers of `paths` into both forms of the report. The text shows the
+// tensors of the first layer only.
 absl::Status DescribeFiles(const std::vector<std::string>& paths, std::string* text, Json* json) {
   Totals all;
   std::map<std::string, Totals> by_dtype;

@@ -1,4 +1,4 @@
-// What a HF model directory or a safetensors file holds, for people and for programs.
+// Describes a Hugging Face model directory or a safetensors file, for people and for programs.
 #ifndef MEGATRAIN_ENGINE_HF_INSPECT_MODEL_H_
 #define MEGATRAIN_ENGINE_HF_INSPECT_MODEL_H_
 
@@ -9,16 +9,16 @@
 namespace megatrain {
 
 struct ModelReport {
-  std::string text;  // lines, the last one ended
-  // One object: path, kind (hf_directory | safetensors), files[], parameters, bytes,
-  // dtypes{NAME: {tensors, parameters, bytes}}, tensors[{name, dtype, shape, bytes, file}]; a
-  // directory also has model{family, hidden, layers, ...}. A tied matrix counts once. A directory
-  // without weights has files: [] and the parameters that config.json asks for.
+  std::string text;  // lines, each with its line feed
+  // One object: path, kind (hf_directory or safetensors), files[], parameters, bytes, dtypes{NAME:
+  // {tensors, parameters, bytes}}, tensors[{name, dtype, shape, bytes, file}]. A directory also has
+  // model{family, hidden, layers, ...}. A tied matrix counts once. For a directory without weights,
+  // `files` is empty and `parameters` follows from config.json.
   std::string json;
 };
 
-// `path`: a directory with config.json, or a .safetensors file. Reads headers, no data. A directory
-// whose weights do not fit its config.json is an error, as in training.
+// Describes `path`, a directory with config.json or a .safetensors file. Reads headers and no data.
+// Weights that do not fit their config.json are an error, as in training (HfWeights::Open).
 absl::StatusOr<ModelReport> InspectModel(const std::string& path);
 
 }  // namespace megatrain

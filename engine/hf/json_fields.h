@@ -1,4 +1,4 @@
-// Reading a JSON object that somebody else wrote, key by key.
+// Reads a JSON object that comes from outside, key by key, and refuses keys that were not read.
 #ifndef MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_
 #define MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_
 
@@ -16,23 +16,27 @@
 
 namespace megatrain {
 
-// Reads members of one object, remembers which, and refuses the rest. The first error stays; later
-// calls then return defaults.
+// Each accessor returns the value of `key`, or `absent` if the key is missing or null (which
+// transformers treats alike). A wrong type or a value outside [least, most] is an error. The first
+// error is kept in status(), an InvalidArgument that names the key; it is enough to look at it at
+// the end.
 class JsonFields {
  public:
-  // `path` begins messages; `prefix` is put before a key's name. Keeps references.
+  // `path` begins messages, and `prefix` is put before a key's name. `object` must outlive this.
   JsonFields(const nlohmann::json& object, std::string path, std::string prefix = "")
       : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
 
-  // Null and absent are the same, as in transformers.
+  // Returns null if the key is missing or null. Marks it as read.
   const nlohmann::json* Find(const std::string& key) {
     read_.insert(key);
     const auto found = object_.find(key);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
   }
 
+  // Returns true if the key is there, even as null. Does not mark it as read.
   bool Has(const std::string& key) const { return object_.contains(key); }
 
+  // Records the error "PATH: KEY: WHAT" unless there was one before.
   void Refuse(const std::string& key, const std::string& what) {
     if (status_.ok()) {
       status_ = absl::InvalidArgumentError(absl::StrCat(path_, ": ", prefix_, key, ": ", what));
@@ -57,7 +61,7 @@ class JsonFields {
     return Integer(key, least, most, least);
   }
 
-  // `least` itself is allowed.
+  // Both bounds are allowed values.
   double Number(const std::string& key, double least, double most, double absent) {
     const nlohmann::json* const value = Find(key);
     if (value == nullptr) return absent;
@@ -86,7 +90,7 @@ class JsonFields {
     return absent;
   }
 
-  // A key whose only value that the engine computes is `only` (or its absence).
+  // Refuses every value but `only`, the one that the engine supports; the key may be missing.
   void MustBe(const std::string& key, const nlohmann::json& only, const std::string& why) {
     const nlohmann::json* const value = Find(key);
     if (value != nullptr && *value != only) {
@@ -94,6 +98,7 @@ class JsonFields {
     }
   }
 
+  // Refuses keys that were neither read nor are in `ignored`.
   void RefuseUnread(const std::set<std::string>& ignored) {
     std::vector<std::string> unknown;
     for (const auto& [key, value] : object_.items()) {

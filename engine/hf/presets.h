@@ -1,4 +1,4 @@
-// Named models that `init` makes: small Llamas to try things with, and the published shapes.
+// The models that `init` makes: small Llamas for trials, and published models.
 #ifndef MEGATRAIN_ENGINE_HF_PRESETS_H_
 #define MEGATRAIN_ENGINE_HF_PRESETS_H_
 
@@ -11,12 +11,12 @@ namespace megatrain {
 
 struct Preset {
   std::string name;
-  DType dtype = DType::kBF16;    // of the weights on disk
-  bool bytes_tokenizer = false;  // its tokenizer files are written; else there are none
+  DType dtype = DType::kBF16;    // the type of the weights on disk
+  bool bytes_tokenizer = false;  // true: tokenizer files are written too
   std::string config_json;       // the whole config.json
 };
 
-// All of them, in the order of `init --help`.
+// Returns all presets in the order of `init --help`.
 std::vector<Preset> Presets();
 
 }  // namespace megatrain

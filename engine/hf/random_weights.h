@@ -1,4 +1,4 @@
-// Random weights that are a function of (seed, tensor name, element) and of nothing else.
+// Computes random weights from the seed, the tensor's name and the element number alone.
 #ifndef MEGATRAIN_ENGINE_HF_RANDOM_WEIGHTS_H_
 #define MEGATRAIN_ENGINE_HF_RANDOM_WEIGHTS_H_
 
@@ -10,11 +10,12 @@
 
 namespace megatrain {
 
-// The normal deviate at which the distribution function is p, to seven digits. REQUIRES: 0 < p < 1.
+// Returns the value at which the standard normal distribution function is p, to seven digits
+// (Wichura's algorithm AS 241, 1988). REQUIRES: 0 < p < 1.
 float InverseNormal(double p);
 
-// Elements [begin, begin + elements) of `tensor`: normal with initializer_range, norms 1, biases 0.
-// `pool` may be null.
+// Sets out[0, elements) to elements [begin, begin + elements) of `tensor`: normal with
+// config.initializer_range; norms 1, biases 0. `pool` may be null.
 void FillRandomWeights(const ModelConfig& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool);
 

@@ -1,4 +1,4 @@
-// Reading and writing safetensors files (safetensors_format.h describes them).
+// Reads and writes safetensors files; safetensors_format.h describes the format.
 #ifndef MEGATRAIN_ENGINE_HF_SAFETENSORS_H_
 #define MEGATRAIN_ENGINE_HF_SAFETENSORS_H_
 
@@ -18,42 +18,46 @@ namespace megatrain {
 
 struct SafetensorsTensor {
   std::string name;
-  std::string dtype;           // as the format names it: "BF16"
-  std::vector<int64_t> shape;  // empty: one element
+  std::string dtype;           // the format's name: "BF16"
+  std::vector<int64_t> shape;  // empty for a scalar
   int64_t elements = 0;
-  int64_t begin = 0;  // of the data, in bytes from the data's start
+  int64_t begin = 0;  // in bytes from the start of the file's data
   int64_t end = 0;
 
   int64_t bytes() const { return end - begin; }
 };
 
 struct SafetensorsHeader {
-  std::vector<SafetensorsTensor> tensors;       // by begin
+  std::vector<SafetensorsTensor> tensors;       // ordered by `begin`
   std::map<std::string, std::string> metadata;  // "__metadata__"
-  int64_t data_offset = 0;                      // of the data in the file
+  int64_t data_offset = 0;                      // where the data starts in the file
 };
 
-// Checks a header against the whole format. `json` is the N bytes after the length, `file_bytes`
-// the file's size, `path` begins every message.
+// Parses a header and checks it against the whole format. `json` is the N bytes after the length,
+// `file_bytes` the size of the file, and `path` begins every message. Returns InvalidArgument for
+// everything that the format forbids.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, int64_t file_bytes,
                                                          const std::string& path);
 
-// A file whose header was checked. Thread safety: const methods may be called from several threads.
+// An open file whose header was checked. Thread safety: const methods may be called from several
+// threads.
 class SafetensorsReader {
  public:
-  // InvalidArgument, with the file and the tensor, for everything the format forbids.
+  // Returns InvalidArgument, naming the file and the tensor, for everything that the format
+  // forbids. `files` must outlive the reader.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(FileSystem* files,
                                                                  const std::string& path);
 
-  // The same for a file that is open already.
+  // As above, for a file that is open already.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(
       std::unique_ptr<RandomAccessFile> file);
 
   const SafetensorsHeader& header() const { return header_; }
   const std::string& path() const { return file_->path(); }
-  // Null if there is no tensor of that name. Lives as long as the reader.
+  // Returns null if there is no tensor of that name. Valid as long as the reader.
   const SafetensorsTensor* Find(std::string_view name) const;
-  // Reads `bytes` of the tensor's data from byte `offset` of it. REQUIRES: they lie within it.
+  // Reads `bytes` bytes of the tensor's data, from byte `offset` of it. REQUIRES: they lie within
+  // it.
   absl::Status Read(const SafetensorsTensor& tensor, int64_t offset, void* out,
                     int64_t bytes) const;
 
@@ -65,30 +69,31 @@ class SafetensorsReader {
   std::map<std::string_view, const SafetensorsTensor*> by_name_;
 };
 
-// A tensor to be written.
+// Declares a tensor that will be written.
 struct SafetensorsDeclaration {
   std::string name;
   std::string dtype;
   std::vector<int64_t> shape;
 };
 
-// Writes one file: the header at once, then every tensor's data in the order declared, in pieces of
-// any size.
+// Writes one file: the header first, then the data of every tensor in the order declared, in pieces
+// of any size. Not thread-safe.
 class SafetensorsWriter {
  public:
-  // InvalidArgument: an unknown dtype, a name twice, a shape that overflows. metadata is
-  // {"format": "pt"}, as transformers expects.
+  // Creates the file and writes its header, with the metadata {"format": "pt"} that transformers
+  // expects. Returns InvalidArgument for an unknown dtype, a duplicate name or a shape that
+  // overflows.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       FileSystem* files, const std::string& path,
       const std::vector<SafetensorsDeclaration>& tensors);
 
   absl::Status Append(const void* data, int64_t bytes);
-  // Syncs and closes. FailedPrecondition if the data is not as long as declared.
+  // Syncs and closes the file. Returns FailedPrecondition if the data is not as long as declared.
   absl::Status Finish();
 
-  int64_t file_bytes() const { return file_bytes_; }  // of the finished file
-  int64_t data_bytes() const { return data_bytes_; }  // of its tensors
-  // XXH3-128 of the whole file, 32 hex digits; after Finish.
+  int64_t file_bytes() const { return file_bytes_; }  // the size of the finished file
+  int64_t data_bytes() const { return data_bytes_; }  // the size of its tensors
+  // Returns the XXH3-128 of the whole file as 32 hex digits. REQUIRES: Finish succeeded.
   std::string Hash() const { return file_->Hash(); }
 
  private:
@@ -100,7 +105,8 @@ class SafetensorsWriter {
   const int64_t data_bytes_;
 };
 
-// Bytes of a file with these tensors, header included. REQUIRES: they are valid (Create checks).
+// Returns the size of a file with these tensors, header included. REQUIRES:
+// SafetensorsWriter::Create accepts them.
 int64_t SafetensorsFileBytes(const std::vector<SafetensorsDeclaration>& tensors);
 
 }  // namespace megatrain

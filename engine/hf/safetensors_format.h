@@ -1,6 +1,6 @@
-// The safetensors format, as its reader and its writer share it.
+// The safetensors format, shared by its reader and its writer.
 //
-//   8 bytes       N, the header's length, little-endian
+//   8 bytes       N, the length of the header, little-endian
 //   N bytes       JSON, an object that begins with '{' and may end in spaces:
 //                 {"NAME": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [BEGIN, END]}, ...,
 //                  "__metadata__": {"KEY": "VALUE", ...}}
@@ -16,16 +16,16 @@ namespace megatrain {
 
 inline constexpr int64_t kSafetensorsLengthBytes = 8;
 inline constexpr int64_t kSafetensorsHeaderBytesMax = 100'000'000;
-// Our writer pads the header with spaces, so that data begins on a multiple of this.
+// The writer pads the header with spaces so that the data begins at a multiple of this.
 inline constexpr int64_t kSafetensorsAlignmentBytes = 8;
 inline constexpr std::string_view kSafetensorsMetadataKey = "__metadata__";
 
 struct SafetensorsDType {
   std::string_view name;
-  int bits;  // an element; below 8, a tensor's bits must fill whole bytes
+  int bits;  // per element; below 8, a tensor's bits must fill whole bytes
 };
 
-// Every type the format names.
+// All types of the format.
 inline constexpr SafetensorsDType kSafetensorsDTypes[] = {
     {"BOOL", 8},        {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"U8", 8},
     {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},

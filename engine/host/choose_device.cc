@@ -19,8 +19,9 @@ absl::StatusOr<std::unique_ptr<Device>> Open(const GpuOpener& open_gpu, int ordi
   return open_gpu(ordinal);
 }
 
-// Which of the opener's errors it is matters to auto alone; here each means that this machine must
-// be set right or another device named. Memory and CUDA's own failures stay what they are.
+// Converts the opener's error. Only `auto` distinguishes NotFound and Unavailable; otherwise each
+// means that this machine must be set right or another device named. Lack of memory and CUDA's own
+// failures stay as they are.
 absl::Status AsAsked(const std::string& key, const absl::Status& status) {
   const std::string text = absl::StrCat(key, ": ", status.message());
   switch (status.code()) {

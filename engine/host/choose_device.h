@@ -1,4 +1,4 @@
-// The one place that decides which device a process trains on.
+// Decides which device a process trains on.
 #ifndef MEGATRAIN_ENGINE_HOST_CHOOSE_DEVICE_H_
 #define MEGATRAIN_ENGINE_HOST_CHOOSE_DEVICE_H_
 
@@ -16,19 +16,22 @@ inline constexpr char kCpuDeviceId[] = "cpu";
 
 struct ChosenDevice {
   std::string id = kCpuDeviceId;  // or "cuda:0"
-  std::shared_ptr<Device> gpu;    // null: the cpu device, which each session sets up on its threads
-  std::string why_cpu;            // why auto took the cpu; empty otherwise
+  std::shared_ptr<Device> gpu;    // null for the cpu device, which each session creates itself
+  std::string why_cpu;            // why `auto` chose the cpu; empty otherwise
 };
 
-// What `name` (auto, cpu, cuda, cuda:N) means on this machine, set up. auto is the first GPU, or
-// the cpu where the opener finds nothing to use; a GPU that is there and cannot be used is an
-// error. `open_gpu` may be null: there is none. Errors name `key`: InvalidArgument for a name that
-// means nothing, FailedPrecondition for what this machine has not, or not in order.
+// Opens the device that `name` (auto, cpu, cuda or cuda:N) means on this machine. `auto` is the
+// first GPU, or the cpu if `open_gpu` finds none; a GPU that is there but cannot be used is an
+// error. `open_gpu` may be null, which means that there is none.
+//
+// Messages begin with `key`. Returns InvalidArgument for an unknown name and FailedPrecondition if
+// the machine does not have the device or its driver is not in order. Other errors of `open_gpu`,
+// such as lack of memory, are returned as they are.
 absl::StatusOr<ChosenDevice> ChooseDevice(const std::string& key, const std::string& name,
                                           const GpuOpener& open_gpu);
 
-// OK if a job that asks for `name` may run where the device is `host_id`. InvalidArgument names
-// engine.device.
+// Checks that a job whose engine.device is `name` may run on the device `host_id`. Returns
+// InvalidArgument if not.
 absl::Status CheckJobDevice(const std::string& name, const std::string& host_id);
 
 }  // namespace megatrain

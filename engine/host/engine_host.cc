@@ -15,7 +15,8 @@ namespace megatrain {
 
 namespace {
 
-// Said before pages are touched: the kernel would end the process, not refuse.
+// Checks this before pages are touched, because the kernel would then end the process and not
+// refuse.
 absl::Status CheckFree(int64_t bytes) {
   MT_ASSIGN_OR_RETURN(int64_t free, AvailableMemoryBytes());
   for (const int64_t page_bytes : {kGiantPageBytes, kHugePageBytes}) {

@@ -1,8 +1,9 @@
-// What of the machine outlives jobs: threads, the device, and the pool of host memory. A process
-// has one. `run` gives it one job; the daemon reserves the whole pool first and then gives it many.
+// Owns the parts of the machine that outlive jobs: threads, the device and the pool of host memory.
+// A process has one host. `run` uses it for one job; the daemon reserves the whole pool first and
+// then runs many jobs on it.
 //
-// Thread safety: all methods from any thread. Jobs lease from the pool side by side; how many run
-// at a time is the caller's choice.
+// Thread safety: all methods may be called from any thread. Jobs lease from the pool concurrently;
+// the caller decides how many run at a time.
 #ifndef MEGATRAIN_ENGINE_HOST_ENGINE_HOST_H_
 #define MEGATRAIN_ENGINE_HOST_ENGINE_HOST_H_
 
@@ -30,85 +31,91 @@ namespace megatrain {
 struct Session;
 
 struct EngineHostOptions {
-  std::string device = "auto";        // auto | cpu | cuda | cuda:N, as in a job
-  std::string device_key = "device";  // that said so, for messages
-  GpuOpener open_gpu;                 // none: there are no GPUs
-  // Threads of a job, at most; 0: the processors this process may use, and no limit on a job that
-  // asks for more.
+  std::string device = "auto";        // auto, cpu, cuda or cuda:N, as in a job
+  std::string device_key = "device";  // the configuration key of `device`, for messages
+  GpuOpener open_gpu;                 // null if the program has no GPU support
+  // The most threads that a job may have, and what a job gets that asks for none. 0 means the
+  // number of processors that this process may use, without a limit for a job that asks for more.
   int threads = 0;
-  FileSystem* files = PosixFileSystem();  // of runs that are given none; must outlive the host
+  FileSystem* files = PosixFileSystem();  // for runs that are given none; outlives the host
 };
 
-// What a host offers a job when no other holds anything of it. A plain value: admission needs no
-// host.
+// The resources that a host offers to a job when no other job holds any. It is a plain value, so
+// that a job can be admitted or planned without a host.
 struct EngineBudget {
-  std::string device = kCpuDeviceId;  // as ChosenDevice's id
-  int threads = 0;                    // as in EngineHostOptions
-  MemoryBudget memory{};              // the whole pool, and what was free beside it
-  HardwareRates rates{};              // of the machine; without them no times are predicted
+  std::string device = kCpuDeviceId;  // as ChosenDevice::id
+  int threads = 0;                    // as EngineHostOptions::threads
+  MemoryBudget memory{};              // the whole pool, and what was free besides it
+  HardwareRates rates{};              // needed to predict times; may be unmeasured
 };
 
-// How far a reservation of the pool is, both in bytes of the pool.
+// Reports the progress of a reservation, in bytes of the pool.
 using ReserveProgress = std::function<void(int64_t done, int64_t capacity)>;
 
 struct PoolUsage {
   int64_t capacity = 0;
   int64_t free_bytes = 0;
-  std::array<int64_t, kHostKinds> bytes = {};  // leased, by HostKind
+  std::array<int64_t, kHostKinds> bytes = {};  // leased bytes by HostKind
 };
 
 class EngineHost {
  public:
-  // Errors as ChooseDevice's.
+  // Opens the device. Returns the errors of ChooseDevice.
   static absl::StatusOr<std::unique_ptr<EngineHost>> Create(const EngineHostOptions& options);
-  // REQUIRES: no job is left.
+  // REQUIRES: no job runs, and no lease of the pool is left.
   ~EngineHost();
   EngineHost(const EngineHost&) = delete;
   EngineHost& operator=(const EngineHost&) = delete;
 
-  // The default of a daemon's pool: 80% of what is free now, or all huge pages that are set aside
-  // where they are more.
+  // Returns the default size of a daemon's pool: 80% of the memory that is free now, or all huge
+  // pages that are set aside if they are more.
   static absl::StatusOr<int64_t> DefaultPoolBytes();
 
-  // Reserves the pool, touches every page of it and, for a GPU, pins it, once: minutes for a
-  // terabyte. `progress` is called as that goes on; `cancelled` is asked now and then, and true
-  // gives everything back and returns Cancelled. Both may be null. FailedPrecondition if there is a
-  // pool, ResourceExhausted if there is not that much memory or it cannot all be pinned. A host
-  // that is given no pool reserves what its first job plans.
+  // Reserves the pool, touches every page of it and, for a GPU, pins it. This takes minutes for a
+  // terabyte. `progress` is called meanwhile. `cancelled` is called now and then; once it returns
+  // true, everything is released and the result is Cancelled. Both may be null.
+  //
+  // Returns FailedPrecondition if there is a pool already, and ResourceExhausted if there is not
+  // enough free memory or it cannot all be pinned. A host without a pool reserves as much as its
+  // first job plans.
   absl::Status ReservePool(int64_t bytes, const ReserveProgress& progress,
                            const std::function<bool()>& cancelled);
 
-  // Measures the machine's rates: some tenths of a second, in which nothing else should run.
-  // ResourceExhausted if there is no memory for it.
+  // Measures the machine's rates. It takes about a second, in which nothing else should run.
+  // Returns ResourceExhausted if there is no memory for it.
   absl::Status MeasureRates();
-  // As measured; all 0 before.
+  // Returns the measured rates; all are 0 before MeasureRates.
   HardwareRates rates() const;
 
-  // Of the pool; all zero while there is none.
+  // Returns zeros while there is no pool.
   PoolUsage pool_usage() const;
-  // As measured when the pool was reserved. REQUIRES: ReservePool succeeded.
+  // Returns the budget, with memory as it was when the pool was reserved. REQUIRES: ReservePool
+  // succeeded.
   EngineBudget budget() const;
-  int threads() const;                                         // of a job that asks for none
+  int threads() const;                                         // for a job that asks for none
   const std::string& device_id() const { return device_.id; }  // "cpu", "cuda:0"
-  // Why `auto` took the cpu; empty where it did not.
+  // Returns why `auto` chose the cpu; "" if it did not.
   const std::string& why_cpu() const { return device_.why_cpu; }
-  // For people; with the reason where auto took the cpu.
+  // Describes the device for people, with why_cpu().
   std::string DescribeDevice() const;
-  // "512 GiB in 1 GiB pages on NUMA node 0, pinned". REQUIRES: there is a pool.
+  // Returns for example "512 GiB in 1 GiB pages on NUMA node 0, pinned". REQUIRES: there is a pool.
   std::string DescribePool() const;
 
-  // For the engine.
-  // Threads and device for a job with these settings: the last job's if they are the same, so that
-  // a device is set up once. InvalidArgument for a device that is not this host's, or thread counts
-  // that contradict each other.
+  // The methods from here on are for the engine's own use.
+  //
+  // Returns the threads and the device for a job with these settings. The last session is reused if
+  // its settings are the same, so that threads are started and the optimizer is tuned once. Returns
+  // InvalidArgument for a device that is not this host's, thread counts that contradict each other,
+  // or attention kernels that the device does not have.
   absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const JobSpec::Engine& engine);
-  // The pool, reserved now with `bytes` if there is none yet, as ReservePool does.
+  // Returns the pool, which lives as long as the host. If there is none, reserves one of `bytes`
+  // first, as ReservePool does.
   absl::StatusOr<HostPool*> Pool(int64_t bytes, const ReserveProgress& progress,
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
-  // The memory that a job may plan with now: of the pool what is free, or all of it with
-  // `without_others`, which is what the job would have if it were alone; what is free beside it; of
-  // a device's own memory what is free. Without a pool yet, what one could have.
+  // Returns the memory that a job may plan with now: what is free of the pool, of the memory
+  // besides it and of a device's own memory. With `without_others` all of the pool counts as free,
+  // as if the job were alone. Without a pool yet, returns what one could have.
   absl::StatusOr<MemoryBudget> BudgetNow(bool without_others = false) const;
   FileSystem* files() const { return options_.files; }
 
@@ -117,16 +124,17 @@ class EngineHost {
       : options_(options), device_(std::move(device)) {}
   absl::StatusOr<std::unique_ptr<HostPool>> MakePool(int64_t bytes, const ReserveProgress& progress,
                                                      const std::function<bool()>& cancelled) const;
-  // What is free of the device's own memory. Nothing: the device lies in host memory.
+  // Returns the device memory that a job may plan with now, or nullopt if the device uses host
+  // memory.
   absl::StatusOr<std::optional<int64_t>> DeviceBytes() const;
 
   const EngineHostOptions options_;
   const ChosenDevice device_;
   mutable Mutex mutex_;
-  // Guarded alone, so that usage can be read while pages are touched.
+  // Held during a reservation, while mutex_ stays free so that usage can be read.
   Mutex reserve_mutex_;
   std::unique_ptr<HostPool> pool_ ABSL_GUARDED_BY(mutex_);
-  MemoryBudget memory_ ABSL_GUARDED_BY(mutex_);  // when the pool was reserved
+  MemoryBudget memory_ ABSL_GUARDED_BY(mutex_);  // at the reservation
   HardwareRates rates_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Session> session_ ABSL_GUARDED_BY(mutex_);  // the last job's
 };

@@ -12,7 +12,7 @@
 namespace megatrain {
 namespace {
 
-// Of each precision.
+// The rates that each precision has.
 constexpr double PrecisionRates::*kPrecise[] = {
     &PrecisionRates::update_bytes_per_second, &PrecisionRates::matmul_flops_per_second,
     &PrecisionRates::attention_flops_per_second,

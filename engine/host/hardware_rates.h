@@ -1,5 +1,5 @@
-// What a machine does in a second: measured once at start, used for predictions and for the share
-// of the device's speed that training reaches.
+// The speeds of a machine's parts. They are measured once at start, and used to predict times and
+// to report the share of the device's speed that training reaches.
 #ifndef MEGATRAIN_ENGINE_HOST_HARDWARE_RATES_H_
 #define MEGATRAIN_ENGINE_HOST_HARDWARE_RATES_H_
 
@@ -10,14 +10,14 @@
 
 namespace megatrain {
 
-// At one precision. All 0: not measured.
+// Rates at one precision; all 0 if they were not measured.
 struct PrecisionRates {
-  double matmul_flops_per_second = 0;  // matrix products, a multiply-add counted as 2
-  // Causal attention, the masked half not counted: two products forward, five backward.
+  double matmul_flops_per_second = 0;  // matrix products; a multiply-add counts as 2
+  // Causal attention, without the masked half: two products forward, five backward.
   double attention_flops_per_second = 0;
   double attention_backward_flops_per_second = 0;
-  double element_bytes_per_second = 0;  // element-wise kernels, bytes read and written
-  // The optimizer: as the schedule counts, state read and written, gradient read.
+  double element_bytes_per_second = 0;  // element-wise kernels; bytes read and written
+  // The optimizer: bytes of state read and written, and of the gradient read.
   double update_bytes_per_second = 0;
 
   bool operator==(const PrecisionRates&) const = default;
@@ -25,37 +25,39 @@ struct PrecisionRates {
 
 struct HardwareRates {
   PrecisionRates fp32, bf16;
-  // Each direction by itself, not throttled. 0: not measured.
+  // Copies in one direction alone, unthrottled; 0 if they were not measured.
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
-  // Each while the other direction is used too: some links are slower then. 0 on the cpu device.
+  // Copies in one direction while the other is busy, because some links are slower then; 0 on the
+  // cpu device.
   double h2d_beside_d2h_bytes_per_second = 0;
   double d2h_beside_h2d_bytes_per_second = 0;
-  double launch_seconds = 0;  // from one short kernel to the next; 0 on the cpu device
-  int threads = 0;            // that it was measured with
-  // The device's kernels, the optimizer and the copies take the same processors from each other.
+  double launch_seconds = 0;  // time from one short kernel to the next; 0 on the cpu device
+  int threads = 0;            // threads used for the measurement
+  // The device's kernels, the optimizer and the copies compete for the same processors.
   bool device_is_host = false;
 
   bool measured() const { return threads > 0; }
   bool operator==(const HardwareRates&) const = default;
 };
 
-// Of the rate at which a plain kernel that moves the optimizer's bytes uses the host's memory, what
-// the optimizer reaches. It reads and writes 24 bytes of state a parameter and reads its gradient:
-// 28 bytes with FP32 gradients, 26 with BF16.
+// The optimizer's rate as a share of the rate at which a plain kernel moves the same bytes through
+// host memory. For each parameter the optimizer reads and writes 24 bytes of state and reads the
+// gradient: 28 bytes with FP32 gradients, 26 with BF16.
 inline constexpr double kUpdateShareOfHostMemory = 0.97;
 
-// Puts a given rate, NAME=VALUE, in the place of one that was measured. Names and units:
-//   dram                GB/s that the host's processors read and write together; the optimizer has
-//                       kUpdateShareOfHostMemory of it. Copies over the link do not take from it.
+// Replaces a measured rate by a given one, "NAME=VALUE". Names and units:
+//   dram                GB/s that the host's processors read and write together; the optimizer gets
+//                       kUpdateShareOfHostMemory of it. Copies over the link do not reduce it.
 //   link                GB/s of each direction while the other is used too
 //   products            TFLOP/s
 //   attention_forward   TFLOP/s
 //   attention_backward  TFLOP/s
-//   memory              TB/s of the device's, read and written
+//   memory              TB/s of the device's memory, read and written
 //   launch              microseconds from one short kernel to the next
-// 1 GB is 1e9 bytes. Those of a precision hold for both. InvalidArgument: another name, or a value
-// that is not above 0.
+// 1 GB is 1e9 bytes. Rates that depend on the precision are set for both. Returns InvalidArgument
+// for another name or a value that is not above 0. SetRates applies several in order and stops at
+// the first error.
 absl::Status SetRate(const std::string& assignment, HardwareRates* rates);
 absl::Status SetRates(const std::vector<std::string>& assignments, HardwareRates* rates);
 

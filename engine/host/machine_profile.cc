@@ -7,29 +7,29 @@
 namespace megatrain {
 namespace {
 
-// What of a data sheet's numbers programs reach: good libraries of matrix products about 80% (790
-// of an H200's 989 TFLOP/s), fused attention about half, its gradient a sixth less (581 against 688
-// TFLOP/s of an H200), kernels that stream memory 90%, AdamW over a host's channels of memory about
-// 70%.
+// The shares of a data sheet's numbers that programs reach. Good libraries of matrix products reach
+// about 80% (790 of an H200's 989 TFLOP/s), fused attention about half, its gradient a sixth less
+// (581 against 688 TFLOP/s on an H200), kernels that stream memory 90%, and AdamW over a host's
+// memory channels about 70%.
 constexpr double kProducts = 0.8;
 constexpr double kAttention = 0.5;
 constexpr double kAttentionBackward = 0.42;
 constexpr double kMemory = 0.9;
 constexpr double kHostMemory = 0.7;
 
-// From one short kernel to the next, launched through a library by one thread.
+// The time from one short kernel to the next, launched through a library by one thread.
 constexpr double kLaunchSeconds = 4e-6;
 
-// What is left of a link's direction while the other is used too.
+// The share of a link's direction that is left while the other is used too.
 constexpr double kBothWays = 0.8;
-// A link of 16 lanes, one direction: of 64 and 32 GB/s.
+// One direction of a link of 16 lanes, which has 64 and 32 GB/s on paper.
 constexpr double kPcie5 = 55e9;
 constexpr double kPcie4 = 25e9;
 
 struct Sheet {
   const char* name;
   const char* device;
-  // Of the sheet's memory, less one or two for what the driver holds and a program's context.
+  // The sheet's memory, less one or two for what the driver and a program's context hold.
   int64_t device_gibibytes;
   double bf16_teraflops;  // dense, summed in FP32
   double fp32_teraflops;  // without tensor cores

@@ -1,5 +1,5 @@
-// Machines by name, for plans of what is not at hand. Their rates are derived from data sheets, in
-// machine_profile.cc; nothing of it was measured with this program's kernels.
+// Machines by name, for planning a job for a machine that is not at hand. Their rates are derived
+// from data sheets in machine_profile.cc; none was measured with this program's kernels.
 #ifndef MEGATRAIN_ENGINE_HOST_MACHINE_PROFILE_H_
 #define MEGATRAIN_ENGINE_HOST_MACHINE_PROFILE_H_
 
@@ -15,15 +15,15 @@ namespace megatrain {
 struct MachineProfile {
   std::string name;         // "h200"
   std::string description;  // for people: the device, its link and the host's memory
-  // Device memory that a program finds free there. What a session leaves free of it, a plan takes
-  // off (MemoryBudget::SetDevice).
+  // Device memory that is free for a program. A plan subtracts what a session leaves free
+  // (MemoryBudget::SetDevice).
   int64_t device_bytes = 0;
   HardwareRates rates{};
 };
 
 std::vector<std::string> MachineProfileNames();
 
-// InvalidArgument names those that there are.
+// Returns InvalidArgument, listing the known names, for an unknown one.
 absl::StatusOr<MachineProfile> FindMachineProfile(const std::string& name);
 
 }  // namespace megatrain

@@ -26,7 +26,7 @@ constexpr int kLaunches = 200;
 
 constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
-// Around the parts of a stream's work.
+// Events around a part of a stream's work.
 struct Span {
   std::unique_ptr<Event> start, end;
 };
@@ -83,8 +83,8 @@ class Bench {
     return rates;
   }
 
-  // From one kernel that has next to nothing to do to the next: a row's norm, many times. A call of
-  // the cpu device launches nothing.
+  // Measures the time from one kernel that has next to nothing to do to the next: a row's norm,
+  // many times. A call of the cpu device launches nothing.
   absl::Status LaunchRate(HardwareRates* rates) {
     if (device_is_host_) return absl::OkStatus();
     RmsNormArgs args;
@@ -201,7 +201,7 @@ class Bench {
     args.lse = static_cast<float*>(Operand(2));
     return args;
   }
-  // Of a product over half of the pairs of tokens.
+  // The operations of a product over half of the pairs of tokens.
   double PairProductFlops() const {
     const double tokens = static_cast<double>(s_.tokens);
     return 2.0 * tokens * tokens / 2 * static_cast<double>(s_.hidden);
@@ -213,7 +213,7 @@ class Bench {
                 [&] { return device_.kernels().Attention(*kernels_, args); });
   }
 
-  // Behind AttentionRate, which leaves the outputs that it reads.
+  // REQUIRES: AttentionRate was called, because its outputs are read.
   absl::StatusOr<double> AttentionBackwardRate(DType dtype) {
     const int64_t bytes = s_.tokens * s_.hidden * DTypeBytes(dtype);
     AttentionBackwardArgs args;
@@ -306,8 +306,8 @@ class Bench {
     return std::max(seconds, 1e-9);
   }
 
-  // Of the fastest of a few calls, after one that finds code and memory cold. They are queued
-  // without a pause, so that a device's own clock sees the work alone.
+  // Returns the rate of the fastest of a few calls, after one that finds code and memory cold. They
+  // are queued without a pause, so that a device's own clock measures the work alone.
   absl::StatusOr<double> Rate(Stream& stream, double amount, Work work) {
     std::vector<Span> spans(static_cast<size_t>(s_.repetitions) + 1);
     for (Span& span : spans) {

@@ -1,4 +1,4 @@
-// Measures a machine's rates: a few kernels, copies and updates, about a second together.
+// Measures a machine's rates with a few kernels, copies and updates. It takes about a second.
 #ifndef MEGATRAIN_ENGINE_HOST_MEASURE_HARDWARE_H_
 #define MEGATRAIN_ENGINE_HOST_MEASURE_HARDWARE_H_
 
@@ -10,17 +10,18 @@
 
 namespace megatrain {
 
-// What is measured: operands of the size that training has, beyond the processors' own caches.
+// The sizes of the operands. They are like those of training and larger than the processors'
+// caches.
 struct MeasurementSizes {
-  int64_t tokens = 0;  // rows of a product
-  int64_t hidden = 0;  // its inner dimension; heads of head_dim divide it
+  int64_t tokens = 0;  // the rows of a product
+  int64_t hidden = 0;  // its inner dimension, a multiple of head_dim
   int64_t wide = 0;    // its columns
   int64_t head_dim = 0;
-  int64_t state_elements = 0;  // that the optimizer updates, 12 bytes each and a gradient of 4
-  int64_t copy_bytes = 0;      // at most what the state takes
-  int repetitions = 0;         // the fastest counts
-  // Times that all of it is measured, one kind after another: what else runs for a moment, as when
-  // a daemon is started, slows all repetitions of a kind in one round, and few kinds in all rounds.
+  int64_t state_elements = 0;  // parameters to update: 12 bytes of state and 4 of gradient each
+  int64_t copy_bytes = 0;      // at most 12 * state_elements
+  int repetitions = 0;         // of each measurement; the fastest counts
+  // Times that the whole series of measurements is made; the fastest counts. Another program that
+  // is busy for a moment slows all repetitions of one measurement, but rarely in every round.
   int rounds = 1;
 };
 inline constexpr MeasurementSizes kCpuMeasurement = {.tokens = 512,
@@ -31,8 +32,9 @@ inline constexpr MeasurementSizes kCpuMeasurement = {.tokens = 512,
                                                      .copy_bytes = int64_t{32} << 20,
                                                      .repetitions = 2,
                                                      .rounds = 4};
-// 0.27 TFLOP a product: a third of a millisecond of the fastest card known. 2.3 GiB of device
-// memory, 1 GiB of it for the gradient of attention, and 1 GiB of the host's.
+// A product is 0.27 TFLOP, a third of a millisecond on the fastest known card. The measurement
+// takes 2.3 GiB of device memory, 1 GiB of it for the gradient of attention, and 1 GiB of host
+// memory.
 inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,
                                                      .hidden = 4096,
                                                      .wide = 8192,
@@ -41,8 +43,9 @@ inline constexpr MeasurementSizes kGpuMeasurement = {.tokens = 4096,
                                                      .copy_bytes = int64_t{256} << 20,
                                                      .repetitions = 8};
 
-// Takes memory meanwhile and gives it back. What else runs on the machine at the time makes the
-// rates lower. ResourceExhausted if there is not that much memory.
+// Measures all rates on the session's threads and device, allocating memory for the time of the
+// call. Other load on the machine lowers the result. Returns ResourceExhausted if there is not
+// enough memory.
 absl::StatusOr<HardwareRates> MeasureHardware(const Session& session,
                                               const MeasurementSizes& sizes);
 

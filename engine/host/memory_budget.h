@@ -11,31 +11,33 @@
 namespace megatrain {
 
 struct MemoryBudget {
-  int64_t host_bytes = 0;  // free host memory, the pool's included
-  // Of it, what a pool that is reserved already has, or what is set aside for one: tiles, slabs,
-  // stash and batches come from there alone, all else from beside it. Negative: nothing is.
+  int64_t host_bytes = 0;  // free host memory, including the pool's
+  // The part of host_bytes that a pool has, or that is set aside for one. Tiles, slabs, stash and
+  // batches must fit into it, everything else into the rest. Negative if there is no such division.
   int64_t pool_bytes = -1;
-  // Device memory. The cpu device's lies in host memory: 0 = what `recompute: none` needs, at most
-  // half of what is free after the host state.
+  // Device memory. For the cpu device, which uses host memory, 0 means what `recompute: none`
+  // needs, but at most half of what is free besides the host state.
   int64_t device_bytes = 0;
-  // Left free beside those, for what kernels and libraries load later. 0: device_bytes are
-  // without it already.
+  // Device memory left free besides device_bytes, for what kernels and libraries load later. 0 if
+  // it was already subtracted.
   int64_t device_reserve_bytes = 0;
   bool device_shares_host = true;
 
-  // No pool is reserved yet: it is to lie in huge pages where more is set aside than is free.
+  // Sets the host memory for a pool that is not reserved yet. If more is set aside in huge pages
+  // than is free otherwise, the pool will use those.
   void SetHost(const HostOffer& offer) {
     const bool set_aside = offer.set_aside_bytes > offer.free_bytes;
     host_bytes = offer.free_bytes + (set_aside ? offer.set_aside_bytes : 0);
     pool_bytes = set_aside ? offer.set_aside_bytes : -1;
   }
-  // Of a pool that is reserved, `bytes` may be had, and `beside` of the memory that is not in it.
+  // Sets the host memory with a pool that is reserved: `bytes` of it may be used, and `beside`
+  // bytes of the memory that is not in it.
   void SetPool(int64_t bytes, int64_t beside) {
     pool_bytes = bytes;
     host_bytes = bytes + beside;
   }
-  // `bytes` of a device's own memory are free, of which `reserve_bytes` stay so; nothing: the
-  // device lies in host memory.
+  // Sets the device memory: `bytes` are free, of which `reserve_bytes` stay free. nullopt means
+  // that the device uses host memory.
   void SetDevice(std::optional<int64_t> bytes, int64_t reserve_bytes = 0) {
     device_shares_host = !bytes.has_value();
     device_reserve_bytes = reserve_bytes;

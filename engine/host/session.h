@@ -1,4 +1,4 @@
-// What every use of the engine needs of the machine beside memory: threads and the device.
+// A session holds the threads and the device that a job uses.
 #ifndef MEGATRAIN_ENGINE_HOST_SESSION_H_
 #define MEGATRAIN_ENGINE_HOST_SESSION_H_
 
@@ -17,9 +17,9 @@ namespace megatrain {
 
 struct SessionSettings {
   std::string device = kCpuDeviceId;
-  int threads = 1;         // all: compute's and, if set apart, the optimizer's
-  int update_threads = 0;  // of them set apart for the optimizer
-  double link_gigabytes_per_second = 0;
+  int threads = 1;         // all threads, including update_threads
+  int update_threads = 0;  // threads for the optimizer alone; 0 if it shares the others
+  double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
 
   friend bool operator==(const SessionSettings&, const SessionSettings&) = default;
 };
@@ -27,20 +27,21 @@ struct SessionSettings {
 struct Session {
   SessionSettings settings;
   std::unique_ptr<ThreadPool> compute_pool;
-  std::unique_ptr<ThreadPool> own_update_pool;  // null: the optimizer shares compute's threads
-  std::shared_ptr<Device> device;               // the cpu device: this session's own
+  std::unique_ptr<ThreadPool> own_update_pool;  // null if the optimizer uses compute_pool
+  std::shared_ptr<Device> device;               // a cpu device is this session's own
 
-  // AdamW on own_update_pool, or on compute_pool. It stays tuned from one job to the next.
+  // Runs AdamW on own_update_pool or compute_pool. It stays tuned from one job to the next.
   std::unique_ptr<AdamWUpdater> updater;
 };
 
-// What a job gets on a host whose device is `host_device` (an id, as ChosenDevice's) and, if above
-// 0, has at most so many threads. InvalidArgument for a device that is not the host's, settings of
-// the cpu device on another, or thread counts that contradict each other.
+// Returns the settings of a job's session on a host whose device is `host_device` (a
+// ChosenDevice::id) and which limits jobs to `host_threads_max` threads (0 = no limit). Returns
+// InvalidArgument for a device that is not the host's, settings of the cpu device on another one,
+// or thread counts that contradict each other.
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const std::string& host_device, int host_threads_max);
 
-// Starts the threads, and sets up the cpu device if `gpu` is null. REQUIRES: `gpu` is the device
+// Starts the threads and, if `gpu` is null, creates the cpu device. REQUIRES: `gpu` is the device
 // that the settings name.
 absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
                                                            std::shared_ptr<Device> gpu);

@@ -1,4 +1,4 @@
-// A Hugging Face directory out of a checkpoint.
+// Exports a checkpoint as a Hugging Face model directory.
 #ifndef MEGATRAIN_ENGINE_INSPECT_EXPORT_CHECKPOINT_H_
 #define MEGATRAIN_ENGINE_INSPECT_EXPORT_CHECKPOINT_H_
 
@@ -9,9 +9,10 @@
 
 namespace megatrain {
 
-// Writes the checkpoint's weights, BF16 or FP32 as they were trained, with config.json and the
-// tokenizer's files beside them. Checksums are compared as the bytes pass. Memory: the weights of
-// the largest tile.
+// Writes the checkpoint's weights, in BF16 or FP32 as they were trained, with config.json and the
+// tokenizer files. Checksums are verified on the way. Memory use is the weights of the largest
+// tile. Returns the errors of ReadManifest, LoadCheckpointTile and ExportHfDirectory, which also
+// says when an existing `directory` is replaced.
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files = PosixFileSystem());
 

@@ -1,4 +1,4 @@
-// What a checkpoint holds, for people and for programs.
+// Describes a checkpoint, for people and for programs.
 #ifndef MEGATRAIN_ENGINE_INSPECT_INSPECT_CHECKPOINT_H_
 #define MEGATRAIN_ENGINE_INSPECT_INSPECT_CHECKPOINT_H_
 
@@ -9,8 +9,9 @@
 
 namespace megatrain {
 
-// The report of its model (a checkpoint is a HF directory too) and what its manifest says; the
-// JSON's kind is "checkpoint", with a key `checkpoint`. Checksums are not compared.
+// Returns InspectModel's report of the checkpoint, which is also a Hugging Face directory, with the
+// state from its manifest. In the JSON, kind is "checkpoint" and the state is under the key
+// `checkpoint`. Checksums are not verified. Returns the errors of ReadManifest and InspectModel.
 absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// A job's data as its training sees it, without a model in memory.
+// Opens a job's data as its training sees it, without loading the model.
 #ifndef MEGATRAIN_ENGINE_INSPECT_JOB_DATA_H_
 #define MEGATRAIN_ENGINE_INSPECT_JOB_DATA_H_
 
@@ -13,21 +13,24 @@
 namespace megatrain {
 
 struct JobData {
-  std::shared_ptr<const Tokenizer> tokenizer;  // null if every file is `tokens`
+  std::shared_ptr<const Tokenizer> tokenizer;  // null if all files have format `tokens`
   std::unique_ptr<Dataset> dataset;
 };
 
-// Opens what RunTraining would open: same tokenizer, same cache, same sequences.
+// Opens the tokenizer, the cache and the sequences that training the job uses. Paths in `spec` must
+// be absolute. Returns the errors of ReadModelConfig, OpenTokenizer and OpenDataset.
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec);
 
-// Data files that no job file speaks of.
+// A data file that is described by no job file.
 struct LooseData {
-  DataFile file;                // path absolute
-  std::string model_directory;  // whose tokenizer and template; empty: the bytes tokenizer
+  DataFile file;                // with an absolute path
+  std::string model_directory;  // has the tokenizer and the template; "": the bytes tokenizer
   std::string chat_template = "auto";
   int64_t sequence_length = 1024;
   std::string cache_directory;
 };
+// Opens the file without shuffling its sequences. Returns the errors of OpenTokenizer and
+// OpenDataset.
 absl::StatusOr<JobData> OpenLooseData(const LooseData& data);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// How training data is written in a file.
+// The formats of training data files.
 #ifndef MEGATRAIN_ENGINE_JOB_DATA_FORMAT_H_
 #define MEGATRAIN_ENGINE_JOB_DATA_FORMAT_H_
 
@@ -10,12 +10,12 @@ namespace megatrain {
 
 enum class DataFormat { kText, kTokens, kAlpaca, kShareGpt, kMessages };
 
-// As in the job file: "text", "tokens", "alpaca", "sharegpt", "messages".
+// Returns the job file's word: "text", "tokens", "alpaca", "sharegpt" or "messages".
 const char* DataFormatName(DataFormat format);
 // InvalidArgument for other words.
 absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
 
-// The names, for errors.
+// All words, for error messages.
 inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt or messages";
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// How files and commands name a device.
+// Parses the names of devices in configuration files and commands.
 #ifndef MEGATRAIN_ENGINE_JOB_DEVICE_NAME_H_
 #define MEGATRAIN_ENGINE_JOB_DEVICE_NAME_H_
 
@@ -8,15 +8,15 @@
 
 namespace megatrain {
 
-// What a device key expects, for messages.
+// The accepted names, for messages.
 inline constexpr char kDeviceNames[] = "auto, cpu, cuda or cuda:N";
-// The same for the schemas of files.
+// The accepted names as a regular expression, for the schemas of files.
 inline constexpr char kDevicePattern[] = "^(auto|cpu|cuda(:(0|[1-9][0-9]{0,2}))?)$";
 
 struct DeviceName {
   enum class Kind { kAuto, kCpu, kCuda };
   Kind kind = Kind::kAuto;
-  int ordinal = -1;  // of cuda:N; -1: of no particular one
+  int ordinal = -1;  // N of cuda:N; -1 if no number is given
 };
 
 // Returns nullopt if `text` is none of kDeviceNames.

@@ -1,4 +1,4 @@
-// Every key of a job file, declared once.
+// Declares all keys of a job file.
 #ifndef MEGATRAIN_ENGINE_JOB_JOB_KEYS_H_
 #define MEGATRAIN_ENGINE_JOB_JOB_KEYS_H_
 
@@ -9,12 +9,13 @@
 
 namespace megatrain {
 
-// Optimizer steps of a job that gives neither steps nor epochs.
+// The optimizer steps of a job that gives neither steps nor epochs.
 inline constexpr int64_t kStepsDefault = 200;
 
-// The keys in the order of the job file, bound to `spec`, which must outlive the result. Defaults
-// are those of JobSpec. A resumed run may change those that may_change: they decide neither the
-// sequences nor the arithmetic so far.
+// Returns the keys in the order of the job file, bound to `spec`, which must outlive the result. To
+// see JobSpec's defaults as defaults, `spec` must be fresh. A resumed run may change the keys with
+// may_change, because they affect neither the sequences nor the arithmetic of the steps already
+// made.
 ConfigTable JobKeys(JobSpec* spec);
 
 }  // namespace megatrain

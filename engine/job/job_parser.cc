@@ -18,7 +18,7 @@ std::string Where(const GivenKeys& given, const std::string& key, const std::str
   return found == given.end() ? name : found->second;
 }
 
-// What no key can check alone.
+// Checks the rules that span several keys.
 absl::Status CheckTogether(const std::string& name, const GivenKeys& given, JobSpec* spec) {
   const auto error = [&](const std::string& key, const std::string& message) {
     return KeyError(Where(given, key, name), key, message);

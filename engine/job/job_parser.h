@@ -1,7 +1,7 @@
-// Job files: YAML and overrides in, a checked JobSpec out.
+// Parses job files: YAML and overrides in, a checked JobSpec out.
 //
-// Errors are those of ReadConfig (engine/config/config_reader.h); a file that cannot be read is
-// NotFound.
+// Errors are those of ReadConfig (engine/config/config_reader.h): InvalidArgument with the place
+// and the key.
 #ifndef MEGATRAIN_ENGINE_JOB_JOB_PARSER_H_
 #define MEGATRAIN_ENGINE_JOB_JOB_PARSER_H_
 
@@ -14,19 +14,21 @@
 
 namespace megatrain {
 
-// Reads the job file at `path` and overrides as in "training.steps=50" (see ReadConfig). Paths in
-// the result are absolute: relative ones, in overrides too, are taken from the job file's
-// directory, and an empty checkpoint.directory becomes NAME/checkpoints there.
+// Reads the job file at `path` and applies overrides such as "training.steps=50" (see ReadConfig).
+// Paths in the result are absolute. Relative ones, in overrides too, start at the job file's
+// directory, and an empty checkpoint.directory becomes NAME/checkpoints there. Returns NotFound if
+// there is no such file.
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& path,
                                      const std::vector<std::string>& overrides);
 
-// The same for a text. `name` stands for the file in errors; `base_directory` is absolute.
+// As ParseJobFile, for the text of a job file. `name` stands for the file in errors, and relative
+// paths start at `base_directory`, which must be absolute.
 absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& name,
                                      const std::string& base_directory,
                                      const std::vector<std::string>& overrides);
 
-// The same for a job that was handed over rather than read from a file here. `base_directory` may
-// be empty: relative paths are then refused. An empty checkpoint.directory stays empty.
+// As ParseJobText, for a job that another process sent. If `base_directory` is empty, relative
+// paths are refused. An empty checkpoint.directory stays empty.
 absl::StatusOr<JobSpec> ParseSubmittedJob(std::string_view text, const std::string& name,
                                           const std::string& base_directory,
                                           const std::vector<std::string>& overrides);

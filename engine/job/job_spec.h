@@ -1,5 +1,5 @@
-// A job file's content, with defaults. Field names and meaning are those of the job file (see
-// README.md beside this file).
+// The content of a job file, with its defaults. Field names and meanings are those of the job file;
+// README.md in this directory describes them.
 #ifndef MEGATRAIN_ENGINE_JOB_JOB_SPEC_H_
 #define MEGATRAIN_ENGINE_JOB_JOB_SPEC_H_
 
@@ -19,9 +19,9 @@ enum class RecomputeMode { kAuto, kAll, kNone };
 enum class UpdateDevice { kAuto, kHost, kDevice };
 
 struct DataFile {
-  std::string path;  // as written; ResolvePath makes it absolute
+  std::string path;  // absolute once a job file is parsed
   DataFormat format = DataFormat::kText;
-  std::string dtype;  // tokens in .bin: "uint16" or "uint32"; else empty
+  std::string dtype;  // "uint16" or "uint32" for tokens in .bin, else empty
 };
 
 struct JobSpec {
@@ -43,7 +43,7 @@ struct JobSpec {
     std::string tokenizer = "auto";  // auto | bytes
   } data;
   struct Training {
-    int64_t steps = 0;  // 0 = not given (then epochs is)
+    int64_t steps = 0;  // 0 = not given; then epochs is
     double epochs = 0;  // 0 = not given
     int64_t global_batch = 8;
     int64_t micro_batch = 2;
@@ -77,18 +77,17 @@ struct JobSpec {
   struct Engine {
     std::string device = "auto";  // auto | cpu | cuda | cuda:N
     AttentionChoice attention = AttentionChoice::kAuto;
-    int64_t host_memory = 0;     // bytes; 0 = what there is
-    int64_t device_memory = 0;   // bytes; 0 = what there is
+    int64_t host_memory = 0;     // bytes; 0 = all that is free
+    int64_t device_memory = 0;   // bytes; 0 = all that is free
     int64_t weight_buffers = 2;  // 0 = chosen by predicted time, else 2
-    int64_t gradient_slabs = 0;  // 0 = 4, or one a tile with clipping
+    int64_t gradient_slabs = 0;  // 0 = 4, or one for each tile with clipping
     int64_t micro_batches_per_sweep = 0;
     StashPlace stash = StashPlace::kAuto;
     RecomputeMode recompute = RecomputeMode::kAuto;
     int64_t threads = 0;
-    // cpu device: threads set apart for the optimizer so that it runs beside compute; 0 = it shares
-    // compute's threads.
+    // cpu device: threads that run the optimizer alone, beside compute; 0 = it shares compute's.
     int64_t update_threads = 0;
-    // Where AdamW runs; auto: where the plan predicts that a step is the shortest.
+    // Where AdamW runs; kAuto takes the place for which the plan predicts the shorter step.
     UpdateDevice update_device = UpdateDevice::kAuto;
     double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
   } engine;

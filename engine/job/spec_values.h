@@ -1,4 +1,4 @@
-// A spec as plain values: what a checkpoint remembers, and what a resumed run is compared with.
+// The values of a spec that a resumed run may not change, as plain text for checkpoints.
 #ifndef MEGATRAIN_ENGINE_JOB_SPEC_VALUES_H_
 #define MEGATRAIN_ENGINE_JOB_SPEC_VALUES_H_
 
@@ -10,17 +10,17 @@
 
 namespace megatrain {
 
-// Key path -> canonical value, of every key a resumed run may not change.
+// Returns key path -> canonical value of every key that a resumed run may not change.
 std::map<std::string, std::string> SpecValues(const JobSpec& spec);
 
 struct SpecDifference {
   std::string key;
-  std::string before;  // "" if the key did not exist
+  std::string before;  // "" if the key was missing, like `now`
   std::string now;
 };
 
-// The first key, in the job file's order, whose value differs; keys a resumed run may change are
-// not compared.
+// Returns the first key, in the job file's order, whose value differs, or nullopt. Keys that a
+// resumed run may change are not compared.
 std::optional<SpecDifference> FirstDifference(const std::map<std::string, std::string>& before,
                                               const std::map<std::string, std::string>& now);
 

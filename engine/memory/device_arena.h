@@ -1,9 +1,10 @@
-// Device memory as one block, cut up once before the first step: weight buffers, gradient
-// accumulators, stash, activations, workspace. The limit is hard: what is not reserved here cannot
-// be used, so the bytes that the plan names are the bytes that the device holds.
+// Divides device memory, one block, among weight buffers, gradient accumulators, stash, activations
+// and workspace. This is done once, before the first step. Apart from this block a job's steps use
+// only the workspaces of streams (KernelSizes::StreamWorkspaceBytes), so the plan can name every
+// byte of device memory.
 //
-// An arena without a block does the same arithmetic and refuses the same requests: the plan runs
-// the very code that the executor runs.
+// An arena without a block does the same arithmetic and refuses the same requests. So the plan can
+// run the code that the executor runs.
 #ifndef MEGATRAIN_ENGINE_MEMORY_DEVICE_ARENA_H_
 #define MEGATRAIN_ENGINE_MEMORY_DEVICE_ARENA_H_
 
@@ -16,7 +17,7 @@
 
 namespace megatrain {
 
-// What device memory is for.
+// The uses of device memory.
 enum class DeviceKind {
   kWeightBuffers,
   kGradientAccumulators,
@@ -27,15 +28,15 @@ enum class DeviceKind {
   kOther,
 };
 inline constexpr int kDeviceKinds = 7;
-// "weight buffers", "gradient accumulators", "stash", "activations", "workspace", "batches",
-// "other".
+// Returns "weight buffers", "gradient accumulators", "stash", "activations", "workspace", "batches"
+// or "other".
 const char* DeviceKindName(DeviceKind kind);
 
-// A reserved piece. Does not own; valid as long as the arena's block.
+// A reserved piece of an arena's block, valid as long as that. Does not own memory.
 struct DeviceBlock {
   void* data = nullptr;  // null in an arena without a block
   int64_t offset = 0;
-  int64_t bytes = 0;  // as asked
+  int64_t bytes = 0;  // as requested
 };
 
 class DeviceArena {
@@ -46,16 +47,16 @@ class DeviceArena {
     std::string name;
     DeviceKind kind;
     int64_t offset;
-    int64_t bytes;  // taken: as asked, rounded up to kAlignment
+    int64_t bytes;  // as requested, rounded up to kAlignment
   };
 
-  // `block` [limit] must outlive the arena and be aligned to kAlignment; null: arithmetic only.
-  // REQUIRES: limit >= 0.
+  // `block` has `limit` bytes, must be aligned to kAlignment and must outlive the arena. Null means
+  // arithmetic only. REQUIRES: limit >= 0.
   DeviceArena(void* block, int64_t limit) : block_(static_cast<char*>(block)), limit_(limit) {}
 
-  // The next bytes, aligned to kAlignment. ResourceExhausted beyond the limit names the item and
-  // all bytes concerned; the arena is unchanged then. FailedPrecondition after Seal.
-  // REQUIRES: bytes >= 0.
+  // Reserves the next `bytes`, aligned to kAlignment. Returns ResourceExhausted, with the item and
+  // the bytes asked, free and used, if they exceed the limit, and FailedPrecondition after Seal.
+  // The arena is unchanged then. REQUIRES: bytes >= 0.
   absl::StatusOr<DeviceBlock> Reserve(std::string_view name, int64_t bytes, DeviceKind kind);
 
   // Ends planning: every later Reserve is refused.
@@ -68,8 +69,8 @@ class DeviceArena {
   int64_t bytes_in_use(DeviceKind kind) const;
   const std::vector<Item>& items() const { return items_; }
 
-  // One line a name, in order of first appearance, equal names added up, then the total: for the
-  // plan and for refusals.
+  // Returns one line for each name in order of first appearance (items of one name are added up),
+  // then the total and the limit. It is shown in plans and in refusals.
   std::string Table() const;
 
  private:

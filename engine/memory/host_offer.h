@@ -1,4 +1,4 @@
-// What this machine has for a host pool that is yet to be made, and for all beside it.
+// Reads how much memory this machine has for a host pool that is not made yet.
 #ifndef MEGATRAIN_ENGINE_MEMORY_HOST_OFFER_H_
 #define MEGATRAIN_ENGINE_MEMORY_HOST_OFFER_H_
 
@@ -10,13 +10,13 @@
 namespace megatrain {
 
 struct HostOffer {
-  int64_t free_bytes = 0;  // AvailableMemoryBytes: for the pool and for all beside it
-  // In huge pages that are set aside and free, of the size of which there is more: for a pool
-  // alone. 0 if they are too few for HostPool::MayLieIn.
+  int64_t free_bytes = 0;  // AvailableMemoryBytes: for the pool and everything else
+  // Bytes of free huge pages that are set aside, of the page size (1 GiB or 2 MiB) that has more.
+  // Only the pool can use them. 0 if they are too few for HostPool::MayLieIn.
   int64_t set_aside_bytes = 0;
 };
 
-// NotFound or DataLoss as AvailableMemoryBytes.
+// Returns the errors of AvailableMemoryBytes.
 absl::StatusOr<HostOffer> ReadHostOffer(const SystemMemoryPaths& paths = {});
 
 }  // namespace megatrain

@@ -1,15 +1,15 @@
-// The one reservation of host memory that a process owns. Tiles, gradient slabs, stashes and
-// batches are leases on it; it outlives jobs, so that a second job starts without touching pages
-// again.
+// The host memory of a process, reserved once. Tiles, gradient slabs, stashes and batches are
+// leases on it. The pool outlives jobs, so that the next job need not touch its pages again.
 //
 // A lease takes whole pages: LeaseBytes(bytes). Leases of 256 MiB and more are aligned to 2 MiB
-// (huge pages, which cost them 2 / 256 = 0.8% at most) and taken from the lowest address that fits;
-// smaller ones are page aligned and taken from the top. So a pool without leases grants any list of
-// leases, in any order, whose LeaseBytes add up to its capacity at most: the large ones stack up
-// from the bottom without a gap, the small ones down from the top. Freed blocks join their
-// neighbours.
+// (huge pages, which costs at most 2 / 256 = 0.8%) and taken from the lowest address that fits.
+// Smaller leases are aligned to pages and taken from the top. So a pool without leases grants any
+// list of leases, in any order, if their LeaseBytes add up to its capacity at most: the large ones
+// stack up from the bottom without a gap, the small ones down from the top. Freed blocks are joined
+// with free neighbours.
 //
 // Thread safety: all methods may be called from any thread.
+//
 // Invariants: free blocks and leases are disjoint and cover the pool; no two free blocks touch;
 // free_bytes() + the sum of bytes_in_use(kind) == capacity().
 #ifndef MEGATRAIN_ENGINE_MEMORY_HOST_POOL_H_
@@ -30,16 +30,16 @@
 
 namespace megatrain {
 
-// What host memory is for; the accounting is by kind.
+// The uses of host memory, which are accounted separately.
 enum class HostKind { kTiles, kGradientSlabs, kStash, kBatches, kOther };
 inline constexpr int kHostKinds = 5;
-// "tiles", "gradient slabs", "stash", "batches", "other".
+// Returns "tiles", "gradient slabs", "stash", "batches" or "other".
 const char* HostKindName(HostKind kind);
 
 class HostPool;
 
-// A block of the pool; goes back when destroyed. The memory's content is undefined when granted.
-// REQUIRES: the pool outlives it.
+// A block of the pool, returned when the lease is destroyed. Its content is undefined when it is
+// granted. REQUIRES: the pool outlives the lease.
 class HostLease {
  public:
   HostLease() = default;
@@ -50,10 +50,10 @@ class HostLease {
   ~HostLease() { Release(); }
 
   void* data() const { return data_; }      // null if empty
-  int64_t bytes() const { return bytes_; }  // as asked
+  int64_t bytes() const { return bytes_; }  // as requested
   HostKind kind() const { return kind_; }
   explicit operator bool() const { return pool_ != nullptr; }
-  // Gives the block back now; the lease is empty then.
+  // Returns the block now; the lease is empty then.
   void Release();
 
  private:
@@ -65,18 +65,20 @@ class HostLease {
 };
 
 struct HostPoolOptions {
-  int64_t capacity = 0;  // bytes, rounded up to a page
-  // Large pools take the largest pages that are to be had: 1 GiB, 2 MiB, small ones that the kernel
-  // may join to huge ones. False: small ones.
+  int64_t capacity = 0;  // in bytes, rounded up to a page
+  // Take the largest pages that are available: 1 GiB or 2 MiB pages that are set aside, else small
+  // pages that the kernel may join to huge ones. If false, take small pages.
   bool huge_pages = true;
-  // Pages come from this node of the machine's memory as long as it has any; -1: from anywhere.
+  // Take pages from this NUMA node as long as it has any; -1: from any node.
   int numa_node = -1;
-  // Threads that touch every page before Create returns, so that no step pays for page faults and a
-  // machine without the memory says so at once. 0: pages are taken when first used.
+  // The number of threads that touch every page before Create returns. Then no step pays for page
+  // faults, and a lack of memory is found at once. 0: pages are taken at their first use, and huge
+  // pages that are set aside are not used.
   int touch_threads = 1;
-  // Called while touching, from one thread at a time, with the bytes touched so far.
+  // Called while touching, from one thread at a time, with the bytes touched so far. May be null.
   std::function<void(int64_t touched, int64_t capacity)> progress;
-  // Asked now and then while touching, from several threads; true abandons it. May be null.
+  // Called now and then while touching, from several threads. Create is abandoned once it returns
+  // true. May be null.
   std::function<bool()> cancelled;
 };
 
@@ -86,38 +88,39 @@ class HostPool {
   static constexpr int64_t kHugePageBytes = megatrain::kHugePageBytes;
   static constexpr int64_t kLargeLeaseBytes = int64_t{256} << 20;
 
-  // Whether a pool of `capacity` bytes takes pages of `page_bytes` where they are set aside: what
-  // its last page has too much is lost, and must not be more than 1/16 of it.
+  // Returns true if a pool of `capacity` bytes may use pages of `page_bytes`. The unused part of
+  // its last page is lost, and a page must not be more than 1/16 of the pool.
   static bool MayLieIn(int64_t page_bytes, int64_t capacity);
 
-  // ResourceExhausted if the kernel refuses the reservation, InvalidArgument if capacity < 0,
-  // Cancelled.
+  // Returns ResourceExhausted if the kernel refuses the reservation, InvalidArgument if the
+  // capacity is out of range, Cancelled if `cancelled` returned true.
   static absl::StatusOr<std::unique_ptr<HostPool>> Create(const HostPoolOptions& options);
   // REQUIRES: no lease is left.
   ~HostPool();
   HostPool(const HostPool&) = delete;
   HostPool& operator=(const HostPool&) = delete;
 
-  // What a lease of `bytes` takes: whole pages, whole huge pages from 256 MiB on.
+  // Returns the bytes that a lease of `bytes` takes: whole pages, and whole huge pages from 256 MiB
+  // on.
   static constexpr int64_t LeaseBytes(int64_t bytes) {
     const int64_t page = bytes >= kLargeLeaseBytes ? kHugePageBytes : kPageBytes;
     return (bytes + page - 1) / page * page;
   }
 
-  // ResourceExhausted names kind, asked, free, largest free block and capacity in bytes.
-  // REQUIRES: bytes >= 0. A lease of 0 bytes has no memory and takes nothing.
+  // Returns ResourceExhausted, with kind, bytes asked, free bytes, largest free block and capacity,
+  // if there is no room. A lease of 0 bytes has no memory and takes nothing. REQUIRES: bytes >= 0.
   absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes);
 
-  // The whole reservation, capacity() bytes: for a device to pin.
+  // The start of the whole reservation of capacity() bytes, which a device can pin.
   void* data() const { return base_; }
-  // Of the pages it lies in, for people: "1 GiB pages on NUMA node 0".
+  // Describes the pages for people: "1 GiB pages on NUMA node 0".
   std::string DescribePages() const;
-  // Where the pages lay when they were touched; knows nothing if they were not.
+  // The NUMA nodes on which the pages were when they were touched; unknown if they were not.
   const MemoryNodes& nodes() const { return nodes_; }
   int64_t capacity() const { return capacity_; }
   int64_t free_bytes() const;
   int64_t largest_free_block() const;
-  // LeaseBytes of the leases of this kind.
+  // Returns the sum of LeaseBytes of the leases of this kind.
   int64_t bytes_in_use(HostKind kind) const;
 
  private:
@@ -133,11 +136,11 @@ class HostPool {
   void Return(void* data, int64_t bytes, HostKind kind);
   int64_t Free() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t LargestFreeBlock() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The offset that a lease of `bytes` (whole pages) gets, or -1.
+  // Returns the offset for a lease of `bytes` (whole pages), or -1 if there is no room.
   int64_t FindOffset(int64_t bytes) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const PageMapping pages_;
-  const std::string placement_;  // " on NUMA node 0", why it is not, or empty
+  const std::string placement_;  // " on NUMA node 0", why not there, or ""
   const MemoryNodes nodes_;
   char* const base_;  // aligned to a huge page
   const int64_t capacity_;

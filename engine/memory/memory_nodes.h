@@ -1,4 +1,4 @@
-// On which NUMA nodes of the machine a range of memory lies.
+// Finds out on which NUMA nodes a range of memory is.
 #ifndef MEGATRAIN_ENGINE_MEMORY_MEMORY_NODES_H_
 #define MEGATRAIN_ENGINE_MEMORY_MEMORY_NODES_H_
 
@@ -11,31 +11,32 @@
 
 namespace megatrain {
 
-// Sets nodes[i] to the node of the page at pages[i], or below 0 where there is none; false if that
-// cannot be learnt.
+// Sets nodes[i] to the node of the page at pages[i], or to a negative number if it has none.
+// Returns false if the nodes cannot be found out.
 using PageNodes = std::function<bool(absl::Span<void* const> pages, absl::Span<int> nodes)>;
 
-// The kernel's answer (move_pages). False e.g. in a container that may not ask. Reads the pages.
+// Asks the kernel (move_pages) and reads the pages. Returns false for example in a container that
+// may not make this call.
 bool KernelPageNodes(absl::Span<void* const> pages, absl::Span<int> nodes);
 
-// A value. Knows nothing when made without arguments.
+// A copyable map from addresses to NUMA nodes. One that is default-constructed knows no address.
 //
-// Thread safety: const methods from any thread.
+// Thread safety: const methods may be called from any thread.
 class MemoryNodes {
  public:
-  // What is asked about: a page of every so many bytes.
+  // One page in each piece of this size is examined.
   static constexpr int64_t kPieceBytes = int64_t{2} << 20;
 
   MemoryNodes() = default;
-  // Of [begin, begin + bytes), as it lies now: the pages are to have been touched. Pages that the
-  // kernel moves later are not followed.
+  // Examines [begin, begin + bytes) as it is now. Pages that the kernel moves later are not
+  // followed. REQUIRES: the pages have been touched.
   MemoryNodes(const void* begin, int64_t bytes, const PageNodes& ask = KernelPageNodes);
 
-  // -1: not known, or not of the range.
+  // Returns -1 if the node is not known or `address` is outside the range.
   int NodeOf(const void* address) const;
-  // More than one.
+  // Returns true if the range is on more than one node.
   bool several() const;
-  // "96 GiB on NUMA node 0, 32 GiB on NUMA node 1". Empty unless several.
+  // Returns "96 GiB on NUMA node 0, 32 GiB on NUMA node 1", or "" unless several().
   std::string Describe() const;
 
  private:
@@ -43,7 +44,7 @@ class MemoryNodes {
     const char* begin = nullptr;
     int node = -1;
   };
-  std::vector<Run> runs_;  // by address; each reaches to the next, the last one to end_
+  std::vector<Run> runs_;  // by address; each ends where the next begins, the last at end_
   const char* end_ = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Anonymous host memory in pages of a chosen size, placed near a device. What HostPool lies in.
+// Anonymous host memory in pages of a chosen size, placed near a device. HostPool is built on it.
 #ifndef MEGATRAIN_ENGINE_MEMORY_PAGE_MAPPING_H_
 #define MEGATRAIN_ENGINE_MEMORY_PAGE_MAPPING_H_
 
@@ -14,14 +14,14 @@ inline constexpr int64_t kSmallPageBytes = 4096;
 inline constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 inline constexpr int64_t kGiantPageBytes = int64_t{1} << 30;
 
-// Unmapped with the object. Move only.
+// Owns the mapping and unmaps it when destroyed. Move only.
 //
-// Thread safety: Touch may be called for different ranges at once; all else by one thread.
+// Thread safety: Touch may be called for different ranges at once; all other methods by one thread.
 class PageMapping {
  public:
-  // `bytes` > 0, in pages of kSmallPageBytes (which the kernel may join to huge ones, if told), of
-  // kHugePageBytes or of kGiantPageBytes; the latter two from what the system has set aside.
-  // ResourceExhausted if there is not as much. Starts at a huge page in any case.
+  // Maps `bytes` in pages of kSmallPageBytes, kHugePageBytes or kGiantPageBytes; the latter two are
+  // taken from those that the system has set aside. The start is aligned to a huge page. Returns
+  // ResourceExhausted if there is not enough. REQUIRES: bytes > 0.
   static absl::StatusOr<PageMapping> Map(int64_t bytes, int64_t page_bytes);
   PageMapping() = default;
   PageMapping(PageMapping&& other) noexcept { *this = std::move(other); }
@@ -31,17 +31,19 @@ class PageMapping {
   char* data() const { return data_; }  // null if empty
   int64_t page_bytes() const { return page_bytes_; }
 
-  // Lets the kernel join small pages to huge ones. Advice: may be ignored.
+  // Lets the kernel join small pages to huge ones, which it may do or not.
   void AllowHugePages();
-  // Pages touched from now on come from this NUMA node as long as it has any.
+  // Takes pages that are touched from now on from this NUMA node as long as it has any. Returns
+  // Unavailable if the kernel refuses, InvalidArgument if `node` is out of range.
   absl::Status PreferNode(int node);
-  // Takes the pages of [begin, end) now; both whole pages or the mapping's end. ResourceExhausted
-  // if pages that were promised are not given after all (a control group's limit).
+  // Takes the pages of [begin, end), offsets at page boundaries or at the mapping's end. Returns
+  // ResourceExhausted if huge pages are not granted although they were reserved (a control group's
+  // limit). For small pages the kernel ends the process instead.
   absl::Status Touch(int64_t begin, int64_t end);
 
  private:
   char* data_ = nullptr;
-  int64_t mapped_bytes_ = 0;  // from data_ on
+  int64_t mapped_bytes_ = 0;  // counted from data_
   int64_t page_bytes_ = kSmallPageBytes;
 };
 

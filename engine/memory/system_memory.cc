@@ -46,7 +46,7 @@ std::optional<int64_t> ReadKey(const std::string& text, const std::string& key) 
   return std::nullopt;
 }
 
-// What one group directory leaves; nothing if it sets no limit.
+// Returns the bytes that one group directory leaves, or nullopt if it sets no limit.
 std::optional<int64_t> GroupLeaves(const std::string& directory, const char* limit_file,
                                    const char* usage_file, const char* inactive_key) {
   const std::optional<int64_t> limit = ReadNumber(absl::StrCat(directory, "/", limit_file));

@@ -1,11 +1,13 @@
-// What one decoder layer computes for one micro-batch, and how much of it is kept for backward.
+// The tensors that a decoder layer computes for one micro-batch, and which of them are kept for the
+// backward pass.
 //
-// Everything in a layer but attention runs in chunks of tokens. A tensor that attention does not
-// touch is therefore held for one chunk only, unless it is kept.
+// Everything in a layer except attention runs in chunks of tokens. So a tensor that attention does
+// not use is held for one chunk only, unless it is kept.
 //
-// Three levels: kNothing keeps the layer's input only; kCheapRecomputed keeps what costs a matrix
-// product or attention and recomputes norms' outputs and (Qwen3) the rotated queries and keys;
-// kEverything keeps all that backward reads. SwiGLU's output is never kept: its backward gives it.
+// There are three levels. kNothing keeps the layer's input only. kCheapRecomputed keeps the results
+// of matrix products and attention; the outputs of norms and (Qwen3) the rotated queries and keys
+// are computed again. kEverything keeps all tensors that the backward pass reads. The output of
+// SwiGLU is not kept at any level, because its backward kernel recomputes it.
 #ifndef MEGATRAIN_ENGINE_MODEL_ACTIVATIONS_H_
 #define MEGATRAIN_ENGINE_MODEL_ACTIVATIONS_H_
 
@@ -18,9 +20,10 @@ namespace megatrain {
 
 enum class KeepLevel { kNothing, kCheapRecomputed, kEverything };
 
-// Cuts a block of device memory into tensors. Without a base it counts bytes only.
+// Cuts a block of device memory into tensors. If `base` is null it only counts bytes.
 struct TensorCursor {
-  static constexpr int64_t kAlignment = 256;  // bytes: vectorised access on every device
+  static constexpr int64_t kAlignment =
+      256;  // in bytes; suffices for vectorised access on all devices
 
   char* base = nullptr;
   int64_t offset = 0;
@@ -32,7 +35,8 @@ struct TensorCursor {
   }
 };
 
-// Device pointers; T is the activation dtype, t the tokens of the micro-batch, n those of a chunk.
+// Pointers to device memory. T is the activation dtype, t the number of tokens of the micro-batch
+// and n that of a chunk.
 struct LayerActivations {
   KeepLevel keep = KeepLevel::kNothing;
   // Kept from kCheapRecomputed on.
@@ -42,25 +46,25 @@ struct LayerActivations {
   float* lse = nullptr;       // [heads, t]
   void* attention = nullptr;  // T [t, heads, head_dim]
   float* post_rstd = nullptr;  // [t]
-  void* middle = nullptr;      // T [t, hidden] kept, else [n, hidden]: the stream before the MLP
+  void* middle = nullptr;      // T [t, hidden] kept, else [n, hidden]; the input of the MLP part
   void* gate_up = nullptr;     // T [t, 2, intermediate] kept, else [n, 2, intermediate]
   // Kept at kEverything.
   void* qk_rotated = nullptr;    // T [t, heads + kv_heads, head_dim]; qk_norm only
   void* input_normed = nullptr;  // T [t, hidden] kept, else [n, hidden]
-  void* post_normed = nullptr;   // as input_normed; the same memory where they are not kept
+  void* post_normed = nullptr;   // as input_normed; shares its memory if they are not kept
   // Never kept.
   void* activated = nullptr;  // T [n, intermediate]
 };
 
-// Tokens of a layer's chunks for micro-batches of at most `tokens`: all of them up to 16,384, else
-// parts as even as steps of 512 allow. It depends on nothing else, so that the bits do not depend
-// on what is kept or on free memory.
+// Returns the tokens of a layer's chunks for micro-batches of at most `tokens`: all of them up to
+// 16,384, else parts that are as even as steps of 512 allow. It depends on nothing else, so that
+// the bits do not depend on what is kept or on free memory.
 //
 // Each chunk reads and writes the FP32 sums of every weight gradient. That is 8 bytes an element
-// for 2 * 16,384 operations, or 4,096 operations a byte. In the time of a byte an H200 does some
-// 175 (700 TFLOP/s over 4 TB/s) and an H100 255, so that the sums add at most 4% and 6% to the
-// products by which weights get their gradients, a third of a layer's. A chunk takes (3
-// intermediate + 2 hidden) elements a token: 2.1 GB for the 7B model in BF16.
+// for 2 * 16,384 operations, or 4,096 operations a byte. In the time that a byte takes, an H200
+// does about 175 operations (700 TFLOP/s over 4 TB/s) and an H100 255. So the sums add at most 4%
+// and 6% to the products that compute weight gradients, which are a third of a layer's products. A
+// chunk takes (3 intermediate + 2 hidden) elements a token: 2.1 GB for the 7B model in BF16.
 constexpr int64_t LayerChunkTokens(int64_t tokens) {
   constexpr int64_t kMax = 16384, kStep = 512;
   if (tokens <= kMax) return tokens;
@@ -68,15 +72,17 @@ constexpr int64_t LayerChunkTokens(int64_t tokens) {
   return (tokens + chunks * kStep - 1) / (chunks * kStep) * kStep;
 }
 
-// Bytes of the block that holds the kept tensors of one layer and micro-batch of `tokens` tokens.
+// Returns the bytes of the block that holds the kept tensors of one layer and micro-batch; 0 at
+// kNothing.
 int64_t KeptBytes(const ModelConfig& config, DType dtype, int64_t tokens, KeepLevel level);
-// Bytes of what is not kept, at any level: tensors of all tokens, and of one chunk.
+// Return the bytes that suffice at any level for the tensors that are not kept: those of all tokens
+// (scratch) and those of one chunk.
 int64_t LayerScratchBytes(const ModelConfig& config, DType dtype, int64_t tokens);
 int64_t LayerChunkBytes(const ModelConfig& config, DType dtype, int64_t chunk_tokens);
 
-// Lays the tensors out: those that `level` keeps in `kept` (KeptBytes long; may be null at
-// kNothing), the others in `scratch` (LayerScratchBytes) and `chunk` (LayerChunkBytes).
-// `tokens_max` fixes the offsets, so that a smaller micro-batch fits too.
+// Places the tensors: those that `level` keeps in `kept` (KeptBytes; may be null at kNothing), the
+// others in `scratch` (LayerScratchBytes) and `chunk` (LayerChunkBytes). The result points into
+// these blocks. `tokens_max` fixes the offsets, so that smaller micro-batches fit too.
 LayerActivations PlaceActivations(const ModelConfig& config, DType dtype, int64_t tokens_max,
                                   int64_t chunk_tokens, KeepLevel level, void* kept, void* scratch,
                                   void* chunk);

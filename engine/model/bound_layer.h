@@ -24,7 +24,7 @@ struct TileGradient {
   float* At(int64_t offset) const { return data + offset; }
 };
 
-// In names of shapes, `tokens` are the chunk's.
+// In the shapes below, `tokens` is the number of the chunk's tokens.
 struct BoundLayer {
   // All arguments must outlive this.
   BoundLayer(const LayerContext& context, const void* weights, const MicroBatchView& batch,

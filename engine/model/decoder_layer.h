@@ -1,5 +1,6 @@
-// The layer template of a decoder layer (Llama, Qwen2, Qwen3): stateless functions over views.
-// Weights and gradients are bound at the call, never owned.
+// The layer template of a decoder layer (Llama, Qwen2, Qwen3): stateless functions whose weights
+// and gradients are passed by the caller. The functions queue work on the context's stream and
+// return the errors of its kernels. All memory must stay valid until that work is done.
 #ifndef MEGATRAIN_ENGINE_MODEL_DECODER_LAYER_H_
 #define MEGATRAIN_ENGINE_MODEL_DECODER_LAYER_H_
 
@@ -13,19 +14,19 @@
 
 namespace megatrain {
 
-// One micro-batch as the device sees it.
+// One micro-batch in device memory, except for document_starts. Does not own memory.
 struct MicroBatchView {
   int64_t tokens = 0;
   const int32_t* ids = nullptr;               // device [tokens]
   const int32_t* positions = nullptr;         // device [tokens]
-  const int32_t* targets = nullptr;           // device [tokens], < 0: masked
-  const int32_t* sorted_positions = nullptr;  // device [tokens]
+  const int32_t* targets = nullptr;           // device [tokens], < 0 if masked
+  const int32_t* sorted_positions = nullptr;  // device [tokens], as in EmbeddingBackwardArgs
   const int32_t* document_bounds = nullptr;   // device [tokens, 2], as in AttentionArgs
   const int32_t* document_starts = nullptr;   // host [documents + 1]
   int64_t documents = 0;
 };
 
-// What every template call needs of its surroundings.
+// The arguments that all template functions share. Does not own what it points to.
 struct LayerContext {
   const ModelLayout* layout = nullptr;
   DType dtype = DType::kF32;
@@ -34,35 +35,35 @@ struct LayerContext {
   Stream* stream = nullptr;
   const float* rope_cosine = nullptr;  // device [positions, head_dim / 2]
   const float* rope_sine = nullptr;    // device [positions, head_dim / 2]
-  int64_t chunk_tokens = 0;            // of a decoder layer: LayerChunkTokens
+  int64_t chunk_tokens = 0;            // LayerChunkTokens; for decoder layers
 };
 
-// y = layer(x). `weights` is the tile in its weight buffer; x [tokens, hidden]; y [tokens, hidden],
-// not x.
+// Computes y = layer(x). `weights` is the layer's tile in its weight buffer; x and y are [tokens,
+// hidden] of context.dtype and must not overlap.
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x,
                                  const LayerActivations& activations, void* y);
 
-// Announces the attention calls of both functions for such a batch, of which only numbers and
-// document_starts are looked at, to the kernels. `workspace_bytes`: backward's, 0: there will be
-// none. The context's stream is not used.
+// Announces the attention calls of both functions to the kernels, so that they can be prepared in
+// advance. Only the sizes and document_starts of `batch` are used; the stream is not.
+// `workspace_bytes` is the backward workspace, 0 if there will be no backward pass.
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes);
 
-// Device memory for backward beside the activations.
+// Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {
   void* dattention = nullptr;  // T [tokens, heads, head_dim]
   void* dqkv = nullptr;        // T [tokens, heads + 2 kv_heads, head_dim]
-  // AttentionBackwardWorkspaceBytes. May be the memory of a chunk's activations, which are dead
-  // while attention's gradient runs.
+  // Has AttentionBackwardWorkspaceBytes. It may be the memory of a chunk's activations, which are
+  // not in use during attention's backward kernel.
   void* workspace = nullptr;
   int64_t workspace_bytes = 0;
 };
 
-// Recomputes what was not kept, then: dh (in: gradient by y, out: gradient by x) [tokens, hidden];
-// gradient (FP32, tile layout) accumulates chunk by chunk, in the tokens' order. With `first` the
-// tensors of `gradient` are written, whatever they held; padding between them is left as it is. The
-// activations are overwritten.
+// Recomputes the activations that were not kept, then computes the gradients. `dh` [tokens, hidden]
+// holds the gradient of the loss by y on entry and by x on return. Weight gradients are added to
+// `gradient` (FP32, in the tile's layout) chunk by chunk, in token order. With `first` they replace
+// its content instead; padding between tensors is not written. The activations are overwritten.
 absl::Status DecoderLayerBackward(const LayerContext& context, const void* weights,
                                   const MicroBatchView& batch, const void* x,
                                   const LayerActivations& activations,

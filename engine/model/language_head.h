@@ -1,5 +1,9 @@
-// The two ends of the model: token embedding, and final norm + LM head + cross-entropy in chunks of
-// tokens, so that logits are never whole.
+// The two ends of the model: the token embedding, and the final norm with LM head and
+// cross-entropy. The head works in chunks of tokens, so that the logits of all tokens are never in
+// memory at once.
+//
+// As in decoder_layer.h, the functions queue work on the context's stream and return the errors of
+// its kernels.
 #ifndef MEGATRAIN_ENGINE_MODEL_LANGUAGE_HEAD_H_
 #define MEGATRAIN_ENGINE_MODEL_LANGUAGE_HEAD_H_
 
@@ -11,45 +15,49 @@
 
 namespace megatrain {
 
-// Tokens a chunk of logits has, a power of two or the whole micro-batch: from shapes and the kind
-// of device alone, so that bits do not depend on free memory.
+// Returns the tokens of a chunk of logits: a power of two, or the whole micro-batch if that is
+// less. It depends on the shapes and the kind of device only, so that bits do not depend on free
+// memory.
 int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens,
                         const HeadChunkMax& max);
 
-// Device memory of the head.
+// Device memory that the head needs.
 struct HeadScratch {
   int64_t chunk_tokens = 0;
-  float* logits = nullptr;  // [chunk_tokens, vocabulary], FP32, becomes dlogits
-  void* normed = nullptr;   // T [chunk_tokens, hidden], becomes its gradient
+  float* logits = nullptr;  // [chunk_tokens, vocabulary], overwritten by its gradient
+  void* normed = nullptr;   // T [chunk_tokens, hidden], overwritten by its gradient
   float* rstd = nullptr;    // [chunk_tokens]
 };
 
 int64_t HeadScratchBytes(const ModelConfig& config, DType dtype, int64_t chunk_tokens);
-// `block`: HeadScratchBytes.
+// Places the tensors in `block`, which has HeadScratchBytes.
 HeadScratch PlaceHeadScratch(const ModelConfig& config, DType dtype, int64_t chunk_tokens,
                              void* block);
 
+// Writes the embeddings of batch.ids to x [tokens, hidden]. `weights` is tile 0.
 absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
                               const MicroBatchView& batch, void* x);
-// dh [tokens, hidden]; gradient (FP32, layout of tile 0) accumulates, or with `first` is written,
-// as in DecoderLayerBackward.
+// Adds the gradient of the embedding to `gradient` (FP32, in the layout of tile 0); with `first` it
+// replaces the content, as in DecoderLayerBackward. dh is [tokens, hidden].
 absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView& batch,
                                const void* dh, float* gradient, bool first);
 
-// losses [tokens] (device, FP32): each prediction's loss. dh [tokens, hidden] = gradient by x of
-// the sum of losses times `scale`; gradient (layout of the head's tile) accumulates, or with
-// `first` is written, as in DecoderLayerBackward. dh may be x.
+// Computes the loss of each prediction (`losses`, FP32 [tokens] on the device) and the gradients of
+// the sum of losses times `scale`. The gradient by x is written to dh [tokens, hidden], which may
+// be x itself. The gradient by the weights is added to `gradient` (FP32, in the layout of the
+// head's tile); with `first` it replaces the content, as in DecoderLayerBackward.
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
                                  float* gradient, bool first);
 
-// Losses only.
+// Computes the losses as HeadForwardBackward does, without gradients.
 absl::Status HeadLoss(const LayerContext& context, const void* weights, const MicroBatchView& batch,
                       const void* x, const HeadScratch& scratch, float* losses);
 
-// Logits of tokens [begin, end), in chunks: sink(first token, tokens, device pointer to [tokens,
-// vocabulary]).
+// Computes the logits of tokens [begin, end) in chunks and calls sink(first, tokens, logits) for
+// each, with a device pointer to [tokens, vocabulary]. The logits are valid until `sink` returns
+// and may still be queued on the stream when it is called.
 absl::Status HeadLogits(
     const LayerContext& context, const void* weights, const void* x, int64_t begin, int64_t end,
     const HeadScratch& scratch,

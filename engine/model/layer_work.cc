@@ -63,14 +63,14 @@ LayerWork PrepareQueriesAndKeys(const WorkShape& shape, const Sizes& s) {
   return shape.config.qk_norm ? HeadNorms(s) + Rope(s) : Rope(s);
 }
 
-// From a layer's input to attention's output.
+// The work from a layer's input to attention's output.
 LayerWork AttentionForward(const WorkShape& shape, const Sizes& s) {
   // Scores, and the values weighted by them.
   const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
   return Norm(s) + Products(s, s.hidden * s.qkv(), 1) + PrepareQueriesAndKeys(shape, s) + attention;
 }
 
-// From there to gate and up. The product behind attention adds the residual stream.
+// The work from there to gate and up. The product after attention adds the residual stream.
 LayerWork ToGateUp(const Sizes& s) {
   return Products(s, s.q * s.hidden, 1) + Pass(s, s.hidden, 0) + Norm(s) +
          Products(s, 2 * s.hidden * s.intermediate, 1);
@@ -148,7 +148,7 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
-  // Of four matrices each, by the input and by the weight.
+  // Each of the four matrices has a gradient by the input and one by the weight.
   LayerWork work = 2 * Products(s, matrices, 4) + SwiGluBackward(s) + 2 * NormBackward(s) + Rope(s);
   // Scores once more, then the gradients by probabilities, values, queries and keys.
   work += {.attention_backward_flops = 5 * s.pair_product_flops,

@@ -1,5 +1,6 @@
-// The work of one call of each layer template, in the units that devices have rates for: what
-// decoder_layer.cc and language_head.cc call, counted. A change there is a change here.
+// Counts the work of one call of each layer template, in the units for which devices have rates
+// (hardware_rates.h). It mirrors the kernel calls of decoder_layer.cc and language_head.cc and must
+// change with them.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_WORK_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_WORK_H_
 
@@ -12,23 +13,22 @@
 namespace megatrain {
 
 struct LayerWork {
-  double product_flops = 0;  // of matrix products, a multiply-add counted as 2
-  // Of causal attention, the masked half not counted.
+  double product_flops = 0;  // matrix products; a multiply-add counts as 2
+  // Causal attention; the masked half is not counted.
   double attention_forward_flops = 0;
   double attention_backward_flops = 0;
-  // Device memory read and written, in bytes, by everything else. The operands and the result of a
-  // product, in the precision of the operands, are part of the rate of products and not counted
-  // here, nor are attention's; what a product adds to, and the difference to a wider result, are.
+  // Bytes of device memory that other kernels read and write. Operands and results of products and
+  // attention are left out, because the rates of these include them. The sums that a product adds
+  // to are counted, and so are the extra bytes of a result that is wider than the operands.
   double device_bytes = 0;
-  double launches = 0;  // kernels
+  double launches = 0;  // kernel launches
 
   LayerWork& operator+=(const LayerWork& other);
 };
 LayerWork operator+(LayerWork a, const LayerWork& b);
 LayerWork operator*(double times, LayerWork work);
 
-// A micro-batch of `tokens` tokens in documents as long as the sequence: what every function here
-// is asked about.
+// A micro-batch of `tokens` tokens in documents of sequence_length tokens.
 struct WorkShape {
   ModelConfig config;
   DType dtype = DType::kF32;
@@ -39,17 +39,17 @@ struct WorkShape {
 };
 
 LayerWork EmbeddingForwardWork(const WorkShape& shape);
-// Gradients count as sums that are added to. `first`: those that write a sum instead.
+// `first` means that gradients are written and not added to sums, as in the layer templates.
 LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first);
 LayerWork DecoderLayerForwardWork(const WorkShape& shape);
-// What backward computes once more of what `level` did not keep.
+// The recomputation of what `level` did not keep.
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level);
-// Without recomputation.
+// The backward pass without recomputation.
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first);
 LayerWork HeadForwardBackwardWork(const WorkShape& shape, bool first);
 LayerWork HeadLossWork(const WorkShape& shape);
-// A tile's gradient of `elements` when its last micro-batch is in: its sum of squares, and its
-// rounding to `element_bytes` if that is less than FP32's.
+// The work on a tile's gradient of `elements` after its last micro-batch: the sum of squares, and
+// the rounding to `element_bytes` if that is less than FP32 has.
 LayerWork FinishGradientWork(int64_t elements, int64_t element_bytes);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// What a HF config.json says of a decoder, in the form the engine uses.
+// The configuration of a decoder: the content of a Hugging Face config.json in the engine's terms.
 #ifndef MEGATRAIN_ENGINE_MODEL_MODEL_CONFIG_H_
 #define MEGATRAIN_ENGINE_MODEL_MODEL_CONFIG_H_
 
@@ -12,7 +12,7 @@ enum class ModelFamily { kLlama, kQwen2, kQwen3 };
 
 enum class RopeType { kDefault, kLinear, kLlama3, kYarn };
 
-// Inverse frequencies of rotary embeddings, as transformers' modeling_rope_utils computes them.
+// The settings of rotary embeddings, as in transformers' modeling_rope_utils.
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
@@ -23,7 +23,7 @@ struct RopeConfig {
   double beta_fast = 32.0;             // yarn
   double beta_slow = 1.0;              // yarn
   double attention_factor = 0.0;       // yarn; multiplies cosine and sine; 0 = 0.1 ln(factor) + 1
-  bool truncate = true;                // yarn: the corrected range is rounded to whole dimensions
+  bool truncate = true;                // yarn: round the corrected range to whole dimensions
 };
 
 struct ModelConfig {
@@ -46,10 +46,10 @@ struct ModelConfig {
   int64_t bos_token_id = -1;
 };
 
-// "llama", "qwen2", "qwen3": config.json's model_type.
+// Returns config.json's model_type: "llama", "qwen2" or "qwen3".
 std::string ModelFamilyName(ModelFamily family);
 
-// Parameters of the whole model, a tied matrix counted once.
+// Returns the number of parameters of the whole model; a tied matrix counts once.
 int64_t ParameterCount(const ModelConfig& config);
 
 }  // namespace megatrain

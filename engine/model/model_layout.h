@@ -1,8 +1,9 @@
-// Which tensors lie in which tile, and where. One traversal (ForEachTensor) serves load, save,
-// optimizer, checkpoint and the HF names.
+// Assigns the tensors of a model to tiles and to places within them. Loading, saving, the
+// optimizer, checkpoints and the Hugging Face names all use this one traversal (ForEachTensor).
 //
-// Tiles in forward order: the embedding, one a decoder layer, final norm + LM head. With tied
-// embeddings the first tile holds the final norm too and stands for both ends: tiles = 1 + layers.
+// The tiles in forward order are the embedding, one for each decoder layer, and the final norm with
+// the LM head. With tied embeddings the first tile also holds the final norm and serves both ends,
+// so there are 1 + layers tiles.
 #ifndef MEGATRAIN_ENGINE_MODEL_MODEL_LAYOUT_H_
 #define MEGATRAIN_ENGINE_MODEL_MODEL_LAYOUT_H_
 
@@ -15,16 +16,16 @@
 
 namespace megatrain {
 
-// Elements between the starts of groups of tensors in a tile: 128 FP32 or 256 BF16 bytes, whole
-// cache lines.
+// Groups of tensors in a tile start at multiples of this many elements: 512 bytes of FP32 or 256 of
+// BF16, whole cache lines.
 inline constexpr int64_t kTensorAlignmentElements = 128;
 
 struct TensorSpec {
-  std::string name;            // HF name: "model.layers.0.self_attn.q_proj.weight"
-  std::vector<int64_t> shape;  // HF shape: [out, in] or [width]
-  int64_t offset = 0;          // elements from the start of the tile's section
+  std::string name;            // as in transformers: "model.layers.0.self_attn.q_proj.weight"
+  std::vector<int64_t> shape;  // as in transformers: [out, in] or [width]
+  int64_t offset = 0;          // in elements from the start of the tile's section
   int64_t elements = 0;
-  bool decays = false;   // weight decay: matrices only (as in HF Trainer)
+  bool decays = false;   // has weight decay: matrices only, as in transformers' Trainer
   bool is_norm = false;  // initialised to 1
   bool is_bias = false;  // initialised to 0
 };
@@ -33,16 +34,17 @@ enum class TileKind { kEmbedding, kLayer, kHead, kTiedEmbedding };
 
 struct TileLayout {
   TileKind kind = TileKind::kLayer;
-  int64_t layer = -1;  // kLayer: its index
-  // Elements of one section with padding, a multiple of kTensorAlignmentElements. Padding is zero
-  // and stays zero.
+  int64_t layer = -1;  // the index of the layer, for kLayer
+  // Elements of one section with padding, a multiple of kTensorAlignmentElements. Padding is always
+  // zero.
   int64_t elements = 0;
   int64_t parameters = 0;           // without padding
-  std::vector<TensorSpec> tensors;  // by offset
+  std::vector<TensorSpec> tensors;  // ordered by offset
 };
 
-// Element offsets of one decoder layer's groups within its tile; -1 if absent. Fused groups are
-// adjacent tensors without padding between them: qkv = q, k, v rows; gate_up = gate, up rows.
+// Offsets, in elements, of the groups of tensors in a decoder layer's tile; -1 if absent. The
+// tensors of a group are adjacent without padding: qkv is the rows of q, k and v, gate_up those of
+// gate and up.
 struct LayerOffsets {
   int64_t input_norm = 0;  // [hidden]
   int64_t qkv = 0;         // [(heads + 2 kv_heads) head_dim, hidden]
@@ -71,7 +73,7 @@ struct ModelLayout {
 
 ModelLayout BuildModelLayout(const ModelConfig& config);
 
-// Every tensor of the model in forward order.
+// Calls `visit` for every tensor of the model in forward order.
 void ForEachTensor(const ModelLayout& layout,
                    absl::FunctionRef<void(int tile, const TensorSpec& tensor)> visit);
 

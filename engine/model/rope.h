@@ -1,4 +1,4 @@
-// Cosine and sine tables of rotary embeddings.
+// Computes the cosine and sine tables of rotary embeddings.
 #ifndef MEGATRAIN_ENGINE_MODEL_ROPE_H_
 #define MEGATRAIN_ENGINE_MODEL_ROPE_H_
 
@@ -9,15 +9,15 @@
 
 namespace megatrain {
 
-// The head_dim / 2 inverse frequencies, computed in FP32 step by step as transformers'
-// modeling_rope_utils does it; the power is rounded once, so an entry may differ by one unit in the
-// last place.
+// Returns the head_dim / 2 inverse frequencies, computed in FP32 step by step as in transformers'
+// modeling_rope_utils. The power is rounded once, so an entry may differ from transformers' by one
+// unit in the last place.
 std::vector<float> RopeInverseFrequencies(const ModelConfig& config);
 
-// What cosine and sine are multiplied by: 1 except for yarn.
+// Returns the factor of cosine and sine: 1 except for yarn.
 float RopeAttentionFactor(const RopeConfig& rope);
 
-// Fills cosine and sine, [end - begin, head_dim / 2] each, for positions [begin, end).
+// Fills `cosine` and `sine`, each [end - begin, head_dim / 2], for positions [begin, end).
 void RopeTables(const ModelConfig& config, int64_t begin, int64_t end, float* cosine, float* sine);
 
 }  // namespace megatrain

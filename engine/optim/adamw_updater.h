@@ -1,6 +1,6 @@
-// AdamW on a pool of threads, tuned to the host while it works.
+// Runs AdamW on a thread pool and tunes it to the host while it works.
 //
-// Thread safety: Update may be called from several threads; updates take turns.
+// Thread safety: Update may be called from several threads; calls take turns.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_UPDATER_H_
 #define MEGATRAIN_ENGINE_OPTIM_ADAMW_UPDATER_H_
 
@@ -16,16 +16,16 @@ namespace megatrain {
 
 class AdamWUpdater {
  public:
-  // `pool` outlives it.
+  // `pool` must outlive the updater.
   explicit AdamWUpdater(ThreadPool* pool);
 
-  // As AdamWUpdate. The first updates of large ranges try what suits the host; the bits are the
-  // same.
+  // As AdamWUpdate. The first updates of large ranges try several tunings, with the same bits.
   bool Update(const AdamWStep& step, const void* gradient, DType gradient_dtype, const Tile& tile,
               absl::Span<const ElementRange> ranges, const MemoryNodes& nodes = {});
 
-  // Whether the choice for weights of this type is made, and what it is now.
+  // Returns true if the tuning for weights of this type is chosen.
   bool tuned(DType weight_dtype) const;
+  // Returns the tuning that the next update uses.
   AdamWTuning tuning(DType weight_dtype) const;
 
  private:
@@ -33,7 +33,7 @@ class AdamWUpdater {
 
   ThreadPool* const pool_;
   mutable Mutex mutex_;
-  // FP32 masters, split masters: their streams differ in number and width.
+  // One for FP32 masters and one for split masters, whose streams differ in number and width.
   mutable std::array<AdamWTuner, 2> tuners_ ABSL_GUARDED_BY(mutex_);
 };
 

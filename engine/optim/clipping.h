@@ -1,4 +1,5 @@
-// Clipping by the global norm, as torch.nn.utils.clip_grad_norm_ does it (Pascanu et al. 2013).
+// The formula for clipping gradients by their global norm, as in torch.nn.utils.clip_grad_norm_
+// (Pascanu et al. 2013). engine/pipeline/step_builder.cc decides when in a step it is applied.
 #ifndef MEGATRAIN_ENGINE_OPTIM_CLIPPING_H_
 #define MEGATRAIN_ENGINE_OPTIM_CLIPPING_H_
 
@@ -6,8 +7,8 @@
 
 namespace megatrain {
 
-// What every gradient is multiplied with: min(1, max_norm / (norm + 1e-6)); 1 if max_norm is 0 (no
-// clipping). REQUIRES: norm is finite and max_norm >= 0.
+// Returns the factor for every gradient: min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0,
+// which means no clipping. REQUIRES: norm is finite and max_norm >= 0.
 inline float ClipCoefficient(double norm, double max_norm) {
   if (max_norm == 0) return 1.0f;
   // torch's constant; keeps a zero gradient from dividing by zero.

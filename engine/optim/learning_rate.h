@@ -1,4 +1,4 @@
-// The learning rate of each step.
+// Computes the learning rate of each step.
 #ifndef MEGATRAIN_ENGINE_OPTIM_LEARNING_RATE_H_
 #define MEGATRAIN_ENGINE_OPTIM_LEARNING_RATE_H_
 
@@ -8,20 +8,19 @@
 
 namespace megatrain {
 
-// Of step k of `total_steps`, counted from 1, with w = warmup_steps and f = final_fraction:
+// Returns the learning rate of step k of `total_steps`, counted from 1. With w = warmup_steps and f
+// = final_fraction it is
 //   k <= w      peak k / w
 //   k > w       peak (f + (1 - f) s(p)), which falls from peak at step w to peak f at the last step
-// with p the part of the way gone, 0 to 1, and s
+// where p in [0, 1] is the part of the way done and s is
 //   cosine                s(p) = (1 + cos(pi p)) / 2    p = (k - w) / (total - w)
 //   linear                s(p) = 1 - p                  p = (k - w) / (total - w)
 //   constant              s(p) = 1
 //   warmup_stable_decay   s(p) = 1 - p                  p = (k - b) / (total - b), 0 while k <= b,
 //                         b = max(w, total (1 - decay_fraction))
-// Without warm-up the schedule starts from peak at step 0, which is never taken. A warm-up of
-// total_steps or more never ends: the last step has peak total / w.
-// Every step of a run is computed from (schedule, peak, step, total_steps) alone, so a resumed run
-// goes on exactly.
-// REQUIRES: 1 <= step <= total_steps.
+// Without warm-up the schedule starts from peak at step 0, which is never taken. If the warm-up has
+// total_steps or more, the last step has peak total / w. The result depends on the arguments alone,
+// so a resumed run continues exactly. REQUIRES: 1 <= step <= total_steps.
 double LearningRate(const JobSpec::Schedule& schedule, double peak, int64_t step,
                     int64_t total_steps);
 

@@ -1,6 +1,6 @@
-// Everything a step needs on the device and on the host beside the tiles, cut from the device arena
-// and the host pool. The plan runs the same code on an arena without a block, so its bytes are the
-// bytes that are taken.
+// Computes the sizes of all memory that a step needs, and reserves it: device memory in the device
+// arena, host memory (the tiles included) in the host pool. The plan runs the same code on an arena
+// without a block, so its bytes are the bytes that are taken.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 #define MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 
@@ -22,45 +22,47 @@
 
 namespace megatrain {
 
-// The numbers that decide every size.
+// The numbers that determine the size of every buffer.
 struct PipelineDimensions {
   const ModelLayout* layout = nullptr;
   PipelineShape shape;
   DType dtype = DType::kF32;           // weights streamed and activations
   DType gradient_dtype = DType::kF32;  // across the link and on the host
   int64_t sequence_length = 0;
-  int64_t micro_batch_tokens = 0;  // at most
-  int micro_batches = 0;           // a step, at most
+  int64_t micro_batch_tokens = 0;  // the most tokens of a micro-batch
+  int micro_batches = 0;           // the most micro-batches of a step
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
   int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
   bool training = true;            // false: forward only (generate)
-  // There is memory for updates on the device. REQUIRED for a share of them.
+  // Reserve device memory for updates there. Required if the device makes a share of the updates.
   bool device_updates = false;
 
-  int64_t hidden_bytes() const {  // of one micro-batch at one boundary
+  int64_t hidden_bytes() const {  // hidden states of one micro-batch between two layers
     return micro_batch_tokens * layout->config.hidden * DTypeBytes(dtype);
   }
-  // Micro-batches whose gradient by the embedding's output waits on the host for the last sweep.
+  // Returns the number of micro-batches whose gradient by the embedding's output waits on the host
+  // for the last sweep.
   int embedding_stash_micro_batches() const {
     if (!shape.tied) return 0;
     return (micro_batches - 1) / shape.sweep_micro_batches * shape.sweep_micro_batches;
   }
-  // Elements of an operation that updates on the device, at most; 0: none does. The same for every
-  // share, so that it can be chosen when the memory is known.
+  // Returns the largest number of elements that one update operation on the device has; 0 if there
+  // are none. It is the same for every share of the updates, so that the share can be chosen when
+  // the memory is known.
   int64_t update_piece_elements() const {
     if (!device_updates) return 0;
     const int64_t elements =
         *std::max_element(shape.tile_elements.begin() + 1, shape.tile_elements.end());
     return std::min(elements, shape.device_piece_elements);
   }
-  // Elements of a slab: FP32 partial sums need the FP32 size.
+  // Returns the bytes of an element of a gradient slab. Partial sums are kept in FP32.
   int64_t slab_element_bytes() const {
     const bool partials = micro_batches > shape.sweep_micro_batches;
     return partials ? 4 : DTypeBytes(gradient_dtype);
   }
 };
 
-// The integers of one step's batch, arrays side by side: [micro_batches][micro_batch_tokens] each,
+// The integers of one step's batch in one block. Each array is [micro_batches][micro_batch_tokens],
 // the last one [micro_batches][micro_batch_tokens][2].
 struct BatchArrays {
   int32_t* ids = nullptr;
@@ -79,15 +81,16 @@ struct BatchArrays {
   }
 };
 
+// Pointers into the arena's block; null if the arena has none.
 struct DeviceBuffers {
-  std::vector<void*> weights;          // weight buffers, tile_elements_max each
+  std::vector<void*> weights;          // weight buffers of tile_elements_max elements each
   std::vector<float*> accumulators;    // 2, or 3 if tied
   std::vector<void*> hidden;           // T [micro_batch_tokens, hidden] each
-  std::vector<void*> hidden_gradient;  // T, one a micro-batch of the sweep
+  std::vector<void*> hidden_gradient;  // T, one for each micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
   void* layer_scratch = nullptr;       // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,
-  // a chunk of the head. `backward` and `head` point into it.
+  // or a chunk of the head. `backward` and `head` point into it.
   void* work = nullptr;
   LayerBackwardScratch backward;
   HeadScratch head;
@@ -95,33 +98,37 @@ struct DeviceBuffers {
   std::array<void*, kStepSlots> batch = {};        // BatchArrays
   std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
   double* norms = nullptr;                         // [accumulators]
-  // A piece's state, and its gradient with clipping; of each lane that updates.
-  std::array<Tile, kDeviceUpdateLanes> update_state = {};  // without a layout
+  // For each lane that updates: the state of a piece (a Tile without a layout) and, with clipping,
+  // its gradient.
+  std::array<Tile, kDeviceUpdateLanes> update_state = {};
   std::array<void*, kDeviceUpdateLanes> update_gradient = {};
-  int32_t* update_flags = nullptr;  // [tiles]: not 0 where an update cannot be trusted
+  int32_t* update_flags = nullptr;  // [tiles], not 0 if an update cannot be trusted
   float* rope_cosine = nullptr;     // [sequence_length, head_dim / 2]
   float* rope_sine = nullptr;
 };
 
-// ResourceExhausted (from the arena) names the first piece that does not fit.
+// Returns ResourceExhausted from the arena, naming the first piece that does not fit. The arena's
+// block must outlive the result.
 absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                                    const KernelSizes& sizes, DeviceArena& arena);
 
 struct HostBuffers {
   std::vector<HostLease> tiles;
   std::vector<HostLease> slabs;
-  // One a layer: [sweep][micro_batch_tokens, hidden]; empty with the stash on the device.
+  // One for each layer: [sweep][micro_batch_tokens, hidden]. Empty if the stash is on the device.
   std::vector<HostLease> stash;
   HostLease
       embedding_stash;  // [micro-batches of all sweeps but the last][micro_batch_tokens, hidden]
   std::array<HostLease, kStepSlots> batch;  // BatchArrays, then loss_sums, norms and update_flags
   std::array<double*, kStepSlots> loss_sums = {};      // [micro_batches]
   std::array<double*, kStepSlots> norms = {};          // [tiles]
-  std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], of those that the device updates
+  std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], set by device updates
 };
 
-// Bytes of the pool that LeaseHostBuffers takes, by kind; indexed by HostKind.
+// Returns the bytes of the pool that LeaseHostBuffers takes, by HostKind.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
+// Returns ResourceExhausted from the pool if there is no room; nothing is leased then. `pool` must
+// outlive the result.
 absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool);
 
 }  // namespace megatrain

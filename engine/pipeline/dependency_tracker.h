@@ -1,10 +1,11 @@
-// Derives from the resources of operations, given in serial order, what each must wait for: the
-// last writer of what it reads (read-after-write), the last writer and all later readers of what it
-// writes (write-after-write, write-after-read). Works across steps: one tracker sees every schedule
-// that an executor gets.
+// Derives which operations each operation must wait for from the resources that it reads and
+// writes. Operations are given in serial order. An operation waits for the last writer of each
+// resource that it reads (read-after-write), and for the last writer and all later readers of each
+// resource that it writes (write-after-write, write-after-read). One tracker sees all schedules of
+// an executor, so this works across steps.
 //
-// Lanes run in order, so a wait for operation n of a lane covers all before it: one number a lane
-// is enough, and none is needed for the operation's own lane.
+// Lanes run in order, so waiting for operation n of a lane covers all before it. One number for
+// each lane is therefore enough, and none is needed for the operation's own lane.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_DEPENDENCY_TRACKER_H_
 #define MEGATRAIN_ENGINE_PIPELINE_DEPENDENCY_TRACKER_H_
 
@@ -16,15 +17,15 @@
 
 namespace megatrain {
 
-// Operations of each lane that must be done first; counts from 1, 0 = none.
+// For each lane, the number of its operations that must be done first; 0 = none.
 using LaneCounts = std::array<int64_t, kLanes>;
 
 class DependencyTracker {
  public:
-  // Takes the next operation in serial order. Returns what it waits for.
+  // Adds the next operation in serial order and returns what it waits for.
   LaneCounts Add(const Op& op);
 
-  // Operations of each lane so far.
+  // Returns the number of operations of each lane so far.
   const LaneCounts& counts() const { return counts_; }
 
  private:

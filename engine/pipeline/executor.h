@@ -1,10 +1,12 @@
-// Runs schedules on real lanes: a host thread each; device lanes own a stream each.
+// Runs schedules on real lanes. Each lane has a host thread; device lanes also have a stream each.
 //
-// Thread safety: Interrupt from any thread; all else from one (the trainer's).
-// Invariants: a lane's operations run in the order submitted; an operation starts when what it
-// waits for is done (for waits between streams: is queued, the device then keeps the order). After
-// the first error no further operation runs, all are counted as done, and every Wait returns that
-// error.
+// Thread safety: Interrupt may be called from any thread; all other methods from one (the
+// trainer's).
+//
+// Invariants: the operations of a lane run in the order submitted. An operation starts when those
+// that it waits for are done; if both are on streams, when they are queued, because the device then
+// keeps the order. After the first error no further operation runs, all are counted as done, and
+// every Wait returns that error.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_EXECUTOR_H_
 #define MEGATRAIN_ENGINE_PIPELINE_EXECUTOR_H_
 
@@ -26,50 +28,53 @@
 
 namespace megatrain {
 
-// What the operations do. Called from the lanes' threads, one call at a time a lane.
+// Carries out operations. Run is called from the lanes' threads, by each lane one call at a time.
 class OpRunner {
  public:
   virtual ~OpRunner() = default;
-  // `stream` is null on host lanes.
+  // `stream` is null on host lanes. On device lanes the work is queued on it.
   virtual absl::Status Run(const Op& op, Stream* stream) = 0;
 };
 
 class Executor {
  public:
-  // One submitted schedule.
+  // A submitted schedule.
   class Ticket;
 
   struct Timing {
     LaneSeconds busy;
-    double forward = 0;  // of busy.compute: the pass through the layers before the loss
-    // From the schedule's first operation's start to its last one's end.
+    double forward = 0;  // the part of busy.compute for the layers before the loss
+    // The start of the first operation and the end of the last one.
     std::chrono::steady_clock::time_point started, finished;
   };
 
-  // `device` and `runner` must outlive the executor.
+  // Creates the streams and starts the threads. `device` and `runner` must outlive the executor.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Device* device, OpRunner* runner);
-  // Waits for what runs; what has not started is dropped.
+  // Waits for operations that run; those that have not started are dropped.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
+  // Queues the schedule's operations and returns at once.
   std::shared_ptr<Ticket> Submit(Schedule schedule);
-  // Blocks until all operations of the ticket are done. REQUIRES: tickets are waited for in order,
-  // each once.
+  // Blocks until all operations of the ticket are done. REQUIRES: each ticket is waited for once,
+  // in the order submitted.
   absl::StatusOr<Timing> Wait(const std::shared_ptr<Ticket>& ticket);
-  // Blocks until Wait would return at once (true) or `interrupted` holds (false), which is asked at
-  // first and after every Interrupt. It must not call the executor.
+  // Blocks until all operations are done or queued on streams (returns true), or until
+  // `interrupted` returns true (returns false). It is called at first and after every change or
+  // Interrupt, under the executor's lock, and must not call the executor.
   bool AwaitDone(const std::shared_ptr<Ticket>& ticket, absl::FunctionRef<bool()> interrupted);
+  // Makes AwaitDone call `interrupted`.
   void Interrupt();
-  // Of the last submitted ticket: starts none of its operations any more and returns true; Settle
-  // then takes the place of Wait. Returns false, and the ticket is to be waited for, once an
+  // Prevents the last submitted ticket from starting any further operation and returns true; Settle
+  // must then be called in place of Wait. Returns false, and the ticket must be waited for, if an
   // operation of kind `final` or one that changes the model has started, or after an error.
   bool Withdraw(const std::shared_ptr<Ticket>& ticket, OpKind final);
-  // Blocks until the operations of a withdrawn ticket that run are done.
+  // Blocks until those operations of a withdrawn ticket that had started are done.
   absl::Status Settle(const std::shared_ptr<Ticket>& ticket);
-  // Whether Wait would return at once (device work may still be queued).
+  // Returns true if all operations are done or queued on streams.
   bool Done(const std::shared_ptr<Ticket>& ticket) const;
-  // The first error, or OK.
+  // Returns the first error, or OK.
   absl::Status status() const;
 
  private:
@@ -86,7 +91,7 @@ class Executor {
 
   Device* const device_;
   OpRunner* const runner_;
-  DependencyTracker tracker_;  // the submitting thread's
+  DependencyTracker tracker_;  // used by the submitting thread only
 
   mutable Mutex mutex_;
   CondVar changed_;
@@ -94,12 +99,12 @@ class Executor {
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   std::array<std::deque<std::shared_ptr<Item>>, kLanes> queues_ ABSL_GUARDED_BY(mutex_);
   LaneCounts issued_ ABSL_GUARDED_BY(mutex_) = {};
-  // Operations whose end may still be waited for on a stream, by lane; front() is number retired_
+  // By lane, operations whose end may still be waited for on a stream. front() has number retired_
   // + 1.
   std::array<std::deque<std::shared_ptr<Item>>, kLanes> live_ ABSL_GUARDED_BY(mutex_);
   LaneCounts retired_ ABSL_GUARDED_BY(mutex_) = {};
-  // A lane may still hold one that it is about to wait for: only those held by nobody else are used
-  // again.
+  // Events for reuse. A lane may still hold one that it is about to wait for, so an event is taken
+  // only if nothing else holds it.
   std::vector<std::shared_ptr<Event>> free_events_ ABSL_GUARDED_BY(mutex_);
 
   std::array<std::unique_ptr<Stream>, kLanes> streams_;  // null for host lanes

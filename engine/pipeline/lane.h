@@ -1,18 +1,20 @@
-// The in-order queues that a step runs on.
+// The lanes of a step: in-order queues of operations that run beside each other.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_LANE_H_
 #define MEGATRAIN_ENGINE_PIPELINE_LANE_H_
 
 namespace megatrain {
 
-// Updates on the device take turns on two lanes: while one loads, the other stores.
+// kH2D and kD2H copy between host and device, kCompute runs the layers, kUpdate runs AdamW on the
+// host, and kIo writes checkpoints. Updates on the device alternate between two lanes: while one
+// loads its state, the other stores.
 enum class Lane { kH2D, kCompute, kD2H, kDeviceUpdate0, kDeviceUpdate1, kUpdate, kIo };
 inline constexpr int kLanes = 7;
 inline constexpr int kDeviceUpdateLanes = 2;
 
-// Device lanes are streams; the other two are host threads.
+// Device lanes queue their work on a stream each; the other two work on host threads.
 constexpr bool IsDeviceLane(Lane lane) { return lane <= Lane::kDeviceUpdate1; }
 
-// `index` in [0, kDeviceUpdateLanes).
+// REQUIRES: `index` is in [0, kDeviceUpdateLanes).
 constexpr Lane DeviceUpdateLane(int index) {
   return static_cast<Lane>(static_cast<int>(Lane::kDeviceUpdate0) + index);
 }

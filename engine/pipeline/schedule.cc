@@ -84,8 +84,8 @@ Schedule BuildCheckpoint(const PipelineShape& shape) {
       op.reads.push_back({ResourceKind::kTileWeights, device_part});
       op.reads.push_back({ResourceKind::kTileMoments, device_part});
     }
-    if (op.tile == 1) {
-      op.reads.push_back({ResourceKind::kTileWeights, shape.first_tile_rest_part()});
+    for (int part = 1; part < shape.host_parts(op.tile); ++part) {
+      op.reads.push_back({ResourceKind::kTileWeights, shape.host_part(op.tile, part)});
     }
     op.writes = {{ResourceKind::kCheckpoint}};
   }

@@ -37,11 +37,12 @@ namespace megatrain {
 
 enum class ResourceKind {
   // Index: tile, of the elements that the host updates; tiles + tile, of those that the device
-  // does; 2 * tiles, of those of tile 1 that the host updates behind the embedding's rows.
+  // does; host_part(1, i), of those of tile 1 that the host updates in part i.
   kTileWeights,     // the section that is streamed
   kTileMoments,     // remainder and moments
   kEmbeddingRows,   // of tile 0's weights, the rows that the step's batch looks up
   kWeightBuffer,    // device
+  kFirstTile,       // device, what is loaded beside tile 1's update in a weight buffer
   kAccumulator,     // device, FP32 gradient of one tile, and its sum of squares
   kSlab,            // host, gradient of one tile
   kHidden,          // device, hidden states of one micro-batch at one boundary
@@ -139,6 +140,9 @@ struct Schedule {
 // Of an element's state in a tile: weight, remainder and moments, or master and moments.
 inline constexpr int64_t kStateElementBytes = 12;
 inline constexpr int kUpdateParts = 64;
+// The host updates tile 1 in so many parts, of which some go ahead of the embedding's rows.
+inline constexpr int kFirstTileParts = 8;
+inline constexpr int kFirstTilePartsAhead = 4;
 // Elements between the places at which a tile's update may be cut: whole cache lines of every
 // section.
 inline constexpr int64_t kUpdateAlignment = 128;
@@ -205,14 +209,20 @@ struct PipelineShape {
     if (parts == 0) return elements;
     return elements * (kUpdateParts - parts) / kUpdateParts / kUpdateAlignment * kUpdateAlignment;
   }
-  // Of the host's elements of tile 1, those from here on are updated behind the embedding's rows.
-  int64_t first_tile_rest() const {
-    const int64_t host = host_elements(1);
-    if (!clipping || !embedding_from_host) return host;
-    return host / 2 / kUpdateAlignment * kUpdateAlignment;
+  // Tile 1 is what the next step loads first, and cannot begin without.
+  bool first_tile_leads() const { return clipping && embedding_from_host; }
+  // Then the device updates its elements in a weight buffer, where that step finds them.
+  bool first_tile_in_buffer() const { return first_tile_leads() && updates_on_device(1); }
+  // And the host updates its own in parts, so that one is loaded while the next is updated. Part i
+  // of a tile has its elements [host_cut(tile, i), host_cut(tile, i + 1)).
+  int host_parts(int tile) const { return tile == 1 && first_tile_leads() ? kFirstTileParts : 1; }
+  int64_t host_cut(int tile, int part) const {
+    const int64_t elements = host_elements(tile);
+    if (part == host_parts(tile)) return elements;
+    return elements * part / host_parts(tile) / kUpdateAlignment * kUpdateAlignment;
   }
   // Indices of resources.
-  int first_tile_rest_part() const { return 2 * tiles(); }
+  int host_part(int tile, int part) const { return part == 0 ? tile : 2 * tiles() + part; }
   int device_part(int tile) const { return tiles() + tile; }
   Resource host_norm(int step_slot, int tile) const {
     return {ResourceKind::kHostNorm, step_slot * tiles() + tile};
@@ -241,6 +251,8 @@ struct PipelineShape {
 // What a step leaves for the next one.
 struct PipelineState {
   std::vector<int> buffer_tile;  // which tile's present weights a buffer holds; -1: none
+  // The buffer that holds tile 1 has only what the device updated there (first_tile_in_buffer).
+  bool first_tile_partly = false;
   int next_slab = 0;
   int next_accumulator = 0;
   int next_step_slot = 0;

@@ -32,8 +32,13 @@ Schedule StepBuilder::Train() {
     EmbedBackward();
   }
   if (shape_.clipping) {
-    updates_.ClipAndUpdate(accumulator_of_first_);
+    constexpr int kBuffer = 0;  // any: this step needs none any more
+    updates_.ClipAndUpdate(accumulator_of_first_, kBuffer);
     for (int tile = 0; tile < shape_.tiles(); ++tile) uses_.Forget(tile);
+    if (shape_.first_tile_in_buffer()) {
+      state_.buffer_tile[kBuffer] = 1;
+      state_.first_tile_partly = true;
+    }
   }
   updates_.CheckUpdates();
   return std::move(schedule_);
@@ -67,14 +72,15 @@ void StepBuilder::Prefetch() {
 
 int StepBuilder::Buffer(int ahead) {
   const WeightUses::Place place = uses_.Take(ahead);
+  const int tile = place.tile;
+  const bool partly = tile == 1 && std::exchange(state_.first_tile_partly, false);
+  // Apart, for one side may be later than the other.
+  for (int part = 0; (place.load || partly) && part < shape_.host_parts(tile); ++part) {
+    Load(place, shape_.host_part(tile, part), shape_.host_cut(tile, part),
+         shape_.host_cut(tile, part + 1));
+  }
   if (place.load) {
-    // Apart, for one side may be later than the other; tile 1's in the order in which they are
-    // updated.
-    const int64_t host = shape_.host_elements(place.tile);
-    const int64_t rest = place.tile == 1 ? shape_.first_tile_rest() : host;
-    Load(place, place.tile, 0, rest);
-    Load(place, shape_.device_part(place.tile), host, shape_.tile_elements[place.tile]);
-    Load(place, shape_.first_tile_rest_part(), rest, host);
+    Load(place, shape_.device_part(tile), shape_.host_elements(tile), shape_.tile_elements[tile]);
   }
   return place.buffer;
 }
@@ -88,7 +94,9 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
   op.end = end;
   op.bytes = (end - begin) * shape_.weight_element_bytes;
   op.reads = {{ResourceKind::kTileWeights, part}};
-  op.writes = {{ResourceKind::kWeightBuffer, place.buffer}};
+  // What is loaded beside the device's update does not wait for its end.
+  op.writes = {place.load ? Resource{ResourceKind::kWeightBuffer, place.buffer}
+                          : Resource{ResourceKind::kFirstTile}};
 }
 
 void StepBuilder::Upload() {

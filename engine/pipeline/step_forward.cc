@@ -23,6 +23,9 @@ void StepBuilder::Forward(bool train) {
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
                   {ResourceKind::kHidden, op.input_slot},
                   {ResourceKind::kDeviceBatch, slot_}};
+      if (op.tile == 1 && shape_.first_tile_in_buffer()) {
+        op.reads.push_back({ResourceKind::kFirstTile});
+      }
       op.writes = {{ResourceKind::kHidden, op.output_slot}, {ResourceKind::kScratch}};
       if (train) Keep(op, layer, i);
       if (op.kept_slot >= 0) op.writes.push_back({ResourceKind::kKept, op.kept_slot});

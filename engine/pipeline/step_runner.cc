@@ -99,20 +99,59 @@ void* StepRunner::EmbeddingStashData(const Op& op) const {
          op.micro_batch * p_.dimensions->hidden_bytes();
 }
 
-absl::Status StepRunner::Run(const Op& op, Stream* stream) {
+absl::Status StepRunner::Copy(const Op& op, Stream& stream) {
   const DeviceBuffers& b = *p_.device_buffers;
+  switch (op.kind) {
+    case OpKind::kLoadStash:
+      return p_.device->CopyToDevice(stream, b.hidden[op.output_slot], StashData(op), op.bytes);
+    case OpKind::kLoadPartial:
+      return p_.device->CopyToDevice(
+          stream, b.accumulators[op.accumulator] + op.begin,
+          reinterpret_cast<const float*>(p_.host_buffers->slabs[op.slab].data()) + op.begin,
+          op.bytes);
+    case OpKind::kLoadHiddenGradient:
+      return p_.device->CopyToDevice(stream, b.hidden[op.output_slot], EmbeddingStashData(op),
+                                     op.bytes);
+    case OpKind::kStoreHiddenGradient:
+      return p_.device->CopyToHost(stream, EmbeddingStashData(op),
+                                   b.hidden_gradient[op.sweep_index], op.bytes);
+    case OpKind::kStoreStash:
+      return p_.device->CopyToHost(stream, StashData(op), b.hidden[op.input_slot], op.bytes);
+    case OpKind::kStoreNorm:
+      return p_.device->CopyToHost(stream, p_.host_buffers->norms[op.step_slot] + op.tile,
+                                   b.norms + op.accumulator, op.bytes);
+    case OpKind::kStoreGradient:
+    case OpKind::kStorePartial:
+      return p_.device->CopyToHost(stream, p_.host_buffers->slabs[op.slab].data(),
+                                   b.accumulators[op.accumulator], op.bytes);
+    case OpKind::kStoreLosses:
+      return p_.device->CopyToHost(stream, p_.host_buffers->loss_sums[op.step_slot],
+                                   b.loss_sums[op.step_slot], op.bytes);
+    case OpKind::kEndDeviceUpdate:
+      return p_.device->CopyToHost(stream, p_.host_buffers->update_flags[op.step_slot] + op.tile,
+                                   b.update_flags + op.tile, sizeof(int32_t));
+    default:
+      return absl::InternalError(absl::StrCat(OpKindName(op.kind), " is not a copy"));
+  }
+}
+
+absl::Status StepRunner::Run(const Op& op, Stream* stream) {
   switch (op.kind) {
     case OpKind::kUploadBatch:
       return Upload(op, *stream);
     case OpKind::kLoadTile:
       return LoadTile(op, *stream);
     case OpKind::kLoadStash:
-      return p_.device->CopyToDevice(*stream, b.hidden[op.output_slot], StashData(op), op.bytes);
     case OpKind::kLoadPartial:
-      return p_.device->CopyToDevice(
-          *stream, b.accumulators[op.accumulator] + op.begin,
-          reinterpret_cast<const float*>(p_.host_buffers->slabs[op.slab].data()) + op.begin,
-          op.bytes);
+    case OpKind::kLoadHiddenGradient:
+    case OpKind::kStoreHiddenGradient:
+    case OpKind::kStoreStash:
+    case OpKind::kStoreNorm:
+    case OpKind::kStoreGradient:
+    case OpKind::kStorePartial:
+    case OpKind::kStoreLosses:
+    case OpKind::kEndDeviceUpdate:
+      return Copy(op, *stream);
     case OpKind::kEmbedForward:
     case OpKind::kLayerForward:
     case OpKind::kHead:
@@ -121,26 +160,6 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kEmbedBackward:
     case OpKind::kFinishGradient:
       return Compute(op, *stream);
-    case OpKind::kLoadHiddenGradient:
-      return p_.device->CopyToDevice(*stream, b.hidden[op.output_slot], EmbeddingStashData(op),
-                                     op.bytes);
-    case OpKind::kStoreHiddenGradient:
-      return p_.device->CopyToHost(*stream, EmbeddingStashData(op),
-                                   b.hidden_gradient[op.sweep_index], op.bytes);
-    case OpKind::kStoreStash:
-      return p_.device->CopyToHost(*stream, StashData(op), b.hidden[op.input_slot], op.bytes);
-    case OpKind::kStoreNorm:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->norms[op.step_slot] + op.tile,
-                                   b.norms + op.accumulator, op.bytes);
-    case OpKind::kStoreGradient:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->slabs[op.slab].data(),
-                                   b.accumulators[op.accumulator], op.bytes);
-    case OpKind::kStorePartial:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->slabs[op.slab].data(),
-                                   b.accumulators[op.accumulator], op.bytes);
-    case OpKind::kStoreLosses:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->loss_sums[op.step_slot],
-                                   b.loss_sums[op.step_slot], op.bytes);
     case OpKind::kCheckLosses:
       return CheckLosses(op);
     case OpKind::kClip:
@@ -152,12 +171,10 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
     case OpKind::kCheckUpdates:
       return CheckUpdates(op);
     case OpKind::kBeginDeviceUpdate:
-      return p_.device->kernels().Zero(*stream, b.update_flags + op.tile, sizeof(int32_t));
+      return p_.device->kernels().Zero(*stream, p_.device_buffers->update_flags + op.tile,
+                                       sizeof(int32_t));
     case OpKind::kDeviceUpdate:
       return UpdateOnDevice(op, *stream);
-    case OpKind::kEndDeviceUpdate:
-      return p_.device->CopyToHost(*stream, p_.host_buffers->update_flags[op.step_slot] + op.tile,
-                                   b.update_flags + op.tile, sizeof(int32_t));
     case OpKind::kSaveTile:
       save_calls_.take_tile(op.tile, (*p_.tiles)[op.tile]);
       return absl::OkStatus();
@@ -168,11 +185,16 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
   return absl::InternalError("unknown operation");
 }
 
+void* StepRunner::BufferAt(const Op& op) const {
+  return static_cast<char*>(p_.device_buffers->weights[op.weight_buffer]) +
+         op.begin * p_.dimensions->shape.weight_element_bytes;
+}
+
 absl::Status StepRunner::LoadTile(const Op& op, Stream& stream) {
   const int64_t begin = op.begin * p_.dimensions->shape.weight_element_bytes;
-  return p_.device->CopyToDevice(
-      stream, static_cast<char*>(p_.device_buffers->weights[op.weight_buffer]) + begin,
-      static_cast<const char*>((*p_.tiles)[op.tile].weights) + begin, op.bytes);
+  return p_.device->CopyToDevice(stream, BufferAt(op),
+                                 static_cast<const char*>((*p_.tiles)[op.tile].weights) + begin,
+                                 op.bytes);
 }
 
 absl::Status StepRunner::Upload(const Op& op, Stream& stream) {

@@ -97,7 +97,9 @@ class StepRunner : public OpRunner {
   void FindRows(int slot);
   MicroBatchView View(int slot, int micro_batch) const;
   LayerContext Context(Stream* stream) const;
+  void* BufferAt(const Op& op) const;  // of element op.begin of its tile
   absl::Status LoadTile(const Op& op, Stream& stream);
+  absl::Status Copy(const Op& op, Stream& stream);
   absl::Status Upload(const Op& op, Stream& stream);
   absl::Status Compute(const Op& op, Stream& stream);
   absl::Status CheckLosses(const Op& op);

@@ -110,14 +110,16 @@ absl::Status StepRunner::UpdateOnHost(const Op& op, absl::Span<const ElementRang
 }
 
 // The state of elements [op.begin, op.end) comes to the device and goes back; their gradient comes
-// from the slab, or is in the accumulator.
+// from the slab, or is in the accumulator. Their weights come to a weight buffer and stay there, if
+// the operation names one.
 absl::Status StepRunner::UpdateOnDevice(const Op& op, Stream& stream) {
   const DeviceBuffers& b = *p_.device_buffers;
   const int lane = static_cast<int>(op.lane) - static_cast<int>(Lane::kDeviceUpdate0);
   const Tile& host = (*p_.tiles)[op.tile];
-  const Tile& device = b.update_state[lane];
+  Tile device = b.update_state[lane];
   const DType gradient_dtype = p_.dimensions->gradient_dtype;
   const int64_t elements = op.end - op.begin;
+  if (op.weight_buffer >= 0) device.weights = BufferAt(op);
   struct Section {
     void* device;
     char* host;

@@ -22,7 +22,7 @@ int64_t UpdateBuilder::RowElements() const {
   return shape_.embedding_from_host ? std::min(shape_.row_elements, shape_.tile_elements[0]) : 0;
 }
 
-void UpdateBuilder::ClipAndUpdate(int first_accumulator) {
+void UpdateBuilder::ClipAndUpdate(int first_accumulator, int first_buffer) {
   Op& op = Add(OpKind::kClip, Lane::kUpdate, -1);
   op.reads = {{ResourceKind::kHostLosses, slot_}};
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
@@ -37,13 +37,12 @@ void UpdateBuilder::ClipAndUpdate(int first_accumulator) {
     Update(0, 0, -1);
   } else {
     // By the middle of the first tile the embedding's gradient is there. Its rows are read, and
-    // the first half is loaded, while the tile is still updated.
-    const int64_t end = shape_.host_elements(1);
-    const int64_t middle = shape_.first_tile_rest();
-    UpdateOnHost(1, 1, 0, middle);
-    if (shape_.updates_on_device(1)) UpdateOnDevice(1, 1, first_accumulator);
-    UpdateRows(0);
-    UpdateOnHost(1, 1, middle, end);
+    // the parts before are loaded, while the tile is still updated.
+    if (shape_.updates_on_device(1)) UpdateOnDevice(1, 1, first_accumulator, first_buffer);
+    for (int part = 0; part < shape_.host_parts(1); ++part) {
+      if (part == kFirstTilePartsAhead) UpdateRows(0);
+      UpdateOnHost(1, 1, part);
+    }
   }
   for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile, -1);
   if (shape_.embedding_from_host) Update(0, 0, -1);
@@ -73,24 +72,23 @@ void UpdateBuilder::UpdateRows(int slab) {
 }
 
 void UpdateBuilder::Update(int tile, int slab, int accumulator) {
-  UpdateOnHost(tile, slab, 0, shape_.host_elements(tile));
-  if (shape_.updates_on_device(tile)) UpdateOnDevice(tile, slab, accumulator);
+  for (int part = 0; part < shape_.host_parts(tile); ++part) UpdateOnHost(tile, slab, part);
+  if (shape_.updates_on_device(tile)) UpdateOnDevice(tile, slab, accumulator, -1);
 }
 
-void UpdateBuilder::UpdateOnHost(int tile, int slab, int64_t begin, int64_t end) {
+void UpdateBuilder::UpdateOnHost(int tile, int slab, int part) {
+  const int64_t begin = shape_.host_cut(tile, part), end = shape_.host_cut(tile, part + 1);
   if (begin == end) return;
   Op& op = AddOnHost(OpKind::kUpdateTile, tile, slab);
   op.begin = begin;
   op.end = end;
-  if (tile == 1 && begin > 0) {
-    op.writes[0] = {ResourceKind::kTileWeights, shape_.first_tile_rest_part()};
-  }
   op.bytes = UpdateBytes(end - begin - (tile == 0 ? RowElements() : 0));
+  op.writes[0] = {ResourceKind::kTileWeights, shape_.host_part(tile, part)};
 }
 
 // Pieces of a tile run beside each other, so that each counts as a reader; the first and the last
 // operation are the writers.
-void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator) {
+void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator, int weight_buffer) {
   const Resource weights{ResourceKind::kTileWeights, shape_.device_part(tile)};
   const Resource moments{ResourceKind::kTileMoments, shape_.device_part(tile)};
   const bool in_slab = accumulator < 0;
@@ -101,6 +99,10 @@ void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator) {
     op.reads = {gradient};
     if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
     op.writes = {weights, moments};
+    if (weight_buffer >= 0) {
+      op.writes.push_back({ResourceKind::kWeightBuffer, weight_buffer});
+      op.writes.push_back({ResourceKind::kFirstTile});
+    }
   }
   const int64_t first = shape_.host_elements(tile), elements = shape_.tile_elements[tile];
   for (int64_t begin = first; begin < elements; begin += shape_.device_piece_elements) {
@@ -113,6 +115,7 @@ void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator) {
     } else {
       op.accumulator = accumulator;
     }
+    op.weight_buffer = weight_buffer;
     const int64_t n = op.end - op.begin;
     op.bytes = UpdateBytes(n);
     op.h2d_bytes = n * (kStateElementBytes + (in_slab ? shape_.gradient_element_bytes : 0));
@@ -122,6 +125,7 @@ void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator) {
   Op& op = Add(OpKind::kEndDeviceUpdate, DeviceUpdateLane(next_lane_), tile);
   op.d2h_bytes = sizeof(int32_t);
   op.writes = {weights, moments, {ResourceKind::kUpdateFlag, tile}};
+  if (weight_buffer >= 0) op.writes.push_back({ResourceKind::kWeightBuffer, weight_buffer});
   next_lane_ = (next_lane_ + 1) % kDeviceUpdateLanes;
 }
 

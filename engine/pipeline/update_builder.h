@@ -6,7 +6,7 @@
 // gradients. When the last one is in, the tiles are updated in the order of the next step's loads,
 // each just ahead of its own. Where the forward pass reads the embedding's rows from host memory,
 // the rows that the next batch looks up are updated amid the first tile, and the rest of the
-// embedding last.
+// embedding last. The first tile's weights that the device updates stay there, in a weight buffer.
 //
 // The device updates its part of a tile in pieces. A piece comes over the link with its moments, is
 // updated and goes back, on two lanes, of which one loads while the other stores. With clipping its
@@ -26,8 +26,9 @@ class UpdateBuilder {
   UpdateBuilder(const PipelineShape& shape, int step_slot, Schedule* schedule)
       : shape_(shape), slot_(step_slot), schedule_(*schedule) {}
 
-  // With clipping, when all gradients are on their way.
-  void ClipAndUpdate(int first_accumulator);
+  // With clipping, when all gradients are on their way. `first_accumulator` has tile 1's;
+  // `first_buffer`: where its weights may go (first_tile_in_buffer).
+  void ClipAndUpdate(int first_accumulator, int first_buffer);
   // Without: a tile whose gradient is on its way to `slab`, but for the device's part, which is in
   // `accumulator`.
   void UpdateTile(int tile, int slab, int accumulator);
@@ -39,9 +40,10 @@ class UpdateBuilder {
   Op& AddOnHost(OpKind kind, int tile, int slab);
   void UpdateRows(int slab);
   void Update(int tile, int slab, int accumulator);
-  void UpdateOnHost(int tile, int slab, int64_t begin, int64_t end);
-  // `accumulator`: where the gradient is; -1: in the slab.
-  void UpdateOnDevice(int tile, int slab, int accumulator);
+  void UpdateOnHost(int tile, int slab, int part);
+  // `accumulator`: where the gradient is; -1: in the slab. `weight_buffer`: where the updated
+  // weights stay; -1: nowhere.
+  void UpdateOnDevice(int tile, int slab, int accumulator, int weight_buffer);
   int64_t UpdateBytes(int64_t elements) const;
   int64_t RowElements() const;
 

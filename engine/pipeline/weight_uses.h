@@ -1,4 +1,5 @@
-// Which tile lies in which weight buffer while a step's uses of tiles go by.
+// Assigns tiles to weight buffers for the uses of a step. The buffer that is replaced is the one
+// whose tile is used again the latest (Belady 1966).
 #ifndef MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
 #define MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
 
@@ -14,21 +15,21 @@ class WeightUses {
     bool load = false;  // the tile must be loaded into the buffer first
   };
 
-  // `buffer_tile`: the tile each buffer holds, -1 for none; left behind by the step before, kept up
-  // to date here. Must outlive this.
+  // `buffer_tile` holds the tile in each buffer, -1 for none, as the step before left it, and is
+  // kept up to date. It must outlive this.
   WeightUses(int buffers, std::vector<int>* buffer_tile);
 
-  // The uses in their order.
+  // Appends a use; uses are given in their order.
   void Append(int tile) { uses_.push_back(tile); }
-  // From the present one on.
+  // Returns the number of uses from the present one on.
   int left() const { return static_cast<int>(uses_.size()) - present_; }
 
-  // A buffer for the tile used `ahead` uses after the present one.
-  // REQUIRES: 0 <= ahead < min(buffers, left()); the uses between have taken theirs.
+  // Returns a buffer for the tile of the use that is `ahead` uses after the present one. REQUIRES:
+  // 0 <= ahead < min(buffers, left()), and Take was called for the uses before it.
   Place Take(int ahead);
-  // The present use is over.
+  // Ends the present use.
   void End() { ++present_; }
-  // The tile changed on the host: buffers that hold it hold its past.
+  // Marks buffers that hold `tile` as empty, because it changed on the host.
   void Forget(int tile);
 
  private:

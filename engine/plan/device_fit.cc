@@ -20,14 +20,14 @@ void SetSlabs(const JobSpec& spec, PipelineDimensions& d) {
   }
 }
 
-// How many pairs (layer, micro-batch) keep activations, and how many of these keep all of them.
+// The number of pairs (layer, micro-batch) that keep activations, and of those that keep all.
 struct KeptPairs {
   int64_t kept = 0, everything = 0;
 };
 
-// What fits into `left` bytes where a pair takes `cheap` bytes if its cheap pieces are recomputed,
-// and `everything` if none are: as many pairs as fit that recompute the cheap pieces, then, in what
-// is left, the rest of these.
+// Chooses the pairs that fit into `left` bytes if a pair takes `cheap` bytes when its cheap pieces
+// are recomputed, and `everything` when none are. First as many pairs as fit recompute the cheap
+// pieces; then as many of these as fit recompute nothing.
 KeptPairs CheapFirst(int64_t pairs, int64_t left, int64_t cheap, int64_t everything) {
   KeptPairs keep;
   keep.kept = std::min(pairs, left / cheap);
@@ -36,8 +36,8 @@ KeptPairs CheapFirst(int64_t pairs, int64_t left, int64_t cheap, int64_t everyth
   return keep;
 }
 
-// The other order: as many pairs as fit that recompute nothing, then such that recompute the cheap
-// pieces.
+// Chooses in the other order: first as many pairs as fit recompute nothing, then as many of the
+// rest recompute the cheap pieces.
 KeptPairs EverythingFirst(int64_t pairs, int64_t left, int64_t cheap, int64_t everything) {
   KeptPairs keep;
   keep.everything = std::min(pairs, left / everything);
@@ -46,7 +46,7 @@ KeptPairs EverythingFirst(int64_t pairs, int64_t left, int64_t cheap, int64_t ev
   return keep;
 }
 
-// Seconds of recomputation that it saves.
+// Returns the seconds of recomputation that `keep` saves.
 double SavedSeconds(const KeptPairs& keep, const StepWork& work, const HardwareProfile& profile) {
   const auto saved = [&](KeepLevel level) {
     return WorkSeconds(work.recompute[static_cast<size_t>(KeepLevel::kNothing)], profile) -

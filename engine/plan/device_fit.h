@@ -1,5 +1,6 @@
-// How a step is fitted into the device's memory: gradient slabs and kept activations for a sweep
-// size and a place of the stash, and the rule that chooses those where no times are known.
+// Fits a step into the device's memory. FitDevice chooses gradient slabs and kept activations for a
+// given sweep size and place of the stash. FitDeviceByRule also chooses the sweep size and the
+// place, for machines whose speed is not known.
 #ifndef MEGATRAIN_ENGINE_PLAN_DEVICE_FIT_H_
 #define MEGATRAIN_ENGINE_PLAN_DEVICE_FIT_H_
 
@@ -12,19 +13,19 @@
 
 namespace megatrain {
 
-// Device bytes of these dimensions, through the code that reserves them.
+// Returns the device bytes that these dimensions take, computed by the code that reserves them.
 int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes);
 
-// Gives `d` sweeps of so many micro-batches, the stash's place, the slabs that those need, and as
-// many kept activations as `limit` bytes of the device hold beside the rest: of what there is room
-// for, what saves the most seconds of recomputation at the rates of `profile`; where those are not
-// known (nullptr) the cheap pieces are recomputed before anything dear is. Returns whether all of
-// it fits into `limit`.
+// Sets in `d` the sweep size (in micro-batches), the stash's place, the gradient slabs that these
+// need, and as many kept activations as fit into `limit` bytes of device memory besides the rest.
+// With `profile`, the activations are kept that save the most seconds of recomputation. Without it,
+// cheap ones are recomputed before expensive ones. Returns true if everything fits into `limit`.
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
                bool on_host, PipelineDimensions& d, const HardwareProfile* profile = nullptr);
 
-// The rule: as few sweeps as possible, then the stash on the device, then on the host. If nothing
-// fits, the smallest is left in `d`, so that the refusal shows the least that would be needed.
+// Chooses as few sweeps as possible, and for a sweep size the stash on the device before the host.
+// Returns false if nothing fits. `d` then has the smallest choice, so that the refusal shows the
+// least memory that would be needed.
 bool FitDeviceByRule(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
                      PipelineDimensions& d);
 

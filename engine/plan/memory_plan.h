@@ -1,7 +1,7 @@
-// Every byte a job takes, computed before anything is allocated, and the decisions that follow from
-// what there is: where the stash lies, how many micro-batches a sweep has, what is kept for
-// backward, how many weight buffers there are. Where the machine's rates are known the decisions
-// are those of the shortest predicted step; no result of training depends on them.
+// Computes every byte that a job takes before anything is allocated, and makes the decisions that
+// depend on it: the place of the stash, the micro-batches of a sweep, the activations that are kept
+// for the backward pass, and the number of weight buffers. If the machine's rates are known, the
+// decisions are those of the shortest predicted step. Results of training do not depend on them.
 #ifndef MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 #define MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 
@@ -21,11 +21,12 @@
 
 namespace megatrain {
 
-// Of a machine whose memory is not known.
+// The budget of a machine whose memory is not known.
 inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 
-// Micro-batches of a step times layers. Plans and schedules hold an entry for each: these take some
-// 200 MiB and a second. A job file may come from anyone, and the daemon plans it before the queue.
+// The largest product of a step's micro-batches and layers. Plans and schedules have an entry for
+// each pair; this many take 200 MiB and a second. The limit protects the daemon, which plans job
+// files of any origin before it queues them.
 inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
 
 struct MemoryPlan {
@@ -35,44 +36,46 @@ struct MemoryPlan {
   };
   PipelineDimensions dimensions;
   int64_t parameters = 0;
-  std::vector<Item> host;    // the pool by kind, and the process itself
-  std::vector<Item> device;  // the arena by name, and what streams take beside it
+  std::vector<Item> host;    // the pool by kind, the process, a device that shares the host
+  std::vector<Item> device;  // the arena by name, and the streams' workspace
   int64_t pool_bytes = 0;
-  int64_t process_bytes = 0;  // program, libraries, kernels' scratch, loader
+  int64_t process_bytes = 0;  // program, libraries, scratch of kernels, loader
   int64_t arena_bytes = 0;
   int64_t device_bytes = 0;  // arena + streams' workspace
-  int64_t host_bytes = 0;    // pool + process + device where it shares the host
+  int64_t host_bytes = 0;    // pool + process, + device if it shares the host
   int64_t checkpoint_bytes = 0;
   MemoryBudget budget;
   int64_t host_limit = 0;    // engine.host_memory, or the budget
-  int64_t device_limit = 0;  // engine.device_memory and the budget, or the rule above
+  int64_t device_limit = 0;  // of engine.device_memory and MemoryBudget::device_bytes
   bool fits = true;
-  std::string misfit;  // what does not fit, in bytes
+  std::string misfit;  // names what does not fit, in bytes
 
-  // The decisions, and how long a step takes with them.
+  // Decisions and the predicted time of a step with them.
   struct Timed {
     PipelineShape shape;
     StepPrediction predicted;
   };
-  // If the plan fits and the machine's rates are known.
+  // Set if the plan fits and the machine's rates are known.
   std::optional<StepPrediction> predicted;
-  // The best of the plans that were not chosen, and what the rule for machines of unknown rates
-  // would have chosen if that is another. Nothing: the job leaves no other choice.
+  // The best plan that was not chosen, and the plan that the rule for machines of unknown rates
+  // gives if it is another. nullopt if the job leaves no other choice.
   std::optional<Timed> runner_up, by_rule;
 
-  // For people.
+  // Describes the plan for people.
   std::string Table() const;
 };
 
-// `machine` of unknown rates: decisions go by rule (device_fit.h).
-// `layout` and `sizes` must outlive the plan. InvalidArgument: settings that contradict each
-// other (gradient_slabs with clipping, a sequence longer than the model's positions), more than
-// kStepLayerPassesMax. A job that does not fit is a plan with fits == false.
+// Plans a training job. If the rates of `machine` are not measured, decisions are made by rule
+// (device_fit.h). A job that does not fit gives a plan with fits == false. Returns InvalidArgument
+// for settings that contradict each other (gradient_slabs with clipping, a sequence longer than the
+// model's positions) and for more than kStepLayerPassesMax. `layout` must outlive the plan; `sizes`
+// is used during the call only.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {});
 
-// A forward-only plan for sequences of `tokens` tokens: what `generate` needs.
+// Plans forward passes over sequences of `tokens` tokens, for `generate`. Lifetimes and `fits` are
+// as for PlanMemory.
 absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
                                           const KernelSizes& sizes, const MemoryBudget& budget);
 

@@ -62,8 +62,8 @@ double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profil
              (seconds(work.embed_forward) + seconds(work.embed_backward) + seconds(work.head));
 }
 
-// Where the job leaves it open, of kUpdateParts those whose update takes as long on the device,
-// whose state crosses the link both ways, as the others' on the host.
+// Returns how many of kUpdateParts the device updates in as much time as the host updates the
+// others, if the job leaves it open. The state of the device's parts crosses the link both ways.
 int BalancedParts(const PipelineDimensions& d, const HardwareProfile& profile) {
   const double gradient = static_cast<double>(d.shape.gradient_element_bytes);
   const double state = kStateElementBytes;
@@ -79,7 +79,7 @@ struct Candidate {
   double seconds_min = 0;
 };
 
-// What fits the device, by seconds_min.
+// Returns the candidates that fit the device, by seconds_min.
 std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
                                   const HardwareProfile& profile, int64_t device_limit,
                                   const PipelineDimensions& rule) {
@@ -107,7 +107,7 @@ std::vector<Candidate> Candidates(const JobSpec& spec, const KernelSizes& sizes,
   return candidates;
 }
 
-// How many of kUpdateParts the device updates.
+// The parts, of kUpdateParts, that the device updates.
 struct UpdateParts {
   int first_tile = 0;  // PipelineShape::first_tile_device_parts
   int others = 0;      // PipelineShape::device_update_parts

@@ -1,9 +1,9 @@
-// The choice between plans by how long a step of theirs takes: size of the sweeps, place of the
-// stash and, where the job leaves it open, the number of weight buffers; each with as many kept
-// activations as fit.
+// Chooses between plans by the predicted time of a step. Plans differ in the sweep size, the place
+// of the stash and, if the job leaves it open, the number of weight buffers and the share of
+// updates on the device. Each keeps as many activations as fit.
 //
-// Every plan that fits has a least time, that of its kernels alone. Plans are predicted in the
-// order of it until no other can be the second best, so that few of the dozens are.
+// The kernels alone give a least time for every plan. Plans are predicted in the order of this time
+// until the rest cannot be among the best, so that only a few of the dozens are predicted.
 #ifndef MEGATRAIN_ENGINE_PLAN_PLAN_CHOICE_H_
 #define MEGATRAIN_ENGINE_PLAN_PLAN_CHOICE_H_
 
@@ -16,13 +16,13 @@
 
 namespace megatrain {
 
-// Of job files that leave the number open, where no times are known.
+// The number of weight buffers if the job leaves it open and no rates are known.
 inline constexpr int kWeightBuffersMin = 2;
 
-// `by_rule` is what FitDeviceByRule chose under `device_limit`; `finish` makes a plan of
-// dimensions, with its bytes and whether it fits. The same arguments give the same plan. One that
-// differs from the rule's is predicted to be shorter, or the rule's does not fit. If nothing fits,
-// the rule's.
+// `by_rule` is what FitDeviceByRule chose under `device_limit`. `finish` makes a plan of
+// dimensions, with its bytes and whether it fits. Returns a plan that differs from the rule's only
+// if it is predicted to be shorter or the rule's does not fit; if nothing fits, the rule's. The
+// same arguments give the same plan. REQUIRES: machine.rates.measured().
 MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const MachineSpeed& machine,
                         int64_t device_limit, const PipelineDimensions& by_rule,
                         absl::FunctionRef<MemoryPlan(const PipelineDimensions&)> finish);

@@ -1,6 +1,6 @@
-// Runs schedules on a virtual clock: when each operation would start and end on hardware of given
-// rates. The waits are those of the real executor (dependency_tracker.h), so a stall shows here
-// before it is built.
+// Runs schedules on a virtual clock. It computes when each operation would start and end on
+// hardware of given rates. Operations wait for the same ones as in the real executor
+// (dependency_tracker.h), so stalls are seen without the hardware.
 #ifndef MEGATRAIN_ENGINE_PLAN_SIMULATED_EXECUTOR_H_
 #define MEGATRAIN_ENGINE_PLAN_SIMULATED_EXECUTOR_H_
 
@@ -14,10 +14,10 @@
 
 namespace megatrain {
 
-// Rates, all above 0. An operation lasts its bytes over its lane's rate. On the compute lane its
-// kernels run one after the other, each part of its work at its own rate, or as fast as they are
-// launched if that is slower. A direction of the link makes one copy at a time, in the order in
-// which lanes come to them, as a GPU does that has a copy engine for each.
+// The rates of the lanes, all above 0. An operation lasts its bytes divided by its lane's rate. On
+// the compute lane the parts of its work run one after the other, each at its own rate, or as fast
+// as they can be launched if that is slower. Each direction of the link makes one copy at a time,
+// in the order in which lanes request them, as on a GPU with a copy engine for each direction.
 struct HardwareProfile {
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
@@ -28,13 +28,13 @@ struct HardwareProfile {
   double launch_seconds = 0;  // may be 0
   double update_bytes_per_second = 0;
   double disk_bytes_per_second = 0;
-  // The update lane runs on compute's threads: of the two, one runs at a time.
+  // The update lane uses the threads of the compute lane, so only one of the two runs at a time.
   bool update_shares_compute = false;
 };
 
-// How long an operation lasts that has the link for itself.
+// Returns how long an operation lasts that has the link to itself.
 double OpSeconds(const Op& op, const HardwareProfile& profile);
-// The same of work on the compute lane.
+// Returns how long work on the compute lane lasts.
 double WorkSeconds(const LayerWork& work, const HardwareProfile& profile);
 
 // Thread safety: one thread at a time.
@@ -49,25 +49,26 @@ class SimulatedExecutor {
   };
   struct Run {
     std::vector<Span> spans;                       // in the schedule's order
-    std::array<double, kLanes> busy_seconds = {};  // as OpSeconds
-    double h2d_seconds = 0, d2h_seconds = 0;       // of the link, whatever the lane
-    double end_seconds = 0;                        // of its last operation
+    std::array<double, kLanes> busy_seconds = {};  // sums of OpSeconds
+    double h2d_seconds = 0, d2h_seconds = 0;       // busy time of the link, for all lanes
+    double end_seconds = 0;                        // when the last operation ends
   };
 
   explicit SimulatedExecutor(const HardwareProfile& profile) : profile_(profile) {}
 
-  // The schedule's operations follow on those before. Every schedule counts as handed over at time
-  // 0, as the trainer hands over the next step while one runs. What it returns holds as long as no
-  // other schedule follows, whose copies may come between.
+  // Runs a schedule after those submitted before; dependencies continue across them. All schedules
+  // count as submitted at time 0, because the trainer submits the next step while one runs. The
+  // result holds only until another schedule is submitted, whose copies may come in between.
   Run Submit(const Schedule& schedule);
 
  private:
-  // What an operation occupies, one after the other.
+  // The resources that an operation occupies one after the other: the link to the device, its lane,
+  // and the link to the host.
   enum Part { kDown, kInside, kUp };
   static constexpr int kParts = 3;
   struct Item {
     int lane = 0;
-    int queue = 0;  // its lane, or that of the lane it takes turns with
+    int queue = 0;  // its lane, or the lane that it takes turns with
     LaneCounts waits = {};
     std::array<double, kParts> seconds = {};
     double start_seconds = 0, end_seconds = 0;

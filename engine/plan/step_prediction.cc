@@ -59,7 +59,7 @@ std::vector<int64_t> SweepTokens(int micro_batches, int64_t micro_batch_tokens, 
 
 struct Timed {
   double seconds = 0;
-  // What crosses the link counts for its own lanes, whichever lane moves it.
+  // Bytes that cross the link count for the link's lanes, whichever lane moves them.
   std::array<double, kLanes> busy = {};
 };
 
@@ -75,7 +75,7 @@ Timed RunSteps(const PipelineShape& shape, const std::vector<int64_t>& tokens,
     end = steps.ops.size();
   }
   const SimulatedExecutor::Run run = SimulatedExecutor(profile).Submit(steps);
-  // From one end of backward to the next: what updates do behind the last one, nobody waits for.
+  // The time from one end of backward to the next. Updates after the last one delay nothing.
   const auto compute_end = [&](int step) {
     size_t i = ends[step] - 1;
     while (run.spans[i].lane != Lane::kCompute) --i;
@@ -113,7 +113,8 @@ HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine) {
   const HardwareRates& rates = machine.rates;
   const StepResources& resources = machine.resources;
   const PrecisionRates& precision = dtype == DType::kBF16 ? rates.bf16 : rates.fp32;
-  // Of the measured speed; a job never has more threads than the host it was measured on.
+  // The share of the measured speed. A job does not have more threads than the host that was
+  // measured.
   const auto part = [&rates](int threads) {
     return std::min(1.0, static_cast<double>(threads) / rates.threads);
   };

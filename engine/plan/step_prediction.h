@@ -1,6 +1,6 @@
-// How long a planned step will take on a machine of measured rates: its schedule, run on the
-// virtual clock. An estimate: the rates of products and attention are those of one size each,
-// everything else goes by the bytes that it touches.
+// Predicts how long a planned step takes on a machine of measured rates, by running its schedule on
+// the virtual clock of simulated_executor.h. It is an estimate: the rates of products and attention
+// were measured at one size each, and other kernels are timed by the bytes that they touch.
 #ifndef MEGATRAIN_ENGINE_PLAN_STEP_PREDICTION_H_
 #define MEGATRAIN_ENGINE_PLAN_STEP_PREDICTION_H_
 
@@ -12,16 +12,16 @@
 
 namespace megatrain {
 
-// What the job does with the machine.
+// The resources that the job uses.
 struct StepResources {
-  int threads = 1;         // all
-  int update_threads = 0;  // of them set apart for the optimizer; 0: it shares compute's
-  double link_bytes_per_second_max = 0;  // each direction is throttled to this; 0 = not
+  int threads = 1;                       // all threads, including update_threads
+  int update_threads = 0;                // for the optimizer alone; 0 if it shares the others
+  double link_bytes_per_second_max = 0;  // limit for each direction; 0 = none
 };
 
 struct StepPrediction {
-  double step_seconds = 0;       // of a whole step, others before and behind it
-  double tokens_per_second = 0;  // of sequences without padding
+  double step_seconds = 0;       // for a step among others, in the steady state
+  double tokens_per_second = 0;  // for sequences without padding
   LaneSeconds lane_busy_seconds;
   Lane bound_by = Lane::kCompute;  // the busiest lane
 };
@@ -31,11 +31,11 @@ struct MachineSpeed {
   StepResources resources;
 };
 
-// The rates of the lanes for a job of this precision.
+// Returns the rates of the lanes for a job of this precision.
 HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine);
 
-// The same arguments give the same prediction; a moment's work for models of any size.
-// REQUIRES: machine.rates.measured(), dimensions.training, 0 <= update_threads < threads.
+// Takes milliseconds for models of any size. The same arguments give the same prediction. REQUIRES:
+// machine.rates.measured(), dimensions.training, 0 <= update_threads < threads.
 StepPrediction PredictStep(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 
 }  // namespace megatrain

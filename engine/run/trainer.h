@@ -95,8 +95,6 @@ class Trainer {
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
 
-  int64_t parameters() const { return plan_.parameters; }
-
  private:
   struct Pending {
     std::shared_ptr<Executor::Ticket> ticket;

@@ -12,22 +12,12 @@
 
 namespace megatrain {
 
-TrainingLoop::TrainingLoop(const RunParts& parts)
-    : run_(parts.run),
-      prepared_(parts.prepared),
-      progress_(parts.progress),
-      trainer_(parts.trainer),
-      saver_(parts.saver),
-      pause_(parts.pause),
-      loader_(prepared_.dataset.get(), run_.spec(), prepared_.first_step(), prepared_.total_steps,
-              /*ahead=*/2) {}
-
 absl::StatusOr<Ending> TrainingLoop::Run() {
-  TrainingControl& control = run_.control();
-  run_.Report(TrainingPhase::kRunning);
-  control.TellRequests([this] { trainer_.Interrupt(); });
+  TrainingControl& control = p_.run.control();
+  p_.run.Report(TrainingPhase::kRunning);
+  control.TellRequests([this] { p_.trainer.Interrupt(); });
   const absl::Cleanup untold = [&control] { control.TellRequests(nullptr); };
-  while (progress_.done < prepared_.total_steps) {
+  while (p_.progress.done < p_.prepared.total_steps) {
     MT_RETURN_IF_ERROR(SubmitSteps());
     // A request waits for the steps that go on; nothing is submitted behind them.
     const bool asked = control.Any();
@@ -36,29 +26,29 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
       barrier_ = true;
     }
     if (control.cancel_requested()) return Ending(TrainingOutcome::kCancelled);
-    if (trainer_.in_flight() > 0) {
+    if (p_.trainer.in_flight() > 0) {
       const auto interrupted = [&] {
         return control.cancel_requested() || (!asked && control.Any());
       };
-      if (!trainer_.AwaitStep(interrupted)) continue;
+      if (!p_.trainer.AwaitStep(interrupted)) continue;
       MT_RETURN_IF_ERROR(CollectOne());
-      if (trainer_.in_flight() > 0) continue;
+      if (p_.trainer.in_flight() > 0) continue;
     }
-    MT_RETURN_IF_ERROR(trainer_.SettleWithdrawn());
+    MT_RETURN_IF_ERROR(p_.trainer.SettleWithdrawn());
     barrier_ = false;
-    if (progress_.done == prepared_.total_steps || !control.Any()) continue;
-    MT_ASSIGN_OR_RETURN(const Ending ending, pause_.Honour());
+    if (p_.progress.done == p_.prepared.total_steps || !control.Any()) continue;
+    MT_ASSIGN_OR_RETURN(const Ending ending, p_.pause.Honour());
     if (ending.has_value()) return ending;
   }
   return Ending();
 }
 
 absl::Status TrainingLoop::SubmitSteps() {
-  while (!barrier_ && !run_.control().Any() && progress_.next_step <= prepared_.total_steps &&
-         trainer_.in_flight() < kStepSlots && !saver_.MustWait(progress_.next_step)) {
-    const int64_t step = progress_.next_step;
+  while (!barrier_ && !p_.run.control().Any() && p_.progress.next_step <= p_.prepared.total_steps &&
+         p_.trainer.in_flight() < kStepSlots && !p_.saver.MustWait(p_.progress.next_step)) {
+    const int64_t step = p_.progress.next_step;
     MT_RETURN_IF_ERROR(SubmitNext());
-    barrier_ = EvaluationDue(step) || step == prepared_.total_steps;
+    barrier_ = EvaluationDue(step) || step == p_.prepared.total_steps;
   }
   return absl::OkStatus();
 }
@@ -73,77 +63,79 @@ absl::Status TrainingLoop::SubmitNext() {
     if (!next.ok()) return AsInputError(next.status());
     batch = *std::move(next);
   }
-  const JobSpec& spec = run_.spec();
-  const int64_t step = progress_.next_step;
-  MT_RETURN_IF_ERROR(trainer_.Submit(
+  const JobSpec& spec = p_.run.spec();
+  const int64_t step = p_.progress.next_step;
+  MT_RETURN_IF_ERROR(p_.trainer.Submit(
       *batch,
-      LearningRate(spec.schedule, spec.optimizer.learning_rate, step, prepared_.total_steps)));
-  progress_.submitted_tokens += batch->input_tokens;
+      LearningRate(spec.schedule, spec.optimizer.learning_rate, step, p_.prepared.total_steps)));
+  p_.progress.submitted_tokens += batch->input_tokens;
   submitted_.push_back(std::move(batch));
   // The last step's is SaveNow's.
-  if (saver_.Due(step) && step != prepared_.total_steps) MT_RETURN_IF_ERROR(saver_.Begin(step));
-  ++progress_.next_step;
+  if (p_.saver.Due(step) && step != p_.prepared.total_steps)
+    MT_RETURN_IF_ERROR(p_.saver.Begin(step));
+  ++p_.progress.next_step;
   return absl::OkStatus();
 }
 
 void TrainingLoop::WithdrawSteps() {
-  const TrainingControl& control = run_.control();
-  while (trainer_.in_flight() > 0) {
-    const int64_t step = progress_.next_step - 1;  // the last one
-    if (saver_.Saves(step)) return;
+  const TrainingControl& control = p_.run.control();
+  while (p_.trainer.in_flight() > 0) {
+    const int64_t step = p_.progress.next_step - 1;  // the last one
+    if (p_.saver.Saves(step)) return;
     // A step behind another one has hardly begun. What the first one loses is a forward pass at
     // most, a third of a step: less than the request would wait for. A checkpoint may wait, a run
     // that is told to stop in its first step has something to save, and one that is paused again
     // and again still gets on.
-    const bool first = trainer_.in_flight() == 1;
-    const bool worth_it = control.pause_requested() || control.release_requested() ||
-                          (control.stop_requested() && progress_.done >= prepared_.first_step());
+    const bool first = p_.trainer.in_flight() == 1;
+    const bool worth_it =
+        control.pause_requested() || control.release_requested() ||
+        (control.stop_requested() && p_.progress.done >= p_.prepared.first_step());
     if (first && (!worth_it || step == given_up_step_)) return;
-    if (!trainer_.Withdraw(first ? OpKind::kLayerBackward : OpKind::kUpdateTile)) return;
+    if (!p_.trainer.Withdraw(first ? OpKind::kLayerBackward : OpKind::kUpdateTile)) return;
     if (first) given_up_step_ = step;
-    progress_.submitted_tokens -= submitted_.back()->input_tokens;
+    p_.progress.submitted_tokens -= submitted_.back()->input_tokens;
     withdrawn_.push_front(std::move(submitted_.back()));
     submitted_.pop_back();
-    --progress_.next_step;
+    --p_.progress.next_step;
   }
 }
 
 absl::Status TrainingLoop::CollectOne() {
-  MT_ASSIGN_OR_RETURN(StepRecord record, trainer_.Collect());
+  MT_ASSIGN_OR_RETURN(StepRecord record, p_.trainer.Collect());
   submitted_.pop_front();
-  progress_.done = record.step;
-  progress_.total_tokens += record.input_tokens;
-  record.total_tokens = progress_.total_tokens;
+  p_.progress.done = record.step;
+  p_.progress.total_tokens += record.input_tokens;
+  record.total_tokens = p_.progress.total_tokens;
   if (EvaluationDue(record.step)) {
     MT_ASSIGN_OR_RETURN(record.eval_loss, Evaluate());
   }
   record.time = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
-  run_.Tell(record);
-  return saver_.AfterStep();
+  p_.run.Tell(record);
+  return p_.saver.AfterStep();
 }
 
 bool TrainingLoop::EvaluationDue(int64_t step) const {
-  if (prepared_.dataset->eval_sequences() == 0) return false;
-  const int64_t every = run_.spec().training.eval_every;
-  return step == prepared_.total_steps || (every > 0 && step % every == 0);
+  if (p_.prepared.dataset->eval_sequences() == 0) return false;
+  const int64_t every = p_.run.spec().training.eval_every;
+  return step == p_.prepared.total_steps || (every > 0 && step % every == 0);
 }
 
 absl::StatusOr<double> TrainingLoop::Evaluate() {
   double sum = 0;
   int64_t predictions = 0;
-  const int64_t n = prepared_.dataset->eval_sequences();
-  const int64_t batch_sequences = run_.spec().training.global_batch;
+  const int64_t n = p_.prepared.dataset->eval_sequences();
+  const int64_t batch_sequences = p_.run.spec().training.global_batch;
   for (int64_t first = 0; first < n; first += batch_sequences) {
-    MT_RETURN_IF_ERROR(pause_.HonourAmidStep());
+    MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
     std::vector<Sequence> sequences;
     for (int64_t i = first; i < std::min(n, first + batch_sequences); ++i) {
-      absl::StatusOr<Sequence> sequence = prepared_.dataset->EvalSequence(i);
+      absl::StatusOr<Sequence> sequence = p_.prepared.dataset->EvalSequence(i);
       if (!sequence.ok()) return AsInputError(sequence.status());
       sequences.push_back(*std::move(sequence));
     }
-    const Batch batch = MakeBatch(/*step=*/0, sequences, run_.spec().training.micro_batch);
+    const Batch batch = MakeBatch(/*step=*/0, sequences, p_.run.spec().training.micro_batch);
     predictions += batch.predictions;
-    MT_ASSIGN_OR_RETURN(const double loss, trainer_.EvaluateLossSum(batch));
+    MT_ASSIGN_OR_RETURN(const double loss, p_.trainer.EvaluateLossSum(batch));
     sum += loss;
   }
   if (predictions == 0) {

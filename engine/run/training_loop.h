@@ -35,7 +35,10 @@ struct RunParts {
 
 class TrainingLoop {
  public:
-  explicit TrainingLoop(const RunParts& parts);
+  explicit TrainingLoop(const RunParts& parts)
+      : p_(parts),
+        loader_(p_.prepared.dataset.get(), p_.run.spec(), p_.prepared.first_step(),
+                p_.prepared.total_steps, /*ahead=*/2) {}
 
   // Runs the steps that are left. Returns nothing when the last one is collected, else how the run
   // ends before. Called once.
@@ -52,12 +55,7 @@ class TrainingLoop {
   bool EvaluationDue(int64_t step) const;
   absl::StatusOr<double> Evaluate();
 
-  RunContext& run_;
-  const PreparedRun& prepared_;
-  RunProgress& progress_;
-  Trainer& trainer_;
-  CheckpointSaver& saver_;
-  PauseHandler& pause_;
+  const RunParts p_;
   BatchLoader loader_;
   std::deque<std::shared_ptr<const Batch>> submitted_;  // of the steps in flight
   std::deque<std::shared_ptr<const Batch>> withdrawn_;  // to be submitted again, in order

@@ -28,7 +28,7 @@ bool StartsWithWord(std::string_view text) {
   return !text.empty() && IsWordCharacter(Utf8At(text, 0));
 }
 
-// Where the white space that ends at `end` begins, at `floor` or behind it.
+// Returns where the white space that ends at `end` begins, not before `floor`.
 size_t SpaceBefore(std::string_view text, size_t end, size_t floor) {
   while (end > floor) {
     const size_t before = Utf8Before(text, end);

@@ -1,4 +1,4 @@
-// Tokens that are found in text as they are, before it is split and merged.
+// Finds added tokens (special tokens and others) in a text before it is split and merged.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_ADDED_TOKENS_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_ADDED_TOKENS_H_
 
@@ -12,42 +12,43 @@
 
 namespace megatrain {
 
-// As in tokenizer.json's added_tokens.
+// An entry of tokenizer.json's added_tokens.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // only where no word character is beside it
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // and behind it
-  bool normalized = false;   // is looked for in the normalized text
-  bool special = false;      // left out of decoded text
+  bool single_word = false;  // matches only if no word character is next to it
+  bool lstrip = false;       // also takes the white space before it
+  bool rstrip = false;       // also takes the white space after it
+  bool normalized = false;   // is searched for in the normalized text
+  bool special = false;      // may be left out of decoded text
 };
 
-// Finds any of a set of tokens: leftmost, then longest. Thread safety: const methods may be called
-// from several threads.
+// Finds any of a set of tokens. The leftmost match wins, then the longest. Thread safety: const
+// methods may be called from several threads.
 class AddedTokenMatcher {
  public:
-  // `text` is what to look for (the token's content, or its normalized form); the token is copied.
-  // InvalidArgument if `text` was added before.
+  // Adds a token, which is copied. `text` is the string to find: the token's content or its
+  // normalized form. Returns InvalidArgument if `text` is empty or was added before.
   absl::Status Add(std::string_view text, const AddedToken& token);
 
   bool empty() const { return tokens_.empty(); }
 
-  // Cuts `text` into pieces from left to right: piece(begin, end, token), with token null for what
-  // lies between tokens. Pieces between tokens are not empty.
+  // Cuts `text` into pieces from left to right and calls piece(begin, end, token) for each. `token`
+  // is null for the text between tokens, which is never empty, and otherwise valid as long as the
+  // matcher.
   void Cut(std::string_view text,
            absl::FunctionRef<void(size_t begin, size_t end, const AddedToken* token)> piece) const;
 
  private:
   struct Node {
     std::vector<std::pair<uint8_t, int32_t>> children;  // (byte, node)
-    int32_t token = -1;                                 // ends here
+    int32_t token = -1;                                 // the token that ends here
   };
   int32_t Child(int32_t node, uint8_t byte) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_ = std::vector<Node>(1);
-  bool begins_[256] = {};  // bytes that a token begins with
+  bool begins_[256] = {};  // by byte: true if a token begins with it
 };
 
 }  // namespace megatrain

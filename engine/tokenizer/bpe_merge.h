@@ -1,4 +1,4 @@
-// Byte-pair merging of one word.
+// Merges the symbols of one word by the rules of byte-pair encoding.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_BPE_MERGE_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_BPE_MERGE_H_
 
@@ -8,26 +8,26 @@
 
 namespace megatrain {
 
-// A token and where it begins in the word.
+// A token and the byte offset in the word at which it begins.
 struct BpeSymbol {
   int32_t id;
   uint32_t begin;
 };
 
-// The merge rules. The rule of the lowest rank that applies is applied first, leftmost first where
-// several are equal. Thread safety: const methods may be called from several threads.
+// The merge rules. Of the rules that apply, the one of the lowest rank is applied first, and of
+// several places the leftmost. Thread safety: const methods may be called from several threads.
 class BpeMerges {
  public:
   BpeMerges() { Rehash(16); }
 
-  // Rule number `rank` joins tokens left and right to `merged`. A later rule for the same pair
-  // replaces the earlier one. REQUIRES: ids and rank not negative.
+  // Adds a rule of rank `rank` that joins tokens `left` and `right` to `merged`. A later rule for
+  // the same pair replaces the earlier one. REQUIRES: ids and rank are not negative.
   void Add(int32_t left, int32_t right, int32_t rank, int32_t merged);
 
   bool empty() const { return size_ == 0; }
 
-  // Merges `symbols` in place until no rule applies: O(n log n), O(n^2) with a small constant for
-  // short words.
+  // Merges `symbols` in place until no rule applies. Takes O(n log n), and O(n^2) with a small
+  // constant for short words.
   void Apply(std::vector<BpeSymbol>* symbols) const;
 
  private:
@@ -36,7 +36,7 @@ class BpeMerges {
     int32_t rank = 0;
     int32_t merged = 0;
   };
-  static constexpr uint64_t kNoPair = ~uint64_t{0};  // ids are not negative: no pair is this
+  static constexpr uint64_t kNoPair = ~uint64_t{0};  // no pair, because ids are not negative
 
   static uint64_t Pair(int32_t left, int32_t right) {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -46,7 +46,7 @@ class BpeMerges {
   void ApplyShort(std::vector<BpeSymbol>* symbols) const;
   void ApplyLong(std::vector<BpeSymbol>* symbols) const;
 
-  std::vector<Rule> slots_;  // open addressing, a power of two, at most half full
+  std::vector<Rule> slots_;  // hash table, open addressing; a power of two, at most half full
   size_t mask_ = 0;
   size_t size_ = 0;
 };

@@ -1,4 +1,5 @@
-// Where no merge rule can reach across: a text is cut there and its pieces merged by themselves.
+// Finds the places in a text that no merge rule can join across. A long text is cut there, and its
+// pieces are merged separately with the same result.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_BPE_SEAMS_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_BPE_SEAMS_H_
 
@@ -9,19 +10,21 @@
 
 namespace megatrain {
 
-// A tokenizer without a pre-tokenizer merges a whole document as one word. Its rules still join few
-// pairs of neighbours: hardly any joins a letter to the space behind it. Between two characters
-// that no rule has as its left token's last and its right token's first, there is a token's end,
-// whatever else is merged: the pieces there are as short as words, and cutting is exact. Thread
-// safety: const methods may be called from several threads.
+// A tokenizer without a pre-tokenizer merges a whole document as one word. But its rules join few
+// pairs of neighbouring characters. For example, if no rule has a left token that ends in "e" and a
+// right token that begins with a space, then a token ends between every "e" and a space behind it.
+// Cutting the text at such places is exact, and pieces become as short as words.
+//
+// Thread safety: const methods may be called from several threads.
 class BpeSeams {
  public:
-  // A merge rule of tokens whose symbols are their characters. REQUIRES: neither is empty.
+  // Adds a merge rule of tokens whose symbols are their characters. REQUIRES: neither is empty.
   void AddRule(std::string_view left, std::string_view right);
-  // There is a rule with a token that does not stand for its characters: nowhere is a seam.
+  // Declares that there are no seams, because a rule has a token that does not stand for its
+  // characters.
   void SetNone() { none_ = true; }
 
-  // True if no rule joins what ends with `before` to what begins with `after`.
+  // Returns true if there is a seam between neighbours `before` and `after`.
   bool Between(char32_t before, char32_t after) const {
     return !none_ && !joined_.contains(Pair(before, after));
   }

@@ -64,7 +64,7 @@ class BpeTokenizer : public Tokenizer {
   void SetFingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
 
  private:
-  // What Encode fills, and the buffers that it uses again for every word.
+  // The vectors that Encode fills, and the buffers that it reuses for every word.
   struct Output {
     std::vector<int32_t>* ids;
     std::vector<size_t>* offsets;  // may be null
@@ -87,8 +87,8 @@ class BpeTokenizer : public Tokenizer {
   // The bytes that the text of a token stands for.
   std::string DecodeToken(std::string_view token) const;
 
-  // What the normalizer makes of `text`; `prepend` is false where nothing may be put before it.
-  // `runs` may be null, and stays empty if the text stays as it is.
+  // Normalizes `text`; `prepend` is false if nothing may be put before it. `runs` may be null, and
+  // stays empty if the text stays as it is.
   absl::Status Normalize(std::string_view text, bool prepend, std::string* normalized,
                          OffsetRuns* runs) const;
   absl::Status EncodeText(std::string_view text, bool continued, std::vector<int32_t>* ids,

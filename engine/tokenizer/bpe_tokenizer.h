@@ -1,4 +1,4 @@
-// A BPE tokenizer from Hugging Face's files, with the ids of the `tokenizers` library.
+// Makes a BPE tokenizer from Hugging Face files. It gives the same ids as the `tokenizers` library.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_BPE_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_BPE_TOKENIZER_H_
 
@@ -10,9 +10,10 @@
 
 namespace megatrain {
 
-// `tokenizer_json`, `tokenizer_config` and `model_config` are the contents of tokenizer.json,
-// tokenizer_config.json and config.json; the last two may be empty. Errors name the file and what
-// is wrong in it.
+// The arguments are the contents of tokenizer.json, tokenizer_config.json and config.json; the last
+// two may be empty. They are used during the call only. Errors are those of ParseTokenizerJson and
+// ParseTokenizerConfig, and InvalidArgument if the files contradict each other. Messages name the
+// file.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeBpeTokenizer(std::string_view tokenizer_json,
                                                                   std::string_view tokenizer_config,
                                                                   std::string_view model_config);

@@ -1,4 +1,5 @@
-// The tokens "<0x00>" to "<0xFF>", which stand for a byte of a character that is no token.
+// The tokens "<0x00>" to "<0xFF>". They stand for the bytes of characters that are not in the
+// vocabulary.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_BYTE_TOKEN_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_BYTE_TOKEN_H_
 
@@ -8,11 +9,11 @@
 
 namespace megatrain {
 
-// "<0x0A>" for 10.
+// 10 -> "<0x0A>".
 std::string ByteToken(uint8_t byte);
 
-// The byte that `token` stands for when it is decoded, where the digits may be small letters too;
-// -1 if it is no such token.
+// Returns the byte that `token` stands for, or -1 if it is not a byte token. Small hexadecimal
+// digits are accepted too.
 int ByteOfToken(std::string_view token);
 
 }  // namespace megatrain

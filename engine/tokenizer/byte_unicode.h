@@ -1,4 +1,5 @@
-// GPT-2's way to write any byte string as text: each byte has a printable character of its own.
+// GPT-2's mapping of bytes to printable characters, by which any byte string can be written as
+// text.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_BYTE_UNICODE_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_BYTE_UNICODE_H_
 
@@ -6,11 +7,11 @@
 
 namespace megatrain {
 
-// The character that stands for `byte`: printable Latin-1 stands for itself ('!' to '~', U+00A1 to
-// U+00AC, U+00AE to U+00FF), the other 68 bytes are U+0100, U+0101, ... in their order.
+// Returns the character for `byte`. Printable Latin-1 ('!' to '~', U+00A1 to U+00AC, U+00AE to
+// U+00FF) is unchanged; the other 68 bytes become U+0100, U+0101, ... in their order.
 char32_t ByteToUnicode(uint8_t byte);
 
-// The byte that `code_point` stands for, or -1.
+// Returns the byte that `code_point` stands for, or -1.
 int UnicodeToByte(char32_t code_point);
 
 }  // namespace megatrain

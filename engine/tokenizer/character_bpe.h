@@ -1,4 +1,4 @@
-// BPE whose symbols are characters (SentencePiece's, as Llama 2 has it).
+// BPE whose symbols are characters, as in SentencePiece and Llama 2.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_CHARACTER_BPE_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_CHARACTER_BPE_H_
 
@@ -15,21 +15,22 @@
 
 namespace megatrain {
 
-// A character that is no token is its bytes' tokens (byte_token.h), each of which belongs where the
-// character begins. Thread safety: const methods may be called from several threads.
+// A character that is not a token becomes the tokens of its bytes (byte_token.h), all with the
+// offset of the character. Thread safety: const methods may be called from several threads.
 class CharacterBpe {
  public:
-  // InvalidArgument if a byte has no token.
+  // Copies the ids it needs. Returns Unimplemented if a byte has no token.
   absl::Status Initialize(const TextMap<int32_t>& vocabulary);
 
   // Merges `word`, well-formed UTF-8, and calls give(id, begin) for its tokens from left to right.
-  // `symbols` is a buffer. O(n log n) in the longest stretch without a seam, O(n) in the word.
+  // `symbols` is a buffer for reuse. Takes O(n log n) in the longest stretch without a seam, and
+  // O(n) in the length of the word.
   void Encode(std::string_view word, const BpeMerges& merges, const BpeSeams& seams,
               std::vector<BpeSymbol>* symbols,
               absl::FunctionRef<void(int32_t id, size_t begin)> give) const;
 
  private:
-  int32_t Id(char32_t c) const;  // -1: no token
+  int32_t Id(char32_t c) const;  // -1 if it is not a token
 
   int32_t ascii_ids_[128];
   absl::flat_hash_map<char32_t, int32_t> ids_;

@@ -11,7 +11,8 @@
 namespace megatrain {
 namespace {
 
-// What a directory without tokenizer.json holds instead, and what works with it.
+// Returns the error for a directory without tokenizer.json. It names what the directory has
+// instead, and what works with it.
 absl::Status NoTokenizer(const std::string& directory, FileSystem* files) {
   struct Other {
     const char* file;

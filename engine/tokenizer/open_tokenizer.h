@@ -1,4 +1,4 @@
-// The tokenizer of a model directory.
+// Opens the tokenizer of a model directory.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_OPEN_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_OPEN_TOKENIZER_H_
 
@@ -11,10 +11,13 @@
 
 namespace megatrain {
 
-// `choice` is the job file's `data.tokenizer`: "bytes", or "auto" for the directory's
-// tokenizer.json (with tokenizer_config.json's bos_token, eos_token and pad_token; an eos_token it
-// does not name is config.json's first eos_token_id). A tokenizer that is not BPE is
-// refused by name, with what works instead.
+// `choice` is the job file's `data.tokenizer`: "bytes" for the bytes tokenizer, or "auto" for the
+// directory's tokenizer.json. bos_token, eos_token and pad_token come from tokenizer_config.json.
+// If it has no eos_token, the first eos_token_id of config.json is used.
+//
+// Returns NotFound if there is no tokenizer, InvalidArgument for a broken file or another `choice`,
+// and Unimplemented for a tokenizer that is not supported. The message then says what works
+// instead.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(
     const std::string& model_directory, const std::string& choice,
     FileSystem* files = PosixFileSystem());

@@ -1,4 +1,5 @@
-// Text to token ids and back.
+// The interface of tokenizers: text to token ids and back. OpenTokenizer (open_tokenizer.h) makes
+// one.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_H_
 
@@ -19,39 +20,40 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Appends the ids of `text` (UTF-8), special tokens in the text recognised as `tokenizers` does,
-  // nothing added around it (add_special_tokens=False). Invalid UTF-8: an error that names the byte
-  // offset.
+  // Appends the ids of `text` (UTF-8) to `ids`. Special tokens in the text are recognised as by
+  // `tokenizers`; none are added around it (add_special_tokens=False). Returns InvalidArgument,
+  // with the byte offset, for invalid UTF-8.
   virtual absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const = 0;
-  // As Encode, for the rest of a text that was cut: where the tokenizer puts a space before a text,
-  // it puts none here.
+  // As Encode, for the rest of a text that was cut: a tokenizer that puts a space before a text
+  // does not put one here.
   virtual absl::Status EncodeContinued(std::string_view text, std::vector<int32_t>* ids) const {
     return Encode(text, ids);
   }
-  // True if a text that is cut behind a single line feed between ASCII letters has the tokens of
-  // its pieces, the first by Encode and the others by EncodeContinued.
+  // Returns true if a text may be cut behind a single line feed between ASCII letters without
+  // changing its tokens. The first piece is then encoded by Encode and the others by
+  // EncodeContinued.
   virtual bool cuts_at_line_feeds() const { return true; }
-  // As Encode, and appends for each id the offset in `text` of its first byte. Tokens follow each
-  // other: an id's text ends where the next one's begins. Where a normalizer joined characters, the
-  // offset is that of the first of them. A token of a byte alone, of a character that is no token,
-  // has the offset of the character; a space put before a text, that of the text.
+  // As Encode, and appends to `offsets` for each id the offset in `text` of its first byte. An id's
+  // text ends where the next one's begins. If a normalizer joined characters, the offset is that of
+  // the first of them. Tokens of single bytes have the offset of their character, and a space put
+  // before the text that of the text.
   virtual absl::Status EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
                                          std::vector<size_t>* offsets) const {
     return absl::UnimplementedError("this tokenizer gives no offsets");
   }
-  // The bytes of the ids; special tokens are left out if `skip_special`. May end inside a UTF-8
-  // character.
+  // Returns the bytes of the ids, which may end within a UTF-8 character. Special tokens are left
+  // out if `skip_special`, and unknown ids always.
   virtual std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const = 0;
-  // The id of a token given by its text ("<|im_end|>"), or nothing.
+  // Returns the id of a token given by its text ("<|im_end|>"), or nullopt.
   virtual std::optional<int32_t> TokenId(std::string_view token) const = 0;
-  // Ids are below this.
+  // Returns a number that all ids are below.
   virtual int64_t vocabulary() const = 0;
-  // The end-of-text token that closes a document: tokenizer_config's eos_token; -1 if it names
-  // none.
+  // Returns the end-of-text token that ends a document, -1 if there is none.
   virtual int32_t eos_id() const = 0;
   virtual int32_t bos_id() const = 0;  // -1 if none
   virtual int32_t pad_id() const = 0;  // -1 if none
-  // XXH3-128 in hex over everything that decides the ids: keys the cache of tokenised data.
+  // Returns a text that differs between tokenizers that give different ids. It is a part of the key
+  // of cached data.
   virtual std::string fingerprint() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// Reads what tokenizer_config.json and config.json say of special tokens.
+// Parses tokenizer_config.json and the special tokens of config.json.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_CONFIG_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_CONFIG_H_
 
@@ -14,13 +14,14 @@ namespace megatrain {
 
 struct TokenizerConfig {
   std::optional<std::string> bos_token, eos_token, pad_token;
-  std::vector<AddedToken> added_tokens;  // added_tokens_decoder, by ascending id
-  int32_t eos_token_id = -1;             // config.json's first eos_token_id, -1 if none
-  // The text of chat_template; of several the one named "default".
+  std::vector<AddedToken> added_tokens;  // added_tokens_decoder, with ascending ids
+  int32_t eos_token_id = -1;             // the first eos_token_id of config.json, -1 if none
+  // The Jinja program. If there are several, the one named "default".
   std::optional<std::string> chat_template;
 };
 
-// Either text may be empty: nothing is said then. Errors name the file.
+// Parses the contents of the two files. Either may be empty, which leaves its fields unset. Returns
+// InvalidArgument, naming the file, for one that is malformed.
 absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view tokenizer_config,
                                                      std::string_view model_config);
 

@@ -1,4 +1,4 @@
-// Reads Hugging Face's tokenizer.json.
+// Parses Hugging Face's tokenizer.json.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_JSON_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_JSON_H_
 
@@ -18,14 +18,14 @@
 
 namespace megatrain {
 
-// Files larger than this are refused: the largest known (256,000 tokens) have 35 MB.
+// The largest file that is accepted. The largest known one (256,000 tokens) has 35 MB.
 inline constexpr size_t kTokenizerJsonBytesMax = size_t{256} << 20;
-// Ids are below this: no known vocabulary has a tenth of it.
+// All ids must be below this. No known vocabulary has a tenth of it.
 inline constexpr int64_t kTokenIdMax = int64_t{1} << 24;
 
-// What a tokenizer.json says, either with a byte-level BPE or with one of characters.
+// The content of a tokenizer.json with either a byte-level BPE or a BPE of characters.
 struct TokenizerJson {
-  TextMap<int32_t> vocabulary;  // tokens as written: byte-level ones with bytes as characters
+  TextMap<int32_t> vocabulary;  // tokens as in the file; byte-level ones per byte_unicode.h
   BpeMerges merges;
   bool ignore_merges = false;  // a word that is a token is not merged
   std::optional<int32_t> unknown_id;
@@ -33,20 +33,22 @@ struct TokenizerJson {
   bool nfc = false;
   PreTokenizer pre_tokenizer;
 
-  // A BPE of characters (SentencePiece's, as Llama 2 has it) instead of bytes: spaces are marked,
-  // and a character that is no token becomes tokens of its bytes. The rest is for these only.
+  // True for a BPE of characters (as in SentencePiece and Llama 2): spaces are marked, and a
+  // character that is not a token becomes tokens of its bytes. The fields up to strip_spaces are
+  // for these only.
   bool byte_fallback = false;
   BpeSeams seams;
-  bool prepend_mark = false;            // normalizer Prepend: before all text between added tokens
+  bool prepend_mark = false;            // normalizer Prepend, for text between added tokens
   bool replace_spaces = false;          // normalizer Replace
-  std::optional<MarkScheme> metaspace;  // pre_tokenizer Metaspace; the two above are false then
-  size_t strip_spaces = 0;              // decoder Strip: so many from the text's beginning
+  std::optional<MarkScheme> metaspace;  // pre_tokenizer Metaspace; excludes the two above
+  size_t strip_spaces = 0;              // decoder Strip: spaces removed from the beginning
 
   std::vector<AddedToken> added_tokens;  // in file order; ids as in the file, not checked here
 };
 
-// InvalidArgument: broken JSON, a missing or contradicting part (named). Unimplemented: a component
-// or setting that is not supported (named, with what works instead).
+// Returns InvalidArgument, naming the part, for broken JSON or a missing or contradictory part.
+// Returns Unimplemented, naming it and what works instead, for a component or setting that is not
+// supported.
 absl::StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view text);
 
 }  // namespace megatrain

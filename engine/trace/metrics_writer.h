@@ -1,5 +1,4 @@
-// The file of step metrics: one JSON object a line, in step order, each line whole on disk before
-// the next step begins.
+// Writes the file of step metrics: one JSON object on each line, in step order.
 #ifndef MEGATRAIN_ENGINE_TRACE_METRICS_WRITER_H_
 #define MEGATRAIN_ENGINE_TRACE_METRICS_WRITER_H_
 
@@ -13,21 +12,22 @@
 
 namespace megatrain {
 
-// Thread safety: one thread at a time.
+// Thread safety: one thread at a time. Errors are Unavailable for a full disk and InvalidArgument
+// otherwise; messages name the file.
 class MetricsWriter {
  public:
-  // Makes the file, or opens an existing one to be continued. A file that is neither empty nor
-  // begins with a step's record is refused, lest data named by mistake be lost.
+  // Creates the file, or opens an existing one to be continued. Refuses an existing file that is
+  // not empty and does not begin with a step's record, so that data named by mistake is not lost.
   static absl::StatusOr<std::unique_ptr<MetricsWriter>> Open(const std::string& path);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
 
-  // Keeps the records up to `step` and cuts off what follows: later steps, and a last line that a
-  // killed process left torn.
+  // Keeps the records up to `step` and cuts off the rest: later steps, and an incomplete last line
+  // that a killed process left.
   absl::Status TruncateTo(int64_t step);
 
-  // Appends a line and hands it to the operating system.
+  // Appends a line and passes it to the operating system; it is not synced to the disk.
   absl::Status Write(const StepRecord& record);
 
  private:

@@ -1,5 +1,5 @@
-// A run's progress for the person in front of it: a bar that is rewritten in place on a terminal,
-// plain lines everywhere else.
+// Shows a run's progress to a person: a bar that is redrawn in place on a terminal, plain lines
+// everywhere else.
 #ifndef MEGATRAIN_ENGINE_TRACE_PROGRESS_H_
 #define MEGATRAIN_ENGINE_TRACE_PROGRESS_H_
 
@@ -14,15 +14,17 @@ namespace megatrain {
 
 struct ProgressOptions {
   bool is_terminal = false;
-  // Terminal: columns at the moment of drawing, so that a resized window is followed.
+  // Returns the terminal's columns. Called for each drawing, so that a resized window is followed.
   std::function<int()> width;
-  // Seconds on a clock that only goes forward.
+  // Returns seconds on a monotonic clock.
   std::function<double()> now;
-  // Plain lines: at most one in this time, except the first and last step and evaluations.
+  // The shortest time between plain lines. The first and the last step and evaluations are always
+  // shown.
   double log_seconds = 5;
 };
 
-// Terminal if `file` is one that can be rewritten (not TERM=dumb), with the real clock and window.
+// Returns options with the real clock and window. is_terminal is true if `file` is a terminal whose
+// lines can be redrawn (not TERM=dumb).
 ProgressOptions ProgressOptionsFor(FILE* file);
 
 // Thread safety: one thread at a time.
@@ -30,14 +32,15 @@ class Progress {
  public:
   // `file` must outlive this.
   Progress(FILE* file, ProgressOptions options);
-  // Leaves the cursor on a fresh line.
+  // Leaves the cursor on a new line.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  // Must be called before the first Step.
   void Started(int64_t first_step, int64_t total_steps);
   void Step(const StepRecord& record);
-  // A line of its own, above the bar.
+  // Writes a line of its own, above the bar.
   void Message(const std::string& line);
 
  private:
@@ -49,8 +52,8 @@ class Progress {
   const ProgressOptions options_;
   int64_t total_steps_ = 0;
   int64_t first_step_ = 1;
-  // Seconds a step takes, evaluations and checkpoints included: a mean that forgets, because a step
-  // early in a run says little of one late in it.
+  // Seconds of a step, evaluations and checkpoints included. It is a moving mean, because early
+  // steps say little about later ones.
   double step_seconds_ = 0;
   double last_step_time_ = 0;
   double last_log_time_ = 0;

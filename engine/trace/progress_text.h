@@ -1,4 +1,4 @@
-// What a run's progress looks like, as pure functions.
+// Formats a run's progress for terminals and logs.
 #ifndef MEGATRAIN_ENGINE_TRACE_PROGRESS_TEXT_H_
 #define MEGATRAIN_ENGINE_TRACE_PROGRESS_TEXT_H_
 
@@ -9,21 +9,22 @@
 
 namespace megatrain {
 
-// 59 -> "59s", 3599 -> "59m59s", 86399 -> "23h59m", 200000 -> "2d07h"; "--" if it is not known
-// (negative or not finite).
+// 59 -> "59s", 3599 -> "59m59s", 86399 -> "23h59m", 200000 -> "2d07h"; "--" if it is negative, not
+// finite or above 1e9.
 std::string FormatDuration(double seconds);
 
-// 987.4 -> "987", 12345 -> "12.3k", 4.56e6 -> "4.56M".
+// 987.4 -> "987", 12345 -> "12.3k", 4.56e6 -> "4.56M"; "--" if it is negative or not finite.
 std::string FormatRate(double per_second);
 
-// One line for a terminal of `width` columns: bar, step/total, loss, learning rate, tokens/s, time
-// left. Never longer than width - 1, so that no terminal wraps it; at few columns the bar goes
-// first, then the words from the right.
+// Returns one line for a terminal of `width` columns: bar, step/total, loss, learning rate,
+// tokens/s, time left. It has at most width - 1 columns (but at least 1), so that the terminal does
+// not wrap it. If there is too little room, the bar is left out first, then the words from the
+// right.
 std::string ProgressBarLine(const StepRecord& record, int64_t total_steps, double seconds_left,
                             int width);
 
-// The same for a log: a line without a bar, with the gradient's norm and, where measured, the
-// evaluation's loss.
+// Returns one line for a log: the same without a bar, with the gradient norm and, if it was
+// measured, the evaluation loss.
 std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, double seconds_left);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// What one step reports: a line of the metrics file.
+// The report of one training step, which becomes a line of the metrics file.
 #ifndef MEGATRAIN_ENGINE_TRACE_STEP_RECORD_H_
 #define MEGATRAIN_ENGINE_TRACE_STEP_RECORD_H_
 
@@ -11,43 +11,44 @@
 
 namespace megatrain {
 
-// `device_update`: of AdamW on the device, with the copies of its state, both of its lanes
-// together.
+// Busy seconds of each lane. `device_update` is AdamW on the device with the copies of its state,
+// both lanes together.
 struct LaneSeconds {
   double h2d = 0, compute = 0, d2h = 0, update = 0, io = 0, device_update = 0;
 };
 
 struct StepRecord {
   int64_t step = 0;          // from 1
-  double loss = 0;           // sum over unmasked predictions / their number, before the update
+  double loss = 0;           // mean over unmasked predictions, before the update
   double gradient_norm = 0;  // L2, before clipping
   double learning_rate = 0;
   int64_t tokens = 0;        // predictions that count in the loss
-  int64_t input_tokens = 0;  // not padding
+  int64_t input_tokens = 0;  // tokens without padding
   int64_t total_tokens = 0;  // input tokens since step 1
   double step_seconds = 0;
-  double tokens_per_second = 0;       // input tokens
+  double tokens_per_second = 0;       // of input tokens
   double model_flops_per_second = 0;  // 6 * parameters * tokens_per_second
   int64_t h2d_bytes = 0, d2h_bytes = 0;
   LaneSeconds lane_busy_seconds;
-  double matmul_seconds = 0;  // of the compute lane's, inside matrix products
-  // Of the compute lane's, in the pass through the layers before the loss. With exact clipping the
-  // step before may be updated during these alone.
+  double matmul_seconds = 0;  // the part of compute that is matrix products
+  // The part of compute that is the pass through the layers before the loss. With exact clipping,
+  // the previous step's updates can overlap with this part only.
   double forward_seconds = 0;
   int64_t host_bytes = 0, device_bytes = 0;
   std::optional<double> eval_loss;
   std::string time;  // RFC 3339
 };
 
-// The record as one JSON object without a line end. eval_loss is there only when it was measured; a
-// number that is not finite is null, so that the line is always JSON.
+// Returns the record as one JSON object without a line end. eval_loss is left out if it was not
+// measured. A number that is not finite becomes null, so that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
-// Reads what StepRecordJson wrote, now or in an earlier version. DataLoss if `json` is no record of
-// a step. A number that is null or missing is NaN; what earlier versions did not write is 0.
+// Reads what StepRecordJson wrote, in this version or an earlier one. A number that is null or
+// missing becomes NaN; what earlier versions did not write becomes 0. Returns DataLoss if `json` is
+// no record of a step.
 absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 
-// The current time, UTC, to the millisecond: "2024-05-01T12:00:00.123Z".
+// Returns the current time in UTC to the millisecond: "2024-05-01T12:00:00.123Z".
 std::string Rfc3339Now();
 
 }  // namespace megatrain

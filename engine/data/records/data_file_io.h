@@ -1,4 +1,4 @@
-// Reading a user's data file: position by position, or once from front to back with its hash.
+// Reads a user's data file, by position or once from front to back with a hash of its content.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_DATA_FILE_IO_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_DATA_FILE_IO_H_
 
@@ -16,23 +16,26 @@
 
 namespace megatrain {
 
-// An open regular file. Thread safety: const methods may be called from several threads.
-// Positional reads, not a mapping: a file that shrinks under a running job is then an error to
-// report and not a SIGBUS, and its pages do not count as the process's memory.
+// An open regular file. It is read by position and not mapped into memory. So a file that shrinks
+// under a running job gives an error and not a SIGBUS, and its pages do not count as the process's
+// memory.
+//
+// Thread safety: const methods may be called from several threads.
 class DataFileReader {
  public:
-  // NotFound, or InvalidArgument for what is no regular file. `files` must outlive the reader.
+  // Returns NotFound if there is no file and InvalidArgument if it is not a regular file. `files`
+  // must outlive the reader.
   static absl::StatusOr<std::unique_ptr<DataFileReader>> Open(
       const std::string& path, FileSystem* files = PosixFileSystem());
   DataFileReader(const DataFileReader&) = delete;
   DataFileReader& operator=(const DataFileReader&) = delete;
 
   const std::string& path() const { return file_->path(); }
-  int64_t size() const { return file_->size(); }  // bytes, when it was opened
+  int64_t size() const { return file_->size(); }  // in bytes, when the file was opened
 
-  // Reads exactly `bytes` at `offset`; DataLoss if the file ends before.
+  // Reads exactly `bytes` bytes at `offset`; returns DataLoss if the file ends before that.
   absl::Status ReadAt(int64_t offset, void* to, size_t bytes) const;
-  // Reads up to `bytes`; fewer only at the end.
+  // Reads up to `bytes` bytes and returns how many; fewer only at the end of the file.
   absl::StatusOr<size_t> ReadUpTo(int64_t offset, void* to, size_t bytes) const;
 
  private:
@@ -40,11 +43,12 @@ class DataFileReader {
   const std::unique_ptr<RandomAccessFile> file_;
 };
 
-// Called with the bytes just done, 0 where work goes on that is not counted. An error abandons the
-// work and is what it returns. May be null.
+// Reports progress: called with the number of bytes finished since the last call, or 0 while work
+// goes on that is not counted in bytes. If it returns an error, the work is abandoned and returns
+// that error. May be null.
 using ByteProgress = std::function<absl::Status(int64_t bytes)>;
 
-// The file's bytes in order, and XXH3-128 over them.
+// Reads a file from front to back and computes the XXH3-128 of what was read.
 class HashingStream {
  public:
   // `file` must outlive the stream.
@@ -53,10 +57,10 @@ class HashingStream {
   HashingStream(const HashingStream&) = delete;
   HashingStream& operator=(const HashingStream&) = delete;
 
-  // Up to `bytes` more; 0 at the end.
+  // Reads up to `bytes` more bytes and returns how many; 0 at the end of the file.
   absl::StatusOr<size_t> Read(void* to, size_t bytes);
   int64_t offset() const { return offset_; }
-  // Of what has been read so far, in hex.
+  // Returns the hash of everything read so far, as 32 hex digits.
   std::string Digest() const;
 
  private:
@@ -66,10 +70,10 @@ class HashingStream {
   std::unique_ptr<Hash> hash_;
 };
 
-// XXH3-128 of the whole file, in hex.
+// Returns the XXH3-128 of the whole file as 32 hex digits.
 absl::StatusOr<std::string> HashDataFile(const DataFileReader& file, const ByteProgress& progress);
 
-// XXH3-128 of a text, in hex.
+// Returns the XXH3-128 of a text as 32 hex digits.
 std::string HashText(std::string_view text);
 
 }  // namespace megatrain

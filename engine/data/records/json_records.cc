@@ -137,7 +137,7 @@ absl::StatusOr<bool> JsonRecordReader::NextLine(JsonRecord* record) {
   return true;
 }
 
-absl::StatusOr<bool> JsonRecordReader::NextElement(JsonRecord* record) {
+absl::StatusOr<bool> JsonRecordReader::FindElement() {
   MT_ASSIGN_OR_RETURN(bool more, SkipWhiteSpace());
   if (more && buffer_[position_] == ']' && elements_ == 0) {
     more = true;
@@ -163,22 +163,20 @@ absl::StatusOr<bool> JsonRecordReader::NextElement(JsonRecord* record) {
     done_ = true;
     return false;
   }
+  return true;
+}
 
-  record->line = line_;
-  record->element = ++elements_;
-  if (buffer_[position_] != '{') {
-    return Error(line_,
-                 absl::StrCat("element ", elements_, " of the array is not an object ({...})"));
-  }
+absl::Status JsonRecordReader::SkipElement() {
+  const int64_t first_line = line_;
   int64_t depth = 0;
   bool in_string = false;
   bool escaped = false;
   bool complete = false;
   while (!complete) {
-    MT_ASSIGN_OR_RETURN(more, HasByte());
+    MT_ASSIGN_OR_RETURN(const bool more, HasByte());
     if (!more) {
-      return Error(record->line, absl::StrCat("the file ends inside element ", elements_,
-                                              " of the array, which begins here"));
+      return Error(first_line, absl::StrCat("the file ends inside element ", elements_,
+                                            " of the array, which begins here"));
     }
     for (; position_ < end_ && !complete; ++position_) {
       const char c = buffer_[position_];
@@ -199,8 +197,21 @@ absl::StatusOr<bool> JsonRecordReader::NextElement(JsonRecord* record) {
         complete = --depth == 0;
       }
     }
-    if (position_ - record_begin_ > record_bytes_max_) return TooLong(record->line);
+    if (position_ - record_begin_ > record_bytes_max_) return TooLong(first_line);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> JsonRecordReader::NextElement(JsonRecord* record) {
+  MT_ASSIGN_OR_RETURN(const bool more, FindElement());
+  if (!more) return false;
+  record->line = line_;
+  record->element = ++elements_;
+  if (buffer_[position_] != '{') {
+    return Error(line_,
+                 absl::StrCat("element ", elements_, " of the array is not an object ({...})"));
+  }
+  MT_RETURN_IF_ERROR(SkipElement());
   record->json = std::string_view(buffer_.data() + record_begin_, position_ - record_begin_);
   record->offset = buffer_offset_ + static_cast<int64_t>(record_begin_);
   record_begin_ = position_;

@@ -1,4 +1,4 @@
-// The records of a JSON Lines file or of a JSON array, one at a time.
+// Splits a JSON Lines file or a JSON array into its records, one at a time.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_JSON_RECORDS_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_JSON_RECORDS_H_
 
@@ -15,44 +15,53 @@
 namespace megatrain {
 
 inline constexpr size_t kRecordChunkBytes = size_t{1} << 20;
-// One record must fit in memory; more than this is taken for a file that is not JSON Lines.
+// The longest record. A longer one probably means that the file is not JSON Lines.
 inline constexpr size_t kRecordBytesMax = size_t{1} << 30;
 
 struct JsonRecord {
   std::string_view json;  // valid until the next call of Next
-  int64_t line = 0;       // from 1: where it begins
-  int64_t element = 0;    // from 1: its number in the array; 0 in JSON Lines
-  int64_t offset = 0;     // bytes from the file's start
+  int64_t line = 0;       // the line it begins on, from 1
+  int64_t element = 0;    // its number in the array, from 1; 0 in JSON Lines
+  int64_t offset = 0;     // in bytes from the start of the file
 };
 
-// Streams: memory is the longest record and one chunk, whatever the file's size. A file whose first
-// character is '[' is one array, any other is JSON Lines: a record a line, blank lines skipped. A
-// byte order mark at the start, CRLF and a last line without its end are accepted. Only where a
-// record begins and ends is decided here; whether it is JSON is for who parses it.
+// Memory use is bounded by the longest record and one chunk, whatever the file's size. A file whose
+// first character is '[' is one array. Any other file is JSON Lines: one record on each line, with
+// blank lines skipped. A byte order mark at the start, CRLF line ends and a last line without an
+// end are accepted.
+//
+// The reader finds where records begin and end and does not check that they are valid JSON. Not
+// thread-safe.
 class JsonRecordReader {
  public:
-  // `stream` must outlive the reader. `chunk_bytes` is how much is read at once.
+  // `stream` must outlive the reader. `path` is used in messages, and `chunk_bytes` is read at
+  // once.
   explicit JsonRecordReader(HashingStream* stream, std::string path,
                             size_t chunk_bytes = kRecordChunkBytes,
                             size_t record_bytes_max = kRecordBytesMax);
 
-  // False at the end of the file, which has then been read to its last byte. Errors name the file
-  // and the line.
+  // Reads the next record. Returns false at the end, when the file has been read to its last byte.
+  // Returns InvalidArgument, naming the file and the line, if the array is malformed or cut short
+  // or a record is too long.
   absl::StatusOr<bool> Next(JsonRecord* record);
 
-  // "PATH:LINE" or "PATH:LINE: element N".
+  // Returns "PATH:LINE" or, in an array, "PATH:LINE: element N".
   std::string Where(const JsonRecord& record) const;
 
  private:
-  // Reads a chunk behind what is buffered; false if the file has ended.
+  // Reads one more chunk into the buffer; false if the file has ended.
   absl::StatusOr<bool> Fill();
-  // True when the next byte is at position_ of the buffer; false at the end of the file.
+  // Makes the byte at position_ available; false at the end of the file.
   absl::StatusOr<bool> HasByte();
-  // Passes over white space and counts lines; false at the end of the file.
+  // Skips white space and counts lines; false at the end of the file.
   absl::StatusOr<bool> SkipWhiteSpace();
   absl::Status Begin();
   absl::StatusOr<bool> NextLine(JsonRecord* record);
   absl::StatusOr<bool> NextElement(JsonRecord* record);
+  // Goes to the array's next element, or past its end (false).
+  absl::StatusOr<bool> FindElement();
+  // Goes past the object that begins here.
+  absl::Status SkipElement();
   absl::Status Error(int64_t line, const std::string& what) const;
   absl::Status TooLong(int64_t line) const;
 
@@ -62,10 +71,10 @@ class JsonRecordReader {
   const size_t record_bytes_max_;
 
   std::vector<char> buffer_;
-  size_t record_begin_ = 0;    // what lies before is not needed any more
-  size_t position_ = 0;        // the next byte to look at
-  size_t end_ = 0;             // bytes in the buffer
-  int64_t buffer_offset_ = 0;  // of buffer_[0] in the file
+  size_t record_begin_ = 0;    // bytes before it are not needed any more
+  size_t position_ = 0;        // the next byte to examine
+  size_t end_ = 0;             // the number of bytes in the buffer
+  int64_t buffer_offset_ = 0;  // the place of buffer_[0] in the file
   bool begun_ = false;
   bool array_ = false;
   bool done_ = false;

@@ -1,4 +1,4 @@
-// The header of numpy's .npy files.
+// Parses the header of numpy's .npy files.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_NPY_HEADER_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_NPY_HEADER_H_
 
@@ -12,13 +12,14 @@
 namespace megatrain {
 
 struct NpyHeader {
-  std::string descr;  // "<u2"
+  std::string descr;  // numpy's type, such as "<u2"
   bool fortran_order = false;
   std::vector<int64_t> shape;
-  int64_t data_offset = 0;  // bytes from the file's start
+  int64_t data_offset = 0;  // in bytes from the start of the file
 };
 
-// Versions 1.0 to 3.0. InvalidArgument names the file and what is wrong with it.
+// Reads the header of a plain array in format version 1.0 to 3.0. Returns InvalidArgument, naming
+// the file and the defect, for anything else.
 absl::StatusOr<NpyHeader> ReadNpyHeader(const DataFileReader& file);
 
 }  // namespace megatrain

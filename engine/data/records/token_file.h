@@ -1,4 +1,4 @@
-// A user's file of token ids: format `tokens`.
+// Reads a user's file of token ids (job files call this format `tokens`).
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_TOKEN_FILE_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_TOKEN_FILE_H_
 
@@ -14,13 +14,16 @@
 
 namespace megatrain {
 
-// Accepted: .npy (versions 1 to 3) holding a one-dimensional array of little-endian uint16 or
-// uint32, and .bin holding nothing but such numbers, their type given by `dtype`. Ids are read
-// where they lie; there is no copy. Thread safety: const methods may be called from several
-// threads.
+// Two kinds of file are accepted: .npy (versions 1 to 3) with a one-dimensional array of
+// little-endian uint16 or uint32, and .bin with nothing but such numbers, whose type
+// DataFile::dtype gives. Ids are read from the file each time; they are not copied to memory or to
+// a cache.
+//
+// Thread safety: const methods may be called from several threads.
 class TokenFile {
  public:
-  // Reads the header alone. InvalidArgument names the file, what it holds and what is accepted.
+  // Reads only the header. Returns InvalidArgument, naming the file, what it holds and what is
+  // accepted, and NotFound if there is no file. `files` must outlive the result.
   static absl::StatusOr<std::unique_ptr<TokenFile>> Open(const DataFile& file,
                                                          FileSystem* files = PosixFileSystem());
 
@@ -29,12 +32,14 @@ class TokenFile {
   int64_t tokens() const { return tokens_; }
   int element_bytes() const { return element_bytes_; }  // 2 or 4
 
-  // Reads all of it once: an id at or above `vocabulary` is refused with the file, the element and
-  // the byte. Returns XXH3-128 of the file in hex.
+  // Reads the whole file once and checks its ids. Returns its XXH3-128 as 32 hex digits. Returns
+  // InvalidArgument, naming the element and the byte, for an id that is not below `vocabulary`, and
+  // DataLoss if the file changed its length.
   absl::StatusOr<std::string> Scan(int64_t vocabulary, const ByteProgress& progress) const;
 
-  // ids[0, count) = elements [first, first + count), checked again to be below `vocabulary`: the
-  // file may have been written to since. REQUIRES: the range lies in the file.
+  // Sets ids[0, count) to elements [first, first + count). The file may have changed since Scan, so
+  // ids are checked against `vocabulary` again, with the same errors. REQUIRES: the range lies in
+  // the file.
   absl::Status Read(int64_t first, int64_t count, int64_t vocabulary, int32_t* ids) const;
 
  private:

@@ -1,4 +1,5 @@
-// Gives the engine its batches in training order, prepared ahead by a thread of its own.
+// Opens a job's training data as sequences, and supplies them in batches that a thread prepares
+// ahead of training.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_BATCH_LOADER_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_BATCH_LOADER_H_
 
@@ -18,42 +19,49 @@
 
 namespace megatrain {
 
-// What is reported once about prepared data.
+// Counts of what was prepared and what was left out.
 struct DatasetReport {
   int64_t documents = 0;
   int64_t tokens = 0;  // without padding
   int64_t sequences = 0;
-  int64_t truncated_examples = 0;  // longer than a sequence
-  int64_t dropped_tokens = 0;      // `tokens` format: the remainder
-  int64_t examples_without_target = 0;
+  int64_t truncated_examples = 0;       // cut to the length of a sequence
+  int64_t dropped_tokens = 0;           // `tokens` format: less than a sequence at the end
+  int64_t examples_without_target = 0;  // left out: the loss is on none of their tokens
 };
 
-// The job's tokenised, packed sequences, indexed in file order. Memory use does not grow with the
-// data: token ids lie in a cache file. Thread safety: const methods may be called
-// from several threads.
+// The job's tokenised and packed sequences, numbered in file order. Memory use does not grow with
+// the data, because token ids stay in a cache file. TrainSequence and EvalSequence return
+// OutOfRange for an index that does not exist.
+//
+// Thread safety: const methods may be called from several threads.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t train_sequences() const = 0;
   virtual int64_t eval_sequences() const = 0;
-  virtual absl::StatusOr<Sequence> TrainSequence(int64_t index) const = 0;  // file order
+  virtual absl::StatusOr<Sequence> TrainSequence(int64_t index) const = 0;
   virtual absl::StatusOr<Sequence> EvalSequence(int64_t index) const = 0;
-  // Position -> index of TrainSequence in training order; `position` counts through epochs. O(1).
+  // Returns the index for TrainSequence at `position` (from 0) of the training order, which
+  // continues through the epochs. Takes constant time.
   virtual int64_t TrainingOrder(int64_t position) const = 0;
   virtual const DatasetReport& train_report() const = 0;
   virtual const DatasetReport& eval_report() const = 0;
-  // XXH3-128 in hex over files' contents and everything that decides the sequences and their order:
-  // a checkpoint made with other data is refused.
+  // Returns the XXH3-128 (32 hex digits) of the files' contents and all settings that affect the
+  // sequences and their order. A job resumes only from a checkpoint with the same fingerprint.
   virtual std::string fingerprint() const = 0;
 };
 
-// Called often while data is prepared. Cancelled abandons the preparation and is what it returns.
+// Called often while data is prepared, on the thread that called OpenDataset. If it returns an
+// error, such as Cancelled, the preparation is abandoned and returns that error.
 using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t bytes_total)>;
 
-// Reads, tokenises (or finds in the cache) and packs. `tokenizer` may be null if every file is
-// `tokens`. Paths in `spec` are absolute. `model_vocabulary`: an id at or above it is refused with
-// file and offset. `cache_directory` is where tokenised data goes when the spec names none.
-// `progress` may be null. `files` must outlive the dataset.
+// Reads the files of `spec`, tokenises them or finds the result in the cache, and packs it into
+// sequences. Paths in `spec` must be absolute. `tokenizer` may be null if all files have format
+// `tokens`. `cache_directory` is used if the spec names none. `progress` may be null. `files` must
+// outlive the dataset.
+//
+// Returns InvalidArgument, naming the file and the place in it, for malformed data and for an id
+// that is not below `model_vocabulary`. Also returns InvalidArgument if the data makes no sequence.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
                                                      std::shared_ptr<const Tokenizer> tokenizer,
                                                      const std::string& model_directory,
@@ -62,21 +70,25 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
                                                      const DataProgress& progress,
                                                      FileSystem* files = PosixFileSystem());
 
-// Steps that the spec asks for: `training.steps`, or ceil(epochs * n / global_batch).
+// Returns the number of steps that the spec asks for: `training.steps`, or ceil(epochs *
+// train_sequences / global_batch). InvalidArgument if the spec gives neither.
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t train_sequences);
 
+// Thread safety: Next may be called from several threads.
 class BatchLoader {
  public:
-  // Starts at step `first_step` (from 1): O(1) wherever that is. Keeps `ahead` batches prepared.
-  // The last step of an `epochs` run may be smaller. `dataset` must outlive the loader.
+  // Starts at step `first_step` (from 1), in constant time, and keeps up to `ahead` batches
+  // prepared. The last step of a run that is given in epochs may have fewer sequences. `dataset`
+  // must outlive the loader; `spec` is used during the call only.
   BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t first_step, int64_t total_steps,
               int ahead);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
-  // The next step's batch; waits for it. OutOfRange after total_steps. FailedPrecondition if the
-  // batch has no unmasked prediction.
+  // Waits for the next step's batch and returns it. Returns OutOfRange after step `total_steps`,
+  // FailedPrecondition if a batch has no prediction to learn from, and otherwise the error of
+  // reading. After an error every later call returns the same one.
   absl::StatusOr<std::shared_ptr<const Batch>> Next();
 
  private:

@@ -1,4 +1,5 @@
-// The sequences of one list of data files (`data.train` or `data.eval`), in file order.
+// Prepares the sequences of one list of data files (`data.train` or `data.eval`), in file order.
+// OpenDataset uses one for each list.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DATA_SIDE_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DATA_SIDE_H_
 
@@ -24,18 +25,22 @@ struct DataSideOptions {
   int32_t pad_id = 0;
 };
 
-// A list is cut into runs: files of format `tokens` that follow each other are one stream of ids,
-// and so are the other files that follow each other. A sequence never spans two runs.
+// Consecutive files of format `tokens` form one stream of ids, and so do consecutive files of other
+// formats. A sequence does not span two such runs of files.
+//
 // Thread safety: const methods may be called from several threads.
 class DataSide {
  public:
+  // Prepares all files; `progress` may be null. Returns InvalidArgument for an empty file, and the
+  // errors of TokenStream::Open and TokenFile. The objects that `options` points to must outlive
+  // the result.
   static absl::StatusOr<std::unique_ptr<DataSide>> Open(absl::Span<const DataFile> files,
                                                         const DataSideOptions& options,
                                                         const ByteProgress& progress);
 
   int64_t sequences() const { return report_.sequences; }
   const DatasetReport& report() const { return report_; }
-  // XXH3-128 in hex of all that decides the sequences.
+  // Returns the XXH3-128 (32 hex digits) of everything that affects the sequences.
   const std::string& key() const { return key_; }
   // REQUIRES: 0 <= index < sequences().
   absl::StatusOr<Sequence> Read(int64_t index) const;
@@ -43,10 +48,10 @@ class DataSide {
  private:
   struct Run {
     int64_t first_sequence = 0;
-    // Of documents:
+    // For a run of documents; null otherwise.
     std::unique_ptr<TokenStream> stream;
     std::unique_ptr<SequenceIndex> index;
-    // Of token files: the file and the place of its first element in the run's stream.
+    // For a run of token files: each file and the place of its first element in the run's stream.
     std::vector<std::pair<int64_t, std::unique_ptr<TokenFile>>> files;
   };
 

@@ -20,7 +20,7 @@ namespace {
 
 class PreparedDataset : public Dataset {
  public:
-  // What the sides' options point to.
+  // The options of the sides point to these two.
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;
   std::unique_ptr<DataSide> train;
@@ -104,7 +104,8 @@ absl::StatusOr<int32_t> EosId(const Tokenizer& tokenizer, const std::string& mod
   return eos;
 }
 
-// What fills a sequence's rest. It is masked and seen by nothing, so any id the model has will do.
+// Returns the id that fills the rest of a sequence. It is masked and nothing sees it, so any id of
+// the model will do.
 int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary) {
   if (tokenizer == nullptr) return 0;
   for (const int32_t id : {tokenizer->pad_id(), tokenizer->eos_id()}) {

@@ -1,4 +1,4 @@
-// Documents to words of the token stream (packing.h).
+// Tokenises examples into the words of a token stream, whose format packing.h describes.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_ENCODER_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_ENCODER_H_
 
@@ -14,44 +14,48 @@
 
 namespace megatrain {
 
-// A text longer than this is tokenised in pieces, so that memory does not grow with the document.
+// A longer text is tokenised in pieces of this size, so that memory does not grow with it.
 inline constexpr size_t kTextPieceBytes = size_t{16} << 20;
 
-// The last place in `text` at which it may be cut so that the pieces' tokens are the whole's:
-// behind a single line feed between two ASCII letters. The pre-tokenizers of byte-level BPE
-// families end a match there (the line feed is a match of its own, whatever follows), and
-// normalisation changes nothing at such a place; other tokenizers say whether it holds
-// (cuts_at_line_feeds). 0 if there is none.
+// Returns the last place at which `text` can be cut without changing its tokens, or 0 if there is
+// none. Such a place is behind a single line feed between two ASCII letters. The pre-tokenizers of
+// the byte-level BPE families end a match there, and normalisation changes nothing around it.
+// Tokenizer::cuts_at_line_feeds says whether this holds for a tokenizer.
 size_t LastSafeCut(std::string_view text);
 
 struct DocumentEncoderOptions {
-  const Tokenizer* tokenizer = nullptr;
+  const Tokenizer* tokenizer = nullptr;         // not owned, like chat_template
   const ChatTemplate* chat_template = nullptr;  // may be null if no example is a chat
-  int32_t eos_id = -1;
-  bool train_on_prompt = false;
-  int64_t vocabulary = 0;  // an id at or above it is an error
+  int32_t eos_id = -1;                          // ends a text document
+  bool train_on_prompt = false;                 // in chats the loss is on all tokens
+  int64_t vocabulary = 0;                       // an id at or above it is an error
   size_t text_piece_bytes = kTextPieceBytes;
 };
 
-// Not thread-safe: it keeps buffers. Errors say what is wrong, not in which file.
+// Error messages describe the defect and do not name the file, which callers add. Not thread-safe,
+// because it keeps buffers.
 class DocumentEncoder {
  public:
+  // The objects that `options` points to must outlive the encoder.
   explicit DocumentEncoder(const DocumentEncoderOptions& options) : options_(options) {}
 
-  // Appends the example's words.
+  // Appends the example's words. Returns InvalidArgument if the chat template refuses the example
+  // or a token id is not below the vocabulary. REQUIRES: `chat_template` was given if the example
+  // is a chat.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
-  // A text document in pieces: TextPiece for each (the first one with `first`), then EndText. Each
-  // piece but the last must end at a SafeCut.
+  // Encode a text document in pieces: call TextPiece for each piece, with `first` for the first
+  // one, then EndText. Each piece but the last must end at a SafeCut.
   absl::Status TextPiece(std::string_view text, bool first, std::vector<uint32_t>* words);
-  // Appends the end-of-text token; `first` if there was no token before it.
+  // Appends the end-of-text token. `first` says that the document had no token before it.
   void EndText(bool first, std::vector<uint32_t>* words) const;
 
-  // The last place at which `text` may be cut for the tokenizer, 0 if there is none.
+  // Returns the last place at which `text` can be cut for this tokenizer, 0 if there is none.
   size_t SafeCut(std::string_view text) const {
     return options_.tokenizer->cuts_at_line_feeds() ? LastSafeCut(text) : 0;
   }
 
+  // Returns the largest id encoded so far, -1 if there is none.
   int64_t largest_id() const { return largest_id_; }
 
  private:

@@ -167,7 +167,7 @@ absl::Status ParseAlpaca(dom::object record, Example* example) {
   return absl::OkStatus();
 }
 
-// What a turn of a conversation is written with.
+// The keys of a conversation's turn.
 struct TurnKeys {
   const char* role;
   const char* content;

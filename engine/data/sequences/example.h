@@ -1,4 +1,4 @@
-// One example of training data, and its JSON form in each format.
+// Parses one training example from its JSON record.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_EXAMPLE_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_EXAMPLE_H_
 
@@ -20,16 +20,17 @@ struct Example {
   std::vector<ChatMessage> messages;  // if is_chat
 };
 
-// Parses records:
+// Accepts these records:
 //   text      {"text": "..."}
-//   alpaca    {"instruction": "...", "input": "..." (may be missing or empty), "output": "..."}:
-//             the user's turn is the instruction, and a newline and the input if there is one
-//   sharegpt  {"conversations": [{"from": "...", "value": "..."}, ...], "system": "..." (may be
-//             missing or empty: the first turn then)}: `from` is human or user, gpt or assistant,
-//             or system
+//   alpaca    {"instruction": "...", "input": "...", "output": "..."}. `input` may be missing or
+//             empty. The user's message is the instruction, followed by a newline and the input if
+//             there is one.
+//   sharegpt  {"conversations": [{"from": "...", "value": "..."}, ...], "system": "..."}. `from` is
+//             human or user, gpt or assistant, or system. `system` may be missing or empty;
+//             otherwise it becomes the first message.
 //   messages  {"messages": [{"role": "...", "content": "..."}, ...]}
-// Other keys are passed over, except those that would change what a chat template renders (tools,
-// tool calls and their results), which are refused. Not thread-safe: it keeps a parser's buffers.
+// Other keys are ignored. Tools, tool calls and their results are refused because they would change
+// what a chat template renders. Not thread-safe, because it keeps a parser's buffers.
 class ExampleParser {
  public:
   ExampleParser();
@@ -37,12 +38,12 @@ class ExampleParser {
   ExampleParser(const ExampleParser&) = delete;
   ExampleParser& operator=(const ExampleParser&) = delete;
 
-  // InvalidArgument says what is wrong with the record, not where the record is: malformed JSON
-  // with the line inside the record where there are several, and the column, a missing field, a
-  // field of another type, invalid UTF-8 with the byte.
+  // Parses `json` into `*example`. Returns InvalidArgument for malformed JSON (with the column, and
+  // the line within the record if it has several), a missing field, a field of another type, or
+  // invalid UTF-8 (with the byte). Messages do not name the file or the record, which callers add.
   absl::Status Parse(DataFormat format, std::string_view json, Example* example);
 
-  // Which format a record looks like, by its keys.
+  // Returns the format that the record's keys suggest, or InvalidArgument if they fit none.
   absl::StatusOr<DataFormat> Guess(std::string_view json);
 
  private:

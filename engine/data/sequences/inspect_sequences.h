@@ -1,4 +1,4 @@
-// Prepared data as people and other programs look at it.
+// Shows prepared data to people and to other programs (`inspect`).
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
 
@@ -12,27 +12,29 @@
 
 namespace megatrain {
 
-// What training sees at positions [begin, end) of the training order (position 0 is the first
-// sequence of step 1; positions count on through epochs): a JSON list with an object a sequence,
-// one a line: position, sequence (its number in file order), input_ids, labels, position_ids,
-// document_ids.
+// Returns the sequences at positions [begin, end) of the training order as a JSON list with one
+// object on each line. Position 0 is the first sequence of step 1, and positions continue through
+// the epochs. The members are position, sequence (the number in file order), input_ids, labels,
+// position_ids and document_ids. Returns InvalidArgument for an impossible range.
 absl::StatusOr<std::string> SequencesJson(const Dataset& dataset, int64_t begin, int64_t end);
 
-// The same for people: each sequence's counts, and its text in stretches that the loss is on
-// ("loss") or is not on ("    "). `tokenizer` may be null: then ids are shown.
+// Returns the same sequences for people: the counts of each, and its text in stretches that the
+// loss is on (marked "loss") or not. `tokenizer` may be null; ids are shown then.
 absl::StatusOr<std::string> SequencesText(const Dataset& dataset, const Tokenizer* tokenizer,
                                           int64_t begin, int64_t end);
 
-// Counts of documents, tokens and sequences, what was cut off or passed over, and the first
-// `samples` training sequences in file order, as SequencesText shows them.
+// Returns the counts of documents, tokens and sequences, the DatasetWarnings of the training data,
+// and its first `samples` sequences in file order, in the form of SequencesText.
 absl::StatusOr<std::string> DescribeDataset(const Dataset& dataset, const Tokenizer* tokenizer,
                                             int64_t samples);
 
-// The lines on what was cut off or passed over, empty if nothing was: a job's log says them too.
+// Returns a line for each kind of data that was cut off or left out, for people and for a job's
+// log; "" if there is none.
 std::string DatasetWarnings(const DatasetReport& report);
 
-// How a data file that no job file speaks of is to be read: .npy is tokens, .json and .jsonl what
-// the first record's keys say, anything else but .bin (whose type must be given) is text.
+// Guesses the format of a data file that no job file describes: .npy is tokens, the keys of the
+// first record decide for .json and .jsonl, and other files are text. Returns InvalidArgument for
+// .bin, whose element type cannot be guessed, and for records of no known format.
 absl::StatusOr<DataFile> GuessDataFile(const std::string& path);
 
 }  // namespace megatrain

@@ -1,12 +1,12 @@
-// How documents become sequences: next-fit in file order.
+// Packs documents into training sequences, next-fit in file order.
 //
-// A stream of prepared data is one uint32 word a token: the id, and what packing has to know of it.
-// A sequence is then fully said by the word it begins at; the next one's beginning is its end.
-//   packed    text fills the open sequence and goes on in the next one; a chat example that does
-//             not fit into what is left opens a new sequence
-//   unpacked  every document opens a sequence; text goes on in further ones
-//   always    a chat example longer than a sequence keeps its first sequence_length tokens; one
-//             with no prediction left to learn from is passed over; text is always kept whole
+// A stream of prepared data has one uint32 word for each token: its id and the bits below. A
+// sequence is identified by the word at which it begins; it ends where the next one begins.
+//   packed    text fills the open sequence and continues in the next one; a chat example that does
+//             not fit into the rest of the open sequence begins a new one
+//   unpacked  every document begins a sequence; long text continues in further ones
+//   both      a chat example longer than a sequence keeps its first sequence_length tokens, and one
+//             without a prediction to learn from is left out; text is kept whole
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 
@@ -20,27 +20,28 @@
 
 namespace megatrain {
 
-inline constexpr uint32_t kTargetBit = uint32_t{1} << 31;    // the loss is on this token
+inline constexpr uint32_t kTargetBit = uint32_t{1} << 31;    // the loss is computed on this token
 inline constexpr uint32_t kDocumentBit = uint32_t{1} << 30;  // a document begins here
-inline constexpr uint32_t kWholeBit = uint32_t{1} << 29;     // and is never split (chat)
+inline constexpr uint32_t kWholeBit = uint32_t{1} << 29;  // and must not be split (a chat example)
 inline constexpr uint32_t kTokenMask = kWholeBit - 1;
 
 struct PackingOptions {
-  int64_t sequence_length = 0;  // >= 2
+  int64_t sequence_length = 0;  // in tokens, >= 2
   bool packing = true;
 };
 
 struct PackingCounts {
   int64_t sequences = 0;
-  int64_t tokens = 0;  // in sequences, without padding
-  int64_t truncated_examples = 0;
-  int64_t examples_without_target = 0;
+  int64_t tokens = 0;                   // in sequences, without padding
+  int64_t truncated_examples = 0;       // chat examples longer than a sequence
+  int64_t examples_without_target = 0;  // chat examples left out
 };
 
-// Finds where sequences begin. Feed the stream in order, in pieces of any size.
+// Finds the words at which sequences begin. Append takes the stream in order, in pieces of any
+// size, and Finish ends it. Not thread-safe.
 class SequencePacker {
  public:
-  // `begin(word)` is called for each sequence, in order.
+  // Called with the first word of each sequence, in order. Its error ends Append or Finish.
   using BeginCallback = std::function<absl::Status(uint64_t word)>;
   SequencePacker(const PackingOptions& options, BeginCallback begin);
 
@@ -55,8 +56,8 @@ class SequencePacker {
   const PackingOptions options_;
   const BeginCallback begin_;
   PackingCounts counts_;
-  int64_t position_ = 0;  // words seen
-  // The document that is being read.
+  int64_t position_ = 0;  // the number of words seen
+  // The document that is being read; -1 if there is none.
   int64_t document_begin_ = -1;
   bool document_whole_ = false;
   bool document_has_target_ = false;
@@ -64,16 +65,17 @@ class SequencePacker {
   int64_t filled_ = -1;
 };
 
-// Reads words [first, first + count) of a stream.
+// Reads words [first, first + count) of a stream into `words`.
 using WordReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, uint32_t* words)>;
 
-// The sequence that begins at word `begin`; `end` is where the next one begins, or the stream's
-// end. Rest padded with `pad_id`. Labels of a document's first token are masked where another
-// document is before it: nothing predicts it.
+// Makes the sequence that begins at word `begin`. `end` is where the next one begins, or the end of
+// the stream. The rest is padded with `pad_id`. The label of a document's first token is masked if
+// another document precedes it, because nothing predicts it. Returns the error of `read`, or
+// Internal if `begin` does not fit the stream.
 absl::Status FillPackedSequence(const PackingOptions& options, WordReader read, int64_t begin,
                                 int64_t end, int32_t pad_id, Sequence* sequence);
 
-// A sequence that is `ids` and nothing else: one document, every token a label.
+// Makes a sequence of `ids` alone, without padding: one document in which every token is a label.
 Sequence WholeSequence(std::vector<int32_t> ids);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// The training order: a permutation of the sequences for each epoch, with no table.
+// Computes the training order: a permutation of the sequences for each epoch, without a table.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_PERMUTATION_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_PERMUTATION_H_
 
@@ -6,9 +6,9 @@
 
 namespace megatrain {
 
-// The element at `position` of a pseudo-random permutation of [0, n) that depends on seed, epoch
-// and n alone. O(1): any place in any epoch is found without the ones before it, so a resumed run
-// needs no state. Thread-safe. REQUIRES: 0 <= position < n.
+// Returns the element at `position` of a pseudo-random permutation of [0, n) that depends on
+// `seed`, `epoch` and `n` alone. It takes constant time for any place in any epoch, so a resumed
+// run needs no state. Thread-safe. REQUIRES: 0 <= position < n.
 int64_t PermutedIndex(uint64_t seed, uint64_t epoch, int64_t n, int64_t position);
 
 }  // namespace megatrain

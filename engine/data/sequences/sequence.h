@@ -9,9 +9,9 @@ namespace megatrain {
 
 inline constexpr int32_t kMaskedLabel = -100;
 
-// All vectors have sequence_length elements. labels[t] is the token AT t (as with labels=input_ids
-// in transformers) or kMaskedLabel; the prediction for labels[t + 1] is made at t, and only if both
-// are of one document.
+// All vectors have sequence_length elements. As in transformers with labels=input_ids, labels[t] is
+// the token at t or kMaskedLabel. The prediction for labels[t + 1] is made at t, and only if both
+// are in one document.
 struct Sequence {
   std::vector<int32_t> input_ids;
   std::vector<int32_t> labels;
@@ -20,8 +20,8 @@ struct Sequence {
       document_ids;  // ascending from 0 within the sequence; padding is a document of its own, -1
 };
 
-// The target of the prediction at each position: targets[t] = labels[t + 1] if t + 1 is in the same
-// document (and not padding), else kMaskedLabel; the last is masked.
+// Returns the target of the prediction at each position: labels[t + 1] if t + 1 is in the same
+// document and not padding, else kMaskedLabel. The last position has no target.
 std::vector<int32_t> PredictionTargets(const Sequence& sequence);
 
 }  // namespace megatrain

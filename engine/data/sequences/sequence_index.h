@@ -1,4 +1,5 @@
-// Where each sequence of a token stream begins, kept in a cache file beside it.
+// Finds the sequences of a token stream by number. The words at which they begin are kept in a
+// cache file.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_INDEX_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_INDEX_H_
 
@@ -17,8 +18,9 @@ namespace megatrain {
 // Thread safety: const methods may be called from several threads.
 class SequenceIndex {
  public:
-  // Finds the index in the cache or makes it by one pass over `stream`, which must outlive it.
-  // `progress` is called with 0 bytes as the work goes on.
+  // Opens the index in `cache_directory`, or makes it in one pass over `stream`. `stream` and
+  // `files` must outlive the result. `progress` may be null; it is called with 0 bytes while the
+  // work goes on. Returns the errors of `progress` and of reading and writing the cache.
   static absl::StatusOr<std::unique_ptr<SequenceIndex>> Open(const TokenStream* stream,
                                                              const PackingOptions& options,
                                                              const std::string& cache_directory,
@@ -26,7 +28,8 @@ class SequenceIndex {
                                                              FileSystem* files = PosixFileSystem());
 
   const PackingCounts& counts() const { return counts_; }
-  // O(1), two reads. REQUIRES: 0 <= index < counts().sequences.
+  // Returns a sequence; unused positions hold `pad_id`. Takes constant time. REQUIRES: 0 <= index <
+  // counts().sequences.
   absl::StatusOr<Sequence> Read(int64_t index, int32_t pad_id) const;
 
  private:

@@ -108,7 +108,7 @@ class StreamMaker {
       pending.record = record;
       const absl::Status status = parser.Parse(file.format, record.json, &pending.example);
       if (!status.ok()) {
-        // What is wrong with an earlier record is said first, whatever the batches.
+        // An error in an earlier record is reported first, whatever the batches.
         MT_RETURN_IF_ERROR(EncodeBatch(records));
         const size_t valid = Utf8ValidPrefix(record.json);
         if (valid < record.json.size()) {

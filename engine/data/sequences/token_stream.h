@@ -1,4 +1,4 @@
-// Tokenised documents of consecutive data files, made once and kept in a cache file.
+// The tokenised documents of consecutive data files. They are made once and kept in a cache file.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
 
@@ -22,31 +22,37 @@ namespace megatrain {
 struct TokenStreamOptions {
   DocumentEncoderOptions encoder;
   std::string cache_directory;
-  size_t chunk_bytes = kRecordChunkBytes;  // read at once from a data file
+  size_t chunk_bytes = kRecordChunkBytes;  // the size of one read from a data file
   FileSystem* files = PosixFileSystem();   // must outlive the stream
-  int threads = 1;                         // that tokenise records; the words do not depend on it
+  int threads = 1;                         // for tokenising; the words do not depend on it
 };
 
-// Whether the file holds JSON records: every format but `text` does, and `text` does in files
-// named .jsonl or .json; any other text file is one document.
+// Returns true if the file holds JSON records. All formats but `text` do, and `text` does in files
+// named .jsonl or .json. Any other text file is one document.
 bool HoldsJsonRecords(const DataFile& file);
 
-// Words (packing.h) of the documents of some files, in order. Thread safety: const methods may be
-// called from several threads.
+// The words (packing.h) of the documents of some files, in order. Thread safety: const methods may
+// be called from several threads.
 class TokenStream {
  public:
-  // Hashes the files; then finds their stream in the cache, or makes it. `progress` counts every
-  // file's bytes twice: once hashed, once tokenised. REQUIRES: no file is of format tokens.
-  // Errors name the file, and the line, element or byte in it.
+  // Hashes the files, then finds their stream in the cache or makes it. `progress` may be null; it
+  // counts every file's bytes twice, once hashed and once tokenised. The tokenizer, the chat
+  // template and the file system of `options` are used during the call, the file system also as
+  // long as the result. REQUIRES: no file has format `tokens`.
+  //
+  // Returns InvalidArgument, naming the file and the line, element or byte, for malformed data,
+  // invalid UTF-8, an empty file, or an id that is not below the vocabulary. Returns Aborted if a
+  // file changes while it is read.
   static absl::StatusOr<std::unique_ptr<TokenStream>> Open(absl::Span<const DataFile> files,
                                                            const TokenStreamOptions& options,
                                                            const ByteProgress& progress);
 
   int64_t words() const { return cache_->elements(); }
   int64_t documents() const { return documents_; }
-  // XXH3-128 in hex of the files' contents and all that decides the words.
+  // Returns the XXH3-128 (32 hex digits) of the files' contents and everything that affects the
+  // words.
   const std::string& key() const { return key_; }
-  // REQUIRES: the range lies in the stream.
+  // Reads words [first, first + count). REQUIRES: the range lies in the stream.
   absl::Status Read(int64_t first, int64_t count, uint32_t* words) const {
     return cache_->Read(first, count, words);
   }

@@ -63,7 +63,8 @@ struct HeadRows {
   int64_t stride = 0;
 };
 
-// How blocks are computed: BF16 operands as such, or widened to FP32 for a processor without.
+// Selects how blocks are computed: in BF16, or widened to FP32 on a processor without BF16
+// products.
 struct BlockMath {
   DType storage = DType::kF32;  // of q, k, v and the outputs
   DType compute = DType::kF32;  // of the products' operands

@@ -1,5 +1,6 @@
-// Blocked causal attention inside documents, forward and backward, from single-threaded products
-// and the softmax between them. Memory is linear in tokens; blocks that nobody sees are skipped.
+// Causal attention within documents for the cpu device, forward and backward. It works in blocks,
+// by single-threaded products with the softmax between them. Memory is linear in tokens, and blocks
+// in which nothing is visible are skipped.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_H_
 
@@ -9,16 +10,18 @@
 
 namespace megatrain {
 
-// native_bf16: whether BF16 products run as such; else blocks are widened to FP32.
+// `native_bf16` says that BF16 products run natively; otherwise blocks are widened to FP32. Both
+// return the first error of a product.
 absl::Status RunAttention(const AttentionArgs& args, bool native_bf16, ThreadPool* pool,
                           WorkspacePool* workspaces);
 absl::Status RunAttentionBackward(const AttentionBackwardArgs& args, bool native_bf16,
                                   ThreadPool* pool, WorkspacePool* workspaces);
 
-// The backward pass's FP32 sums of dq [heads, tokens, head_dim] and delta [heads, tokens].
+// Returns the bytes of AttentionBackwardArgs::workspace, which holds FP32 sums of dq [heads,
+// tokens, head_dim] and delta [heads, tokens].
 int64_t AttentionWorkspaceBytes(int64_t tokens, int64_t heads, int64_t head_dim);
 
-// Host bytes of one task's buffers, at most, for heads of up to kHeadDimMax.
+// Returns the most host bytes of one task's buffers, for heads of up to kHeadDimMax.
 int64_t AttentionScratchBytesMax();
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// The cpu device: lanes are threads, device memory is an arena in host memory, the link is memcpy,
-// optionally throttled.
+// The cpu device. Device memory is an arena in host memory, copies are memcpy, optionally throttled
+// like a link, and work is done when the call that queues it returns.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_DEVICE_H_
 
@@ -11,11 +11,11 @@
 namespace megatrain {
 
 struct CpuDeviceOptions {
-  // Each direction of the link is held to this; 0 = as fast as memcpy goes. 1 GB = 1e9 bytes.
+  // The speed of each direction of the link, in GB (1e9 bytes) per second; 0 = as fast as memcpy.
   double link_gigabytes_per_second = 0;
 };
 
-// `compute_pool` runs the kernels; it must outlive the device.
+// `compute_pool` runs the kernels and must outlive the device.
 std::unique_ptr<Device> CreateCpuDevice(ThreadPool* compute_pool, const CpuDeviceOptions& options);
 
 }  // namespace megatrain

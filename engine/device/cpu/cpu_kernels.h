@@ -1,8 +1,8 @@
-// The kernels of the cpu device: products by oneDNN, the rest by Highway, spread over a pool.
+// The kernels of the cpu device: products by oneDNN, the rest by Highway, parallel over a pool.
 //
 // Thread safety: several lanes may call at a time; the pool serves one loop at a time. The stream
-// is not used: a call returns when its work is done. Results are bitwise independent of the pool's
-// size: work is cut by the shapes alone.
+// is not used: a call returns when its work is done. Results do not depend on the pool's size in
+// any bit, because the shapes alone determine how work is cut.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 
@@ -17,11 +17,11 @@ namespace megatrain {
 
 class CpuKernelSizes : public KernelSizes {
  public:
-  // Of kernels on a pool of so many threads.
+  // `threads` is the size of the pool that the kernels run on.
   explicit CpuKernelSizes(int threads) : threads_(threads) {}
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override;
-  // A processor's caches are small beside a GPU's memory: the products win from few tokens on.
+  // A processor's caches are small compared with a GPU's memory, so chunks of few tokens suffice.
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
 

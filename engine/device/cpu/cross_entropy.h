@@ -1,4 +1,4 @@
-// Cross-entropy and its gradient over ranges of tokens.
+// Cross-entropy and its gradient for a range of tokens (see CrossEntropyArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CROSS_ENTROPY_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CROSS_ENTROPY_H_
 
@@ -6,6 +6,7 @@
 
 namespace megatrain {
 
+// Computes tokens [begin, end). Different ranges may be computed by different threads.
 void CrossEntropyTokens(const CrossEntropyArgs& args, int64_t begin, int64_t end);
 
 }  // namespace megatrain

@@ -1,4 +1,5 @@
-// Sums, conversions and the embedding's gradient over ranges; the pool's blocks are such ranges.
+// Sums, conversions and the embedding's gradient over ranges of elements. The cpu kernels
+// distribute such ranges over the pool's threads.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ELEMENTWISE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ELEMENTWISE_H_
 
@@ -6,26 +7,26 @@
 
 namespace megatrain {
 
-// sum of x[i]^2 and of x[i] in FP64.
+// Return the sum of x[i]^2 and of x[i], in FP64.
 double SumOfSquaresOf(const float* x, int64_t n);
 double SumOf(const float* x, int64_t n);
 
-// out[n] += x[n].
+// out[i] += x[i] for n elements.
 void AddTo(const float* x, int64_t n, float* out);
-// out[n] += sum over rows of x[rows, n], in the order of the rows.
+// out[i] += sum over rows of x[row, i] for n columns, in the order of the rows.
 void AddRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out);
 
-// From the left, so `out` may start where `x` does.
+// Converts from the left, so `out` may start where `x` does.
 void NarrowToBf16(const float* x, int64_t n, bf16_t* out);
 void WidenToFloat(const bf16_t* x, int64_t n, float* out);
-// The same over a [rows, columns] block.
+// The same conversions for a [rows, columns] block.
 void NarrowBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns, bf16_t* out,
                  int64_t out_stride);
 void WidenBlock(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, float* out,
                 int64_t out_stride);
 
-// The columns [column_begin, column_end) of every id whose first place in sorted_positions is in
-// [begin, end).
+// Computes columns [column_begin, column_end) of the gradient for every id whose first place in
+// sorted_positions is in [begin, end).
 void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end,
                           int64_t column_begin, int64_t column_end);
 

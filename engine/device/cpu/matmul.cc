@@ -145,13 +145,12 @@ absl::Status WidenedTile(const MatMulArgs& args, const Tile& tile, Workspace& wo
 // A product is cut into at most so many tiles.
 constexpr int64_t kTilesMax = 512;
 
-// What `tiles` equal tiles cost, in tiles: the mean over pools of what they cost each pool, the
-// rounds that its busiest thread takes times its threads. The bits must not depend on the pool that
-// there happens to be. Small pools count most.
+// Returns the cost of n equal tiles, in tiles, for each n: the mean over pools of the rounds that a
+// pool's busiest thread takes, times the pool's threads. It does not depend on the pool in use,
+// because the bits must not. Small pools count most.
 //
-// The last tile to finish is waited for on average half its length longer than an even division
-// would take, unless the tiles divide evenly; kUneven is how much of that remains when they do,
-// since threads differ.
+// On average the last tile finishes half its length later than an even division would, unless the
+// tiles divide evenly; kUneven is how much of that remains if they do, since threads differ.
 std::array<double, kTilesMax + 1> CostsOnPools() {
   constexpr double kUneven = 0.25;
   constexpr struct {

@@ -1,4 +1,5 @@
-// MatMul over the pool: the output is cut into tiles, each a single-threaded product over all of k.
+// MatMul for the cpu device: the output is cut into tiles, and each tile is a single-threaded
+// product over all of k.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_MATMUL_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_MATMUL_H_
 
@@ -8,20 +9,22 @@
 
 namespace megatrain {
 
-// The output's tiles: all of `rows` x `columns`, less at the lower and right edges.
+// The size of the output's tiles; those at the lower and right edges may be smaller.
 struct MatMulTiles {
   int64_t rows = 0, columns = 0;
 };
 
-// The tiles that make a product short on pools of few threads and of many, by the cost model in
-// matmul.cc. They follow from the shapes alone, for oneDNN's order of sums follows from them.
+// Returns the tiles for which a product is fast on small and on large pools, by the cost model in
+// matmul.cc. They depend on the shapes alone, because they determine oneDNN's order of summation
+// and thus the bits.
 MatMulTiles ChooseMatMulTiles(int64_t m, int64_t n, int64_t k, bool transpose_a);
 
-// native_bf16: whether BF16 products run as such; else operands are widened to FP32 block by block.
+// `native_bf16` says that BF16 products run natively; otherwise operands are widened to FP32 block
+// by block. Returns the first error of a product.
 absl::Status RunMatMul(const MatMulArgs& args, bool native_bf16, ThreadPool* pool,
                        WorkspacePool* workspaces);
 
-// Host bytes of one task's buffers, at most.
+// Returns the most host bytes of one task's buffers.
 int64_t MatMulScratchBytesMax();
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// RMSNorm over ranges of rows; the pool's blocks are such ranges.
+// RMSNorm for a range of rows (see RmsNormArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_NORM_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_NORM_H_
 
@@ -6,9 +6,11 @@
 
 namespace megatrain {
 
+// Computes rows [begin, end).
 void RmsNormRows(const RmsNormArgs& args, int64_t begin, int64_t end);
 
-// Writes dx of the rows and their share of dweight to dweight_part [width] (overwritten).
+// Computes dx of rows [begin, end), and writes their contribution to dweight to dweight_part
+// [width].
 void RmsNormBackwardRows(const RmsNormBackwardArgs& args, int64_t begin, int64_t end,
                          float* dweight_part);
 

@@ -1,5 +1,6 @@
-// A single-threaded matrix product on strided blocks, by oneDNN: what MatMul and attention are
-// built from. All parallelism is the thread pool's; oneDNN's OpenMP is limited to one thread.
+// A single-threaded matrix product on strided blocks, by oneDNN. MatMul and attention of the cpu
+// device are built from it. Parallelism comes from the thread pool alone; oneDNN's OpenMP is
+// limited to one thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_H_
 
@@ -13,14 +14,14 @@
 
 namespace megatrain {
 
-// out[m, n] (+)= op(a)[m, k] * op(b)[k, n] (+ bias[n]); strides as in MatMulArgs.
+// Describes out[m, n] (+)= op(a)[m, k] * op(b)[k, n] (+ bias[n]); strides as in MatMulArgs.
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0;
-  DType dtype = DType::kF32;      // of a, b, bias
-  DType out_dtype = DType::kF32;  // of out
+  DType dtype = DType::kF32;      // the type of a, b and bias
+  DType out_dtype = DType::kF32;  // the type of out
   bool transpose_a = false, transpose_b = false;
   bool bias = false;
-  bool accumulate = false;  // out is added to, rounded once
+  bool accumulate = false;  // adds to out, rounded once
   int64_t a_stride = 0, b_stride = 0, out_stride = 0;
 
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
@@ -31,18 +32,20 @@ struct ProductShape {
   }
 };
 
-// The library and the instructions that it chooses here, as "oneDNN 2.7.3 (avx512_core_bf16)".
+// Returns the library and the instruction set that it uses here: "oneDNN 2.7.3 (avx512_core_bf16)".
 std::string ProductLibrary();
 
-// Thread safety: one thread at a time (it remembers the operands' places between calls); as many
-// objects of one shape as there are threads share oneDNN's generated code.
+// Thread safety: one thread at a time, because it remembers the operands' addresses between calls.
+// Several objects of one shape share oneDNN's generated code, so each thread can have its own.
 class Product {
  public:
+  // Returns an error if oneDNN cannot make such a product.
   static absl::StatusOr<std::unique_ptr<Product>> Create(const ProductShape& shape);
   ~Product();
 
   size_t scratch_bytes() const;
-  // scratch: scratch_bytes(), 64-byte aligned, used during the call. bias: null unless shape.bias.
+  // `scratch` has scratch_bytes(), aligned to 64 bytes, and is used during the call only. `bias` is
+  // null unless shape.bias.
   absl::Status Run(const void* a, const void* b, void* out, const void* bias, void* scratch);
 
  private:
@@ -51,10 +54,11 @@ class Product {
   std::unique_ptr<State> state_;
 };
 
-// Whether this processor, as far as oneDNN may use it (DNNL_MAX_CPU_ISA), multiplies BF16 natively.
+// Returns true if this processor multiplies BF16 natively and oneDNN may use that
+// (DNNL_MAX_CPU_ISA).
 bool HasNativeBf16();
 
-// Limits OpenMP to one thread in regions that the calling thread starts, for good.
+// Limits OpenMP to one thread in parallel regions that the calling thread starts, permanently.
 void UseOneOpenMpThread();
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Rotary positions over ranges of tokens.
+// Rotary position embedding for a range of tokens (see RopeArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ROPE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ROPE_H_
 
@@ -6,6 +6,7 @@
 
 namespace megatrain {
 
+// Rotates tokens [begin, end).
 void RopeTokens(const RopeArgs& args, int64_t begin, int64_t end);
 
 }  // namespace megatrain

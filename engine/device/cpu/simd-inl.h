@@ -1,5 +1,5 @@
-// Vectors of FP32 loaded from and stored to FP32 or BF16 memory, and an exponential: what the
-// element-wise kernels share. Included once for each instruction set (Highway's foreach_target).
+// Vector helpers for the element-wise kernels: FP32 vectors loaded from and stored to FP32 or BF16
+// memory, and an exponential. Included once for each instruction set (Highway's foreach_target).
 #include <cstddef>
 #include <cstdint>
 
@@ -30,8 +30,9 @@ HWY_INLINE VF Load(const bf16_t* p) {
 }
 
 HWY_INLINE void Store(VF v, float* p) { hn::StoreU(v, DF(), p); }
-// Nearest even by integers, as FloatToBf16: adding 0x7fff plus the last kept bit carries exactly
-// when the value must round up. A NaN only gets its quiet bit, so that it never carries to zero.
+// Rounds to nearest even with integers, as FloatToBf16 does. Adding 0x7fff plus the last kept bit
+// carries exactly if the value must be rounded up. A NaN only gets its quiet bit, so that it cannot
+// carry to zero.
 HWY_INLINE void Store(VF v, bf16_t* p) {
   const DF df;
   const DU du;
@@ -45,7 +46,7 @@ HWY_INLINE void Store(VF v, bf16_t* p) {
   (void)df;
 }
 
-// The first `count` lanes; the rest are zero.
+// Load and store the first `count` lanes; the other lanes are loaded as zeros.
 template <typename T>
 HWY_INLINE VF LoadFirst(const T* p, size_t count) {
   HWY_ALIGN T lanes[hn::MaxLanes(DF())] = {};
@@ -59,7 +60,7 @@ HWY_INLINE void StoreFirst(VF v, T* p, size_t count) {
   for (size_t i = 0; i < count; ++i) p[i] = lanes[i];
 }
 
-// Whole vectors and tails behind one loop: kTail is known at compile time.
+// Handle whole vectors (kTail false; `count` is ignored) and the tail of a row in one loop body.
 template <bool kTail, typename T>
 HWY_INLINE VF LoadPart(const T* p, size_t count) {
   if constexpr (kTail) return LoadFirst(p, count);
@@ -79,9 +80,9 @@ HWY_INLINE float MaxLanes(VF v) { return hn::GetLane(hn::MaxOfLanes(DF(), v)); }
 
 // exp(x) within 2 units in the last place; 0 below -87.3 (where the result is denormal), infinite
 // above 88.7; NaN stays NaN. Derivation: n = round(x / ln 2), r = x - n ln 2 in two steps (the
-// first product is exact: kLn2High has 9 significant bits), |r| <= 0.347, exp(x) = 2^n exp(r), and
-// exp(r) is its Taylor polynomial of degree 7, whose remainder 0.347^8 / 8! = 5e-9 is below half a
-// unit in the last place. 2^n is applied in two halves, as n = 128 alone has no FP32 power.
+// first product is exact: 0.693359375 has 9 significant bits), |r| <= 0.347, exp(x) = 2^n exp(r),
+// and exp(r) is its Taylor polynomial of degree 7, whose remainder 0.347^8 / 8! = 5e-9 is below
+// half a unit in the last place. 2^n is applied in two halves, as n = 128 alone has no FP32 power.
 HWY_INLINE VF Exp(VF x) {
   const DF df;
   const hn::RebindToSigned<DF> di;

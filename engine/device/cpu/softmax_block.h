@@ -1,7 +1,7 @@
-// The element-wise half of blocked attention: what happens between the products of one block.
-// Scores are scaled by `scale` and a masked score gives a probability that is a true zero. Rows of
-// scores, p, dp and ds are read and written in whole vectors: strides are multiples of 16 elements
-// and at least `columns`.
+// The element-wise half of blocked attention on the cpu device: the softmax between the products of
+// a block. Scores are scaled by `scale`, and a masked score gives a probability of exactly zero.
+// Rows of scores, p, dp and ds are read and written in whole vectors, so strides must be multiples
+// of 16 elements and at least `columns`.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_SOFTMAX_BLOCK_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_SOFTMAX_BLOCK_H_
 
@@ -11,30 +11,31 @@
 
 namespace megatrain {
 
-// One step of the online softmax (Milakov & Gimelshein 2018) over a block of scores, a row a query.
+// One step of the online softmax (Milakov & Gimelshein 2018) over a block of scores with one row
+// for each query.
 struct SoftmaxStepArgs {
-  DType dtype = DType::kF32;  // of p
+  DType dtype = DType::kF32;  // the type of p
   int64_t rows = 0, columns = 0;
   float scale = 0;
   const float* scores = nullptr;  // [rows, columns]
   int64_t stride = 0;
   void* p = nullptr;  // [rows, columns]; each row may start at the first byte of its scores
   int64_t p_stride = 0;
-  const int32_t* first = nullptr;  // [rows]: the columns [first, last) of a row are visible,
-  const int32_t* last = nullptr;   // clamped to the block; may be empty
-  float* largest = nullptr;        // [rows], of the scaled scores so far; -inf at the start
-  float* sum = nullptr;            // [rows], of exp(score - largest) so far; 0 at the start
-  float* accumulator = nullptr;    // [rows, dim], contiguous: rescaled to the new largest
+  const int32_t* first = nullptr;  // [rows]: columns [first, last) of a row are visible;
+  const int32_t* last = nullptr;   // clamped to the block, may be empty
+  float* largest = nullptr;        // [rows], the largest scaled score so far; -inf at first
+  float* sum = nullptr;            // [rows], sum of exp(score - largest) so far; 0 at first
+  float* accumulator = nullptr;    // [rows, dim], contiguous; rescaled to the new largest
   int64_t dim = 0;
 };
 void SoftmaxStep(const SoftmaxStepArgs& args);
 
-// out[row] = accumulator[row] / sum[row]; lse[row] = largest + log(sum).
+// Computes out[row] = accumulator[row] / sum[row] and lse[row] = largest + log(sum).
 void SoftmaxFinish(const SoftmaxStepArgs& args, DType out_dtype, void* out, int64_t out_stride,
                    float* lse);
 
-// Backward over a transposed block, a row a key: p = exp(scale * scores - lse) and
-// ds = p * (dp - delta) * scale, both of type dtype.
+// The backward pass over a transposed block with one row for each key: p = exp(scale * scores -
+// lse) and ds = p * (dp - delta) * scale, both of type dtype.
 struct SoftmaxBackwardArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, columns = 0;
@@ -45,14 +46,14 @@ struct SoftmaxBackwardArgs {
   void* p = nullptr;   // [rows, columns]; each row may start at the first byte of its scores
   void* ds = nullptr;  // [rows, columns]; each row may start at the first byte of its dp
   int64_t p_stride = 0;
-  const int32_t* first = nullptr;  // [rows]: queries [first, last) of a row see this key
+  const int32_t* first = nullptr;  // [rows]: queries [first, last) see the key of a row
   const int32_t* last = nullptr;
   const float* lse = nullptr;    // [columns]
   const float* delta = nullptr;  // [columns]: rowsum(dO * O)
 };
 void SoftmaxBackwardBlock(const SoftmaxBackwardArgs& args);
 
-// out[row] = sum of a[row, i] * b[row, i].
+// Computes out[row] = sum of a[row, i] * b[row, i].
 void RowDots(DType dtype, int64_t rows, int64_t n, const void* a, const void* b, int64_t stride,
              float* out);
 

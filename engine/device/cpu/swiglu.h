@@ -1,4 +1,4 @@
-// SwiGLU over ranges of tokens.
+// SwiGLU for a range of tokens (see SwiGluArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_SWIGLU_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_SWIGLU_H_
 
@@ -6,6 +6,7 @@
 
 namespace megatrain {
 
+// Compute tokens [begin, end).
 void SwiGluTokens(const SwiGluArgs& args, int64_t begin, int64_t end);
 void SwiGluBackwardTokens(const SwiGluBackwardArgs& args, int64_t begin, int64_t end);
 

@@ -1,5 +1,5 @@
-// What one task of a kernel needs beside its operands: aligned buffers that are kept for the next
-// task, and the products it has used before.
+// The buffers and products that one task of a cpu kernel needs besides its operands. They are kept
+// for the next task.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_WORKSPACE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_WORKSPACE_H_
 
@@ -20,16 +20,19 @@ namespace megatrain {
 // Thread safety: one thread at a time.
 class Workspace {
  public:
-  // Buffers that are alive together have different slots; slot 0 is the products' scratch.
+  // Buffers that are used at the same time must have different slots. Slot 0 is the products'
+  // scratch.
   static constexpr int kSlots = 9;
 
-  // At least `bytes`, aligned to 64; contents are undefined. Valid until the slot's next call.
+  // Returns at least `bytes`, aligned to 64, with undefined content. Valid until the next call for
+  // the slot.
   void* Buffer(int slot, int64_t bytes);
   float* Floats(int slot, int64_t count) {
     return static_cast<float*>(Buffer(slot, count * static_cast<int64_t>(sizeof(float))));
   }
 
-  // Runs a product, made at its shape's first use. out += if shape.accumulate.
+  // Runs a product, which is created when its shape is first used. Adds to `out` if
+  // shape.accumulate. Returns the errors of Product.
   absl::Status Multiply(const ProductShape& shape, const void* a, const void* b, void* out,
                         const void* bias = nullptr);
 
@@ -42,9 +45,10 @@ class Workspace {
   std::unordered_map<ProductShape, std::unique_ptr<Product>, absl::Hash<ProductShape>> products_;
 };
 
-// Thread safety: all methods.
+// Thread safety: all methods may be called from any thread.
 class WorkspacePool {
  public:
+  // Holds a workspace and returns it to the pool when destroyed.
   class Lease {
    public:
     Lease(WorkspacePool* pool, std::unique_ptr<Workspace> workspace);
@@ -59,8 +63,8 @@ class WorkspacePool {
     std::unique_ptr<Workspace> workspace_;
   };
 
-  // The last one given back is the next one leased: its memory is in the cache. There are never
-  // more than there were leases at a time. The pool must outlive the lease.
+  // Leases a workspace, preferably the one returned last, whose memory is still in the cache. A new
+  // one is made if all are leased. The pool must outlive the lease.
   Lease Take();
 
  private:
@@ -68,7 +72,8 @@ class WorkspacePool {
   std::vector<std::unique_ptr<Workspace>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The first error of a loop's tasks. Thread safety: all methods.
+// Collects the first error of a loop's tasks. Thread safety: all methods may be called from any
+// thread.
 class FirstError {
  public:
   void Update(const absl::Status& status) {

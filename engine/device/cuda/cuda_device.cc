@@ -22,12 +22,13 @@
 namespace megatrain {
 namespace {
 
-// Through which unpinned memory is copied.
+// The size of the pinned memory through which unpinned memory is copied.
 constexpr int64_t kStagingBytes = int64_t{1} << 20;
 constexpr size_t kPageBytes = 4096;
 
-// Kept free beside the arena: what is loaded for shapes that are yet to come, cuDNN's graphs among
-// it, takes no more than the first use of everything did, and this at least. Not measured on a GPU.
+// Device memory kept free besides the arena. Memory that is loaded for shapes to come, cuDNN's
+// graphs among them, takes no more than the first use of everything did; this is the least. Not
+// measured on a GPU.
 constexpr int64_t kReserveBytes = int64_t{512} << 20;
 
 std::string Version(int number) { return absl::StrCat(number / 1000, ".", number % 1000 / 10); }

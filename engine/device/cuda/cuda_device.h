@@ -1,8 +1,8 @@
-// The cuda device: lanes are streams, events CUDA's, memory one cudaMalloc, the link copies from
-// pinned host memory.
+// The cuda device: CUDA's streams and events, memory by cudaMalloc, and copies between the device
+// and pinned host memory.
 //
-// Errors name the call. One that CUDA keeps returning (an illegal address, a device that is gone)
-// is one that IsDeviceLost knows: the process has to be started again.
+// Messages name the call. For an error that CUDA keeps returning (an illegal address, a device that
+// is gone) IsDeviceLost is true; the process must then be restarted.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 
@@ -16,17 +16,17 @@
 
 namespace megatrain {
 
-// The first compute capability that the kernels are built for.
+// The lowest compute capability (major version) that the kernels are built for.
 inline constexpr int kCudaCapabilityMajorMin = 8;
 
-// Looks for GPU `ordinal` and sets nothing up. Errors say what to do. NotFound: there is nothing to
-// use (no driver, no GPU), so that another device may be chosen. FailedPrecondition: there is, and
-// it cannot be used as it is (a driver or a GPU that is too old). InvalidArgument: no GPU of that
-// number.
+// Finds GPU `ordinal` without setting anything up. Messages say what to do. Returns NotFound if
+// there is no driver or no GPU, so that another device may be chosen; FailedPrecondition if the
+// driver or the GPU is too old; InvalidArgument if there is no GPU of that number.
 absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 
-// Sets it up, with the fast paths that the environment leaves (cuda_switches.h). Errors as above;
-// Unavailable: no library of products, with every place that was looked at.
+// Opens GPU `ordinal`, with the fast paths that the environment allows (cuda_switches.h). Returns
+// the errors of FindCudaDevice, and Unavailable, with every place that was searched, if the library
+// for products is not found.
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

@@ -10,7 +10,7 @@ namespace {
 
 CudaStream& Of(Stream& stream) { return static_cast<CudaStream&>(stream); }
 
-// Of a call that cuDNN has not taken.
+// Checks that our own kernels may take a call that cuDNN has not taken.
 absl::Status CheckOwnMayTake(const AttentionArgs& args) {
   if (args.choice != AttentionChoice::kLibrary) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(

@@ -1,7 +1,7 @@
-// The kernels of the cuda device: products by cuBLASLt, attention by cuDNN where it takes the call,
-// the rest by the kernels of this folder.
+// The kernels of the cuda device: products by cuBLASLt, attention by cuDNN for the calls that it
+// takes, and everything else by the kernels of this folder.
 //
-// Thread safety: as Stream: one thread a stream.
+// Thread safety: one thread at a time for each stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_
 
@@ -14,14 +14,14 @@
 
 namespace megatrain {
 
-// A stream and what its kernels use beside their arguments.
+// A stream and the device memory that its kernels use besides their arguments.
 class CudaStream : public Stream {
  public:
-  // Takes both over. `workspace`: device memory of WorkspaceBytes(), null for a stream of copies
-  // only.
+  // Takes ownership of `stream` and `workspace`. The latter is device memory of WorkspaceBytes(),
+  // or null for a stream with copies alone. `api` must outlive the stream.
   CudaStream(CudaApi* api, int ordinal, void* stream, void* workspace)
       : api_(api), ordinal_(ordinal), stream_(stream), workspace_(workspace) {}
-  // Waits for what is queued: copies in flight write to memory that others are given next.
+  // Waits for the queued work, because copies in flight would write to memory that is reused.
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
@@ -41,8 +41,8 @@ class CudaStream : public Stream {
 
 class CudaKernels : public Kernels {
  public:
-  // `api` must outlive this object. Every stream is a CudaStream, with a workspace but for Zero and
-  // AdamW.
+  // `api` must outlive this object. Streams passed to the methods must be CudaStreams, with a
+  // workspace except for Zero and AdamW.
   CudaKernels(CudaApi* api, int ordinal, const cuda::FastPaths& paths = {})
       : api_(api), ordinal_(ordinal), paths_(paths) {}
 
@@ -74,14 +74,14 @@ class CudaKernels : public Kernels {
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
     return sizes_.ScratchBytesMax(dtype, max_operand_elements);
   }
-  // Not measured: products are queued with everything else.
+  // Not measured, because products are queued with everything else.
   double MatMulSeconds() const override { return 0; }
 
  private:
-  // The status of a launch that gave `error`.
+  // Returns the status for the error code of a launch.
   absl::Status Launched(int error, const char* kernel) const;
 
-  // Where kernels of our own are queued.
+  // Returns the queue for kernels of this folder.
   cuda::Queue QueueOf(Stream& stream) const;
 
   CudaApi* const api_;

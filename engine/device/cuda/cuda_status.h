@@ -1,4 +1,4 @@
-// CUDA's errors as absl::Status.
+// Converts CUDA's error codes to absl::Status.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_STATUS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_STATUS_H_
 
@@ -7,9 +7,9 @@
 
 namespace megatrain {
 
-// OK for 0. Else "cuda: CALL: NAME (NUMBER): TEXT": ResourceExhausted for memory, else Internal. An
-// error that CUDA keeps returning from then on (an illegal address, a device that is gone) is
-// marked as one that IsDeviceLost knows.
+// Returns OK for 0. Otherwise the message is "cuda: CALL: NAME (NUMBER): TEXT" and the code
+// ResourceExhausted for lack of memory, else Internal. For an error that CUDA keeps returning from
+// then on (an illegal address, a device that is gone) IsDeviceLost is true.
 absl::Status CudaStatus(const CudaApi& api, int error, const char* call);
 
 }  // namespace megatrain

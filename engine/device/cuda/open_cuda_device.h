@@ -1,4 +1,4 @@
-// The GpuOpener of programs: CUDA's own edge, if this build has the toolkit.
+// The GpuOpener of the programs.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_OPEN_CUDA_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_OPEN_CUDA_DEVICE_H_
 
@@ -9,7 +9,7 @@
 
 namespace megatrain {
 
-// Errors as of a GpuOpener; a build without CUDA has nothing to use.
+// Opens a GPU, with the errors of a GpuOpener. A build without CUDA always returns NotFound.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal);
 
 }  // namespace megatrain

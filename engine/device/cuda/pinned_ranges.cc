@@ -14,7 +14,7 @@
 namespace megatrain {
 namespace {
 
-// What the limit on locked memory is, for people.
+// Returns the limit on locked memory, for people.
 std::string MemoryLockLimit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "not known";

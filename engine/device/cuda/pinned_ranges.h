@@ -1,5 +1,5 @@
-// The host memory that the device may copy from and to. Large ranges are pinned in pieces (one call
-// for 512 GiB fails on recent drivers), and no copy may straddle two.
+// Keeps track of the host memory that is pinned for copies. Large ranges are pinned in pieces,
+// because one call for 512 GiB fails on recent drivers, and a copy must not straddle two pieces.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_PINNED_RANGES_H_
@@ -20,20 +20,21 @@ class PinnedRanges {
  public:
   static constexpr int64_t kPieceBytes = int64_t{1} << 30;
 
-  // `api` must outlive this object; `piece_bytes` is whole pages.
+  // `api` must outlive this object. `piece_bytes` must be whole pages.
   explicit PinnedRanges(CudaApi* api, int64_t piece_bytes = kPieceBytes)
       : api_(api), piece_bytes_(piece_bytes) {}
-  // Unpins what is left.
+  // Unpins what is still pinned.
   ~PinnedRanges();
   PinnedRanges(const PinnedRanges&) = delete;
   PinnedRanges& operator=(const PinnedRanges&) = delete;
 
-  // As Device::PinHost.
+  // As Device::PinHost and Device::UnpinHost. Errors are those of CudaStatus, with the limit on
+  // locked memory in the message.
   absl::Status Pin(void* host, int64_t bytes, const PinProgress& progress);
   void Unpin(void* host);
 
   // Calls `copy(offset, bytes)` for each part of [host, host + bytes) that lies in one piece, until
-  // one gives an error. FailedPrecondition if the memory is not all pinned.
+  // one returns an error, which is returned. FailedPrecondition if the memory is not all pinned.
   absl::Status ForEachPiece(
       const void* host, int64_t bytes,
       const std::function<absl::Status(int64_t offset, int64_t bytes)>& copy) const;

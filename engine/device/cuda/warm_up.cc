@@ -11,7 +11,8 @@ namespace megatrain {
 namespace {
 
 constexpr int64_t kTokens = 64;
-// Of attention by a library: what cuDNN's graphs of documents that are not packed are made for.
+// The tokens for attention by a library: cuDNN's graphs of unpacked documents are made for
+// multiples of this.
 constexpr int64_t kLibraryTokens = 512;
 constexpr int64_t kHeads = 2, kKvHeads = 1, kHeadDim = 64, kWidth = kHeads * kHeadDim;
 constexpr int64_t kVocabulary = 128;

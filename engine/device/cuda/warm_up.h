@@ -1,5 +1,5 @@
-// What CUDA and its libraries load when a kernel is first used takes memory of the device that is
-// nobody's to plan: it is loaded before a job is given what is left.
+// Uses every kernel once. CUDA and its libraries take device memory when a kernel is first used,
+// and this must happen before a job is given the memory that is left.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_WARM_UP_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_WARM_UP_H_
 
@@ -8,8 +8,8 @@
 
 namespace megatrain {
 
-// Calls each kernel of the device for a small layer, in both dtypes, attention also by our own
-// kernels where a library takes it, and waits. The memory that it works in is given back.
+// Calls each kernel of the device for a small layer in both dtypes and waits. Attention is also
+// called with the device's own kernels if a library takes it. The memory for this is freed again.
 absl::Status WarmUp(Device& device);
 
 }  // namespace megatrain

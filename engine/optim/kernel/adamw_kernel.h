@@ -1,4 +1,5 @@
-// The inner loop of AdamW: one run of neighbouring elements, vectorised for the processor at hand.
+// The inner loop of AdamW: updates a run of neighbouring elements with the vector instructions of
+// the processor at hand.
 #ifndef MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_KERNEL_H_
 #define MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_KERNEL_H_
 
@@ -9,19 +10,21 @@
 
 namespace megatrain {
 
-// How far ahead of its use a line of each stream is asked for, unless measured: 2 KB of FP32, 1 KB
-// of BF16.
+// The default distance, in elements, at which a cache line of each stream is prefetched: 2 KB of
+// FP32, 1 KB of BF16.
 inline constexpr int kAdamWPrefetchElements = 512;
 
-// Updates the span in place; `decay` multiplies the master first (1 for tensors without decay).
-// False if an updated master is not finite or has no finite BF16 half (split masters), or if a
-// second moment is not finite (a gradient beyond 1.8e19, whose square overflows: from then on the
-// element would never move again). Each stream is prefetched so many elements ahead; 0: not.
+// Updates the span in place. The master is first multiplied by `decay`, which is 1 for tensors
+// without weight decay. Each stream is prefetched `prefetch_elements` ahead; 0 means not at all.
+//
+// Returns false if an updated master is not finite or (split masters) has no finite BF16 half, or
+// if a second moment is not finite. The latter happens when a gradient exceeds 1.8e19: its square
+// overflows, and the element would never move again.
 bool AdamWUpdateSpan(const AdamWConstants& constants, float decay, DType gradient_dtype,
                      const AdamWSpan& span, int prefetch_elements = kAdamWPrefetchElements);
 
-// The same by plain loops: the same bits where the calling thread flushes denormals, as those of
-// pools do.
+// The same by plain loops, for tests. It gives the same bits if the calling thread flushes
+// denormals, as the threads of a pool do.
 bool AdamWUpdateSpanReference(const AdamWConstants& constants, float decay, DType gradient_dtype,
                               const AdamWSpan& span);
 

@@ -1,5 +1,5 @@
-// The operands of AdamW over a run of neighbouring elements, as the host's kernel and the devices'
-// take them.
+// The operands of AdamW over a run of neighbouring elements, for the kernels of the host and of
+// devices.
 #ifndef MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_SPAN_H_
 #define MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_SPAN_H_
 
@@ -8,13 +8,13 @@
 namespace megatrain {
 
 struct AdamWStep {
-  int64_t step = 1;  // from 1: the bias correction's exponent
+  int64_t step = 1;  // from 1; the exponent of the bias correction
   double learning_rate = 0;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
   float gradient_scale = 1;  // the clipping coefficient
 };
 
-// The step's scalars, computed in FP64 and rounded once.
+// The scalars of a step, computed in FP64 and rounded once.
 struct AdamWConstants {
   float gradient_scale = 1;
   float one_minus_beta1 = 0;
@@ -28,11 +28,11 @@ struct AdamWConstants {
   static AdamWConstants Make(const AdamWStep& step);
 };
 
-// `elements` of each stream. Streams do not overlap.
+// Streams of `elements` elements each, which must not overlap.
 struct AdamWSpan {
   const void* gradient = nullptr;  // FP32 or BF16
   void* weights = nullptr;         // FP32 masters, or the BF16 halves of split masters
-  int16_t* remainder = nullptr;    // the other halves; null for FP32
+  int16_t* remainder = nullptr;    // the other halves; null with FP32 masters
   float* exp_avg = nullptr;
   float* exp_avg_sq = nullptr;
   int64_t elements = 0;

@@ -58,7 +58,7 @@ absl::Status NormalizeNfc(std::string_view text, std::string* normalized, Offset
     icu::StringByteSink<std::string> sink(normalized);
     nfc->normalizeUTF8(0, Piece(text), sink, nullptr, error);
   } else {
-    // From boundary to boundary: what lies between is normalized by itself.
+    // Text between two boundaries is normalized by itself.
     for (size_t begin = 0; begin < text.size() && U_SUCCESS(error);) {
       size_t end = begin + Utf8Length(static_cast<unsigned char>(text[begin]));
       while (end < text.size() &&

@@ -1,4 +1,5 @@
-// What is done to text before it is split: nothing, or Unicode's NFC.
+// Unicode's normalization form NFC, and the mapping of offsets from a normalized text to its
+// original.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
 
@@ -11,19 +12,20 @@
 
 namespace megatrain {
 
-// Where a normalized text's characters come from: runs that begin at `first` in the normalized text
-// begin at `second` in the original, the last an empty one at the end. Empty: the texts are equal.
+// Pairs (offset in the normalized text, offset in the original) at which runs begin, ascending,
+// with an empty run at the end. Empty if the texts are equal.
 using OffsetRuns = std::vector<std::pair<size_t, size_t>>;
 
-// The offset in the original of `offset` in the normalized text; inside a run that was changed, the
-// run's beginning.
+// Returns the offset in the original that corresponds to `offset` in the normalized text. Within a
+// run it counts from the beginning of the run and does not go beyond its end.
 size_t OriginalOffset(const OffsetRuns& runs, size_t offset);
 
-// True if `text` is in NFC for certain (no character from U+0300 on): the common case, at memory
-// speed.
+// Returns true if `text` has no character from U+0300 on, which makes it NFC. This is the common
+// case and is checked at memory speed.
 bool IsTriviallyNfc(std::string_view text);
 
-// NFC of `text` (well-formed UTF-8). `runs` may be null.
+// Writes NFC of `text` (well-formed UTF-8) to `normalized`. `runs` may be null. Returns
+// InvalidArgument for more than 1 GiB, Internal if ICU fails.
 absl::Status NormalizeNfc(std::string_view text, std::string* normalized, OffsetRuns* runs);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// How text is cut into the words that are merged separately: a chain of splits.
+// Cuts text into words, which are then merged separately, by a chain of splits.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRE_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRE_TOKENIZER_H_
 
@@ -15,26 +15,27 @@
 
 namespace megatrain {
 
-// What happens to a match: as SplitDelimiterBehavior of `tokenizers`.
+// What becomes of a match, as in SplitDelimiterBehavior of `tokenizers`.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
-// A piece of a text: [begin, end).
+// The bytes [begin, end) of a text.
 using TextPiece = std::pair<size_t, size_t>;
 
 // Thread safety: const methods may be called from several threads.
 class PreTokenizer {
  public:
-  // Steps apply one after the other, each to every piece that the steps before it left.
-  // `invert`: what lies between matches is treated as matches, and the reverse.
+  // Adds a step. Each step is applied to every piece that the steps before it left. With `invert`
+  // matches and the text between them change roles. Returns the errors of SplitRegex::Compile.
   absl::Status AddSplit(std::string_view regex, SplitBehavior behavior, bool invert);
-  // A space is put before each piece that does not begin with one. Only as the first step, where
-  // the caller does it: see needs_prefix_space.
+  // Requires that a space is put before a text that does not begin with one. The caller does this
+  // before Cut if needs_prefix_space().
   void SetPrefixSpace() { prefix_space_ = true; }
 
   bool needs_prefix_space() const { return prefix_space_; }
 
-  // Calls give(begin, end) for the pieces of `text`, well-formed UTF-8, from left to right; they
-  // are not empty. Memory does not grow with the number of pieces where every split isolates.
+  // Calls give(begin, end) for the pieces of `text`, well-formed UTF-8, from left to right. Pieces
+  // are not empty. Memory does not grow with the number of pieces if all splits have kIsolated.
+  // Returns the errors of SplitRegex::ForEachMatch.
   absl::Status Cut(std::string_view text, absl::FunctionRef<void(size_t, size_t)> give) const;
 
  private:
@@ -43,7 +44,7 @@ class PreTokenizer {
     SplitBehavior behavior;
     bool invert;
   };
-  // Steps from `step` on, applied to text[piece].
+  // Applies the steps from `step` on to `piece` of `text`.
   absl::Status CutFrom(size_t step, std::string_view text, TextPiece piece,
                        absl::FunctionRef<void(size_t, size_t)> give) const;
 

@@ -1,4 +1,4 @@
-// "▁" (U+2581), which stands for a space in SentencePiece's tokens.
+// Replaces spaces by "▁" (U+2581), which stands for a space in SentencePiece's tokens, and back.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPACE_MARK_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPACE_MARK_H_
 
@@ -11,20 +11,20 @@ namespace megatrain {
 
 inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 
-// When a mark is put before a text that does not begin with one: pre_tokenizer Metaspace's
-// prepend_scheme.
+// When a mark is put before a text that does not begin with one (prepend_scheme of the
+// pre_tokenizer Metaspace).
 enum class MarkScheme {
-  kFirst,   // at the beginning of the original text
-  kAlways,  // and behind every added token
+  kFirst,   // only at the beginning of the original text
+  kAlways,  // also after every added token
   kNever,
 };
 
-// Writes `text` with a mark for each space, if `replace`, and one before it, if `prepend`, to
-// `marked`. `runs` may be null; a mark put before comes from where the text begins.
+// Writes `text` to `marked`, with one mark before it if `prepend`, and with a mark for each space
+// if `replace`. `runs` may be null; in it, a mark put before the text has the offset of the text.
 void MarkSpaces(std::string_view text, bool prepend, bool replace, std::string* marked,
                 OffsetRuns* runs);
 
-// Every mark becomes a space again.
+// Returns the text with every mark replaced by a space.
 std::string UnmarkSpaces(std::string_view text);
 
 }  // namespace megatrain

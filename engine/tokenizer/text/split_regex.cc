@@ -21,7 +21,7 @@ std::string ErrorText(int error) {
   return reinterpret_cast<const char*>(buffer);
 }
 
-// What one call of ForEachMatch needs of its own.
+// The memory of one call of ForEachMatch.
 class Workspace {
  public:
   explicit Workspace(const pcre2_code* code)

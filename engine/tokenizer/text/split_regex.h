@@ -1,5 +1,5 @@
-// A pre-tokenizer's regular expression, which behaves as Oniguruma (Ruby syntax, UTF-8) does in
-// `tokenizers`, run by PCRE2.
+// Regular expressions of pre-tokenizers. They match as Oniguruma (Ruby syntax, UTF-8) does in
+// `tokenizers`, and are run by PCRE2.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPLIT_REGEX_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPLIT_REGEX_H_
 
@@ -13,24 +13,27 @@
 
 namespace megatrain {
 
-// The PCRE2 pattern (for UTF, UCP and MULTILINE) that matches what Oniguruma matches by `pattern`.
-// A construct that the two take differently and that has no translation here is refused by name.
+// Translates a pattern from Oniguruma's syntax to a PCRE2 pattern (for UTF, UCP and MULTILINE) that
+// matches the same. Returns Unimplemented, naming the construct, for one that the two read
+// differently and that has no translation here, and InvalidArgument for invalid UTF-8.
 absl::StatusOr<std::string> TranslateRegex(std::string_view pattern);
 
-// `text` with every character that a regular expression treats specially escaped.
+// Returns `text` with all characters escaped that have a meaning in regular expressions.
 std::string EscapeRegex(std::string_view text);
 
 // Thread safety: const methods may be called from several threads.
 class SplitRegex {
  public:
-  // `pattern` in Oniguruma's syntax.
+  // `pattern` is in Oniguruma's syntax. Returns the errors of TranslateRegex, and InvalidArgument
+  // if the pattern cannot be compiled.
   static absl::StatusOr<std::unique_ptr<SplitRegex>> Compile(std::string_view pattern);
   ~SplitRegex();
   SplitRegex(const SplitRegex&) = delete;
   SplitRegex& operator=(const SplitRegex&) = delete;
 
-  // Calls match(begin, end) for the matches from left to right, none overlapping; an empty match
-  // right behind another match is passed over. REQUIRES: `text` is well-formed UTF-8.
+  // Calls match(begin, end) for the matches from left to right, which do not overlap. An empty
+  // match directly after another match is skipped. Returns ResourceExhausted if the matcher runs
+  // out of memory or gives up. REQUIRES: `text` is well-formed UTF-8.
   absl::Status ForEachMatch(std::string_view text,
                             absl::FunctionRef<void(size_t begin, size_t end)> match) const;
 

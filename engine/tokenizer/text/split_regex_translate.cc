@@ -1,9 +1,10 @@
-// Oniguruma's syntax to PCRE2's. Where they differ, for the constructs that are let through:
-//   \s        Oniguruma: Unicode's White_Space. PCRE2 also takes U+180E.
-//   \p{..}    Oniguruma knows Unicode 16, PCRE2 possibly only Unicode 14: newer characters are
-//   added. {n,m}+    Oniguruma: one or more of the interval. PCRE2: possessive. ^ and $ Oniguruma:
-//   of a line. PCRE2: with the MULTILINE option. .         neither takes a newline; PCRE2 is told
-//   that a newline is \n alone.
+// Translates Oniguruma's syntax to PCRE2's. They differ in these constructs, which are translated:
+//   \s          Oniguruma: Unicode's White_Space. PCRE2 also takes U+180E.
+//   \p{..}      Oniguruma knows Unicode 16, PCRE2 possibly only Unicode 14: newer characters are
+//               added.
+//   {n,m}+      Oniguruma: one or more of the interval. PCRE2: possessive.
+//   ^ and $     Oniguruma: of a line. PCRE2: with the MULTILINE option.
+//   .           Neither takes a newline; PCRE2 is told that a newline is \n alone.
 // Everything else that could differ is refused.
 #include <cctype>
 

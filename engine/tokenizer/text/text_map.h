@@ -1,5 +1,5 @@
-// Maps from text, looked up by std::string_view. (Debian's Abseil has a string_view of its own,
-// which neither its hash maps nor StrCat convert from std's.)
+// A hash map from text that can be searched by std::string_view. (Debian's Abseil has its own
+// string_view, to which neither its hash maps nor StrCat convert std's.)
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_TEXT_MAP_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_TEXT_MAP_H_
 
@@ -20,7 +20,7 @@ struct TextHash {
 template <typename Value>
 using TextMap = absl::flat_hash_map<std::string, Value, TextHash, std::equal_to<>>;
 
-// For StrCat and StrAppend.
+// Converts a text for StrCat and StrAppend.
 inline absl::string_view ToAbsl(std::string_view text) { return {text.data(), text.size()}; }
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// Characters that Unicode 15.0, 15.1 and 16.0 brought, by general category: what a PCRE2 built with
-// Unicode 14's tables does not know and Oniguruma as `tokenizers` uses it does.
+// The characters that Unicode 15.0, 15.1 and 16.0 added, by general category. Oniguruma in
+// `tokenizers` knows them; a PCRE2 with the tables of Unicode 14 does not.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_UNICODE_16_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_UNICODE_16_H_
 
@@ -8,8 +8,8 @@
 
 namespace megatrain {
 
-// The ranges of `category` ("L", "Lu", "N", ...) written for the inside of a PCRE2 class
-// ("\x{1c89}-\x{1c8a}..."), or nullptr if the category is not in the table.
+// Returns the ranges of `category` ("L", "Lu", "N", ...) in the syntax of a PCRE2 class
+// ("\x{1c89}-\x{1c8a}..."), or nullptr if the category is not in the table. The result is static.
 const char* CharactersSinceUnicode14(std::string_view category);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// UTF-8: validation and code points.
+// Validates and decodes UTF-8.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_UTF8_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_UTF8_H_
 
@@ -11,28 +11,29 @@
 
 namespace megatrain {
 
-// The offset of the first byte that is not part of well-formed UTF-8 (no surrogates, no overlong
-// forms, at most U+10FFFF), or text.size() if all of it is.
+// Returns the offset of the first byte that is not part of well-formed UTF-8 (surrogates, overlong
+// forms and code points above U+10FFFF are not), or text.size() if there is none.
 size_t Utf8ValidPrefix(std::string_view text);
 
-// OK, or InvalidArgument "invalid UTF-8 at byte N (0xHH)".
+// Returns OK, or InvalidArgument "invalid UTF-8 at byte N (0xHH)".
 absl::Status CheckUtf8(std::string_view text);
 
-// Bytes of the character that begins with `lead`. REQUIRES: well-formed text.
+// Returns the bytes of the character whose first byte is `lead`. REQUIRES: well-formed text.
 constexpr size_t Utf8Length(unsigned char lead) {
   return lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
 }
 
-// The code point at `offset`. REQUIRES: well-formed text, a character begins at `offset`.
+// Returns the code point at `offset`. REQUIRES: well-formed text, and a character begins there.
 char32_t Utf8At(std::string_view text, size_t offset);
 
-// The offset of the character that ends before `offset`. REQUIRES: well-formed text, offset > 0.
+// Returns the offset of the character that ends at `offset`. REQUIRES: well-formed text, offset >
+// 0.
 size_t Utf8Before(std::string_view text, size_t offset);
 
-// REQUIRES: a code point, not a surrogate.
+// REQUIRES: `code_point` is a code point and not a surrogate.
 void AppendUtf8(char32_t code_point, std::string* text);
 
-// Unicode's White_Space property.
+// Returns Unicode's White_Space property.
 bool IsWhiteSpace(char32_t code_point);
 
 }  // namespace megatrain

@@ -221,7 +221,7 @@ INSTANTIATE_TEST_SUITE_P(
 // Where AdamW runs, and what of the embedding is updated first.
 class UpdatePlacesTest : public TrainerNumericsTest {
  protected:
-  // Weights, remainders and moments after three steps: two in flight, then one alone.
+  // Weights, remainders and moments after three steps: two in flight, an evaluation, then one.
   std::vector<char> State() {
     for (int step = 1; step <= 3; ++step) {
       std::vector<Sequence> sequences = reference_.batch.sequences;
@@ -229,8 +229,14 @@ class UpdatePlacesTest : public TrainerNumericsTest {
       for (Sequence& sequence : sequences) {
         for (int32_t& id : sequence.input_ids) id /= step;
       }
-      if (trainer_->in_flight() == 2) Collect(2);
-      const absl::Status submitted = trainer_->Submit(StepOf(sequences, step), 1e-2);
+      const Batch batch = StepOf(sequences, step);
+      if (trainer_->in_flight() == 2) {
+        Collect(2);
+        const absl::StatusOr<double> loss = trainer_->EvaluateLossSum(batch);
+        EXPECT_TRUE(loss.ok()) << loss.status();
+        loss_sum_ = loss.value_or(0);
+      }
+      const absl::Status submitted = trainer_->Submit(batch, 1e-2);
       EXPECT_TRUE(submitted.ok()) << submitted;
     }
     Collect(1);
@@ -249,6 +255,7 @@ class UpdatePlacesTest : public TrainerNumericsTest {
     }
   }
   double device_update_seconds_ = 0;
+  double loss_sum_ = 0;  // of the evaluation
 };
 
 TEST_P(UpdatePlacesTest, GiveTheSameBits) {
@@ -261,6 +268,7 @@ TEST_P(UpdatePlacesTest, GiveTheSameBits) {
   ASSERT_NO_FATAL_FAILURE(Start(precision));
   const std::vector<char> expected = State();
   EXPECT_EQ(device_update_seconds_, 0);
+  const double expected_loss_sum = loss_sum_;
 
   change_ = nullptr;
   ASSERT_NO_FATAL_FAILURE(Start(precision));
@@ -277,6 +285,37 @@ TEST_P(UpdatePlacesTest, GiveTheSameBits) {
   };
   ASSERT_NO_FATAL_FAILURE(Start(precision));
   EXPECT_TRUE(State() == expected) << "on both sides";
+  EXPECT_EQ(loss_sum_, expected_loss_sum);
+}
+
+// While the step behind it is in flight.
+TEST_P(UpdatePlacesTest, ASaveTakesEveryTileAsItsStepLeavesIt) {
+  const auto state_of = [](const Tile& tile) {
+    const auto* const begin = static_cast<const char*>(tile.weights);
+    return std::vector<char>(begin, begin + TileBytes(tile.layout->elements, tile.weight_dtype));
+  };
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
+  Collect(1);
+  std::vector<std::vector<char>> expected;
+  for (const Tile& tile : trainer_->tiles()) expected.push_back(state_of(tile));
+
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+  std::vector<std::vector<char>> taken(expected.size());
+  int finished = 0;
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
+  trainer_->BeginSave(
+      {[&](int tile, const Tile& view) { taken[tile] = state_of(view); }, [&] { ++finished; }});
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 2), 1e-2).ok());
+  Collect(2);
+  EXPECT_FALSE(trainer_->save_done());
+  EXPECT_EQ(finished, 0) << "before it is committed";
+  trainer_->CommitSave();
+  const absl::Status saved = trainer_->AwaitSave();
+  EXPECT_TRUE(saved.ok()) << saved;
+  EXPECT_EQ(finished, 1);
+  EXPECT_TRUE(taken == expected);
+  EXPECT_FALSE(state_of(trainer_->tiles()[1]) == expected[1]) << "the second step changes it";
 }
 
 TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {

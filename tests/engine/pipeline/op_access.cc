@@ -8,16 +8,24 @@ namespace {
 using enum ResourceKind;
 using Resources = OpAccess::Resources;
 
+// The resource that stands for part `part` of the tile's elements that the host updates. The first
+// layer's weights may have several.
+int HostPart(const PipelineShape& shape, int tile, int part) {
+  return part == 0 ? tile : 2 * shape.tiles() + part;
+}
+
 // The parts of the tile that elements [begin, end) lie in: what the host updates, and what the
-// device does. Of the first layer's weights, the host's second half is a part of its own.
+// device does.
 Resources Parts(const PipelineShape& shape, ResourceKind kind, int tile, int64_t begin,
                 int64_t end) {
-  const int64_t host = shape.host_elements(tile);
-  const int64_t rest = kind == kTileWeights && tile == 1 ? shape.first_tile_rest() : host;
   Resources parts;
-  if (begin < rest) parts.insert({kind, tile});
-  if (std::max(begin, rest) < std::min(end, host)) parts.insert({kind, 2 * shape.tiles()});
-  if (end > host) parts.insert({kind, shape.tiles() + tile});
+  for (int part = 0; part < shape.host_parts(tile); ++part) {
+    const int64_t overlap =
+        std::min(end, shape.host_cut(tile, part + 1)) - std::max(begin, shape.host_cut(tile, part));
+    if (overlap <= 0) continue;
+    parts.insert({kind, kind == kTileWeights ? HostPart(shape, tile, part) : tile});
+  }
+  if (end > shape.host_elements(tile)) parts.insert({kind, shape.tiles() + tile});
   return parts;
 }
 
@@ -43,6 +51,17 @@ std::pair<ResourceKind, int> DeviceGradient(const Op& op) {
 const Op& FirstPiece(const Schedule& schedule, size_t begin) {
   return *std::find_if(schedule.ops.begin() + static_cast<ptrdiff_t>(begin), schedule.ops.end(),
                        [](const Op& op) { return op.kind == OpKind::kDeviceUpdate; });
+}
+
+// Tile 1 is loaded into a buffer that the device updates its own elements in: those are not loaded,
+// though they are not the host's.
+bool LoadsBesideUpdate(const Schedule& schedule, size_t at, const PipelineShape& shape) {
+  if (schedule.ops[at].tile != 1 || !shape.first_tile_in_buffer()) return false;
+  int64_t end = 0;
+  for (; schedule.ops[at].kind == OpKind::kLoadTile && schedule.ops[at].tile == 1; ++at) {
+    end = schedule.ops[at].end;
+  }
+  return end < shape.tile_elements[1];
 }
 
 // AdamW on the host: the gradient in the slab, the tile's norm, which is checked first, and with
@@ -75,7 +94,8 @@ OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shap
     case OpKind::kUploadBatch:
       return {{}, {batch}};
     case OpKind::kLoadTile:
-      return {Parts(shape, kTileWeights, op.tile, op.begin, op.end), {buffer}};
+      return {Parts(shape, kTileWeights, op.tile, op.begin, op.end),
+              {LoadsBesideUpdate(schedule, at, shape) ? std::pair(kFirstTile, 0) : buffer}};
     case OpKind::kLoadStash:
       return {{{kHostStash, StashIndex(op, shape)}}, {output}};
     case OpKind::kLoadPartial:
@@ -94,6 +114,8 @@ OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shap
     case OpKind::kLayerForward:
       access = {{buffer, batch, input}, {output, scratch}};
       if (op.kept_slot >= 0) access.writes.insert({kKept, op.kept_slot});
+      // Weights came there beside the update of the step before.
+      if (op.tile == 1 && shape.first_tile_in_buffer()) access.reads.insert({kFirstTile, 0});
       return access;
     case OpKind::kHead:
       // The head's chunk and the tokens' losses are scratch; their sum is the step's.
@@ -145,6 +167,10 @@ OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shap
       if (shape.clipping) access.reads.insert({kClip, op.step_slot});
       access.writes = {{kTileWeights, shape.tiles() + op.tile},
                        {kTileMoments, shape.tiles() + op.tile}};
+      if (op.tile == 1 && shape.first_tile_in_buffer()) {
+        access.writes.insert({kFirstTile, 0});
+        access.writes.insert({kWeightBuffer, FirstPiece(schedule, at).weight_buffer});
+      }
       return access;
     case OpKind::kDeviceUpdate:
       access.reads = {DeviceGradient(op)};
@@ -155,6 +181,9 @@ OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shap
       access.writes = {{kTileWeights, shape.tiles() + op.tile},
                        {kTileMoments, shape.tiles() + op.tile},
                        {kUpdateFlag, op.tile}};
+      if (op.tile == 1 && shape.first_tile_in_buffer()) {
+        access.writes.insert({kWeightBuffer, schedule.ops[at - 1].weight_buffer});
+      }
       return access;
     case OpKind::kCheckUpdates:
       // Saves of what the device has updated wait for it, by the moments.
@@ -168,7 +197,9 @@ OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shap
     case OpKind::kSaveTile:
       // The whole tile; the host's parts are named also where they are empty.
       access.reads = {{kTileWeights, op.tile}, {kTileMoments, op.tile}};
-      if (op.tile == 1) access.reads.insert({kTileWeights, 2 * shape.tiles()});
+      for (int part = 1; part < shape.host_parts(op.tile); ++part) {
+        access.reads.insert({kTileWeights, HostPart(shape, op.tile, part)});
+      }
       access.reads.merge(Parts(shape, kTileWeights, op.tile, 0, shape.tile_elements[op.tile]));
       access.reads.merge(Parts(shape, kTileMoments, op.tile, 0, shape.tile_elements[op.tile]));
       access.writes = {{kCheckpoint, 0}};

@@ -37,7 +37,7 @@ class Replay {
  public:
   explicit Replay(const PipelineShape& shape) : shape_(shape) {}
 
-  void Step(const Schedule& schedule, int micro_batches) {
+  void Step(const Schedule& schedule, int micro_batches, bool training = true) {
     std::map<int, int> loads, stores, updates, device_updates;
     const int sweeps =
         (micro_batches + shape_.sweep_micro_batches - 1) / shape_.sweep_micro_batches;
@@ -45,16 +45,8 @@ class Replay {
       SCOPED_TRACE(OpKindName(op.kind));
       switch (op.kind) {
         case OpKind::kLoadTile:
-          EXPECT_FALSE(buffer_[op.weight_buffer] == Version(op.tile)) << "loaded though resident";
-          // Parts in any order, each once.
-          if (loading_[op.weight_buffer] != op.tile) loaded_[op.weight_buffer] = 0;
-          loading_[op.weight_buffer] = op.tile;
-          loaded_[op.weight_buffer] += op.end - op.begin;
-          if (loaded_[op.weight_buffer] < shape_.tile_elements[op.tile]) break;
-          EXPECT_EQ(loaded_[op.weight_buffer], shape_.tile_elements[op.tile]);
-          loading_[op.weight_buffer] = -1;
-          ++loads[op.tile];
-          buffer_[op.weight_buffer] = Version(op.tile);
+          LoadPart(op);
+          if (buffer_[op.weight_buffer] == Version(op.tile)) ++loads[op.tile];
           break;
         case OpKind::kEmbedForward:
           if (shape_.embedding_from_host) {
@@ -84,6 +76,10 @@ class Replay {
           EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
           Accumulate(op);
           gradient_[op.sweep_index] = Hidden(shape_.layers, op.micro_batch);
+          break;
+        case OpKind::kHeadLoss:
+          CheckWeights(op);
+          EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
           break;
         case OpKind::kLayerBackward:
           CheckWeights(op);
@@ -148,6 +144,7 @@ class Replay {
           break;
         case OpKind::kBeginDeviceUpdate:
           device_end_[op.tile] = shape_.host_elements(op.tile);
+          ++device_version_[op.tile];
           break;
         case OpKind::kDeviceUpdate: {
           const auto& gradient = op.slab >= 0 ? slab_[op.slab] : accumulator_[op.accumulator];
@@ -158,12 +155,13 @@ class Replay {
           EXPECT_LE(op.end - op.begin, shape_.device_piece_elements);
           EXPECT_EQ(op.begin % kUpdateAlignment, 0);
           device_end_[op.tile] = op.end;
+          EXPECT_EQ(op.weight_buffer >= 0, op.tile == 1 && shape_.first_tile_in_buffer());
+          if (op.weight_buffer >= 0) LoadPart(op);
           break;
         }
         case OpKind::kEndDeviceUpdate:
           EXPECT_EQ(device_end_[op.tile], shape_.tile_elements[op.tile]);
           ++device_updates[op.tile];
-          ++device_version_[op.tile];
           break;
         case OpKind::kCheckUpdates:
           EXPECT_EQ(&op, &schedule.ops.back());
@@ -172,6 +170,7 @@ class Replay {
           break;
       }
     }
+    if (!training) return;
     for (int tile = 0; tile < shape_.tiles(); ++tile) {
       EXPECT_LE(loads[tile], 2 * sweeps) << "tile " << tile;
       const int on_host = shape_.host_elements(tile) > 0 ? 1 : 0;
@@ -199,6 +198,18 @@ class Replay {
            std::to_string(micro_batch);
   }
   void CheckWeights(const Op& op) { EXPECT_TRUE(buffer_[op.weight_buffer] == Version(op.tile)); }
+  // Parts come in any order, each once.
+  void LoadPart(const Op& op) {
+    const int b = op.weight_buffer;
+    EXPECT_FALSE(buffer_[b] == Version(op.tile)) << "loaded though resident";
+    if (loading_[b] != op.tile) loaded_[b] = 0;
+    loading_[b] = op.tile;
+    loaded_[b] += op.end - op.begin;
+    EXPECT_LE(loaded_[b], shape_.tile_elements[op.tile]);
+    if (loaded_[b] < shape_.tile_elements[op.tile]) return;
+    loading_[b] = -1;
+    buffer_[b] = Version(op.tile);
+  }
   void Accumulate(const Op& op) {
     if (op.first) accumulator_[op.accumulator] = {op.tile, {}};
     EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
@@ -263,9 +274,10 @@ TEST_P(ScheduleProperties, EveryOperationFindsWhatItNeedsOverThreeSteps) {
   PipelineState state;
   for (int step = 0; step < 3; ++step) {
     replay.Step(BuildTrainingStep(shape, Tokens(), state), static_cast<int>(Tokens().size()));
-    // An evaluation between steps leaves the weights' whereabouts right.
-    if (step == 1) BuildEvaluation(shape, Tokens(), state);
-    if (step == 1) state.buffer_tile.assign(state.buffer_tile.size(), -1);
+    if (step != 1) continue;
+    // An evaluation between steps finds the weights and leaves their whereabouts right.
+    replay.Step(BuildEvaluation(shape, Tokens(), state), static_cast<int>(Tokens().size()),
+                /*training=*/false);
   }
 }
 
@@ -291,6 +303,7 @@ std::vector<Resource> Writes(const Op& op) {
         writes.push_back(r);
       }
     }
+    if (op.weight_buffer >= 0) writes.push_back({ResourceKind::kWeightBuffer, op.weight_buffer});
   }
   return writes;
 }
@@ -305,7 +318,9 @@ TEST_P(ScheduleProperties, DerivedWaitsOrderEveryConflictAndHaveNoCycle) {
   std::vector<LaneCounts> before;  // what each operation is certain to run after, by lane
   std::vector<int64_t> numbers;
   std::array<std::vector<int>, kLanes> lanes;
-  for (int step = 0; step < 2; ++step) {
+  for (int step = 0; step < 3; ++step) {
+    // As behind a step that was taken back.
+    if (step == 2) state = {};
     for (Op& op : BuildTrainingStep(shape, Tokens(), state).ops) {
       const int lane = static_cast<int>(op.lane);
       LaneCounts known = tracker.Add(op);
@@ -408,8 +423,11 @@ TEST(ScheduleTest,
     int64_t embedding_bytes = 0;
     for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
       if (op.lane != Lane::kUpdate || op.kind == OpKind::kClip) continue;
-      updates.emplace_back(op.kind, op.tile);
       if (op.tile == 0) embedding_bytes += op.bytes;
+      // Parts of a tile count as one.
+      if (updates.empty() || updates.back() != std::pair(op.kind, op.tile)) {
+        updates.emplace_back(op.kind, op.tile);
+      }
     }
     std::vector<std::pair<OpKind, int>> expected = {
         {OpKind::kUpdateTile, 1}, {OpKind::kUpdateRows, 0}, {OpKind::kUpdateTile, 1},

@@ -35,7 +35,7 @@ __device__ float SignedZero(float x) { return __uint_as_float(__float_as_uint(x)
 __device__ float Flush(float x) {
   return kFlush && (__float_as_uint(x) & kMagnitude) < kSmallestNormal ? SignedZero(x) : x;
 }
-// Whether a result needs a look at what it was rounded from.
+// Returns true if the value that a result was rounded from must be examined.
 __device__ bool Borderline(float x) {
   return kFlush && (__float_as_uint(x) & kMagnitude) == kSmallestNormal;
 }

@@ -1,6 +1,6 @@
-// What both directions of attention share: tiles of rows in shared memory as FP32, products of two
-// such tiles, and which keys a query sees. A block is 16 x 16 threads; thread (y, x) has rows y, y
-// + 16, ... and columns x, x + 16, ... of every product.
+// Helpers for both directions of FP32 attention: tiles of rows in shared memory, and products of
+// two such tiles. A block has 16 x 16 threads. Thread (y, x) has rows y, y + 16, ... and columns x,
+// x + 16, ... of every product.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
 
@@ -15,15 +15,15 @@ namespace megatrain::cuda {
 inline constexpr int kAttentionSide = 16;
 inline constexpr int kAttentionThreads = kAttentionSide * kAttentionSide;
 
-// kDim: head sizes up to this; kTile: rows of a tile. Four tiles fit the shared memory of every
-// device from sm_80 on.
+// kDim is the largest head size, kTile the number of rows of a tile. Four tiles fit the shared
+// memory of every device from sm_80 on.
 template <int kDimMax, int kTileRows>
 struct AttentionShape {
   static constexpr int kDim = kDimMax;
   static constexpr int kTile = kTileRows;
-  static constexpr int kRows = kTile / kAttentionSide;    // of a tile, a thread
-  static constexpr int kColumns = kDim / kAttentionSide;  // of a head, a thread
-  static constexpr int kStride = kDim + 1;                // one more: no bank conflicts by column
+  static constexpr int kRows = kTile / kAttentionSide;    // rows of a tile for each thread
+  static constexpr int kColumns = kDim / kAttentionSide;  // columns of a head for each thread
+  static constexpr int kStride = kDim + 1;                // avoids bank conflicts by column
   static constexpr int kScoreStride = kTile + 1;
   static constexpr int kTileFloats = kTile * kStride;
   static constexpr int kScoreFloats = kTile * kScoreStride;
@@ -32,7 +32,8 @@ struct AttentionShape {
 __device__ inline int ThreadRow() { return threadIdx.x / kAttentionSide; }
 __device__ inline int ThreadColumn() { return threadIdx.x % kAttentionSide; }
 
-// Rows [first, first + kTile) of a head, scaled; rows from `last` on are zeros.
+// Loads rows [first, first + kTile) of a head, scaled, into `tile`; rows from `last` on become
+// zeros.
 template <typename Shape, typename T>
 __device__ void LoadTile(const T* head, int64_t stride, int64_t first, int64_t last, int dim,
                          float scale, float* tile) {
@@ -43,7 +44,8 @@ __device__ void LoadTile(const T* head, int64_t stride, int64_t first, int64_t l
   }
 }
 
-// out[r][c] = sum over i of a[row r][i] * b[row c][i]: a product of two tiles over the head's size.
+// Computes a product of two tiles over the head's size: out[r][c] = sum over i of a[row r][i] *
+// b[row c][i].
 template <typename Shape>
 __device__ void RowsByRows(const float* a, const float* b, int dim,
                            float (&out)[Shape::kRows][Shape::kRows]) {
@@ -68,7 +70,7 @@ __device__ void RowsByRows(const float* a, const float* b, int dim,
   }
 }
 
-// out[r][c] += sum over s of scores[row r][s] * b[row s][column c], or, transposed, of
+// Adds to out[r][c] the sum over s of scores[row r][s] * b[row s][column c] or, if kTransposed, of
 // scores[s][row r] * b[row s][column c].
 template <typename Shape, bool kTransposed>
 __device__ void ScoresByRows(const float* scores, const float* b, int dim,
@@ -102,7 +104,8 @@ __device__ void ClearSums(float (&sums)[Shape::kRows][Shape::kColumns]) {
   }
 }
 
-// Calls run.template operator()<Shape>() with the smallest shape that holds the head.
+// Calls run.template operator()<Shape>() with the smallest shape that holds the head and returns
+// its result; kInvalidValue if the head is too large.
 template <typename Run>
 int WithAttentionShape(int64_t head_dim, const Run& run) {
   if (head_dim <= 64) return run.template operator()<AttentionShape<64, 32>>();

@@ -1,4 +1,4 @@
-// Which tokens of a sequence belong together, for attention.
+// The bounds of a token's document, for the attention kernels.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DOCUMENTS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DOCUMENTS_H_
 
@@ -9,7 +9,7 @@
 
 namespace megatrain::cuda {
 
-// Where the document of `token` starts and where it ends.
+// Return the first token of the document of `token`, and the token after its last.
 __device__ inline int64_t DocumentStart(const AttentionArgs& args, int64_t token) {
   return args.document_bounds[2 * token];
 }

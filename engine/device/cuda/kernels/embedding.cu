@@ -54,8 +54,8 @@ constexpr int64_t kLengthMin = 2 * kAtOnce;
 // Pieces among which a block of the second kernel looks for parts of runs.
 constexpr int64_t kBlockPieces = 32;
 
-// How the scratch memory is used: for each piece the id whose run it continues, or -1, and a row of
-// sums for it. Longer pieces where those would not fit.
+// The scratch memory holds for each piece the id whose run it continues, or -1, and a row of sums
+// for it. Pieces are longer if those would not fit.
 struct Pieces {
   int64_t length = 0, count = 0;
   int32_t* continued = nullptr;  // [count]
@@ -81,7 +81,7 @@ Pieces CutIntoPieces(int64_t tokens, int64_t hidden, void* scratch) {
 template <typename T, int kCount>
 __global__ void __launch_bounds__(kPieceThreads, 4)
     EmbeddingBackwardKernel(EmbeddingBackwardArgs args, Pieces pieces) {
-  // Of the table's FP32 row that a pack meets.
+  // The elements of a pack of the FP32 table, and the number of these packs for kCount elements.
   constexpr int kPart = kCount < 4 ? kCount : 4, kParts = kCount / kPart;
   const int64_t first = blockIdx.x * pieces.length;
   const int64_t left = args.tokens - first;

@@ -1,9 +1,9 @@
-// How the kernels of this folder are started and what they need of the language, so that the same
-// sources are compiled by nvcc for a GPU and, for the tests of machines without one, by the host's
-// compiler over an emulation of blocks, warps and shared memory (tests/engine/device/cuda).
+// Launches kernels, and provides the language features that they need. The same sources are
+// compiled by nvcc for a GPU and, for tests on machines without one, by the host's compiler over an
+// emulation of blocks, warps and shared memory (tests/engine/device/cuda).
 //
-// Shared memory is dynamic and asked for through SharedMemory only; warps have 32 lanes and meet in
-// __syncwarp, __shfl_xor_sync and __shfl_sync with all lanes.
+// Rules for kernels: shared memory is dynamic and accessed through SharedMemory only. Warps have 32
+// lanes, and all lanes take part in __syncwarp, __shfl_xor_sync and __shfl_sync.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCH_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCH_H_
 
@@ -17,7 +17,7 @@
 
 namespace megatrain::cuda {
 
-// What a block has without asking for more.
+// The shared memory that a block has without requesting more.
 inline constexpr int kDefaultSharedBytes = 48 << 10;
 
 template <typename T>
@@ -26,10 +26,10 @@ __device__ T* SharedMemory() {
   return reinterpret_cast<T*>(shared_memory);
 }
 
-// What nvcc is not left to decide, for on it hangs how much of a memory-bound kernel's work is
-// under way at once: a load of global memory stays where it is written, before the use of those
-// beside it, and is one instruction, as a store is. kWords 32-bit words, 1, 2 or 4, aligned as a
-// whole; a load that is not `there` gives zeros.
+// Loads kWords 32-bit words (1, 2 or 4, aligned as a whole) from global memory. If `there` is
+// false, nothing is read and the words are zeros. Loads and stores are written in PTX because their
+// order decides how much of a memory-bound kernel's work is in flight at once: each is one
+// instruction, and a load is not moved towards its use by the compiler.
 template <int kWords>
 __device__ void LoadWords(const void* from, bool there, uint32_t (&to)[kWords]) {
 #pragma unroll
@@ -69,7 +69,8 @@ __device__ void StoreWords(const uint32_t (&from)[kWords], void* to) {
   }
 }
 
-// Starts `kernel` on the queue's stream with `shared` bytes a block; a cudaError_t.
+// Launches `kernel` on the queue's stream with `shared` bytes of shared memory for each block.
+// Returns a cudaError_t.
 template <typename... Params, typename... Args>
 int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, const Queue& queue,
            Args... args) {

@@ -1,5 +1,5 @@
-// The kernels of the cuda device, as the host calls them. Each queues its work on a stream (a
-// cudaStream_t) and returns a cudaError_t. Arguments are those of kernel_args.h. `scratch` is
+// The host functions that launch the kernels of the cuda device. Each queues its work on a stream
+// (a cudaStream_t) and returns a cudaError_t. Arguments are those of kernel_args.h. `scratch` is
 // device memory of kScratchBytes that belongs to the stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
@@ -10,15 +10,15 @@
 
 namespace megatrain::cuda {
 
-// Paths that are there for speed alone. Each can be set aside, to learn which one gives wrong
-// results: what is left is slower, and its sums have another order.
+// Optional paths that only make kernels faster. Each can be switched off to find out which one
+// gives wrong results. The remaining paths are slower and add up sums in another order.
 struct FastPaths {
   bool tensor_core_attention = true;
-  bool vector_loads = true;  // packs of 16 bytes; else elements one by one. Not on tensor cores
-  bool split_sums = true;    // by several blocks, whose parts are added; else each by one
+  bool vector_loads = true;  // packs of 16 bytes, else single elements; not for tensor cores
+  bool split_sums = true;    // sums by several blocks whose parts are added, else by one
 };
 
-// Where a kernel is queued, and the paths it may take.
+// The stream on which a kernel is queued, and the paths that it may take.
 struct Queue {
   Queue(void* stream, const FastPaths& paths = {}) : stream(stream), paths(paths) {}
 
@@ -26,7 +26,7 @@ struct Queue {
   FastPaths paths;
 };
 
-// For what blocks leave for those of the next kernel.
+// Scratch memory through which blocks pass data to those of the next kernel.
 inline constexpr int64_t kScratchBytes = int64_t{16} << 20;
 
 int RmsNorm(const Queue& queue, const RmsNormArgs& args);
@@ -43,20 +43,21 @@ int SumOfSquares(const Queue& queue, const float* x, int64_t n, double* sum, voi
 int Sum(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);
 int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch);
 int AdamW(const Queue& queue, const AdamWArgs& args);
-// to[n] = from[n], BF16: for what is short.
+// Computes to[i] = from[i] for n BF16 elements; meant for short arrays.
 int WidenBf16(const Queue& queue, const void* from, int64_t n, float* to);
 
-// Attention for every dtype and head size up to kAttentionHeadDimMax, memory linear in tokens: BF16
-// on tensor cores where heads are a multiple of 8 and operands aligned, the rest in FP32.
+// Attention for all dtypes and head sizes up to kAttentionHeadDimMax, with memory linear in tokens.
+// BF16 runs on tensor cores if heads are a multiple of 8 and operands are aligned, everything else
+// in FP32.
 inline constexpr int64_t kAttentionHeadDimMax = 256;
 int Attention(const Queue& queue, const AttentionArgs& args);
 int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args);
-// Of AttentionBackwardArgs::workspace.
+// Returns the bytes of AttentionBackwardArgs::workspace for these kernels.
 constexpr int64_t AttentionBackwardWorkspaceBytes(int64_t tokens, int64_t heads) {
   return tokens * heads * int64_t{sizeof(float)};
 }
 
-// What cuDNN is told of packed documents: those of one call, which lie one after another.
+// The description of packed documents for cuDNN: those of one call, which are adjacent.
 inline constexpr int kPackedDocumentsMax = 64;
 inline constexpr int kPackedTensorsMax = 8;
 struct PackedDocuments {
@@ -65,18 +66,19 @@ struct PackedDocuments {
   int32_t tensors = 0;
   int64_t token_strides[kPackedTensorsMax] = {};  // in elements
 };
-// The arrays that they become in device memory, each aligned to kPackedArrayBytes: int32 lengths
-// [documents], then for each tensor int64 offsets [documents + 1] of the documents, in elements.
+// WritePackedIndex writes the description to `index`, device memory of kPackedIndexBytes, as arrays
+// aligned to kPackedArrayBytes. First come the int32 lengths [documents], then for each tensor the
+// int64 offsets [documents + 1] of the documents, in elements.
 inline constexpr int64_t kPackedArrayBytes = 1024;
 inline constexpr int64_t kPackedIndexBytes = (1 + kPackedTensorsMax) * kPackedArrayBytes;
 static_assert((kPackedDocumentsMax + 1) * sizeof(int64_t) <= kPackedArrayBytes);
 static_assert(sizeof(PackedDocuments) <= 4096, "a kernel's arguments");
 int WritePackedIndex(void* stream, const PackedDocuments& documents, void* index);
 
-// sum += part, of a gradient that comes in parts: the first is written, not added, and with the
-// last the sum goes to `out`, rounded once, instead of back. Sums of one element are added one
-// after another in FP32, in the order of the calls. The width is a multiple of 4, and all addresses
-// and rows are aligned to 16 bytes.
+// Adds a part of a gradient that comes in parts: sum += part. The first part is written and not
+// added. With the last part, the sum goes to `out`, rounded once. The sums of an element are added
+// in FP32 in the order of the calls. The width must be a multiple of 4, and all addresses and rows
+// must be aligned to 16 bytes.
 struct AttentionPart {
   int64_t rows = 0, width = 0;
   const void* part = nullptr;  // [rows, width], BF16, contiguous
@@ -87,7 +89,7 @@ struct AttentionPart {
 };
 int AddAttentionPart(void* stream, const AttentionPart& part);
 
-// to[c, r] = from[r, c]: statistics from one order to the other, [heads, tokens] and [tokens,
+// Computes to[c, r] = from[r, c]. It converts statistics between [heads, tokens] and [tokens,
 // heads].
 int TransposeStatistics(void* stream, const float* from, int64_t rows, int64_t columns,
                         int64_t from_stride, float* to, int64_t to_stride);

@@ -42,7 +42,7 @@ int WithNormShape(int64_t packs, F f) {
   return f.template operator()<NormShape<kThreads, 4, 1>>();
 }
 
-// Where row `item` of rows * groups begins.
+// Returns where row `item` of rows * groups begins.
 template <typename Args>
 __device__ int64_t RowOffset(const Args& args, uint32_t item, int64_t stride) {
   const uint32_t groups = static_cast<uint32_t>(args.groups), row = item / groups;
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   const uint32_t first = blockIdx.x * items, all = static_cast<uint32_t>(args.rows * args.groups);
   const uint32_t last = all - first < items ? all : first + items;
-  // Of every team the same number of rounds: they meet.
+  // Every team makes the same number of rounds, because they synchronise.
   for (uint32_t base = first; base < last; base += Shape::kBlockRows) {
     const uint32_t mine = base + team * kRows;
     Rows rows;

@@ -1,5 +1,5 @@
-// What cuDNN's attention over packed documents wants beside its operands: lengths and offsets in
-// device memory, and statistics with tokens first.
+// Prepares what cuDNN's attention over packed documents needs besides its operands: lengths and
+// offsets in device memory, and statistics with tokens first.
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/primitives.h"
 

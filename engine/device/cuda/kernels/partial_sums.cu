@@ -10,7 +10,7 @@ namespace {
 // Two blocks of 256 threads for nearly each of an H200's 132 multiprocessors: with what their
 // threads hold, enough to keep its memory busy. On every card the same: the order of sums is.
 constexpr int64_t kBlocksMax = 256;
-// With which a thread has eight rows at most, all of which it asks for at once.
+// With this many warps a thread has at most eight rows, which it loads all at once.
 constexpr int kWarps = 32;
 
 __global__ void __launch_bounds__(kWarps* kWarp)

@@ -1,5 +1,5 @@
-// Sums over many rows, one a column: blocks leave a row of partial sums each, which one kernel adds
-// in an order that depends on their number alone.
+// Sums over many rows, one for each column. Each block leaves a row of partial sums, and one kernel
+// adds these in an order that depends on the number of blocks alone.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_PARTIAL_SUMS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_PARTIAL_SUMS_H_
 
@@ -9,22 +9,23 @@
 
 namespace megatrain::cuda {
 
-// How many blocks may leave partial sums of n columns: depends on the shapes alone, so that the
-// order of the sum does too. 0: a row of them does not fit kScratchBytes. 1 where sums are not to
-// be split.
+// Returns how many blocks may leave partial sums of `n` columns for `items` rows. It depends on the
+// shapes alone, so that the order of summation does too. It is 1 if sums are not to be split, and 0
+// if a row of them does not fit kScratchBytes.
 int64_t PartialSumBlocks(const Queue& queue, int64_t items, int64_t n);
 
-// sums[c] += partial[0][c] + partial[1][c] + ...; partial is [blocks, n]. Without `add` from zero.
+// Adds the rows of `partial` [blocks, n] to `sums` [n]; without `add`, `sums` is overwritten.
 int AddPartialSums(const Queue& queue, const float* partial, int64_t blocks, int64_t n, bool add,
                    float* sums);
 
-// The sums of kCount columns a lane over `rows` rows that begin at `x`, in the block's first warp.
-// A warp has every kWarps-th row, in packs, and asks for several before it adds the first. All
-// threads of the block call it. `shared`: kColumnSumsFloats<kCount, kWarps>. A lane without columns
-// is not `there`.
+// The floats of shared memory that ColumnSums needs.
 template <int kCount, int kWarps>
 inline constexpr int kColumnSumsFloats = kCount* kWarps* kWarp;
 
+// Sums kCount columns for each lane over `rows` rows that begin at `x`; the result is in the
+// block's first warp. Each warp takes every kWarps-th row, in packs, and loads several before it
+// adds the first. All threads of the block must call it. `there` is false for a lane without
+// columns.
 template <int kWarps, typename T, int kCount>
 __device__ void ColumnSums(const T* x, int64_t rows, int64_t stride, bool there, float* shared,
                            float (&sums)[kCount]) {

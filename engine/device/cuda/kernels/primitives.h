@@ -1,4 +1,5 @@
-// What the kernels share: loads and stores of 16 bytes, conversion, sums over teams of threads.
+// Device functions that the kernels share: loads and stores of 16 bytes, conversions, and sums over
+// teams of threads.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_PRIMITIVES_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_PRIMITIVES_H_
 
@@ -20,7 +21,7 @@ __device__ inline float ToFloat(Bf16 x) {
   return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
 }
 
-// To nearest, ties to even; a NaN keeps its upper bits, as on the host (FloatToBf16).
+// Rounds to nearest, ties to even; a NaN keeps its upper bits, as in FloatToBf16 on the host.
 __device__ inline Bf16 RoundToBf16(float x) {
   const uint32_t bits = __float_as_uint(x);
   if ((bits & 0x7fffffffu) > 0x7f800000u) {
@@ -40,7 +41,7 @@ __device__ inline Bf16 FromFloat<Bf16>(float x) {
   return RoundToBf16(x);
 }
 
-// Two neighbours, the first in the lower half, rounded to nearest even; a NaN stays one.
+// PackBf16 rounds two neighbours to nearest even, the first into the lower half; a NaN stays a NaN.
 #ifdef __CUDACC__
 __device__ inline uint32_t PackBf16(float first, float second) {
   uint32_t packed;
@@ -53,8 +54,9 @@ inline uint32_t PackBf16(float first, float second) {
 }
 #endif
 
-// kCount elements that are moved at once; kCount * sizeof(T) is 16 where the operands allow it.
-// They stay in words until they are used: half as many registers as BF16 would take one by one.
+// A group of kCount elements that is moved at once; it has 16 bytes if the operands allow that. The
+// elements stay in words until they are used, which takes half as many registers as single BF16
+// elements would.
 template <typename T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   using Word = std::conditional_t<sizeof(T) * kCount % 4 == 0, uint32_t, uint16_t>;
@@ -62,7 +64,7 @@ struct alignas(sizeof(T) * kCount) Pack {
   Word words[kWords];
 };
 
-// Of global memory; zeros where it is not `there`.
+// Loads from global memory; returns zeros without reading if `there` is false.
 template <typename T, int kCount>
 __device__ Pack<T, kCount> LoadPack(const T* from, bool there = true) {
   Pack<T, kCount> pack;
@@ -125,13 +127,13 @@ __device__ void Store(const float (&from)[kCount], T* to) {
 template <typename T>
 inline constexpr int kPackCount = 16 / sizeof(T);
 
-// A team is kTeam threads side by side, a power of two: of one warp, or several warps, which are
-// then the whole block.
+// A team is a power of two of adjacent threads: kTeam threads of one warp, or several whole warps,
+// which are then the whole block.
 inline constexpr int kWarp = 32;
 
-// Each of kCount sums over the team, in every thread and the same order always. All threads of the
-// warp, or block, call it. `shared`: kCount * kTeam / 32 floats, used by teams of several warps,
-// which meet in __syncthreads.
+// Computes kCount sums over the team. Every thread receives them, always summed in the same order.
+// All threads of the warp, or of the block, must call it. `shared` has kCount * kTeam / 32 floats;
+// teams of several warps use it and synchronise with __syncthreads.
 template <int kTeam, int kCount>
 __device__ void TeamSums(float (&x)[kCount], float* shared) {
 #pragma unroll
@@ -170,7 +172,7 @@ __device__ inline double WarpSum(double x) {
   return x;
 }
 
-// Whether packs of 16 bytes can be moved at all of these addresses and distances in bytes.
+// Returns true if packs of 16 bytes can be moved at all these addresses and distances (in bytes).
 inline bool Aligned(std::initializer_list<const void*> addresses,
                     std::initializer_list<int64_t> distances) {
   for (const void* address : addresses) {
@@ -182,19 +184,19 @@ inline bool Aligned(std::initializer_list<const void*> addresses,
   return true;
 }
 
-// Whether a kernel is to move packs of these operands.
+// Returns true if a kernel should move packs of these operands.
 inline bool MovesPacks(const Queue& queue, std::initializer_list<const void*> addresses,
                        std::initializer_list<int64_t> distances) {
   return queue.paths.vector_loads && Aligned(addresses, distances);
 }
 
-// Of kernels that count their threads, or rows, in 32 bits, where a division of 64 would take a
-// hundred instructions: room for a last block that is not full.
+// The limit for kernels that count their threads or rows in 32 bits, because a division in 64 bits
+// would take a hundred instructions. It leaves room for a last block that is not full.
 inline constexpr int64_t kThreadsMax = std::numeric_limits<uint32_t>::max() - 1024;
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// One-dimensional grids have up to 2^31 - 1 blocks.
+// A one-dimensional grid of up to 2^31 - 1 blocks.
 inline dim3 Grid(int64_t blocks) { return dim3(static_cast<unsigned>(blocks), 1, 1); }
 
 inline constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue

@@ -1,6 +1,7 @@
-// What both directions of attention on tensor cores share. A block of four warps has 64 rows of one
-// head, 16 a warp, and goes over tiles of other rows that are copied to shared memory beside its
-// work. Rows lie there 16 bytes further apart than they are long: no bank conflicts.
+// Helpers for both directions of attention on tensor cores. A block of four warps handles 64 rows
+// of one head, 16 for each warp. It iterates over tiles of other rows, which are copied to shared
+// memory while it computes. Rows in shared memory are 16 bytes further apart than they are long,
+// which avoids bank conflicts.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 
@@ -20,7 +21,8 @@ inline constexpr int kWarpRows = 16;
 inline constexpr float kLog2OfE = 1.44269504088896341f;
 inline constexpr float kLnOf2 = 0.693147180559945309f;
 
-// kDim: head sizes up to this; the columns behind a smaller one are zeros. kTile: rows of a tile.
+// kDim is the largest head size (columns beyond a smaller one are zeros), kTile the number of rows
+// of a tile.
 template <int kDimMax, int kTileRows>
 struct TensorShape {
   static constexpr int kDim = kDimMax;
@@ -29,13 +31,14 @@ struct TensorShape {
   static constexpr int kStride = kDim + 8;
   static constexpr int kRowsElements = kRows * kStride;
   static constexpr int kTileElements = kTile * kStride;
-  // Products: of the rows of a warp with a tile's rows, and with a head's columns.
+  // The results of products of a warp's rows with a tile's rows (Scores) and with a head's columns
+  // (Sums).
   using Scores = float[kTile / 8][4];
   using Sums = float[kDim / 8][4];
 };
 
-// Whether the tensor cores' kernels may, and can, take these operands: what they move, they move in
-// 16 bytes.
+// Returns true if these kernels are switched on and can take the operands, which they move in units
+// of 16 bytes.
 inline bool FitsTensorCores(const Queue& queue, const AttentionArgs& args) {
   return queue.paths.tensor_core_attention && args.dtype == DType::kBF16 &&
          args.head_dim % 8 == 0 &&
@@ -49,12 +52,12 @@ inline bool FitsTensorCores(const Queue& queue, const AttentionBackwardArgs& arg
 }
 
 int TensorAttention(const Queue& queue, const AttentionArgs& args);
-// `delta`: [heads, tokens], rowsum(dO * O).
+// `delta` is [heads, tokens]: rowsum(dO * O).
 int TensorAttentionGradients(const Queue& queue, const AttentionBackwardArgs& args,
                              const float* delta);
 
-// Begins to copy rows [first, first + kRows) of a head; rows from `last` on become zeros. `thread`
-// of kTensorThreads.
+// Begins to copy rows [first, first + kRows) of a head to `tile`; rows from `last` on become zeros.
+// `thread` is the caller's number among kTensorThreads.
 template <typename Shape, int kRows>
 __device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_t last, int dim,
                          Bf16* tile, int thread = static_cast<int>(threadIdx.x)) {
@@ -83,21 +86,22 @@ __device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_
   }
 }
 
-// Of rows [row, row + 16) and columns [column, column + 16) of a tile: the fragment `a`, or, read
-// as [k, n], two fragments `b` (transposed).
+// Returns the address that this lane passes to LoadMatrices for rows [row, row + 16) and columns
+// [column, column + 16) of a tile. They give the fragment `a` or, read as [k, n] by
+// LoadMatricesTransposed, two fragments `b`.
 template <typename Shape>
 __device__ const Bf16* FragmentRow(const Bf16* tile, int row, int column) {
   const int lane = threadIdx.x % kWarp;
   return tile + (row + lane % 16) * Shape::kStride + column + lane / 16 * 8;
 }
-// The same for two fragments `b` of rows that are n and columns that are k.
+// The same for two fragments `b` of a tile whose rows are n and whose columns are k.
 template <typename Shape>
 __device__ const Bf16* ColumnFragmentRow(const Bf16* tile, int row, int column) {
   const int lane = threadIdx.x % kWarp;
   return tile + (row + lane % 8 + lane / 16 * 8) * Shape::kStride + column + lane / 8 % 2 * 8;
 }
 
-// out = rows [row, row + 16) of a times all rows of the tile b: products over the head's size.
+// Computes out = rows [row, row + 16) of `a` times all rows of the tile `b`, over the head's size.
 template <typename Shape>
 __device__ void RowsByTile(const Bf16* a, int row, const Bf16* b, typename Shape::Scores& out) {
 #pragma unroll
@@ -119,8 +123,8 @@ __device__ void RowsByTile(const Bf16* a, int row, const Bf16* b, typename Shape
   }
 }
 
-// out += scores, rounded to BF16, times the tile b: products over the tile's rows. What a product
-// gives is laid out as what the next one takes (Dao 2023).
+// Computes out += scores, rounded to BF16, times the tile `b`, over the tile's rows. The result of
+// one product has the register layout that the next one takes (Dao 2023).
 template <typename Shape>
 __device__ void ScoresByTile(const typename Shape::Scores& scores, const Bf16* b,
                              typename Shape::Sums& out) {
@@ -140,8 +144,8 @@ __device__ void ScoresByTile(const typename Shape::Scores& scores, const Bf16* b
   }
 }
 
-// Hides those scores of a tile whose columns, from `first` on, lie outside of [from, to) of their
-// rows g and g + 8.
+// Sets to -infinity the scores of a tile whose column (counted from `first`) is outside [from, to)
+// for their rows g and g + 8.
 template <typename Shape>
 __device__ void Mask(int64_t first, const int64_t (&from)[2], const int64_t (&to)[2],
                      typename Shape::Scores& s) {
@@ -165,7 +169,8 @@ __device__ void ClearSums(typename Shape::Sums& sums) {
 }
 
 // Writes the warp's rows [first + row, first + row + 16) of a head, up to `last`: sums[..][2 r] and
-// [2 r + 1] times factors[r]. Through `tile`, whose rows [row, row + 16) only this warp uses.
+// [2 r + 1] times factors[r]. They pass through `tile`, whose rows [row, row + 16) are used by this
+// warp only.
 template <typename Shape>
 __device__ void StoreRows(const typename Shape::Sums& sums, const float (&factors)[2], Bf16* tile,
                           int row, int64_t first, int64_t last, int dim, int64_t stride,

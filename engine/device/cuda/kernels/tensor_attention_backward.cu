@@ -277,8 +277,8 @@ int LaunchKeyGradient(const Queue& queue, const AttentionBackwardArgs& args, con
   }
 }
 
-// Whether the blocks of keys are too few to give an H200's 132 multiprocessors two each. On every
-// card the same: the order of sums is.
+// Returns true if the blocks of keys are too few to give an H200's 132 multiprocessors two each.
+// The answer is the same on every card, and so is the order of sums.
 bool FewKeyBlocks(const AttentionArgs& args) {
   return args.kv_heads * CeilDiv(args.tokens, kTensorWarps * kWarpRows) < 2 * 132;
 }

@@ -6,7 +6,7 @@
 namespace megatrain::cuda {
 namespace {
 
-// Of rows g and g + 8 of a warp.
+// The state for rows g and g + 8 of a warp.
 struct Softmax {
   float largest[2] = {-INFINITY, -INFINITY};
   float total[2] = {0, 0};  // of this thread's columns
@@ -72,7 +72,8 @@ __global__ void __launch_bounds__(kTensorThreads) TensorAttentionKernel(Attentio
     starts[r] = queries_of[r] < last ? DocumentStart(args, queries_of[r]) : args.tokens;
     ends[r] = queries_of[r] + 1;
   }
-  // Where the last of the warp's rows begins to see: all see what lies from there to the first.
+  // The first key that the last of the warp's rows sees. All rows see the keys from there to the
+  // first row.
   const int64_t warp_start = DocumentStart(args, warp_last - 1);
 
   Softmax softmax;

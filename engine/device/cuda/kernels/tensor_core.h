@@ -1,9 +1,9 @@
-// What tensor cores and the copies that feed them are asked for, as PTX names it: products of
-// fragments that lie spread over the lanes of a warp, loads of such fragments from shared memory,
-// and copies to shared memory that run beside the kernel. From sm_80 on.
+// The PTX instructions for tensor cores and for the copies that feed them: products of fragments
+// that are distributed over the lanes of a warp, loads of such fragments from shared memory, and
+// asynchronous copies to shared memory. They need sm_80 or newer.
 //
-// A fragment of BF16 holds two neighbours along its row in each register, the first in the lower
-// half. With g = lane / 4 and t = lane % 4, of mma.m16n8k16 (PTX ISA, "Matrix fragments"):
+// A fragment of BF16 has two neighbours of a row in each register, the first in the lower half.
+// With g = lane / 4 and t = lane % 4, mma.m16n8k16 has (PTX ISA, "Matrix fragments"):
 //   a[0]: row g, columns 2t and 2t + 1; a[1]: row g + 8; a[2], a[3]: the same, columns + 8
 //   b[0]: rows 2t and 2t + 1 of column g; b[1]: rows + 8
 //   d[0], d[1]: row g, columns 2t and 2t + 1; d[2], d[3]: row g + 8
@@ -32,15 +32,16 @@ __device__ inline void MultiplyBf16(const uint32_t (&a)[4], uint32_t b0, uint32_
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Four matrices of 8 x 8 BF16 from shared memory: lane i gives the address of row i % 8 of matrix
-// i / 8 (of 16 bytes, aligned so); to[j] is row g, columns 2t and 2t + 1 of matrix j.
+// Loads four matrices of 8 x 8 BF16 from shared memory. Lane i passes the address of row i % 8 of
+// matrix i / 8, which has 16 bytes and must be aligned to 16. to[j] becomes row g, columns 2t and
+// 2t + 1 of matrix j.
 __device__ inline void LoadMatrices(const void* row, uint32_t (&to)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                : "r"(SharedAddress(row))
                : "memory");
 }
-// The same of the transposed matrices: to[j] is rows 2t and 2t + 1 of column g.
+// The same with transposed matrices: to[j] becomes rows 2t and 2t + 1 of column g.
 __device__ inline void LoadMatricesTransposed(const void* row, uint32_t (&to)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -48,23 +49,23 @@ __device__ inline void LoadMatricesTransposed(const void* row, uint32_t (&to)[4]
                : "memory");
 }
 
-// Copies 16 bytes to shared memory, or, if they are not there, writes zeros and reads nothing.
+// Begins to copy 16 bytes to shared memory; if `there` is false, writes zeros and reads nothing.
 __device__ inline void CopyAsync(void* shared, const void* global, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(there ? 16 : 0)
                : "memory");
 }
-// The copies of this thread since the last call become a group.
+// Makes a group of this thread's copies since the last call.
 __device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Until all groups of this thread but the newest kGroups have arrived. Other threads see them
-// after __syncthreads.
+// Waits until all groups of this thread except the newest kGroups have arrived. Other threads see
+// the data after __syncthreads.
 template <int kGroups>
 __device__ inline void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
-// 2^x to within 2 in the last place, 0 where it would be denormal: one instruction, where exp2f
-// takes four. The results are rounded to BF16.
+// Returns 2^x to within 2 units in the last place, and 0 for results that would be denormal. It is
+// one instruction, where exp2f takes four. The results are rounded to BF16 anyway.
 __device__ inline float Exp2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));

@@ -67,7 +67,7 @@ uint32_t AlignmentOf(const void* address) {
   return bits == 0 ? 256 : static_cast<uint32_t>(std::min<uintptr_t>(256, bits & -bits));
 }
 
-// What decides the algorithm; alignment too, since not every one takes every address.
+// The values that select the algorithm. Alignment is among them because some algorithms need it.
 struct Key {
   int64_t m, n, k, a_stride, b_stride, out_stride;
   int dtype, out_dtype;

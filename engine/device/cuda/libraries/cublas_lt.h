@@ -1,4 +1,4 @@
-// Products by cuBLASLt, loaded at run time.
+// Matrix products by cuBLASLt, which is loaded at run time.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUBLAS_LT_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUBLAS_LT_H_
 
@@ -13,14 +13,14 @@ namespace megatrain {
 // Thread safety: all methods may be called from any thread.
 class CublasLt {
  public:
-  // The device of the calling thread is the one that products will run on. `split_sums`: whether a
-  // product's sums may be cut into parts. Unavailable: the library is not found, with where it was
-  // looked for.
+  // Loads the library for the calling thread's current device. `split_sums` allows it to split a
+  // product's sums into parts. Returns Unavailable, with the places that were searched, if it is
+  // not found.
   static absl::StatusOr<std::unique_ptr<CublasLt>> Load(bool split_sums);
   virtual ~CublasLt() = default;
 
   virtual CudaLibrary Library() const = 0;
-  // As CudaApi::Product; a cublasStatus_t, 0 = success.
+  // As CudaApi::Product, but returns a cublasStatus_t, 0 = success.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 };

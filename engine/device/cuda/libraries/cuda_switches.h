@@ -1,8 +1,8 @@
-// The fast paths that the environment sets aside, to find the one that gives wrong results:
+// Environment variables that switch off fast paths, to find the one that gives wrong results:
 //   MEGATRAIN_CUDNN=off                    attention by cuDNN
 //   MEGATRAIN_TENSOR_CORE_ATTENTION=off    our own attention on tensor cores
 //   MEGATRAIN_VECTOR_LOADS=off             kernels that move 16 bytes at once
-//   MEGATRAIN_SPLIT_SUMS=off               sums cut into parts, products' sums too
+//   MEGATRAIN_SPLIT_SUMS=off               sums that are cut into parts, those of products included
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDA_SWITCHES_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDA_SWITCHES_H_
 
@@ -20,11 +20,11 @@ struct CudaSwitches {
   cuda::FastPaths kernels;
 };
 
-// InvalidArgument names a variable whose value is not `off`.
+// Returns InvalidArgument, naming the variable, if a value is not `off`.
 absl::StatusOr<CudaSwitches> ReadCudaSwitches();
 
-// ", without tensor-core attention, split sums (set aside by the environment)"; empty if nothing
-// is. cuDNN is named where libraries are.
+// Returns ", without tensor-core attention, split sums (set aside by the environment)", or "" if
+// nothing is switched off. cuDNN is left out because it is listed with the libraries.
 std::string DescribeSetAside(const CudaSwitches& switches);
 
 }  // namespace megatrain

@@ -194,7 +194,7 @@ class LoadedCudnnAttention : public CudnnAttention {
     return error;
   }
 
-  // Whether the call can be taken: all graphs are there before the first is queued, or none is.
+  // Returns true if the call can be taken: all graphs must exist before the first is queued.
   template <typename Args, typename BytesLeft>
   bool HaveGraphs(const Args& args, const std::vector<DocumentRun>& runs,
                   const BytesLeft& bytes_left) {

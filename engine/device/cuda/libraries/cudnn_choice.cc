@@ -10,19 +10,19 @@
 namespace megatrain {
 namespace {
 
-// Of documents that are not packed: lengths that sequences have, not those that single documents or
-// a text that grows by a token happen to have.
+// Lengths of unpacked documents are multiples of this, as those of sequences are; single documents
+// and growing texts have other lengths.
 constexpr int64_t kLengthStep = 512;
-// What cuDNN reckons with in 32 bits inside a document has not been looked at: no document and no
-// run is so large that it would matter.
+// Documents and runs are kept below this, because cuDNN's 32-bit arithmetic within a document has
+// not been tested beyond it.
 constexpr int64_t kRunElementsMax = std::numeric_limits<int32_t>::max();
 
-// The length of the gradient's blocks. For each two blocks of n tokens with g query heads of d elements,
-// cuDNN does 10 n^2 g d operations, and adding up the parts moves up to 10 (g + 2) n d bytes: a
-// part is read in BF16, its sum read and written in FP32. An H200 does 581 TFLOP/s of these
-// operations and copies 4.3 TB/s, 135 operations a byte, so that the sums take 135 (g + 2) / (g n)
-// of cuDNN's time: 2.1% with the 8192 tokens that fit at 7 heads of 128, 2.0% with 10240 at 4.
-// Where they would take more than 1 / kSumsPart of it, which is beyond 27 such heads, our own
+// The length of the gradient's blocks. For each two blocks of n tokens with g query heads of d
+// elements, cuDNN does 10 n^2 g d operations, and adding up the parts moves up to 10 (g + 2) n d
+// bytes: a part is read in BF16, its sum read and written in FP32. An H200 does 581 TFLOP/s of
+// these operations and copies 4.3 TB/s, 135 operations a byte, so that the sums take 135 (g + 2) /
+// (g n) of cuDNN's time: 2.1% with the 8192 tokens that fit at 7 heads of 128, 2.0% with 10240
+// at 4. Where they would take more than 1 / kSumsPart of it, which is beyond 27 such heads, our own
 // kernel is used, which has no parts.
 constexpr int64_t kOperationsAByte = 135;
 constexpr int64_t kSumsPart = 25;

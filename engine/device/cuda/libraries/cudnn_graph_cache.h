@@ -1,5 +1,5 @@
-// Keeps cuDNN's graphs. Each takes half a second to build, which a thread of the cache's own does,
-// so that they can be there before a step needs them.
+// Builds and keeps cuDNN's graphs. Each takes half a second to build, so a thread of the cache
+// builds them before a step needs them.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPH_CACHE_H_
@@ -20,26 +20,27 @@ namespace megatrain {
 
 class CudnnGraphCache {
  public:
-  // `graphs` must outlive this object, and is asked to Make by nobody else. `begin` is called on
-  // the building thread before anything is built.
+  // `graphs` must outlive this object, and nothing else may call its Make. `begin` is called once
+  // on the building thread before the first graph is built; it may be null.
   CudnnGraphCache(CudnnGraphs* graphs, std::function<void()> begin);
-  // Waits for the graph that is being built; those that are only wanted are not built any more.
+  // Waits for the graph that is being built. Graphs that were only requested are not built any
+  // more.
   ~CudnnGraphCache();
 
-  // Has these built, after those that were wanted before. Returns at once.
+  // Requests graphs, to be built after those requested before. Returns at once.
   void Want(const std::vector<CudnnGraphKey>& keys);
-  // Waits for the graph if it is not built yet, and has it built next: whether there is one must
-  // not depend on time. Null: cuDNN has none. Valid as long as this object.
+  // Returns the graph, valid as long as this object, or null if cuDNN has none. If it is not built
+  // yet, it is built next and the call waits, because the answer must not depend on time.
   const CudnnGraph* Get(const CudnnGraphKey& key);
 
-  // "3 shapes are left to our own kernels, the last one as cuDNN says: ..."; empty if there is a
-  // graph of every shape so far.
+  // Returns "3 shapes are left to our own kernels, the last one as cuDNN says: ...", or "" if every
+  // shape so far has a graph.
   std::string DescribeRefused() const;
 
  private:
   struct Entry {
     bool built = false;
-    std::unique_ptr<CudnnGraph> graph;  // null, once built: there is none
+    std::unique_ptr<CudnnGraph> graph;  // if null when built, cuDNN has none
   };
 
   void Build();

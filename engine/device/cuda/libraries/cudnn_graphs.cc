@@ -153,7 +153,8 @@ class GraphMaker {
     return tensor;
   }
 
-  // Where each document of a tensor begins, and where the last one ends: int64 [documents + 1].
+  // Makes the tensor of the documents' beginnings and the end of the last one: int64 [documents +
+  // 1].
   Tensor Offsets(PackedTensor packed) {
     if (offsets_[packed] == nullptr) {
       offsets_[packed] = Integers(OffsetsOf(packed), key_.documents + 1, fe::DataType_t::INT64);
@@ -198,7 +199,7 @@ class BuiltGraph : public CudnnGraph {
   const int64_t workspace_bytes_;
 };
 
-// Of the thread's device. A handle is one thread's at a time.
+// Handles for the thread's device. One thread at a time may use a handle.
 struct Handles {
   Handles() = default;
   Handles(Handles&& other)
@@ -276,7 +277,7 @@ absl::StatusOr<CudaLibrary> LoadCudnn() {
   MT_ASSIGN_OR_RETURN(const SharedLibrary cudnn, OpenSharedLibrary(kLibrary));
   fe::cudnn_dlhandle = cudnn.handle;
   const size_t version = fe::detail::get_backend_version();
-  // Which the frontend does not ask for.
+  // The frontend does not report this version.
   const auto cuda_version = reinterpret_cast<decltype(&cudnnGetCudartVersion)>(
       dlsym(cudnn.handle, "cudnnGetCudartVersion"));
   const size_t cuda = cuda_version != nullptr ? cuda_version() : 0;
@@ -297,7 +298,7 @@ absl::StatusOr<CudaLibrary> LoadCudnn() {
 absl::StatusOr<std::unique_ptr<CudnnGraphs>> CudnnGraphs::Open() {
   try {
     MT_ASSIGN_OR_RETURN(CudaLibrary library, LoadCudnn());
-    // What the frontend throws it had better throw now than in a step.
+    // An exception of the frontend should come now and not in a step.
     int device = 0;
     if (const cudaError_t error = fe::detail::cuda_get_device(&device); error != cudaSuccess) {
       return absl::UnavailableError(

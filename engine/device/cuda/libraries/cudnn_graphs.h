@@ -1,5 +1,5 @@
-// cuDNN's graphs of attention (SDPA): what they are made of, built and run on a GPU that is here,
-// or built from the properties of one that is not. cuDNN's frontend is behind this header.
+// cuDNN's graphs of attention (SDPA). They are built and run on a GPU that is there, or built alone
+// for the properties of one that is not. cuDNN's frontend is used behind this header only.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPHS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPHS_H_
 
@@ -14,7 +14,7 @@
 
 namespace megatrain {
 
-// The operands of a graph, by the numbers that calls give their addresses by.
+// The operands of a graph, by the numbers under which calls pass their addresses.
 enum CudnnOperand : int64_t {
   kQ = 1,
   kK,
@@ -27,10 +27,10 @@ enum CudnnOperand : int64_t {
   kDV,
   kLengthsOfQ,
   kLengthsOfK,
-  kOffsets,  // of the first PackedTensor: OffsetsOf
+  kOffsets,  // the offsets of the first PackedTensor; see OffsetsOf
 };
-// What has offsets of its own: each may have its own distance between tokens. The gradient of the
-// output lies as the output does.
+// The tensors that have offsets of their own, because the distance between tokens may differ. The
+// gradient of the output has the same layout as the output.
 enum PackedTensor : int {
   kPackedQ,
   kPackedK,
@@ -44,19 +44,19 @@ enum PackedTensor : int {
 };
 constexpr int64_t OffsetsOf(int tensor) { return int64_t{kOffsets} + tensor; }
 
-// The shape that a graph is built for. Operands are BF16, statistics FP32.
+// The shape for which a graph is built. Operands are BF16, statistics FP32.
 struct CudnnGraphKey {
   bool backward = false;
-  // Token i of a document sees the tokens up to i; else all.
+  // If true, token i of a document sees the tokens up to i; otherwise it sees all.
   bool causal = true;
-  // Documents of any length up to `length`, by offsets and lengths in device memory, queries' and
-  // keys' apart; else all are `length` tokens long.
+  // If true, documents have any length up to `length`, given by offsets and lengths in device
+  // memory, separately for queries and keys. Otherwise all have `length` tokens.
   bool packed = false;
   int64_t documents = 0, length = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;  // of tokens
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0, out_stride = 0;  // between tokens
   int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
-  // Of heads: statistics are [heads, tokens]. Those of packed documents are [tokens, heads],
-  // contiguous.
+  // The distance between heads of statistics, which are [heads, tokens]. Those of packed documents
+  // are [tokens, heads] and contiguous.
   int64_t statistics_stride = 0;
   float scale = 0;
 
@@ -70,26 +70,27 @@ class CudnnGraph {
   virtual int64_t workspace_bytes() const = 0;
 };
 
-// By CudnnOperand, and OffsetsOf.
+// Addresses by CudnnOperand and OffsetsOf.
 using CudnnAddresses = std::unordered_map<int64_t, void*>;
 
-// Thread safety: Make by one thread at a time, Run by one thread at a time; both at once.
+// Thread safety: Make may be called by one thread at a time, and so may Run, also while Make runs.
 class CudnnGraphs {
  public:
-  // For the device of the calling thread. Unavailable: cuDNN or what it needs is not found, with
-  // where it was looked for, or is too old.
+  // Opens cuDNN for the calling thread's current device. Returns Unavailable, with the places that
+  // were searched, if cuDNN or a library that it needs is not found or too old.
   static absl::StatusOr<std::unique_ptr<CudnnGraphs>> Open();
-  // For a device that has these properties, as cuDNN writes them in JSON; `capability` is
-  // 10 * major + minor. Its graphs can be looked at, not run.
+  // Opens cuDNN for a device with these properties, as cuDNN writes them in JSON; `capability` is
+  // 10 * major + minor. Its graphs can be inspected but not run.
   static absl::StatusOr<std::unique_ptr<CudnnGraphs>> OpenFor(const std::string& properties,
                                                               int32_t capability);
   virtual ~CudnnGraphs() = default;
 
   virtual CudaLibrary Library() const = 0;
-  // The first engine that cuDNN's heuristics name and that can be built: never a timed one.
-  // Unimplemented, with cuDNN's words: there is none.
+  // Builds a graph with the first engine that cuDNN's heuristics name and that can be built;
+  // engines are not timed. Returns Unimplemented, with cuDNN's message, if there is none.
   virtual absl::StatusOr<std::unique_ptr<CudnnGraph>> Make(const CudnnGraphKey& key) = 0;
-  // 0, or from kAttentionFailed on. `workspace`: the graph's workspace_bytes.
+  // Queues a graph of this object. Returns 0, or an error from kAttentionFailed on. `workspace` has
+  // the graph's workspace_bytes.
   virtual int Run(void* stream, const CudnnGraph& graph, CudnnAddresses addresses,
                   void* workspace) = 0;
 };

@@ -1,5 +1,5 @@
-// Where the operands of a call lie for a graph of cuDNN's, and what the device is told of packed
-// documents.
+// Computes the operand addresses of a call for a graph of cuDNN, and describes packed documents to
+// the device.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_OPERANDS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_OPERANDS_H_
 
@@ -11,22 +11,24 @@
 
 namespace megatrain {
 
-// Parts of a workspace begin at multiples of 256 bytes.
+// Rounds up to 256 bytes, the alignment of the parts of a workspace.
 inline int64_t CudnnAligned(int64_t bytes) {
   constexpr int64_t kAlignment = 256;
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// The operands from `token` and from the first query head of `kv_head` on, without statistics.
+// Return the addresses of the operands from `token` and from the first query head of `kv_head` on,
+// without the statistics.
 CudnnAddresses AddressesOf(const AttentionArgs& args, int64_t token, int64_t kv_head);
 CudnnAddresses AddressesOf(const AttentionBackwardArgs& args, int64_t token, int64_t kv_head);
 
-// Writes lengths and offsets of the documents that lie between neighbours of `starts` ([documents +
-// 1], in tokens, counted from the first) to `index`, device memory of cuda::kPackedIndexBytes.
-// Returns a cudaError_t.
+// Queues the writing of documents' lengths and offsets to `index`, device memory of
+// cuda::kPackedIndexBytes. Document d has tokens [starts[d], starts[d + 1]); they are counted from
+// starts[0] on. Returns a cudaError_t.
 int WriteIndex(void* stream, const CudnnGraphKey& key, std::span<const int32_t> starts,
                void* index);
-// Adds where the index of the documents' queries and of their keys lies; it may be the same.
+// Adds the addresses of the lengths and offsets in an index that WriteIndex wrote, to the operands
+// of a graph of the forward or backward pass. Queries and keys may share one index.
 void AddIndex(bool backward, void* of_queries, void* of_keys, CudnnAddresses* addresses);
 
 }  // namespace megatrain

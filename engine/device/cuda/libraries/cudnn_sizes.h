@@ -1,4 +1,4 @@
-// The memory that cuDNN's attention takes, known without cuDNN and without a GPU.
+// The memory that cuDNN's attention takes, computed without cuDNN and without a GPU.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_SIZES_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_SIZES_H_
 
@@ -9,17 +9,17 @@
 
 namespace megatrain {
 
-// What the gradient is given at most, at any length.
+// The largest workspace that the gradient is given.
 inline constexpr int64_t kCudnnWorkspaceBytesMax = int64_t{1} << 30;
 inline constexpr int64_t kCudnnHeadDimMax = 256;
-// cuDNN's own part of a workspace beside what grows with the shape: at most this.
+// An upper bound of the part of cuDNN's workspace that does not grow with the shape.
 inline constexpr int64_t kCudnnSlackBytes = int64_t{1} << 20;
 
-// Of the deterministic gradient of so many documents and heads at once, as cuDNN 9.19 asks for on
-// Hopper: 2 bytes a query and key, FP32 sums for the queries, and keys' and values' gradients in
-// BF16 for each query head, of a length in whole tiles; beside it the statistics, which it wants
-// packed, and what it is told of packed documents. Other versions are asked what they take before
-// they are used.
+// Returns the workspace of the deterministic gradient of so many documents and heads at once, as
+// cuDNN 9.19 requires on Hopper. For lengths rounded up to whole tiles it has 2 bytes for each
+// query and key, FP32 sums for the queries, and the gradients of keys and values in BF16 for each
+// query head. Added are packed statistics and the description of packed documents. A graph of
+// another version that needs more is not used.
 constexpr int64_t CudnnGradientBytes(int64_t documents, int64_t heads, int64_t length,
                                      int64_t head_dim) {
   constexpr int64_t kTile = 128;
@@ -27,29 +27,29 @@ constexpr int64_t CudnnGradientBytes(int64_t documents, int64_t heads, int64_t l
   return documents * heads * whole * (2 * whole + 4 * (head_dim + 2)) + kCudnnSlackBytes;
 }
 
-// Bytes of workspace for the gradient of one document by blocks of `block` queries and keys
-// (cudnn_blocks.h), with the `group` query heads of one key and value: statistics of all queries,
-// FP32 sums of keys' and values' gradients and of a block of queries', a block's parts of all three
-// in BF16, and cuDNN's own for a block.
+// Returns the workspace for the gradient of one document by blocks of `block` queries and keys
+// (cudnn_blocks.h), with the `group` query heads of one head of keys and values. It holds the
+// statistics of all queries, FP32 sums of the gradients of all keys and values and of a block of
+// queries, a block's parts of all three in BF16, and cuDNN's own workspace for a block.
 constexpr int64_t CudnnBlockGradientBytes(int64_t tokens, int64_t group, int64_t block,
                                           int64_t head_dim) {
   return 4 * tokens * group + 2 * 4 * tokens * head_dim + (4 + 2) * block * group * head_dim +
          2 * 2 * block * head_dim + CudnnGradientBytes(1, group, block, head_dim);
 }
 
-// Of the forward pass over packed documents of so many tokens together: the statistics as cuDNN
-// leaves them, what it is told of the documents, and its own.
+// Returns the workspace of the forward pass over packed documents with so many tokens together: the
+// statistics in cuDNN's layout, the description of the documents, and cuDNN's own.
 constexpr int64_t CudnnPackedForwardBytes(int64_t tokens, int64_t heads) {
   return tokens * heads * int64_t{sizeof(float)} + kCudnnSlackBytes;
 }
 
-// The shortest length that graphs of packed documents are made for.
+// The shortest length of graphs for packed documents.
 inline constexpr int64_t kCudnnLengthMin = 512;
 
-// The length of the graph for packed documents of at most `length` tokens each. A graph takes half
-// a second to build, so that lengths are few: powers of two; beyond 4096, where the gradient's
-// workspace, which grows with the square, decides what can be taken, also the three quarters
-// between two of them.
+// Returns the length of the graph for packed documents of at most `length` tokens. A graph takes
+// half a second to build, so there are only a few lengths: powers of two up to 4096. Beyond that
+// the gradient's workspace, which grows with the square, limits what can be taken, so there are
+// three more lengths between two powers.
 constexpr int64_t CudnnLengthBucket(int64_t length) {
   constexpr int64_t kCoarseMax = 4096;
   if (length <= kCudnnLengthMin) return kCudnnLengthMin;

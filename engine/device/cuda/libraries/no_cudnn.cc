@@ -1,4 +1,4 @@
-// Where the headers of cuDNN or of its frontend are not.
+// CudnnAttention of builds without the headers of cuDNN or of its frontend.
 #include "engine/device/cuda/libraries/cudnn_attention.h"
 
 namespace megatrain {
