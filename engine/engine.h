@@ -12,8 +12,8 @@
 #include "engine/host/engine_host.h"      // IWYU pragma: export
 #include "engine/host/machine_profile.h"  // IWYU pragma: export
 #include "engine/job/job_spec.h"
-#include "engine/run_event.h"  // IWYU pragma: export
-#include "engine/trace/step_record.h"
+#include "engine/plan_report.h"       // IWYU pragma: export
+#include "engine/run_event.h"         // IWYU pragma: export
 #include "engine/training_control.h"  // IWYU pragma: export
 
 namespace megatrain {
@@ -56,27 +56,6 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
                                             const TrainingOptions& options,
                                             TrainingControl* control, const RunSink& tell);
 
-// How long a step will take: an estimate from measured rates, before anything has run.
-struct PredictedStep {
-  double step_seconds = 0;  // 0: nothing is known
-  double tokens_per_second = 0;
-  LaneSeconds lane_busy_seconds;
-  std::string bound_by;  // the busiest lane: "h2d", "compute", "d2h", "update"
-};
-
-// The bytes a job needs on host, device and disk, and the time of its steps.
-struct PlanReport {
-  bool fits = false;
-  std::string table;  // for people
-  std::string json;
-  int64_t pool_bytes = 0;        // of the host pool
-  int64_t checkpoint_bytes = 0;  // of one checkpoint on disk
-  int64_t host_bytes = 0;  // the pool's, the process', and the device's where it shares the host
-  int64_t device_bytes = 0;
-  std::string model_family{};
-  int64_t parameters = 0;
-  PredictedStep predicted{};  // of a job that fits, if the rates are known
-};
 // On this machine as it is now, whose rates are measured for it (about a second). A GPU
 // that this machine has not is planned for by engine.device_memory, without times. `given_rates`
 // take the place of measured ones (SetRate in hardware_rates.h).

@@ -86,8 +86,8 @@ absl::Status EngineHost::ReservePool(int64_t bytes, const ReserveProgress& progr
   MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, DeviceBytes());
   MutexLock lock(&mutex_);
   pool_ = std::move(pool);
-  beside_pool_bytes_ = beside;
-  device_bytes_ = device_bytes;
+  memory_.SetPool(pool_->capacity(), beside);
+  memory_.SetDevice(device_bytes);
   return absl::OkStatus();
 }
 
@@ -121,8 +121,21 @@ PoolUsage EngineHost::pool_usage() const {
 
 EngineBudget EngineHost::budget() const {
   MutexLock lock(&mutex_);
-  return {device_.id,         options_.threads, pool_->capacity(),
-          beside_pool_bytes_, rates_,           device_bytes_};
+  return {device_.id, options_.threads, memory_, rates_};
+}
+
+absl::StatusOr<MemoryBudget> EngineHost::BudgetNow(bool without_others) const {
+  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
+  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, DeviceBytes());
+  MemoryBudget budget;
+  budget.SetDevice(device_bytes);
+  if (has_pool()) {
+    const PoolUsage usage = pool_usage();
+    budget.SetPool(without_others ? usage.capacity : usage.free_bytes, offer.free_bytes);
+  } else {
+    budget.SetHost(offer);
+  }
+  return budget;
 }
 
 int EngineHost::threads() const {

@@ -22,6 +22,7 @@
 #include "engine/device/gpu_opener.h"
 #include "engine/host/choose_device.h"
 #include "engine/host/hardware_rates.h"
+#include "engine/host/memory_budget.h"
 #include "engine/job/job_spec.h"
 #include "engine/memory/host_pool.h"
 
@@ -44,11 +45,8 @@ struct EngineHostOptions {
 struct EngineBudget {
   std::string device = kCpuDeviceId;  // as ChosenDevice::id
   int threads = 0;                    // as EngineHostOptions::threads
-  int64_t pool_bytes = 0;             // the capacity of the pool
-  int64_t beside_pool_bytes = 0;      // free host memory besides the pool
+  MemoryBudget memory{};              // the whole pool, and what was free besides it
   HardwareRates rates{};              // needed to predict times; may be unmeasured
-  // Device memory that a job may plan with; nullopt if the device uses host memory.
-  std::optional<int64_t> device_bytes{};
 };
 
 // Reports the progress of a reservation, in bytes of the pool.
@@ -115,9 +113,10 @@ class EngineHost {
   absl::StatusOr<HostPool*> Pool(int64_t bytes, const ReserveProgress& progress,
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
-  // Returns the device memory that a job may plan with now, or nullopt if the device uses host
-  // memory.
-  absl::StatusOr<std::optional<int64_t>> DeviceBytes() const;
+  // Returns the memory that a job may plan with now: what is free of the pool, of the memory
+  // besides it and of a device's own memory. With `without_others` all of the pool counts as free,
+  // as if the job were alone. Without a pool yet, returns what one could have.
+  absl::StatusOr<MemoryBudget> BudgetNow(bool without_others = false) const;
   FileSystem* files() const { return options_.files; }
 
  private:
@@ -125,6 +124,9 @@ class EngineHost {
       : options_(options), device_(std::move(device)) {}
   absl::StatusOr<std::unique_ptr<HostPool>> MakePool(int64_t bytes, const ReserveProgress& progress,
                                                      const std::function<bool()>& cancelled) const;
+  // Returns the device memory that a job may plan with now, or nullopt if the device uses host
+  // memory.
+  absl::StatusOr<std::optional<int64_t>> DeviceBytes() const;
 
   const EngineHostOptions options_;
   const ChosenDevice device_;
@@ -132,8 +134,7 @@ class EngineHost {
   // Held during a reservation, while mutex_ stays free so that usage can be read.
   Mutex reserve_mutex_;
   std::unique_ptr<HostPool> pool_ ABSL_GUARDED_BY(mutex_);
-  int64_t beside_pool_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::optional<int64_t> device_bytes_ ABSL_GUARDED_BY(mutex_);  // at the reservation
+  MemoryBudget memory_ ABSL_GUARDED_BY(mutex_);  // at the reservation
   HardwareRates rates_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const Session> session_ ABSL_GUARDED_BY(mutex_);  // the last job's
 };

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
@@ -296,40 +295,6 @@ std::string MemoryPlan::Table() const {
   }
   if (!fits) absl::StrAppend(&out, "does not fit: ", misfit, "\n");
   return out;
-}
-
-std::string MemoryPlan::Json() const {
-  nlohmann::ordered_json json;
-  json["fits"] = fits;
-  if (!fits) json["misfit"] = misfit;
-  json["parameters"] = parameters;
-  auto items = [](const std::vector<Item>& list) {
-    nlohmann::ordered_json object = nlohmann::ordered_json::object();
-    for (const Item& item : list) object[item.name] = item.bytes;
-    return object;
-  };
-  json["host"] = items(host);
-  json["host_bytes"] = host_bytes;
-  json["host_limit_bytes"] = host_limit < kUnlimitedBytes ? nlohmann::ordered_json(host_limit)
-                                                          : nlohmann::ordered_json(nullptr);
-  json["pool_bytes"] = pool_bytes;
-  json["device"] = items(device);
-  json["device_bytes"] = device_bytes;
-  json["device_limit_bytes"] = device_limit;
-  if (budget.device_reserve_bytes > 0) json["device_reserve_bytes"] = budget.device_reserve_bytes;
-  json["checkpoint_bytes"] = checkpoint_bytes;
-  const PipelineDimensions& d = dimensions;
-  json["micro_batches"] = d.micro_batches;
-  json["micro_batches_per_sweep"] = d.shape.sweep_micro_batches;
-  json["stash"] = d.shape.stash_on_host ? "host" : "device";
-  json["weight_buffers"] = d.shape.weight_buffers;
-  json["device_update_share"] = static_cast<double>(d.shape.device_update_parts) / kUpdateParts;
-  json["first_layer_device_update_share"] =
-      static_cast<double>(d.shape.device_parts(1)) / kUpdateParts;
-  json["layers_kept_whole"] = d.shape.kept_everything;
-  json["layers_kept_partly"] = d.shape.kept - d.shape.kept_everything;
-  json["gradient_slabs"] = d.shape.gradient_slabs;
-  return json.dump(2) + "\n";
 }
 
 }  // namespace megatrain

@@ -5,7 +5,6 @@
 #ifndef MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 #define MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -14,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "engine/device/kernel_sizes.h"
+#include "engine/host/memory_budget.h"
 #include "engine/job/job_spec.h"
-#include "engine/memory/host_offer.h"
 #include "engine/model/model_layout.h"
 #include "engine/pipeline/buffers.h"
 #include "engine/plan/step_prediction.h"
@@ -29,36 +28,6 @@ inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 // each pair; this many take 200 MiB and a second. The limit protects the daemon, which plans job
 // files of any origin before it queues them.
 inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
-
-// The memory that a machine offers.
-struct MemoryBudget {
-  int64_t host_bytes = 0;  // free host memory, including the pool's
-  // The part of host_bytes that a pool has, or that is set aside for one. Tiles, slabs, stash and
-  // batches must fit into it, everything else into the rest. Negative if there is no such division.
-  int64_t pool_bytes = -1;
-  // Device memory. For the cpu device, which uses host memory, 0 means what `recompute: none`
-  // needs, but at most half of what is free besides the host state.
-  int64_t device_bytes = 0;
-  // Device memory left free besides device_bytes, for what kernels and libraries load later. 0 if
-  // it was already subtracted.
-  int64_t device_reserve_bytes = 0;
-  bool device_shares_host = true;
-
-  // Sets the host memory for a pool that is not reserved yet. If more is set aside in huge pages
-  // than is free otherwise, the pool will use those.
-  void SetHost(const HostOffer& offer) {
-    const bool set_aside = offer.set_aside_bytes > offer.free_bytes;
-    host_bytes = offer.free_bytes + (set_aside ? offer.set_aside_bytes : 0);
-    pool_bytes = set_aside ? offer.set_aside_bytes : -1;
-  }
-  // Sets the device memory: `bytes` are free, of which `reserve_bytes` stay free. nullopt means
-  // that the device uses host memory.
-  void SetDevice(std::optional<int64_t> bytes, int64_t reserve_bytes = 0) {
-    device_shares_host = !bytes.has_value();
-    device_reserve_bytes = reserve_bytes;
-    device_bytes = std::max<int64_t>(0, bytes.value_or(0) - reserve_bytes);
-  }
-};
 
 struct MemoryPlan {
   struct Item {
@@ -94,7 +63,6 @@ struct MemoryPlan {
 
   // Describes the plan for people.
   std::string Table() const;
-  std::string Json() const;
 };
 
 // Plans a training job. If the rates of `machine` are not measured, decisions are made by rule

@@ -13,7 +13,6 @@
 #include "engine/engine.h"
 #include "engine/hf/hf_directory.h"
 #include "engine/host/session.h"
-#include "engine/memory/host_offer.h"
 #include "engine/memory/host_pool.h"
 #include "engine/run/trainer.h"
 #include "engine/tokenizer/open_tokenizer.h"
@@ -83,11 +82,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
 
   const JobSpec spec;
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, host.OpenSession(spec.engine));
-  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
-  MemoryBudget budget;
-  budget.SetHost(offer);
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, host.DeviceBytes());
-  budget.SetDevice(device_bytes);
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights, HfWeights::Open(path, layout));
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanGeneration(layout, weights->ExactDType(), length,
                                                             session->device->kernels(), budget));

@@ -1,6 +1,5 @@
 // PlanTraining of engine.h.
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,12 +22,35 @@
 namespace megatrain {
 namespace {
 
-PredictedStep ToPredictedStep(const StepPrediction& predicted) {
-  return {predicted.step_seconds, predicted.tokens_per_second, predicted.lane_busy_seconds,
-          LaneName(predicted.bound_by)};
+PlanChoice ToChoice(const PipelineShape& shape, const std::optional<StepPrediction>& predicted) {
+  PlanChoice choice;
+  choice.micro_batches_per_sweep = shape.sweep_micro_batches;
+  choice.stash_on_host = shape.stash_on_host;
+  choice.weight_buffers = shape.weight_buffers;
+  choice.device_update_share = static_cast<double>(shape.device_update_parts) / kUpdateParts;
+  choice.first_layer_device_update_share =
+      static_cast<double>(shape.device_parts(1)) / kUpdateParts;
+  choice.layers_kept_whole = shape.kept_everything;
+  choice.layers_kept_partly = shape.kept - shape.kept_everything;
+  if (predicted.has_value()) {
+    choice.predicted = {predicted->step_seconds, predicted->tokens_per_second,
+                        predicted->lane_busy_seconds, LaneName(predicted->bound_by)};
+  }
+  return choice;
 }
 
-// Of a choice, for people.
+std::optional<PlanChoice> ToChoice(const std::optional<MemoryPlan::Timed>& other) {
+  if (!other.has_value()) return std::nullopt;
+  return ToChoice(other->shape, other->predicted);
+}
+
+std::vector<PlanReport::Item> ToItems(const std::vector<MemoryPlan::Item>& items) {
+  std::vector<PlanReport::Item> report;
+  for (const MemoryPlan::Item& item : items) report.push_back({item.name, item.bytes});
+  return report;
+}
+
+// A choice, for people.
 std::string ChoiceText(const PipelineShape& shape) {
   const auto percent = [](int parts) { return 100 * parts / kUpdateParts; };
   std::string place = "on the host";
@@ -65,39 +87,6 @@ std::string PredictionText(const MemoryPlan& plan, const std::string& source) {
   return text;
 }
 
-nlohmann::ordered_json JsonOf(const StepPrediction& predicted) {
-  const LaneSeconds& busy = predicted.lane_busy_seconds;
-  return {
-      {"step_seconds", predicted.step_seconds},
-      {"tokens_per_second", predicted.tokens_per_second},
-      {"bound_by", LaneName(predicted.bound_by)},
-      {"lane_busy_seconds",
-       {{"h2d", busy.h2d}, {"compute", busy.compute}, {"d2h", busy.d2h}, {"update", busy.update}}}};
-}
-
-nlohmann::ordered_json JsonOf(const MemoryPlan::Timed& other) {
-  const PipelineShape& shape = other.shape;
-  return {{"micro_batches_per_sweep", shape.sweep_micro_batches},
-          {"stash", shape.stash_on_host ? "host" : "device"},
-          {"weight_buffers", shape.weight_buffers},
-          {"device_update_share", static_cast<double>(shape.device_update_parts) / kUpdateParts},
-          {"first_layer_device_update_share",
-           static_cast<double>(shape.device_parts(1)) / kUpdateParts},
-          {"layers_kept_whole", shape.kept_everything},
-          {"layers_kept_partly", shape.kept - shape.kept_everything},
-          {"predicted_step", JsonOf(other.predicted)}};
-}
-
-// `plan`'s with its times.
-std::string JsonWithTimes(const MemoryPlan& plan) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(plan.Json());
-  json["predicted_step"] = JsonOf(*plan.predicted);
-  json["chosen_by"] = plan.by_rule.has_value() ? "time" : "rule";
-  if (plan.runner_up.has_value()) json["runner_up"] = JsonOf(*plan.runner_up);
-  if (plan.by_rule.has_value()) json["by_rule"] = JsonOf(*plan.by_rule);
-  return json.dump(2) + "\n";
-}
-
 // The sizes of a device's kernels, whether or not the device is here.
 std::unique_ptr<KernelSizes> SizesOf(const SessionSettings& settings) {
   if (settings.device != kCpuDeviceId) return std::make_unique<CudaKernelSizes>();
@@ -116,18 +105,26 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
                       PlanMemory(spec, layout, *sizes, budget, SpeedOf(settings, rates)));
   PlanReport report;
   report.fits = plan.fits;
+  report.misfit = plan.misfit;
   report.table = plan.Table();
-  report.json = plan.Json();
   report.model_family = ModelFamilyName(config.family);
   report.parameters = plan.parameters;
+  report.host = ToItems(plan.host);
+  report.device = ToItems(plan.device);
   report.pool_bytes = plan.pool_bytes;
   report.host_bytes = plan.host_bytes;
+  if (plan.host_limit < kUnlimitedBytes) report.host_limit_bytes = plan.host_limit;
   report.device_bytes = plan.device_bytes;
+  report.device_limit_bytes = plan.device_limit;
+  report.device_reserve_bytes = plan.budget.device_reserve_bytes;
   report.checkpoint_bytes = plan.checkpoint_bytes;
+  report.micro_batches = plan.dimensions.micro_batches;
+  report.gradient_slabs = plan.dimensions.shape.gradient_slabs;
+  report.choice = ToChoice(plan.dimensions.shape, plan.predicted);
   if (plan.predicted.has_value()) {
-    report.predicted = ToPredictedStep(*plan.predicted);
     report.table += PredictionText(plan, source);
-    report.json = JsonWithTimes(plan);
+    report.runner_up = ToChoice(plan.runner_up);
+    report.by_rule = ToChoice(plan.by_rule);
   }
   return report;
 }
@@ -183,11 +180,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& op
   }
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
                       ChooseSession(spec.engine, (*host)->device_id(), options.threads));
-  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
-  MemoryBudget budget;
-  budget.SetHost(offer);
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, (*host)->DeviceBytes());
-  budget.SetDevice(device_bytes);
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, (*host)->BudgetNow());
   // A machine that has no memory left for it has none for the job either, and the plan says so.
   (void)(*host)->MeasureRates();
   HardwareRates rates = (*host)->rates();
@@ -218,9 +211,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfil
                                               absl::StrCat("the data sheets of ", profile.name,
                                                            ", not measured: ", profile.description,
                                                            GivenRates(given_rates))));
-  nlohmann::ordered_json json = {{"profile", profile.name}};
-  json.update(nlohmann::ordered_json::parse(report.json));
-  report.json = json.dump(2) + "\n";
+  report.profile = profile.name;
   return report;
 }
 
@@ -228,11 +219,7 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget&
                                         FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const SessionSettings settings,
                       ChooseSession(spec.engine, budget.device, budget.threads));
-  MemoryBudget memory;
-  memory.pool_bytes = budget.pool_bytes;
-  memory.host_bytes = budget.pool_bytes + budget.beside_pool_bytes;
-  memory.SetDevice(budget.device_bytes);
-  return Plan(spec, settings, memory, budget.rates, files);
+  return Plan(spec, settings, budget.memory, budget.rates, files);
 }
 
 }  // namespace megatrain

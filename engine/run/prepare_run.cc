@@ -11,7 +11,6 @@
 #include "engine/base/status.h"
 #include "engine/hf/hf_directory.h"
 #include "engine/job/spec_values.h"
-#include "engine/memory/host_offer.h"
 #include "engine/run/machine_speed.h"
 #include "engine/tokenizer/open_tokenizer.h"
 
@@ -36,21 +35,6 @@ std::string DescribeData(const char* what, const DatasetReport& report) {
   return line;
 }
 
-// What a host offers a job now, of its pool `pool_bytes`.
-absl::StatusOr<MemoryBudget> BudgetNow(const EngineHost& host, int64_t pool_bytes) {
-  MT_ASSIGN_OR_RETURN(const HostOffer offer, ReadHostOffer());
-  MT_ASSIGN_OR_RETURN(const std::optional<int64_t> device_bytes, host.DeviceBytes());
-  MemoryBudget budget;
-  budget.SetDevice(device_bytes);
-  if (host.has_pool()) {
-    budget.pool_bytes = pool_bytes;
-    budget.host_bytes = offer.free_bytes + pool_bytes;
-  } else {
-    budget.SetHost(offer);
-  }
-  return budget;
-}
-
 absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   const JobSpec& spec = run.spec();
   EngineHost& host = run.host();
@@ -60,17 +44,17 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
   const Session& session = *prepared.session;
   const Kernels& kernels = session.device->kernels();
-  const PoolUsage usage = host.pool_usage();
-  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, BudgetNow(host, usage.free_bytes));
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
   // No result depends on what is chosen by time.
   const MachineSpeed machine = SpeedOf(session.settings, host.rates());
   MemoryPlan& plan = prepared.plan;
   MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine));
   if (!plan.fits) {
-    MT_ASSIGN_OR_RETURN(const MemoryBudget whole, BudgetNow(host, usage.capacity));
+    MT_ASSIGN_OR_RETURN(const MemoryBudget whole, host.BudgetNow(/*without_others=*/true));
     MT_ASSIGN_OR_RETURN(const MemoryPlan alone,
                         PlanMemory(spec, prepared.layout, kernels, whole, machine));
     if (alone.fits) {
+      const PoolUsage usage = host.pool_usage();
       return absl::UnavailableError(
           absl::StrCat("the job fits when other jobs give back what they hold of the host pool: ",
                        FormatBytes(usage.capacity - usage.free_bytes), " of ",

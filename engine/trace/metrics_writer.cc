@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,17 +21,6 @@ absl::Status FileError(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(message);
 }
 
-// The step of a line, or nothing if it is no step's record.
-std::optional<int64_t> StepOf(const std::string& line) {
-  const nlohmann::json json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
-  const auto step = json.find("step");
-  if (step == json.end() || !step->is_number_integer() || !json.contains("loss")) {
-    return std::nullopt;
-  }
-  return step->get<int64_t>();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<MetricsWriter>> MetricsWriter::Open(const std::string& path) {
@@ -44,7 +31,7 @@ absl::StatusOr<std::unique_ptr<MetricsWriter>> MetricsWriter::Open(const std::st
     // A first line that was torn is no record either, but the only thing in the file.
     if (!std::getline(file, line)) return FileError(path, "cannot be read");
     const bool torn_record = file.eof() && line.rfind("{\"step\":", 0) == 0;
-    if (!StepOf(line).has_value() && !torn_record) {
+    if (!ParseStepRecord(line).ok() && !torn_record) {
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": exists and holds no step metrics; it is not overwritten"));
     }
@@ -65,8 +52,8 @@ absl::Status MetricsWriter::TruncateTo(int64_t step) {
   int64_t kept_bytes = 0;
   std::string line;
   while (std::getline(file, line) && !file.eof()) {  // at the end: a line without its '\n' is torn
-    const std::optional<int64_t> line_step = StepOf(line);
-    if (!line_step.has_value() || *line_step > step) break;
+    const absl::StatusOr<StepRecord> record = ParseStepRecord(line);
+    if (!record.ok() || record->step > step) break;
     kept_bytes += static_cast<int64_t>(line.size()) + 1;
   }
   if (::ftruncate(fd_, kept_bytes) != 0) return FileError(path_, "cannot be cut back");

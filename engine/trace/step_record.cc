@@ -1,11 +1,27 @@
 #include "engine/trace/step_record.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "engine/base/json.h"
 
 namespace megatrain {
+namespace {
+
+double Number(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return std::numeric_limits<double>::quiet_NaN();
+  return found->get<double>();
+}
+
+int64_t Whole(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+}  // namespace
 
 std::string StepRecordJson(const StepRecord& record) {
   // nlohmann writes the shortest text that reads back as the same double, and null for NaN and
@@ -36,6 +52,45 @@ std::string StepRecordJson(const StepRecord& record) {
   if (record.eval_loss.has_value()) json["eval_loss"] = *record.eval_loss;
   json["time"] = record.time;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+absl::StatusOr<StepRecord> ParseStepRecord(std::string_view text) {
+  const absl::StatusOr<nlohmann::json> parsed = ParseJson(text, "step metrics");
+  if (!parsed.ok()) return absl::DataLossError(parsed.status().message());
+  const nlohmann::json& json = *parsed;
+  if (!json.is_object() || !json.contains("loss") || !json.contains("step") ||
+      !json["step"].is_number_integer()) {
+    return absl::DataLossError("step metrics: expects an object with step and loss");
+  }
+  StepRecord record;
+  record.step = Whole(json, "step");
+  record.loss = Number(json, "loss");
+  record.gradient_norm = Number(json, "gradient_norm");
+  record.learning_rate = Number(json, "learning_rate");
+  record.tokens = Whole(json, "tokens");
+  record.input_tokens = Whole(json, "input_tokens");
+  record.total_tokens = Whole(json, "total_tokens");
+  record.step_seconds = Number(json, "step_seconds");
+  record.tokens_per_second = Number(json, "tokens_per_second");
+  record.model_flops_per_second = Number(json, "model_flops_per_second");
+  record.h2d_bytes = Whole(json, "h2d_bytes");
+  record.d2h_bytes = Whole(json, "d2h_bytes");
+  if (const auto lanes = json.find("lane_busy_seconds");
+      lanes != json.end() && lanes->is_object()) {
+    LaneSeconds& busy = record.lane_busy_seconds;
+    busy = {Number(*lanes, "h2d"),    Number(*lanes, "compute"), Number(*lanes, "d2h"),
+            Number(*lanes, "update"), Number(*lanes, "io"),      0};
+    if (lanes->contains("device_update")) busy.device_update = Number(*lanes, "device_update");
+  }
+  record.matmul_seconds = Number(json, "matmul_seconds");
+  if (json.contains("forward_seconds")) record.forward_seconds = Number(json, "forward_seconds");
+  record.host_bytes = Whole(json, "host_bytes");
+  record.device_bytes = Whole(json, "device_bytes");
+  if (json.contains("eval_loss")) record.eval_loss = Number(json, "eval_loss");
+  if (const auto time = json.find("time"); time != json.end() && time->is_string()) {
+    record.time = time->get<std::string>();
+  }
+  return record;
 }
 
 std::string Rfc3339Now() {

@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
 
 namespace megatrain {
 
@@ -39,6 +42,11 @@ struct StepRecord {
 // Returns the record as one JSON object without a line end. eval_loss is left out if it was not
 // measured. A number that is not finite becomes null, so that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
+
+// Reads what StepRecordJson wrote, in this version or an earlier one. A number that is null or
+// missing becomes NaN; what earlier versions did not write becomes 0. Returns DataLoss if `json` is
+// no record of a step.
+absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 
 // Returns the current time in UTC to the millisecond: "2024-05-01T12:00:00.123Z".
 std::string Rfc3339Now();

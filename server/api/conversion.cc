@@ -1,15 +1,12 @@
 #include "server/api/conversion.h"
 
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/json.h"
 #include "engine/base/status.h"
 #include "server/api/resource_name.h"
 #include "server/base/error_reason.h"
@@ -22,43 +19,20 @@ bool IsSet(absl::Time time) {
   return time != absl::InfinitePast() && time != absl::InfiniteFuture();
 }
 
-void SetTime(const std::string& rfc3339, v1::StepMetrics* proto) {
+template <class Proto>
+void SetTime(const std::string& rfc3339, Proto* proto) {
   absl::Time time;
   if (absl::ParseTime(absl::RFC3339_full, rfc3339, &time, nullptr)) {
     *proto->mutable_time() = ToTimestamp(time);
   }
 }
 
-// A number that is not finite is null in JSON.
-double Number(const nlohmann::json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_number()) return std::numeric_limits<double>::quiet_NaN();
-  return found->get<double>();
-}
-
-int64_t Whole(const nlohmann::json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
-}
-
-std::string Text(const nlohmann::json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
-absl::StatusOr<nlohmann::json> ParseObject(std::string_view text, const char* what) {
-  absl::StatusOr<nlohmann::json> json = ParseJson(text, what);
-  if (!json.ok()) return absl::DataLossError(json.status().message());
-  if (!json->is_object()) return absl::DataLossError(absl::StrCat(what, ": expects an object"));
-  return json;
-}
-
-void SetItems(const nlohmann::ordered_json& items,
+void SetItems(const std::vector<PlanReport::Item>& items,
               google::protobuf::RepeatedPtrField<v1::Plan::Item>* protos) {
-  for (const auto& [name, bytes] : items.items()) {
-    v1::Plan::Item* const item = protos->Add();
-    item->set_name(name);
-    item->set_bytes(bytes.get<int64_t>());
+  for (const PlanReport::Item& item : items) {
+    v1::Plan::Item* const proto = protos->Add();
+    proto->set_name(item.name);
+    proto->set_bytes(item.bytes);
   }
 }
 
@@ -209,31 +183,28 @@ void ToProto(const PredictedStep& predicted, v1::PredictedStep* proto) {
 
 }  // namespace
 
-absl::Status ToProto(const PlanReport& report, v1::Plan* proto) {
-  MT_ASSIGN_OR_RETURN(const nlohmann::ordered_json json, ParseOrderedJson(report.json, "plan"));
-  const auto whole = [&json](const char* key) { return json.at(key).get<int64_t>(); };
-  try {
-    proto->set_fits(report.fits);
-    proto->set_misfit(ValidUtf8(json.value("misfit", std::string())));
-    proto->set_parameters(whole("parameters"));
-    SetItems(json.at("host"), proto->mutable_host());
-    proto->set_host_bytes(whole("host_bytes"));
-    proto->set_host_limit_bytes(whole("host_limit_bytes"));
-    SetItems(json.at("device"), proto->mutable_device());
-    proto->set_device_bytes(whole("device_bytes"));
-    proto->set_device_limit_bytes(whole("device_limit_bytes"));
-    proto->set_checkpoint_bytes(whole("checkpoint_bytes"));
-    proto->set_micro_batches(whole("micro_batches"));
-    proto->set_micro_batches_per_sweep(whole("micro_batches_per_sweep"));
-    proto->set_table(ValidUtf8(report.table));
-    if (report.predicted.step_seconds > 0) {
-      ToProto(report.predicted, proto->mutable_predicted_step());
-    }
-  } catch (const nlohmann::json::exception& error) {
-    return absl::InternalError(
-        absl::StrCat("the plan is not of the form expected: ", error.what()));
+void ToProto(const PlanReport& report, v1::Plan* proto) {
+  proto->set_fits(report.fits);
+  proto->set_misfit(ValidUtf8(report.misfit));
+  proto->set_parameters(report.parameters);
+  SetItems(report.host, proto->mutable_host());
+  proto->set_host_bytes(report.host_bytes);
+  if (report.host_limit_bytes.has_value()) proto->set_host_limit_bytes(*report.host_limit_bytes);
+  SetItems(report.device, proto->mutable_device());
+  proto->set_device_bytes(report.device_bytes);
+  proto->set_device_limit_bytes(report.device_limit_bytes);
+  proto->set_checkpoint_bytes(report.checkpoint_bytes);
+  proto->set_micro_batches(report.micro_batches);
+  proto->set_micro_batches_per_sweep(report.choice.micro_batches_per_sweep);
+  proto->set_table(ValidUtf8(report.table));
+  if (report.choice.predicted.step_seconds > 0) {
+    ToProto(report.choice.predicted, proto->mutable_predicted_step());
   }
-  return absl::OkStatus();
+}
+
+void ToProto(const LogLine& line, v1::LogLine* proto) {
+  SetTime(line.time, proto);
+  proto->set_text(line.text);
 }
 
 void ToProto(const absl::Status& refusal, v1::UserLimit* proto) {
@@ -257,51 +228,6 @@ JobFile FromProto(const v1::JobFile& proto) {
   file.overrides.assign(proto.overrides().begin(), proto.overrides().end());
   file.base_directory = proto.base_directory();
   return file;
-}
-
-absl::Status StepMetricsFromJson(std::string_view text, v1::StepMetrics* proto) {
-  MT_ASSIGN_OR_RETURN(const nlohmann::json json, ParseObject(text, "step metrics"));
-  proto->set_step(Whole(json, "step"));
-  proto->set_loss(Number(json, "loss"));
-  proto->set_gradient_norm(Number(json, "gradient_norm"));
-  proto->set_learning_rate(Number(json, "learning_rate"));
-  proto->set_tokens(Whole(json, "tokens"));
-  proto->set_input_tokens(Whole(json, "input_tokens"));
-  proto->set_total_tokens(Whole(json, "total_tokens"));
-  proto->set_step_seconds(Number(json, "step_seconds"));
-  proto->set_tokens_per_second(Number(json, "tokens_per_second"));
-  proto->set_model_flops_per_second(Number(json, "model_flops_per_second"));
-  proto->set_h2d_bytes(Whole(json, "h2d_bytes"));
-  proto->set_d2h_bytes(Whole(json, "d2h_bytes"));
-  if (const auto lanes = json.find("lane_busy_seconds");
-      lanes != json.end() && lanes->is_object()) {
-    v1::LaneSeconds* const seconds = proto->mutable_lane_busy_seconds();
-    seconds->set_h2d(Number(*lanes, "h2d"));
-    seconds->set_compute(Number(*lanes, "compute"));
-    seconds->set_d2h(Number(*lanes, "d2h"));
-    seconds->set_update(Number(*lanes, "update"));
-    seconds->set_io(Number(*lanes, "io"));
-  }
-  proto->set_matmul_seconds(Number(json, "matmul_seconds"));
-  // Records of older versions do not have it.
-  if (json.contains("forward_seconds")) {
-    proto->set_forward_seconds(Number(json, "forward_seconds"));
-  }
-  proto->set_host_bytes(Whole(json, "host_bytes"));
-  proto->set_device_bytes(Whole(json, "device_bytes"));
-  if (json.contains("eval_loss")) proto->set_eval_loss(Number(json, "eval_loss"));
-  SetTime(Text(json, "time"), proto);
-  return absl::OkStatus();
-}
-
-absl::Status LogLineFromJson(std::string_view text, v1::LogLine* proto) {
-  MT_ASSIGN_OR_RETURN(const nlohmann::json json, ParseObject(text, "log line"));
-  absl::Time time;
-  if (absl::ParseTime(absl::RFC3339_full, Text(json, "time"), &time, nullptr)) {
-    *proto->mutable_time() = ToTimestamp(time);
-  }
-  proto->set_text(Text(json, "text"));
-  return absl::OkStatus();
 }
 
 }  // namespace megatrain

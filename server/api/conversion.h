@@ -4,7 +4,6 @@
 #define MEGATRAIN_SERVER_API_CONVERSION_H_
 
 #include <string>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,6 +16,7 @@
 #include "megatrain/v1/step_metrics.pb.h"
 #include "server/jobs/job.h"
 #include "server/manager/job_manager.h"
+#include "server/worker/log_line.h"
 
 namespace megatrain {
 
@@ -35,16 +35,12 @@ void ToProto(const Job& job, JobView view, v1::Job* proto);
 void ToProto(const JobEvent& event, v1::JobEvent* proto);
 void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Checkpoint* proto);
 void ToProto(const StepRecord& record, v1::StepMetrics* proto);
-absl::Status ToProto(const PlanReport& report, v1::Plan* proto);
+void ToProto(const PlanReport& report, v1::Plan* proto);
+void ToProto(const LogLine& line, v1::LogLine* proto);
 // An error of CheckUserLimits.
 void ToProto(const absl::Status& refusal, v1::UserLimit* proto);
 
 JobFile FromProto(const v1::JobFile& proto);
-
-// Lines of a job's stored series (server/worker/job_records.h). DataLoss for a text that is not
-// one.
-absl::Status StepMetricsFromJson(std::string_view json, v1::StepMetrics* proto);
-absl::Status LogLineFromJson(std::string_view json, v1::LogLine* proto);
 
 }  // namespace megatrain
 

@@ -199,7 +199,8 @@ absl::Status JobService::PlanJob(const Caller& caller, const v1::PlanJobRequest&
   MT_ASSIGN_OR_RETURN(const JobPlan plan, manager_->Plan(caller, FromProto(request.file())));
   response->set_jobs_ahead(plan.jobs_ahead);
   if (!plan.user_limits.ok()) ToProto(plan.user_limits, response->mutable_user_limit());
-  return ToProto(plan.report, response->mutable_plan());
+  ToProto(plan.report, response->mutable_plan());
+  return absl::OkStatus();
 }
 
 absl::Status JobService::GetJob(const Caller& caller, const v1::GetJobRequest& request,

@@ -128,7 +128,9 @@ struct StepMetricsSeries {
     v1::StepMetricsRecord* const proto = message->mutable_batch()->add_records();
     proto->set_sequence(record.sequence);
     proto->set_superseded(record.superseded);
-    return StepMetricsFromJson(record.text, proto->mutable_metrics());
+    MT_ASSIGN_OR_RETURN(const StepRecord step, ParseStepRecord(record.text));
+    ToProto(step, proto->mutable_metrics());
+    return absl::OkStatus();
   }
   static void SetFellBack(const LogRecord& record, Message* message) {
     message->mutable_fell_back()->set_sequence(record.sequence);
@@ -142,7 +144,9 @@ struct LogSeries {
   static absl::Status AddRecord(const LogRecord& record, Message* message) {
     v1::LogLine* const proto = message->mutable_batch()->add_lines();
     proto->set_sequence(record.sequence);
-    return LogLineFromJson(record.text, proto);
+    MT_ASSIGN_OR_RETURN(const LogLine line, ParseLogLine(record.text));
+    ToProto(line, proto);
+    return absl::OkStatus();
   }
   // Lines are never superseded, so this does not happen; told as what it would be to a reader.
   static void SetFellBack(const LogRecord& record, Message* message) {

@@ -34,7 +34,7 @@ int Plan(const PlanArguments& arguments) {
   if (!spec.ok()) return Report(spec.status());
   const absl::StatusOr<PlanReport> plan = PlanOn(*spec, arguments);
   if (!plan.ok()) return Report(plan.status());
-  const std::string& text = arguments.output == "json" ? plan->json : plan->table;
+  const std::string text = arguments.output == "json" ? PlanJson(*plan) : plan->table;
   std::fputs(text.c_str(), stdout);
   if (text.empty() || text.back() != '\n') std::fputc('\n', stdout);
   return plan->fits ? kExitDone : kExitDoesNotFit;

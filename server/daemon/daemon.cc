@@ -44,14 +44,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const DaemonConfig& config,
   if (absl::IsUnavailable(device)) device = daemon->AwaitDevice(device);
   if (!device.ok()) return device;
   hooks.log(absl::StrCat("device: ", daemon->host_->DescribeDevice()));
-  daemon->manager_ = std::make_unique<JobManager>(
-      daemon->ledger_.get(),
-      JobManager::Options{
-          .plan = [self = daemon.get()](const JobSpec& spec,
-                                        FileSystem* files) { return self->Plan(spec, files); },
-          .files = daemon->FilesOfJobs(),
-          .limits = config.limits,
-          .disk = daemon->disk_.get()});
+  daemon->manager_ = std::make_unique<JobManager>(daemon->ledger_.get(), daemon->ManagerOptions());
   daemon->remover_ =
       std::make_unique<JobRemover>(daemon->ledger_.get(), daemon->records_.get(),
                                    JobRemover::Options{.keep_ended_jobs = config.keep_ended_jobs,
@@ -149,13 +142,34 @@ absl::Status Daemon::AwaitDevice(const absl::Status& refused) {
   return status;
 }
 
-absl::StatusOr<PlanReport> Daemon::Plan(const JobSpec& spec, FileSystem* files) const {
-  if (monitor_->state() == NodeStatus::State::kStarting) {
-    return WithReason(
-        absl::UnavailableError("the daemon is starting: its host memory is being reserved"),
-        v1::STARTING);
-  }
-  return PlanTraining(spec, host_->budget(), files);
+absl::Status Daemon::CheckStarted() const {
+  if (monitor_->state() != NodeStatus::State::kStarting) return absl::OkStatus();
+  return WithReason(
+      absl::UnavailableError("the daemon is starting: its host memory is being reserved"),
+      v1::STARTING);
+}
+
+JobManager::Options Daemon::ManagerOptions() {
+  JobManager::Options options;
+  options.plan = [this](const JobSpec& spec, FileSystem* files) -> absl::StatusOr<PlanReport> {
+    MT_RETURN_IF_ERROR(CheckStarted());
+    return PlanTraining(spec, host_->budget(), files);
+  };
+  options.files = FilesOfJobs();
+  options.limits = config_.limits;
+  options.disk = disk_.get();
+  options.checkpoint = [this](const std::string& id) -> absl::Status {
+    MT_RETURN_IF_ERROR(CheckStarted());
+    return runner_->Checkpoint(id);
+  };
+  options.write_export = [this](const std::string& checkpoint, const std::string& directory,
+                                std::shared_ptr<FileSystem> files,
+                                std::function<void(const absl::Status& status)> done) {
+    MT_RETURN_IF_ERROR(CheckStarted());
+    exports_.Add(checkpoint, directory, std::move(files), std::move(done));
+    return absl::OkStatus();
+  };
+  return options;
 }
 
 void Daemon::MeasureRates() {
@@ -208,10 +222,10 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
         absl::StrCat("job ", job, ": ", why, "; the device is lost to this process, ending it"));
     hooks_.end_process();
   };
+  runner.observers = monitoring_->run_observers();
+  if (hooks_.run_observer != nullptr) runner.observers.push_back(hooks_.run_observer);
+  runner.observers.push_back(&mailbox_);
   runner_ = std::make_unique<EngineJobRunner>(host_.get(), std::move(runner));
-  std::vector<RunObserver*> observers = monitoring_->run_observers();
-  if (hooks_.run_observer != nullptr) observers.push_back(hooks_.run_observer);
-  observed_runner_ = std::make_unique<ObservedJobRunner>(runner_.get(), std::move(observers));
   Scheduler::Options scheduler;
   scheduler.pool_bytes = host_->pool_usage().capacity;
   scheduler.limits = config_.limits;
@@ -226,12 +240,11 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
     const absl::StatusOr<std::shared_ptr<FileSystem>> files = job_files_->Of(job.uid, job.id);
     if (!files.ok()) return 0.0;
     const absl::StatusOr<PlanReport> plan = PlanTraining(*job.spec, host_->budget(), files->get());
-    return plan.ok() ? plan->predicted.step_seconds : 0.0;
+    return plan.ok() ? plan->choice.predicted.step_seconds : 0.0;
   };
   scheduler.log = hooks_.warn;
-  scheduler_ = std::make_unique<Scheduler>(ledger_.get(), observed_runner_.get(), records_.get(),
+  scheduler_ = std::make_unique<Scheduler>(ledger_.get(), runner_.get(), &mailbox_, records_.get(),
                                            std::move(scheduler));
-  manager_->SetDriver(scheduler_.get());
   scheduler_->Start();
   monitor_->SetState(NodeStatus::State::kReady);
   server_->SetReady(true);
@@ -279,12 +292,9 @@ void Daemon::Stop() {
   if (scheduler_ != nullptr) {
     hooks_.log("saving what runs");
     scheduler_->Shutdown();
-    manager_->SetDriver(nullptr);
-    // With them end exports under way, whose streams the server still has.
-    scheduler_.reset();
-    observed_runner_.reset();
-    runner_.reset();
   }
+  // The server still has the streams of exports under way.
+  exports_.Stop();
   if (server_ != nullptr) server_->Stop(kLastCalls);
   hooks_.log("stopped");
 }

@@ -26,11 +26,12 @@
 #include "server/manager/job_ledger.h"
 #include "server/manager/job_manager.h"
 #include "server/manager/job_remover.h"
+#include "server/scheduler/run_mailbox.h"
 #include "server/scheduler/scheduler.h"
 #include "server/transport/grpc_server.h"
 #include "server/worker/engine_job_runner.h"
+#include "server/worker/export_queue.h"
 #include "server/worker/job_records.h"
-#include "server/worker/observed_job_runner.h"
 
 namespace megatrain {
 
@@ -44,7 +45,8 @@ struct DaemonHooks {
   absl::Duration device_patience = absl::Minutes(1);
   // Whether the daemon is asked to stop; may be null.
   std::function<bool()> cancelled;
-  // Beside the daemon's own; may be null. As the hooks, it must outlive the daemon.
+  // Beside the daemon's own, told before the scheduler; may be null. As the hooks, it must outlive
+  // the daemon.
   RunObserver* run_observer = nullptr;
   // A job hangs and cannot be ended but with the process: must not return.
   std::function<void()> end_process;
@@ -82,7 +84,9 @@ class Daemon {
   absl::Status AwaitDevice(const absl::Status& refused);
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
-  absl::StatusOr<PlanReport> Plan(const JobSpec& spec, FileSystem* files) const;
+  // STARTING until PinPool has returned.
+  absl::Status CheckStarted() const;
+  JobManager::Options ManagerOptions();
 
   DaemonConfig config_;
   const DaemonHooks hooks_;
@@ -100,8 +104,9 @@ class Daemon {
   std::unique_ptr<JobRemover> remover_;
   std::unique_ptr<NodeMonitor> monitor_;
   std::unique_ptr<Monitoring> monitoring_;
-  std::unique_ptr<EngineJobRunner> runner_;
-  std::unique_ptr<ObservedJobRunner> observed_runner_;
+  ExportQueue exports_;
+  RunMailbox mailbox_;
+  std::unique_ptr<EngineJobRunner> runner_;  // used by calls when the daemon is no longer starting
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<GrpcServer> server_;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -61,7 +62,7 @@ DaemonLog::DaemonLog()
       })
                                          : SendToJournal()) {}
 
-void DaemonLog::Write(LogPriority priority, const std::string& line, const ObservedRun* run) const {
+void DaemonLog::Write(LogPriority priority, const std::string& line, const RunRequest* run) const {
   if (priority > level_.load()) return;
   const std::string message =
       run == nullptr ? OneLine(line)
@@ -82,29 +83,32 @@ void DaemonLog::Write(LogPriority priority, const std::string& line, const Obser
   std::fputs(absl::StrCat("megatraind: ", message, "\n").c_str(), stderr);
 }
 
-void RunLog::Running(const ObservedRun& run, int64_t first_step, int64_t total_steps) {
-  log_->Write(LogPriority::kInfo,
-              absl::StrFormat("trains from step %d of %d", first_step, total_steps), &run);
-}
-
-void RunLog::Checkpoint(const ObservedRun& run, int64_t step, double seconds) {
-  log_->Write(LogPriority::kInfo, absl::StrFormat("is saved at step %d, in %.1f s", step, seconds),
-              &run);
-}
-
-void RunLog::Paused(const ObservedRun& run, const RunPause& pause) {
-  if (pause.status.ok()) {
-    log_->Write(LogPriority::kInfo, "is paused", &run);
-  } else {
-    log_->Write(LogPriority::kWarning, absl::StrCat("is paused: ", pause.status.message()), &run);
-  }
-}
-
-void RunLog::Ended(const ObservedRun& run, const RunEnd& end) {
-  log_->Write(end.kind == RunEnd::Kind::kFailed ? LogPriority::kError
-              : end.status.ok()                 ? LogPriority::kInfo
-                                                : LogPriority::kWarning,
-              EndText(end), &run);
+void RunLog::Tell(const RunRequest& run, const JobRunEvent& event) {
+  const auto write = [&](LogPriority priority, const std::string& line) {
+    log_->Write(priority, line, &run);
+  };
+  std::visit(
+      Overloaded{[&](const StepsBegin& begin) {
+                   write(LogPriority::kInfo, absl::StrFormat("trains from step %d of %d",
+                                                             begin.first_step, begin.total_steps));
+                 },
+                 [&](const CheckpointSaved& saved) {
+                   write(LogPriority::kInfo, absl::StrFormat("is saved at step %d, in %.1f s",
+                                                             saved.step, saved.seconds));
+                 },
+                 [&](const TrainingPause& pause) {
+                   if (pause.status.ok()) return write(LogPriority::kInfo, "is paused");
+                   write(LogPriority::kWarning,
+                         absl::StrCat("is paused: ", pause.status.message()));
+                 },
+                 [&](const RunEnd& end) {
+                   write(end.kind == RunEnd::Kind::kFailed ? LogPriority::kError
+                         : end.status.ok()                 ? LogPriority::kInfo
+                                                           : LogPriority::kWarning,
+                         EndText(end));
+                 },
+                 [](const auto&) {}},
+      event);
 }
 
 }  // namespace megatrain

@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "server/worker/run_observer.h"
+#include "server/worker/job_runner.h"
 
 namespace megatrain {
 
@@ -37,7 +37,7 @@ class DaemonLog {
 
   void Write(const std::string& line) const { Write(LogPriority::kInfo, line, nullptr); }
   // `run`: the job that it is about; null: none.
-  void Write(LogPriority priority, const std::string& line, const ObservedRun* run) const;
+  void Write(LogPriority priority, const std::string& line, const RunRequest* run) const;
 
  private:
   const SendToJournal send_;  // empty: lines
@@ -50,10 +50,7 @@ class RunLog : public RunObserver {
   // `log` must outlive this.
   explicit RunLog(const DaemonLog* log) : log_(log) {}
 
-  void Running(const ObservedRun& run, int64_t first_step, int64_t total_steps) override;
-  void Checkpoint(const ObservedRun& run, int64_t step, double seconds) override;
-  void Paused(const ObservedRun& run, const RunPause& pause) override;
-  void Ended(const ObservedRun& run, const RunEnd& end) override;
+  void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
  private:
   const DaemonLog* const log_;

@@ -39,7 +39,7 @@ Monitoring::Monitoring(const EngineHost* host, const JobTable* jobs, const NodeM
       files_(std::move(files)),
       tls_(tls),
       metrics_(kVersion, node->Read().device),
-      run_metrics_(&metrics_, [this](const ObservedRun& run) { return Describe(run); }),
+      run_metrics_(&metrics_, [this](const RunRequest& run) { return Describe(run); }),
       refusals_(&metrics_, log) {}
 
 absl::StatusOr<std::unique_ptr<Monitoring>> Monitoring::Start(
@@ -79,7 +79,7 @@ RefusalObserver Monitoring::refusal_observer() {
   return [this](const Refusal& refusal) { refusals_.Add(refusal); };
 }
 
-MeasuredJob Monitoring::Describe(const ObservedRun& run) const {
+MeasuredJob Monitoring::Describe(const RunRequest& run) const {
   MeasuredJob job;
   // A job that runs was planned before; its files may be gone by now.
   job.model_family = "unknown";

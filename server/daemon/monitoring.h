@@ -55,7 +55,7 @@ class Monitoring {
              TlsMaterial* tls, const std::function<void(const std::string& line)>& log);
   absl::Status Serve(const DaemonConfig& config,
                      const std::function<void(const std::string& line)>& log);
-  MeasuredJob Describe(const ObservedRun& run) const;
+  MeasuredJob Describe(const RunRequest& run) const;
   MeasuredNode Measure() const;
   absl::Status Ready() const;
 

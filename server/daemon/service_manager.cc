@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -76,45 +77,46 @@ void ServiceManager::SetStatus(const std::string& job_id, std::string status) {
   status_ = std::move(status);
 }
 
-void ServiceManager::Preparing(const ObservedRun& run, const std::string& activity,
-                               double fraction) {
-  std::string status = absl::StrCat("job ", run.job_id, ": ", activity);
-  if (fraction >= 0) absl::StrAppendFormat(&status, " (%.0f%%)", 100 * fraction);
-  SetStatus(run.job_id, std::move(status));
-}
-
-void ServiceManager::Running(const ObservedRun& run, int64_t first_step, int64_t total_steps) {
-  {
-    MutexLock lock(&mutex_);
-    total_steps_ = total_steps;
-  }
-  SetStatus(run.job_id,
-            absl::StrCat("job ", run.job_id, ": step ", first_step, " of ", total_steps));
-}
-
-void ServiceManager::Step(const ObservedRun& run, const StepRecord& record) {
-  MutexLock lock(&mutex_);
-  job_id_ = run.job_id;
-  status_ = absl::StrFormat("job %s: step %d of %d, loss %.4f, %.0f tokens/s", run.job_id,
-                            record.step, total_steps_, record.loss, record.tokens_per_second);
-}
-
-void ServiceManager::Checkpoint(const ObservedRun& run, int64_t, double seconds) {
-  MutexLock lock(&mutex_);
-  saved_job_id_ = run.job_id;
-  save_seconds_ = seconds;
-}
-
-void ServiceManager::Paused(const ObservedRun& run, const RunPause&) {
-  MutexLock lock(&mutex_);
-  if (job_id_ == run.job_id) status_ = absl::StrCat("job ", run.job_id, ": paused");
-}
-
-void ServiceManager::Ended(const ObservedRun& run, const RunEnd&) {
-  MutexLock lock(&mutex_);
-  if (job_id_ != run.job_id) return;
-  job_id_.clear();
-  status_ = "no job runs";
+void ServiceManager::Tell(const RunRequest& run, const JobRunEvent& event) {
+  const std::string& id = run.job_id;
+  std::visit(Overloaded{[&](const TrainingActivity& activity) {
+                          if (activity.phase != TrainingPhase::kPreparing) return;
+                          std::string status = absl::StrCat("job ", id, ": ", activity.what);
+                          if (activity.fraction >= 0) {
+                            absl::StrAppendFormat(&status, " (%.0f%%)", 100 * activity.fraction);
+                          }
+                          SetStatus(id, std::move(status));
+                        },
+                        [&](const StepsBegin& begin) {
+                          SetStatus(id, absl::StrCat("job ", id, ": step ", begin.first_step,
+                                                     " of ", begin.total_steps));
+                          MutexLock lock(&mutex_);
+                          total_steps_ = begin.total_steps;
+                        },
+                        [&](const StepRecord& record) {
+                          MutexLock lock(&mutex_);
+                          job_id_ = id;
+                          status_ = absl::StrFormat(
+                              "job %s: step %d of %d, loss %.4f, %.0f tokens/s", id, record.step,
+                              total_steps_, record.loss, record.tokens_per_second);
+                        },
+                        [&](const CheckpointSaved& saved) {
+                          MutexLock lock(&mutex_);
+                          saved_job_id_ = id;
+                          save_seconds_ = saved.seconds;
+                        },
+                        [&](const TrainingPause&) {
+                          MutexLock lock(&mutex_);
+                          if (job_id_ == id) status_ = absl::StrCat("job ", id, ": paused");
+                        },
+                        [&](const RunEnd&) {
+                          MutexLock lock(&mutex_);
+                          if (job_id_ != id) return;
+                          job_id_.clear();
+                          status_ = "no job runs";
+                        },
+                        [](const auto&) {}},
+             event);
 }
 
 double ServiceManager::SaveSeconds() const {

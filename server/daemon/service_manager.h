@@ -22,7 +22,7 @@
 #include <thread>
 
 #include "engine/base/mutex.h"
-#include "server/worker/run_observer.h"
+#include "server/worker/job_runner.h"
 
 namespace megatrain {
 
@@ -50,12 +50,7 @@ class ServiceManager : public RunObserver {
   // A run has stood still for longer than it may: the process is about to end, or hangs.
   void Hangs();
 
-  void Preparing(const ObservedRun& run, const std::string& activity, double fraction) override;
-  void Running(const ObservedRun& run, int64_t first_step, int64_t total_steps) override;
-  void Step(const ObservedRun& run, const StepRecord& record) override;
-  void Checkpoint(const ObservedRun& run, int64_t step, double seconds) override;
-  void Paused(const ObservedRun& run, const RunPause& pause) override;
-  void Ended(const ObservedRun& run, const RunEnd& end) override;
+  void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
  private:
   enum class Phase { kStarting, kReady, kReloading, kStopping };

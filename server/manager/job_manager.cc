@@ -142,11 +142,6 @@ UserLimits JobManager::limits() const {
   return limits_;
 }
 
-void JobManager::SetDriver(JobDriver* driver) {
-  MutexLock lock(&driver_mutex_);
-  driver_ = driver;
-}
-
 absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobOptions& options) {
   MT_RETURN_IF_ERROR(CheckRequestId(options.request_id));
   MT_RETURN_IF_ERROR(CheckPriority(caller, options.priority));
@@ -352,12 +347,7 @@ absl::StatusOr<JobPtr> JobManager::Checkpoint(const Caller& caller, const std::s
   MT_ASSIGN_OR_RETURN(JobPtr job, Visible(caller, id));
   const std::string advice = "; a job is checkpointed while it is RUNNING";
   if (job->state != JobState::kRunning) return NotInThisState(*job, "checkpointed", advice);
-  MutexLock lock(&driver_mutex_);
-  if (driver_ == nullptr) {
-    return WithReason(absl::UnavailableError("the daemon is starting; try again in a moment"),
-                      "STARTING");
-  }
-  const absl::Status status = driver_->Checkpoint(id);
+  const absl::Status status = options_.checkpoint(id);
   if (!absl::IsNotFound(status)) return status.ok() ? absl::StatusOr<JobPtr>(job) : status;
   // It has just stopped.
   MT_ASSIGN_OR_RETURN(job, Visible(caller, id));
@@ -411,12 +401,8 @@ absl::StatusOr<JobCheckpoint> JobManager::Export(
         "CHECKPOINT_NOT_FOUND", {{"job", id}});
   }
   MT_RETURN_IF_ERROR(CheckFree(directory, files.get()));
-  MutexLock lock(&driver_mutex_);
-  if (driver_ == nullptr) {
-    return WithReason(absl::UnavailableError("the daemon is starting; try again in a moment"),
-                      "STARTING");
-  }
-  driver_->Export(found->directory, directory, std::move(files), std::move(done));
+  MT_RETURN_IF_ERROR(
+      options_.write_export(found->directory, directory, std::move(files), std::move(done)));
   return *found;
 }
 

@@ -27,7 +27,6 @@
 #include "server/jobs/job.h"
 #include "server/jobs/user_limits.h"
 #include "server/manager/job_disk.h"
-#include "server/manager/job_driver.h"
 #include "server/manager/job_ledger.h"
 #include "server/manager/job_watch.h"
 
@@ -78,6 +77,13 @@ class JobManager {
     OpenFiles files = FilesOfProcess();
     UserLimits limits = {};
     const JobDisk* disk = nullptr;  // for limits.disk_bytes; must outlive the manager
+    // As JobRunner::Checkpoint. STARTING while there is no runner yet.
+    std::function<absl::Status(const std::string& id)> checkpoint = {};
+    // As ExportQueue::Add. STARTING while jobs cannot run yet; `done` is not called then.
+    std::function<absl::Status(const std::string& checkpoint, const std::string& directory,
+                               std::shared_ptr<FileSystem> files,
+                               std::function<void(const absl::Status& status)> done)>
+        write_export = {};
   };
 
   // `ledger` must outlive the manager.
@@ -85,10 +91,6 @@ class JobManager {
 
   // Those of Options are replaced, for what is asked from now on.
   void SetLimits(const UserLimits& limits);
-
-  // Called by Checkpoint and Export; null: they answer STARTING. When this returns the driver that
-  // was set before is not used any more.
-  void SetDriver(JobDriver* driver);
 
   // The same request_id and file give the job that the first call made, whatever became of it.
   // validate_only: everything is checked, and the job as it would be returned, without an id.
@@ -151,8 +153,6 @@ class JobManager {
   const Options options_;
   mutable Mutex limits_mutex_;
   UserLimits limits_ ABSL_GUARDED_BY(limits_mutex_);
-  mutable Mutex driver_mutex_;
-  JobDriver* driver_ ABSL_GUARDED_BY(driver_mutex_) = nullptr;
 };
 
 }  // namespace megatrain

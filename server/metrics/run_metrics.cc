@@ -1,30 +1,29 @@
 #include "server/metrics/run_metrics.h"
 
-#include <utility>
+#include <variant>
 
 #include "absl/time/clock.h"
 
 namespace megatrain {
 
-void RunMetrics::Running(const ObservedRun& run, int64_t, int64_t) {
-  MeasuredJob job = describe_(run);
-  job.id = run.job_id;
-  metrics_->JobHasDevice(job);
-}
-
-void RunMetrics::Step(const ObservedRun&, const StepRecord& record) { metrics_->StepDone(record); }
-
-void RunMetrics::Checkpoint(const ObservedRun&, int64_t, double seconds) {
-  metrics_->CheckpointDone(absl::Now(), seconds);
-}
-
-void RunMetrics::Paused(const ObservedRun& run, const RunPause&) {
-  metrics_->JobLeftDevice(run.job_id);
-}
-
-void RunMetrics::Ended(const ObservedRun& run, const RunEnd& end) {
-  if (end.failure == RunFailure::kNonFinite) metrics_->StepNotFinite();
-  metrics_->JobLeftDevice(run.job_id);
+void RunMetrics::Tell(const RunRequest& run, const JobRunEvent& event) {
+  std::visit(Overloaded{[&](const StepsBegin&) {
+                          MeasuredJob job = describe_(run);
+                          job.id = run.job_id;
+                          metrics_->JobHasDevice(job);
+                        },
+                        [&](const StepRecord& record) { metrics_->StepDone(record); },
+                        [&](const CheckpointSaved& saved) {
+                          metrics_->CheckpointDone(absl::Now(), saved.seconds);
+                        },
+                        [&](const TrainingPause&) { metrics_->JobLeftDevice(run.job_id); },
+                        [&](const RunEnd& end) {
+                          if (FailureOf(end.status) == RunFailure::kNonFinite)
+                            metrics_->StepNotFinite();
+                          metrics_->JobLeftDevice(run.job_id);
+                        },
+                        [](const auto&) {}},
+             event);
 }
 
 }  // namespace megatrain

@@ -17,12 +17,12 @@ struct RunFacts {
   };
   Phase phase = Phase::kPreparing;
 
-  // Told with the last running(); `steps_told` until it is stored.
+  // Told with the last StepsBegin; `steps_told` until it is stored.
   int64_t first_step = 0, total_steps = 0;
   bool steps_told = false;
   int64_t step = 0;             // the last one that is done
   int64_t checkpoint_step = 0;  // newest verified
-  RunPause pause;               // kPaused
+  TrainingPause pause;          // kPaused
   bool release_failed = false;  // the last release or resumption; `pause` says why
   bool resume_failed = false;
   RunEnd end;  // kEnded
@@ -37,10 +37,8 @@ struct RunFacts {
   }
 };
 
-// What the runner tells.
-void TellRunning(int64_t first_step, int64_t total_steps, RunFacts* facts);
-void TellPaused(const RunPause& pause, RunFacts* facts);
-void TellEnded(const RunEnd& end, RunFacts* facts);
+// Takes in what the runner tells. Events that change no fact are left alone.
+void Apply(const JobRunEvent& event, RunFacts* facts);
 
 }  // namespace megatrain
 

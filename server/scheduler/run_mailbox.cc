@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
+#include <variant>
 
 namespace megatrain {
 namespace {
@@ -9,29 +11,29 @@ namespace {
 // The mean forgets: a step counts for a tenth.
 constexpr double kPaceShare = 0.1;
 
+// Nothing that the scheduler does follows from these.
+bool IsOfNoConcern(const JobRunEvent& event) {
+  return std::holds_alternative<RunMessage>(event) ||
+         std::holds_alternative<TrainingActivity>(event) ||
+         std::holds_alternative<BeforeCheckpoint>(event) ||
+         std::holds_alternative<CheckpointFailed>(event);
+}
+
 }  // namespace
 
-void RunMailbox::Post(Report report) {
+void RunMailbox::Tell(const RunRequest& run, const JobRunEvent& event) {
+  if (IsOfNoConcern(event)) return;
   MutexLock lock(&mutex_);
-  mail_.reports.push_back(std::move(report));
-  woken_ = true;
-  changed_.NotifyAll();
-}
-
-void RunMailbox::PostEnded(Report report) {
-  {
-    MutexLock lock(&mutex_);
-    pace_.erase(report.job_id);
+  if (const auto* const record = std::get_if<StepRecord>(&event)) {
+    const double seconds = record->step_seconds;
+    double& pace = pace_[run.job_id];
+    pace = pace == 0 ? seconds : (1 - kPaceShare) * pace + kPaceShare * seconds;
+    mail_.progress[run.job_id] = {*record, pace};
+  } else {
+    if (std::holds_alternative<RunEnd>(event)) pace_.erase(run.job_id);
+    mail_.reports.push_back({run.job_id, event});
+    woken_ = true;
   }
-  Post(std::move(report));
-}
-
-void RunMailbox::PostStep(const std::string& job_id, const StepRecord& record) {
-  MutexLock lock(&mutex_);
-  double& pace = pace_[job_id];
-  pace =
-      pace == 0 ? record.step_seconds : (1 - kPaceShare) * pace + kPaceShare * record.step_seconds;
-  mail_.progress[job_id] = {record, pace};
   changed_.NotifyAll();
 }
 
@@ -58,33 +60,6 @@ void RunMailbox::Wait(double seconds, double step_seconds) {
     if (passed >= end) return;
     changed_.WaitFor(&mutex_, end - passed);
   }
-}
-
-RunCallbacks PostingCallbacks(const std::string& job_id, std::shared_ptr<RunMailbox> mailbox) {
-  const auto post = [job_id, mailbox](std::function<void(RunFacts*)> tell) {
-    mailbox->Post({job_id, std::move(tell)});
-  };
-  RunCallbacks callbacks;
-  callbacks.running = [post](int64_t first_step, int64_t total_steps) {
-    post([first_step, total_steps](RunFacts* facts) {
-      TellRunning(first_step, total_steps, facts);
-    });
-  };
-  callbacks.step = [job_id, mailbox](const StepRecord& record) {
-    mailbox->PostStep(job_id, record);
-  };
-  callbacks.checkpoint = [post](int64_t step, const std::string&, double) {
-    post([step](RunFacts* facts) {
-      facts->checkpoint_step = std::max(facts->checkpoint_step, step);
-    });
-  };
-  callbacks.paused = [post](const RunPause& pause) {
-    post([pause](RunFacts* facts) { TellPaused(pause, facts); });
-  };
-  callbacks.ended = [job_id, mailbox](const RunEnd& end) {
-    mailbox->PostEnded({job_id, [end](RunFacts* facts) { TellEnded(end, facts); }});
-  };
-  return callbacks;
 }
 
 }  // namespace megatrain

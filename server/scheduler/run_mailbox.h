@@ -6,40 +6,33 @@
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_MAILBOX_H_
 
-#include <functional>
 #include <map>
-#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/base/mutex.h"
 #include "engine/trace/step_record.h"
-#include "server/scheduler/run_facts.h"
 #include "server/worker/job_runner.h"
 
 namespace megatrain {
 
-class RunMailbox {
+class RunMailbox : public RunObserver {
  public:
-  // One thing that a run told, to be applied to its facts.
   struct Report {
     std::string job_id;
-    std::function<void(RunFacts* facts)> tell;
+    JobRunEvent event;
   };
   struct Progress {
     StepRecord record;
     double step_seconds = 0;  // mean of the last steps
   };
   struct Mail {
-    std::vector<Report> reports;
+    std::vector<Report> reports;               // of all but steps, in order
     std::map<std::string, Progress> progress;  // by job
   };
 
-  void Post(Report report);
-  void PostStep(const std::string& job_id, const StepRecord& record);
-  // The run has ended: its pace is forgotten.
-  void PostEnded(Report report);
+  // Messages, activities and failed checkpoints are dropped: the scheduler needs none of them.
+  void Tell(const RunRequest& run, const JobRunEvent& event) override;
   // Something else has changed.
   void Wake();
 
@@ -56,9 +49,6 @@ class RunMailbox {
   std::map<std::string, double> pace_ ABSL_GUARDED_BY(mutex_);  // seconds a step, by job
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
 };
-
-// Callbacks that post to `mailbox`, which they keep alive.
-RunCallbacks PostingCallbacks(const std::string& job_id, std::shared_ptr<RunMailbox> mailbox);
 
 }  // namespace megatrain
 

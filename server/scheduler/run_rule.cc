@@ -45,8 +45,8 @@ void LoseHostMemory(Job* job) {
   job->step = job->checkpoint_step;
 }
 
-JobReason ReasonOfFailure(RunFailure failure) {
-  switch (failure) {
+JobReason ReasonOfFailure(const absl::Status& status) {
+  switch (FailureOf(status)) {
     case RunFailure::kInvalidInput:
       return JobReason::kInvalidInput;
     case RunFailure::kDoesNotFit:
@@ -86,11 +86,12 @@ RunAction DecideFinished(const Job& job) {
 RunAction DecideSetback(const Job& job, const RunEnd& end) {
   switch (job.state) {
     case JobState::kPreparing:
-      return Become(JobState::kQueued,
-                    end.failure == RunFailure::kDiskFull ? JobReason::kDiskFull : JobReason::kNone,
-                    Message(end.status), LoseHostMemory);
+      return Become(
+          JobState::kQueued,
+          FailureOf(end.status) == RunFailure::kDiskFull ? JobReason::kDiskFull : JobReason::kNone,
+          Message(end.status), LoseHostMemory);
     case JobState::kRunning:
-      if (end.failure != RunFailure::kDiskFull) break;
+      if (FailureOf(end.status) != RunFailure::kDiskFull) break;
       return Become(JobState::kPausing, JobReason::kDiskFull, Message(end.status));
     case JobState::kPausing:
       return Become(JobState::kPaused, job.reason, Message(end.status), LoseHostMemory);
@@ -99,7 +100,7 @@ RunAction DecideSetback(const Job& job, const RunEnd& end) {
     default:
       break;
   }
-  return Become(JobState::kFailed, ReasonOfFailure(end.failure), Message(end.status),
+  return Become(JobState::kFailed, ReasonOfFailure(end.status), Message(end.status),
                 ForgetHostMemory);
 }
 
@@ -140,10 +141,11 @@ RunAction DecideEnded(const Job& job, const RunEnd& end) {
     case RunEnd::Kind::kFinished:
       return DecideFinished(job);
     case RunEnd::Kind::kFailed:
-      if (end.failure == RunFailure::kDiskFull || end.failure == RunFailure::kPoolBusy) {
+      if (const RunFailure failure = FailureOf(end.status);
+          failure == RunFailure::kDiskFull || failure == RunFailure::kPoolBusy) {
         return DecideSetback(job, end);
       }
-      return Become(JobState::kFailed, ReasonOfFailure(end.failure), Message(end.status),
+      return Become(JobState::kFailed, ReasonOfFailure(end.status), Message(end.status),
                     ForgetHostMemory);
     case RunEnd::Kind::kReleased:
     case RunEnd::Kind::kStopped:
@@ -182,10 +184,10 @@ RunAction DecidePreparing(const RunFacts& facts, bool stopping) {
 }
 
 RunAction DecideRunning(const RunFacts& facts, bool stopping) {
-  const bool paused_itself = facts.phase == Phase::kPaused && !facts.resume_asked &&
-                             facts.pause.failure != RunFailure::kNone;
+  const bool paused_itself =
+      facts.phase == Phase::kPaused && !facts.resume_asked && !facts.pause.status.ok();
   if (paused_itself) {
-    return Become(JobState::kPausing, ReasonOfFailure(facts.pause.failure),
+    return Become(JobState::kPausing, ReasonOfFailure(facts.pause.status),
                   Message(facts.pause.status));
   }
   if (stopping) return Ask(Kind::kStop, facts.stop_asked);
@@ -199,7 +201,7 @@ RunAction DecideRunning(const RunFacts& facts, bool stopping) {
 RunAction DecidePausing(const Job& job, const RunFacts& facts, bool stopping) {
   if (facts.phase == Phase::kPaused && (!job.release_host || facts.release_failed)) {
     std::string text = "its host memory is kept";
-    if (facts.pause.failure != RunFailure::kNone) {
+    if (!facts.pause.status.ok()) {
       absl::StrAppend(&text, ": ", facts.pause.status.message());
     }
     return Become(JobState::kPaused, job.reason, std::move(text), [](Job* edited) {

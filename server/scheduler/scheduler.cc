@@ -21,10 +21,11 @@ constexpr absl::Duration kStartWait = absl::Seconds(10);
 
 }  // namespace
 
-Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, JobRecordsDirectory* records,
-                     Options options)
+Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, RunMailbox* mailbox,
+                     JobRecordsDirectory* records, Options options)
     : ledger_(ledger),
       runner_(runner),
+      mailbox_(mailbox),
       records_(records),
       options_(std::move(options)),
       limits_(options_.limits),
@@ -34,7 +35,7 @@ Scheduler::Scheduler(JobLedger* ledger, JobRunner* runner, JobRecordsDirectory* 
     if (!IsEnded(job->state)) unclosed_.insert(job->id);
     last_number_ = job->number;
   }
-  ledger_->AddListener(this, [mailbox = mailbox_] { mailbox->Wake(); });
+  ledger_->AddListener(this, [mailbox] { mailbox->Wake(); });
 }
 
 Scheduler::~Scheduler() {
@@ -91,7 +92,7 @@ void Scheduler::TakeMail() {
     const auto run = runs_.find(report.job_id);
     if (run == runs_.end()) continue;
     const int64_t checkpoint_step = run->second.facts.checkpoint_step;
-    report.tell(&run->second.facts);
+    Apply(report.event, &run->second.facts);
     // When it has read its data, and written a checkpoint.
     if (run->second.facts.steps_told || run->second.facts.checkpoint_step != checkpoint_step) {
       MeasureDisk(report.job_id);
@@ -100,7 +101,7 @@ void Scheduler::TakeMail() {
   for (const auto& [id, progress] : mail.progress) {
     const auto run = runs_.find(id);
     if (run == runs_.end()) continue;
-    run->second.facts.step = progress.record.step;
+    Apply(progress.record, &run->second.facts);
     ledger_->SetProgress(id, progress.record, progress.step_seconds);
   }
 }
@@ -136,7 +137,7 @@ bool Scheduler::SettleOnce(const std::string& id, Run* run) {
     case RunAction::Kind::kChange:
       NoteChanged((*job)->state, &run->facts);
       if ((*job)->state == JobState::kPaused && (*job)->reason == JobReason::kDiskFull) {
-        const RunPause& pause = run->facts.pause;
+        const TrainingPause& pause = run->facts.pause;
         disk_waits_.Add(**job,
                         pause.directory.empty()
                             ? DiskNeedsOf(**job)
@@ -194,7 +195,7 @@ absl::Status Scheduler::AskRunner(RunAction::Kind kind, const std::string& id) {
 void Scheduler::ForgetRun(const std::string& id, const Job& job) {
   const RunEnd& end = runs_.at(id).facts.end;
   if (job.state == JobState::kQueued && end.kind == RunEnd::Kind::kFailed) {
-    if (end.failure == RunFailure::kDiskFull) {
+    if (FailureOf(end.status) == RunFailure::kDiskFull) {
       disk_waits_.Add(job, DiskNeedsOf(job), ledger_->Now());
     } else {
       // While others hold memory, waiting for a while does not help.
@@ -394,14 +395,12 @@ bool Scheduler::StartJob(const std::string& id) {
   if (!changed.ok()) return false;
   RunRequest request{id, *job->spec, run.records, job->uid};
   runs_[id] = std::move(run);
-  const absl::Status started = runner_->Start(std::move(request), PostingCallbacks(id, mailbox_));
+  const absl::Status started = runner_->Start(std::move(request));
   if (!started.ok()) {
     Note(absl::StrCat("job ", id, " cannot be started"), started);
-    RunEnd end;
-    end.kind = RunEnd::Kind::kFailed;
-    end.failure = RunFailure::kPoolBusy;
-    end.status = started;
-    TellEnded(end, &runs_.at(id).facts);
+    // As one for which there was no room: it is tried again.
+    Apply(RunEnd{RunEnd::Kind::kFailed, absl::UnavailableError(started.message())},
+          &runs_.at(id).facts);
     SettleRun(id);
   }
   return true;
@@ -429,16 +428,6 @@ void Scheduler::Note(const std::string& what, const absl::Status& status) {
   if (note == last_note_) return;
   last_note_ = note;
   if (options_.log) options_.log(note);
-}
-
-// ---- What users' calls need at once ----
-
-absl::Status Scheduler::Checkpoint(const std::string& id) { return runner_->Checkpoint(id); }
-
-void Scheduler::Export(const std::string& checkpoint, const std::string& directory,
-                       std::shared_ptr<FileSystem> files,
-                       std::function<void(const absl::Status& status)> done) {
-  runner_->Export(checkpoint, directory, std::move(files), std::move(done));
 }
 
 }  // namespace megatrain

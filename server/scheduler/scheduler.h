@@ -26,7 +26,6 @@
 #include "absl/time/time.h"
 #include "server/jobs/job.h"
 #include "server/manager/job_disk.h"
-#include "server/manager/job_driver.h"
 #include "server/manager/job_ledger.h"
 #include "server/scheduler/disk_waits.h"
 #include "server/scheduler/queue_policy.h"
@@ -39,7 +38,7 @@
 
 namespace megatrain {
 
-class Scheduler : public JobDriver {
+class Scheduler {
  public:
   struct Options {
     int64_t pool_bytes = 0;  // the host pool's capacity; 0 = not known
@@ -53,10 +52,12 @@ class Scheduler : public JobDriver {
     std::function<void(const std::string& line)> log;
   };
 
-  // All must outlive the scheduler. `records` may be null: nothing is recorded then.
-  Scheduler(JobLedger* ledger, JobRunner* runner, JobRecordsDirectory* records, Options options);
+  // All must outlive the scheduler. `mailbox` is among the observers of `runner`. `records` may be
+  // null: nothing is recorded then.
+  Scheduler(JobLedger* ledger, JobRunner* runner, RunMailbox* mailbox, JobRecordsDirectory* records,
+            Options options);
   // As Shutdown, if started.
-  ~Scheduler() override;
+  ~Scheduler();
 
   // Begins to work, on a thread of its own.
   void Start();
@@ -70,11 +71,6 @@ class Scheduler : public JobDriver {
 
   // One round. For tests, in place of Start.
   void RunRound();
-
-  absl::Status Checkpoint(const std::string& id) override;
-  void Export(const std::string& checkpoint, const std::string& directory,
-              std::shared_ptr<FileSystem> files,
-              std::function<void(const absl::Status& status)> done) override;
 
  private:
   struct Run {
@@ -120,9 +116,9 @@ class Scheduler : public JobDriver {
 
   JobLedger* const ledger_;
   JobRunner* const runner_;
+  RunMailbox* const mailbox_;
   JobRecordsDirectory* const records_;
   const Options options_;
-  const std::shared_ptr<RunMailbox> mailbox_ = std::make_shared<RunMailbox>();
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   Mutex limits_mutex_;

@@ -18,31 +18,6 @@ namespace {
 // What must be free before a run that could not write its records goes on: minutes of them.
 constexpr int64_t kRecordsRoomBytes = int64_t{64} << 20;
 
-RunFailure FailureOf(const absl::Status& status) {
-  if (IsDiskFull(status)) return RunFailure::kDiskFull;
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return RunFailure::kNone;
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kFailedPrecondition:
-    case absl::StatusCode::kOutOfRange:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kPermissionDenied:
-      return RunFailure::kInvalidInput;
-    case absl::StatusCode::kResourceExhausted:
-      return RunFailure::kDoesNotFit;
-    case absl::StatusCode::kUnavailable:
-      return RunFailure::kPoolBusy;
-    case absl::StatusCode::kAborted:
-      return RunFailure::kNonFinite;
-    case absl::StatusCode::kDataLoss:
-      return RunFailure::kCheckpointDamaged;
-    default:
-      return RunFailure::kInternal;
-  }
-}
-
 RunEnd::Kind KindOf(TrainingOutcome outcome) {
   switch (outcome) {
     case TrainingOutcome::kFinished:
@@ -55,6 +30,17 @@ RunEnd::Kind KindOf(TrainingOutcome outcome) {
       return RunEnd::Kind::kCancelled;
   }
   return RunEnd::Kind::kFailed;
+}
+
+// Keeps what of an event is to be read later. `step`: the last one that is done.
+absl::Status Record(const RunEvent& event, int64_t step, JobRecords& records) {
+  return std::visit(
+      Overloaded{[&](const RunMessage& message) { return records.AddLine(step, message.line); },
+                 [&](const StepsBegin&) { return records.FallBack(step); },
+                 [&](const StepRecord& record) { return records.AddStep(record); },
+                 [&](const BeforeCheckpoint&) { return records.Sync(); },
+                 [](const auto&) { return absl::OkStatus(); }},
+      event);
 }
 
 Watchdog::Phase PhaseOf(TrainingPhase phase) {
@@ -74,15 +60,13 @@ Watchdog::Phase PhaseOf(TrainingPhase phase) {
 }  // namespace
 
 struct EngineJobRunner::Run {
-  Run(RunRequest request_, RunCallbacks callbacks_, const EngineJobRunnerOptions& options)
+  Run(RunRequest request_, const EngineJobRunnerOptions& options)
       : request(std::move(request_)),
-        callbacks(std::move(callbacks_)),
         watchdog(options.watchdog, [this, stalled = options.stalled](const std::string& why) {
           if (stalled) stalled(request.job_id, why);
         }) {}
 
   const RunRequest request;
-  const RunCallbacks callbacks;
   TrainingControl control;
   Watchdog watchdog;
   int64_t step = 0;  // the training thread's: the last one seen
@@ -128,7 +112,7 @@ absl::Status EngineJobRunner::CheckNoneActive() const {
   return absl::OkStatus();
 }
 
-absl::Status EngineJobRunner::Start(RunRequest request, RunCallbacks callbacks) {
+absl::Status EngineJobRunner::Start(RunRequest request) {
   std::vector<std::unique_ptr<Run>> exited;  // destroyed without the lock
   MutexLock lock(&mutex_);
   for (size_t i = 0; i < runs_.size();) {
@@ -145,7 +129,7 @@ absl::Status EngineJobRunner::Start(RunRequest request, RunCallbacks callbacks) 
     return absl::AlreadyExistsError(absl::StrCat("job ", request.job_id, " runs already"));
   }
   MT_RETURN_IF_ERROR(CheckNoneActive());
-  runs_.push_back(std::make_unique<Run>(std::move(request), std::move(callbacks), options_));
+  runs_.push_back(std::make_unique<Run>(std::move(request), options_));
   Run& run = *runs_.back();
   run.thread = std::thread([this, &run] { RunJob(run); });
   return absl::OkStatus();
@@ -193,17 +177,8 @@ absl::Status EngineJobRunner::Stop(const std::string& job_id) {
   return absl::OkStatus();
 }
 
-void EngineJobRunner::Export(const std::string& checkpoint, const std::string& directory,
-                             std::shared_ptr<FileSystem> files,
-                             std::function<void(const absl::Status& status)> done) {
-  exports_.Add(checkpoint, directory, std::move(files), std::move(done));
-}
-
-void EngineJobRunner::Say(Run& run, const std::string& line) {
-  if (run.request.records != nullptr) {
-    NoteRecords(run, run.request.records->AddLine(run.step, line));
-  }
-  if (run.callbacks.message) run.callbacks.message(line);
+void EngineJobRunner::Tell(const Run& run, const JobRunEvent& event) const {
+  for (RunObserver* const observer : options_.observers) observer->Tell(run.request, event);
 }
 
 // A full disk: the job stands still until there is room, rather than make steps whose records are
@@ -217,59 +192,36 @@ void EngineJobRunner::NoteRecords(Run& run, const absl::Status& status) {
     run.records_full = status;
     run.control.Pause();
   }
-  if (run.callbacks.message) {
-    run.callbacks.message(
-        absl::StrCat("this job's metrics and log cannot be written: ", status.message()));
-  }
+  Tell(run, RunMessage{
+                absl::StrCat("this job's metrics and log cannot be written: ", status.message())});
 }
 
-RunSink EngineJobRunner::Observe(Run& run) {
-  const RunCallbacks& callbacks = run.callbacks;
-  JobRecords* const records = run.request.records.get();
-  const Overloaded tell = {
-      [this, &run](const RunMessage& message) { Say(run, message.line); },
-      [&run, &callbacks](const TrainingActivity& activity) {
-        run.watchdog.Enter(PhaseOf(activity.phase));
-        if (activity.phase == TrainingPhase::kPreparing && callbacks.preparing) {
-          callbacks.preparing(activity.what, activity.fraction);
-        }
-      },
-      [this, &run, &callbacks, records](const StepsBegin& begin) {
-        run.step = begin.first_step - 1;
-        if (records != nullptr) NoteRecords(run, records->FallBack(run.step));
-        if (callbacks.running) callbacks.running(begin.first_step, begin.total_steps);
-      },
-      [this, &run, &callbacks, records](const StepRecord& record) {
-        run.step = record.step;
-        run.watchdog.Step(record.step, record.step_seconds);
-        if (records != nullptr) NoteRecords(run, records->AddStep(record));
-        if (callbacks.step) callbacks.step(record);
-      },
-      [this, &run, records](const BeforeCheckpoint&) {
-        if (records != nullptr) NoteRecords(run, records->Sync());
-      },
-      [&callbacks](const CheckpointSaved& saved) {
-        if (callbacks.checkpoint) callbacks.checkpoint(saved.step, saved.directory, saved.seconds);
-      },
-      [&callbacks](const CheckpointFailed& failed) {
-        if (callbacks.checkpoint_failed) callbacks.checkpoint_failed(failed.step, failed.status);
-      },
-      [this, &run, &callbacks, records](const TrainingPause& pause) {
-        RunPause told{FailureOf(pause.status), pause.status, pause.disk_bytes, pause.directory};
-        {
-          MutexLock lock(&mutex_);
-          if (!pause.status.ok()) run.wanted_running = false;
-          // Resumed already: it goes on, and nobody may take its place.
-          run.parked = !run.wanted_running;
-          if (pause.status.ok() && !run.records_full.ok()) {
-            told = {RunFailure::kDiskFull, run.records_full, kRecordsRoomBytes,
-                    records->directory()};
-          }
-          run.records_full = absl::OkStatus();
-        }
-        if (callbacks.paused) callbacks.paused(told);
-      }};
-  return [tell](const RunEvent& event) { std::visit(tell, event); };
+TrainingPause EngineJobRunner::Park(Run& run, const TrainingPause& pause) {
+  MutexLock lock(&mutex_);
+  if (!pause.status.ok()) run.wanted_running = false;
+  // Resumed already: it goes on, and nobody may take its place.
+  run.parked = !run.wanted_running;
+  const absl::Status records_full = std::exchange(run.records_full, absl::OkStatus());
+  if (!pause.status.ok() || records_full.ok()) return pause;
+  return {records_full, run.request.records->directory(), kRecordsRoomBytes};
+}
+
+void EngineJobRunner::Follow(Run& run, const RunEvent& event) {
+  std::visit(Overloaded{[&run](const TrainingActivity& activity) {
+                          run.watchdog.Enter(PhaseOf(activity.phase));
+                        },
+                        [&run](const StepsBegin& begin) { run.step = begin.first_step - 1; },
+                        [&run](const StepRecord& record) {
+                          run.step = record.step;
+                          run.watchdog.Step(record.step, record.step_seconds);
+                        },
+                        [](const auto&) {}},
+             event);
+  if (run.request.records != nullptr) {
+    NoteRecords(run, Record(event, run.step, *run.request.records));
+  }
+  const auto tell = [this, &run](const auto& told) { Tell(run, told); };
+  std::visit(Overloaded{tell, [&](const TrainingPause& pause) { tell(Park(run, pause)); }}, event);
 }
 
 absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainAsSubmitter(Run& run) {
@@ -279,7 +231,8 @@ absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainAsSubmitter(Run& run) {
   options.pause_on_full_disk = true;
   options.files = files.get();
   options.alive = [&run] { run.watchdog.Alive(); };
-  return RunTraining(*host_, run.request.spec, options, &run.control, Observe(run));
+  return RunTraining(*host_, run.request.spec, options, &run.control,
+                     [this, &run](const RunEvent& event) { Follow(run, event); });
 }
 
 RunEnd EngineJobRunner::Train(Run& run) {
@@ -295,7 +248,6 @@ RunEnd EngineJobRunner::Train(Run& run) {
     return end;
   }
   end.status = outcome.status();
-  end.failure = FailureOf(end.status);
   // What failed while the process ends is found again, or not, when the job is started again.
   // So is what only a new process can mend.
   const bool again = run.control.stop_requested() || IsDeviceLost(end.status);
@@ -307,7 +259,7 @@ void EngineJobRunner::RunJob(Run& run) {
   NameThisThread("trainer");
   const RunEnd end = Train(run);
   run.watchdog.Enter(Watchdog::Phase::kIdle);
-  if (!end.status.ok()) Say(run, std::string(end.status.message()));
+  if (!end.status.ok()) Follow(run, RunMessage{std::string(end.status.message())});
   if (IsDeviceLost(end.status) && options_.device_lost) {
     options_.device_lost(run.request.job_id, std::string(end.status.message()));
   }
@@ -315,7 +267,7 @@ void EngineJobRunner::RunJob(Run& run) {
     MutexLock lock(&mutex_);
     run.ended = true;
   }
-  if (run.callbacks.ended) run.callbacks.ended(end);
+  Tell(run, end);
   MutexLock lock(&mutex_);
   run.exited = true;
 }

@@ -12,13 +12,15 @@
 #include "engine/base/mutex.h"
 #include "engine/engine.h"
 #include "server/files/open_files.h"
-#include "server/worker/export_queue.h"
 #include "server/worker/job_runner.h"
 #include "server/worker/watchdog.h"
 
 namespace megatrain {
 
 struct EngineJobRunnerOptions {
+  // Told of every event, in this order, when the job's records have it. They must outlive the
+  // runner.
+  std::vector<RunObserver*> observers = {};
   WatchdogOptions watchdog;
   // Through which a run's files are reached; asked on the job's own thread as it begins.
   OpenFiles files = FilesOfProcess();
@@ -37,26 +39,26 @@ class EngineJobRunner : public JobRunner {
   EngineJobRunner(EngineHost* host, EngineJobRunnerOptions options);
   ~EngineJobRunner() override;
 
-  absl::Status Start(RunRequest request, RunCallbacks callbacks) override;
+  absl::Status Start(RunRequest request) override;
   absl::Status Pause(const std::string& job_id, bool release_host) override;
   absl::Status Resume(const std::string& job_id) override;
   absl::Status Cancel(const std::string& job_id) override;
   absl::Status Checkpoint(const std::string& job_id) override;
   absl::Status Stop(const std::string& job_id) override;
-  void Export(const std::string& checkpoint, const std::string& directory,
-              std::shared_ptr<FileSystem> files,
-              std::function<void(const absl::Status& status)> done) override;
 
  private:
   struct Run;
 
   void RunJob(Run& run);
-  RunSink Observe(Run& run);
   absl::StatusOr<TrainingOutcome> TrainAsSubmitter(Run& run);
   RunEnd Train(Run& run);
-  // On the run's thread: a line for its log; what came of writing one of its records.
-  void Say(Run& run, const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);
+  // On the run's thread, as those below: takes an event from the engine to records and observers.
+  void Follow(Run& run, const RunEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Tell(const Run& run, const JobRunEvent& event) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // `status`: of writing one of the run's records.
   void NoteRecords(Run& run, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The run stands still. Returns why: what the engine says, or that its records found no room.
+  TrainingPause Park(Run& run, const TrainingPause& pause) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of a job that has not ended.
   absl::StatusOr<Run*> Find(const std::string& job_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNoneActive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -67,7 +69,6 @@ class EngineJobRunner : public JobRunner {
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   // One that has ended stays until the next Start joins its thread.
   std::vector<std::unique_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
-  ExportQueue exports_;
 };
 
 }  // namespace megatrain

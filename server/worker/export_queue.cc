@@ -9,32 +9,42 @@
 #include "engine/inspect/export_checkpoint.h"
 
 namespace megatrain {
+namespace {
+
+absl::Status Abandoned() {
+  return absl::CancelledError("the export was abandoned: the server ends");
+}
+
+}  // namespace
 
 ExportQueue::ExportQueue() : thread_([this] { Work(); }) {}
 
-ExportQueue::~ExportQueue() {
+void ExportQueue::Stop() {
   {
     MutexLock lock(&mutex_);
     ending_ = true;
     changed_.NotifyAll();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void ExportQueue::Add(const std::string& checkpoint, const std::string& directory,
                       std::shared_ptr<FileSystem> files,
                       std::function<void(const absl::Status& status)> done) {
-  MutexLock lock(&mutex_);
-  items_.push_back({checkpoint, directory, std::move(files), std::move(done)});
-  changed_.NotifyAll();
+  {
+    MutexLock lock(&mutex_);
+    if (!ending_) {
+      items_.push_back({checkpoint, directory, std::move(files), std::move(done)});
+      changed_.NotifyAll();
+      return;
+    }
+  }
+  if (done) done(Abandoned());
 }
 
 void ExportQueue::Work() {
   NameThisThread("exports");
-  const auto go_on = [this]() -> absl::Status {
-    return ending_ ? absl::CancelledError("the export was abandoned: the server ends")
-                   : absl::OkStatus();
-  };
+  const auto go_on = [this]() -> absl::Status { return ending_ ? Abandoned() : absl::OkStatus(); };
   while (true) {
     Item item;
     {

@@ -20,15 +20,17 @@ namespace megatrain {
 class ExportQueue {
  public:
   ExportQueue();
-  // Abandons the export that runs and those that wait: their `done` is told Cancelled.
-  ~ExportQueue();
+  ~ExportQueue() { Stop(); }
   ExportQueue(const ExportQueue&) = delete;
   ExportQueue& operator=(const ExportQueue&) = delete;
 
-  // Writes a HF directory from a checkpoint, both of `files`; `done` is called on the queue's
-  // thread.
+  // Writes a HF directory from a verified checkpoint, both of `files`; `done` is called on the
+  // queue's thread. After Stop, `done` is told Cancelled before this returns.
   void Add(const std::string& checkpoint, const std::string& directory,
            std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);
+
+  // Abandons the export that runs and those that wait: their `done` is told Cancelled.
+  void Stop();
 
  private:
   struct Item {

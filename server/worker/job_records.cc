@@ -1,12 +1,12 @@
 #include "server/worker/job_records.h"
 
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
+#include "server/worker/log_line.h"
 
 namespace megatrain {
 namespace {
@@ -14,13 +14,11 @@ namespace {
 // A longer one is cut: JSON makes six bytes of one at worst, and a record has at most 1 MiB.
 constexpr size_t kLineBytesMax = size_t{128} << 10;
 
-std::string LineJson(const std::string& text) {
-  nlohmann::ordered_json json;
-  json["time"] = Rfc3339Now();
-  json["text"] = text.size() <= kLineBytesMax ? text
-                                              : absl::StrCat(text.substr(0, kLineBytesMax),
-                                                             " ... (", text.size(), " bytes, cut)");
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+std::string LineJson(std::string text) {
+  if (text.size() > kLineBytesMax) {
+    text = absl::StrCat(text.substr(0, kLineBytesMax), " ... (", text.size(), " bytes, cut)");
+  }
+  return LogLineJson({Rfc3339Now(), std::move(text)});
 }
 
 }  // namespace

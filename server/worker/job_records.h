@@ -1,6 +1,6 @@
 // What a job leaves to be read: its step metrics and its log lines, in the directory
 //   metrics/   a record a step: StepRecordJson
-//   log/       a record a line: {"time": RFC 3339, "text": ...}
+//   log/       a record a line: LogLineJson
 // Both are kept for as long as the directory is, and are appended to again when the job goes on
 // after a restart.
 //

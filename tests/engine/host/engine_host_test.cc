@@ -46,9 +46,10 @@ TEST(EngineHostTest, ReservesOnceWithProgress) {
   EXPECT_EQ(touched.size(), 3u);
   EXPECT_EQ(host->pool_usage().capacity, 600 * kMiB);
   EXPECT_EQ(host->pool_usage().free_bytes, 600 * kMiB);
-  const EngineBudget budget = host->budget();
+  const MemoryBudget budget = host->budget().memory;
   EXPECT_EQ(budget.pool_bytes, 600 * kMiB);
-  EXPECT_GT(budget.beside_pool_bytes, 0);
+  EXPECT_GT(budget.host_bytes, 600 * kMiB);
+  EXPECT_TRUE(budget.device_shares_host);
   EXPECT_EQ(host->ReservePool(1, nullptr, nullptr).code(), absl::StatusCode::kFailedPrecondition);
   const auto pool = host->Pool(5, nullptr, nullptr);
   ASSERT_TRUE(pool.ok()) << pool.status();

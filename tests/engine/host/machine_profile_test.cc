@@ -79,29 +79,29 @@ TEST_F(ProfiledPlanTest, AModelIsPlannedForAMachineThatIsNotHere) {
       << "its host memory is not known";
   // As a session on that card would, the plan leaves some of its memory free.
   const int64_t reserve = int64_t{1536} << 20;
-  const auto json = nlohmann::json::parse(report.json);
+  const auto json = nlohmann::json::parse(PlanJson(report));
   EXPECT_EQ(json["device_reserve_bytes"], reserve);
   EXPECT_EQ(json["device_limit_bytes"], FindMachineProfile("h200")->device_bytes - reserve);
   EXPECT_LE(report.device_bytes, FindMachineProfile("h200")->device_bytes - reserve);
   EXPECT_THAT(report.table, HasSubstr("left free for what is loaded later"));
   EXPECT_THAT(report.table, AllOf(HasSubstr("NVIDIA H200"), HasSubstr("not measured"),
                                   Not(HasSubstr("host limit")), Not(HasSubstr("this machine"))));
-  EXPECT_THAT(report.json,
+  EXPECT_THAT(PlanJson(report),
               AllOf(HasSubstr("\"profile\": \"h200\""), HasSubstr("\"host_limit_bytes\": null")));
   // 6 FLOPs a parameter and token at most at the data sheet's rate, and not a tenth of it.
   const double flops = 6.0 * 70.5e9 * 16 * 4096;
-  EXPECT_GT(report.predicted.step_seconds, flops / 989e12);
-  EXPECT_LT(report.predicted.step_seconds, flops / 99e12);
+  EXPECT_GT(report.choice.predicted.step_seconds, flops / 989e12);
+  EXPECT_LT(report.choice.predicted.step_seconds, flops / 99e12);
   // A slower device takes longer.
-  EXPECT_GT(Plan("a100").predicted.step_seconds, report.predicted.step_seconds);
+  EXPECT_GT(Plan("a100").choice.predicted.step_seconds, report.choice.predicted.step_seconds);
 }
 
 TEST_F(ProfiledPlanTest, GivenRatesTakeThePlaceOfTheProfiles) {
   const MachineProfile h200 = *FindMachineProfile("h200");
-  const double seconds = Plan("h200").predicted.step_seconds;
+  const double seconds = Plan("h200").choice.predicted.step_seconds;
   const auto slower = PlanTraining(spec_, h200, {"products=70", "dram=200"});
   ASSERT_TRUE(slower.ok()) << slower.status();
-  EXPECT_GT(slower->predicted.step_seconds, 5 * seconds);
+  EXPECT_GT(slower->choice.predicted.step_seconds, 5 * seconds);
   EXPECT_THAT(slower->table, HasSubstr("; given: products=70, dram=200"));
   const absl::Status refused = PlanTraining(spec_, h200, {"speed=1"}).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
@@ -110,9 +110,9 @@ TEST_F(ProfiledPlanTest, GivenRatesTakeThePlaceOfTheProfiles) {
 
 TEST_F(ProfiledPlanTest, WhatElseCouldHaveBeenChosenIsTold) {
   const PlanReport report = Plan("h200");
-  const auto json = nlohmann::json::parse(report.json);
-  EXPECT_TRUE(json["chosen_by"] == "time" || json["chosen_by"] == "rule") << report.json;
-  ASSERT_TRUE(json.contains("runner_up")) << report.json;
+  const auto json = nlohmann::json::parse(PlanJson(report));
+  EXPECT_TRUE(json["chosen_by"] == "time" || json["chosen_by"] == "rule") << json;
+  ASSERT_TRUE(json.contains("runner_up")) << json;
   const auto& other = json["runner_up"];
   EXPECT_GE(other["predicted_step"]["step_seconds"], json["predicted_step"]["step_seconds"]);
   for (const char* key : {"micro_batches_per_sweep", "stash", "weight_buffers",
@@ -125,7 +125,7 @@ TEST_F(ProfiledPlanTest, WhatElseCouldHaveBeenChosenIsTold) {
   spec_.engine.micro_batches_per_sweep = 2;
   spec_.engine.stash = StashPlace::kHost;
   spec_.engine.update_device = UpdateDevice::kHost;
-  EXPECT_FALSE(nlohmann::json::parse(Plan("h200").json).contains("runner_up"));
+  EXPECT_FALSE(nlohmann::json::parse(PlanJson(Plan("h200"))).contains("runner_up"));
 }
 
 TEST_F(ProfiledPlanTest, LimitsOfTheJobHoldThereToo) {

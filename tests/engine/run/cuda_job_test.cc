@@ -184,7 +184,7 @@ TEST(CudaJobTest, APoolIsPinnedAsAWholeWithProgress) {
   EXPECT_GE(gpu.edge().registered_bytes(), 600 * kMiB);
   EXPECT_THAT(host->DescribePool(), HasSubstr("pinned"));
   EXPECT_EQ(host->budget().device, "cuda:0");
-  EXPECT_GT(host->budget().device_bytes.value(), 3 * kGiB);
+  EXPECT_GT(host->budget().memory.device_bytes, 3 * kGiB);
 }
 
 TEST(CudaJobTest, APoolThatCannotBePinnedIsNone) {
@@ -249,7 +249,7 @@ TEST(CudaJobTest, AGpuThatIsElsewhereIsPlannedForByItsMemory) {
   EXPECT_TRUE(plan->fits);
   EXPECT_THAT(plan->table, HasSubstr("stream workspace"));
   EXPECT_THAT(plan->table, HasSubstr("a GPU that is not here"));
-  EXPECT_EQ(plan->predicted.step_seconds, 0);
+  EXPECT_EQ(plan->choice.predicted.step_seconds, 0);
   spec.engine.device_memory = 1 * kMiB;
   EXPECT_FALSE(PlanTraining(spec)->fits);
   // On a host with such a card the same bytes are planned.

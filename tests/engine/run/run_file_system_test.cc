@@ -117,8 +117,10 @@ TEST(JobFilesTest, AJobTouchesNothingBesideTheFileSystemItIsGiven) {
   const absl::Status exported =
       ExportCheckpoint("/elsewhere/checkpoints/step-00000003", "/elsewhere/exported", &files);
   EXPECT_TRUE(exported.ok()) << exported;
-  EXPECT_TRUE(
-      PlanTraining(spec, EngineBudget{"cpu", 2, int64_t{1} << 30, int64_t{1} << 30}, &files).ok());
+  EngineBudget budget;
+  budget.threads = 2;
+  budget.memory.SetPool(int64_t{1} << 30, int64_t{1} << 30);
+  EXPECT_TRUE(PlanTraining(spec, budget, &files).ok());
   EXPECT_FALSE(std::filesystem::exists(kElsewhere));
 }
 

@@ -1,5 +1,6 @@
 #include "engine/trace/step_record.h"
 
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -43,6 +44,49 @@ TEST(StepRecordTest, NumbersThatAreNotFiniteAreNull) {
   const nlohmann::json json = nlohmann::json::parse(StepRecordJson(record));
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_TRUE(json["gradient_norm"].is_null());
+}
+
+TEST(StepRecordTest, WhatIsWrittenIsReadAgain) {
+  StepRecord record;
+  record.step = 3;
+  record.loss = 1.0 / 3.0;
+  record.gradient_norm = 2;
+  record.learning_rate = 3e-4;
+  record.tokens = 7;
+  record.input_tokens = 8;
+  record.total_tokens = 24;
+  record.step_seconds = 0.5;
+  record.tokens_per_second = 16;
+  record.model_flops_per_second = 1e12;
+  record.h2d_bytes = 100;
+  record.d2h_bytes = 200;
+  record.lane_busy_seconds = {0.1, 0.2, 0.3, 0.4, 0.6, 0.7};
+  record.matmul_seconds = 0.125;
+  record.forward_seconds = 0.25;
+  record.host_bytes = int64_t{1} << 40;
+  record.device_bytes = int64_t{1} << 30;
+  record.eval_loss = 2.5;
+  record.time = "2024-05-01T12:00:00.000Z";
+  const std::string text = StepRecordJson(record);
+  const auto read = ParseStepRecord(text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(StepRecordJson(*read), text);
+}
+
+TEST(StepRecordTest, RecordsOfEarlierVersionsAreRead) {
+  const auto read = ParseStepRecord(
+      R"({"step":3,"loss":null,"lane_busy_seconds":{"h2d":0.5,"compute":2.0,"d2h":0.25,"update":1.0,
+      "io":0.0},"time":"2024-05-01T12:00:00.000Z"})");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->step, 3);
+  EXPECT_TRUE(std::isnan(read->loss));
+  EXPECT_EQ(read->lane_busy_seconds.compute, 2);
+  EXPECT_EQ(read->lane_busy_seconds.device_update, 0);
+  EXPECT_EQ(read->forward_seconds, 0);
+  EXPECT_FALSE(read->eval_loss.has_value());
+  for (const char* text : {"", "x", "[1]", R"({"step":3})", R"({"step":"3","loss":1})"}) {
+    EXPECT_EQ(ParseStepRecord(text).status().code(), absl::StatusCode::kDataLoss) << text;
+  }
 }
 
 TEST(StepRecordTest, TimeIsRfc3339) {

@@ -94,13 +94,13 @@ TEST_F(CheckpointServiceTest, CheckpointsAreListedAndExported) {
     return status.ok() ? absl::StrCat("step ", step) : CodeAndReason(status);
   };
   EXPECT_EQ(run_export("jobs/" + id, "/tmp/out"), "step 20");
-  EXPECT_EQ(driver_.exported, directory + "/step-00000020 to /tmp/out");
+  EXPECT_EQ(engine_.exported, directory + "/step-00000020 to /tmp/out");
   EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/10", "/tmp/out"), "step 10");
   EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/11", "/tmp/out"),
             "NOT_FOUND CHECKPOINT_NOT_FOUND");
   EXPECT_EQ(run_export("jobs/" + id, "out"), "INVALID_ARGUMENT INVALID_FIELD");
   EXPECT_EQ(run_export("jobs/" + id + "/checkpoints/x", "/o"), "INVALID_ARGUMENT INVALID_FIELD");
-  driver_.export_status = absl::ResourceExhaustedError("no room");
+  engine_.export_status = absl::ResourceExhaustedError("no room");
   EXPECT_EQ(run_export("jobs/" + id, "/tmp/out"), "RESOURCE_EXHAUSTED DISK_FULL");
 }
 
@@ -111,7 +111,7 @@ TEST_F(CheckpointServiceTest, ALongExportHasHeartbeatsAndOutlivesItsCaller) {
   const std::string step = job.summary().checkpoint_directory() + "/step-00000010";
   std::filesystem::create_directories(step);
   std::ofstream(step + "/manifest.json") << "{}";
-  driver_.finish_export = false;
+  engine_.finish_export = false;
   v1::ExportJobRequest request;
   request.set_name("jobs/" + id);
   request.set_directory("/tmp/out");
@@ -126,9 +126,9 @@ TEST_F(CheckpointServiceTest, ALongExportHasHeartbeatsAndOutlivesItsCaller) {
     if (leaves) {
       context->TryCancel();
       EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
-      driver_.export_done(absl::OkStatus());
+      engine_.export_done(absl::OkStatus());
     } else {
-      driver_.export_done(absl::OkStatus());
+      engine_.export_done(absl::OkStatus());
       while (reader->Read(&message)) {
       }
       EXPECT_TRUE(message.has_exported());

@@ -287,7 +287,7 @@ TEST_F(JobServiceTest, ControlCallsStoreWhatIsAskedFor) {
   v1::CheckpointJobRequest checkpoint;
   checkpoint.set_name("jobs/" + id);
   ASSERT_EQ(CodeAndReason(jobs_->CheckpointJob(As("anna").get(), checkpoint, &job)), "OK");
-  EXPECT_EQ(driver_.checkpoints, 1);
+  EXPECT_EQ(engine_.checkpoints, 1);
   v1::CancelJobRequest cancel;
   cancel.set_name("jobs/" + id);
   ASSERT_EQ(CodeAndReason(jobs_->CancelJob(As("anna").get(), cancel, &job)), "OK");
@@ -313,11 +313,11 @@ TEST_F(JobServiceTest, WhatTheStateDoesNotAllowIsRefused) {
             "FAILED_PRECONDITION ILLEGAL_TRANSITION");
 }
 
-TEST_F(JobServiceTest, BeforeTheSchedulerRunsCheckpointsSayStarting) {
+TEST_F(JobServiceTest, BeforeJobsCanRunCheckpointsSayStarting) {
   const std::string id = Create();
   Move(id, JobState::kPreparing);
   Move(id, JobState::kRunning);
-  manager_->SetDriver(nullptr);
+  engine_.checkpoint_status = WithReason(absl::UnavailableError("starting"), "STARTING");
   v1::CheckpointJobRequest checkpoint;
   checkpoint.set_name("jobs/" + id);
   v1::Job job;

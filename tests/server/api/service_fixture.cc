@@ -44,10 +44,8 @@ void ServiceTest::SetUp() {
     PlanReport report;
     report.fits = true;
     report.table = "all fits\n";
-    report.json = R"({"fits": true, "parameters": 1, "host": {}, "host_bytes": 2,
-        "host_limit_bytes": 3, "pool_bytes": 1, "device": {}, "device_bytes": 1,
-        "device_limit_bytes": 1, "checkpoint_bytes": 1, "micro_batches": 1,
-        "micro_batches_per_sweep": 1})";
+    report.parameters = 1;
+    report.host_bytes = 2;
     return report;
   };
   options_.listen = {"unix:" + directory_.path() + "/m.sock"};
@@ -72,8 +70,17 @@ void ServiceTest::StartDaemon() {
   ledger_ = *std::move(ledger);
   JobManager::Options manager_options;
   manager_options.plan = [this](const JobSpec& spec, FileSystem*) { return plan_(spec); };
+  manager_options.checkpoint = [this](const std::string&) {
+    ++engine_.checkpoints;
+    return engine_.checkpoint_status;
+  };
+  manager_options.write_export = [this](const std::string& checkpoint, const std::string& directory,
+                                        const std::shared_ptr<FileSystem>&,
+                                        std::function<void(const absl::Status&)> done) {
+    engine_.Export(checkpoint, directory, std::move(done));
+    return absl::OkStatus();
+  };
   manager_ = std::make_unique<JobManager>(ledger_.get(), std::move(manager_options));
-  manager_->SetDriver(&driver_);
   records_ = std::make_unique<JobRecordsDirectory>(state + "/jobs");
   absl::StatusOr<std::unique_ptr<GrpcServer>> server =
       ServeApi(options_, &authenticator_, manager_.get(), records_.get(), [this] { return node_; });

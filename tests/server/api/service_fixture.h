@@ -16,7 +16,6 @@
 #include "megatrain/v1/node_service.grpc.pb.h"
 #include "server/api/serve_api.h"
 #include "server/identity/authenticator.h"
-#include "server/manager/job_driver.h"
 #include "server/manager/job_ledger.h"
 #include "server/manager/job_manager.h"
 #include "server/transport/grpc_server.h"
@@ -36,15 +35,10 @@ class TestAuthenticator : public Authenticator {
   std::string nameless;
 };
 
-class TestDriver : public JobDriver {
- public:
-  absl::Status Checkpoint(const std::string&) override {
-    ++checkpoints;
-    return checkpoint_status;
-  }
+// The engine, for calls that need it at once.
+struct TestEngine {
   void Export(const std::string& checkpoint, const std::string& directory,
-              std::shared_ptr<FileSystem>,
-              std::function<void(const absl::Status& status)> done) override {
+              std::function<void(const absl::Status& status)> done) {
     exported = checkpoint + " to " + directory;
     if (finish_export) {
       done(export_status);
@@ -77,7 +71,7 @@ class ServiceTest : public testing::Test {
   void SetUp() override;
   void TearDown() override;
 
-  // The daemon's end and new beginning on the same state; `plan` and driver stay.
+  // The daemon's end and new beginning on the same state; `plan` and engine stay.
   void StopDaemon();
   void StartDaemon();
 
@@ -96,7 +90,7 @@ class ServiceTest : public testing::Test {
 
   ShortDirectory directory_;
   TestAuthenticator authenticator_;
-  TestDriver driver_;
+  TestEngine engine_;
   std::function<absl::StatusOr<PlanReport>(const JobSpec& spec)> plan_;
   GrpcServerOptions options_;
   NodeStatus node_;

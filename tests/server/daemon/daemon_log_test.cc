@@ -14,8 +14,8 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 
-ObservedRun TheRun() {
-  ObservedRun run;
+RunRequest TheRun() {
+  RunRequest run;
   run.job_id = "a1";
   run.spec.name = "demo";
   return run;
@@ -40,7 +40,7 @@ TEST_F(DaemonLogTest, AnEntryHasFields) {
   const DaemonLog log = ToJournal();
   log.Write("ready");
   EXPECT_THAT(entry_, ElementsAre("MESSAGE=ready", "PRIORITY=6", "SYSLOG_IDENTIFIER=megatraind"));
-  const ObservedRun run = TheRun();
+  const RunRequest run = TheRun();
   log.Write(LogPriority::kWarning, "is slow", &run);
   EXPECT_THAT(entry_, ElementsAre("MESSAGE=job a1 (demo) is slow", "PRIORITY=4",
                                   "SYSLOG_IDENTIFIER=megatraind", "MEGATRAIN_JOB=jobs/a1",
@@ -49,7 +49,7 @@ TEST_F(DaemonLogTest, AnEntryHasFields) {
 
 TEST_F(DaemonLogTest, NamesAndMessagesStayInTheirLine) {
   const DaemonLog log = ToJournal();
-  ObservedRun run = TheRun();
+  RunRequest run = TheRun();
   run.spec.name = "demo\nPRIORITY=0\x1b[2J";
   log.Write(LogPriority::kInfo, "ends\r\nhere", &run);
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo PRIORITY=0 [2J) ends  here"));
@@ -59,33 +59,33 @@ TEST_F(DaemonLogTest, NamesAndMessagesStayInTheirLine) {
 TEST_F(DaemonLogTest, WhatBecomesOfJobs) {
   const DaemonLog log = ToJournal();
   RunLog runs(&log);
-  const ObservedRun run = TheRun();
-  runs.Running(run, 11, 200);
+  const RunRequest run = TheRun();
+  runs.Tell(run, StepsBegin{11, 200});
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) trains from step 11 of 200"));
-  runs.Checkpoint(run, 100, 2.25);
+  runs.Tell(run, CheckpointSaved{100, "", 2.25});
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) is saved at step 100, in 2.2 s"));
-  RunPause pause;
-  runs.Paused(run, pause);
+  TrainingPause pause;
+  runs.Tell(run, pause);
   EXPECT_THAT(entry_, Contains("PRIORITY=6"));
   pause.status = absl::ResourceExhaustedError("/data is full");
-  runs.Paused(run, pause);
+  runs.Tell(run, pause);
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) is paused: /data is full"));
   EXPECT_THAT(entry_, Contains("PRIORITY=4"));
   RunEnd end;
   end.kind = RunEnd::Kind::kFailed;
   end.status = absl::AbortedError("loss is NaN");
-  runs.Ended(run, end);
+  runs.Tell(run, end);
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) has failed: loss is NaN"));
   EXPECT_THAT(entry_, Contains("PRIORITY=3"));
   end.kind = RunEnd::Kind::kFinished;
   end.status = absl::OkStatus();
-  runs.Ended(run, end);
+  runs.Tell(run, end);
   EXPECT_THAT(entry_, Contains("MESSAGE=job a1 (demo) has finished"));
   EXPECT_THAT(entry_, Contains("MEGATRAIN_JOB=jobs/a1"));
 }
 
 TEST_F(DaemonLogTest, WithoutAJournalThereAreLines) {
-  const ObservedRun run = TheRun();
+  const RunRequest run = TheRun();
   testing::internal::CaptureStderr();
   DaemonLog(DaemonLog::SendToJournal()).Write(LogPriority::kInfo, "has\nfinished", &run);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "megatraind: job a1 (demo) has finished\n");

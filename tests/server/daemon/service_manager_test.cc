@@ -91,8 +91,8 @@ class NotifySocket {
 
 ServiceManager::Options Fast() { return {.interval_seconds = 0.01, .extension_seconds = 7}; }
 
-ObservedRun TheRun(const std::string& id) {
-  ObservedRun run;
+RunRequest TheRun(const std::string& id) {
+  RunRequest run;
   run.job_id = id;
   return run;
 }
@@ -104,7 +104,7 @@ TEST(ServiceManagerTest, WithoutAManagerNothingIsSent) {
     ServiceManager manager(Fast());
     manager.Starting("reserving");
     manager.Ready();
-    manager.Step(TheRun("a1"), StepRecord());
+    manager.Tell(TheRun("a1"), StepRecord());
     manager.Stopping();
   }
   socket.Send("the first message");
@@ -162,26 +162,26 @@ TEST(ServiceManagerTest, TheStatusSaysWhatRunsByItsIdAlone) {
   NotifySocket socket;
   ServiceManager manager(Fast());
   manager.Ready();
-  ObservedRun run = TheRun("a1");
+  RunRequest run = TheRun("a1");
   run.spec.name = "secret";
-  manager.Preparing(run, "tokenising", 0.25);
+  manager.Tell(run, TrainingActivity{TrainingPhase::kPreparing, "tokenising", 0.25});
   EXPECT_THAT(socket.ReceiveUntil("a1"), HasSubstr("STATUS=job a1: tokenising (25%)\n"));
-  manager.Running(run, 1, 200);
+  manager.Tell(run, StepsBegin{1, 200});
   EXPECT_THAT(socket.ReceiveUntil("of 200"), HasSubstr("STATUS=job a1: step 1 of 200\n"));
   StepRecord record;
   record.step = 17;
   record.loss = 2.5;
   record.tokens_per_second = 1234;
-  manager.Step(run, record);
+  manager.Tell(run, record);
   EXPECT_THAT(socket.ReceiveUntil("step 17"),
               HasSubstr("STATUS=job a1: step 17 of 200, loss 2.5000, 1234 tokens/s\n"));
-  manager.Paused(run, RunPause());
+  manager.Tell(run, TrainingPause());
   EXPECT_THAT(socket.ReceiveUntil("paused"), HasSubstr("STATUS=job a1: paused\n"));
   // Another job's end says nothing of this one.
-  manager.Ended(TheRun("b2"), RunEnd());
-  manager.Preparing(run, "two\nlines", -1);
+  manager.Tell(TheRun("b2"), RunEnd());
+  manager.Tell(run, TrainingActivity{TrainingPhase::kPreparing, "two\nlines", -1});
   EXPECT_THAT(socket.ReceiveUntil("two"), HasSubstr("STATUS=job a1: two lines\n"));
-  manager.Ended(run, RunEnd());
+  manager.Tell(run, RunEnd());
   EXPECT_THAT(socket.ReceiveUntil("no job"), HasSubstr("STATUS=no job runs\n"));
 }
 
@@ -189,14 +189,14 @@ TEST(ServiceManagerTest, StoppingAsksForTheTimeThatSavingTakes) {
   NotifySocket socket;
   ServiceManager manager(Fast());
   manager.Ready();
-  manager.Running(TheRun("a1"), 1, 200);
-  manager.Checkpoint(TheRun("a1"), 100, 40);
+  manager.Tell(TheRun("a1"), StepsBegin{1, 200});
+  manager.Tell(TheRun("a1"), CheckpointSaved{100, "", 40});
   manager.Stopping();
   std::string message = socket.ReceiveUntil("STOPPING=1\n");
   EXPECT_THAT(message, HasSubstr("STATUS=stopping; job a1: step 1 of 200; saving for "));
   EXPECT_THAT(message, HasSubstr(" s, its last checkpoint took 40 s\n"));
   EXPECT_THAT(message, HasSubstr("EXTEND_TIMEOUT_USEC=80000000\n"));
-  manager.Ended(TheRun("a1"), RunEnd());
+  manager.Tell(TheRun("a1"), RunEnd());
   EXPECT_THAT(socket.ReceiveUntil("no job runs"), HasSubstr("EXTEND_TIMEOUT_USEC=7000000\n"));
 }
 
@@ -205,8 +205,8 @@ TEST(ServiceManagerTest, AFirstSaveIsGivenTimeAgainAndAgain) {
   NotifySocket socket;
   ServiceManager manager(Fast());
   manager.Ready();
-  manager.Checkpoint(TheRun("b2"), 100, 40);
-  manager.Running(TheRun("a1"), 1, 200);
+  manager.Tell(TheRun("b2"), CheckpointSaved{100, "", 40});
+  manager.Tell(TheRun("a1"), StepsBegin{1, 200});
   manager.Stopping();
   const std::string message = socket.ReceiveUntil("STOPPING=1\n");
   EXPECT_THAT(message, HasSubstr("; saving for "));
@@ -226,9 +226,9 @@ TEST(ServiceManagerTest, TheWatchdogIsFedUntilARunHangs) {
   socket.ReceiveUntil("READY=1");
   for (int i = 0; i < 3; ++i) EXPECT_EQ(socket.Receive(), "WATCHDOG=1\n");
   manager.Hangs();
-  manager.Preparing(TheRun("a1"), "first", -1);
+  manager.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kPreparing, "first", -1});
   socket.ReceiveUntil("first");
-  manager.Preparing(TheRun("a1"), "second", -1);
+  manager.Tell(TheRun("a1"), TrainingActivity{TrainingPhase::kPreparing, "second", -1});
   // Messages come on, the watchdog's do not.
   EXPECT_EQ(socket.ReceiveUntil("second"), "STATUS=job a1: second\n");
   manager.Stopping();

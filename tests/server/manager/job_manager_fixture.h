@@ -23,22 +23,6 @@ inline const Caller kAnna = {.uid = 1000, .user = "anna", .administrator = false
 inline const Caller kBert = {.uid = 1001, .user = "bert", .administrator = false};
 inline const Caller kRoot = {.uid = 0, .user = "root", .administrator = true};
 
-class FakeDriver : public JobDriver {
- public:
-  absl::Status Checkpoint(const std::string& id) override {
-    checkpointed.push_back(id);
-    return checkpoint_status;
-  }
-  void Export(const std::string& checkpoint, const std::string& directory,
-              std::shared_ptr<FileSystem>,
-              std::function<void(const absl::Status& status)> done) override {
-    exported.push_back(checkpoint + " to " + directory);
-    done(absl::OkStatus());
-  }
-  absl::Status checkpoint_status;
-  std::vector<std::string> checkpointed, exported;
-};
-
 class JobManagerTest : public ::testing::Test {
  protected:
   JobManagerTest() {
@@ -63,7 +47,21 @@ class JobManagerTest : public ::testing::Test {
         ledger_.get(),
         JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) { return plan_; },
                             .limits = limits_,
-                            .disk = disk_.get()});
+                            .disk = disk_.get(),
+                            .checkpoint =
+                                [this](const std::string& id) {
+                                  if (asked_.ok()) checkpointed_.push_back(id);
+                                  return asked_;
+                                },
+                            .write_export =
+                                [this](const std::string& checkpoint, const std::string& directory,
+                                       const std::shared_ptr<FileSystem>&,
+                                       const std::function<void(const absl::Status&)>& done) {
+                                  if (!asked_.ok()) return asked_;
+                                  exported_.push_back(checkpoint + " to " + directory);
+                                  done(absl::OkStatus());
+                                  return absl::OkStatus();
+                                }});
   }
 
   JobFile File(const std::string& name = "demo") const {
@@ -96,7 +94,9 @@ class JobManagerTest : public ::testing::Test {
   JobState StateOf(const std::string& id) { return ledger_->table().Find(id)->state; }
 
   TestDirectory directory_;
-  UserLimits limits_;  // from the next Open on
+  UserLimits limits_;   // from the next Open on
+  absl::Status asked_;  // what asking for a checkpoint or an export comes to
+  std::vector<std::string> checkpointed_, exported_;
   absl::StatusOr<PlanReport> plan_ = TestPlan(true, 1000);
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobDisk> disk_;

@@ -172,8 +172,6 @@ TEST_F(JobManagerTest, APlanCountsWhatIsAhead) {
 // ---- Who sees what ----
 
 TEST_F(JobManagerTest, AnotherUsersJobDoesNotExist) {
-  FakeDriver driver;
-  manager_->SetDriver(&driver);
   const std::string id = Submit(kAnna)->id;
   Move(id, {S::kPreparing, S::kRunning});
   const auto expect_missing = [&](const Caller& caller, const std::string& job) {
@@ -196,13 +194,12 @@ TEST_F(JobManagerTest, AnotherUsersJobDoesNotExist) {
   expect_missing(kAnna, "");
   expect_missing(kRoot, "../" + id);
   EXPECT_EQ(StateOf(id), JobState::kRunning);
-  EXPECT_THAT(driver.checkpointed, IsEmpty());
+  EXPECT_THAT(checkpointed_, IsEmpty());
 
   EXPECT_TRUE(manager_->Get(kRoot, id).ok());
   EXPECT_TRUE(manager_->Watch(kRoot, id, 1, [] {}).ok());
   EXPECT_TRUE(manager_->Pause(kRoot, id, false).ok());
   EXPECT_EQ(manager_->Counts().active, 1) << "for everybody";
-  manager_->SetDriver(nullptr);
 }
 
 TEST_F(JobManagerTest, ListsAreFilteredAndPaged) {
@@ -347,25 +344,22 @@ TEST_F(JobManagerTest, AUsersPauseTakesOverTheDaemons) {
   EXPECT_EQ(ledger_->table().Events(id, 6, 1)[0].from, JobState::kPaused);
 }
 
-TEST_F(JobManagerTest, CheckpointNeedsARunningJobAndADriver) {
+TEST_F(JobManagerTest, CheckpointNeedsARunningJobAndARunner) {
   const std::string id = Submit(kAnna)->id;
   EXPECT_EQ(Refusal(manager_->Checkpoint(kAnna, id).status()),
             "FAILED_PRECONDITION ILLEGAL_TRANSITION");
   Move(id, {S::kPreparing, S::kRunning});
+  asked_ = WithReason(absl::UnavailableError("the daemon is starting"), "STARTING");
   EXPECT_EQ(Refusal(manager_->Checkpoint(kAnna, id).status()), "UNAVAILABLE STARTING");
-  FakeDriver driver;
-  manager_->SetDriver(&driver);
+  asked_ = absl::OkStatus();
   EXPECT_TRUE(manager_->Checkpoint(kAnna, id).ok());
-  EXPECT_THAT(driver.checkpointed, ElementsAre(id));
-  driver.checkpoint_status = absl::NotFoundError("it has just ended");
+  EXPECT_THAT(checkpointed_, ElementsAre(id));
+  asked_ = absl::NotFoundError("it has just ended");
   EXPECT_EQ(Refusal(manager_->Checkpoint(kAnna, id).status()),
             "FAILED_PRECONDITION ILLEGAL_TRANSITION");
-  manager_->SetDriver(nullptr);
 }
 
 TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
-  FakeDriver driver;
-  manager_->SetDriver(&driver);
   const JobPtr job = Submit(kAnna);
   const auto nothing = [](const absl::Status&) {};
   EXPECT_THAT(*manager_->ListCheckpoints(kAnna, job->id), IsEmpty());
@@ -392,9 +386,8 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
       100);
   EXPECT_TRUE(done.ok());
   EXPECT_EQ(manager_->Export(kAnna, job->id, 20, directory_ / "out", nothing)->step, 20);
-  EXPECT_THAT(driver.exported,
-              ElementsAre(checkpoints + "/step-00000100 to " + (directory_ / "out"),
-                          checkpoints + "/step-00000020 to " + (directory_ / "out")));
+  EXPECT_THAT(exported_, ElementsAre(checkpoints + "/step-00000100 to " + (directory_ / "out"),
+                                     checkpoints + "/step-00000020 to " + (directory_ / "out")));
   for (const std::string& taken : {checkpoints, checkpoints + "/step-00000020/manifest.json"}) {
     EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, taken, nothing).status()),
               "FAILED_PRECONDITION OUTPUT_EXISTS");
@@ -405,7 +398,7 @@ TEST_F(JobManagerTest, CheckpointsAreListedAndExported) {
             "INVALID_ARGUMENT INVALID_FIELD");
   EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, "", nothing).status()),
             "INVALID_ARGUMENT INVALID_FIELD");
-  manager_->SetDriver(nullptr);
+  asked_ = WithReason(absl::UnavailableError("the daemon is starting"), "STARTING");
   EXPECT_EQ(Refusal(manager_->Export(kAnna, job->id, 0, directory_ / "out", nothing).status()),
             "UNAVAILABLE STARTING");
 }

@@ -16,6 +16,9 @@ namespace megatrain {
 // Thread safety: one thread.
 class FakeRunner : public JobRunner {
  public:
+  // `observer` must outlive the runner.
+  explicit FakeRunner(RunObserver* observer) : observer_(observer) {}
+
   // "start a", "pause a", "release a", "resume a", "cancel a", "checkpoint a", "stop a", since the
   // last call.
   std::vector<std::string> Asked() { return std::exchange(asked_, {}); }
@@ -25,30 +28,26 @@ class FakeRunner : public JobRunner {
   // ---- What the engine would tell ----
   void Running(const std::string& id, int64_t first_step, int64_t total_steps) {
     runs_.at(id).active = true;
-    runs_.at(id).callbacks.running(first_step, total_steps);
+    Tell(id, StepsBegin{first_step, total_steps});
   }
   void Step(const std::string& id, int64_t step) {
     StepRecord record;
     record.step = step;
     record.step_seconds = 2;
-    runs_.at(id).callbacks.step(record);
+    Tell(id, record);
   }
   void Checkpointed(const std::string& id, int64_t step) {
-    runs_.at(id).callbacks.checkpoint(step, absl::StrCat("step-", step), 1.5);
+    Tell(id, CheckpointSaved{step, absl::StrCat("step-", step), 1.5});
   }
-  void Paused(const std::string& id, RunPause pause = {}) {
+  void Paused(const std::string& id, TrainingPause pause = {}) {
     runs_.at(id).active = false;
-    runs_.at(id).callbacks.paused(pause);
+    Tell(id, pause);
   }
-  void End(const std::string& id, RunEnd::Kind kind, RunFailure failure = RunFailure::kNone,
-           const std::string& message = "it failed") {
-    RunEnd end;
-    end.kind = kind;
-    end.failure = failure;
-    if (kind == RunEnd::Kind::kFailed) end.status = absl::InternalError(message);
-    const RunCallbacks callbacks = runs_.at(id).callbacks;
+  void End(const std::string& id, RunEnd::Kind kind, absl::Status status = absl::OkStatus()) {
+    if (kind == RunEnd::Kind::kFailed && status.ok()) status = absl::InternalError("it failed");
+    const RunRequest request = runs_.at(id).request;
     runs_.erase(id);
-    callbacks.ended(end);
+    observer_->Tell(request, RunEnd{kind, std::move(status)});
   }
   // The process dies: nothing is told.
   void Die() { runs_.clear(); }
@@ -56,13 +55,13 @@ class FakeRunner : public JobRunner {
   absl::Status start_status;  // what Start answers
 
   // ---- JobRunner ----
-  absl::Status Start(RunRequest request, RunCallbacks callbacks) override {
+  absl::Status Start(RunRequest request) override {
     const std::string id = request.job_id;
     asked_.push_back("start " + id);
     if (!start_status.ok()) return start_status;
     if (Has(id)) return absl::AlreadyExistsError("started already");
     if (OtherActive(id)) return absl::FailedPreconditionError("another is active");
-    runs_[id] = {std::move(request), std::move(callbacks), true};
+    runs_[id] = {std::move(request), true};
     return absl::OkStatus();
   }
   absl::Status Pause(const std::string& id, bool release_host) override {
@@ -78,20 +77,16 @@ class FakeRunner : public JobRunner {
   absl::Status Cancel(const std::string& id) override { return Ask("cancel ", id); }
   absl::Status Checkpoint(const std::string& id) override { return Ask("checkpoint ", id); }
   absl::Status Stop(const std::string& id) override { return Ask("stop ", id); }
-  void Export(const std::string& checkpoint, const std::string& directory,
-              std::shared_ptr<FileSystem>,
-              std::function<void(const absl::Status& status)> done) override {
-    asked_.push_back(absl::StrCat("export ", checkpoint, " to ", directory));
-    done(absl::OkStatus());
-  }
 
  private:
   struct Run {
     RunRequest request;
-    RunCallbacks callbacks;
     bool active = false;
   };
 
+  void Tell(const std::string& id, const JobRunEvent& event) {
+    observer_->Tell(runs_.at(id).request, event);
+  }
   absl::Status Ask(const std::string& what, const std::string& id) {
     asked_.push_back(what + id);
     return Has(id) ? absl::OkStatus() : absl::NotFoundError("has ended");
@@ -103,6 +98,7 @@ class FakeRunner : public JobRunner {
     return false;
   }
 
+  RunObserver* const observer_;
   std::map<std::string, Run> runs_;
   std::vector<std::string> asked_;
 };

@@ -17,6 +17,9 @@ using Phase = RunFacts::Phase;
 // Every combination that can be told apart, possible or not: the rule takes only legal steps, and
 // comes to rest.
 TEST(RunRuleTest, LegalAndAtRestFromAnywhere) {
+  const absl::Status statuses[] = {absl::OkStatus(), DiskFullError("disk full"),
+                                   absl::InternalError("it failed"),
+                                   absl::UnavailableError("the pool is in pieces")};
   int64_t combinations = 0;
   for (const JobState state : AllJobStates()) {
     for (int bits = 0; bits < 1 << 10; ++bits) {
@@ -39,12 +42,10 @@ TEST(RunRuleTest, LegalAndAtRestFromAnywhere) {
           facts.release_failed = bit(8);
           facts.resume_failed = bit(8);
           facts.checkpoint_step = bit(9) ? 5 : 0;
-          const RunFailure failures[] = {RunFailure::kNone, RunFailure::kDiskFull,
-                                         RunFailure::kInternal, RunFailure::kPoolBusy};
-          if (phase == 2) facts.pause.failure = failures[variant];
+          if (phase == 2) facts.pause.status = statuses[variant];
           if (phase == 3) {
             facts.end.kind = static_cast<RunEnd::Kind>(variant % 5);
-            facts.end.failure = failures[variant / 5];
+            facts.end.status = statuses[variant / 5];
           }
           for (const bool stopping : {false, true}) {
             ++combinations;

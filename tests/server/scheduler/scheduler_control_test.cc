@@ -102,7 +102,7 @@ TEST_F(SchedulerTest, PauseWithReleaseSavesAndGoesThroughTheQueue) {
   ASSERT_TRUE(manager_->Resume(kAnna, id).ok());
   Round();
   EXPECT_EQ(State(id), S::kQueued);
-  runner_->End(other, RunEnd::Kind::kFailed, RunFailure::kInternal);
+  runner_->End(other, RunEnd::Kind::kFailed);
   runner_->Asked();
   Round();
   EXPECT_THAT(runner_->Asked(), ElementsAre("start " + id));
@@ -116,9 +116,7 @@ TEST_F(SchedulerTest, AReleaseThatCannotSaveKeepsTheMemoryAndSaysWhy) {
   const std::string id = Train(10);
   ASSERT_TRUE(manager_->Pause(kAnna, id, true).ok());
   Round();
-  RunPause pause;
-  pause.failure = RunFailure::kDiskFull;
-  pause.status = absl::ResourceExhaustedError("disk full writing /x");
+  const TrainingPause pause = {DiskFullError("disk full writing /x"), "", 0};
   runner_->Paused(id, pause);
   Round();
   EXPECT_EQ(State(id), S::kPaused);
@@ -223,7 +221,7 @@ TEST_F(SchedulerTest, HostMemoryLostWhilePaused) {
   Round();
   runner_->Paused(id);
   Round();
-  runner_->End(id, RunEnd::Kind::kFailed, RunFailure::kInternal, "device lost");
+  runner_->End(id, RunEnd::Kind::kFailed, absl::InternalError("device lost"));
   Round();
   EXPECT_EQ(State(id), S::kPaused);
   EXPECT_FALSE(Get(id)->host_retained);
@@ -260,7 +258,7 @@ TEST_F(SchedulerTest, CancelOfAJobThatHasJustFinishedOrFailed) {
   EXPECT_THAT(Get(id)->reason_text, HasSubstr("last step was done"));
   id = Train(5);
   ASSERT_TRUE(manager_->Cancel(kAnna, id).ok());
-  runner_->End(id, RunEnd::Kind::kFailed, RunFailure::kNonFinite, "NaN");
+  runner_->End(id, RunEnd::Kind::kFailed, absl::AbortedError("NaN"));
   Round();
   EXPECT_EQ(State(id), S::kFailed);
 }

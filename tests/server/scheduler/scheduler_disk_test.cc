@@ -17,13 +17,8 @@ using S = JobState;
 
 // ---- A full disk ----
 
-RunPause DiskFull(int64_t bytes) {
-  RunPause pause;
-  pause.failure = RunFailure::kDiskFull;
-  pause.status = absl::ResourceExhaustedError("disk full writing /big/step-00000020.tmp");
-  pause.disk_bytes = bytes;
-  pause.directory = "/big";
-  return pause;
+TrainingPause DiskFull(int64_t bytes) {
+  return {DiskFullError("disk full writing /big/step-00000020.tmp"), "/big", bytes};
 }
 
 TEST_F(SchedulerTest, AFullDiskPausesAndRoomResumes) {
@@ -119,7 +114,7 @@ TEST_F(SchedulerTest, ARunThatEndsForAFullDisk) {
   const std::string id = Submit();
   Round();
   free_disk_bytes_ = 0;
-  runner_->End(id, RunEnd::Kind::kFailed, RunFailure::kDiskFull, "no room for the cache");
+  runner_->End(id, RunEnd::Kind::kFailed, DiskFullError("no room for the cache"));
   Round();
   EXPECT_EQ(State(id), S::kQueued);
   EXPECT_EQ(Get(id)->reason, JobReason::kDiskFull);
@@ -129,7 +124,7 @@ TEST_F(SchedulerTest, ARunThatEndsForAFullDisk) {
   EXPECT_EQ(State(other), S::kPreparing) << "others may have room";
   runner_->Running(other, 1, 100);
   // In training: paused.
-  runner_->End(other, RunEnd::Kind::kFailed, RunFailure::kDiskFull, "no room for the output");
+  runner_->End(other, RunEnd::Kind::kFailed, DiskFullError("no room for the output"));
   Round();
   EXPECT_EQ(State(other), S::kPaused);
   EXPECT_EQ(Get(other)->reason, JobReason::kDiskFull);
@@ -148,7 +143,7 @@ TEST_F(SchedulerTest, APoolThatIsBusyIsNoFailure) {
   runner_->Paused(paused);
   const std::string id = Submit();
   Round();
-  runner_->End(id, RunEnd::Kind::kFailed, RunFailure::kPoolBusy, "the pool is in pieces");
+  runner_->End(id, RunEnd::Kind::kFailed, absl::UnavailableError("the pool is in pieces"));
   Round();
   EXPECT_EQ(State(id), S::kQueued);
   EXPECT_EQ(Get(id)->queue.waiting, WaitingReason::kHostMemory);

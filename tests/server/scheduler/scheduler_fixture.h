@@ -46,12 +46,17 @@ class SchedulerTest : public ::testing::Test {
     disk_ = std::make_unique<JobDisk>(state, disk_limit_);
     for (const JobPtr& job : ledger_->table().All()) disk_->Measure(*job);
     manager_ = std::make_unique<JobManager>(
-        ledger_.get(), JobManager::Options{.plan = [this](const JobSpec&, FileSystem*) {
-          return absl::StatusOr<PlanReport>(TestPlan(true, job_pool_bytes_));
-        }});
-    runner_ = std::make_unique<FakeRunner>();
+        ledger_.get(),
+        JobManager::Options{
+            .plan =
+                [this](const JobSpec&, FileSystem*) {
+                  return absl::StatusOr<PlanReport>(TestPlan(true, job_pool_bytes_));
+                },
+            .checkpoint = [this](const std::string& id) { return runner_->Checkpoint(id); }});
+    mailbox_ = std::make_unique<RunMailbox>();
+    runner_ = std::make_unique<FakeRunner>(mailbox_.get());
     scheduler_ = std::make_unique<Scheduler>(
-        ledger_.get(), runner_.get(), records_.get(),
+        ledger_.get(), runner_.get(), mailbox_.get(), records_.get(),
         Scheduler::Options{.pool_bytes = 10000,
                            .disk = disk_.get(),
                            .free_disk_bytes = [this](const Job&, const std::string&)
@@ -62,14 +67,13 @@ class SchedulerTest : public ::testing::Test {
                                  return predicted_step_seconds_;
                                },
                            .log = [this](const std::string& line) { log_.push_back(line); }});
-    manager_->SetDriver(scheduler_.get());
   }
   // As a kill -9: nobody is told, nothing is saved.
   void Kill() {
     if (runner_ != nullptr) runner_->Die();
-    if (manager_ != nullptr) manager_->SetDriver(nullptr);
     scheduler_.reset();
     runner_.reset();
+    mailbox_.reset();
     manager_.reset();
     disk_.reset();
     ledger_.reset();
@@ -127,6 +131,7 @@ class SchedulerTest : public ::testing::Test {
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobDisk> disk_;
   std::unique_ptr<JobManager> manager_;
+  std::unique_ptr<RunMailbox> mailbox_;
   std::unique_ptr<FakeRunner> runner_;
   std::unique_ptr<Scheduler> scheduler_;
 };

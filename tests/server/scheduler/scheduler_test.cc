@@ -63,17 +63,17 @@ TEST_F(SchedulerTest, AJobThatWasFinishedBefore) {
 }
 
 TEST_F(SchedulerTest, FailuresHaveTheirReason) {
-  const std::vector<std::pair<RunFailure, JobReason>> table = {
-      {RunFailure::kInvalidInput, JobReason::kInvalidInput},
-      {RunFailure::kDoesNotFit, JobReason::kDoesNotFit},
-      {RunFailure::kNonFinite, JobReason::kNonFinite},
-      {RunFailure::kCheckpointDamaged, JobReason::kCheckpointDamaged},
-      {RunFailure::kInternal, JobReason::kTrainingError}};
-  for (const auto& [failure, reason] : table) {
+  const std::vector<std::pair<absl::StatusCode, JobReason>> table = {
+      {absl::StatusCode::kInvalidArgument, JobReason::kInvalidInput},
+      {absl::StatusCode::kResourceExhausted, JobReason::kDoesNotFit},
+      {absl::StatusCode::kAborted, JobReason::kNonFinite},
+      {absl::StatusCode::kDataLoss, JobReason::kCheckpointDamaged},
+      {absl::StatusCode::kInternal, JobReason::kTrainingError}};
+  for (const auto& [code, reason] : table) {
     for (const bool running : {false, true}) {
       const std::string id = running ? Train(7) : Submit();
       Round();
-      runner_->End(id, RunEnd::Kind::kFailed, failure, "loss is NaN");
+      runner_->End(id, RunEnd::Kind::kFailed, absl::Status(code, "loss is NaN"));
       Round();
       EXPECT_EQ(State(id), S::kFailed);
       EXPECT_EQ(Get(id)->reason, reason);
@@ -111,7 +111,7 @@ TEST_F(SchedulerTest, OneAfterTheOther) {
   runner_->Step(first, 40);
   Round();
   EXPECT_EQ(Get(second)->queue.predicted_start, now_ + absl::Seconds(120));
-  runner_->End(first, RunEnd::Kind::kFailed, RunFailure::kInternal);
+  runner_->End(first, RunEnd::Kind::kFailed);
   Round();
   EXPECT_EQ(State(second), S::kPreparing);
   EXPECT_EQ(Get(second)->queue, QueuePlace{});
@@ -167,16 +167,10 @@ TEST_F(SchedulerTest, AFileThatIsNoLongerUnderstoodFailsTheJob) {
   EXPECT_EQ(State(behind), S::kPreparing);
 }
 
-TEST_F(SchedulerTest, CheckpointAndExportGoToTheRunner) {
+TEST_F(SchedulerTest, CheckpointsGoToTheRunner) {
   const std::string id = Train();
   ASSERT_TRUE(manager_->Checkpoint(kAnna, id).ok());
   EXPECT_THAT(runner_->Asked(), ElementsAre("checkpoint " + id));
-  const std::string checkpoint = Get(id)->spec->checkpoint.directory + "/step-00000010";
-  fs::create_directories(checkpoint);
-  std::ofstream(checkpoint + "/manifest.json") << "{}";
-  const std::string out = checkpoint + "-out";
-  ASSERT_TRUE(manager_->Export(kAnna, id, 0, out, [](const absl::Status&) {}).ok());
-  EXPECT_THAT(runner_->Asked(), ElementsAre("export " + checkpoint + " to " + out));
 }
 
 // ---- The process dies ----

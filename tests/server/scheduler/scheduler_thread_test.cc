@@ -39,21 +39,20 @@ class Daemon {
          .reached_step = [this](const std::string& id) { return RecordedStep(&records_, id); },
          .now = absl::Now});
     manager_ = std::make_unique<JobManager>(
-        ledger_.get(), JobManager::Options{.plan = [](const JobSpec&, FileSystem*) {
-          return absl::StatusOr<PlanReport>(TestPlan(true, 10));
-        }});
-    runner_ = std::make_unique<ThreadedRunner>(steps, checkpoints);
+        ledger_.get(),
+        JobManager::Options{
+            .plan = [](const JobSpec&,
+                       FileSystem*) { return absl::StatusOr<PlanReport>(TestPlan(true, 10)); },
+            .checkpoint = [this](const std::string& id) { return runner_->Checkpoint(id); }});
+    runner_ = std::make_unique<ThreadedRunner>(steps, checkpoints, &mailbox_);
     scheduler_ = std::make_unique<Scheduler>(
-        ledger_.get(), runner_.get(), &records_,
+        ledger_.get(), runner_.get(), &mailbox_, &records_,
         Scheduler::Options{.pool_bytes = 1000,
                            .free_disk_bytes = [](const Job&, const std::string&)
                                -> absl::StatusOr<int64_t> { return int64_t{1} << 40; },
                            .log = {}});
-    manager_->SetDriver(scheduler_.get());
     scheduler_->Start();
   }
-  ~Daemon() { manager_->SetDriver(nullptr); }
-
   JobManager& manager() { return *manager_; }
   JobLedger& ledger() { return *ledger_; }
   Scheduler& scheduler() { return *scheduler_; }
@@ -104,6 +103,7 @@ class Daemon {
   JobRecordsDirectory records_;
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobManager> manager_;
+  RunMailbox mailbox_;
   std::unique_ptr<ThreadedRunner> runner_;
   std::unique_ptr<Scheduler> scheduler_;
 };

@@ -27,14 +27,13 @@ bool ThreadedRunner::OtherActive(const std::string& id) const {
   return false;
 }
 
-absl::Status ThreadedRunner::Start(RunRequest request, RunCallbacks callbacks) {
+absl::Status ThreadedRunner::Start(RunRequest request) {
   MutexLock lock(&mutex_);
   if (runs_.count(request.job_id) == 1) return absl::AlreadyExistsError(request.job_id);
   if (OtherActive(request.job_id)) return absl::FailedPreconditionError("another job is active");
   auto run = std::make_shared<Run>();
-  run->id = request.job_id;
-  run->callbacks = std::move(callbacks);
-  runs_[request.job_id] = run;
+  run->request = std::move(request);
+  runs_[run->request.job_id] = run;
   threads_.emplace_back([this, run] { Work(run); });
   return absl::OkStatus();
 }
@@ -96,7 +95,7 @@ bool ThreadedRunner::Obey(Run* run, int64_t done, RunEnd::Kind* end) {
         *end = run->cancel ? RunEnd::Kind::kCancelled
                : run->stop ? RunEnd::Kind::kStopped
                            : RunEnd::Kind::kReleased;
-        if (!run->cancel && done > 0) (*checkpoints_)[run->id] = done;
+        if (!run->cancel && done > 0) (*checkpoints_)[run->request.job_id] = done;
         save = !run->cancel && done > 0;
       } else if (run->pause) {
         if (run->active) {
@@ -108,15 +107,15 @@ bool ThreadedRunner::Obey(Run* run, int64_t done, RunEnd::Kind* end) {
         }
       } else {
         save = std::exchange(run->save, false) && done > 0;
-        if (save) (*checkpoints_)[run->id] = done;
+        if (save) (*checkpoints_)[run->request.job_id] = done;
         resumed = std::exchange(run->resumed, false);
       }
     }
-    if (save) run->callbacks.checkpoint(done, "", 0);
+    if (save) observer_->Tell(run->request, CheckpointSaved{done, "", 0});
     if (*end != RunEnd::Kind::kFinished) return false;
-    if (resumed) run->callbacks.running(done + 1, steps_);
+    if (resumed) observer_->Tell(run->request, StepsBegin{done + 1, steps_});
     if (!paused) return true;
-    run->callbacks.paused(RunPause{});
+    observer_->Tell(run->request, TrainingPause{});
   }
 }
 
@@ -126,33 +125,33 @@ void ThreadedRunner::Work(std::shared_ptr<Run> run) {
   int64_t done = 0;
   {
     MutexLock lock(&mutex_);
-    const auto checkpoint = checkpoints_->find(run->id);
+    const auto checkpoint = checkpoints_->find(run->request.job_id);
     if (checkpoint != checkpoints_->end()) done = checkpoint->second;
     if (run->cancel) end.kind = RunEnd::Kind::kCancelled;
     if (run->stop) end.kind = RunEnd::Kind::kStopped;
   }
   if (end.kind == RunEnd::Kind::kFinished) {
-    run->callbacks.running(done + 1, steps_);
+    observer_->Tell(run->request, StepsBegin{done + 1, steps_});
     while (done < steps_ && Obey(run.get(), done, &end.kind)) {
       StepRecord record;
       record.step = ++done;
       record.step_seconds = 0.001;
-      run->callbacks.step(record);
+      observer_->Tell(run->request, record);
       if (done % kStepsBetweenCheckpoints == 0) {
         {
           MutexLock lock(&mutex_);
-          (*checkpoints_)[run->id] = done;
+          (*checkpoints_)[run->request.job_id] = done;
         }
-        run->callbacks.checkpoint(done, "", 0);
+        observer_->Tell(run->request, CheckpointSaved{done, "", 0});
       }
       std::this_thread::yield();
     }
   }
   {
     MutexLock lock(&mutex_);
-    runs_.erase(run->id);
+    runs_.erase(run->request.job_id);
   }
-  run->callbacks.ended(end);
+  observer_->Tell(run->request, end);
 }
 
 }  // namespace megatrain

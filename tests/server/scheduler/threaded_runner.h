@@ -16,29 +16,25 @@ namespace megatrain {
 
 class ThreadedRunner : public JobRunner {
  public:
-  // A job has `steps` steps. Checkpoints, by job, outlive the runner as files do.
-  ThreadedRunner(int64_t steps, std::map<std::string, int64_t>* checkpoints)
-      : steps_(steps), checkpoints_(checkpoints) {}
+  // A job has `steps` steps. Checkpoints, by job, outlive the runner as files do, and so does the
+  // observer.
+  ThreadedRunner(int64_t steps, std::map<std::string, int64_t>* checkpoints, RunObserver* observer)
+      : steps_(steps), observer_(observer), checkpoints_(checkpoints) {}
   ~ThreadedRunner() override;
 
-  absl::Status Start(RunRequest request, RunCallbacks callbacks) override;
+  absl::Status Start(RunRequest request) override;
   absl::Status Pause(const std::string& id, bool release_host) override;
   absl::Status Resume(const std::string& id) override;
   absl::Status Cancel(const std::string& id) override;
   absl::Status Checkpoint(const std::string& id) override;
   absl::Status Stop(const std::string& id) override;
-  void Export(const std::string&, const std::string&, std::shared_ptr<FileSystem>,
-              std::function<void(const absl::Status& status)> done) override {
-    done(absl::OkStatus());
-  }
 
  private:
   struct Run {
-    std::string id;
-    RunCallbacks callbacks;
+    RunRequest request;
     bool active = true;
     bool pause = false, release = false, cancel = false, stop = false, save = false;
-    bool resumed = false;  // running() is due
+    bool resumed = false;  // StepsBegin is due
   };
 
   void Work(std::shared_ptr<Run> run);
@@ -48,6 +44,7 @@ class ThreadedRunner : public JobRunner {
   absl::Status Ask(const std::string& id, const std::function<absl::Status(Run*)>& ask);
 
   const int64_t steps_;
+  RunObserver* const observer_;
   Mutex mutex_;
   CondVar changed_;
   std::map<std::string, int64_t>* const checkpoints_ ABSL_PT_GUARDED_BY(mutex_);

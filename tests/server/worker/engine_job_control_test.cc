@@ -36,6 +36,7 @@ TEST_F(EngineJobControlTest, RefusesWhatDoesNotFitTheState) {
     if (first_step != 1) return;
     EXPECT_EQ(runner_->Resume("a").code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(Start(third, other_spec).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(third.Events().empty()) << "a start that is refused is told to nobody";
   };
   EXPECT_EQ(Run(other, other_spec).kind, RunEnd::Kind::kFinished);
   job.on_running = nullptr;
@@ -87,8 +88,8 @@ TEST_F(EngineJobControlTest, EveryRequestAtEveryPoint) {
       job.on_preparing = reached;
       job.on_running = [&](int64_t first) { reached(absl::StrCat("running ", first)); };
       job.on_step = [&](int64_t step) { reached(absl::StrCat("step ", step)); };
-      job.on_paused = [&](const RunPause& pause) {
-        EXPECT_EQ(pause.failure, RunFailure::kNone);
+      job.on_paused = [&](const TrainingPause& pause) {
+        EXPECT_TRUE(pause.status.ok()) << pause.status;
         reached("paused");
         if (request == "pause" || request == "checkpoint") {
           EXPECT_TRUE(runner_->Resume(job.id()).ok());

@@ -40,6 +40,7 @@ struct Process {
     host = *std::move(made);
     EXPECT_TRUE(host->ReservePool(64 * kMiB, nullptr, nullptr).ok());
     EngineJobRunnerOptions runner_options;
+    runner_options.observers = {&observer};
     runner_options.device_lost = [this](const std::string& job, const std::string& why) {
       lost_job = job;
       lost_why = why;
@@ -48,19 +49,27 @@ struct Process {
   }
 
   RunEnd Run(const JobSpec& spec, std::function<void(int64_t)> checkpoint = {}) {
-    std::promise<RunEnd> ended;
-    RunCallbacks callbacks;
-    callbacks.checkpoint = [&](int64_t step, const std::string&, double) {
-      if (checkpoint) checkpoint(step);
-    };
-    callbacks.ended = [&](const RunEnd& end) { ended.set_value(end); };
+    observer.ended = std::promise<RunEnd>();
+    observer.checkpoint = std::move(checkpoint);
     RunRequest request;
     request.job_id = "a";
     request.spec = spec;
-    EXPECT_TRUE(runner->Start(std::move(request), callbacks).ok());
-    return ended.get_future().get();
+    EXPECT_TRUE(runner->Start(std::move(request)).ok());
+    return observer.ended.get_future().get();
   }
 
+  struct Observer : RunObserver {
+    void Tell(const RunRequest&, const JobRunEvent& event) override {
+      if (const auto* const saved = std::get_if<CheckpointSaved>(&event)) {
+        if (checkpoint) checkpoint(saved->step);
+      }
+      if (const auto* const end = std::get_if<RunEnd>(&event)) ended.set_value(*end);
+    }
+    std::function<void(int64_t step)> checkpoint;
+    std::promise<RunEnd> ended;
+  };
+
+  Observer observer;
   std::string lost_job, lost_why;
   std::unique_ptr<EngineHost> host;
   std::unique_ptr<EngineJobRunner> runner;

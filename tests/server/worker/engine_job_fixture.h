@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -43,55 +44,48 @@ class ObservedJob {
   std::function<void(const std::string& activity)> on_preparing;
   std::function<void(int64_t first_step)> on_running;
   std::function<void(int64_t step)> on_step;
-  std::function<void(const RunPause&)> on_paused;
+  std::function<void(const TrainingPause&)> on_paused;
   std::function<void()> on_ended;
 
-  RunCallbacks Callbacks() {
-    RunCallbacks callbacks;
-    callbacks.preparing = [this](const std::string& activity, double fraction) {
-      EXPECT_LE(fraction, 1.0);
-      if (on_preparing) on_preparing(activity);
-    };
-    callbacks.running = [this](int64_t first_step, int64_t total_steps) {
-      EXPECT_EQ(total_steps, kSteps);
-      Tell(absl::StrCat("running ", first_step));
-      if (on_running) on_running(first_step);
-    };
-    callbacks.step = [this](const StepRecord& record) {
-      {
-        MutexLock lock(&mutex_);
-        losses_[record.step] = record.loss;
-      }
-      Tell(absl::StrCat("step ", record.step));
-      if (on_step) on_step(record.step);
-    };
-    callbacks.message = [this](const std::string& line) {
-      MutexLock lock(&mutex_);
-      messages_.push_back(line);
-    };
-    callbacks.checkpoint = [this](int64_t step, const std::string& directory, double seconds) {
-      EXPECT_GE(seconds, 0);
-      EXPECT_TRUE(std::filesystem::exists(directory + "/manifest.json"));
-      Tell(absl::StrCat("checkpoint ", step));
-    };
-    callbacks.checkpoint_failed = [this](int64_t step, const absl::Status&) {
-      Tell(absl::StrCat("checkpoint_failed ", step));
-    };
-    callbacks.paused = [this](const RunPause& pause) {
-      if (on_paused) on_paused(pause);
-      Tell(pause.failure == RunFailure::kNone ? "paused" : "paused itself");
-    };
-    callbacks.ended = [this](const RunEnd& end) {
-      {
-        MutexLock lock(&mutex_);
-        end_ = end;
-        // Not shared: TSan does not see the reference count in the system's Abseil.
-        end_.status = absl::Status(end.status.code(), end.status.message());
-      }
-      if (on_ended) on_ended();
-      Tell("ended");
-    };
-    return callbacks;
+  void Follow(const JobRunEvent& event) {
+    std::visit(
+        Overloaded{[this](const TrainingActivity& activity) {
+                     EXPECT_LE(activity.fraction, 1.0);
+                     if (activity.phase != TrainingPhase::kPreparing) return;
+                     if (on_preparing) on_preparing(activity.what);
+                   },
+                   [this](const StepsBegin& begin) {
+                     EXPECT_EQ(begin.total_steps, kSteps);
+                     Tell(absl::StrCat("running ", begin.first_step));
+                     if (on_running) on_running(begin.first_step);
+                   },
+                   [this](const StepRecord& record) {
+                     {
+                       MutexLock lock(&mutex_);
+                       losses_[record.step] = record.loss;
+                     }
+                     Tell(absl::StrCat("step ", record.step));
+                     if (on_step) on_step(record.step);
+                   },
+                   [this](const RunMessage& message) {
+                     MutexLock lock(&mutex_);
+                     messages_.push_back(message.line);
+                   },
+                   [](const BeforeCheckpoint&) {},
+                   [this](const CheckpointSaved& saved) {
+                     EXPECT_GE(saved.seconds, 0);
+                     EXPECT_TRUE(std::filesystem::exists(saved.directory + "/manifest.json"));
+                     Tell(absl::StrCat("checkpoint ", saved.step));
+                   },
+                   [this](const CheckpointFailed& failed) {
+                     Tell(absl::StrCat("checkpoint_failed ", failed.step));
+                   },
+                   [this](const TrainingPause& pause) {
+                     if (on_paused) on_paused(pause);
+                     Tell(pause.status.ok() ? "paused" : "paused itself");
+                   },
+                   [this](const RunEnd& end) { End(end); }},
+        event);
   }
 
   const std::string& id() const { return id_; }
@@ -122,6 +116,16 @@ class ObservedJob {
   bool Has(const std::string& event) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::find(events_.begin(), events_.end(), event) != events_.end();
   }
+  void End(const RunEnd& end) {
+    {
+      MutexLock lock(&mutex_);
+      end_ = end;
+      // Not shared: TSan does not see the reference count in the system's Abseil.
+      end_.status = absl::Status(end.status.code(), end.status.message());
+    }
+    if (on_ended) on_ended();
+    Tell("ended");
+  }
   void Tell(const std::string& event) {
     MutexLock lock(&mutex_);
     events_.push_back(event);
@@ -137,6 +141,28 @@ class ObservedJob {
   RunEnd end_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Takes the events of runs to their jobs.
+class ObservedJobs : public RunObserver {
+ public:
+  // In place of an earlier one with this id, which must have ended.
+  void Add(ObservedJob* job) {
+    MutexLock lock(&mutex_);
+    jobs_[job->id()] = job;
+  }
+  void Tell(const RunRequest& run, const JobRunEvent& event) override {
+    ObservedJob* job = nullptr;
+    {
+      MutexLock lock(&mutex_);
+      job = jobs_.at(run.job_id);
+    }
+    job->Follow(event);
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<std::string, ObservedJob*> jobs_ ABSL_GUARDED_BY(mutex_);
+};
+
 inline constexpr int64_t kUid = 1000;
 
 // A runner on a host with a warm pool, over a disk that can be filled.
@@ -150,6 +176,7 @@ class EngineJobRunnerTest : public ::testing::Test {
     host_ = *std::move(host);
     EXPECT_TRUE(host_->ReservePool(kPoolBytes, nullptr, nullptr).ok());
     EngineJobRunnerOptions runner_options;
+    runner_options.observers = {&jobs_};
     runner_options.files = [this](int64_t uid, const std::string&) {
       EXPECT_EQ(uid, kUid);
       return absl::StatusOr<std::shared_ptr<FileSystem>>(
@@ -166,7 +193,13 @@ class EngineJobRunnerTest : public ::testing::Test {
     auto records = records_.Open(job.id());
     EXPECT_TRUE(records.ok()) << records.status();
     request.records = *records;
-    return runner_->Start(std::move(request), job.Callbacks());
+    jobs_.Add(&job);
+    return runner_->Start(std::move(request));
+  }
+  // On another runner, which must have jobs_ among its observers; nothing is recorded.
+  absl::Status Start(EngineJobRunner& runner, ObservedJob& job, const JobSpec& spec) {
+    jobs_.Add(&job);
+    return runner.Start({job.id(), spec, nullptr});
   }
   RunEnd Run(ObservedJob& job, const JobSpec& spec) {
     const absl::Status status = Start(job, spec);
@@ -184,6 +217,7 @@ class EngineJobRunnerTest : public ::testing::Test {
 
   FullDiskFileSystem disk_{PosixFileSystem()};
   JobRecordsDirectory records_{FreshDirectory("records")};
+  ObservedJobs jobs_;
   std::unique_ptr<EngineHost> host_;
   std::unique_ptr<EngineJobRunner> runner_;
 };

@@ -7,6 +7,8 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "tests/server/worker/engine_job_fixture.h"
@@ -74,11 +76,12 @@ TEST_F(EngineJobRunnerTest, AJobWhoseSubmittersFilesCannotBeHadFails) {
     return absl::NotFoundError("there is no account");
   };
   ObservedJob job("gone");
+  options.observers = {&jobs_};
   EngineJobRunner runner(host_.get(), options);
-  ASSERT_TRUE(runner.Start({"gone", Spec("gone"), nullptr}, job.Callbacks()).ok());
+  ASSERT_TRUE(Start(runner, job, Spec("gone")).ok());
   const RunEnd end = job.End();
   EXPECT_EQ(end.kind, RunEnd::Kind::kFailed);
-  EXPECT_EQ(end.failure, RunFailure::kInvalidInput);
+  EXPECT_EQ(FailureOf(end.status), RunFailure::kInvalidInput);
   EXPECT_EQ(end.status.message(), "there is no account");
 }
 
@@ -86,11 +89,11 @@ TEST_F(EngineJobRunnerTest, AFullDiskPausesWithItsReason) {
   const JobSpec spec = Spec("full");
   ObservedJob job("a");
   disk_.FillAfter(0);
-  RunPause why;
-  job.on_paused = [&](const RunPause& pause) { why = pause; };
+  TrainingPause why;
+  job.on_paused = [&](const TrainingPause& pause) { why = pause; };
   ASSERT_TRUE(Start(job, spec).ok());
   job.WaitFor("paused itself");
-  EXPECT_EQ(why.failure, RunFailure::kDiskFull);
+  EXPECT_EQ(FailureOf(why.status), RunFailure::kDiskFull);
   EXPECT_EQ(why.directory, spec.checkpoint.directory);
   EXPECT_GT(why.disk_bytes, 0);
   disk_.MakeRoom();
@@ -110,7 +113,7 @@ TEST_F(EngineJobRunnerTest, AStopThatCannotSaveSaysSo) {
   const RunEnd end = Run(job, spec);
   disk_.MakeRoom();
   EXPECT_EQ(end.kind, RunEnd::Kind::kStopped);
-  EXPECT_EQ(end.failure, RunFailure::kDiskFull);
+  EXPECT_EQ(FailureOf(end.status), RunFailure::kDiskFull);
 }
 
 TEST_F(EngineJobRunnerTest, SaysWhyARunFailed) {
@@ -123,7 +126,7 @@ TEST_F(EngineJobRunnerTest, SaysWhyARunFailed) {
     EXPECT_FALSE(end.status.ok());
     EXPECT_THAT(job.Messages(), Contains(std::string(end.status.message())));
     ExpectPoolWhole();
-    return end.failure;
+    return FailureOf(end.status);
   };
   EXPECT_EQ(failure("model", [](JobSpec& s) { s.model.path = "/nowhere"; }),
             RunFailure::kInvalidInput);
@@ -159,20 +162,22 @@ TEST_F(EngineJobRunnerTest, AJobThatPausedJobsLeaveNoRoomForSaysSo) {
   auto host = EngineHost::Create(options);
   ASSERT_TRUE(host.ok()) << host.status();
   ASSERT_TRUE((*host)->ReservePool(plan->pool_bytes + 8192, nullptr, nullptr).ok());
-  EngineJobRunner runner(host->get(), {});
+  EngineJobRunnerOptions runner_options;
+  runner_options.observers = {&jobs_};
+  EngineJobRunner runner(host->get(), runner_options);
   ObservedJob holder("a"), waiter("b"), again("b");
   holder.on_running = [&](int64_t first_step) {
     if (first_step == 1) {
       EXPECT_TRUE(runner.Pause("a", false).ok());
     }
   };
-  ASSERT_TRUE(runner.Start({"a", spec, nullptr}, holder.Callbacks()).ok());
+  ASSERT_TRUE(Start(runner, holder, spec).ok());
   holder.WaitFor("paused");
-  ASSERT_TRUE(runner.Start({"b", other_spec, nullptr}, waiter.Callbacks()).ok());
-  EXPECT_EQ(waiter.End().failure, RunFailure::kPoolBusy);
+  ASSERT_TRUE(Start(runner, waiter, other_spec).ok());
+  EXPECT_EQ(FailureOf(waiter.End().status), RunFailure::kPoolBusy);
   EXPECT_TRUE(runner.Pause("a", true).ok());
   EXPECT_EQ(holder.End().kind, RunEnd::Kind::kReleased);
-  ASSERT_TRUE(runner.Start({"b", other_spec, nullptr}, again.Callbacks()).ok());
+  ASSERT_TRUE(Start(runner, again, other_spec).ok());
   EXPECT_EQ(again.End().kind, RunEnd::Kind::kFinished);
 }
 
@@ -188,29 +193,40 @@ TEST_F(EngineJobRunnerTest, ItsEndCancelsWhatRunsAndWhatIsPaused) {
   ExpectPoolWhole();
 }
 
-TEST_F(EngineJobRunnerTest, ExportsBesideARunningJob) {
-  const JobSpec spec = Spec("exported"), other_spec = Spec("beside_export");
-  ObservedJob job("a"), other("b");
-  ASSERT_EQ(Run(job, spec).kind, RunEnd::Kind::kFinished);
-  const std::string directory = FreshDirectory("export_out") + "/model";
-  ASSERT_TRUE(Start(other, other_spec).ok());
-  Mutex mutex;
-  CondVar changed;
-  std::vector<absl::Status> done;
-  const auto note = [&](const absl::Status& status) {
-    MutexLock lock(&mutex);
-    done.push_back(status);
-    changed.NotifyAll();
-  };
-  const auto files = *FilesOfProcess()(-1, "");
-  runner_->Export(spec.checkpoint.directory + "/step-00000004", directory, files, note);
-  runner_->Export("/nowhere/step-00000004", directory + "2", files, note);
-  EXPECT_EQ(other.End().kind, RunEnd::Kind::kFinished);
-  MutexLock lock(&mutex);
-  while (done.size() < 2) changed.Wait(&mutex);
-  EXPECT_TRUE(done[0].ok()) << done[0];
-  EXPECT_EQ(done[1].code(), absl::StatusCode::kNotFound) << done[1];
-  EXPECT_TRUE(std::filesystem::exists(directory + "/model.safetensors"));
+// Notes what it is told, and how many steps are recorded by then.
+class Order : public RunObserver {
+ public:
+  Order(std::string name, std::function<size_t()> recorded, std::vector<std::string>* notes)
+      : name_(std::move(name)), recorded_(std::move(recorded)), notes_(notes) {}
+
+  void Tell(const RunRequest&, const JobRunEvent& event) override {
+    if (const auto* const record = std::get_if<StepRecord>(&event)) {
+      notes_->push_back(absl::StrCat(name_, ": step ", record->step, " of ", recorded_()));
+    }
+    if (std::holds_alternative<RunEnd>(event)) notes_->push_back(name_ + ": end");
+  }
+
+ private:
+  const std::string name_;
+  const std::function<size_t()> recorded_;
+  std::vector<std::string>* const notes_;
+};
+
+TEST_F(EngineJobRunnerTest, ObserversAreToldInTheirOrderWhenTheRecordsHaveIt) {
+  std::vector<std::string> notes;
+  const auto recorded = [this] { return Metrics("a").size(); };
+  Order first("first", recorded, &notes), second("second", recorded, &notes);
+  EngineJobRunnerOptions options;
+  options.observers = {&first, &second, &jobs_};
+  EngineJobRunner runner(host_.get(), options);
+  ObservedJob job("a");
+  jobs_.Add(&job);
+  ASSERT_TRUE(runner.Start({"a", Spec("order"), *records_.Open("a")}).ok());
+  EXPECT_EQ(job.End().kind, RunEnd::Kind::kFinished);
+  EXPECT_THAT(
+      notes, ElementsAre("first: step 1 of 1", "second: step 1 of 1", "first: step 2 of 2",
+                         "second: step 2 of 2", "first: step 3 of 3", "second: step 3 of 3",
+                         "first: step 4 of 4", "second: step 4 of 4", "first: end", "second: end"));
 }
 
 TEST_F(EngineJobRunnerTest, TheWatchdogIsToldWhatTheEngineDoes) {
@@ -225,6 +241,7 @@ TEST_F(EngineJobRunnerTest, TheWatchdogIsToldWhatTheEngineDoes) {
     EXPECT_THAT(why, HasSubstr("has not advanced"));
     ++stalls;
   };
+  options.observers = {&jobs_};
   EngineJobRunner runner(host_.get(), options);
   ObservedJob job("a");
   job.on_step = [&](int64_t step) {
@@ -233,7 +250,7 @@ TEST_F(EngineJobRunnerTest, TheWatchdogIsToldWhatTheEngineDoes) {
     while (stalls == 0) std::this_thread::yield();
     EXPECT_TRUE(runner.Pause("a", false).ok());
   };
-  ASSERT_TRUE(runner.Start({"a", Spec("watched"), nullptr}, job.Callbacks()).ok());
+  ASSERT_TRUE(Start(runner, job, Spec("watched")).ok());
   job.WaitFor("paused");
   now = now + 1e9;  // a pause may last
   EXPECT_TRUE(runner.Resume("a").ok());
