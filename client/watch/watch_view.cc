@@ -152,8 +152,11 @@ class Drawing {
     const auto lane = [step](const char* name, double seconds) {
       return LaneShare{name, seconds, step > 0 ? seconds / step : 0};
     };
-    return {lane("h2d", busy.h2d()), lane("compute", busy.compute()), lane("d2h", busy.d2h()),
-            lane("update", busy.update()), lane("io", busy.io())};
+    std::vector<LaneShare> lanes = {lane("h2d", busy.h2d()), lane("compute", busy.compute()),
+                                    lane("d2h", busy.d2h()), lane("update", busy.update())};
+    if (busy.device_update() > 0) lanes.push_back(lane("gpu adam", busy.device_update()));
+    lanes.push_back(lane("io", busy.io()));
+    return lanes;
   }
   static std::string Percent(double fraction) {
     return std::isfinite(fraction) ? absl::StrFormat("%.0f%%", 100 * fraction) : "--";

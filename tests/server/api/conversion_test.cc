@@ -30,7 +30,7 @@ StepRecord MakeRecord() {
   record.model_flops_per_second = 1e9;
   record.h2d_bytes = 1000;
   record.d2h_bytes = 2000;
-  record.lane_busy_seconds = {0.1, 0.2, 0.3, 0.4, 0.5};
+  record.lane_busy_seconds = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6};
   record.matmul_seconds = 0.15;
   record.forward_seconds = 0.05;
   record.host_bytes = int64_t{1} << 40;
@@ -68,6 +68,7 @@ TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
         << direct.DebugString() << stored.DebugString();
     EXPECT_EQ(stored.has_eval_loss(), evaluated);
     EXPECT_EQ(stored.lane_busy_seconds().io(), 0.5);
+    EXPECT_EQ(stored.lane_busy_seconds().device_update(), 0.6);
     EXPECT_EQ(stored.time().seconds(), 1714564800);
     EXPECT_EQ(stored.time().nanos(), 123000000);
   }

@@ -26,7 +26,8 @@ inline StepRecord TestStep(int64_t step) {
   record.model_flops_per_second = 3e11;
   record.h2d_bytes = 4000;
   record.d2h_bytes = 2000;
-  record.lane_busy_seconds = {.h2d = 0.05, .compute = 0.15, .d2h = 0.025, .update = 0.1, .io = 0.5};
+  record.lane_busy_seconds = {
+      .h2d = 0.05, .compute = 0.15, .d2h = 0.025, .update = 0.1, .io = 0.5, .device_update = 0.3};
   return record;
 }
 
