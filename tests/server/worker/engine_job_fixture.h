@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/base/file.h"
 #include "engine/base/mutex.h"
 #include "server/worker/engine_job_runner.h"
 #include "server/worker/job_records.h"
@@ -121,7 +122,8 @@ class ObservedJob {
       MutexLock lock(&mutex_);
       end_ = end;
       // Not shared: TSan does not see the reference count in the system's Abseil.
-      end_.status = absl::Status(end.status.code(), end.status.message());
+      end_.status = IsDiskFull(end.status) ? DiskFullError(std::string(end.status.message()))
+                                           : absl::Status(end.status.code(), end.status.message());
     }
     if (on_ended) on_ended();
     Tell("ended");
