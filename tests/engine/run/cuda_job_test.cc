@@ -1,12 +1,9 @@
-// Whole jobs on the cuda device, over an emulated edge: chosen, planned, pinned, trained, and what
+// Whole jobs on the cuda device, over an emulated edge: chosen, planned, trained, and what
 // becomes of them when a call of CUDA's fails in the midst of a step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,12 +11,9 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/device/device_lost.h"
-#include "engine/engine.h"
 #include "engine/host/measure_hardware.h"
 #include "engine/pipeline/schedule.h"
-#include "tests/engine/device/cuda/emulated_gpu.h"
-#include "tests/engine/numerics/job_run.h"
-#include "tests/engine/numerics/model_reference.h"
+#include "tests/engine/run/cuda_job_fixture.h"
 
 namespace megatrain {
 namespace {
@@ -27,84 +21,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-constexpr int64_t kSteps = 3;
-constexpr int kIllegalAddress = 700;
-
-std::string Message(const absl::Status& status) { return std::string(status.message()); }
-
-// Small: kernels are emulated thread by thread.
-JobSpec Job(const std::string& directory) {
-  JobSpec spec = CurveJob(LoadModelReference("qwen2"), Precision::kBf16, /*clipped=*/true,
-                          FreshDirectory(directory));
-  spec.training.steps = kSteps;
-  spec.training.global_batch = 2;
-  spec.training.micro_batch = 1;
-  spec.data.sequence_length = 16;
-  spec.data.cache_directory = ::testing::TempDir() + "/cache16";
-  spec.checkpoint.every_steps = 1;
-  spec.engine.device = "cuda";
-  return spec;
-}
-
-std::unique_ptr<EngineHost> Host(EmulatedGpu& gpu, const std::string& device = "cuda") {
-  EngineHostOptions options;
-  options.device = device;
-  options.threads = 2;
-  options.open_gpu = gpu.opener();
-  auto host = EngineHost::Create(options);
-  EXPECT_TRUE(host.ok()) << host.status();
-  return *std::move(host);
-}
-
-struct Hooks {
-  std::function<void(int64_t step)> checkpoint;
-  std::function<void(int64_t step)> step;
-  std::function<void()> paused;
-};
-
-JobRun TrainOn(EngineHost& host, const JobSpec& spec, const Hooks& hooks = {},
-               TrainingControl* control = nullptr) {
-  JobRun run;
-  TrainingControl own;
-  const Overloaded note = {[&](const RunMessage& message) { run.messages.push_back(message.line); },
-                           [&](const StepRecord& record) {
-                             run.records.push_back(record);
-                             if (hooks.step) hooks.step(record.step);
-                           },
-                           [&](const CheckpointSaved& saved) {
-                             if (hooks.checkpoint) hooks.checkpoint(saved.step);
-                           },
-                           [&](const TrainingPause&) {
-                             if (hooks.paused) hooks.paused();
-                           },
-                           [](const auto&) {}};
-  const absl::StatusOr<TrainingOutcome> outcome =
-      RunTraining(host, spec, {}, control != nullptr ? control : &own,
-                  [&](const RunEvent& event) { std::visit(note, event); });
-  run.status = outcome.status();
-  if (outcome.ok()) run.outcome = *outcome;
-  return run;
-}
-
-// What the job comes to when nothing is in its way.
-struct Undisturbed {
-  JobRun run;
-  std::map<std::string, std::string> files;
-};
-const Undisturbed& WhatItComesTo() {
-  static const auto& undisturbed = *[] {
-    auto* const made = new Undisturbed;
-    EmulatedGpu gpu;
-    const auto host = Host(gpu);
-    const JobSpec spec = Job("undisturbed");
-    made->run = TrainOn(*host, spec);
-    EXPECT_TRUE(made->run.status.ok()) << made->run.status;
-    made->files = CheckpointTensorFiles(spec);
-    return made;
-  }();
-  return undisturbed;
-}
 
 TEST(CudaJobTest, TrainsAsOnTheCpu) {
   const JobRun& run = WhatItComesTo().run;
@@ -145,83 +61,6 @@ TEST(CudaJobTest, TwoRunsGiveTheSameBits) {
   // Operations are named for a profiler, of device lanes and of the host's.
   EXPECT_THAT(gpu.edge().ranges(), Contains(std::string(OpKindName(OpKind::kLayerForward))));
   EXPECT_THAT(gpu.edge().ranges(), Contains(std::string(OpKindName(OpKind::kUpdateTile))));
-}
-
-TEST(CudaJobTest, APauseGivesTheDevicesMemoryBack) {
-  EmulatedGpu gpu;
-  const auto host = Host(gpu);
-  const JobSpec spec = Job("paused");
-  TrainingControl control;
-  int64_t bytes_paused = -1;
-  Hooks hooks;
-  hooks.step = [&](int64_t step) {
-    if (step == 1) control.Pause();
-  };
-  hooks.paused = [&] {
-    bytes_paused = gpu.edge().allocated_bytes();
-    control.Resume();
-  };
-  const JobRun run = TrainOn(*host, spec, hooks, &control);
-  ASSERT_TRUE(run.status.ok()) << run.status;
-  EXPECT_EQ(bytes_paused, CudaKernelSizes().StreamWorkspaceBytes());
-  EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
-}
-
-TEST(CudaJobTest, APoolIsPinnedAsAWholeWithProgress) {
-  EmulatedGpu gpu;
-  const auto host = Host(gpu);
-  std::vector<int64_t> done;
-  ASSERT_TRUE(host->ReservePool(
-                      600 * kMiB,
-                      [&](int64_t bytes, int64_t capacity) {
-                        EXPECT_EQ(capacity, 600 * kMiB);
-                        done.push_back(bytes);
-                      },
-                      nullptr)
-                  .ok());
-  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
-  EXPECT_EQ(done.back(), 600 * kMiB);
-  EXPECT_GE(gpu.edge().registered_bytes(), 600 * kMiB);
-  EXPECT_THAT(host->DescribePool(), HasSubstr("pinned"));
-  EXPECT_EQ(host->budget().device, "cuda:0");
-  EXPECT_GT(host->budget().memory.device_bytes, 3 * kGiB);
-}
-
-TEST(CudaJobTest, APoolThatCannotBePinnedIsNone) {
-  EmulatedGpu gpu;
-  const auto host = Host(gpu);
-  const int64_t before = gpu.edge().registered_bytes();
-  gpu.edge().Fail("HostRegister", kCudaMemoryAllocation);
-  const absl::Status status = host->ReservePool(64 * kMiB, nullptr, nullptr);
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(status), HasSubstr("RLIMIT_MEMLOCK"));
-  EXPECT_FALSE(host->has_pool());
-  EXPECT_EQ(gpu.edge().registered_bytes(), before);
-  // Nor does a job go on with memory that is not pinned.
-  const JobRun run = TrainOn(*host, Job("unpinned"));
-  EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(run.status), HasSubstr("RLIMIT_MEMLOCK"));
-}
-
-TEST(CudaJobTest, PinningIsAbandonedWhenToldSo) {
-  EmulatedGpu gpu;
-  const auto host = Host(gpu);
-  const int64_t before = gpu.edge().registered_bytes();
-  int asked = 0;
-  EXPECT_EQ(host->ReservePool(64 * kMiB, nullptr, [&] { return ++asked > 1; }).code(),
-            absl::StatusCode::kCancelled);
-  EXPECT_EQ(gpu.edge().registered_bytes(), before);
-  EXPECT_FALSE(host->has_pool());
-}
-
-TEST(CudaJobTest, ACardThatIsTooSmallIsRefusedWithTheTable) {
-  EmulatedGpu gpu({.memory_bytes = (256 + 48) * kMiB});
-  const auto host = Host(gpu);
-  const JobRun run = TrainOn(*host, Job("small"));
-  EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(run.status), HasSubstr("stream workspace"));
-  EXPECT_THAT(Message(run.status), HasSubstr("device memory: needs"));
-  EXPECT_TRUE(run.records.empty());
 }
 
 TEST(CudaJobTest, SettingsOfTheCpuDeviceAloneAreRefused) {
@@ -414,37 +253,6 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) {
       return std::string(info.param.method) + (info.param.sticky ? "Lost" : "");
     });
-
-// Memory is taken before the first step and after a pause, never in a step.
-TEST(CudaJobTest, MemoryThatIsGoneAfterAPauseIsWaitedFor) {
-  EmulatedGpu gpu;
-  const auto host = Host(gpu);
-  const JobSpec spec = Job("gone");
-  TrainingControl control;
-  int pauses = 0;
-  Hooks hooks;
-  hooks.step = [&](int64_t step) {
-    if (step == 1) control.Pause();
-  };
-  hooks.paused = [&] {
-    // The second one is the job's own: another has the memory. Then it is there again.
-    gpu.edge().Fail("Malloc", ++pauses == 1 ? kCudaMemoryAllocation : kCudaSuccess);
-    control.Resume();
-  };
-  const JobRun run = TrainOn(*host, spec, hooks, &control);
-  ASSERT_TRUE(run.status.ok()) << run.status;
-  EXPECT_EQ(pauses, 2);
-  EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
-}
-
-TEST(CudaJobTest, MemoryThatIsNotGivenAtAllIsAnErrorWithTheBytes) {
-  EmulatedGpu gpu;
-  const auto host = Host(gpu);
-  gpu.edge().Fail("Malloc", kCudaMemoryAllocation);
-  const JobRun run = TrainOn(*host, Job("no_memory"));
-  EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Message(run.status), HasSubstr("the device's arena of"));
-}
 
 TEST(CudaJobTest, ADeviceLostWhilePausedEndsTheJob) {
   EmulatedGpu gpu;

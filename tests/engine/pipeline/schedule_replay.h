@@ -1,0 +1,78 @@
+// Replays schedules in the order given, against a model of what each buffer holds.
+#ifndef MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_REPLAY_H_
+#define MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_REPLAY_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/pipeline/schedule.h"
+
+namespace megatrain {
+
+// Fails the test when an operation does not find in what it reads what it needs, or when a step
+// does not do all that a step is.
+class ScheduleReplay {
+ public:
+  explicit ScheduleReplay(const PipelineShape& shape) : shape_(shape) {}
+
+  // The next step, or an evaluation in between.
+  void Step(const Schedule& schedule, int micro_batches, bool training = true);
+
+ private:
+  struct Weights {
+    int tile = -1, version = 0, device_version = 0;
+    bool operator==(const Weights&) const = default;
+  };
+  // Of a step, by tile.
+  struct Counts {
+    std::map<int, int> loads, stores, updates, device_updates;
+  };
+
+  void Forward(const Op& op);
+  void Backward(const Op& op);
+  void Update(const Op& op, int micro_batches);
+  Weights Version(int tile) { return {tile, version_[tile], device_version_[tile]}; }
+  std::string Hidden(int boundary, int micro_batch) const {
+    return std::to_string(step_) + "/" + std::to_string(boundary) + "/" +
+           std::to_string(micro_batch);
+  }
+  void CheckWeights(const Op& op) { EXPECT_TRUE(buffer_[op.weight_buffer] == Version(op.tile)); }
+  // Parts come in any order, each once.
+  void LoadPart(const Op& op) {
+    const int b = op.weight_buffer;
+    EXPECT_FALSE(buffer_[b] == Version(op.tile)) << "loaded though resident";
+    if (loading_[b] != op.tile) loaded_[b] = 0;
+    loading_[b] = op.tile;
+    loaded_[b] += op.end - op.begin;
+    EXPECT_LE(loaded_[b], shape_.tile_elements[op.tile]);
+    if (loaded_[b] < shape_.tile_elements[op.tile]) return;
+    loading_[b] = -1;
+    buffer_[b] = Version(op.tile);
+  }
+  void Accumulate(const Op& op) {
+    if (op.first) accumulator_[op.accumulator] = {op.tile, {}};
+    EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
+    accumulator_[op.accumulator].second.push_back(op.micro_batch);
+  }
+
+  const PipelineShape shape_;
+  Counts counts_;
+  int step_ = 0;
+  int rows_version_ = 0;
+  std::map<int, int> version_, device_version_;
+  std::map<int, int64_t> device_end_, host_end_, loaded_;
+  std::map<int, Weights> buffer_;
+  std::map<int, int> loading_;  // the tile that is loaded into a buffer bit by bit
+  std::map<int, std::string> hidden_, gradient_, stash_, kept_;
+  std::map<int, std::pair<int, std::vector<int>>> accumulator_, slab_;
+  std::map<int, int64_t> partial_end_;  // of an accumulator, of the sum over earlier sweeps
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_ENGINE_PIPELINE_SCHEDULE_REPLAY_H_

@@ -1,0 +1,128 @@
+// Memory of the device and of the host as jobs on an emulated GPU take it: pinned, given back by a
+// pause, refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "engine/base/bytes.h"
+#include "engine/device/cuda/cuda_kernel_sizes.h"
+#include "tests/engine/run/cuda_job_fixture.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CudaMemoryTest, APauseGivesTheDevicesMemoryBack) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const JobSpec spec = Job("paused");
+  TrainingControl control;
+  int64_t bytes_paused = -1;
+  Hooks hooks;
+  hooks.step = [&](int64_t step) {
+    if (step == 1) control.Pause();
+  };
+  hooks.paused = [&] {
+    bytes_paused = gpu.edge().allocated_bytes();
+    control.Resume();
+  };
+  const JobRun run = TrainOn(*host, spec, hooks, &control);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(bytes_paused, CudaKernelSizes().StreamWorkspaceBytes());
+  EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
+}
+
+TEST(CudaMemoryTest, APoolIsPinnedAsAWholeWithProgress) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  std::vector<int64_t> done;
+  ASSERT_TRUE(host->ReservePool(
+                      600 * kMiB,
+                      [&](int64_t bytes, int64_t capacity) {
+                        EXPECT_EQ(capacity, 600 * kMiB);
+                        done.push_back(bytes);
+                      },
+                      nullptr)
+                  .ok());
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_EQ(done.back(), 600 * kMiB);
+  EXPECT_GE(gpu.edge().registered_bytes(), 600 * kMiB);
+  EXPECT_THAT(host->DescribePool(), HasSubstr("pinned"));
+  EXPECT_EQ(host->budget().device, "cuda:0");
+  EXPECT_GT(host->budget().memory.device_bytes, 3 * kGiB);
+}
+
+TEST(CudaMemoryTest, APoolThatCannotBePinnedIsNone) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const int64_t before = gpu.edge().registered_bytes();
+  gpu.edge().Fail("HostRegister", kCudaMemoryAllocation);
+  const absl::Status status = host->ReservePool(64 * kMiB, nullptr, nullptr);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(status), HasSubstr("RLIMIT_MEMLOCK"));
+  EXPECT_FALSE(host->has_pool());
+  EXPECT_EQ(gpu.edge().registered_bytes(), before);
+  // Nor does a job go on with memory that is not pinned.
+  const JobRun run = TrainOn(*host, Job("unpinned"));
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(run.status), HasSubstr("RLIMIT_MEMLOCK"));
+}
+
+TEST(CudaMemoryTest, PinningIsAbandonedWhenToldSo) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const int64_t before = gpu.edge().registered_bytes();
+  int asked = 0;
+  EXPECT_EQ(host->ReservePool(64 * kMiB, nullptr, [&] { return ++asked > 1; }).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(gpu.edge().registered_bytes(), before);
+  EXPECT_FALSE(host->has_pool());
+}
+
+TEST(CudaMemoryTest, ACardThatIsTooSmallIsRefusedWithTheTable) {
+  EmulatedGpu gpu({.memory_bytes = (256 + 48) * kMiB});
+  const auto host = Host(gpu);
+  const JobRun run = TrainOn(*host, Job("small"));
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(run.status), HasSubstr("stream workspace"));
+  EXPECT_THAT(Message(run.status), HasSubstr("device memory: needs"));
+  EXPECT_TRUE(run.records.empty());
+}
+
+// Memory is taken before the first step and after a pause, never in a step.
+TEST(CudaMemoryTest, MemoryThatIsGoneAfterAPauseIsWaitedFor) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  const JobSpec spec = Job("gone");
+  TrainingControl control;
+  int pauses = 0;
+  Hooks hooks;
+  hooks.step = [&](int64_t step) {
+    if (step == 1) control.Pause();
+  };
+  hooks.paused = [&] {
+    // The second one is the job's own: another has the memory. Then it is there again.
+    gpu.edge().Fail("Malloc", ++pauses == 1 ? kCudaMemoryAllocation : kCudaSuccess);
+    control.Resume();
+  };
+  const JobRun run = TrainOn(*host, spec, hooks, &control);
+  ASSERT_TRUE(run.status.ok()) << run.status;
+  EXPECT_EQ(pauses, 2);
+  EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
+}
+
+TEST(CudaMemoryTest, MemoryThatIsNotGivenAtAllIsAnErrorWithTheBytes) {
+  EmulatedGpu gpu;
+  const auto host = Host(gpu);
+  gpu.edge().Fail("Malloc", kCudaMemoryAllocation);
+  const JobRun run = TrainOn(*host, Job("no_memory"));
+  EXPECT_EQ(run.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Message(run.status), HasSubstr("the device's arena of"));
+}
+
+}  // namespace
+}  // namespace megatrain
