@@ -46,6 +46,7 @@ void ServiceTest::SetUp() {
     report.table = "all fits\n";
     report.parameters = 1;
     report.host_bytes = 2;
+    report.host_limit_bytes = 3;
     return report;
   };
   options_.listen = {"unix:" + directory_.path() + "/m.sock"};
