@@ -19,9 +19,17 @@
 namespace megatrain {
 namespace {
 
-// The program, its libraries, the loader's batches and what malloc holds back, measured on small
-// models.
-constexpr int64_t kProcessBytes = int64_t{64} << 20;
+// The program, its libraries and what malloc holds back, measured on small models.
+constexpr int64_t kProgramBytes = int64_t{64} << 20;
+// Four arrays of 32 bits (batch.h). Two batches wait, two are in flight, and one is made beside the
+// sequences that it is made of.
+constexpr int64_t kBatchTokenBytes = 16;
+constexpr int64_t kBatchesAtOnce = 6;
+
+// Host memory beside the pool, without the kernels' scratch.
+int64_t ProcessBytes(const PipelineDimensions& d) {
+  return kProgramBytes + kBatchesAtOnce * kBatchTokenBytes * d.micro_batches * d.micro_batch_tokens;
+}
 
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
   const ModelConfig& c = layout.config;
@@ -103,7 +111,8 @@ void Finish(const KernelSizes& sizes, MemoryPlan& plan) {
     plan.host.push_back({HostKindName(static_cast<HostKind>(kind)), kinds[kind]});
     plan.pool_bytes += kinds[kind];
   }
-  plan.process_bytes = kProcessBytes + sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
+  plan.process_bytes =
+      ProcessBytes(d) + sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
   plan.host.push_back({"process", plan.process_bytes});
   plan.host_bytes = plan.pool_bytes + plan.process_bytes;
   if (plan.budget.device_shares_host) {
@@ -212,9 +221,9 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
                         std::min<int64_t>(d.micro_batches, spec.engine.micro_batches_per_sweep))
                   : d.micro_batches,
               spec.engine.stash == StashPlace::kHost, whole);
-    int64_t free = plan.host_limit - HostBytes(whole) - kProcessBytes;
+    int64_t free = plan.host_limit - HostBytes(whole) - ProcessBytes(d);
     if (budget.pool_bytes >= 0) {
-      free = std::min(free, budget.host_bytes - budget.pool_bytes - kProcessBytes);
+      free = std::min(free, budget.host_bytes - budget.pool_bytes - ProcessBytes(d));
     }
     free = std::max<int64_t>(0, free);
     plan.device_limit = std::min(DeviceBytes(whole, sizes), free / 2);

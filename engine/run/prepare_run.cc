@@ -50,11 +50,11 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   MemoryPlan& plan = prepared.plan;
   MT_ASSIGN_OR_RETURN(plan, PlanMemory(spec, prepared.layout, kernels, budget, machine));
   if (!plan.fits) {
+    const PoolUsage usage = host.pool_usage();
     MT_ASSIGN_OR_RETURN(const MemoryBudget whole, host.BudgetNow(/*without_others=*/true));
     MT_ASSIGN_OR_RETURN(const MemoryPlan alone,
                         PlanMemory(spec, prepared.layout, kernels, whole, machine));
     if (alone.fits) {
-      const PoolUsage usage = host.pool_usage();
       return absl::UnavailableError(
           absl::StrCat("the job fits when other jobs give back what they hold of the host pool: ",
                        FormatBytes(usage.capacity - usage.free_bytes), " of ",

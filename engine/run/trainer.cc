@@ -212,7 +212,8 @@ bool Trainer::save_done() const {
 
 absl::Status Trainer::AwaitSave() {
   absl::Status status = executor_->Wait(save_ticket_).status();
-  if (status.ok()) status = executor_->Wait(save_end_ticket_).status();
+  // Also after an error, which may be a step's: the end of the save may still run.
+  status.Update(executor_->Wait(save_end_ticket_).status());
   save_ticket_ = save_end_ticket_ = nullptr;
   runner_->set_save_calls({});
   return status;

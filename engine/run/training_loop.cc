@@ -11,6 +11,20 @@
 #include "engine/optim/learning_rate.h"
 
 namespace megatrain {
+namespace {
+
+absl::StatusOr<Batch> EvalBatch(const Dataset& dataset, int64_t begin, int64_t end,
+                                int64_t sequences_per_micro_batch) {
+  std::vector<Sequence> sequences;
+  for (int64_t i = begin; i < end; ++i) {
+    absl::StatusOr<Sequence> sequence = dataset.EvalSequence(i);
+    if (!sequence.ok()) return AsInputError(sequence.status());
+    sequences.push_back(*std::move(sequence));
+  }
+  return MakeBatch(/*step=*/0, sequences, sequences_per_micro_batch);
+}
+
+}  // namespace
 
 absl::StatusOr<Ending> TrainingLoop::Run() {
   TrainingControl& control = p_.run.control();
@@ -127,13 +141,9 @@ absl::StatusOr<double> TrainingLoop::Evaluate() {
   const int64_t batch_sequences = p_.run.spec().training.global_batch;
   for (int64_t first = 0; first < n; first += batch_sequences) {
     MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
-    std::vector<Sequence> sequences;
-    for (int64_t i = first; i < std::min(n, first + batch_sequences); ++i) {
-      absl::StatusOr<Sequence> sequence = p_.prepared.dataset->EvalSequence(i);
-      if (!sequence.ok()) return AsInputError(sequence.status());
-      sequences.push_back(*std::move(sequence));
-    }
-    const Batch batch = MakeBatch(/*step=*/0, sequences, p_.run.spec().training.micro_batch);
+    MT_ASSIGN_OR_RETURN(const Batch batch,
+                        EvalBatch(*p_.prepared.dataset, first, std::min(n, first + batch_sequences),
+                                  p_.run.spec().training.micro_batch));
     predictions += batch.predictions;
     MT_ASSIGN_OR_RETURN(const double loss, p_.trainer.EvaluateLossSum(batch));
     sum += loss;

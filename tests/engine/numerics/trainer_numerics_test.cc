@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -12,6 +14,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/thread_pool.h"
 #include "engine/data/sequences/batch.h"
 #include "engine/hf/hf_directory.h"
@@ -317,6 +322,29 @@ TEST_P(UpdatePlacesTest, ASaveTakesEveryTileAsItsStepLeavesIt) {
   EXPECT_EQ(finished, 1);
   EXPECT_TRUE(taken == expected);
   EXPECT_FALSE(state_of(trainer_->tiles()[1]) == expected[1]) << "the second step changes it";
+}
+
+// An error of a step does not end the wait for what the save still does.
+TEST_P(UpdatePlacesTest, ASaveIsAwaitedAlthoughAStepFails) {
+  ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
+  absl::Notification finishing, step_failed;
+  std::atomic<bool> finished{false};
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
+  trainer_->BeginSave({[](int, const Tile&) {},
+                       [&] {
+                         finishing.Notify();
+                         step_failed.WaitForNotification();
+                         absl::SleepFor(absl::Milliseconds(50));
+                         finished = true;
+                       }});
+  Collect(1);
+  trainer_->CommitSave();
+  finishing.WaitForNotification();
+  ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 2), HUGE_VAL).ok());
+  EXPECT_EQ(trainer_->Collect().status().code(), absl::StatusCode::kAborted);
+  step_failed.Notify();
+  EXPECT_EQ(trainer_->AwaitSave().code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(finished);
 }
 
 TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {
