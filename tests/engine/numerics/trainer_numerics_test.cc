@@ -8,13 +8,13 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/thread_pool.h"
@@ -327,22 +327,22 @@ TEST_P(UpdatePlacesTest, ASaveTakesEveryTileAsItsStepLeavesIt) {
 // An error of a step does not end the wait for what the save still does.
 TEST_P(UpdatePlacesTest, ASaveIsAwaitedAlthoughAStepFails) {
   ASSERT_NO_FATAL_FAILURE(Start(Precision::kBf16));
-  absl::Notification finishing, step_failed;
+  std::promise<void> finishing, step_failed;
   std::atomic<bool> finished{false};
   ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 1), 1e-2).ok());
   trainer_->BeginSave({[](int, const Tile&) {},
                        [&] {
-                         finishing.Notify();
-                         step_failed.WaitForNotification();
+                         finishing.set_value();
+                         step_failed.get_future().wait();
                          absl::SleepFor(absl::Milliseconds(50));
                          finished = true;
                        }});
   Collect(1);
   trainer_->CommitSave();
-  finishing.WaitForNotification();
+  finishing.get_future().wait();
   ASSERT_TRUE(trainer_->Submit(StepOf(reference_.batch.sequences, 2), HUGE_VAL).ok());
   EXPECT_EQ(trainer_->Collect().status().code(), absl::StatusCode::kAborted);
-  step_failed.Notify();
+  step_failed.set_value();
   EXPECT_EQ(trainer_->AwaitSave().code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(finished);
 }
