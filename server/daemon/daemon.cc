@@ -143,7 +143,8 @@ absl::Status Daemon::AwaitDevice(const absl::Status& refused) {
 }
 
 absl::Status Daemon::CheckStarted() const {
-  if (monitor_->state() != NodeStatus::State::kStarting) return absl::OkStatus();
+  if (started_) return absl::OkStatus();
+  if (monitor_->state() == NodeStatus::State::kStopping) return DaemonStopping();
   return WithReason(
       absl::UnavailableError("the daemon is starting: its host memory is being reserved"),
       v1::STARTING);
@@ -246,6 +247,7 @@ absl::Status Daemon::PinPool(const std::function<bool()>& cancelled) {
   scheduler_ = std::make_unique<Scheduler>(ledger_.get(), runner_.get(), &mailbox_, records_.get(),
                                            std::move(scheduler));
   scheduler_->Start();
+  started_ = true;
   monitor_->SetState(NodeStatus::State::kReady);
   server_->SetReady(true);
   monitoring_->service_manager().Ready();

@@ -8,6 +8,7 @@
 #ifndef MEGATRAIN_SERVER_DAEMON_DAEMON_H_
 #define MEGATRAIN_SERVER_DAEMON_DAEMON_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -92,6 +93,8 @@ class Daemon {
   const DaemonHooks hooks_;
   bool stopped_ = false;
   bool device_changed_ = false;  // at this start
+  // PinPool has made the runner and the scheduler.
+  std::atomic<bool> started_{false};
 
   // In the order of their making; each uses those before it.
   std::unique_ptr<JobRecordsDirectory> records_;

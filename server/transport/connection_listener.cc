@@ -193,9 +193,9 @@ void ConnectionListener::Run() {
         continue;
       }
       // The system gives the lowest number that is free, so that it tells how many are in use.
-      if (fd >= connections_end) {
+      if (turned_away_ && fd >= connections_end) {
         close(fd);
-        if (turned_away_) turned_away_();
+        turned_away_();
         continue;
       }
       take_(fd);

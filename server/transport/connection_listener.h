@@ -4,7 +4,8 @@
 // on.
 //
 // Thread safety: one thread at a time.
-// Invariants: connections leave FilesKept() of the process' descriptors to its files.
+// Invariants: connections that stay open leave FilesKept() of the process' descriptors to its
+// files.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_CONNECTION_LISTENER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_CONNECTION_LISTENER_H_
 
@@ -37,8 +38,9 @@ class ConnectionListener {
   ConnectionListener& operator=(const ConnectionListener&) = delete;
 
   // Begins to accept; to be called once. Both functions are called on the listener's thread, one
-  // connection after the other: `take` for each connection, `turned_away`, which may be empty, for
-  // each that was closed at once. Neither is called after the listener is destroyed.
+  // connection after the other: `take` for each connection, `turned_away` for each that was closed
+  // at once. Neither is called after the listener is destroyed. Without `turned_away` none is
+  // closed at once: `take` must then close each before it returns.
   void Accept(Take take, std::function<void()> turned_away = {});
 
   // The address given to Listen, with the port that the system chose in place of 0.

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -31,11 +32,13 @@ class ConnectionListenerTest : public ::testing::Test {
     auto listener = ConnectionListener::Listen("unix:" + path_);
     ASSERT_TRUE(listener.ok()) << listener.status();
     listener_ = *std::move(listener);
-    listener_->Accept([this](int fd) {
-      MutexLock lock(&mutex_);
-      taken_.push_back(fd);
-      changed_.NotifyAll();
-    });
+    listener_->Accept(
+        [this](int fd) {
+          MutexLock lock(&mutex_);
+          taken_.push_back(fd);
+          changed_.NotifyAll();
+        },
+        [this] { ++turned_away_; });
   }
   void TearDown() override {
     listener_.reset();
@@ -67,6 +70,7 @@ class ConnectionListenerTest : public ::testing::Test {
   Mutex mutex_;
   CondVar changed_;
   std::vector<int> taken_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<int> turned_away_{0};
   std::unique_ptr<ConnectionListener> listener_;
 };
 
@@ -98,6 +102,7 @@ TEST_F(ConnectionListenerTest, KeepsDescriptorsForFilesAndGoesOn) {
   for (const int fd : files) close(fd);
   const int accepted = Connect();
   WaitForTaken(2);
+  EXPECT_EQ(turned_away_, 1);
   for (const int fd : {client, refused, accepted}) close(fd);
 }
 

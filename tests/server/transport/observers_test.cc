@@ -1,3 +1,5 @@
+#include "server/transport/observers.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/mutex.h"
-#include "server/transport/observers.h"
 #include "tests/server/api/service_fixture.h"
 
 namespace megatrain {

@@ -3,6 +3,7 @@
 #include "server/transport/peer_credential_server.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -62,6 +63,23 @@ TEST_F(PeerCredentialServerTest, WhoConnectsGetsATokenForItsUid) {
   ASSERT_TRUE(token.ok()) << token.status();
   EXPECT_EQ(tokens_->Verify(token->token).value(), geteuid());
   EXPECT_EQ(token->lifetime, absl::Seconds(LocalTokens::kLifetime.count()));
+}
+
+// Its connections last for one answer, so that they may have the descriptors that are kept for
+// files.
+TEST_F(PeerCredentialServerTest, AnswersWhileConnectionsHaveAllDescriptorsOfTheirs) {
+  if (!FindAccount(geteuid()).ok()) GTEST_SKIP() << "this user has no account";
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const auto files_max = static_cast<int64_t>(limit.rlim_cur);
+  const int64_t end = files_max - ConnectionListener::FilesKept(files_max);
+  const int one = Connect();
+  std::vector<int> files;
+  for (int fd = 0; fd < end;) files.push_back(fd = dup(one));
+  const absl::StatusOr<client::LocalToken> token = client::FetchLocalToken(path_);
+  for (const int fd : files) close(fd);
+  close(one);
+  EXPECT_TRUE(token.ok()) << token.status();
 }
 
 // What a process of user `uid` is told.
