@@ -18,21 +18,22 @@
 namespace megatrain {
 
 struct EngineJobRunnerOptions {
-  // Told of every event, in this order, when the job's records have it. They must outlive the
-  // runner.
+  // Told of every event, in this order, after the job's records were offered it. Writing the record
+  // may have failed. The observers must outlive the runner.
   std::vector<RunObserver*> observers = {};
   WatchdogOptions watchdog;
-  // Through which a run's files are reached; asked on the job's own thread as it begins.
+  // Opens the files of a run. Called on the job's own thread as it begins.
   OpenFiles files = FilesOfProcess();
-  // The job hangs: called once, on a thread of its own. A process cannot end a thread that hangs in
-  // a device or a disk: it ends itself, and its successor starts the job again.
+  // Called on the watchdog's thread when the job hangs, and again only if it advanced in between. A
+  // process cannot end a thread that hangs in a device or a disk. So the function ends the process,
+  // and the next one starts the job again. May be empty.
   std::function<void(const std::string& job_id, const std::string& why)> stalled;
-  // The device is lost to this process: called on the job's thread, with nothing left of the job
-  // but its files. As above; where it returns, the job ends as one that was stopped.
+  // Called on the job's thread when the device is lost to this process. The job has left the engine
+  // by then. If the function returns, the job ends as kStopped. May be empty.
   std::function<void(const std::string& job_id, const std::string& why)> device_lost;
 };
 
-// Each job has a thread from Start to its end, and a watchdog.
+// Each job has a thread and a watchdog from Start to its end.
 class EngineJobRunner : public JobRunner {
  public:
   // `host` must outlive the runner.
