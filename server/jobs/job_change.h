@@ -1,4 +1,4 @@
-// A change of a job, before it is made.
+// JobChange describes a change of a job, before it is made.
 #ifndef MEGATRAIN_SERVER_JOBS_JOB_CHANGE_H_
 #define MEGATRAIN_SERVER_JOBS_JOB_CHANGE_H_
 
