@@ -25,8 +25,8 @@ enum class DaemonSignal { kStop, kReload };
 // Returns true if the daemon was asked to stop. May be called from any thread.
 bool StopRequested();
 // Waits for the next request and returns it. Reloads that were asked for since the last call are
-// returned as one; a stop is returned before them. One thread at a time. REQUIRES:
-// InstallDaemonSignals was called.
+// returned as one. Once a stop is asked for, every call returns kStop. One thread at a time.
+// REQUIRES: InstallDaemonSignals was called.
 DaemonSignal WaitForSignal();
 
 }  // namespace megatrain

@@ -103,7 +103,7 @@ class Daemon {
   absl::Status AwaitDevice(const absl::Status& refused);
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
-  // STARTING until PinPool has returned.
+  // Returns Unavailable (STARTING) until the daemon is ready.
   absl::Status CheckStarted() const;
   JobManager::Options ManagerOptions();
 

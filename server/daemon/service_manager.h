@@ -64,9 +64,9 @@ class ServiceManager : public RunObserver {
 
   void SetStatus(const std::string& job_id, std::string status);
   void Loop();
-  // What is to be told now; "" = nothing.
+  // Returns the message to send now; "" = none.
   std::string Message() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What a save of the job that runs will take, as far as is known; 0 = it is not.
+  // Returns how long a save of the running job will take; 0 = not known.
   double SaveSeconds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string StatusLine() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -78,13 +78,13 @@ class ServiceManager : public RunObserver {
   CondVar changed_;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kStarting;
   bool phase_told_ ABSL_GUARDED_BY(mutex_) = true;
-  // When a reload began that has not been told of; 0 = there is none.
+  // The begin of a reload that has not been told of; 0 = there is none.
   int64_t reload_microseconds_ ABSL_GUARDED_BY(mutex_) = 0;
   bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string job_id_ ABSL_GUARDED_BY(mutex_);  // that status_ is of
+  std::string job_id_ ABSL_GUARDED_BY(mutex_);  // the job of status_
   int64_t total_steps_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of the last checkpoint, and whose it was.
+  // The job of the last checkpoint, and how long the checkpoint took.
   std::string saved_job_id_ ABSL_GUARDED_BY(mutex_);
   double save_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
   std::chrono::steady_clock::time_point stopping_since_ ABSL_GUARDED_BY(mutex_);

@@ -74,7 +74,7 @@ class CallerAuthenticator : public Authenticator {
   std::optional<absl::StatusOr<Caller>> DecideAtOnce(const CallCredentials& credentials) const;
 
  private:
-  // What a caller has proved: a uid or a name; nullopt: that it is the daemon's user.
+  // The proof of a caller: a uid or a name; nullopt: it is the daemon's user.
   using Proof = std::optional<AccountKey>;
 
   absl::StatusOr<Proof> Prove(const CallCredentials& credentials) const;

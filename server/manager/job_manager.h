@@ -11,8 +11,8 @@
 // CORRUPT_DATA (DataLoss). An error of a control call means that nothing has changed.
 //
 // Thread safety: all methods may be called from any thread. Get, List, Watch and Counts wait
-// neither for the disk nor for the engine. Plan, ListCheckpoints and Export read files. Changes
-// wait for the store.
+// neither for the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files.
+// Changes wait for the store.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 
@@ -151,12 +151,12 @@ class JobManager {
   JobCounts Counts() const;
 
  private:
-  // What follows for a job from its file and its plan.
+  // Sets the fields of a job that follow from its file and its plan.
   void SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const;
   absl::StatusOr<JobPtr> Visible(const Caller& caller, const std::string& id) const;
   absl::StatusOr<std::shared_ptr<FileSystem>> FilesOf(int64_t uid, const std::string& id) const;
   absl::StatusOr<std::vector<JobCheckpoint>> CheckpointsOf(const Job& job, FileSystem* files) const;
-  // Checks the owner, then asks `decide` for a change, as JobLedger::Change does.
+  // Checks the owner, then changes the job as `decide` says: see JobLedger::Change.
   absl::StatusOr<JobPtr> Control(const Caller& caller, const std::string& id,
                                  const JobLedger::Decide& decide);
 

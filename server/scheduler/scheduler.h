@@ -92,9 +92,9 @@ class Scheduler {
   void Loop();
   void TakeMail();
   void SettleRun(const std::string& id);
-  // False: there is nothing more to do for now.
+  // Returns false if there is nothing more to do for now.
   bool SettleOnce(const std::string& id, Run* run);
-  // Of a job that was deleted while the runner still had it.
+  // Ends the run of a job that was deleted while the runner still had it.
   bool LetGoOfDeleted(const std::string& id, Run* run);
   absl::Status AskRunner(RunAction::Kind kind, const std::string& id);
   void ForgetRun(const std::string& id, const Job& job);
@@ -107,7 +107,7 @@ class Scheduler {
 
   void StartJobs();
   QueueSnapshot TakeSnapshot();
-  // That the job will still run, if that is known or predicted.
+  // Returns how long the job will still run, if that is known or predicted.
   std::optional<double> SecondsLeft(const Job& job);
   QueuedJob Describe(const Job& job);
   bool StartJob(const std::string& id);
@@ -126,7 +126,7 @@ class Scheduler {
   Mutex limits_mutex_;
   UserLimits limits_ ABSL_GUARDED_BY(limits_mutex_);
 
-  // Of the thread alone.
+  // Used only by the thread that does the rounds.
   std::map<std::string, Run> runs_;
   std::map<std::string, StartWait> start_waits_;
   std::map<std::string, double> predicted_step_seconds_;  // of live jobs that have not run

@@ -246,7 +246,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   const Request* const request_;
   std::shared_ptr<StreamCall> self_;
 
-  // Of the message that is written, or about to be made.
+  // The room for the message that is written, or is about to be made.
   enum class Room { kNone, kAwaited, kTaken };
   Message message_;
   AnswerShare share_{services_.answers};
@@ -263,7 +263,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   absl::Status refusal_;
   std::atomic<bool> refused_{false};
 
-  // Of turns alone.
+  // Used only in turns.
   bool ended_ = false;
   bool caught_up_ = false;  // had all there was at some time
   bool drained_ = false;    // has had all there was since the last write

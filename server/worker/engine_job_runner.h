@@ -53,14 +53,16 @@ class EngineJobRunner : public JobRunner {
   void RunJob(Run& run);
   absl::StatusOr<TrainingOutcome> TrainAsSubmitter(Run& run);
   RunEnd Train(Run& run);
-  // On the run's thread, as those below: takes an event from the engine to records and observers.
+  // Takes an event from the engine to records and observers. Called on the run's thread, as the
+  // next three.
   void Follow(Run& run, const RunEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
   void Tell(const Run& run, const JobRunEvent& event) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // `status`: of writing one of the run's records.
+  // Notes how the writing of one of the run's records ended.
   void NoteRecords(Run& run, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The run stands still. Returns why: what the engine says, or that its records found no room.
+  // Notes that the run stands still. Returns why: what the engine says, or that its records found
+  // no room.
   TrainingPause Park(Run& run, const TrainingPause& pause) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of a job that has not ended.
+  // Returns the run of a job that has not ended. NotFound if there is none.
   absl::StatusOr<Run*> Find(const std::string& job_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNoneActive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -68,7 +70,7 @@ class EngineJobRunner : public JobRunner {
   const EngineJobRunnerOptions options_;
   Mutex mutex_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  // One that has ended stays until the next Start joins its thread.
+  // A run that has ended stays until the next Start joins its thread.
   std::vector<std::unique_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -74,9 +74,9 @@ class JobRecords {
       : directory_(std::move(directory)), metrics_(std::move(metrics)), log_(std::move(log)) {}
   absl::Status Add(Record record);
   absl::Status Write(const Record& record);
-  // What waits, then how many are missing. Stops at the first that finds no room.
+  // Writes the waiting records, then how many are missing. Stops at the first that finds no room.
   absl::Status WriteWaiting(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of a record that could not be written.
+  // Keeps a record that could not be written, or counts it as lost.
   void Keep(Record record, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string directory_;
