@@ -72,7 +72,7 @@ class Access {
   AccountCache accounts_;
   bool shared_ = false;
   std::vector<std::string> shared_sockets_;      // paths; empty: all are private
-  std::unique_ptr<LocalTokens> local_tokens_;    // of shared ones
+  std::unique_ptr<LocalTokens> local_tokens_;    // null: all sockets are private
   std::unique_ptr<BearerTokens> bearer_tokens_;  // null: there is no tokens file
   std::unique_ptr<TlsMaterial> tls_;             // null: there is no TCP
   std::optional<CallerAuthenticator> authenticator_;

@@ -112,7 +112,7 @@ class Daemon {
   bool stopped_ = false;
   bool device_changed_ = false;  // at this start
 
-  // In the order of their making; each uses those before it.
+  // The members are in the order in which they are made; each uses those before it.
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobDisk> disk_;

@@ -66,7 +66,7 @@ class RootedFileSystem : public FileSystem {
     std::string name;
   };
 
-  // All below run under the account's identity.
+  // The methods below are called under the account's identity.
   absl::StatusOr<Place> Find(const std::string& path) const;
   absl::StatusOr<Descriptor> Open(const char* operation, const std::string& path, int flags) const;
   absl::StatusOr<Entry> OpenParent(const char* operation, const std::string& path) const;

@@ -29,7 +29,7 @@ struct Account {
   bool operator==(const Account&) const = default;
 };
 
-// How an account is asked for: by its number or its name.
+// The key of a look-up: an account's number or its name.
 using AccountKey = std::variant<uid_t, std::string>;
 
 // Reads the account database. NotFound: this machine has no such account. Unavailable: the database

@@ -46,9 +46,9 @@ class CallerAuthenticator : public Authenticator {
   // The pointers' targets must outlive the authenticator.
   struct Options {
     const AccountCache* accounts = nullptr;
-    // Null: Unix sockets are private.
+    // Verifies tokens on shared Unix sockets. Null: Unix sockets are private.
     const LocalTokens* local_tokens = nullptr;
-    // Null: no tokens are taken on TCP.
+    // Verifies tokens on TCP. Null: no tokens are taken on TCP.
     BearerTokens* bearer_tokens = nullptr;
     // They are administrators beside this process' own user.
     std::set<uid_t> administrators;

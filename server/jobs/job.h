@@ -82,7 +82,7 @@ struct Job {
   std::string id;      // opaque, [a-z0-9]; the resource's name is "jobs/ID"
   int64_t number = 0;  // grows with each submission: the stable order of lists
 
-  // As submitted; never changes.
+  // These fields are as submitted and never change.
   std::string display_name;  // the spec's name
   std::string user;
   int64_t uid = -1;
@@ -98,7 +98,7 @@ struct Job {
   // knows.
   bool own_checkpoints = true;
 
-  // From the plan at submission; 0 = not known.
+  // These are from the plan at submission; 0 = not known.
   int64_t pool_bytes = 0;        // of the host pool
   int64_t checkpoint_bytes = 0;  // of one checkpoint
 
@@ -129,7 +129,7 @@ struct Job {
 
   // Not stored.
   QueuePlace queue;
-  std::optional<StepRecord> last_step;  // of this process
+  std::optional<StepRecord> last_step;  // the last one that this process made
   double step_seconds = 0;              // mean of the last steps; 0 = not known
 };
 

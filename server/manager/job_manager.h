@@ -80,9 +80,10 @@ class JobManager {
     OpenFiles files = FilesOfProcess();
     UserLimits limits = {};
     const JobDisk* disk = nullptr;  // for limits.disk_bytes; must outlive the manager
-    // As JobRunner::Checkpoint. STARTING while there is no runner yet.
+    // Does what JobRunner::Checkpoint does. Unavailable (STARTING) while there is no runner yet.
     std::function<absl::Status(const std::string& id)> checkpoint = {};
-    // As ExportQueue::Add. STARTING while jobs cannot run yet; `done` is not called then.
+    // Does what ExportQueue::Add does. Unavailable (STARTING) while jobs cannot run yet; `done` is
+    // not called then.
     std::function<absl::Status(const std::string& checkpoint, const std::string& directory,
                                std::shared_ptr<FileSystem> files,
                                std::function<void(const absl::Status& status)> done)>

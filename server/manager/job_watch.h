@@ -54,10 +54,11 @@ class JobWatch {
  private:
   friend class JobTable;
 
-  // What the table keeps of a watch; outlives it by at most a notification.
+  // The part of a watch that the table keeps. It may outlive the watch for as long as a
+  // notification lasts.
   struct Bell {
     explicit Bell(std::function<void()> on_ready) : on_ready(std::move(on_ready)) {}
-    // Once for a new picture of the job, and once for events, until the next Poll.
+    // Calls on_ready once for a new picture of the job, and once for events, until the next Poll.
     void Ring(bool for_event) {
       if (for_event) {
         if (rung.exchange(kForEvent) == kForEvent) return;

@@ -18,7 +18,7 @@ struct RunFacts {
   };
   Phase phase = Phase::kPreparing;
 
-  // From the last StepsBegin. `steps_told`: it is not stored yet.
+  // The values of the last StepsBegin. `steps_told`: they are not stored yet.
   int64_t first_step = 0, total_steps = 0;
   bool steps_told = false;
   int64_t step = 0;             // the last one that is done

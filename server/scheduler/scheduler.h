@@ -129,7 +129,7 @@ class Scheduler {
   // Used only by the thread that does the rounds.
   std::map<std::string, Run> runs_;
   std::map<std::string, StartWait> start_waits_;
-  std::map<std::string, double> predicted_step_seconds_;  // of live jobs that have not run
+  std::map<std::string, double> predicted_step_seconds_;  // for live jobs that have not run
   std::set<std::string> unclosed_;  // jobs whose records are to be closed when they end
   int64_t last_number_ = 0;         // of the newest job that was seen
   DiskWaits disk_waits_;

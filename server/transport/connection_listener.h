@@ -30,8 +30,8 @@ class ConnectionListener {
   // 0 is one that the system chooses. InvalidArgument if that cannot be; Unavailable if it cannot
   // be now, as for an address that no interface has yet. Connections wait until Accept is called.
   static absl::StatusOr<std::unique_ptr<ConnectionListener>> Listen(const std::string& address);
-  // Closes the sockets and removes a Unix socket from the file system. Waits for a call of `take`
-  // that is under way.
+  // Closes the listening sockets and removes a Unix socket from the file system. Waits for a call
+  // of `take` that is under way. Connections that were taken stay open.
   ~ConnectionListener();
   ConnectionListener(const ConnectionListener&) = delete;
   ConnectionListener& operator=(const ConnectionListener&) = delete;

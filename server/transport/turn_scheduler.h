@@ -79,7 +79,7 @@ class TurnScheduler {
   CondVar gone_;
   size_t alive_ ABSL_GUARDED_BY(mutex_) = 0;  // stream objects, added or not
   std::set<std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
-  // Those with a due time, the earliest first.
+  // Streams with a due time, the earliest first.
   std::set<std::pair<Clock::time_point, Stream*>> due_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;

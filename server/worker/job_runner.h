@@ -31,7 +31,7 @@ class JobRecords;
 struct RunRequest {
   std::string job_id;
   JobSpec spec;  // paths absolute, checkpoint.directory filled in
-  // Where the runner keeps step metrics and log lines before it tells observers; may be null.
+  // The runner writes step metrics and log lines here before it tells observers; may be null.
   std::shared_ptr<JobRecords> records;
   int64_t uid = -1;  // the submitter, with whose rights files are reached
 };
@@ -40,7 +40,7 @@ struct RunRequest {
 enum class RunFailure {
   kNone,
   kInvalidInput,       // job, model, data or checkpoint are not what they must be
-  kDoesNotFit,         // by the plan: also on an empty pool
+  kDoesNotFit,         // by the plan, not even an empty pool holds it
   kPoolBusy,           // fits an empty pool; what paused jobs hold leaves too little
   kDiskFull,           // checkpoint, prepared data or output could not be written
   kNonFinite,          // loss, gradient or weight

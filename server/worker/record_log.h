@@ -70,7 +70,7 @@ class RecordLog {
   // Forbids appending from now on, and calls the subscribers once more.
   void Close();
 
-  int64_t next_sequence() const;  // of the record to come
+  int64_t next_sequence() const;  // the number of the next record
   bool closed() const;
 
   // Calls `changed` on the appending thread, with no lock of the log held, after every append and

@@ -30,7 +30,7 @@ struct WatchdogOptions {
   double preparing_seconds = 1800;
   double saving_seconds = 1800;
 
-  // How often it looks.
+  // The watchdog looks this often.
   double poll_seconds = 1;
   // Seconds of a clock that only goes forward; empty: the system's.
   std::function<double()> now;
