@@ -30,9 +30,8 @@ class RpcService : public Api::CallbackService {
   // The targets of the pointers in `services` must outlive the service.
   explicit RpcService(const ServiceContext& services) : services_(services) {}
 
-  // Answers a call of the RPC `name` by calling `answer` on the thread that `answer_on` says, by
-  // several threads at once. Returns the reactor that the overriding method returns to gRPC; it
-  // deletes itself.
+  // Answers a call of the RPC `name` by calling `answer` as UnaryCall says, by several threads at
+  // once. Returns the reactor that the overriding method returns to gRPC; it deletes itself.
   template <class Request, class Response>
   grpc::ServerUnaryReactor* Unary(const char* name, AnswerOn answer_on,
                                   absl::Status (Self::*answer)(const Caller&, const Request&,

@@ -28,9 +28,9 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   using Answer = std::function<absl::Status(const Caller&, const Request&, Response*)>;
 
-  // Begins the call. `answer` runs once at most, on gRPC's thread or on a thread of the queue, as
-  // `answer_on` says. `services` must outlive the call. `context`, `request` and `response` are
-  // gRPC's and live as long as the call.
+  // Begins the call. `answer` runs once at most: for kQueue on a thread of the queue, for kCallback
+  // on gRPC's thread or, if it had to wait for room, on the thread that made room. `services` must
+  // outlive the call. `context`, `request` and `response` are gRPC's and live as long as the call.
   UnaryCall(const ServiceContext& services, std::string method, AnswerOn answer_on, Answer answer,
             grpc::CallbackServerContext* context, const Request* request, Response* response)
       : services_(services),
