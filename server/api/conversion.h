@@ -1,5 +1,5 @@
-// The daemon's values as messages of the API, and back.
-// Texts are made valid UTF-8 on the way out.
+// Converts the daemon's values to messages of the API, and a job file back. Texts are made valid
+// UTF-8 on the way out.
 #ifndef MEGATRAIN_SERVER_API_CONVERSION_H_
 #define MEGATRAIN_SERVER_API_CONVERSION_H_
 
@@ -37,7 +37,7 @@ void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Che
 void ToProto(const StepRecord& record, v1::StepMetrics* proto);
 void ToProto(const PlanReport& report, v1::Plan* proto);
 void ToProto(const LogLine& line, v1::LogLine* proto);
-// An error of CheckUserLimits.
+// REQUIRES: `refusal` is an error of CheckUserLimits.
 void ToProto(const absl::Status& refusal, v1::UserLimit* proto);
 
 JobFile FromProto(const v1::JobFile& proto);

@@ -12,8 +12,8 @@ namespace megatrain {
 
 using JobFilter = std::function<bool(const Job& job)>;
 
-// Returns an empty function for an empty text. InvalidArgument (INVALID_FILTER) says where it is
-// not understood. The filter may be called from several threads.
+// Returns an empty function for an empty text. InvalidArgument (INVALID_FILTER) if the text is not
+// understood; the message says where. The filter may be called from several threads.
 absl::StatusOr<JobFilter> ParseJobFilter(const std::string& text);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// What the streams of a job are fed from.
+// Makes the sources that feed the streams of a job.
 #ifndef MEGATRAIN_SERVER_API_JOB_SOURCES_H_
 #define MEGATRAIN_SERVER_API_JOB_SOURCES_H_
 
@@ -19,35 +19,45 @@
 
 namespace megatrain {
 
-// A message holds at most this many records, and no more once it is this long.
+// A message of step metrics or log lines takes no more records once it has kBatchRecordsMax, or
+// once their texts have kBatchBytesMax bytes.
 inline constexpr int kBatchRecordsMax = 100;
 inline constexpr size_t kBatchBytesMax = size_t{64} << 10;
 
-// A job and its events. Ends when the job has ended and all is said, and as JOB_NOT_FOUND when it
-// was deleted. `start_sequence` is the one that `watch` begins with, `view` that of the first job.
+// Streams a job and its events from `start_sequence` on, with which `watch` begins. The first
+// message is the job as it is, in `view`. The range of missed events follows, if some are not kept
+// any more, and then the kept events. Later events come as they happen, each group followed by the
+// job as it is then (kBasic). Changes without an event, as of its progress, come as the job alone.
+// The stream ends when the job has ended and all its events are sent, and with NotFound
+// (JOB_NOT_FOUND) when the job is deleted.
 std::unique_ptr<StreamSource<v1::WatchJobResponse>> NewWatchSource(const std::string& job_id,
                                                                    std::unique_ptr<JobWatch> watch,
                                                                    int64_t start_sequence,
                                                                    JobView view);
 
-// Step metrics and log lines.
+// Stream step metrics or log lines from the cursor's place on, in batches; no message of another
+// kind opens the stream. A range of missed records, and for metrics a fall-back to a checkpoint, is
+// a message of its own in its place. The stream ends as RecordCursor::Advance says, or with the
+// error of a record that cannot be read.
 std::unique_ptr<StreamSource<v1::StreamStepMetricsResponse>> NewStepMetricsSource(
     std::unique_ptr<RecordCursor> cursor);
 std::unique_ptr<StreamSource<v1::StreamLogsResponse>> NewLogSource(
     std::unique_ptr<RecordCursor> cursor);
 
-// How an export stands: written by those that do it, in whatever order they come, and read by its
-// stream.
+// ExportProgress holds how an export stands. Begun and Done are called by the code that exports, in
+// any order; the stream reads Result.
 //
 // Thread safety: all methods may be called from any thread.
 class ExportProgress {
  public:
+  // `wake` is copied, and called by Begun and Done.
   explicit ExportProgress(std::function<void()> wake) : wake_(std::move(wake)) {}
 
-  // What will have been exported.
+  // Sets the model that is exported once Done has said OK.
   void Begun(v1::ExportedModel exported);
+  // Sets how the export ended.
   void Done(const absl::Status& status);
-  // Nothing until it is done.
+  // Returns nullopt until the export is done; then the error of Done, or the model of Begun.
   std::optional<absl::StatusOr<v1::ExportedModel>> Result() const;
 
  private:
@@ -57,6 +67,8 @@ class ExportProgress {
   std::optional<absl::Status> done_ ABSL_GUARDED_BY(mutex_);
 };
 
+// Streams one message, the exported model, when the export is done, and ends; or ends with the
+// export's error. Until then only heartbeats are sent.
 std::unique_ptr<StreamSource<v1::ExportJobResponse>> NewExportSource(
     std::shared_ptr<ExportProgress> progress);
 

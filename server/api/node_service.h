@@ -21,6 +21,7 @@ namespace megatrain {
 
 class NodeService final : public RpcService<NodeService, v1::NodeService> {
  public:
+  // `status` is copied. What it and `services` refer to must outlive the service.
   NodeService(NodeStatusReader status, const ServiceContext& services);
 
   grpc::ServerUnaryReactor* GetNode(grpc::CallbackServerContext* context,

@@ -29,13 +29,13 @@ struct NodeStatus {
   int64_t disk_bytes = 0;  // of the state directory's file system
   int64_t disk_free_bytes = 0;
   int threads = 0;
-  HardwareRates rates{};  // once they are measured
+  HardwareRates rates{};  // zeros until they are measured
   int queued_jobs = 0, active_jobs = 0, paused_jobs = 0;
 
   bool operator==(const NodeStatus&) const = default;
 };
 
-// Returns the state now. Called from any thread, by several at once; must not block.
+// Returns the state now. Called from any thread, by several at once; must return soon.
 using NodeStatusReader = std::function<NodeStatus()>;
 
 }  // namespace megatrain

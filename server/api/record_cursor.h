@@ -1,5 +1,5 @@
-// A place in a job's series of records from which a stream reads on. Records that are missing are
-// found by the gaps in the sequence numbers, and told in their place.
+// RecordCursor is a place in a job's series of records, from which a stream reads on. Missing
+// records are found by the gaps in the sequence numbers, and each gap is given in its place.
 #ifndef MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 #define MEGATRAIN_SERVER_API_RECORD_CURSOR_H_
 
@@ -18,11 +18,11 @@ namespace megatrain {
 struct RecordsRequest {
   std::shared_ptr<JobRecords> records;
   int64_t start_sequence = 1;  // 0 is 1
-  bool follow = false;
-  // Whether nothing will be recorded any more. An error, as when the job was deleted, ends the
-  // stream with it.
+  bool follow = false;         // false: only the records that are there at Open
+  // Returns true if nothing will be recorded any more. Advance calls it and returns its error, as
+  // when the job was deleted.
   std::function<absl::StatusOr<bool>()> ended;
-  // Called from any thread when there may be more records, with `follow`.
+  // Called from any thread when there may be more records, if `follow` is set.
   std::function<void()> wake;
 };
 
@@ -36,15 +36,18 @@ class RecordCursor {
   };
 
   // Reads the first records, which may take a while: their place is searched for in a file. `log`
-  // is one of request.records. InvalidArgument (INVALID_FIELD) if start_sequence is negative or
-  // more than one above the newest.
+  // is one of request.records, which keeps it open. InvalidArgument (INVALID_FIELD) if
+  // start_sequence is negative or more than one above the newest; errors of RecordLog::Reader::Next
+  // otherwise.
   static absl::StatusOr<std::unique_ptr<RecordCursor>> Open(RecordsRequest request,
                                                             const RecordLog* log);
 
-  // Reads on if nothing is left. kMessage: front() is the next item. kNothing: there is no record
-  // yet. kEnd: there will be none. Does not wait for a record.
+  // Finds the next item, and reads on if none is left. Does not wait for a record. kMessage:
+  // front() is the item. kNothing: there is no record yet. kEnd: there will be none. Errors are
+  // those of `ended` and of RecordLog::Reader::Next.
   absl::StatusOr<StreamNext> Advance();
-  // REQUIRES, as Pop: Advance has returned kMessage since the last Pop.
+  // Returns the next item, valid until Pop. REQUIRES, as Pop does: Advance has returned kMessage
+  // since the last Pop.
   const Item& front() const { return items_.front(); }
   void Pop();
 

@@ -16,8 +16,8 @@ inline constexpr char kNodeName[] = "nodes/local";
 std::string JobName(const std::string& id);
 std::string CheckpointName(const std::string& job_id, int64_t step);
 
-// Returns the id of `jobs/{id}`. InvalidArgument (INVALID_FIELD) names `field`. Whether there is
-// such a job is not looked at.
+// Returns the id of `jobs/{id}`; there need not be such a job. InvalidArgument (INVALID_FIELD)
+// names `field`.
 absl::StatusOr<std::string> ParseJobName(const std::string& field, const std::string& name);
 
 struct JobCheckpointName {

@@ -13,8 +13,8 @@
 
 namespace megatrain {
 
-// Starts a server with JobService and NodeService. The targets of the pointers must outlive it.
-// Errors as GrpcServer::Start's.
+// Starts a server with JobService and NodeService. The targets of the pointers, and what
+// `node_status` refers to, must outlive the server. Errors as GrpcServer::Start's.
 absl::StatusOr<std::unique_ptr<GrpcServer>> ServeApi(const GrpcServerOptions& options,
                                                      const Authenticator* authenticator,
                                                      JobManager* manager,

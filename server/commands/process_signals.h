@@ -1,4 +1,4 @@
-// Signals of a foreground run and of the daemon.
+// Installs the handlers of signals for a foreground run and for the daemon.
 //
 // In both, the first SIGINT or SIGTERM asks for an orderly end, and a second ends the process at
 // once with kExitInterrupted, which leaves the last checkpoints. SIGHUP keeps being ignored if it
@@ -11,20 +11,22 @@
 
 namespace megatrain {
 
-// The end of a run: it finishes its step and saves. SIGHUP asks for that too, and SIGUSR1 for a
-// checkpoint. `control` must live as long as the process.
+// Installs the handlers for a foreground run. The first signal makes the run finish its step and
+// save. SIGHUP does so too, and SIGUSR1 asks for a checkpoint. `control` must live as long as the
+// process.
 void InstallTrainingSignals(TrainingControl* control);
 
-// The end of the daemon: it saves and stops. SIGHUP asks it to read its configuration again, and
-// never ends it. Nobody is told but those who call the functions below.
+// Installs the handlers for the daemon. SIGHUP asks it to read its configuration again, and never
+// ends it. Requests are only seen by callers of the functions below.
 void InstallDaemonSignals();
 
 enum class DaemonSignal { kStop, kReload };
 
-// Whether the daemon was asked to stop. May be called from any thread.
+// Returns true if the daemon was asked to stop. May be called from any thread.
 bool StopRequested();
-// Waits for what is asked for next. All reloads since the last call are one; a stop goes before
-// them. One thread at a time. REQUIRES: InstallDaemonSignals was called.
+// Waits for the next request and returns it. Reloads that were asked for since the last call are
+// returned as one. Once a stop is asked for, every call returns kStop. One thread at a time.
+// REQUIRES: InstallDaemonSignals was called.
 DaemonSignal WaitForSignal();
 
 }  // namespace megatrain

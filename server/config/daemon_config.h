@@ -1,4 +1,4 @@
-// The daemon's configuration: YAML and overrides in, checked values out.
+// DaemonConfig is the daemon's configuration: checked values, read from YAML and overrides.
 #ifndef MEGATRAIN_SERVER_CONFIG_DAEMON_CONFIG_H_
 #define MEGATRAIN_SERVER_CONFIG_DAEMON_CONFIG_H_
 
@@ -24,7 +24,7 @@ struct DaemonConfig {
   std::string state_directory = "/var/lib/megatrain";
   int64_t host_memory = 0;  // bytes of the pool; 0 = EngineHost::DefaultPoolBytes at start
   std::string device = "auto";
-  // Whether a device of another kind than before is taken. A flag of one start, not a key.
+  // True if a device of another kind than before is taken. A flag of one start, not a key.
   bool accept_device_change = false;
   int64_t threads = 0;  // 0 = the processors this process may use; else also a job's limit
   // How many ended jobs of each user the daemon remembers, beside those that hold checkpoints;
@@ -45,10 +45,11 @@ struct DaemonConfig {
   std::string log_level = "info";
 };
 
-// Whether the daemon listens on TCP.
+// Returns true if the daemon listens on TCP.
 bool HasTcp(const DaemonConfig& config);
 
-// Returns the keys in which the two differ and which a running daemon cannot take over.
+// Returns the keys in which `running` and `read` differ and which a running daemon cannot take
+// over.
 std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running, const DaemonConfig& read);
 
 // Reads the file `path`, or takes the defaults if `path` is empty, then applies `overrides`, as in
@@ -58,7 +59,7 @@ std::vector<std::string> KeysThatNeedRestart(const DaemonConfig& running, const 
 absl::StatusOr<DaemonConfig> ReadDaemonConfig(const std::string& path,
                                               const std::vector<std::string>& overrides);
 
-// The same for a text; `name` stands for the file in errors.
+// Does the same for a text. `name` stands for the file in errors.
 absl::StatusOr<DaemonConfig> ParseDaemonConfig(const std::string& text, const std::string& name,
                                                const std::vector<std::string>& overrides);
 

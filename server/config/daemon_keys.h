@@ -7,8 +7,8 @@
 
 namespace megatrain {
 
-// The keys in the order of the documentation, bound to `config`, which must outlive the result.
-// Defaults are those of DaemonConfig. A reload (SIGHUP) takes over those that may_change.
+// Returns the keys in the order of the documentation, bound to `config`, which must outlive the
+// result. Defaults are those of DaemonConfig. A reload (SIGHUP) takes over those that may_change.
 ConfigTable DaemonKeys(DaemonConfig* config);
 
 }  // namespace megatrain

@@ -1,6 +1,7 @@
-// Lets callers in as the configuration says: makes what the listeners need, and the authenticator.
+// Access prepares what the configuration says of callers (sockets, TLS files, tokens), and makes
+// the authenticator that decides who calls.
 //
-// Thread safety: one thread at a time; the authenticator may be used from any.
+// Thread safety: one thread at a time. Any thread may use the authenticator.
 #ifndef MEGATRAIN_SERVER_DAEMON_ACCESS_H_
 #define MEGATRAIN_SERVER_DAEMON_ACCESS_H_
 
@@ -26,28 +27,38 @@ namespace megatrain {
 
 class Access {
  public:
-  // Makes the Unix sockets' places ready, begins to hand out tokens beside shared ones, and reads
-  // the files that the configuration names. To be called before the daemon listens. `log` and
-  // `warn` are called from any thread. Errors name the key of the configuration.
+  // Checks the directories of the Unix sockets and removes sockets that nobody listens on. Begins
+  // to hand out tokens beside shared sockets. Reads the files that the configuration names. To be
+  // called before the daemon listens. Both functions are copied; `warn` is called from any thread.
+  //
+  // Errors are those of AccountCache::Find for administrators, of PrepareUnixSocket and
+  // ConnectionListener::Listen for sockets, and of ReadTlsFiles and ReadTokenFile for files. The
+  // message names the key of the configuration or the socket. Unavailable if the system has no
+  // random bytes.
   static absl::StatusOr<std::unique_ptr<Access>> Prepare(
       const DaemonConfig& config, std::function<void(const std::string& line)> log,
       std::function<void(const std::string& line)> warn);
 
-  // Takes over what of `config` can be changed while the daemon runs: administrators, the files of
-  // TLS, the tokens file. An error changes nothing. REQUIRES: KeysThatNeedRestart has none of them.
+  // Replaces the administrators, the TLS files and the tokens file by those of `config`. Whether
+  // listeners look at client certificates and at tokens stays as it was at Prepare. Errors as
+  // Prepare's, for these three. On an error nothing has changed, with one exception: if the tokens
+  // file turns bad between its two readings, the TLS files are the new ones and no token is good.
   absl::Status Reload(const DaemonConfig& config);
 
   const Authenticator& authenticator() const { return *authenticator_; }
-  // Returns credentials for one more TCP listener, which must not outlive this. REQUIRES: the
-  // configuration has a TCP listener.
+  // Returns credentials for one more TCP listener. This object must outlive the server that uses
+  // them. REQUIRES: the configuration has a TCP listener.
   std::shared_ptr<grpc::ServerCredentials> MakeTcpCredentials() const;
-  // Null without TCP listeners.
+  // Returns null if the configuration has no TCP listener. The pointer is valid as long as this
+  // object.
   TlsMaterial* tls() const { return tls_.get(); }
 
-  // Whether others than the daemon's own user can reach it.
+  // Returns true if others than the daemon's own user can reach it: a socket is shared, or there is
+  // a TCP listener.
   bool shared() const { return shared_; }
 
-  // Opens the shared sockets to the group that may use them. To be called when the daemon listens.
+  // Opens the shared sockets to the group that may use them. Errors as ShareUnixSocket's. REQUIRES:
+  // the daemon listens on them.
   absl::Status ShareSockets();
 
  private:
@@ -61,7 +72,7 @@ class Access {
   AccountCache accounts_;
   bool shared_ = false;
   std::vector<std::string> shared_sockets_;      // paths; empty: all are private
-  std::unique_ptr<LocalTokens> local_tokens_;    // of shared ones
+  std::unique_ptr<LocalTokens> local_tokens_;    // null: all sockets are private
   std::unique_ptr<BearerTokens> bearer_tokens_;  // null: there is no tokens file
   std::unique_ptr<TlsMaterial> tls_;             // null: there is no TCP
   std::optional<CallerAuthenticator> authenticator_;

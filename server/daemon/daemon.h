@@ -1,10 +1,11 @@
-// megatraind serve: the store, the engine and the API of one state directory, put together.
+// Daemon is `megatraind serve`: the store, the engine and the API of one state directory, put
+// together.
 //
-// Life: Open reads the store and begins to answer calls, PinPool reserves the host pool and begins
-// to run jobs, Stop saves what runs and ends. A process that dies at any point in between loses
-// nothing that was announced; the next one goes on.
+// Open reads the store and begins to answer calls. PinPool reserves the host pool and begins to run
+// jobs. Stop saves running jobs and ends the server. If the process dies at any point in between,
+// nothing that was announced is lost, and the next process goes on.
 //
-// Thread safety: one thread at a time; the API is answered on threads of its own.
+// Thread safety: one thread at a time calls the methods. gRPC's threads answer the API.
 #ifndef MEGATRAIN_SERVER_DAEMON_DAEMON_H_
 #define MEGATRAIN_SERVER_DAEMON_DAEMON_H_
 
@@ -36,45 +37,63 @@
 
 namespace megatrain {
 
+// Functions and pointers that the daemon calls. The struct is copied; the objects that the
+// functions refer to, and `run_observer`, must outlive the daemon.
 struct DaemonHooks {
-  // A line of the daemon's own log, and one that somebody should look at. From any thread.
+  // Called with lines for the daemon's log, from any thread and by several at once. Lines of `warn`
+  // are those that somebody should look at.
   std::function<void(const std::string& line)> log;
   std::function<void(const std::string& line)> warn;
-  // GPUs; may be null: there are none.
+  // Opens a GPU. Null: the program has no GPU support.
   GpuOpener open_gpu;
-  // For how long Open waits for a device of the kind that jobs have begun on.
+  // How long Open waits, at most, for a device of the kind that jobs have begun on.
   absl::Duration device_patience = absl::Minutes(1);
-  // Whether the daemon is asked to stop; may be null.
+  // Returns true if the daemon is asked to stop. Open calls it while it waits for a device. May be
+  // null.
   std::function<bool()> cancelled;
-  // Beside the daemon's own, told before the scheduler; may be null. As the hooks, it must outlive
-  // the daemon.
+  // Told of the events of all runs, after the metrics and before the scheduler. Null: none.
   RunObserver* run_observer = nullptr;
-  // A job hangs and cannot be ended but with the process: must not return.
+  // Ends the process, and must not return. Called when a job hangs, which no thread can end, and
+  // when the device is lost to this process. The caller is a thread of the job's.
   std::function<void()> end_process;
 };
 
 class Daemon {
  public:
-  // InvalidArgument if the configuration is wrong. Other errors may pass: FailedPrecondition if
-  // another daemon has the state directory or a socket, NotFound if a root is not there,
-  // Unavailable if a device is (settle_device.h). Cancelled if that was waited for and the daemon
-  // is asked to stop.
+  // Opens the store and the device, and begins to answer calls. REQUIRES: `log`, `warn` and
+  // `end_process` of `hooks` are set.
+  //
+  // InvalidArgument if the configuration is wrong; DataLoss if the store is damaged; Cancelled if
+  // `cancelled` returned true while Open waited for a device. Trying again later may help after
+  // these:
+  // - FailedPrecondition: another daemon has the state directory or a socket. A store of a newer
+  //   version has this code too, and stays.
+  // - NotFound: a root, a file that the configuration names, or an administrator's account is
+  //   missing.
+  // - Unavailable: the device is missing (settle_device.h), an address cannot be listened on, or
+  //   the account database does not answer.
+  // - ResourceExhausted: the disk of the store is full.
   static absl::StatusOr<std::unique_ptr<Daemon>> Open(const DaemonConfig& config,
                                                       const DaemonHooks& hooks);
-  // As Stop, if it was not called.
+  // Stops, if Stop was not called.
   ~Daemon();
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
-  // Until this returns OK, jobs are listed and wait, and new ones are refused as STARTING.
-  // Cancelled if `cancelled` became true; ResourceExhausted if there is not that much memory.
+  // Measures the machine's rates, reserves the host pool, and begins to run jobs. Until it returns
+  // OK, jobs are listed and wait, and calls that need the engine (create, plan, checkpoint, export)
+  // fail as Unavailable (STARTING). Cancelled if `cancelled` returned true; ResourceExhausted if
+  // there is not enough memory. To be called once, after Open.
   absl::Status PinPool(const std::function<bool()>& cancelled);
 
-  // Takes over what of `config` can be changed while jobs run: limits, administrators, the files of
-  // TLS and tokens. Keys that need a restart are named in the log. An error changes nothing.
+  // Takes over what can change while jobs run: limits, the number of ended jobs kept,
+  // administrators, the TLS files and the tokens file. The log names other keys that differ, which
+  // need a restart. Errors are those of Access::Reload; limits and the number of jobs kept are then
+  // unchanged.
   absl::Status Reload(const DaemonConfig& config);
 
-  // Running jobs are saved and go on when the daemon is started again; takes as long as the saves.
+  // Saves running jobs, which go on when the daemon is started again. Abandons exports, and stops
+  // the server. Takes as long as the saves. A second call does nothing.
   void Stop();
 
  private:
@@ -85,7 +104,7 @@ class Daemon {
   absl::Status AwaitDevice(const absl::Status& refused);
   OpenFiles FilesOfJobs() const;
   void MeasureRates();
-  // STARTING until PinPool has returned.
+  // Returns Unavailable (STARTING) until the daemon is ready.
   absl::Status CheckStarted() const;
   JobManager::Options ManagerOptions();
 
@@ -96,7 +115,7 @@ class Daemon {
   // PinPool has made the runner and the scheduler.
   std::atomic<bool> started_{false};
 
-  // In the order of their making; each uses those before it.
+  // The members are in the order in which they are made; each uses those before it.
   std::unique_ptr<JobRecordsDirectory> records_;
   std::unique_ptr<JobLedger> ledger_;
   std::unique_ptr<JobDisk> disk_;

@@ -1,5 +1,6 @@
-// The daemon's own log: plain lines on standard error. If that is the journal's stream, entries of
-// the journal instead, with fields by which they are found: `journalctl MEGATRAIN_JOB=jobs/ID`.
+// The daemon's own log. An entry is a plain line on standard error. If standard error leads to the
+// journal, it is an entry of the journal instead, with fields by which it can be found: `journalctl
+// MEGATRAIN_JOB=jobs/ID`.
 //
 // Thread safety: all methods may be called from any thread.
 // Invariants: an entry is one line, whatever names and messages hold.
@@ -17,26 +18,28 @@
 
 namespace megatrain {
 
-// By their numbers in syslog and the journal.
+// The values are the priorities' numbers in syslog and the journal.
 enum class LogPriority { kError = 3, kWarning = 4, kInfo = 6 };
-// Of "error", "warning"; anything else is "info".
+// Returns the priority of "error" or "warning", and kInfo for any other text.
 LogPriority LogPriorityOf(const std::string& level);
 
 class DaemonLog {
  public:
-  // An entry as "NAME=value" each: sd_journal_sendv, or a test's. 0, or an error as -errno.
+  // Sends one entry, whose fields are "NAME=value" each and are valid during the call:
+  // sd_journal_sendv, or a test's function. Returns an error as -errno.
   using SendToJournal = std::function<int(const iovec* fields, int count)>;
 
-  // To the journal if JOURNAL_STREAM says that standard error leads there.
+  // Writes to the journal if JOURNAL_STREAM says that standard error leads there, else to standard
+  // error.
   DaemonLog();
-  // To the journal by `send`; to standard error if it is empty.
+  // Writes to the journal by `send`, and to standard error if `send` is empty or fails.
   explicit DaemonLog(SendToJournal send) : send_(std::move(send)) {}
 
-  // Entries that matter less are left out from now on.
+  // Leaves out, from now on, entries that matter less than `level`.
   void SetLevel(LogPriority level) { level_ = level; }
 
   void Write(const std::string& line) const { Write(LogPriority::kInfo, line, nullptr); }
-  // `run`: the job that it is about; null: none.
+  // Writes an entry. `run` is the run of the job that the entry is about; null: none.
   void Write(LogPriority priority, const std::string& line, const RunRequest* run) const;
 
  private:
@@ -44,7 +47,7 @@ class DaemonLog {
   std::atomic<LogPriority> level_{LogPriority::kInfo};
 };
 
-// Tells the log what becomes of jobs.
+// Logs the beginning, the checkpoints, the pauses and the end of each run.
 class RunLog : public RunObserver {
  public:
   // `log` must outlive this.

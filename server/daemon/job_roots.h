@@ -10,10 +10,10 @@
 
 namespace megatrain {
 
-// Returns those of the configuration. If it has no such key: /srv/megatrain for a daemon that
-// others than its own user can reach (`shared`), and an empty list, no bounds, for a private one,
-// where that user's own rights decide. InvalidArgument if a shared daemon is configured to have
-// none.
+// Returns the configured roots. If the configuration has no such key, returns /srv/megatrain for a
+// daemon that others than its own user can reach (`shared`), and an empty list for a private one.
+// An empty list sets no bounds: the rights of the daemon's user decide. InvalidArgument if `shared`
+// and the configured list is empty.
 absl::StatusOr<std::vector<std::string>> JobRoots(const DaemonConfig& config, bool shared);
 
 }  // namespace megatrain

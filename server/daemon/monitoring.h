@@ -1,4 +1,5 @@
-// What looks on while the daemon works: the metrics page, and the service manager that started it.
+// Monitoring serves the metrics page, and tells the service manager that started the daemon what
+// happens.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_DAEMON_MONITORING_H_
@@ -26,27 +27,29 @@
 
 namespace megatrain {
 
-// The page of a daemon that has not got its device yet; /readyz says that. Null where it is not
-// wanted or cannot be served. `jobs` must outlive it.
+// Serves the metrics page of a daemon that still waits for its device, which /readyz says. Returns
+// null if the configuration wants no page, or if the address cannot be listened on, which is
+// logged. `jobs` must outlive the server. `log` is called during the call only.
 std::unique_ptr<MetricsServer> ServeDeviceMissing(
     const DaemonConfig& config, const JobTable* jobs,
     const std::function<void(const std::string& line)>& log);
 
 class Monitoring {
  public:
-  // Serves the page, if one is wanted. `files` are those of jobs; `tls` may be null. All pointers
-  // must outlive this.
-  // Unavailable if the address that the configuration names cannot be had.
+  // Serves the metrics page, if the configuration wants one, and begins to send to the service
+  // manager. `files` opens the files of jobs. `tls` may be null. All pointers must outlive this
+  // object. `log` is copied and called from any thread. Unavailable if metrics_listen is set and
+  // cannot be listened on; a default address that cannot be is logged.
   static absl::StatusOr<std::unique_ptr<Monitoring>> Start(
       const DaemonConfig& config, const EngineHost* host, const JobTable* jobs,
       const NodeMonitor* node, OpenFiles files, TlsMaterial* tls,
       const std::function<void(const std::string& line)>& log);
 
-  // Must not be called when this is gone, as those below.
+  // The observers must not be called after this object is destroyed.
   RequestObserver request_observer();
   RefusalObserver refusal_observer();
   std::vector<RunObserver*> run_observers() { return {&run_metrics_, &service_manager_}; }
-  // The device is of another kind than in the daemon's life before.
+  // Records that the device is of another kind than when the daemon ran before.
   void DeviceChanged() { metrics_.DeviceChanged(absl::Now()); }
   ServiceManager& service_manager() { return service_manager_; }
 

@@ -1,4 +1,4 @@
-// Reads the state of the daemon and its machine at any moment.
+// NodeMonitor reads the state of the daemon and its machine.
 #ifndef MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
 #define MEGATRAIN_SERVER_DAEMON_NODE_MONITOR_H_
 
@@ -12,17 +12,20 @@
 
 namespace megatrain {
 
-// Thread safety: all methods may be called from any thread; none blocks.
+// Thread safety: all methods may be called from any thread. Read waits briefly for mutexes, and
+// asks the file system how much is free.
 class NodeMonitor {
  public:
-  // `host` and `manager` must outlive the monitor.
+  // `host` and `manager` must outlive the monitor. `state_directory` is the one whose disk Read
+  // measures.
   NodeMonitor(const EngineHost* host, const JobManager* manager, std::string state_directory);
 
   void SetState(NodeStatus::State state) { state_ = state; }
   NodeStatus::State state() const { return state_; }
-  // Sets the pool's pinned bytes and capacity for Read, until the host has its pool.
+  // Sets the pinned bytes and the capacity that Read returns until the host has its pool.
   void SetPinning(int64_t pinned, int64_t capacity);
 
+  // Returns the state now. Bytes of the disk are 0 if the file system does not tell them.
   NodeStatus Read() const;
 
  private:

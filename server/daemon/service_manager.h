@@ -1,18 +1,22 @@
-// What the daemon tells the service manager that started it: systemd's notify protocol. Without
-// NOTIFY_SOCKET in the environment nothing is told and no thread is started.
+// ServiceManager tells the service manager that started the daemon what happens, by systemd's
+// notify protocol. Without NOTIFY_SOCKET in the environment nothing is sent and no thread is
+// started.
 //
-//   READY=1                as soon as jobs can run
+//   READY=1                as soon as jobs can run, and after a reload
 //   STATUS=                what runs, for `systemctl status`; jobs by their opaque ids
 //   WATCHDOG=1             as long as no run hangs, if the manager wants it (WATCHDOG_USEC)
-//   EXTEND_TIMEOUT_USEC=   while starting (memory is reserved) and stopping (jobs are saved), so
-//                          that only silence, not duration, ends the process; while a job is saved
-//                          at least twice what its last checkpoint took, the state's bytes over the
-//                          disk's rate
-//   RELOADING=1            while the configuration is read again, with MONOTONIC_USEC= of its begin
-//   STOPPING=1
+//   EXTEND_TIMEOUT_USEC=   while starting and stopping
+//   RELOADING=1            when a reload of the configuration begins, with MONOTONIC_USEC=
+//   STOPPING=1             when running jobs begin to be saved
 //
-// Thread safety: all methods may be called from any thread; none waits for the manager.
-// Invariants: after Hangs() nothing keeps the manager from ending the process any more.
+// EXTEND_TIMEOUT_USEC= makes the manager end the process for silence, not for duration. It asks for
+// at least extension_seconds in every message while starting and stopping. While stopping it asks
+// for at least twice what the running job's last checkpoint took, if this process saved one.
+//
+// Thread safety: all methods may be called from any thread. None waits for the manager; the
+// destructor does, until the last message is sent.
+// Invariants: messages sent after Hangs() neither feed the watchdog nor extend a timeout, so that
+// the manager can end the process.
 #ifndef MEGATRAIN_SERVER_DAEMON_SERVICE_MANAGER_H_
 #define MEGATRAIN_SERVER_DAEMON_SERVICE_MANAGER_H_
 
@@ -29,27 +33,30 @@ namespace megatrain {
 class ServiceManager : public RunObserver {
  public:
   struct Options {
-    // Between two messages of the thread: a status is at most this old. With a watchdog, at most a
-    // third of its time.
+    // A message is sent this often, so that a status is at most this old. With a watchdog, messages
+    // are sent at least three times within its time.
     double interval_seconds = 5;
-    // What a message asks for while starting and stopping, at least.
+    // The least that EXTEND_TIMEOUT_USEC= asks for.
     double extension_seconds = 60;
   };
 
-  // Takes NOTIFY_SOCKET and WATCHDOG_USEC from the environment as they are now.
+  // Reads NOTIFY_SOCKET and WATCHDOG_USEC from the environment once.
   explicit ServiceManager(Options options);
   ServiceManager() : ServiceManager(Options()) {}
   ~ServiceManager() override;
 
-  // Before Ready, what the daemon is doing: "reserving 12.5 of 64 GiB of host memory".
+  // Sets what the daemon is doing before Ready: "reserving 12.5 of 64 GiB of host memory".
   void Starting(const std::string& activity);
+  // Says that jobs can run, or that a reload is over.
   void Ready();
-  // The configuration is read again; until Ready.
+  // Says that the configuration is being read again. Ready ends this.
   void Reloading();
+  // Says that the daemon stops and that running jobs are saved.
   void Stopping();
-  // A run has stood still for longer than it may: the process is about to end, or hangs.
+  // Says that a run has stood still for longer than it may. The process is about to end, or hangs.
   void Hangs();
 
+  // Takes the status, and the duration of the last checkpoint, from a run's events.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
 
  private:
@@ -57,9 +64,9 @@ class ServiceManager : public RunObserver {
 
   void SetStatus(const std::string& job_id, std::string status);
   void Loop();
-  // What is to be told now; "" = nothing.
+  // Returns the message to send now; "" = none.
   std::string Message() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What a save of the job that runs will take, as far as is known; 0 = it is not.
+  // Returns how long a save of the running job will take; 0 = not known.
   double SaveSeconds() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string StatusLine() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -71,13 +78,13 @@ class ServiceManager : public RunObserver {
   CondVar changed_;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kStarting;
   bool phase_told_ ABSL_GUARDED_BY(mutex_) = true;
-  // When a reload began that has not been told of; 0 = there is none.
+  // The begin of a reload that has not been told of; 0 = there is none.
   int64_t reload_microseconds_ ABSL_GUARDED_BY(mutex_) = 0;
   bool hangs_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string job_id_ ABSL_GUARDED_BY(mutex_);  // that status_ is of
+  std::string job_id_ ABSL_GUARDED_BY(mutex_);  // the job of status_
   int64_t total_steps_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of the last checkpoint, and whose it was.
+  // The job of the last checkpoint, and how long the checkpoint took.
   std::string saved_job_id_ ABSL_GUARDED_BY(mutex_);
   double save_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
   std::chrono::steady_clock::time_point stopping_since_ ABSL_GUARDED_BY(mutex_);

@@ -18,18 +18,19 @@ inline constexpr char kDeviceFileName[] = "device";
 
 struct FoundDevice {
   std::string id;         // EngineHost's: "cpu", "cuda:0"
-  std::string why_cpu;    // why `auto` took the cpu; empty otherwise
-  bool is_named = false;  // by the configuration, which does not say auto
-  bool accepted = false;  // a change, for this start
+  std::string why_cpu;    // the reason for which `auto` took the cpu; else ""
+  bool is_named = false;  // the configuration names it, and not auto
+  bool accepted = false;  // the operator accepts a change, at this start
 };
 
 // Compares the device's kind with the remembered one, and remembers it. Returns the kind before if
-// it has changed, else nullopt.
+// it has changed. Returns nullopt if it has not, or if none was remembered. `ledger` is not kept.
 //
 // A change is accepted if the operator decided on it, by naming the device or by FoundDevice::
 // accepted, or if it is from cpu to cuda and no job has begun. Each job that has begun and not
-// ended then gets an event. Other changes are Unavailable: nothing is remembered, and the message
-// says what to do. Further errors: the file cannot be read or written, or an event not stored.
+// ended then gets an event. Any other change is Unavailable: nothing is remembered, and the message
+// says what to do. DataLoss if the file holds another text; errors of FileSystem if it cannot be
+// read or written; errors of JobLedger::Change if an event cannot be stored.
 absl::StatusOr<std::optional<std::string>> SettleDevice(const FoundDevice& found,
                                                         JobLedger* ledger);
 

@@ -22,12 +22,11 @@ struct FileIdentity {
 };
 
 // Reads the machine's account database, which may wait for a directory service. NotFound if there
-// is no such account.
+// is no such account; Unavailable if the database cannot be read.
 absl::StatusOr<FileIdentity> LookUpIdentity(int64_t uid);
 
-// Returns the capabilities that this thread lacks to act for other accounts, "CAP_SETUID,
-// CAP_SETGID";
-// "" if none.
+// Returns the capabilities that this thread lacks to act for other accounts, as in "CAP_SETUID,
+// CAP_SETGID"; "" if it lacks none.
 std::string MissingCapabilities();
 
 // While it lives, the kernel checks the calling thread's file accesses against `identity`, access
@@ -40,13 +39,14 @@ std::string MissingCapabilities();
 // ends.
 class ScopedIdentity {
  public:
-  // Null: the thread stays what it is. `identity` is not kept.
+  // Assumes `identity`, which is not kept. Null: the thread stays what it is.
   explicit ScopedIdentity(const FileIdentity* identity);
   ~ScopedIdentity();
   ScopedIdentity(const ScopedIdentity&) = delete;
   ScopedIdentity& operator=(const ScopedIdentity&) = delete;
 
-  // PermissionDenied if the process may not act for others; the thread is then what it was.
+  // Returns OK if the identity was assumed. PermissionDenied if the process may not act for others;
+  // the thread is then what it was.
   const absl::Status& status() const { return status_; }
 
  private:

@@ -1,5 +1,5 @@
-// What jobs may touch on this machine: the configured roots and each job's own directory, with the
-// rights of the account that submitted it.
+// JobFiles opens what jobs may touch on this machine: the configured roots and each job's own
+// directory, with the rights of the account that submitted it.
 //
 // A job's own directory, STATE/jobs/ID/checkpoints, belongs to its submitter, who may enter it by
 // its name; the directories above it can be passed through and not read, and what else is in them
@@ -9,7 +9,7 @@
 // CAP_SETUID, CAP_SETGID and CAP_CHOWN. uid 0 is an account like others, without root's right to
 // override permissions, unless the daemon itself is root.
 //
-// Thread safety: all methods from any thread.
+// Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_FILES_JOB_FILES_H_
 #define MEGATRAIN_SERVER_FILES_JOB_FILES_H_
 
@@ -26,22 +26,24 @@
 
 namespace megatrain {
 
-// The directory of a job's checkpoints that its job file does not place:
+// Returns the directory for the checkpoints of a job whose file does not place them:
 // "STATE/jobs/ID/checkpoints".
 std::string OwnCheckpointDirectory(const std::string& state_directory, const std::string& job_id);
 
 class JobFiles {
  public:
-  // `roots` are absolute; none: each account may name what the machine lets it reach.
-  // InvalidArgument if one is not an existing directory, Unimplemented if the kernel cannot keep
-  // paths beneath them.
+  // Opens the roots, which are absolute paths. Without roots each account may name what the machine
+  // lets it reach. NotFound if a root is not there; InvalidArgument if it is not a directory;
+  // Unimplemented if the kernel cannot keep paths beneath it; FileError's codes otherwise.
   static absl::StatusOr<std::unique_ptr<JobFiles>> Open(const std::string& state_directory,
                                                         const std::vector<std::string>& roots);
 
-  // As OpenFiles says. The account is looked up anew. PermissionDenied if the daemon may not act
-  // for it, NotFound if there is no such account. The file system may outlive this.
+  // Returns the file system that OpenFiles describes. Looks up the account anew. PermissionDenied
+  // if the daemon may not act for it; NotFound if there is no such account; Unavailable if the
+  // account database cannot be read. The file system may outlive this object.
   absl::StatusOr<std::shared_ptr<FileSystem>> Of(int64_t uid, const std::string& job_id) const;
-  // The same; makes the job's own directory first, if it is missing.
+  // Does the same as Of, and before that makes the job's own directory if it is missing.
+  // FileError's codes if that fails.
   absl::StatusOr<std::shared_ptr<FileSystem>> ForRun(int64_t uid, const std::string& job_id) const;
 
  private:

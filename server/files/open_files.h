@@ -1,4 +1,4 @@
-// The function through which the files of a job are reached. It separates the code that runs jobs
+// OpenFiles is the function that opens the files of a job. It separates the code that runs jobs
 // from the code that decides what their submitters may touch.
 #ifndef MEGATRAIN_SERVER_FILES_OPEN_FILES_H_
 #define MEGATRAIN_SERVER_FILES_OPEN_FILES_H_
@@ -19,7 +19,7 @@ namespace megatrain {
 using OpenFiles = std::function<absl::StatusOr<std::shared_ptr<FileSystem>>(
     int64_t uid, const std::string& job_id)>;
 
-// Returns one that reaches what the process may, for every account.
+// Returns an OpenFiles that reaches what the process may, for every account.
 inline OpenFiles FilesOfProcess() {
   return [](int64_t, const std::string&) {
     return absl::StatusOr<std::shared_ptr<FileSystem>>(

@@ -22,14 +22,17 @@ namespace megatrain {
 // empty.
 TreeSize MeasureJobDirectory(const std::string& state_directory, const std::string& job_id);
 
-// Whether a name in the job's own directory begins with `prefix`; false if it is not there.
+// Returns true if a name in the job's own directory begins with `prefix`, and false if none does or
+// the directory is not there. PermissionDenied if the daemon may not act for its owner; FileError's
+// codes.
 absl::StatusOr<bool> OwnDirectoryHas(const std::string& state_directory, const std::string& job_id,
                                      std::string_view prefix);
 
 // Removes the job's own directory: its content with its owner's rights, then the empty directory
 // with the daemon's. Fine if it is not there. What the owner cannot remove (another account's
-// files, a directory closed to its owner) stays, with an error. Cancelled once `cancelled` returns
-// true: its owner may fill the directory without end.
+// files, a directory closed to its owner) stays, and an error is returned: PermissionDenied and
+// other codes of FileError. Cancelled once `cancelled` returns true, because its owner may fill the
+// directory without end.
 absl::Status RemoveOwnDirectory(const std::string& state_directory, const std::string& job_id,
                                 const std::function<bool()>& cancelled = {});
 

@@ -1,6 +1,6 @@
-// A directory that paths are opened beneath, never outside, whatever symbolic links lie in it and
-// whoever changes them meanwhile: the kernel resolves each path (openat2) from the directory's
-// descriptor.
+// RootDirectory is a directory beneath which paths are opened, and never outside, whatever symbolic
+// links lie in it and whoever changes them meanwhile: the kernel resolves each path (openat2) from
+// the directory's descriptor.
 //
 // Thread safety: const methods may be called from several threads.
 #ifndef MEGATRAIN_SERVER_FILES_ROOT_DIRECTORY_H_
@@ -20,18 +20,20 @@ namespace megatrain {
 
 class RootDirectory {
  public:
-  // `path` is absolute. NotFound or InvalidArgument if it is no directory, Unimplemented if the
-  // kernel does not have openat2 or a sandbox forbids it. "/" bounds nothing.
+  // Opens the directory. `path` is absolute. NotFound if it is not there; InvalidArgument if it is
+  // not a directory; Unimplemented if the kernel does not have openat2 or a sandbox forbids it;
+  // FileError's codes otherwise. "/" bounds nothing.
   static absl::StatusOr<std::shared_ptr<const RootDirectory>> Open(const std::string& path);
 
-  // Returns the part of the absolute `path` beneath this directory, "." for the directory itself;
-  // nullopt if the text of `path` does not begin with the directory's, as it was given or without
-  // symbolic links. Nothing is opened.
+  // Returns the part of the absolute `path` beneath this directory, "." for the directory itself.
+  // Only texts are compared, and nothing is opened: links and `..` in `path` are not resolved.
+  // Returns nullopt if `path` does not begin with the directory's path, as it was given to Open or
+  // without symbolic links.
   std::optional<std::string> Beneath(const std::string& path) const;
 
-  // As open(2) of `relative`, with O_CLOEXEC: a descriptor that the caller closes, or -1 and errno.
-  // EXDEV: a link or `..` leads out. Links within are followed; absolute ones lead out even if they
-  // come back.
+  // Opens `relative` as open(2) does, with O_CLOEXEC. Returns a descriptor that the caller closes,
+  // or -1 and errno. EXDEV: a link or `..` leads out. EAGAIN: others renamed directories during
+  // each of 100 tries. Links within are followed; absolute ones lead out even if they come back.
   int OpenBeneath(const std::string& relative, int flags, mode_t mode = 0) const;
 
   const std::string& path() const { return path_; }

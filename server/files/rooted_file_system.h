@@ -1,14 +1,15 @@
-// A FileSystem that ends at given directories and that acts for an account: paths are opened only
-// beneath the roots (RootDirectory), and each call reaches files with the account's rights
-// (ScopedIdentity), so that the kernel itself decides what it may read and write, and what is made
-// belongs to it. Files are made with mode 0640, directories with 0750, whatever the umask.
+// RootedFileSystem is a FileSystem that ends at given directories and acts for an account. Paths
+// are absolute and are opened only beneath the roots (RootDirectory). Each call reaches files with
+// the account's rights (ScopedIdentity): the kernel itself decides what it may read and write, and
+// what is made belongs to it. Files are made with mode 0640, directories with 0750, whatever the
+// umask.
 //
 // Names are changed (rename, remove, mkdir) through the descriptor of their directory, which is
-// resolved beneath a root first: a symbolic link that somebody puts in its place leads nowhere
-// else. A path outside the roots, by its text, by a link or by `..`, is PermissionDenied, in the
-// same words whether or not there is anything.
+// resolved beneath a root first, so that a symbolic link put in its place leads nowhere else. A
+// path outside the roots, by its text, by a link or by `..`, is PermissionDenied; the message does
+// not depend on what is there. PermissionDenied too if the process may not act for the account.
 //
-// Thread safety: all methods from any thread.
+// Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_FILES_ROOTED_FILE_SYSTEM_H_
 #define MEGATRAIN_SERVER_FILES_ROOTED_FILE_SYSTEM_H_
 
@@ -32,7 +33,8 @@ class RootedFileSystem : public FileSystem {
  public:
   using Roots = std::vector<std::shared_ptr<const RootDirectory>>;
 
-  // `identity` nullopt: files are reached with the process' own rights.
+  // Bounds paths by `roots`, of which a path must lie beneath one. If `identity` is nullopt, files
+  // are reached with the process' own rights.
   RootedFileSystem(Roots roots, std::optional<FileIdentity> identity)
       : roots_(std::move(roots)), identity_(std::move(identity)) {}
 
@@ -64,7 +66,7 @@ class RootedFileSystem : public FileSystem {
     std::string name;
   };
 
-  // All below run under the account's identity.
+  // The methods below are called under the account's identity.
   absl::StatusOr<Place> Find(const std::string& path) const;
   absl::StatusOr<Descriptor> Open(const char* operation, const std::string& path, int flags) const;
   absl::StatusOr<Entry> OpenParent(const char* operation, const std::string& path) const;

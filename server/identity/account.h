@@ -29,13 +29,14 @@ struct Account {
   bool operator==(const Account&) const = default;
 };
 
-// How an account is asked for: by its number or its name.
+// The key of a look-up: an account's number or its name.
 using AccountKey = std::variant<uid_t, std::string>;
 
 // Reads the account database. NotFound: this machine has no such account. Unavailable: the database
 // cannot be read.
 absl::StatusOr<Account> FindAccount(const AccountKey& key);
 
+// Remembers answers of the account database for a short time.
 class AccountCache {
  public:
   struct Options {
@@ -49,10 +50,10 @@ class AccountCache {
   AccountCache() : AccountCache(Options()) {}
   explicit AccountCache(Options options) : options_(std::move(options)) {}
 
-  // As FindAccount.
+  // Returns what FindAccount returns, from memory if the answer is not older than kBelieved.
   absl::StatusOr<Account> Find(const AccountKey& key) const;
 
-  // Returns what Find would answer from memory; nullopt if it would read the database.
+  // Returns what Find would return from memory; nullopt if Find would read the database.
   std::optional<absl::StatusOr<Account>> FindInMemory(const AccountKey& key) const;
 
  private:

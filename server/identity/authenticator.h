@@ -1,5 +1,5 @@
-// Finds out who calls: between what a transport knows of its peer and the Caller that the
-// JobManager is called with.
+// Authenticator finds out who calls. Of what a transport knows of its peer it makes the Caller with
+// which the JobManager is called.
 #ifndef MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 #define MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 
@@ -24,15 +24,16 @@ class Authenticator {
   // not answer.
   virtual absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const = 0;
 
-  // Returns the same if it can be told without waiting, else nullopt.
+  // Returns what Authenticate would return; nullopt only if the account must be looked up in the
+  // database, for which the caller would have to wait.
   virtual std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const {
     return Authenticate(context);
   }
 
-  // Returns a function that tells whether the caller of an open stream is still let in; its error
-  // is to end the stream. Null: the caller stays let in. The function may outlive the call, but not
-  // the authenticator, and may wait as Authenticate may.
+  // Returns a function that checks whether the caller of an open stream is still let in. If the
+  // function returns an error, the stream is to end with it. Null: the caller stays let in. The
+  // function may outlive the call, but not the authenticator, and may wait as Authenticate may.
   virtual std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const {
     return nullptr;
   }

@@ -1,9 +1,9 @@
-// The daemon's authenticator. It decides by the transport of a call, which gRPC tells and no caller
-// can choose: TCP is served with TLS only, Unix sockets without.
+// CallerAuthenticator is the daemon's authenticator. It decides by the transport of a call, which
+// gRPC tells and no caller can choose: TCP is served with TLS only, Unix sockets without.
 //
 // | transport                  | who calls                                                        |
 // |----------------------------|------------------------------------------------------------------|
-// | private Unix socket        | the daemon's user: nobody else reaches it                        |
+// | private Unix socket        | the daemon's user: only this user and root can connect           |
 // | shared Unix socket         | the uid of a LocalTokens token, which its companion socket mints |
 // | TCP with TLS               | the user of a BearerTokens token; without one, the account that  |
 // |                            | the client certificate's subject names in its CN                 |
@@ -46,32 +46,35 @@ class CallerAuthenticator : public Authenticator {
   // The pointers' targets must outlive the authenticator.
   struct Options {
     const AccountCache* accounts = nullptr;
-    // Null: Unix sockets are private.
+    // Verifies tokens on shared Unix sockets. Null: Unix sockets are private.
     const LocalTokens* local_tokens = nullptr;
-    // Null: no tokens are taken on TCP.
+    // Verifies tokens on TCP. Null: no tokens are taken on TCP.
     BearerTokens* bearer_tokens = nullptr;
     // They are administrators beside this process' own user.
     std::set<uid_t> administrators;
   };
 
-  // Looks up this process' user. REQUIRES: options.accounts is not null.
+  // Looks up this process' user, which may wait for the account database. A user without an account
+  // goes by its number. REQUIRES: options.accounts is not null.
   explicit CallerAuthenticator(Options options);
 
   // Replaces the administrators for calls from now on.
   void SetAdministrators(std::set<uid_t> administrators);
 
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const override;
-  // Answers where the account is in memory, or none is needed.
+  // Returns nullopt only if the account must be looked up. Calls with a token on TCP may read the
+  // tokens file.
   std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const override;
-  // Rechecks tokens on TCP, which may be revoked or expire; null for other callers.
+  // Returns a function that rechecks a token on TCP, which may be revoked or expire; null for other
+  // callers.
   std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const override;
-  // Authenticate and AuthenticateAtOnce for credentials without a call.
+  // Do what Authenticate and AuthenticateAtOnce do, for credentials without a call.
   absl::StatusOr<Caller> Decide(const CallCredentials& credentials) const;
   std::optional<absl::StatusOr<Caller>> DecideAtOnce(const CallCredentials& credentials) const;
 
  private:
-  // What a caller has proved: a uid or a name; nullopt: that it is the daemon's user.
+  // The proof of a caller: a uid or a name; nullopt: it is the daemon's user.
   using Proof = std::optional<AccountKey>;
 
   absl::StatusOr<Proof> Prove(const CallCredentials& credentials) const;

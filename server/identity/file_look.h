@@ -12,7 +12,8 @@
 
 namespace megatrain {
 
-// Two looks that are equal are taken for the same content.
+// The marks of a file that change with its content. Files with equal looks are taken to have the
+// same content.
 struct FileLook {
   dev_t device = 0;
   ino_t inode = 0;

@@ -1,7 +1,7 @@
-// Tokens that prove a uid, for some minutes, to the process that made them:
-// "mtl_UID.EXPIRY.NUMBER.MAC". The MAC is HMAC-SHA256 over the text before it, with a key that is
-// drawn at start and never leaves the process. Nothing is stored. A token that another process
-// made, or this daemon before a restart, is invalid.
+// LocalTokens makes and verifies tokens that prove a uid, for some minutes, to the process that
+// made them: "mtl_UID.EXPIRY.NUMBER.MAC". The MAC is HMAC-SHA256 over the text before it, with a
+// key that is drawn at start and never leaves the process. Nothing is stored. A token that another
+// process made, or this daemon before a restart, is invalid.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_IDENTITY_LOCAL_TOKENS_H_
@@ -30,7 +30,7 @@ class LocalTokens {
   static constexpr char kPrefix[] = "mtl_";
   static constexpr std::chrono::seconds kLifetime{300};
 
-  // Unavailable if the system has no randomness to give.
+  // Draws the key. Unavailable if the system has no random bytes.
   static absl::StatusOr<std::unique_ptr<LocalTokens>> Create(
       std::function<Clock::time_point()> now = Clock::now);
 

@@ -1,9 +1,11 @@
-// The files that TLS is served with, read again when they have changed: certificates are renewed
-// every few weeks, and a daemon that trains for longer is not restarted for that.
+// TlsMaterial holds the files that TLS is served with, and reads them again when they have changed.
+// Certificates are renewed every few weeks, and a daemon that trains for longer is not restarted
+// for that.
 //
 // Changed files that are not good (a certificate whose key is not there yet, a key that others may
-// read) are not taken: the good ones before are served on. The log says why, but only if that is
-// still so at the next look, since a renewal may have been caught between two files.
+// read) are not taken: TLS is served with the last good ones. The log says why if that is still so
+// at the next look. It does not say so at once, since a renewal may have been caught between two
+// files.
 //
 // Thread safety: all methods may be called from any thread. They read files, of a megabyte at most
 // each.
@@ -40,11 +42,11 @@ class TlsMaterial {
   static absl::StatusOr<std::unique_ptr<TlsMaterial>> Open(const TlsPaths& paths, Options options);
 
   // Reads the files at `paths` and takes them in place of those before. An error, as Open's,
-  // changes nothing. REQUIRES: they have a client_ca if those of Open have one.
+  // changes nothing. Whether clients are asked for certificates stays as Open found it.
   absl::Status Reload(const TlsPaths& paths);
 
-  // Returns the newest good files, and the same object as long as they are the same. Looks whether
-  // they have changed, at most once in kLookInterval.
+  // Looks whether the files have changed, at most once in kLookInterval, and returns the newest
+  // good ones. Returns the same object as long as they are the same.
   std::shared_ptr<const TlsFiles> Current();
 
   bool asks_for_client_certificates() const { return asks_for_client_certificates_; }

@@ -40,8 +40,7 @@ struct NewToken {
   std::string text;  // what its user is given
 };
 
-// Draws a new token. Times are cut to the second. Unavailable if the system has no randomness to
-// give.
+// Draws a new token. Times are cut to the second. Unavailable if the system has no random bytes.
 absl::StatusOr<NewToken> MakeToken(const std::string& user, absl::Time created, absl::Time expires);
 
 // The parts of "mt_ID_SECRET".
@@ -49,25 +48,28 @@ struct TokenParts {
   std::string id;
   std::string hash;  // of the secret that is in the text
 };
-// InvalidArgument for a text that is not of that form.
+// Reads the text of a token. InvalidArgument if it is not of the form "mt_ID_SECRET".
 absl::StatusOr<TokenParts> ParseToken(std::string_view text);
 
-// Errors are InvalidArgument "NAME:LINE: what is wrong".
+// Reads the text of a tokens file. InvalidArgument "NAME:LINE: what is wrong", also for an ID that
+// is there twice.
 absl::StatusOr<std::vector<StoredToken>> ParseTokenFile(std::string_view text,
                                                         const std::string& name);
+// Returns the text of a tokens file with these tokens.
 std::string FormatTokenFile(const std::vector<StoredToken>& tokens);
 
-// `info`, if not null, becomes the state of the file when it was opened, also if it is malformed.
-// NotFound, PermissionDenied; InvalidArgument if it is malformed, no regular file, or others than
-// its owner may read or write it.
+// Reads a tokens file. `info`, if not null, becomes the state of the file when it was opened, also
+// if the file is malformed. NotFound, PermissionDenied and other codes of FileError.
+// InvalidArgument if it is malformed, too long or no regular file, if others than its owner may
+// read or write it, or if it belongs to another account than this process' or root's, unless this
+// process is root.
 absl::StatusOr<std::vector<StoredToken>> ReadTokenFile(const std::string& path,
                                                        struct stat* info = nullptr);
 
 // Replaces the tokens of `path` by what `edit` makes of them; a missing file has no tokens. Waits
-// until no other process edits a file of the directory. An error of `edit` is returned, and the
-// file stays; so it does after other errors, which are ReadTokenFile's and FileError's. The new
-// file belongs to the owner of the old one, and a first one to the owner of its directory, so that
-// root may edit the daemon's.
+// until no other process edits a file of the directory. Returns the error of `edit`, or one of
+// ReadTokenFile and FileError; the file then stays as it is. The new file belongs to the owner of
+// the old one, and a first one to the owner of its directory, so that root may edit the daemon's.
 absl::Status EditTokenFile(
     const std::string& path,
     const std::function<absl::Status(std::vector<StoredToken>* tokens)>& edit);

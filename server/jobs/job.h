@@ -18,7 +18,7 @@
 
 namespace megatrain {
 
-// Why a job is in its state.
+// The reason for which a job is in its state.
 enum class JobReason {
   kNone,
   kUserRequest,        // a user asked for it
@@ -40,7 +40,7 @@ const char* JobReasonName(JobReason reason);
 // Returns nullopt for a text that is no such name.
 std::optional<JobReason> ParseJobReason(std::string_view name);
 
-// Why a queued job does not run yet.
+// The reason for which a queued job does not run yet.
 enum class WaitingReason {
   kNone,           // is not waiting
   kNotConsidered,  // the scheduler has not looked at it yet, as while the daemon is starting
@@ -82,7 +82,7 @@ struct Job {
   std::string id;      // opaque, [a-z0-9]; the resource's name is "jobs/ID"
   int64_t number = 0;  // grows with each submission: the stable order of lists
 
-  // As submitted; never changes.
+  // These fields are as submitted and never change.
   std::string display_name;  // the spec's name
   std::string user;
   int64_t uid = -1;
@@ -93,11 +93,12 @@ struct Job {
   // file this version of the program refuses; it fails when its turn comes.
   std::shared_ptr<const JobSpec> spec;
 
-  // Checkpoints are in the directory that the daemon made for the job, not in one of its user's.
-  // Follows from the file; also said of a job whose file is refused now, since nobody knows.
+  // True if checkpoints are in the directory that the daemon made for the job, and not in one of
+  // its user's. This follows from the file. It is true too if the file is refused now, since nobody
+  // knows.
   bool own_checkpoints = true;
 
-  // From the plan at submission; 0 = not known.
+  // These are from the plan at submission; 0 = not known.
   int64_t pool_bytes = 0;        // of the host pool
   int64_t checkpoint_bytes = 0;  // of one checkpoint
 
@@ -116,19 +117,19 @@ struct Job {
   int64_t total_steps = 0;      // 0 = not known yet
   int64_t checkpoint_step = 0;  // of the newest verified checkpoint; 0 = none
 
-  // PAUSING: what the pause is to do; PAUSED: what it has done or is doing.
+  // PAUSING or PAUSED: the host memory is to be given back, and that is not done yet.
   bool release_host = false;
-  // PAUSED, or QUEUED since: the host memory is kept, going on is a matter of seconds.
+  // PAUSED, or QUEUED since: the host memory is kept, so that going on takes seconds.
   bool host_retained = false;
 
-  // Deaths of the process that count: the job had got no further than at the death before.
+  // Deaths of the process in a row at which the job had got no further than at the death before.
   int deaths = 0;  // in a row
   int64_t death_step = 0;
   int64_t death_checkpoint_step = 0;
 
   // Not stored.
   QueuePlace queue;
-  std::optional<StepRecord> last_step;  // of this process
+  std::optional<StepRecord> last_step;  // the last one that this process made
   double step_seconds = 0;              // mean of the last steps; 0 = not known
 };
 

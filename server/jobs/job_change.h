@@ -1,4 +1,4 @@
-// A change of a job, before it is made.
+// JobChange describes a change of a job, before it is made.
 #ifndef MEGATRAIN_SERVER_JOBS_JOB_CHANGE_H_
 #define MEGATRAIN_SERVER_JOBS_JOB_CHANGE_H_
 
@@ -14,7 +14,7 @@ struct JobChange {
   std::optional<JobState> to;  // nullopt: the state stays
   // The job's new reason if `to` is given, else only the event's.
   JobReason reason = JobReason::kNone;
-  // For people. The change is an event of the job if there is a `to` or a text.
+  // A text for people. The change is an event of the job if there is a `to` or a text.
   std::string text;
   // Changes other fields; called last. May be empty.
   std::function<void(Job* job)> edit;

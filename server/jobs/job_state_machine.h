@@ -34,12 +34,13 @@ bool IsLegalTransition(JobState from, JobState to);
 // Returns the state of a job in `state` after its process has died: a legal transition, or `state`.
 JobState StateAfterRestart(JobState state);
 
-// No transition leads out: SUCCEEDED, FAILED, CANCELLED.
+// Returns true for the states from which no transition leads: SUCCEEDED, FAILED, CANCELLED.
 bool IsEnded(JobState state);
-// The engine is at work for the job, or was a moment ago: PREPARING, RUNNING, PAUSING, CANCELLING.
+// Returns true if the engine is at work for the job, or was a moment ago: PREPARING, RUNNING,
+// PAUSING, CANCELLING.
 bool IsActive(JobState state);
 
-// All states in the order of the enum.
+// Returns all states in the order of the enum.
 const std::vector<JobState>& AllJobStates();
 
 // Returns "QUEUED": the name that users, the API and the store use.

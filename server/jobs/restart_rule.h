@@ -16,7 +16,7 @@ namespace megatrain {
 
 inline constexpr int kDeathsMax = 5;
 
-// Returns nullopt if the death does not concern the job.
+// Returns the change that the death makes to the job; nullopt if it does not concern the job.
 std::optional<JobChange> ChangeAfterRestart(const Job& job);
 
 }  // namespace megatrain

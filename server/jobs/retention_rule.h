@@ -9,12 +9,12 @@
 
 namespace megatrain {
 
-// Whether the job has checkpoints in its own directory. They are its user's work, and only the user
-// deletes them.
+// Returns true if the job has checkpoints in its own directory. They are its user's work, and only
+// the user deletes them.
 bool HoldsCheckpoints(const Job& job);
 
-// Returns, the oldest first, each user's ended jobs without checkpoints but the `keep` that ended
-// last.
+// Returns the jobs to delete, the oldest first: each user's ended jobs without checkpoints, but for
+// the `keep` that ended last. 0 keeps none.
 std::vector<JobPtr> JobsToPrune(const std::vector<JobPtr>& jobs, int64_t keep);
 
 }  // namespace megatrain

@@ -18,7 +18,7 @@ struct UserLimits {
   bool operator==(const UserLimits&) const = default;
 };
 
-// As the configuration and errors call them.
+// The names of the limits in the configuration and in errors.
 inline constexpr char kQueuedJobsLimit[] = "limits.queued_jobs_per_user";
 inline constexpr char kRunningJobsLimit[] = "limits.running_jobs_per_user";
 inline constexpr char kHostMemoryLimit[] = "limits.host_memory_per_user";

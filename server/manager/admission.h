@@ -10,9 +10,10 @@
 
 namespace megatrain {
 
-// `disk` may be null: limits.disk_bytes is then not checked. FailedPrecondition
-// (EXCEEDS_USER_LIMIT) for a job that alone needs more than its user may have: waiting does not
-// help. ResourceExhausted (LIMIT_REACHED) if the user's other jobs leave no room for it.
+// Returns OK if the user of `job` may submit it beside the jobs of `table`. FailedPrecondition
+// (EXCEEDS_USER_LIMIT) if the job alone needs more than its user may have, so that waiting does not
+// help. ResourceExhausted (LIMIT_REACHED) if the user's other jobs leave no room for it. `disk` may
+// be null: limits.disk_bytes is then not checked.
 absl::Status CheckUserLimits(const UserLimits& limits, const Job& job, const JobTable& table,
                              const JobDisk* disk);
 

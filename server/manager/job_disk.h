@@ -1,6 +1,6 @@
-// The bytes that jobs hold beneath the state directory (checkpoints, prepared data, metrics, logs)
-// as they were last measured: after a job's checkpoints and at its end, never while a caller waits
-// for an answer.
+// JobDisk knows how many bytes jobs hold beneath the state directory: checkpoints, prepared data,
+// metrics, logs. The bytes are those of each job's last measurement: at the daemon's start, after
+// its checkpoints and at its end. Nothing is measured while a caller waits for an answer.
 //
 // Thread safety: all methods may be called from any thread; only Measure waits for the disk.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_DISK_H_
@@ -29,13 +29,13 @@ class JobDisk {
   // Looks at every file in the job's directory less than kTreeLevelsMax levels down. A job that
   // has deeper directories counts as all that a user may have: nobody can hide files there.
   void Measure(const Job& job);
-  // The job's files are removed: it holds nothing.
+  // Drops a job whose files are removed. Fine if it was never measured.
   void Forget(const std::string& job_id);
 
-  // The bytes that the user's jobs held when they were measured.
+  // Returns the bytes that the user's jobs held when they were measured.
   int64_t UserBytes(int64_t uid) const;
-  // The bytes that the user's jobs in `table` will hold beyond UserBytes when each that has not
-  // ended has all the checkpoints that it keeps.
+  // Returns the bytes that the user's jobs in `table` will hold beyond UserBytes when each that has
+  // not ended has all the checkpoints that it keeps.
   int64_t UserReservedBytes(int64_t uid, const JobTable& table) const;
   // Returns "; job ID holds directories ...", for messages that tell UserBytes; empty if no job of
   // the user has directories that are too deep.

@@ -1,5 +1,5 @@
-// Adds and changes jobs, and nothing else does. For every change it checks the transition table,
-// writes the store, and only then announces it.
+// JobLedger adds and changes jobs; no other code does. For every change it checks the transition
+// table, writes the store, and only then announces it.
 //
 // Thread safety: all methods may be called from any thread. Changes are made one at a time and wait
 // for the disk; reads of table() do not wait for them.
@@ -30,8 +30,8 @@ namespace megatrain {
 
 class JobLedger {
  public:
-  // Sees the job as it is and returns how it changes; nullopt: not at all. Called with a lock held:
-  // it must not call the ledger, but may read its table.
+  // Returns how `job` changes; nullopt: not at all. Called with a lock held: it must not call the
+  // ledger, but may read its table.
   using Decide = std::function<absl::StatusOr<std::optional<JobChange>>(const Job& job)>;
 
   struct Options {
@@ -47,13 +47,13 @@ class JobLedger {
   static absl::StatusOr<std::unique_ptr<JobLedger>> Open(std::unique_ptr<JobStore> store,
                                                          Options options);
 
-  // Returns an id, never returned before, for a job that is about to be added.
+  // Returns a random id that no job of table() has, for a job that is about to be added.
   std::string NewId() const;
 
-  // Adds a QUEUED job; its number and times are filled in. If its user has a job of its request_id
-  // already, returns that one and adds nothing. An error of `admit`, if it is given, is returned
-  // and nothing is added. `admit` is called under the lock, so that two jobs that are added at the
-  // same time do not both take the last place.
+  // Adds a QUEUED job, fills in its number and times, and returns it. If its user has a job of its
+  // request_id already, returns that one and adds nothing. `admit`, if it is given, is called under
+  // the lock, so that two jobs that are added at the same time do not both take the last place. Its
+  // error is returned and nothing is added. Other errors are the store's.
   absl::StatusOr<JobPtr> Add(Job job, const std::string& text,
                              const std::function<absl::Status()>& admit = {});
 
@@ -68,27 +68,29 @@ class JobLedger {
   // has changed.
   absl::Status Delete(const std::string& id,
                       const std::function<absl::Status(const Job& job)>& check);
-  // The jobs that were deleted, by this process or one before, and not forgotten yet.
+  // Returns the jobs that were deleted, by this process or one before, and not forgotten yet.
   std::vector<JobPtr> Deleted() const;
   // Removes the row of a deleted job whose files are removed, and calls the listeners: there is
   // more room. The store's errors.
   absl::Status Forget(const std::string& id);
 
   // Sets the job's last step. Readers see it at once; it is stored with the job's next change.
+  // Without effect if there is no such job.
   void SetProgress(const std::string& id, const StepRecord& record, double step_seconds);
   // Sets the places, by id, of jobs that are QUEUED; others are left alone. Not stored.
   void SetQueuePlaces(const std::map<std::string, QueuePlace>& places);
 
-  // The jobs as announced. REQUIRES: callers only read and watch it.
+  // Returns the jobs as announced. REQUIRES: callers only read and watch them.
   JobTable& table() { return table_; }
   const JobTable& table() const { return table_; }
-  // The time now, to the microsecond, as it is stored.
+  // Returns the time now, to the microsecond, as it is stored.
   absl::Time Now() const;
   const std::string& state_directory() const { return options_.state_directory; }
 
-  // Calls `listener` after each change, from any thread and with a lock held: it must return soon,
-  // and not call the ledger but for its table. One for each `owner`. Once RemoveListener has
-  // returned it is not called any more.
+  // Calls `listener` after each stored change, on the thread that made it and with a lock held. It
+  // must return soon, and call nothing of the ledger but its table. Each `owner` has one listener;
+  // a second takes the place of the first. Once RemoveListener has returned the listener is not
+  // called any more.
   void AddListener(const void* owner, std::function<void()> listener);
   void RemoveListener(const void* owner);
 

@@ -1,6 +1,7 @@
-// What the RPC services call: submit, look, control. Checks who asks and whether the job's state
-// allows it, has the change stored and returns; the effect is the scheduler's work and is seen in
-// the job. A job of another user is NotFound, as if it did not exist; administrators see all.
+// JobManager carries out what the RPC services are asked: to submit jobs, to look at them and to
+// control them. It checks who asks and whether the job's state allows it, has the change stored,
+// and returns. The effect is the scheduler's work and is seen in the job. A job of another user is
+// NotFound, as if it did not exist; administrators see all.
 //
 // Errors carry a reason (error_reason.h): JOB_NOT_FOUND, ILLEGAL_TRANSITION (FailedPrecondition),
 // INVALID_FIELD, INVALID_JOB_FILE (InvalidArgument), DOES_NOT_FIT (FailedPrecondition, the message
@@ -9,8 +10,9 @@
 // (FailedPrecondition), STARTING (Unavailable); of the store DISK_FULL (ResourceExhausted),
 // CORRUPT_DATA (DataLoss). An error of a control call means that nothing has changed.
 //
-// Thread safety: all methods may be called from any thread. Reads never wait for the disk, nor for
-// the engine; changes wait for the store.
+// Thread safety: all methods may be called from any thread. Get, List, Watch and Counts wait
+// neither for the disk nor for the engine. Create, Plan, ListCheckpoints and Export read files.
+// Changes wait for the store.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_MANAGER_H_
 
@@ -63,23 +65,25 @@ struct JobCheckpoint {
 struct JobPlan {
   PlanReport report;
   int jobs_ahead = 0;  // active jobs, and queued ones of priority 0 and above
-  // Why Create would refuse a job that fits, as it does: the caller's limits. OK: it would not.
+  // The error with which Create would refuse a job that fits: the caller's limits. OK: it would
+  // not.
   absl::Status user_limits;
 };
 
 class JobManager {
  public:
   struct Options {
-    // The plan on this machine's whole pool, whatever is free now. May read files; called on the
-    // caller's thread, by several at once.
+    // Returns the plan on this machine's whole pool, whatever is free now. May read files. Called
+    // on the caller's thread, by several at once.
     std::function<absl::StatusOr<PlanReport>(const JobSpec& spec, FileSystem* files)> plan;
-    // Through which a caller's paths, and the files of a job, are reached.
+    // Opens the files of a caller, or those of a job.
     OpenFiles files = FilesOfProcess();
     UserLimits limits = {};
     const JobDisk* disk = nullptr;  // for limits.disk_bytes; must outlive the manager
-    // As JobRunner::Checkpoint. STARTING while there is no runner yet.
+    // Does what JobRunner::Checkpoint does. Unavailable (STARTING) while there is no runner yet.
     std::function<absl::Status(const std::string& id)> checkpoint = {};
-    // As ExportQueue::Add. STARTING while jobs cannot run yet; `done` is not called then.
+    // Does what ExportQueue::Add does. Unavailable (STARTING) while jobs cannot run yet; `done` is
+    // not called then.
     std::function<absl::Status(const std::string& checkpoint, const std::string& directory,
                                std::shared_ptr<FileSystem> files,
                                std::function<void(const absl::Status& status)> done)>
@@ -89,61 +93,71 @@ class JobManager {
   // `ledger` must outlive the manager.
   JobManager(JobLedger* ledger, Options options);
 
-  // Those of Options are replaced, for what is asked from now on.
+  // Replaces Options::limits for calls from now on.
   void SetLimits(const UserLimits& limits);
 
-  // The same request_id and file give the job that the first call made, whatever became of it.
-  // validate_only: everything is checked, and the job as it would be returned, without an id.
+  // Adds a job and returns it. A second call with the same request_id, file and priority returns
+  // the job of the first, whatever became of it; with another file or priority it is
+  // REQUEST_ID_REUSED. With validate_only everything is checked, nothing is added, and the job is
+  // returned as it would be, without an id.
   absl::StatusOr<JobPtr> Create(const Caller& caller, const CreateJobOptions& options);
   absl::StatusOr<JobPlan> Plan(const Caller& caller, const JobFile& file);
 
   absl::StatusOr<JobPtr> Get(const Caller& caller, const std::string& id) const;
   absl::StatusOr<JobPage> List(const Caller& caller, const ListJobsOptions& options) const;
 
-  // Of a RUNNING job. PAUSING and PAUSED stay as they are, but for what is added: a pause by the
-  // daemon becomes the user's, and `release_host` gives the memory back.
+  // Pauses a RUNNING job. PAUSING and PAUSED stay as they are, with two changes: a pause by the
+  // daemon becomes the user's, and `release_host` gives the memory back. ILLEGAL_TRANSITION in
+  // other states.
   absl::StatusOr<JobPtr> Pause(const Caller& caller, const std::string& id, bool release_host);
-  // A PAUSED job goes to the queue; a pause that is on its way is withdrawn, unless the memory is
-  // already being saved for release. QUEUED, PREPARING and RUNNING stay as they are.
+  // Puts a PAUSED job in the queue, and withdraws the pause of a PAUSING one. QUEUED, PREPARING and
+  // RUNNING stay as they are. ILLEGAL_TRANSITION if the job has ended or is being cancelled, or if
+  // its memory is already being saved for release.
   absl::StatusOr<JobPtr> Resume(const Caller& caller, const std::string& id);
-  // CANCELLING and CANCELLED stay as they are.
+  // Cancels a job. CANCELLING and CANCELLED stay as they are. ILLEGAL_TRANSITION if it has
+  // succeeded or failed.
   absl::StatusOr<JobPtr> Cancel(const Caller& caller, const std::string& id);
-  // Asks a RUNNING job for a checkpoint after its step; checkpoint_step tells when it is on disk.
+  // Asks a RUNNING job for a checkpoint after its step, and returns the job as it is now.
+  // checkpoint_step of the job grows when it is on disk. ILLEGAL_TRANSITION in other states.
   absl::StatusOr<JobPtr> Checkpoint(const Caller& caller, const std::string& id);
 
-  // Of a job that has ended: it is not there any more, and what the daemon keeps for it (events,
-  // metrics, log, checkpoints in its own directory) is removed soon after. Directories that its
-  // file names are left alone.
+  // Deletes a job that has ended; ILLEGAL_TRANSITION if it has not. Callers do not find it any
+  // more. What the daemon keeps for it (events, metrics, log, checkpoints in its own directory) is
+  // removed soon after. Directories that its file names are left alone.
   absl::Status Delete(const Caller& caller, const std::string& id);
 
-  // The newest first.
+  // Returns the job's checkpoints, the newest first. Their directories are read with the
+  // rights of the job's submitter.
   absl::StatusOr<std::vector<JobCheckpoint>> ListCheckpoints(const Caller& caller,
                                                              const std::string& id) const;
-  // Writes a HF directory from the job's checkpoint of `step` (0: the newest). Returns the one
-  // taken; `done` is called later, from another thread. `directory` is absolute, and empty or not
-  // there (OUTPUT_EXISTS). It is written with the rights of the job's submitter, whoever asks.
+  // Begins to write a HF directory from the job's checkpoint of `step` (0: the newest), and returns
+  // that checkpoint. `done` is called once when the directory is written or has failed, from
+  // another thread or, while the daemon stops, from this one. It is not called if Export returns an
+  // error. `directory` is absolute, and empty or not there (OUTPUT_EXISTS). It is written with the
+  // rights of the job's submitter, whoever asks.
   absl::StatusOr<JobCheckpoint> Export(const Caller& caller, const std::string& id, int64_t step,
                                        const std::string& directory,
                                        std::function<void(const absl::Status& status)> done);
 
-  // Events from `first_sequence` on (1: all). InvalidArgument if that is more than one past the
-  // last. `on_ready` is called, from any thread and at most once between two polls, when there is
-  // something to poll; it must return soon, and not use the watch. The watch must not outlive the
-  // ledger.
+  // Returns a watch of the job and its events from `first_sequence` on (0 or 1: all).
+  // InvalidArgument (INVALID_FIELD) if that is more than one past the last. `on_ready` is called,
+  // from any thread, when there is something to poll; between two polls once at most for the job
+  // and once for events. It must return soon, and not use the watch. The ledger must outlive the
+  // watch.
   absl::StatusOr<std::unique_ptr<JobWatch>> Watch(const Caller& caller, const std::string& id,
                                                   int64_t first_sequence,
                                                   std::function<void()> on_ready);
 
-  // How busy the node is: for every caller.
+  // Returns how busy the node is. Every caller may know.
   JobCounts Counts() const;
 
  private:
-  // What follows for a job from its file and its plan.
+  // Sets the fields of a job that follow from its file and its plan.
   void SetPlanned(const PlanReport& plan, JobSpec spec, Job* job) const;
   absl::StatusOr<JobPtr> Visible(const Caller& caller, const std::string& id) const;
   absl::StatusOr<std::shared_ptr<FileSystem>> FilesOf(int64_t uid, const std::string& id) const;
   absl::StatusOr<std::vector<JobCheckpoint>> CheckpointsOf(const Job& job, FileSystem* files) const;
-  // Checks the owner, then asks `decide` for a change, as JobLedger::Change does.
+  // Checks the owner, then changes the job as `decide` says: see JobLedger::Change.
   absl::StatusOr<JobPtr> Control(const Caller& caller, const std::string& id,
                                  const JobLedger::Decide& decide);
 

@@ -1,11 +1,13 @@
-// Removes the files of deleted jobs, and deletes ended jobs that are kept no longer
-// (retention_rule.h).
+// JobRemover removes the files of deleted jobs, and deletes ended jobs that are kept no longer
+// (retention_rule.h). It removes STATE/jobs/ID. Directories that the job's file names (checkpoints,
+// output, cache) stay.
 //
 // Readers do not find a job any more once the ledger has deleted it. Removing its files may take
 // long; a process that dies meanwhile goes on at its next start, because the store remembers the
 // job until nothing else is left of it.
 //
-// Thread safety: SetKeepEndedJobs from any thread, the rest from one; RunRound not after Start.
+// Thread safety: SetKeepEndedJobs may be called from any thread, the other methods from one.
+// RunRound must not be called after Start.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_REMOVER_H_
 #define MEGATRAIN_SERVER_MANAGER_JOB_REMOVER_H_
 
@@ -27,8 +29,9 @@
 namespace megatrain {
 
 // Removes the job's directory and makes that durable: the submitter's part with the submitter's
-// rights (own_directory.h), the rest with the daemon's. On an error something is left, which
-// another call may remove. Cancelled once `cancelled` returns true.
+// rights (own_directory.h), the rest with the daemon's. Fine if it is not there. On an error
+// something is left, which another call may remove. Cancelled once `cancelled` returns true;
+// otherwise errors of RemoveOwnDirectory and of `files`.
 absl::Status RemoveJobFiles(const std::string& state_directory, const std::string& id,
                             FileSystem* files, const std::function<bool()>& cancelled = {});
 
@@ -43,7 +46,7 @@ class JobRemover {
     std::function<void(const std::string& line)> log = {};
   };
 
-  // All must outlive the remover.
+  // The ledger, the records, and the pointers of the options must outlive the remover.
   JobRemover(JobLedger* ledger, JobRecordsDirectory* records, Options options);
   // Stops removing; the next start of the daemon goes on with it.
   ~JobRemover();
@@ -56,7 +59,7 @@ class JobRemover {
   // Replaces Options::keep_ended_jobs.
   void SetKeepEndedJobs(int64_t jobs);
 
-  // One round. For tests, in place of Start.
+  // Does one round of work. For tests, in place of Start.
   void RunRound();
 
  private:

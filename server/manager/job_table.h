@@ -1,6 +1,7 @@
-// All jobs and their events in memory, as last announced. Every read is answered from it.
+// JobTable holds all jobs and their events in memory, as last announced. Every read is answered
+// from it.
 //
-// Thread safety: all methods may be called from any thread; none waits for anything but memory.
+// Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: the store holds what the table shows, except progress and places in the queue. A
 // job's events are numbered 1, 2, 3, ..., and the last kJobEventsKept are there.
 #ifndef MEGATRAIN_SERVER_MANAGER_JOB_TABLE_H_
@@ -51,13 +52,14 @@ class JobTable {
   std::vector<JobPtr> Range(int64_t after, bool descending, size_t count,
                             const std::function<bool(const Job& job)>& filter) const;
   JobCounts Counts() const;
-  // The sequence number of the job's last event; 0 if there is no such job.
+  // Returns the sequence number of the job's last event; 0 if there is no such job.
   int64_t LastEvent(const std::string& id) const;
-  // Returns at most `count` events, from the number `first` or the oldest that is kept on.
+  // Returns at most `count` events, from the number `first` or the oldest that is kept on; none if
+  // there is no such job.
   std::vector<JobEvent> Events(const std::string& id, int64_t first, size_t count) const;
 
-  // As JobManager::Watch. REQUIRES: 1 <= first_sequence <= LastEvent + 1. The table must outlive
-  // the watch.
+  // Returns a watch as JobManager::Watch does; one of a job that is not there says so at its first
+  // poll. REQUIRES: 1 <= first_sequence <= LastEvent + 1. The table must outlive the watch.
   std::unique_ptr<JobWatch> Watch(const std::string& id, int64_t first_sequence,
                                   std::function<void()> on_ready);
 

@@ -1,5 +1,5 @@
-// A reader's view of one job: its events from a sequence number on, and the job whenever it has
-// changed.
+// JobWatch is a reader's view of one job: its events from a sequence number on, and the job
+// whenever it has changed.
 //
 // A watch is a place in the job's event log and buffers nothing. However slow its reader is, it
 // loses no event that is kept (kJobEventsKept), is told which it has missed, and costs the daemon
@@ -37,26 +37,28 @@ class JobWatch {
     bool deleted = false;          // the job is not there any more; the rest is not set
   };
 
-  // Waits for a call of on_ready that is under way; there is none later. REQUIRES: the caller holds
+  // Waits for a call of on_ready that is under way. There is none later. REQUIRES: the caller holds
   // no lock that on_ready takes.
   ~JobWatch();
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
 
-  // Returns the news, with at most `events_max` events. Does not wait. The first call gives the
-  // job.
+  // Returns the news since the last call, with at most `events_max` events. Does not wait. The
+  // first call gives the job.
   Update Poll(int events_max = 100);
 
-  // Whether the next Poll has events, and not only a newer picture of the job, or that it is gone.
+  // Returns true if the next Poll gives events or tells that the job is gone; false if it gives at
+  // most a newer picture of the job.
   bool HasEvents() const;
 
  private:
   friend class JobTable;
 
-  // What the table keeps of a watch; outlives it by at most a notification.
+  // The part of a watch that the table keeps. It may outlive the watch for as long as a
+  // notification lasts.
   struct Bell {
     explicit Bell(std::function<void()> on_ready) : on_ready(std::move(on_ready)) {}
-    // Once for a new picture of the job, and once for events, until the next Poll.
+    // Calls on_ready once for a new picture of the job, and once for events, until the next Poll.
     void Ring(bool for_event) {
       if (for_event) {
         if (rung.exchange(kForEvent) == kForEvent) return;

@@ -1,4 +1,4 @@
-// Makes a checked spec of a submitted job file.
+// Parses submitted job files and checks their paths.
 #ifndef MEGATRAIN_SERVER_MANAGER_SUBMISSION_H_
 #define MEGATRAIN_SERVER_MANAGER_SUBMISSION_H_
 
@@ -12,15 +12,16 @@
 
 namespace megatrain {
 
-// Returns the directory of what the daemon keeps of a job: "STATE_DIRECTORY/jobs/ID".
+// Returns the directory in which the daemon keeps what belongs to a job: "STATE_DIRECTORY/jobs/ID".
 std::string JobDirectory(const std::string& state_directory, const std::string& id);
 
-// Parses the file. checkpoint.directory, if it names none, becomes "checkpoints" in the job's own
-// directory. InvalidArgument, reason INVALID_JOB_FILE or INVALID_FIELD.
+// Parses the file. An empty checkpoint.directory becomes "checkpoints" in the job's own directory.
+// InvalidArgument with the reason INVALID_JOB_FILE, or INVALID_FIELD if base_directory is not
+// absolute.
 absl::StatusOr<JobSpec> ParseJob(const JobFile& file, const std::string& state_directory,
                                  const std::string& id);
 
-// Whether the job's checkpoints are in its own directory.
+// Returns true if the job's checkpoints are in its own directory.
 bool WritesInOwnDirectory(const JobSpec& spec, const std::string& state_directory,
                           const std::string& id);
 

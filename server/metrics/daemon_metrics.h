@@ -1,4 +1,5 @@
-// Counts and measures of the daemon, and the page of them that Prometheus reads.
+// DaemonMetrics holds the counts and measures of the daemon, and writes the page of them that
+// Prometheus reads.
 //
 // The page names no user, no path and no job's name: jobs are opaque ids, so it may be read by
 // people who may not see the jobs. Its size does not depend on how many jobs there were: it names
@@ -6,7 +7,7 @@
 // job's end until another job's steps begin, so that a short job's are not lost between two
 // readings.
 //
-// Thread safety: all methods may be called from any thread; none waits for anything but memory.
+// Thread safety: all methods may be called from any thread. Each may wait briefly for a mutex.
 // Invariants: every metric is on every page, at least with its HELP and TYPE; counters only grow.
 #ifndef MEGATRAIN_SERVER_METRICS_DAEMON_METRICS_H_
 #define MEGATRAIN_SERVER_METRICS_DAEMON_METRICS_H_
@@ -43,7 +44,7 @@ struct MeasuredJob {
   double peak_flops_per_second = 0;
 };
 
-// Values that are read when the page is made, and not told before.
+// Values that the caller reads when the page is made.
 struct MeasuredNode {
   std::vector<JobPtr> jobs;  // all
   absl::Time now;
@@ -58,32 +59,35 @@ struct MeasuredNode {
 
 class DaemonMetrics {
  public:
-  // `device`: "cpu", "cuda".
+  // `device` is EngineHost's id of the device, "cpu" or "cuda:0", or "missing".
   DaemonMetrics(std::string version, std::string device);
 
   // ---- The job that has the device ----
+  // Says that a job's steps begin. Clears the measures of the last step and the last checkpoint if
+  // they are another job's.
   void JobHasDevice(const MeasuredJob& job);
-  // The job paused or ended. Without effect if another job has the device.
+  // Says that the job has paused or ended. Without effect if another job has the device.
   void JobLeftDevice(const std::string& id);
+  // Adds a step of the job that has the device. REQUIRES: JobHasDevice was called for that job.
   void StepDone(const StepRecord& record);
-  // Loss, gradient or weight were not finite; the step has no record.
+  // Counts a step whose loss, gradient or weights were not finite. It has no record.
   void StepNotFinite();
-  // `seconds`: from the first byte to its verified end.
+  // Adds a checkpoint, which took `seconds` from the first byte to its verified end.
   void CheckpointDone(absl::Time time, double seconds);
 
-  // The device is of another kind than before: jobs that had begun go on with other bits.
+  // Records that the device is of another kind than before, and that jobs that had begun go on with
+  // other bits.
   void DeviceChanged(absl::Time time);
 
-  // ---- RPC ----
-  // `method`: gRPC's, "/megatrain.v1.JobService/GetJob". REQUIRES: a method that is served,
-  // so that there are few. Methods of other services (health, reflection) are counted together.
-  // `code`: gRPC's.
+  // Counts an answered call. `method` is gRPC's, "/megatrain.v1.JobService/GetJob", and `code`
+  // gRPC's. Methods of other services (health, reflection) are counted together. REQUIRES: the
+  // method is one that is served, so that there are few.
   void RequestDone(std::string_view method, int code);
-  // Count by `reason`. REQUIRES: there are few reasons.
+  // Count a refusal by its `reason`. REQUIRES: there are few reasons.
   void CallerRefused(const std::string& reason);
   void ConnectionRefused(const std::string& reason);
 
-  // In Prometheus' text format, metrics in a fixed order.
+  // Returns the page in Prometheus' text format, with the metrics in a fixed order.
   std::string Page(const MeasuredNode& node) const;
 
  private:

@@ -1,7 +1,7 @@
-// Writes a page of metrics in Prometheus' text format: families with name, type and help, and in
-// each a value for every set of labels.
+// MetricPage writes a page of metrics in Prometheus' text format: families with name, type and
+// help, and in each a value for every set of labels.
 //
-// Thread safety: one thread.
+// Thread safety: one thread at a time.
 #ifndef MEGATRAIN_SERVER_METRICS_METRIC_PAGE_H_
 #define MEGATRAIN_SERVER_METRICS_METRIC_PAGE_H_
 
@@ -32,12 +32,13 @@ class MetricPage {
     prometheus::MetricFamily* const family_;
   };
 
+  // Begin a family, and return what its series are added with.
   Series Gauge(const std::string& name, const std::string& help);
   // REQUIRES: the name ends in _total.
   Series Counter(const std::string& name, const std::string& help);
   void Histogram(const std::string& name, const std::string& help, prometheus::ClientMetric value);
 
-  // The whole page. A family without series has its HELP and TYPE.
+  // Returns the whole page. A family without series has its HELP and TYPE.
   std::string Text() const;
 
  private:

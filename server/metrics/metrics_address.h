@@ -8,7 +8,7 @@ namespace megatrain {
 
 inline constexpr char kDefaultMetricsAddress[] = "127.0.0.1:9464";
 
-// Whether `address` is one "HOST:PORT", as 127.0.0.1:9464 or [::1]:9464.
+// Returns true if `address` is one "HOST:PORT", as 127.0.0.1:9464 or [::1]:9464.
 bool IsHostPort(const std::string& address);
 
 // Returns what is wrong with `address`, for people; "" if it is a HOST:PORT that can be served on.

@@ -1,8 +1,8 @@
-// Serves HTTP for monitoring, on an address of its own:
+// MetricsServer serves HTTP for monitoring, on an address of its own:
 //   GET /metrics   the page
 //   GET /livez     200: the process answers
 //   GET /readyz    200: jobs can run; 503 and why not
-// Other paths are 404, and nothing can be changed through it.
+// Other paths are 404, other methods than GET and HEAD are 405. Nothing can be changed through it.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_METRICS_METRICS_SERVER_H_
@@ -21,7 +21,8 @@ struct mg_context;
 
 namespace megatrain {
 
-// Called on the server's threads, two at a time at most, until it is destroyed.
+// Functions that answer requests. They are called on the server's threads, by two at once at most,
+// until the server is destroyed.
 struct MetricsSources {
   std::function<std::string()> page;
   // Returns OK, or why jobs cannot run yet, in a message that everybody may read.
@@ -30,7 +31,8 @@ struct MetricsSources {
 
 class MetricsServer {
  public:
-  // `address`: "HOST:PORT"; port 0 takes a free one. Unavailable if it cannot be listened on now.
+  // Serves on `address`, "HOST:PORT"; port 0 takes a free one. InvalidArgument if `address` is not
+  // of that form; Unavailable if it cannot be listened on now.
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& address,
                                                               MetricsSources sources);
   // Answers the requests under way; the sources are not called any more when this returns.

@@ -1,4 +1,4 @@
-// Feeds the metrics with what runs tell.
+// RunMetrics feeds the metrics with what runs tell.
 #ifndef MEGATRAIN_SERVER_METRICS_RUN_METRICS_H_
 #define MEGATRAIN_SERVER_METRICS_RUN_METRICS_H_
 
@@ -12,8 +12,8 @@ namespace megatrain {
 // Thread safety: as RunObserver.
 class RunMetrics : public RunObserver {
  public:
-  // What is known of a job by its file; called once each time it gets the device, and must not
-  // block long. The id is filled in here.
+  // Returns what is known of a job by its file. Called on the job's thread each time its steps
+  // begin: at its start and after each pause. Must not block long. RunMetrics sets the id.
   using Describe = std::function<MeasuredJob(const RunRequest& run)>;
 
   // `metrics` must outlive this.

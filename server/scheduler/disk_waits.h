@@ -1,4 +1,4 @@
-// Jobs that wait for room on a disk, and when to look again.
+// DiskWaits remembers which jobs wait for room on a disk, and when to look again.
 //
 // A job that runs into a full disk again without having got a step further waits twice as long as
 // before: what is free may not be free for it (a quota), and each try costs a save.
@@ -20,7 +20,7 @@ namespace megatrain {
 
 inline constexpr absl::Duration kDiskWaitMin = absl::Seconds(10);
 inline constexpr absl::Duration kDiskWaitMax = absl::Minutes(10);
-// Beside what is about to be written: for logs, metrics, and the store.
+// Bytes that must be free beside what is about to be written: for logs, metrics, and the store.
 inline constexpr int64_t kDiskMarginBytes = int64_t{64} << 20;
 
 struct DiskNeed {
@@ -28,31 +28,34 @@ struct DiskNeed {
   int64_t bytes = 0;
 };
 
-// Where a job writes, and what it may write there at once, as far as is known.
+// Returns the directories where a job writes, with the bytes that it may write there at once, as
+// far as is known. Returns none if the job's spec is null.
 std::vector<DiskNeed> DiskNeedsOf(const Job& job);
 
 // Thread safety: none.
 class DiskWaits {
  public:
-  // Bytes free beneath a directory of the job's, asked with the rights of its submitter.
+  // Returns the bytes free beneath a directory of the job's, as its submitter may use them.
   using FreeBytes =
       std::function<absl::StatusOr<int64_t>(const Job& job, const std::string& directory)>;
 
   explicit DiskWaits(FreeBytes free_bytes) : free_bytes_(std::move(free_bytes)) {}
 
-  // The job could not write. Without effect if it waits already.
+  // Notes that the job could not write `needs` and waits. Without effect if it waits already.
   void Add(const Job& job, std::vector<DiskNeed> needs, absl::Time now);
   bool Waits(const std::string& id) const;
-  // It goes on, or somebody else decides; how long it waited is remembered.
+  // Ends the job's wait: it goes on, or somebody else decides. How long it waited is remembered for
+  // the next time.
   void Remove(const std::string& id);
-  // The job has ended.
+  // Forgets a job that has ended.
   void Forget(const std::string& id) { waits_.erase(id); }
 
-  // There is room for the job, or nobody can tell. False until its time has come to look.
+  // Returns true if the job does not wait, if there is room for it, or if the free bytes cannot be
+  // read. Returns false before its time to look has come.
   bool HasRoom(const Job& job, absl::Time now);
-  // For people: what is missing.
+  // Returns what is missing, for people; "" if the job has never waited.
   std::string Text(const std::string& id) const;
-  // When to look next; nothing if nothing waits.
+  // Returns when to look next; nullopt if no job waits.
   std::optional<absl::Time> NextLook() const;
 
  private:

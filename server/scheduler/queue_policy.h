@@ -1,4 +1,5 @@
-// Which queued job starts next, and what each of the others is told: a pure function of a snapshot.
+// Decides which queued jobs start next, and what each of the others is told. The decision follows
+// from a snapshot, and has no side effects.
 //
 // - Higher priorities go first. At equal priority the user with the least use of the device goes
 //   first (recent use, and what the jobs before in this very queue will add), so that users take
@@ -27,17 +28,17 @@ struct QueuedJob {
   int64_t number = 0;  // order of submission
   int64_t uid = -1;
   int priority = 0;
-  int64_t pool_bytes = 0;  // that it needs beyond what it holds; 0 = none, or not known
-  // Not to be started now: why. kNone: nothing of its own speaks against it.
+  int64_t pool_bytes = 0;  // needed beyond what it holds; 0 = none, or not known
+  // The reason of its own for which it cannot start now; kNone: there is none.
   WaitingReason hold = WaitingReason::kNone;
   std::string hold_text;
-  std::optional<double> seconds;  // that it will run, if that is known
+  std::optional<double> seconds;  // how long it will run, if that is known
 };
 
 struct ActiveJob {
   int64_t uid = -1;
   int64_t pool_bytes = 0;
-  std::optional<double> seconds;  // that it will still run
+  std::optional<double> seconds;  // how long it will still run, if that is known
 };
 
 struct QueueSnapshot {
@@ -57,9 +58,10 @@ struct QueueDecision {
   std::map<std::string, QueuePlace> places;
 };
 
-// What a job whose length is not known is taken to add to its user's use.
+// A job whose length is not known is taken to add this to its user's use.
 inline constexpr double kUnknownJobSeconds = 3600;
 
+// Returns the jobs to start now, and the place of every queued job.
 QueueDecision DecideQueue(const QueueSnapshot& snapshot);
 
 }  // namespace megatrain

@@ -1,4 +1,5 @@
-// What is known of a job that the runner has: what it told, and what it was asked.
+// RunFacts holds what is known of a job that the runner has: what the runner told, and what it was
+// asked.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_FACTS_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_FACTS_H_
 
@@ -17,27 +18,28 @@ struct RunFacts {
   };
   Phase phase = Phase::kPreparing;
 
-  // Told with the last StepsBegin; `steps_told` until it is stored.
+  // The values of the last StepsBegin. `steps_told`: they are not stored yet.
   int64_t first_step = 0, total_steps = 0;
   bool steps_told = false;
   int64_t step = 0;             // the last one that is done
   int64_t checkpoint_step = 0;  // newest verified
   TrainingPause pause;          // kPaused
-  bool release_failed = false;  // the last release or resumption; `pause` says why
-  bool resume_failed = false;
-  RunEnd end;  // kEnded
+  bool release_failed = false;  // the last release failed; `pause` says why
+  bool resume_failed = false;   // the last resumption failed; `pause` says why
+  RunEnd end;                   // for kEnded
 
-  // Asked and not yet answered.
+  // The runner was asked for these and has not answered yet.
   bool pause_asked = false, release_asked = false, resume_asked = false;
   bool cancel_asked = false, stop_asked = false;
 
-  // The runner is at work for it: it prepares, trains, saves, or is about to end.
+  // Returns true if the runner is at work for the job: it prepares, trains, saves, or is about to
+  // end.
   bool Occupies() const {
     return phase != Phase::kPaused || release_asked || resume_asked || cancel_asked || stop_asked;
   }
 };
 
-// Takes in what the runner tells. Events that change no fact are left alone.
+// Changes the facts as `event` says. Events that change no fact are ignored.
 void Apply(const JobRunEvent& event, RunFacts* facts);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// From the engine's threads to the scheduler's: what runs tell, in order.
+// RunMailbox carries what runs tell, in order, from the engine's threads to the scheduler's.
 //
 // Thread safety: all methods may be called from any thread. Posting never waits for the scheduler.
 // Invariants: bounded, since of a job's steps only the newest is kept; whatever else a run tells,
@@ -31,15 +31,16 @@ class RunMailbox : public RunObserver {
     std::map<std::string, Progress> progress;  // by job
   };
 
-  // Messages, activities and failed checkpoints are dropped: the scheduler needs none of them.
+  // Posts an event. Messages, activities, and the begin and failure of checkpoints are dropped: the
+  // scheduler needs none of them.
   void Tell(const RunRequest& run, const JobRunEvent& event) override;
-  // Something else has changed.
+  // Ends a Wait, because something else has changed.
   void Wake();
 
-  // Everything since the last call.
+  // Returns everything that was posted since the last call. Does not wait.
   Mail Take();
-  // Until there is a report or a wake, or `seconds` have passed; steps alone are let through only
-  // when `step_seconds` have.
+  // Waits until there is a report or a wake, or `seconds` have passed. If there are only steps, it
+  // waits until `step_seconds` have passed.
   void Wait(double seconds, double step_seconds);
 
  private:

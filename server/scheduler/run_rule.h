@@ -1,6 +1,7 @@
-// What is to be done next about a job that the runner has: a pure function of the job's state and
-// of what the runner told. Applied again and again until there is nothing to do, it brings both
-// together whatever happened in between; so no request and no answer needs to be remembered.
+// Decides what is to be done next about a job that the runner has. The decision follows from the
+// job's state and from what the runner told, and has no side effects. Applied again and again until
+// there is nothing to do, it brings both together whatever happened in between. So no request and
+// no answer needs to be remembered.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_RULE_H_
 
@@ -13,7 +14,7 @@ namespace megatrain {
 struct RunAction {
   enum class Kind {
     kNone,
-    kChange,   // the job, as `change` says
+    kChange,   // change the job as `change` says
     kPause,    // ask the runner
     kRelease,  // ask the runner: pause and give the host memory back
     kResume,
@@ -25,16 +26,16 @@ struct RunAction {
   JobChange change;
 };
 
-// `stopping`: the daemon is.
+// Returns the next action; kNone: there is nothing to do. `stopping`: the daemon is stopping.
 RunAction DecideRun(const Job& job, const RunFacts& facts, bool stopping);
 
-// The runner was asked for what `kind` says.
+// Notes that the runner was asked for what `kind` says.
 void NoteAsked(RunAction::Kind kind, RunFacts* facts);
-// A change that DecideRun wanted was made; the job is in `state` now.
+// Notes that a change that DecideRun wanted was made, and that the job is in `state` now.
 void NoteChanged(JobState state, RunFacts* facts);
 
-// The same for an active job that the runner does not have: one that was cancelled while its host
-// memory was not kept.
+// Returns the action for an active job that the runner does not have, as one that was cancelled
+// while its host memory was not kept: a change, or kNone if the job is not active.
 RunAction DecideWithoutRun(const Job& job);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// Gives queued jobs the device and carries out what users ask of running ones: brings the states in
-// the ledger and the runs in the runner together.
+// Scheduler gives queued jobs the device and carries out what users ask of running ones. It brings
+// the states in the ledger and the runs in the runner together.
 //
 // It remembers no requests. Each round it takes in what the runner told, then asks pure functions
 // what is to be done (queue_policy.h, run_rule.h) and does it: a change of state through the
@@ -45,31 +45,33 @@ class Scheduler {
     UserLimits limits = {};
     JobDisk* disk = nullptr;  // measured as jobs write; null, or outlives the scheduler
     DiskWaits::FreeBytes free_disk_bytes;
-    // Of a job that has not run: an estimate, 0 = not known. Asked once for each job, and may read
-    // its model's configuration. May be empty. REQUIRES: the job's spec is not null.
+    // Returns an estimate of the seconds of a step for a job that has not run; 0 = not known.
+    // Called once for each job, on the scheduler's thread. May read the job's model configuration.
+    // May be empty. REQUIRES: the job's spec is not null.
     std::function<double(const Job& job)> predict_step_seconds = {};
-    // A line for the daemon's own log: what users are not told elsewhere. May be empty.
+    // Called on the scheduler's thread with lines for the daemon's log: what users are not told
+    // elsewhere. May be empty.
     std::function<void(const std::string& line)> log;
   };
 
-  // All must outlive the scheduler. `mailbox` is among the observers of `runner`. `records` may be
-  // null: nothing is recorded then.
+  // The pointers' targets must outlive the scheduler. `mailbox` is among the observers of `runner`.
+  // `records` may be null: nothing is recorded then.
   Scheduler(JobLedger* ledger, JobRunner* runner, RunMailbox* mailbox, JobRecordsDirectory* records,
             Options options);
-  // As Shutdown, if started.
+  // Shuts down, as Shutdown does, if Start was called.
   ~Scheduler();
 
   // Begins to work, on a thread of its own.
   void Start();
-  // Has every run saved and ended, stores that, and returns. Jobs that ran are QUEUED then and go
-  // on when the daemon is started again. Takes as long as the saves. What cannot be stored is as
-  // after a death of the process.
+  // Has every run saved and ended, stores that, and returns when it is done. Jobs that ran are
+  // QUEUED then and go on when the daemon is started again. A change that cannot be stored is made
+  // at the next start, as after a death of the process.
   void Shutdown();
 
-  // Those of Options are replaced, from the next look at the queue on, which is soon.
+  // Replaces Options::limits, from the next look at the queue on, which is soon.
   void SetLimits(const UserLimits& limits);
 
-  // One round. For tests, in place of Start.
+  // Does one round. For tests, in place of Start.
   void RunRound();
 
  private:
@@ -90,9 +92,9 @@ class Scheduler {
   void Loop();
   void TakeMail();
   void SettleRun(const std::string& id);
-  // False: there is nothing more to do for now.
+  // Returns false if there is nothing more to do for now.
   bool SettleOnce(const std::string& id, Run* run);
-  // Of a job that was deleted while the runner still had it.
+  // Ends the run of a job that was deleted while the runner still had it.
   bool LetGoOfDeleted(const std::string& id, Run* run);
   absl::Status AskRunner(RunAction::Kind kind, const std::string& id);
   void ForgetRun(const std::string& id, const Job& job);
@@ -105,7 +107,7 @@ class Scheduler {
 
   void StartJobs();
   QueueSnapshot TakeSnapshot();
-  // That the job will still run, if that is known or predicted.
+  // Returns how long the job will still run, if that is known or predicted.
   std::optional<double> SecondsLeft(const Job& job);
   QueuedJob Describe(const Job& job);
   bool StartJob(const std::string& id);
@@ -124,10 +126,10 @@ class Scheduler {
   Mutex limits_mutex_;
   UserLimits limits_ ABSL_GUARDED_BY(limits_mutex_);
 
-  // Of the thread alone.
+  // Used only by the thread that does the rounds.
   std::map<std::string, Run> runs_;
   std::map<std::string, StartWait> start_waits_;
-  std::map<std::string, double> predicted_step_seconds_;  // of live jobs that have not run
+  std::map<std::string, double> predicted_step_seconds_;  // for live jobs that have not run
   std::set<std::string> unclosed_;  // jobs whose records are to be closed when they end
   int64_t last_number_ = 0;         // of the newest job that was seen
   DiskWaits disk_waits_;

@@ -1,4 +1,5 @@
-// How much of the device each user had lately: seconds, halved with each day that has passed since.
+// UsageMeter counts how long each user had the device lately: in seconds, which are halved with
+// each day that has passed since.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_USAGE_METER_H_
 #define MEGATRAIN_SERVER_SCHEDULER_USAGE_METER_H_
 
@@ -16,13 +17,14 @@ inline constexpr absl::Duration kUsageHalfLife = absl::Hours(24);
 // Thread safety: none.
 class UsageMeter {
  public:
-  // A job of `uid` had the device from `from` to `to`. In any order; `to` before `from` counts
-  // nothing (a clock that was set back).
+  // Adds that a job of `uid` had the device from `from` to `to`. Calls may come in any order. If
+  // `to` is before `from` (a clock that was set back), nothing is added.
   void Add(int64_t uid, absl::Time from, absl::Time to);
-  // What a job's event log tells: from PREPARING until it left the device.
+  // Adds the times in a job's event log from PREPARING until it left the device. A time without an
+  // end in the log is not added.
   void AddEvents(int64_t uid, const std::vector<JobEvent>& events);
 
-  // As of `now`.
+  // Returns the seconds of each user as of `now`, by uid.
   std::map<int64_t, double> Seconds(absl::Time now) const;
 
  private:

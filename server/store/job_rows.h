@@ -1,4 +1,5 @@
-// Jobs and their events as rows of the store's tables: see job_store_schema.h.
+// Writes jobs and their events to rows of the store's tables, and reads them: see
+// job_store_schema.h.
 #ifndef MEGATRAIN_SERVER_STORE_JOB_ROWS_H_
 #define MEGATRAIN_SERVER_STORE_JOB_ROWS_H_
 
@@ -10,18 +11,21 @@
 
 namespace megatrain {
 
-// "number, id, ...": the columns of a job, but `deleted`, in the order of the functions below.
+// Returns "number, id, ...": all columns of a job but `deleted`, in the order of BindJob and
+// ReadJob.
 std::string JobColumns();
-// "?,?,...": a parameter for each.
+// Returns "?,?,...": a parameter for each of JobColumns.
 std::string JobParameters();
 
-// Binds the next parameters of `statement`. REQUIRES: job.file is not null.
+// Binds a job to the next parameters of `statement`. REQUIRES: job.file is not null.
 void BindJob(const Job& job, SqliteStatement* statement);
-// Reads the columns from `first_column` on. Job::spec is null, and the file has no overrides, which
-// have a table of their own. DataLoss if a state or reason has no name that this version knows.
+// Reads a job from the columns from `first_column` on. Job::spec is null, and the file has no
+// overrides, which have a table of their own. DataLoss if a state or reason has no name that this
+// version knows.
 absl::StatusOr<Job> ReadJob(const SqliteStatement& row, int first_column);
 
-// The columns sequence, time, from_state, to_state, reason, text.
+// Bind and read an event: the columns sequence, time, from_state, to_state, reason, text, which for
+// ReadEvent begin at 0. DataLoss as ReadJob's.
 void BindEvent(const JobEvent& event, SqliteStatement* statement);
 absl::StatusOr<JobEvent> ReadEvent(const SqliteStatement& row);
 

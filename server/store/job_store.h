@@ -1,4 +1,4 @@
-// Jobs and their events on disk: one SQLite database in the state directory.
+// JobStore keeps jobs and their events on disk, in one SQLite database in the state directory.
 //
 // Durability: a write is on stable storage when its method returns (write-ahead log,
 // synchronous=FULL). Each method is one transaction: after a crash all of it is there or nothing.
@@ -46,10 +46,11 @@ class JobStore {
   JobStore(const JobStore&) = delete;
   JobStore& operator=(const JobStore&) = delete;
 
-  // AlreadyExists if the id, the number, or the user's request_id is taken.
+  // Adds a job with its first event. AlreadyExists if the id, the number, or the user's request_id
+  // is taken.
   absl::Status Insert(const Job& job, const JobEvent& event);
-  // Replaces the job and appends the events; the oldest beyond kJobEventsKept go. NotFound if there
-  // is no such job.
+  // Replaces the job and appends the events. Removes its oldest events beyond kJobEventsKept.
+  // NotFound if there is no such job.
   absl::Status Update(const Job& job, const std::vector<JobEvent>& events);
   // Marks a job that is to be removed. Its request_id is free for another job. NotFound if there is
   // no such job.

@@ -6,7 +6,7 @@
 
 namespace megatrain {
 
-// In the database's header: tells a job store from other programs' databases. "MgTr".
+// A number in the database's header that tells a job store from other programs' databases: "MgTr".
 inline constexpr int64_t kJobStoreApplicationId = 0x4d675472;
 
 // Entry i brings version i to version i + 1; the version is the header's user_version, 0 for a new

@@ -9,8 +9,8 @@
 
 namespace megatrain {
 
-// Returns the step of the newest record; 0 if there is none or it cannot be read. May be called
-// from any thread; reads files. For JobLedger::Options::reached_step.
+// Returns the step of the job's newest record of step metrics; 0 if there is none or it cannot be
+// read. May be called from any thread; reads files. For JobLedger::Options::reached_step.
 int64_t RecordedStep(JobRecordsDirectory* directory, const std::string& job_id);
 
 }  // namespace megatrain

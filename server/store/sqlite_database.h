@@ -1,4 +1,4 @@
-// SQLite with Status in place of error codes, as far as the job store needs it.
+// Wraps SQLite, with Status in place of error codes, as far as the job store needs it.
 //
 // Errors begin with the file's name: ResourceExhausted (no room on the disk), DataLoss (damaged, or
 // no database), AlreadyExists (a value that must be unique is taken), else Internal.
@@ -28,17 +28,19 @@ class SqliteStatement {
   SqliteStatement& operator=(SqliteStatement&&) = delete;
   ~SqliteStatement();
 
-  // Binds the next question mark; nullopt is NULL. An error is returned by Step.
+  // Bind a value, which is copied, to the next question mark; nullopt is NULL. An error is returned
+  // by Step.
   void Bind(int64_t value);
   void Bind(std::string_view text);
   void Bind(std::nullopt_t);
 
-  // True: a row is there. False: all is done.
+  // Returns true if a row is there, and false when all is done.
   absl::StatusOr<bool> Step();
   // Steps to the end; rows are dropped.
   absl::Status Run();
 
-  // Columns of the row, from 0.
+  // Return a column of the row, counted from 0; 0 or "" if it is NULL. REQUIRES: Step has returned
+  // true.
   int64_t Int(int column) const;
   std::string Text(int column) const;
   bool IsNull(int column) const;
@@ -56,7 +58,7 @@ class SqliteStatement {
 
 class SqliteDatabase {
  public:
-  // The file is made if it is missing.
+  // Opens the file, which is made if it is missing.
   static absl::StatusOr<std::unique_ptr<SqliteDatabase>> Open(const std::string& path);
   ~SqliteDatabase();
   SqliteDatabase(const SqliteDatabase&) = delete;
@@ -64,7 +66,7 @@ class SqliteDatabase {
 
   // Runs any number of statements without parameters; rows are dropped.
   absl::Status Execute(const std::string& sql);
-  // A statement must not outlive its database.
+  // Returns a statement, which must not outlive the database.
   absl::StatusOr<SqliteStatement> Prepare(const std::string& sql) const;
   // Runs a statement with these parameters; rows are dropped.
   template <class... Parameters>
@@ -74,7 +76,7 @@ class SqliteDatabase {
     (statement->Bind(parameters), ...);
     return statement->Run();
   }
-  // The first column of the first row, as text.
+  // Return the first column of the first row, as text or as a number. Internal if there is no row.
   absl::StatusOr<std::string> Value(const std::string& sql) const;
   absl::StatusOr<int64_t> IntValue(const std::string& sql) const;
 
@@ -82,10 +84,10 @@ class SqliteDatabase {
   // Transaction.
   absl::Status Transaction(const std::function<absl::Status()>& body);
 
-  // How many rows the last INSERT, UPDATE or DELETE touched.
+  // Returns how many rows the last INSERT, UPDATE or DELETE touched.
   int64_t ChangedRows() const;
 
-  // `code` as a Status: "PATH: ...".
+  // Returns an error of SQLite as a Status: "PATH: ...".
   absl::Status Error(int code) const;
 
  private:

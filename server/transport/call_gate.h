@@ -1,4 +1,4 @@
-// Decides which calls are let in: the one place that does.
+// CallGate decides which calls are let in.
 //
 // | call                        | who is let in                              | open at a time |
 // |-----------------------------|--------------------------------------------|----------------|
@@ -45,14 +45,15 @@ class CallGate {
   // The time to look up a name grows with the square of its length; real names are shorter.
   static constexpr size_t kReflectionRequestBytesMax = 1024;
 
-  // `authenticator` must outlive the gate. Both observers may be empty.
+  // `authenticator` must outlive the gate. Both observers are copied, are called from any thread,
+  // and may be empty.
   CallGate(const Authenticator* authenticator, RequestObserver request_observer,
            RefusalObserver refusal_observer);
   CallGate(const CallGate&) = delete;
   CallGate& operator=(const CallGate&) = delete;
 
-  // As the Authenticator's methods of these names. The refusal observer is told of callers that are
-  // not let in. What Recheck returns must not be called once the gate is destroyed.
+  // Call the Authenticator's methods of these names, and tell the refusal observer of callers that
+  // are not let in. What Recheck returns must not be called once the gate is destroyed.
   absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const;
   std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const;

@@ -1,5 +1,6 @@
-// A few threads for calls that wait for a disk, so that gRPC's own threads are always free for
-// calls that do not. The number of threads and the number and bytes of waiting calls are bounded.
+// CallQueue runs calls that wait for a disk on a few threads, so that gRPC's own threads stay free
+// for calls that do not. The number of threads and the number and bytes of waiting calls are
+// bounded.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_CALL_QUEUE_H_
@@ -18,19 +19,22 @@ namespace megatrain {
 
 class CallQueue {
  public:
+  // At most `waiting_max` calls wait, and they hold at most `waiting_bytes_max` bytes.
   CallQueue(int threads, size_t waiting_max, size_t waiting_bytes_max);
-  // Stop.
+  // Stops, as Stop does.
   ~CallQueue();
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
   // Runs `call` once on a thread of the queue: with OK in its turn, or with Unavailable (STOPPING)
-  // when the queue stops before. `bytes` is the memory that it holds while it waits; a call that
-  // waits alone may hold any number. Returns Unavailable (OVERLOADED, STOPPING) if `call` will not
-  // be run. Does not block.
+  // if Stop is called before. `bytes` is the memory that the call holds while it waits. A call that
+  // waits alone may hold any number. Returns an error if `call` will not be run: Unavailable
+  // (OVERLOADED) if too many or too large calls wait, Unavailable (STOPPING) after Stop. Does not
+  // wait for a turn.
   absl::Status Add(size_t bytes, std::function<void(const absl::Status& status)> call);
 
-  // Runs waiting calls with STOPPING, and returns when none runs any more. One thread at a time.
+  // Runs the waiting calls with STOPPING, and returns when no call runs any more. Must not be
+  // called by two threads at once, nor from a call.
   void Stop();
 
  private:

@@ -1,7 +1,7 @@
-// Accepts connections of a socket, on a thread of its own, until it is destroyed. gRPC's own
-// listener (1.51) stops accepting for ever at the first connection for which the process has no
-// file descriptor left. This one closes connections that would take the last descriptors, and goes
-// on.
+// ConnectionListener accepts the connections of an address on a thread of its own, until it is
+// destroyed. gRPC's own listener (1.51) stops accepting for ever at the first connection for which
+// the process has no file descriptor left. This one closes connections that would take the last
+// descriptors, and goes on.
 //
 // Thread safety: one thread at a time.
 // Invariants: connections that stay open leave FilesKept() of the process' descriptors to its
@@ -24,15 +24,15 @@ namespace megatrain {
 
 class ConnectionListener {
  public:
-  // Called with a connected, non-blocking socket, which the function closes.
+  // Called with a connected, non-blocking socket. The function owns it and must close it.
   using Take = std::function<void(int fd)>;
 
   // Listens on "unix:/PATH", which must not exist and gets mode 0600, or on "HOST:PORT", where port
   // 0 is one that the system chooses. InvalidArgument if that cannot be; Unavailable if it cannot
   // be now, as for an address that no interface has yet. Connections wait until Accept is called.
   static absl::StatusOr<std::unique_ptr<ConnectionListener>> Listen(const std::string& address);
-  // Closes the sockets and removes a Unix socket from the file system. Waits for a call of `take`
-  // that is under way.
+  // Closes the listening sockets and removes a Unix socket from the file system. Waits for a call
+  // of `take` that is under way. Connections that were taken stay open.
   ~ConnectionListener();
   ConnectionListener(const ConnectionListener&) = delete;
   ConnectionListener& operator=(const ConnectionListener&) = delete;

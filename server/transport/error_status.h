@@ -1,5 +1,5 @@
-// Makes of an absl::Status what gRPC sends: the code, the message, and a
-// google.rpc.ErrorInfo with a reason of the API's ErrorReason, all in valid UTF-8.
+// Turns an absl::Status into what gRPC sends: the code, the message, and a google.rpc.ErrorInfo
+// with a reason of the API's ErrorReason. All texts are valid UTF-8.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_ERROR_STATUS_H_
 #define MEGATRAIN_SERVER_TRANSPORT_ERROR_STATUS_H_
 
@@ -14,15 +14,16 @@ namespace megatrain {
 
 inline constexpr char kErrorDomain[] = "megatrain";
 
-// A Status without a reason of its own gets a general one for its code. A long message is cut.
+// Returns OK for OK. A Status without a reason gets a general one for its code. A message beyond
+// 3,000 bytes is cut.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
-// Returns `text`, or with '?' for every byte beyond ASCII if it is not UTF-8. Texts of messages
-// must be UTF-8 or their receiver cannot read the message; paths and texts of libraries may hold
-// any.
+// Returns `text` if it is valid UTF-8, else `text` with '?' in place of every byte beyond ASCII.
+// Paths and texts of libraries may hold any bytes, but a receiver cannot read a message whose texts
+// are not UTF-8.
 std::string ValidUtf8(std::string text);
 
-// InvalidArgument "FIELD: MESSAGE" with reason INVALID_FIELD.
+// Returns InvalidArgument "FIELD: MESSAGE" with the reason INVALID_FIELD.
 absl::Status InvalidField(const std::string& field, const std::string& message);
 
 }  // namespace megatrain

@@ -1,9 +1,10 @@
-// A gRPC server for services of the callback API, with gRPC's own health and reflection, and the
-// limits on what a caller can make it hold.
+// GrpcServer serves services of the callback API, with gRPC's own health and reflection, and limits
+// what a caller can make it hold.
 //
 // gRPC 1.51 does connections, calls, deadlines, cancellation, health, reflection, and waits for
-// calls under way when it stops. The parts beside it do what it cannot:
-// - ConnectionListener accepts: gRPC's own listener ends for good when file descriptors run out.
+// calls under way when it stops. These parts do what gRPC cannot:
+// - ConnectionListener accepts connections: gRPC's own listener ends for good when file descriptors
+//   run out.
 // - CallGate lets calls in.
 // - CallQueue runs calls that wait for a disk, because gRPC has few threads.
 // - TurnScheduler gives all streams their turns on one thread.
@@ -39,8 +40,8 @@ namespace megatrain {
 struct GrpcServerOptions {
   // "unix:/ABSOLUTE/PATH", made ready by PrepareUnixSocket, or "HOST:PORT".
   std::vector<std::string> listen;
-  // Called for each address "HOST:PORT". Empty: such addresses are refused, because nothing is
-  // served on TCP in clear.
+  // Returns credentials for one listener. Called once for each address "HOST:PORT", before Start
+  // returns. Empty: such addresses are refused, because nothing is served on TCP in clear.
   std::function<std::shared_ptr<grpc::ServerCredentials>()> tcp_credentials;
   size_t streams_max = 2000;  // of all callers
   StreamOptions streams;
@@ -53,16 +54,17 @@ struct GrpcService {
   std::string name;  // "megatrain.v1.JobService"
   std::unique_ptr<grpc::Service> service;
 };
-// Makes the services. `services` outlives them.
+// Makes the services. The targets of `services` outlive them, but the struct itself does not and
+// must be copied.
 using MakeGrpcServices = std::function<std::vector<GrpcService>(const ServiceContext& services)>;
 
 // Thread safety: all methods may be called from any thread.
 class GrpcServer {
  public:
-  // Listens and serves. Health is NOT_SERVING for "" and SERVING for the services. `authenticator`
-  // must outlive the server; `make_services` is called once, before Start returns.
-  // InvalidArgument for TCP without credentials; ConnectionListener::Listen's errors for an address
-  // that cannot be listened on; Internal if gRPC does not start.
+  // Listens and serves. The health of "" is NOT_SERVING until SetReady, that of the services
+  // SERVING. `authenticator` must outlive the server. `make_services` is called once, before Start
+  // returns. InvalidArgument for TCP without credentials; ConnectionListener::Listen's errors for
+  // an address that cannot be listened on; Internal if gRPC does not start.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
                                                            const Authenticator* authenticator,
                                                            const MakeGrpcServices& make_services);
@@ -74,8 +76,9 @@ class GrpcServer {
   // Sets the health of service "", the whole daemon: SERVING if jobs can run.
   void SetReady(bool ready);
 
-  // Takes no more calls, ends streams with STOPPING, lets calls under way end, cuts off those that
-  // are left after `grace`, and returns when none is left. To be called once.
+  // Takes no more calls, and ends streams with STOPPING. Lets calls under way end, cuts off those
+  // that are left after `grace`, and returns when none is left. Must not be called by two threads
+  // at once.
   void Stop(std::chrono::milliseconds grace);
 
   size_t streams() const { return turns_.streams(); }

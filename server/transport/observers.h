@@ -1,4 +1,4 @@
-// Functions that the transport calls to tell of requests and refusals: for metrics and the log.
+// The transport calls these functions to tell the metrics and the log of requests and refusals.
 // They are called from any thread, by several at once, and must not block.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_OBSERVERS_H_
 #define MEGATRAIN_SERVER_TRANSPORT_OBSERVERS_H_

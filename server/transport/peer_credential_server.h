@@ -1,10 +1,13 @@
-// The socket beside a shared Unix socket, PATH.auth, that tells callers apart: whoever connects is
-// sent a token for the uid that the kernel says it has (SO_PEERCRED), as one line of JSON, and the
-// connection is closed:
+// Serves the socket PATH.auth beside a shared Unix socket PATH, by which its callers are told
+// apart. A process that connects to it is sent one line of JSON, and the connection is closed. The
+// line holds a token for the uid that the kernel says the process has (SO_PEERCRED):
 //   {"token": "mtl_...", "lifetime_seconds": 300}
 //   {"error": "why there is none"}
+// The caller sends the token with its calls on PATH, where CallerAuthenticator checks it.
+//
 // Nothing is read from a peer, and the answer fits the empty socket's buffer, so that no peer, slow
-// or hostile, can block the thread. Peers are answered one at a time.
+// or hostile, can block the thread. Peers are answered one at a time; each may wait for the account
+// database.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_PEER_CREDENTIAL_SERVER_H_
 #define MEGATRAIN_SERVER_TRANSPORT_PEER_CREDENTIAL_SERVER_H_
 
@@ -21,9 +24,9 @@ namespace megatrain {
 // The companion of the Unix socket PATH is PATH with this suffix.
 inline constexpr char kPeerCredentialSuffix[] = ".auth";
 
-// Answers on the Unix socket `path`, which must not exist and has mode 0600 at first, until the
-// listener is destroyed. `accounts` and `tokens` must outlive it. Errors as
-// ConnectionListener::Listen's.
+// Answers on the Unix socket `path` until the returned listener is destroyed. `path` must not
+// exist; the socket has mode 0600 until ShareUnixSocket changes it. `accounts` and `tokens` must
+// outlive the listener. Errors as ConnectionListener::Listen's.
 absl::StatusOr<std::unique_ptr<ConnectionListener>> ServePeerCredentials(
     const std::string& path, const AccountCache* accounts, LocalTokens* tokens);
 

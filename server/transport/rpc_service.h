@@ -1,5 +1,5 @@
-// A gRPC service (of the callback API) whose RPCs are plain methods, which know requests, responses
-// and callers, and nothing of gRPC.
+// RpcService is a base class for gRPC services of the callback API. It makes RPCs of plain methods,
+// which know requests, responses and callers, and nothing of gRPC.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_RPC_SERVICE_H_
 #define MEGATRAIN_SERVER_TRANSPORT_RPC_SERVICE_H_
 
@@ -27,10 +27,11 @@ namespace megatrain {
 template <class Self, class Api>
 class RpcService : public Api::CallbackService {
  protected:
+  // The targets of the pointers in `services` must outlive the service.
   explicit RpcService(const ServiceContext& services) : services_(services) {}
 
-  // Answers a call of the RPC `name` by calling `answer` on the thread that `answer_on` says.
-  // Returns the reactor that gRPC is to be given.
+  // Answers a call of the RPC `name` by calling `answer` as UnaryCall says, by several threads at
+  // once. Returns the reactor that the overriding method returns to gRPC; it deletes itself.
   template <class Request, class Response>
   grpc::ServerUnaryReactor* Unary(const char* name, AnswerOn answer_on,
                                   absl::Status (Self::*answer)(const Caller&, const Request&,
@@ -46,8 +47,10 @@ class RpcService : public Api::CallbackService {
         context, request, response);
   }
 
-  // Answers a call of the RPC `name` with the messages of the source that `open` returns. `open` is
-  // called on the thread that `open_on` says; the source may call `wake` as StreamSource says.
+  // Answers a call of the RPC `name` with the messages of the source that `open` returns, or with
+  // the error of `open`. `open` is called on the thread that `open_on` says. The source may call
+  // `wake` as StreamSource says. Returns the reactor that the overriding method returns to gRPC; it
+  // deletes itself.
   template <class Request, class Message>
   grpc::ServerWriteReactor<Message>* Stream(const char* name, AnswerOn open_on,
                                             absl::StatusOr<std::unique_ptr<StreamSource<Message>>> (

@@ -1,4 +1,4 @@
-// The parts of the server that services answer calls with.
+// ServiceContext holds the parts of the server with which services answer calls.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_SERVICE_CONTEXT_H_
 #define MEGATRAIN_SERVER_TRANSPORT_SERVICE_CONTEXT_H_
 
@@ -17,13 +17,13 @@ namespace megatrain {
 struct StreamOptions {
   // A stream without news sends a heartbeat this often.
   std::chrono::milliseconds heartbeat{10000};
-  // A reader that has had all there was gets its next message no sooner than this after the last:
-  // steps that are shorter come several to a message, or the newest alone. A job's events are not
-  // held up.
+  // A reader that has had everything gets its next message no sooner than this after the last one.
+  // Steps that are shorter than this come several to a message, or only the newest is sent. A job's
+  // events are sent at once.
   std::chrono::milliseconds pace{50};
 };
 
-// All must outlive the server.
+// The pointers' targets must outlive the services and their calls.
 struct ServiceContext {
   CallGate* gate = nullptr;
   CallQueue* queue = nullptr;
@@ -32,14 +32,16 @@ struct ServiceContext {
   StreamOptions streams;
 };
 
+// The thread on which a call is answered.
 enum class AnswerOn {
-  kCallback,  // gRPC's thread: for calls that wait for nothing, if it is known at once who calls
+  kCallback,  // gRPC's thread, for calls that do not wait; kQueue if the caller is not known at
+              // once
   kQueue,     // a thread of the CallQueue: for calls that wait for a disk
 };
 
-// Returns a pointer that stands for the connection of the call, and is only to be compared. It
-// works on Unix sockets too, whose peers have no addresses: gRPC makes one such object for each
-// connection, and the call keeps it.
+// Returns a pointer that identifies the connection of the call. It may only be compared, and is
+// valid as long as the call. It works on Unix sockets too, whose peers have no addresses: gRPC
+// makes one such object for each connection, and the call keeps it.
 inline const void* ConnectionOf(grpc::CallbackServerContext* context) {
   grpc_auth_context* const connection = grpc_call_auth_context(context->c_call());
   grpc_auth_context_release(connection);

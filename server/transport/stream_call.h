@@ -1,8 +1,9 @@
-// A call of a server-streaming RPC: writes what its source gives, a message at a time, with
-// heartbeats in between.
+// StreamCall is one call of a server-streaming RPC. It writes the messages of its source one at a
+// time, and heartbeats in between.
 //
-// Lifetime: a stream keeps itself until gRPC is done with it (OnDone). gRPC's threads only tell
-// that something happened and wake the stream; all is decided in its turns (TurnScheduler).
+// A stream keeps itself alive until gRPC is done with it (OnDone). gRPC's threads only note what
+// happened and wake the stream; its turns (TurnScheduler) decide what is done. REQUIRES: `Message`
+// has a v1::Heartbeat `heartbeat`.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_STREAM_CALL_H_
 #define MEGATRAIN_SERVER_TRANSPORT_STREAM_CALL_H_
 
@@ -41,8 +42,9 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   using Open = std::function<absl::StatusOr<std::unique_ptr<Source>>(const Caller&, const Request&,
                                                                      std::function<void()> wake)>;
 
-  // Begins with the call. `services` must outlive the server; `context` and `request` are gRPC's,
-  // for as long as the call lasts.
+  // Begins the call, and returns the reactor for gRPC. `open` is called once at most, on the thread
+  // that `open_on` says; it makes the source, and its error ends the stream. `services` must
+  // outlive the call. `context` and `request` are gRPC's and live as long as the call.
   static grpc::ServerWriteReactor<Message>* Start(const ServiceContext& services,
                                                   const StreamOptions& options, std::string method,
                                                   AnswerOn open_on, Open open,
@@ -159,14 +161,15 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     return open_(*caller, *request_, Waker());
   }
 
-  // Once. The stream is fed from `source`, or ended with its error.
+  // Begins to feed the stream from `source`, or ends it with the error. Called once.
   void Feed(absl::StatusOr<std::unique_ptr<Source>> source) {
     source_ = std::move(source);
     begun_ = true;
     services_.turns->Wake(this);
   }
 
-  // For sources: makes the stream look for news, as long as it is there.
+  // Returns the function with which the source wakes the stream. It does nothing once the stream is
+  // destroyed.
   std::function<void()> Waker() {
     return [turns = services_.turns, weak = weak_from_this()] {
       if (const std::shared_ptr<TurnScheduler::Stream> stream = weak.lock()) {
@@ -175,7 +178,8 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     };
   }
 
-  // Whether there is room for a message. False: the stream is woken when there is.
+  // Returns true if there is room for a message. If it returns false, the stream is woken when
+  // there is.
   absl::StatusOr<bool> TakeRoom() {
     if (room_ == Room::kNone) {
       room_ = Room::kAwaited;
@@ -196,8 +200,8 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
     room_ = Room::kNone;
   }
 
-  // On a thread of the queue, for it may wait; what it finds is met in a later turn. It is left
-  // out where there is no room for it or the last one still waits.
+  // Rechecks the caller on a thread of the queue, since that may wait. A later turn meets a
+  // refusal. The check is left out if the queue is full or the last check has not ended.
   void Recheck() {
     if (refused_ || rechecking_.exchange(true)) return;
     const auto stream = std::static_pointer_cast<StreamCall>(shared_from_this());
@@ -242,7 +246,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   const Request* const request_;
   std::shared_ptr<StreamCall> self_;
 
-  // Of the message that is written, or about to be made.
+  // The room for the message that is written, or is about to be made.
   enum class Room { kNone, kAwaited, kTaken };
   Message message_;
   AnswerShare share_{services_.answers};
@@ -259,7 +263,7 @@ class StreamCall final : public grpc::ServerWriteReactor<Message>, public TurnSc
   absl::Status refusal_;
   std::atomic<bool> refused_{false};
 
-  // Of turns alone.
+  // Used only in turns.
   bool ended_ = false;
   bool caught_up_ = false;  // had all there was at some time
   bool drained_ = false;    // has had all there was since the last write

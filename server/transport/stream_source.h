@@ -1,5 +1,5 @@
-// A source of a stream's messages. It is a place in a series, and buffers little: messages are made
-// when the stream can send them.
+// StreamSource gives a stream its messages. It is a place in a series and buffers little: a message
+// is made when the stream can send it.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_STREAM_SOURCE_H_
 #define MEGATRAIN_SERVER_TRANSPORT_STREAM_SOURCE_H_
 
@@ -16,8 +16,8 @@ enum class StreamNext {
   kEnd,      // there will be nothing new
 };
 
-// A source is made with a function `wake`, which it calls, from any thread, when there is news, and
-// no more once it is destroyed.
+// A source is made with a function `wake`. The source calls it, from any thread, when there may be
+// news, and never once it is destroyed.
 //
 // Thread safety: one thread at a time.
 template <class Message>
@@ -25,17 +25,20 @@ class StreamSource {
  public:
   virtual ~StreamSource() = default;
 
-  // Fills in the next message of the stream, if there is one. Does not wait for one. `message` is
-  // empty before, and unspecified after kNothing and kEnd. An error ends the stream with it.
+  // Fills in the next message, if there is one, and returns kMessage. Does not wait for one.
+  // `message` is empty before the call, and unspecified after kNothing and kEnd. An error ends the
+  // stream with it.
   virtual absl::StatusOr<StreamNext> Next(Message* message) = 0;
 
-  // Whether the next message is to be sent at once, without waiting for StreamOptions::pace.
+  // Returns true if the next message is to be sent at once, without waiting for
+  // StreamOptions::pace.
   virtual bool Urgent() const { return false; }
 
-  // The sequence number of the record to come, which heartbeats tell; 0 for series without numbers.
+  // Returns the sequence number of the next record, for heartbeats; 0 for series without numbers.
   virtual int64_t next_sequence() const = 0;
 
-  // How long after kNothing Next is called again, if the source did not wake the stream before.
+  // Returns how long after kNothing the stream calls Next again, if the source does not wake it
+  // before.
   virtual std::chrono::milliseconds poll_interval() const = 0;
 };
 

@@ -1,8 +1,8 @@
-// The one thread on which all server streams take their turns, however many there are.
+// TurnScheduler gives all server streams their turns on one thread, however many there are.
 //
-// A stream takes a turn when it is woken or when the time that it named is there. In a turn it
-// looks for news and starts at most one write, which is all that is buffered for its reader. It
-// takes no turn while that write is under way, so that a slow reader costs nothing and delays
+// A stream takes a turn when it is woken or when the time that it named has come. In a turn it
+// looks for news and starts at most one write, which is all that is buffered for its reader. While
+// that write is under way its turns do nothing, so that a slow reader costs little and delays
 // nobody.
 //
 // Thread safety: all methods may be called from any thread; turns are taken on the scheduler's
@@ -30,11 +30,12 @@ class TurnScheduler {
 
   class Stream : public std::enable_shared_from_this<Stream> {
    public:
-    explicit Stream(TurnScheduler* scheduler);  // which must outlive it
+    explicit Stream(TurnScheduler* scheduler);  // `scheduler` must outlive the stream
     virtual ~Stream();
 
-    // Takes a turn, without blocking. Returns when the next one is due if nobody wakes the stream
-    // before; kNever: only then. `stopping`: the daemon stops and the stream must end.
+    // Takes a turn, and must not block. Called on the scheduler's thread. Returns when the next
+    // turn is due if nobody wakes the stream before; kNever: only when it is woken. `stopping`: the
+    // daemon stops, and the stream must end.
     virtual Clock::time_point Turn(Clock::time_point now, bool stopping) = 0;
 
    private:
@@ -47,15 +48,16 @@ class TurnScheduler {
     Clock::time_point due_ = kNever;
   };
 
+  // At most `streams_max` streams are added at a time.
   explicit TurnScheduler(size_t streams_max);
-  // Waits until the last Stream object is destroyed: whoever was about to wake it may still hold
-  // it. REQUIRES: all have been removed.
+  // Waits until the last Stream object is destroyed, since a thread that was about to wake one may
+  // still hold it. REQUIRES: all streams have been removed.
   ~TurnScheduler();
   TurnScheduler(const TurnScheduler&) = delete;
   TurnScheduler& operator=(const TurnScheduler&) = delete;
 
   // Keeps the stream alive until it is removed, and gives it its first turn soon. ResourceExhausted
-  // (LIMIT_REACHED) if there are too many; then the stream is not kept.
+  // (LIMIT_REACHED) if `streams_max` streams are there; then the stream is not kept.
   absl::Status Add(std::shared_ptr<Stream> stream);
   // Gives the stream a turn soon. Without effect if it was not added or is removed.
   void Wake(Stream* stream);
@@ -77,7 +79,7 @@ class TurnScheduler {
   CondVar gone_;
   size_t alive_ ABSL_GUARDED_BY(mutex_) = 0;  // stream objects, added or not
   std::set<std::shared_ptr<Stream>> streams_ ABSL_GUARDED_BY(mutex_);
-  // Those with a due time, the earliest first.
+  // Streams with a due time, the earliest first.
   std::set<std::pair<Clock::time_point, Stream*>> due_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;

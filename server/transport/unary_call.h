@@ -1,5 +1,5 @@
-// A call of a unary RPC: the gate says who calls, a plain function from request to response is run,
-// and its Status becomes gRPC's.
+// UnaryCall is one call of a unary RPC. It learns from the gate who calls, runs a plain function
+// from request to response, and answers with its Status.
 #ifndef MEGATRAIN_SERVER_TRANSPORT_UNARY_CALL_H_
 #define MEGATRAIN_SERVER_TRANSPORT_UNARY_CALL_H_
 
@@ -21,14 +21,16 @@
 
 namespace megatrain {
 
-// Lifetime: begins with the call; deletes itself when gRPC is done with it (OnDone), that is when
-// the answer has left the process or the call was cut off.
+// A call deletes itself when gRPC is done with it (OnDone): the answer has left the process, or the
+// call was cut off.
 template <class Request, class Response>
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   using Answer = std::function<absl::Status(const Caller&, const Request&, Response*)>;
 
-  // `services` must outlive the server; the rest is gRPC's, for as long as the call lasts.
+  // Begins the call. `answer` runs once at most: for kQueue on a thread of the queue, for kCallback
+  // on gRPC's thread or, if it had to wait for room, on the thread that made room. `services` must
+  // outlive the call. `context`, `request` and `response` are gRPC's and live as long as the call.
   UnaryCall(const ServiceContext& services, std::string method, AnswerOn answer_on, Answer answer,
             grpc::CallbackServerContext* context, const Request* request, Response* response)
       : services_(services),
@@ -44,8 +46,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
       Admit();
       return;
     }
-    // Room for an answer is taken behind the queue: those that wait there for slow ones would
-    // keep it from calls that are answered at once.
+    // Room for an answer is taken when a thread of the queue runs the call. Calls that wait in the
+    // queue would else keep it from calls that are answered at once.
     Enqueue([this] {
       if (!caller_.has_value()) caller_ = services_.gate->Authenticate(*context_);
       Admit();
@@ -53,9 +55,10 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   }
 
  private:
-  // gRPC lends messages until the answer has left, so that one that waits is held twice, as a
-  // message and as bytes. A longer one is let go once it is bytes, which can be told only of calls
-  // that have begun to be answered.
+  // gRPC keeps the response message until the answer has left, so that an answer that waits is held
+  // twice: as a message and as bytes. A longer answer is sent in two parts, of which the first
+  // tells when the call has begun to be answered. Its message is freed as soon as Finish has turned
+  // it into bytes.
   static constexpr size_t kHeldTwiceBytesMax = size_t{64} << 10;
 
   void OnSendInitialMetadataDone(bool) override {
@@ -64,7 +67,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   }
   void OnDone() override { delete this; }
 
-  // It is known who calls. Answers when there is room for the answer.
+  // Continues when it is known who calls. Answers when there is room for the answer.
   void Admit() {
     if (!caller_->ok()) return End(caller_->status());
     share_.SetCaller((*caller_)->uid, ConnectionOf(context_));
@@ -73,7 +76,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     if (*room) End(Act());
   }
 
-  // There is room now; told on any thread.
+  // Continues when there is room. Called on any thread.
   void GoOn() {
     if (answer_on_ == AnswerOn::kCallback) return End(Act());
     Enqueue([this] { End(Act()); });

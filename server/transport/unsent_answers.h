@@ -1,9 +1,9 @@
-// Bounds the memory of answers that their callers do not read.
+// UnsentAnswers bounds the memory of answers that their callers do not read.
 //
-// gRPC keeps an answer until HTTP/2's flow control has let it out, and says so then. A client that
-// gives no window keeps every answer in the daemon's memory, a MiB each if it wants job files. So
-// the bytes of an answer are counted, by connection and by caller, from when it is made until gRPC
-// says that it went out or that its call ended.
+// gRPC keeps an answer until HTTP/2's flow control has let it out, and then reports that. A client
+// that gives no window keeps every answer in the daemon's memory, a MiB each if it asks for job
+// files. So the bytes of an answer are counted, by connection and by caller, from when it is made
+// until gRPC reports that it went out or that its call ended.
 //
 // A caller with too many unsent bytes is not answered until some have gone: a call waits before it
 // is acted on, a stream before its next message. Waiting calls are bounded in number and bytes;
@@ -40,7 +40,7 @@ class UnsentAnswers {
     size_t waiting_max = 1024;
     size_t waiting_bytes_max = size_t{32} << 20;
   };
-  // Counted for an answer until it is made: as many as a job with its file has.
+  // The bytes that are counted for an answer until it is made: those of a job with its file.
   static constexpr size_t kAnswerBytesExpected = size_t{1} << 20;
 
   explicit UnsentAnswers(const Options& options) : options_(options) {}
@@ -78,7 +78,7 @@ class UnsentAnswers {
   std::map<int64_t, Account> accounts_ ABSL_GUARDED_BY(mutex_);  // by uid; those that are not empty
 };
 
-// The unsent bytes of one call, which are given back when it is destroyed.
+// AnswerShare counts the unsent bytes of one call, and gives them back when it is destroyed.
 class AnswerShare {
  public:
   // `answers` must outlive this.
@@ -87,18 +87,18 @@ class AnswerShare {
   AnswerShare(const AnswerShare&) = delete;
   AnswerShare& operator=(const AnswerShare&) = delete;
 
-  // To be called once, before the other methods. `connection` tells connections apart and must keep
-  // standing for this one as long as the share lives.
+  // Sets the caller. To be called once, before the other methods. `connection` identifies the
+  // connection, and must do so as long as the share lives.
   void SetCaller(int64_t uid, const void* connection) {
     uid_ = uid;
     connection_ = connection;
   }
 
-  // Returns true if the call may be answered now, and counts kAnswerBytesExpected for it. Returns
-  // false if it must wait: `go_on` is called once, on any thread, when it may be answered and the
-  // bytes are counted; it may be called before Take returns. `request_bytes` is what the call holds
-  // while it waits. ResourceExhausted (ANSWERS_UNREAD): too many wait. REQUIRES: nothing is
-  // counted.
+  // Counts kAnswerBytesExpected and returns true if the call may be answered now. Returns false if
+  // it must wait: `go_on` is called once, on any thread, when the bytes are counted and the call
+  // may be answered. That may be before Take returns. `request_bytes` is what the call holds while
+  // it waits. ResourceExhausted (ANSWERS_UNREAD) if too many calls wait; `go_on` is then not
+  // called. REQUIRES: nothing is counted.
   absl::StatusOr<bool> Take(size_t request_bytes, std::function<void()> go_on);
 
   // Counts `bytes` in place of those before. If they are fewer, the `go_on` of other calls may be

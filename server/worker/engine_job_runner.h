@@ -18,21 +18,22 @@
 namespace megatrain {
 
 struct EngineJobRunnerOptions {
-  // Told of every event, in this order, when the job's records have it. They must outlive the
-  // runner.
+  // Told of every event, in this order, after the job's records were offered it. Writing the record
+  // may have failed. The observers must outlive the runner.
   std::vector<RunObserver*> observers = {};
   WatchdogOptions watchdog;
-  // Through which a run's files are reached; asked on the job's own thread as it begins.
+  // Opens the files of a run. Called on the job's own thread as it begins.
   OpenFiles files = FilesOfProcess();
-  // The job hangs: called once, on a thread of its own. A process cannot end a thread that hangs in
-  // a device or a disk: it ends itself, and its successor starts the job again.
+  // Called on the watchdog's thread when the job hangs, and again only if it advanced in between. A
+  // process cannot end a thread that hangs in a device or a disk. So the function ends the process,
+  // and the next one starts the job again. May be empty.
   std::function<void(const std::string& job_id, const std::string& why)> stalled;
-  // The device is lost to this process: called on the job's thread, with nothing left of the job
-  // but its files. As above; where it returns, the job ends as one that was stopped.
+  // Called on the job's thread when the device is lost to this process. The job has left the engine
+  // by then. If the function returns, the job ends as kStopped. May be empty.
   std::function<void(const std::string& job_id, const std::string& why)> device_lost;
 };
 
-// Each job has a thread from Start to its end, and a watchdog.
+// Each job has a thread and a watchdog from Start to its end.
 class EngineJobRunner : public JobRunner {
  public:
   // `host` must outlive the runner.
@@ -52,14 +53,16 @@ class EngineJobRunner : public JobRunner {
   void RunJob(Run& run);
   absl::StatusOr<TrainingOutcome> TrainAsSubmitter(Run& run);
   RunEnd Train(Run& run);
-  // On the run's thread, as those below: takes an event from the engine to records and observers.
+  // Takes an event from the engine to records and observers. Called on the run's thread, as the
+  // next three.
   void Follow(Run& run, const RunEvent& event) ABSL_LOCKS_EXCLUDED(mutex_);
   void Tell(const Run& run, const JobRunEvent& event) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // `status`: of writing one of the run's records.
+  // Notes how the writing of one of the run's records ended.
   void NoteRecords(Run& run, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The run stands still. Returns why: what the engine says, or that its records found no room.
+  // Notes that the run stands still. Returns why: what the engine says, or that its records found
+  // no room.
   TrainingPause Park(Run& run, const TrainingPause& pause) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of a job that has not ended.
+  // Returns the run of a job that has not ended. NotFound if there is none.
   absl::StatusOr<Run*> Find(const std::string& job_id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckNoneActive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -67,7 +70,7 @@ class EngineJobRunner : public JobRunner {
   const EngineJobRunnerOptions options_;
   Mutex mutex_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  // One that has ended stays until the next Start joins its thread.
+  // A run that has ended stays until the next Start joins its thread.
   std::vector<std::unique_ptr<Run>> runs_ ABSL_GUARDED_BY(mutex_);
 };
 

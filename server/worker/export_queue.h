@@ -1,4 +1,4 @@
-// Exports of checkpoints, one after the other on a thread of their own.
+// ExportQueue exports checkpoints, one after the other, on a thread of its own.
 //
 // Thread safety: all methods from any thread.
 #ifndef MEGATRAIN_SERVER_WORKER_EXPORT_QUEUE_H_
@@ -24,12 +24,15 @@ class ExportQueue {
   ExportQueue(const ExportQueue&) = delete;
   ExportQueue& operator=(const ExportQueue&) = delete;
 
-  // Writes a HF directory from a verified checkpoint, both of `files`; `done` is called on the
-  // queue's thread. After Stop, `done` is told Cancelled before this returns.
+  // Writes the HF directory `directory` from the verified checkpoint `checkpoint`, both reached
+  // through `files`. `done` is called once on the queue's thread, with OK or the error of the
+  // export. After Stop it is called with Cancelled before Add returns. `done` may be empty, and
+  // must not call Stop.
   void Add(const std::string& checkpoint, const std::string& directory,
            std::shared_ptr<FileSystem> files, std::function<void(const absl::Status& status)> done);
 
-  // Abandons the export that runs and those that wait: their `done` is told Cancelled.
+  // Abandons the export that runs and those that wait, whose `done` is called with Cancelled.
+  // Returns when that is done.
   void Stop();
 
  private:

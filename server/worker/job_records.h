@@ -1,6 +1,6 @@
-// What a job leaves to be read: its step metrics and its log lines, in the directory
-//   metrics/   a record a step: StepRecordJson
-//   log/       a record a line: LogLineJson
+// JobRecords keeps a job's step metrics and its log lines, in the directory
+//   metrics/   one record for a step: StepRecordJson
+//   log/       one record for a line: LogLineJson
 // Both are kept for as long as the directory is, and are appended to again when the job goes on
 // after a restart.
 //
@@ -33,22 +33,27 @@ class JobRecords {
  public:
   static constexpr size_t kWaitingBytesMax = size_t{4} << 20;
 
-  // What was found torn or damaged is told in the log. One JobRecords at a time may be open on a
-  // directory: see JobRecordsDirectory.
+  // Opens the records in `directory`, which is made if it is missing. Damaged records that are
+  // found are reported in the log. FailedPrecondition if another JobRecords has the directory open:
+  // see JobRecordsDirectory. FileError's codes otherwise.
   static absl::StatusOr<std::unique_ptr<JobRecords>> Open(const std::string& directory);
 
-  // What meets a full disk (see IsDiskFull) waits in memory, kWaitingBytesMax at most, and is
-  // written, in its order, by the first call that finds room; until then every call says that the
-  // disk is full. What fails otherwise is lost: the first failure of a series is returned, and how
-  // many records are missing is told in the log when it can be written again.
+  // Adds a record. If the disk is full (IsDiskFull), the record waits in memory, with at most
+  // kWaitingBytesMax of others. The first call that finds room writes the waiting records in their
+  // order. Until then every call returns that the disk is full. A record that cannot be written for
+  // another reason, or for which memory has no room, is lost. Only the first such failure of a
+  // series is returned. The log tells how many records are missing when it can be written again.
   absl::Status AddStep(const StepRecord& record);
   absl::Status AddLine(int64_t step, const std::string& text);
-  // The job goes on after `step`.
+  // Records that the job goes on after `step`, which supersedes the metrics of later steps. Errors
+  // as AddStep's.
   absl::Status FallBack(int64_t step);
-  // To be called before a checkpoint becomes valid, so that no power cut leaves it without the
-  // records of its steps.
+  // Returns when all written records are on stable storage; records that wait in memory are not. To
+  // be called before a checkpoint becomes valid, so that no power cut leaves it without the records
+  // of its steps. FileError's codes.
   absl::Status Sync();
-  // The job has ended for good: readers that follow end too. Tries once more to write what waits.
+  // Says that the job has ended for good, so that readers that follow it end too. Tries once more
+  // to write the waiting records.
   void Close();
 
   const std::string& directory() const { return directory_; }
@@ -69,9 +74,9 @@ class JobRecords {
       : directory_(std::move(directory)), metrics_(std::move(metrics)), log_(std::move(log)) {}
   absl::Status Add(Record record);
   absl::Status Write(const Record& record);
-  // What waits, then how many are missing. Stops at the first that finds no room.
+  // Writes the waiting records, then how many are missing. Stops at the first that finds no room.
   absl::Status WriteWaiting(int64_t step) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Of a record that could not be written.
+  // Keeps a record that could not be written, or counts it as lost.
   void Keep(Record record, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const std::string directory_;
@@ -82,16 +87,17 @@ class JobRecords {
   int64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;  // records since writing began to fail
 };
 
-// The records of all jobs, beneath one directory. An open job's are shared; those that nobody uses
-// are closed when the next job's are opened.
+// JobRecordsDirectory opens the records of all jobs, beneath one directory. All users of a job
+// share one JobRecords. Those that nobody uses are closed when the next job's are opened.
 class JobRecordsDirectory {
  public:
   explicit JobRecordsDirectory(std::string directory) : directory_(std::move(directory)) {}
 
-  // `directory`/JOB_ID. NotFound after Remove. REQUIRES: job_id is one path component.
+  // Returns the records in `directory`/JOB_ID, and opens them if they are not open. NotFound after
+  // Remove; errors of JobRecords::Open otherwise. REQUIRES: job_id is one path component.
   absl::StatusOr<std::shared_ptr<JobRecords>> Open(const std::string& job_id);
-  // The job is deleted and its directory about to be removed: whoever follows its records is told
-  // that there will be no more, and nobody opens them again.
+  // Closes the records of a deleted job, whose directory is about to be removed. Readers that
+  // follow them end, and Open returns NotFound from now on.
   void Remove(const std::string& job_id);
 
  private:

@@ -1,5 +1,5 @@
-// Runs jobs on the engine, as the scheduler says. Requests only note what is wanted and return at
-// once; observers are told what comes of them.
+// JobRunner runs jobs on the engine, as the scheduler says. Requests only note what is wanted and
+// return at once; observers are told what comes of them.
 //
 // At most one job is active, that is prepares, trains or saves. A job that is paused in place keeps
 // its host memory and its thread but not the device, so that another may be started beside it if
@@ -31,16 +31,16 @@ class JobRecords;
 struct RunRequest {
   std::string job_id;
   JobSpec spec;  // paths absolute, checkpoint.directory filled in
-  // Where the runner keeps step metrics and log lines before it tells observers; may be null.
+  // The runner writes step metrics and log lines here before it tells observers; may be null.
   std::shared_ptr<JobRecords> records;
-  int64_t uid = -1;  // the submitter's: with whose rights files are reached
+  int64_t uid = -1;  // the submitter, with whose rights files are reached
 };
 
-// Why a run failed or paused by itself, for the job's reason. The status' message is for people.
+// The reason for which a run failed or paused by itself. The status' message tells people more.
 enum class RunFailure {
   kNone,
   kInvalidInput,       // job, model, data or checkpoint are not what they must be
-  kDoesNotFit,         // by the plan: also on an empty pool
+  kDoesNotFit,         // by the plan, not even an empty pool holds it
   kPoolBusy,           // fits an empty pool; what paused jobs hold leaves too little
   kDiskFull,           // checkpoint, prepared data or output could not be written
   kNonFinite,          // loss, gradient or weight
@@ -54,17 +54,18 @@ struct RunEnd {
   enum class Kind {
     kFinished,  // the last step is done and saved, the output written
     kReleased,  // Pause(release_host): saved (if a step was made), all memory given back
-    // Stop: to be started again. Saved if a step was made, unless `status` says why that failed:
-    // it then goes on from the checkpoint before.
+    // Stop was called, or the device was lost: the job is to be started again. It is saved if a
+    // step was made, unless `status` says why that failed. It then goes on from the checkpoint
+    // before.
     kStopped,
     kCancelled,  // nothing was saved; older checkpoints are untouched
     kFailed,
   };
   Kind kind = Kind::kFailed;
-  absl::Status status;  // kFailed; kStopped
+  absl::Status status;  // why kFailed; why kStopped could not be saved; else OK
 };
 
-// The alternatives of RunEvent, and RunEnd, which is the runner's own.
+// JobRunEvent has the alternatives of the engine's RunEvent, and RunEnd.
 template <class Event>
 struct WithRunEnd;
 template <class... Events>
@@ -77,8 +78,9 @@ class RunObserver {
  public:
   virtual ~RunObserver() = default;
 
-  // Called on the job's own thread, for the events of every job: must not block long. Those of one
-  // job come one after another; of two jobs (one paused in place) at the same time.
+  // Called on the job's own thread for each event of every job, and must not block long. Events of
+  // one job come one after another. Events of two jobs, one of them paused in place, may come at
+  // the same time. `run` and `event` are valid during the call.
   virtual void Tell(const RunRequest& run, const JobRunEvent& event) = 0;
 };
 
@@ -87,28 +89,30 @@ class JobRunner {
   // Ends all jobs as Cancel does and waits for them.
   virtual ~JobRunner() = default;
 
-  // FailedPrecondition while another job is active, AlreadyExists if this one has not ended. What
-  // is wrong with the job itself comes as RunEnd.
+  // Starts the job on a thread of its own. FailedPrecondition while another job is active;
+  // AlreadyExists if this job has not ended. Errors of the job itself come as RunEnd.
   virtual absl::Status Start(RunRequest request) = 0;
 
-  // All below: NotFound if the job has not been started or has ended: its RunEnd was told or is
-  // about to be. A request that comes too late to matter (the last step is done) is without effect:
-  // RunEnd tells.
+  // The requests below return NotFound if the job has not been started or has ended: its RunEnd was
+  // told or is about to be. A request that comes too late to matter (the last step is done) has no
+  // effect, and RunEnd tells how the job ended.
 
-  // Within one step: frees the device; TrainingPause tells. With `release_host` the job is saved,
-  // its host memory given back, and it ends as kReleased; if it cannot be saved it stays paused in
-  // place, with the failure. Takes effect before the first step if the job still prepares; with
-  // `release_host` preparing is abandoned at once. Of a job that is paused in place,
-  // `release_host` gives the memory back too.
+  // Frees the device within one step; then TrainingPause is told. With `release_host` the job is
+  // saved, its host memory is given back, and it ends as kReleased. If it cannot be saved it stays
+  // paused in place, and TrainingPause tells the failure. A job that still prepares is paused
+  // before its first step; with `release_host` preparing is abandoned at once. A job that is paused
+  // in place gives its memory back too if `release_host` is set.
   virtual absl::Status Pause(const std::string& job_id, bool release_host) = 0;
-  // Of a job paused in place, or about to be: takes the device again; StepsBegin tells.
-  // FailedPrecondition while another job is active.
+  // Gives the device again to a job that is paused in place, or about to be; then StepsBegin is
+  // told. FailedPrecondition while another job is active.
   virtual absl::Status Resume(const std::string& job_id) = 0;
-  // Within one step, in preparing, paused or saving within seconds.
+  // Ends the job as kCancelled within one step, or within seconds if it prepares, is paused or
+  // saves.
   virtual absl::Status Cancel(const std::string& job_id) = 0;
-  // Saves after the step that runs; at once if paused. CheckpointSaved or CheckpointFailed tells.
+  // Saves the job after the step that runs, or at once if it is paused; then CheckpointSaved or
+  // CheckpointFailed is told.
   virtual absl::Status Checkpoint(const std::string& job_id) = 0;
-  // Finishes the step, saves, ends as kStopped: for the process' own end.
+  // Finishes the step, saves, and ends the job as kStopped. For the end of the process.
   virtual absl::Status Stop(const std::string& job_id) = 0;
 };
 

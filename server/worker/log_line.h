@@ -14,10 +14,11 @@ struct LogLine {
   std::string text;
 };
 
-// Without a line end. What is not UTF-8 in the text is replaced.
+// Returns the line as JSON without a line end. Bytes of the text that are not UTF-8 are replaced.
 std::string LogLineJson(const LogLine& line);
 
-// DataLoss if `json` is no JSON object. A part that is missing is empty.
+// Reads a line of LogLineJson. DataLoss if `json` is no JSON object. A key that is missing or no
+// text gives an empty field.
 absl::StatusOr<LogLine> ParseLogLine(std::string_view json);
 
 }  // namespace megatrain

@@ -1,4 +1,5 @@
-// The format of a record log on disk. Logs of every version are read, so it only ever grows.
+// The format of a record log on disk. Logs of every version are read, so the format may be extended
+// but not changed.
 //
 // A log is a directory of segments. A segment is a file named by the sequence number of its first
 // record, 20 digits and ".log". It consists of lines, one a record:

@@ -1,6 +1,6 @@
-// Numbered records on disk, bounded: a job's step metrics, a job's log. One thread of the engine
-// appends; any number of readers read from any sequence number, also in a later process.
-// record_format.h has the format.
+// RecordLog keeps numbered records on disk, in a bounded number of bytes: a job's step metrics, or
+// its log lines. Records are appended one at a time. Any number of readers read from any sequence
+// number, also in a later process. record_format.h has the format.
 //
 // Plain files, and not SQLite as in server/store: with 500 followers a record read costs 2 us of
 // CPU, not 4.5 (13 with a connection each), a sync beside a busy disk costs the same, and a hash
@@ -48,32 +48,34 @@ class RecordLog {
  public:
   static constexpr int64_t kTextBytesMax = int64_t{1} << 20;
 
-  // Makes the directory if it is missing. Appends to *notes a line for each segment with torn or
-  // damaged records. FailedPrecondition if another RecordLog is open on the directory.
+  // Opens the log in `directory`, which is made if it is missing. Appends to *notes a line for each
+  // segment with torn or damaged records. FailedPrecondition if another RecordLog is open on the
+  // directory; FileError's codes otherwise.
   static absl::StatusOr<std::unique_ptr<RecordLog>> Open(const std::string& directory,
                                                          const RecordLogOptions& options,
                                                          std::vector<std::string>* notes);
   RecordLog(const RecordLog&) = delete;
   RecordLog& operator=(const RecordLog&) = delete;
 
-  // Returns the record's sequence number. InvalidArgument if `text` holds a '\n' or is longer than
-  // kTextBytesMax; FailedPrecondition after Close. After any error (disk full: see IsDiskFull) the
-  // log is as before and may be appended to again; the record is lost.
+  // Appends a record and returns its sequence number. InvalidArgument if `text` holds a '\n' or is
+  // longer than kTextBytesMax; FailedPrecondition after Close; FileError's codes, of which
+  // IsDiskFull tells a full disk. After any error the log is as before and may be appended to
+  // again; the record is lost.
   absl::StatusOr<int64_t> Append(int64_t step, std::string_view text);
-  // The job goes on after `step`: records of later steps are superseded. Appends nothing if there
-  // are none. Errors as Append's.
+  // Marks records of steps after `step` as superseded, because the job goes on after `step`.
+  // Appends nothing if there are none. Errors as Append's.
   absl::Status FallBack(int64_t step);
-  // Everything appended is on stable storage when this returns.
+  // Returns when everything appended is on stable storage. FileError's codes.
   absl::Status Sync();
-  // Nothing can be appended any more. Subscribers are called once more.
+  // Forbids appending from now on, and calls the subscribers once more.
   void Close();
 
-  int64_t next_sequence() const;  // of the record to come
+  int64_t next_sequence() const;  // the number of the next record
   bool closed() const;
 
-  // Calls `changed` on the appending thread, without a lock held, after every append and Close,
-  // until the subscription is destroyed. `changed` must not block, nor destroy the subscription.
-  // The log must outlive the subscription.
+  // Calls `changed` on the appending thread, with no lock of the log held, after every append and
+  // Close, until the subscription is destroyed. `changed` must not block, nor destroy the
+  // subscription. The log must outlive the subscription.
   class Subscription;
   std::unique_ptr<Subscription> Subscribe(std::function<void()> changed) const;
 
@@ -131,10 +133,10 @@ class RecordLog::Reader {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  // Appends to *records what follows, `records_max` of them at most, or none if there is nothing
-  // yet. Sets `superseded` to what is known now. Records that were rotated away or damaged are left
-  // out: a gap in the sequence numbers, or before next_sequence(), shows them. Never waits for a
-  // record.
+  // Appends to *records the records that follow, `records_max` at most, or none if there is nothing
+  // yet. Never waits for a record. Sets `superseded` to what is known now. Records that were
+  // rotated away or damaged are left out: a gap in the sequence numbers, or before next_sequence(),
+  // shows them.
   absl::Status Next(int64_t records_max, std::vector<LogRecord>* records);
   // The sequence number of the first record that the next call may give.
   int64_t next_sequence() const { return next_; }

@@ -1,9 +1,10 @@
-// Finds out that a run hangs: that nothing has advanced for several times what it should take.
-// What is to be expected depends on what is being done. A step's time is known from the steps
-// before; reading, tokenising and saving tell that they go on as bytes pass, and only silence
-// counts, so that they may take any time.
+// Watchdog finds out that a run hangs: nothing has advanced for several times the time that it
+// should take. That time depends on the phase. A step's time is known from the steps before.
+// Reading, tokenising and saving report that they go on as bytes pass. Only their silence counts,
+// so that they may take any time.
 //
-// Thread safety: all methods from any thread. `stalled` is called on the watchdog's own thread.
+// Thread safety: all methods may be called from any thread. `stalled` is called on the watchdog's
+// own thread, or by Check.
 #ifndef MEGATRAIN_SERVER_WORKER_WATCHDOG_H_
 #define MEGATRAIN_SERVER_WORKER_WATCHDOG_H_
 
@@ -22,14 +23,14 @@ struct WatchdogOptions {
   double step_factor = 8;
   // And at least this long: steps of milliseconds wait for a machine that swaps or is suspended.
   double step_seconds_min = 120;
-  // Before a step's time is known: a model's first step on a loaded machine.
+  // A first step, whose time is not known, may take this long: a large model on a loaded machine.
   double first_step_seconds = 1800;
-  // Of silence. A sync of what a slow disk has not written yet is one call: 100 GB of page cache at
-  // 100 MB/s are 1,000 s.
+  // The longest silence in these phases. A sync of what a slow disk has not written yet is one
+  // call: 100 GB of page cache at 100 MB/s are 1,000 s.
   double preparing_seconds = 1800;
   double saving_seconds = 1800;
 
-  // How often it looks.
+  // The watchdog looks this often.
   double poll_seconds = 1;
   // Seconds of a clock that only goes forward; empty: the system's.
   std::function<double()> now;
@@ -40,22 +41,24 @@ class Watchdog {
   enum class Phase { kIdle, kPreparing, kStepping, kSaving };
   static constexpr int kStepsRemembered = 16;
 
-  // `stalled` is told what stands still and since when: once, until something advances again.
+  // `stalled` is called with what stands still and for how long. It is called again only if
+  // something advanced in between. It must not destroy the watchdog.
   Watchdog(const WatchdogOptions& options, std::function<void(const std::string& why)> stalled);
   // Waits for a call that is under way.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Begins in kIdle, in which nothing is expected.
+  // Begins a phase. A new watchdog is in kIdle, in which nothing is expected.
   void Enter(Phase phase);
-  // Something went on in the phase.
+  // Says that something went on in the phase.
   void Alive();
+  // Says that step `step` is done and took `step_seconds`.
   void Step(int64_t step, double step_seconds);
 
-  // Looks now: what the thread does again and again.
+  // Calls `stalled` if the run hangs. The watchdog's thread does this every poll_seconds.
   void Check();
-  // Seconds of silence that are allowed now; negative: any.
+  // Returns the seconds of silence that are allowed now; negative: any.
   double limit_seconds() const;
 
  private:
