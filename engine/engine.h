@@ -66,11 +66,11 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // Plans `spec` on this machine as it is now. Measures the machine's rates, which takes about a
 // second. If the machine does not have the GPU, the plan is made for one with engine.device_memory,
 // without times; FailedPrecondition if the job does not set that. `open_gpu` may be null.
-// `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h);
-// InvalidArgument if there are no measured ones to replace.
+// `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns
+// InvalidArgument for a rate that SetRate refuses, and if there are no measured ones to replace.
 //
 // In all three functions a job that does not fit gives a report with fits == false. They return the
-// errors of ReadModelConfig, PlanMemory and ChooseSession.
+// errors of ReadModelConfig, PlanMemory and ChooseSession; this one also those of the device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {});
 // Plans `spec` on a machine that is not here, with the rates of `profile` except for those given.

@@ -90,8 +90,8 @@ class Trainer {
   void CommitSave();
   // Returns true if AwaitSave would return at once.
   bool save_done() const;
-  // Waits for calls.finish and ends the save. Returns the error of a step; not all calls were made
-  // then. REQUIRES: CommitSave was called.
+  // Waits for calls.finish and ends the save. No call runs once this returns. Returns the error of
+  // a step; some calls may not have been made then. REQUIRES: CommitSave was called.
   absl::Status AwaitSave();
 
   // Gives the device's memory back and keeps the state, which may still be saved. REQUIRES:
