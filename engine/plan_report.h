@@ -43,7 +43,7 @@ struct PlanReport {
     int64_t bytes = 0;
   };
   bool fits = false;
-  std::string misfit;   // what does not fit, in bytes; empty if the job fits
+  std::string misfit;   // the kinds of memory that do not suffice, in bytes; empty if it fits
   std::string table;    // the whole report, for people
   std::string profile;  // the name of the MachineProfile; empty if none was given
   std::string model_family;

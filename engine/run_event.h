@@ -77,7 +77,7 @@ using RunEvent = std::variant<RunMessage, TrainingActivity, StepsBegin, StepReco
 // Receives the events. It is called on the training thread, which waits until it returns.
 using RunSink = std::function<void(const RunEvent& event)>;
 
-// For std::visit: one lambda for each alternative, [](const auto&) {} for the rest.
+// Combines lambdas for std::visit: one for each alternative, and [](const auto&) {} for the rest.
 template <class... Lambdas>
 struct Overloaded : Lambdas... {
   using Lambdas::operator()...;

@@ -2,8 +2,8 @@
 // cross-entropy. The head works in chunks of tokens, so that the logits of all tokens are never in
 // memory at once.
 //
-// As in decoder_layer.h, the functions queue work on the context's stream and return the errors of
-// its kernels.
+// The functions that return a status queue work on the context's stream and return the errors of
+// its kernels. All memory must stay valid until that work is done.
 #ifndef MEGATRAIN_ENGINE_MODEL_LANGUAGE_HEAD_H_
 #define MEGATRAIN_ENGINE_MODEL_LANGUAGE_HEAD_H_
 

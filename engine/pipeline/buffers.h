@@ -34,7 +34,7 @@ struct PipelineDimensions {
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
   int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
   bool training = true;            // false: forward only (generate)
-  // Reserve device memory for updates there. Required if the device makes a share of the updates.
+  // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
 
   int64_t hidden_bytes() const {  // hidden states of one micro-batch between two layers

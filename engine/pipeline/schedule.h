@@ -43,14 +43,14 @@ enum class ResourceKind {
 
   kEmbeddingRows,   // host, rows of tile 0's weights that the next step's batch looks up
   kWeightBuffer,    // device
-  kFirstTile,       // device, the part of tile 1 loaded into the weight buffer with the other part
+  kFirstTile,       // device, tile 1's host-updated elements in a buffer (first_tile_in_buffer)
   kAccumulator,     // device, FP32 gradient of one tile, and its sum of squares
   kSlab,            // host, gradient of one tile
   kHidden,          // device, hidden states of one micro-batch at one boundary
   kHiddenGradient,  // device, index: micro-batch in the sweep
   kHostStash,       // host, index: layer * sweep + micro-batch in the sweep
   kKept,            // device, kept activations of one layer and micro-batch
-  kScratch,         // device, what one layer needs for one micro-batch, and the head's chunk
+  kScratch,         // device, activations and workspace that operations use in turn
   kDeviceBatch,     // device, ids and targets; index: step slot
   kDeviceLosses,    // device, sums of losses; index: step slot
   kHostLosses,      // host; index: step slot

@@ -44,7 +44,7 @@ struct SaveCalls {
 };
 
 struct StepState {
-  // Set before the schedule is submitted.
+  // Set before the schedule is submitted, except adamw.gradient_scale, which kClip sets.
   int64_t step = 0;
   int64_t predictions = 0;
   std::vector<int64_t> micro_batch_tokens;

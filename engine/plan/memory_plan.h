@@ -55,7 +55,7 @@ struct MemoryPlan {
   // is engine.device_memory, or chosen from the free host memory.
   int64_t device_limit = 0;
   bool fits = true;
-  std::string misfit;  // names what does not fit, in bytes
+  std::string misfit;  // the kinds of memory that do not suffice, in bytes; empty if it fits
 
   // Decisions and the predicted time of a step with them.
   struct Timed {

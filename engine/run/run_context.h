@@ -15,7 +15,7 @@
 
 namespace megatrain {
 
-// How a run that was told to end ends. nullopt means that it goes on.
+// The ending of a run that was told to end: how it ends. nullopt if the run goes on.
 using Ending = std::optional<TrainingOutcome>;
 
 class RunContext {
