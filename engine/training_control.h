@@ -40,7 +40,8 @@ class TrainingControl {
   // Asks the run to save and to end as kReleased, so that all memory is given back. While
   // preparing, the run ends at once. A run that cannot save pauses instead.
   void Release();
-  // Ends a pause, or withdraws one that has not taken effect. In both cases StepsBegin is reported.
+  // Ends a pause, or withdraws one that has not taken effect. In both cases StepsBegin is reported
+  // when steps go on.
   void Resume();
 
   bool stop_requested() const { return (load() & kStop) != 0; }

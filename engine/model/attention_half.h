@@ -3,6 +3,10 @@
 // They queue work on the stream of `l` and return the errors of its kernels.
 //
 // In all functions x [all tokens, hidden] is the layer's input.
+//
+// The backward pass calls AttentionOutputBackward for every chunk, then the kernel
+// AttentionBackward with the arguments of AttentionGradient, then AttentionInputBackward for every
+// chunk. Weight gradients go to `gradient`.
 #ifndef MEGATRAIN_ENGINE_MODEL_ATTENTION_HALF_H_
 #define MEGATRAIN_ENGINE_MODEL_ATTENTION_HALF_H_
 
@@ -21,10 +25,6 @@ absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void
 // called before them, unless everything was kept.
 absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 
-// The gradient passes through AttentionOutputBackward for every chunk, then through the kernel
-// AttentionBackward with AttentionGradient, then through AttentionInputBackward for every chunk.
-// Weight gradients go to `gradient` in each.
-//
 // Computes the chunk's rows of scratch.dattention from `dh`, the chunk's rows of the gradient by
 // Middle.
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
