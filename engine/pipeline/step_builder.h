@@ -21,6 +21,7 @@ class StepBuilder {
   StepBuilder(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
               PipelineState& state);
 
+  // Return the schedule of a training step or of an evaluation.
   Schedule Train();
   Schedule Evaluate();
 

@@ -46,7 +46,7 @@ class CheckpointSaver {
   // the result is OK. REQUIRES: `step` is the step submitted last, and !MustWait(step).
   absl::Status Begin(int64_t step);
   // Must be called after each record is reported. Commits the save of the last collected step, and
-  // ends a save whose tiles are all written. Returns what Begin returns.
+  // ends a committed save that is written, without waiting. Returns what Begin returns.
   absl::Status AfterStep();
   // Waits for the save in flight and ends it, if it is committed.
   void EndCommitted();
