@@ -23,63 +23,78 @@ enum class ResumeMode { kAuto, kNever, kPath };
 struct TrainingOptions {
   ResumeMode resume = ResumeMode::kAuto;
   std::string resume_path;  // kPath
-  // Checkpoints in checkpoint.directory that are newer than the one resumed from are removed when
-  // the run has saved its first. Without it such a run is refused.
+  // Removes the checkpoints in checkpoint.directory that are newer than the one resumed from, once
+  // the run has saved its first checkpoint. If this is false and there are newer ones, the run is
+  // refused (FailedPrecondition).
   bool discard_newer = false;
-  // A full disk under the checkpoints or the output pauses the run in place instead of being told
-  // (a checkpoint) or ending the run (the last checkpoint, the output). What could not be written
-  // is tried again after Resume.
+  // Pauses the run in place when the disk of the checkpoints or of the output is full, and writes
+  // again after Resume. If this is false, a checkpoint that does not fit is reported as
+  // CheckpointFailed, and the run fails if the last checkpoint or the output does not fit.
   bool pause_on_full_disk = false;
-  // Of everything that the job names or makes; must outlive the run. Null: the host's.
+  // The file system for everything that the job names or makes. It must outlive the run. Null means
+  // the host's.
   FileSystem* files = nullptr;
-  // Called where work goes on and no event tells it: bytes were read or written, an evaluation's
-  // batch is done. From any thread, often; must be cheap. May be empty.
+  // Called while work goes on that no event reports: when bytes were read or written, and for each
+  // batch of an evaluation. It is called often and from any thread, so it must be cheap. May be
+  // empty.
   std::function<void()> alive;
 };
 
 enum class TrainingOutcome {
   kFinished,
-  kInterrupted,  // Stop: saved, if a step was made
-  kReleased,     // Release: saved, if a step was made
-  kCancelled,
+  kInterrupted,  // by Stop; saved if a step was made
+  kReleased,     // by Release; saved if a step was made
+  kCancelled,    // by Cancel; not saved
 };
 
-// Trains `spec` to its end or until told otherwise, on the host's threads, device and pool; what it
-// took goes back before this returns. `tell` may be empty. Paths in `spec` are absolute,
-// directories filled in. A job that does not fit: ResourceExhausted whose message is the plan's
-// table; one that would fit if other jobs held less of the pool: Unavailable. Invalid spec or
-// input: InvalidArgument, NotFound, FailedPrecondition. A non-finite loss or gradient: Aborted,
-// naming step and tile. Damaged checkpoints: DataLoss. IsDiskFull tells a full disk from the rest,
-// IsDeviceLost a device that only another process can use again: the job goes on from its newest
-// checkpoint there.
+// Trains `spec` on the host's threads, device and pool, and returns when the job is finished or
+// `control` has ended it. The run gives back what it took before this returns. `control` must not
+// be null; `tell` may be empty and is called on the calling thread. Paths in `spec` must be
+// absolute, and its directories must be filled in. Returns
+//   ResourceExhausted   if the job does not fit; the message holds the plan's table
+//   Unavailable         if the job would fit if other jobs held less of the pool
+//   InvalidArgument, NotFound, FailedPrecondition
+//                       if the spec, the input or checkpoint.directory cannot be used
+//   Aborted             if a loss, a gradient or an update is not finite; names the step
+//   DataLoss            if the checkpoints are damaged
+// and other errors as they are. IsDiskFull recognises a full disk. IsDeviceLost recognises a device
+// that only another process can use again; the job can be resumed there from its newest checkpoint.
 absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spec,
                                             const TrainingOptions& options,
                                             TrainingControl* control, const RunSink& tell);
 
-// On this machine as it is now, whose rates are measured for it (about a second). A GPU
-// that this machine has not is planned for by engine.device_memory, without times. `given_rates`
-// take the place of measured ones (SetRate in hardware_rates.h).
+// Plans `spec` on this machine as it is now. Measures the machine's rates, which takes about a
+// second. If the machine does not have the GPU, the plan is made for one with engine.device_memory,
+// without times; FailedPrecondition if the job does not set that. `open_gpu` may be null.
+// `given_rates` replace measured rates ("NAME=VALUE", see SetRate in hardware_rates.h). Returns
+// InvalidArgument for a rate that SetRate refuses, and if there are no measured ones to replace.
+//
+// In all three functions a job that does not fit gives a report with fits == false. They return the
+// errors of ReadModelConfig, PlanMemory and ChooseSession; this one also those of the device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {});
-// On a machine that is not here: its rates are the profile's but for those given, its host memory
-// what the job allows.
+// Plans `spec` on a machine that is not here, with the rates of `profile` except for those given.
+// Host memory is limited by engine.host_memory only. Returns InvalidArgument for a job of the cpu
+// device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const MachineProfile& profile,
                                         const std::vector<std::string>& given_rates = {});
-// On a host with this budget, nothing else running: what does not fit there never will. Reads the
-// model's config.json, from `files`, and nothing else.
+// Plans `spec` on a host with this budget on which nothing else runs. A job that does not fit now
+// will never fit there. Reads the model's config.json, from `files`, and no other file.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget& budget,
                                         FileSystem* files);
 
-// Text from a HF directory or checkpoint, its tiles streamed as in training. temperature 0 is
-// greedy.
 struct GenerateOptions {
   std::string prompt;
-  int64_t tokens = 128;
-  double temperature = 0.8;
+  int64_t tokens = 128;      // at most; an end-of-sequence token ends the text earlier
+  double temperature = 0.8;  // 0 takes the likeliest token
   uint64_t seed = 42;
   std::string tokenizer = "auto";
 };
-// On the host's threads, device and pool. `emit` is called with each new piece of text.
+// Continues options.prompt with the model in `path`, a Hugging Face directory or a checkpoint. Uses
+// the host's threads, device and pool, and streams tiles as training does. `emit` is called on the
+// calling thread with each new piece of text, in whole UTF-8 characters. Returns InvalidArgument
+// for a prompt without tokens or one that is too long with options.tokens, ResourceExhausted if the
+// model does not fit, and the errors of reading the model.
 absl::Status Generate(EngineHost& host, const std::string& path, const GenerateOptions& options,
                       const std::function<void(const std::string& text)>& emit);
 

@@ -12,22 +12,27 @@
 
 namespace megatrain {
 
-// How long a step will take: an estimate from measured rates, before anything has run.
+// The estimated duration of a step, from the machine's rates, before anything has run.
 struct PredictedStep {
-  double step_seconds = 0;  // 0: nothing is known
-  double tokens_per_second = 0;
-  LaneSeconds lane_busy_seconds;
-  std::string bound_by;  // the busiest lane: "h2d", "compute", "d2h", "update"
+  double step_seconds = 0;        // 0 if there is no prediction
+  double tokens_per_second = 0;   // for sequences without padding
+  LaneSeconds lane_busy_seconds;  // without io and device_update, which stay 0
+  // The busiest of the lanes "h2d", "compute", "d2h" and "update". Device updates and io are not
+  // compared.
+  std::string bound_by;
 };
 
-// The decisions of a plan. No result depends on them.
+// The decisions of a plan. The results of training do not depend on them.
 struct PlanChoice {
   int micro_batches_per_sweep = 0;
   bool stash_on_host = false;
   int weight_buffers = 0;
-  // Of AdamW, the share that the device does; of the first layer's, which may differ.
+  // The parts of AdamW's work that run on the device, from 0 to 1. The first number is for all
+  // tiles but the embedding's, which is always updated on the host. The second is for the first
+  // layer and may differ if gradients are clipped.
   double device_update_share = 0, first_layer_device_update_share = 0;
-  // Layers whose activations are kept for backward, all of them or a part; the rest is recomputed.
+  // Numbers of pairs (layer, micro-batch of a sweep) whose activations are kept for the backward
+  // pass: all activations, or all but the cheap ones. The other pairs are recomputed.
   int layers_kept_whole = 0, layers_kept_partly = 0;
   PredictedStep predicted;
 };
@@ -38,29 +43,31 @@ struct PlanReport {
     int64_t bytes = 0;
   };
   bool fits = false;
-  std::string misfit;   // what does not fit, in bytes; empty if the job fits
+  std::string misfit;   // the kinds of memory that do not suffice, in bytes; empty if it fits
   std::string table;    // the whole report, for people
-  std::string profile;  // the machine's, if it is planned for one that is not here
+  std::string profile;  // the name of the MachineProfile; empty if none was given
   std::string model_family;
   int64_t parameters = 0;
-  std::vector<Item> host, device;  // by kind
-  int64_t pool_bytes = 0;          // of the host pool
-  int64_t host_bytes = 0;  // the pool's, the process', and the device's where it shares the host
-  std::optional<int64_t> host_limit_bytes;  // nothing: no limit is known
+  std::vector<Item> host, device;  // bytes by kind
+  int64_t pool_bytes = 0;          // bytes of the host pool
+  int64_t host_bytes = 0;          // pool and process, and the device's bytes if it shares the host
+  std::optional<int64_t> host_limit_bytes;  // nullopt if no limit is known
   int64_t device_bytes = 0;
   int64_t device_limit_bytes = 0;
   int64_t device_reserve_bytes = 0;  // left free beside the limit, for what is loaded later
   int64_t checkpoint_bytes = 0;      // of one checkpoint on disk
   int64_t micro_batches = 0;         // of a step
   int gradient_slabs = 0;
-  PlanChoice choice;  // `predicted` in it: of a job that fits, if the rates are known
-  // The best of the plans that were not chosen, and what the rule for machines of unknown rates
-  // would have chosen if that is another. Nothing: the job leaves no other choice, or there is no
-  // prediction.
+  PlanChoice choice;  // has a prediction if the job fits and the rates are known
+  // `runner_up` is the second-best plan. It is nullopt if no other plan was compared. `by_rule` is
+  // the plan of the rule for machines of unknown rates (device_fit.h). It is nullopt if that plan
+  // was chosen or does not fit; it may be the runner-up too. Without a prediction both are nullopt.
   std::optional<PlanChoice> runner_up, by_rule;
 };
 
-// One JSON object, indented, with a line end. `table` and `model_family` are not in it.
+// Returns one JSON object, indented, with a line end. `table` and `model_family` are not in it.
+// These are left out where they say nothing: `profile` if empty, `misfit` if the job fits,
+// `device_reserve_bytes` if 0, and predictions that were not made.
 std::string PlanJson(const PlanReport& report);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// RunEvent: everything that a run tells, each fact once and in the order in which it happens.
+// RunEvent: the reports that a run gives to its caller, in the order in which things happen.
 #ifndef MEGATRAIN_ENGINE_RUN_EVENT_H_
 #define MEGATRAIN_ENGINE_RUN_EVENT_H_
 
@@ -12,69 +12,72 @@
 
 namespace megatrain {
 
-// A line for people: what is loaded, data report, warnings, checkpoints written. It may hold line
-// ends.
+// A line for people, such as a warning or a report about the data. It may contain line ends.
 struct RunMessage {
   std::string line;
 };
 
 enum class TrainingPhase {
-  kPreparing,  // reading, tokenising, loading: before the first step
-  kRunning,    // steps
-  kSaving,     // no step runs while a checkpoint or the output is written
-  kPaused,     // in place
+  kPreparing,  // reads, tokenises and loads, before the first step
+  kRunning,    // makes steps
+  kSaving,     // waits for a checkpoint or the output to be written
+  kPaused,     // waits for Resume (TrainingPause)
 };
 
 struct TrainingActivity {
   TrainingPhase phase = TrainingPhase::kPreparing;
-  std::string what;      // "tokenising", "loading the model"; empty while running
-  double fraction = -1;  // of it that is done, from 0 to 1; negative: unknown
+  std::string what;      // "loading the model", "saving step 7"; empty while running or paused
+  double fraction = -1;  // the part of `what` that is done, from 0 to 1; negative means unknown
 };
 
-// Steps begin: before the first one, and again after every pause. A run that had finished before
-// tells first_step = total_steps + 1.
+// Steps begin. Reported before the first step, and again after every pause, even if Resume came
+// before the pause took effect. A run that was finished already reports first_step = total_steps +
+// 1.
 struct StepsBegin {
   int64_t first_step = 0, total_steps = 0;
 };
 
-// The checkpoint of `step` becomes valid when everybody has been told this: what must not be lost
-// while it is there, such as the records of its steps, must be on stable storage by then.
+// The checkpoint of `step` is about to become valid. When the sink returns, everything that must
+// not be lost as long as the checkpoint exists, such as the records of its steps, must be on stable
+// storage.
 struct BeforeCheckpoint {
   int64_t step = 0;
 };
 
-// A verified checkpoint is on disk.
+// A verified checkpoint is on disk. Reported again if a checkpoint is requested and no step was
+// made since.
 struct CheckpointSaved {
   int64_t step = 0;
   std::string directory;
-  double seconds = 0;  // since its writing began, which overlaps steps
+  double seconds = 0;  // from the beginning of its writing, which overlaps steps
 };
 
-// A checkpoint could not be written; the one before is kept.
+// A checkpoint could not be written. The one before is kept.
 struct CheckpointFailed {
   int64_t step = 0;
   absl::Status status;
 };
 
-// The run stands still, its host state kept. The device is given back; nothing runs until
+// The run stands still. It keeps its host state and has given the device back. No step runs until
 // TrainingControl::Resume.
 struct TrainingPause {
-  // OK: asked for. Else what could not be done: a save (IsDiskFull tells a full disk), the output,
-  // or to take the device again.
+  // OK if the pause was requested. Otherwise the error that made the run pause: it could not save
+  // (IsDiskFull recognises a full disk), write the output, or take the device again.
   absl::Status status;
-  // Of a full disk: where it is, and the bytes that are needed there.
+  // The directory that could not be written and the bytes that are needed there. Empty and 0 if the
+  // pause has another reason.
   std::string directory;
   int64_t disk_bytes = 0;
 };
 
-// A StepRecord is told when its step is done.
+// A StepRecord is reported when its step is done.
 using RunEvent = std::variant<RunMessage, TrainingActivity, StepsBegin, StepRecord,
                               BeforeCheckpoint, CheckpointSaved, CheckpointFailed, TrainingPause>;
 
-// Called on the training thread, which waits until it returns.
+// Receives the events. It is called on the training thread, which waits until it returns.
 using RunSink = std::function<void(const RunEvent& event)>;
 
-// For std::visit: one lambda for each alternative, [](const auto&) {} for the rest.
+// Combines lambdas for std::visit: one for each alternative, and [](const auto&) {} for the rest.
 template <class... Lambdas>
 struct Overloaded : Lambdas... {
   using Lambdas::operator()...;

@@ -1,13 +1,16 @@
-// Requests to a run from outside, honoured between steps; Cancel also within one.
+// TrainingControl: requests from outside to a run. They are honoured between steps. Pauses are also
+// honoured between the batches of an evaluation, and Cancel within a step.
 //
-// No request waits for more than the step under way: the training thread takes back at once the
-// step that is queued behind it. Pause, Release and Stop also give up the step under way while it
-// is in its first forward pass: it has changed nothing, and a third of a step at most is lost. It
-// is made again later, and is not given up a second time. Stop lets the run's first step finish, so
-// that there is something to save. Cancel waits for no step.
+// A request waits for the step under way. The training thread takes back the step that is queued
+// behind it, unless that step has begun to change the model or a save reads it. Pause, Release and
+// Stop also give up the step under way while it is in its first forward pass: it has changed
+// nothing, and a third of a step at most is lost. That step is made again later and is not given up
+// a second time. Stop lets the run's first step finish, so that there is something to save. Cancel
+// waits for running operations only.
 //
-// Thread safety: all methods from any thread; Stop and Checkpoint from signal handlers as well,
-// which see nothing but atomics. WaitWhilePaused is the training thread's.
+// Thread safety: all methods may be called from any thread, and Stop and Checkpoint also from
+// signal handlers, because they only change atomics. The Take methods and WaitWhilePaused are for
+// the training thread.
 #ifndef MEGATRAIN_ENGINE_TRAINING_CONTROL_H_
 #define MEGATRAIN_ENGINE_TRAINING_CONTROL_H_
 
@@ -21,23 +24,24 @@ namespace megatrain {
 
 class TrainingControl {
  public:
-  // Finish the step under way or give up its forward pass; save; end as kInterrupted. While
-  // preparing, end at once. Returns whether it had been asked for before.
+  // Asks the run to save and to end as kInterrupted. While preparing, the run ends at once. Returns
+  // true if Stop was called before.
   bool Stop();
-  // Save after the step; at once while paused.
+  // Asks the run to save a checkpoint after the step under way, or at once while paused.
   void Checkpoint();
-  // A signal handler cannot wake a run that is paused: any other caller of Stop and Checkpoint
-  // calls this too.
+  // Wakes a run that is paused, so that it sees requests. Stop and Checkpoint do not wake it,
+  // because signal handlers may call them; every other caller of them must call Wake too.
   void Wake() { Change(0, 0); }
-  // End as kCancelled, saving nothing; also while preparing, paused or saving.
+  // Asks the run to end as kCancelled without saving, also while preparing, paused or saving.
   void Cancel();
-  // Finish the step under way or give up its forward pass; give the device's memory back; wait for
-  // Resume with the host state kept. Asked for while preparing, it takes effect before the first
-  // step.
+  // Asks the run to give the device's memory back, to keep its host state and to wait for Resume.
+  // While preparing, the pause takes effect before the first step.
   void Pause();
-  // As Pause, but save and end as kReleased: all memory goes back. While preparing, end at once.
+  // Asks the run to save and to end as kReleased, so that all memory is given back. While
+  // preparing, the run ends at once. A run that cannot save pauses instead.
   void Release();
-  // Ends a pause, or withdraws one that has not taken effect: either way StepsBegin follows.
+  // Ends a pause, or withdraws one that has not taken effect. In both cases StepsBegin is reported
+  // when steps go on.
   void Resume();
 
   bool stop_requested() const { return (load() & kStop) != 0; }
@@ -46,17 +50,19 @@ class TrainingControl {
   bool checkpoint_requested() const { return (load() & kCheckpoint) != 0; }
   bool pause_requested() const { return (load() & kPause) != 0; }
 
-  // Of the training thread: whether there is anything to honour between steps.
+  // Returns true if there is anything to honour between steps.
   bool Any() const { return load() != 0; }
-  // Whether it was asked for since it was taken last.
+  // Return true if the request was made since the last call, and clear it.
   bool TakeCheckpoint() { return Take(kCheckpoint); }
   bool TakeRelease() { return Take(kRelease); }
-  // Whether Pause was called since, even if Resume was too.
+  // Returns true if Pause was called since the last call, even if Resume was called too.
   bool TakePauseNotice() { return Take(kPauseNotice); }
-  // Blocks while a pause is asked for and none of the others; Checkpoint counts as `told`.
+  // Blocks while a pause is requested and nothing else is. With `wake_for_checkpoint` a requested
+  // checkpoint ends the wait too.
   void WaitWhilePaused(bool wake_for_checkpoint);
-  // `tell` is called after every request but those of signal handlers, on the thread that asks,
-  // until it is replaced; null: nobody. It must not call this object's methods that change it.
+  // Sets the function that Cancel, Pause, Release, Resume and Wake call, on the thread that calls
+  // them; null unsets it. `tell` must not call methods of this object that change it. Once this
+  // returns, the function set before is not running and is not called again.
   void TellRequests(std::function<void()> tell);
 
  private:

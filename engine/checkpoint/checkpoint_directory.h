@@ -1,12 +1,12 @@
-// Manages a directory of checkpoints: names, lists, finds and removes them. A directory may hold
+// Names, lists, finds and removes the checkpoints in a directory. A directory may hold
 //   step-00000100            a whole checkpoint; the number has more digits if eight do not suffice
 //   step-00000100.tmp        a checkpoint being written or removed, or left so by a process that
 //                            died
 //   step-00000100.replaced   moved aside for the moment in which a new checkpoint of the step takes
 //                            its name
 //   step-00000300.replaced-by-step-00000150
-//                            discarded together with the saving of step 150: it is moved aside
-//                            before that one takes its name, and removed afterwards
+//                            a discarded checkpoint: it is moved aside before the checkpoint of
+//                            step 150 takes its name, and removed afterwards
 // Everything else in the directory is foreign and is neither read nor removed.
 //
 // `files` is used during a call only. Errors of `files` are returned as they are.
@@ -48,11 +48,12 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& dire
 
 struct DamagedCheckpoint {
   int64_t step = 0;
-  std::string what;  // names the file and the defect
+  std::string what;  // a text that names the file and the defect
 };
 
 // Returns the path of the newest checkpoint in `directory` that passes VerifyCheckpoint, or nullopt
-// if there is none. Newer ones that are damaged are added to `*damaged`. A caller that gets nullopt
+// if there is none. Newer ones that are damaged are added to `*damaged`, newest first. A caller
+// that gets nullopt
 // and damaged checkpoints should not start anew in that directory unless the user asked for it.
 //
 // A checkpoint that cannot be read (an I/O error, no permission, no descriptor left) or that

@@ -19,7 +19,7 @@ namespace megatrain {
 // damaged, FailedPrecondition if another version wrote it, and otherwise the error of reading it.
 absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint,
                                       FileSystem* files = PosixFileSystem());
-// Returns ReadManifest's `state`, with the same errors.
+// Returns the state in the manifest, or the errors of ReadManifest.
 absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& checkpoint,
                                                     FileSystem* files = PosixFileSystem());
 

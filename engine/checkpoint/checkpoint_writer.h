@@ -20,8 +20,9 @@ namespace megatrain {
 // Thread safety: one thread at a time may call methods, and it may be a different one each time.
 // The training thread calls Begin, the `io` lane WriteTile.
 //
-// After an error all later calls return the same error, and older checkpoints are untouched.
-// Destroying an unfinished writer removes its `.tmp` directory.
+// After an error all later calls return the same error. Older checkpoints are then untouched,
+// unless the new one already has its name. Destroying an unfinished writer removes its `.tmp`
+// directory.
 class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
@@ -49,8 +50,8 @@ class CheckpointWriter {
   // crash either all of them are there or the new one is.
   virtual absl::StatusOr<std::string> Finish(const Retention& retention) = 0;
 
-  // Returns lines for the log about events that are not errors: leftovers removed, and directories
-  // that could not be removed. Valid as long as the writer.
+  // Returns lines for the log about events that are not errors, such as leftovers removed and
+  // directories that could not be removed. Valid as long as the writer.
   virtual const std::vector<std::string>& notes() const = 0;
 
   // Returns the bytes on disk of a checkpoint of this layout without the tokenizer files, accurate

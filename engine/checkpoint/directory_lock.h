@@ -11,9 +11,9 @@
 
 namespace megatrain {
 
-// Creates `directory` if it is missing and locks the file ".lock" in it until the result is
-// destroyed. Does not wait. Returns FailedPrecondition if another process holds the lock or if the
-// directory cannot be created, ResourceExhausted if the disk is full.
+// Creates `directory` if it is missing and locks the file ".lock" in it. The lock is held until the
+// result is destroyed. Does not wait. Returns FailedPrecondition if another process holds the lock
+// or if the directory cannot be created, and ResourceExhausted if the disk is full.
 absl::StatusOr<std::unique_ptr<FileLock>> LockDirectory(const std::string& directory,
                                                         FileSystem* files = PosixFileSystem());
 

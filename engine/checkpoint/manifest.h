@@ -49,11 +49,12 @@ struct Manifest {
   int64_t total_bytes() const;
 };
 
+// Returns the content of manifest.json, with its own hash as the last member.
 std::string SerializeManifest(const Manifest& manifest);
 
-// Returns DataLoss if the text is damaged, truncated or inconsistent: a file name that leaves the
-// directory or appears twice, or a tile's file that is not listed. Returns FailedPrecondition for a
-// version that this program does not read.
+// Parses what SerializeManifest returned. Returns DataLoss if the text is damaged, truncated or
+// inconsistent: a file name leaves the directory or appears twice, or a tile's file is not listed.
+// Returns FailedPrecondition for a version that this program does not read.
 absl::StatusOr<Manifest> ParseManifest(std::string_view text);
 
 }  // namespace megatrain

@@ -16,7 +16,7 @@ namespace megatrain {
 struct Retention {
   int64_t keep = 1;  // checkpoints to keep, the new one included
   // Steps whose checkpoints were found damaged when the run looked for one to resume from. They do
-  // not count, and are removed once the run has saved a later one.
+  // not count for `keep`, and are removed once the run has saved a later checkpoint.
   std::vector<int64_t> damaged;
   // Steps, of any run, that are newer than the checkpoint from which the run resumed. The first
   // checkpoint that the run saves replaces them (CheckpointWriter::Finish).
@@ -32,10 +32,10 @@ absl::StatusOr<std::vector<int64_t>> ListNewer(const std::string& directory, int
                                                FileSystem* files = PosixFileSystem());
 
 // Returns the elements of `steps`, all of one run, to remove after the checkpoint of step
-// `verified` was written and verified. It depends on nothing but its arguments.
+// `verified` was written and verified. The result depends on the arguments only.
 // - `verified` stays, so at least one good checkpoint remains whatever `keep` says.
 // - Of the earlier ones that are not damaged, the newest `keep` - 1 stay.
-// - Later ones stay: a new checkpoint says nothing about them.
+// - Later ones stay, because a new checkpoint does not replace them.
 std::vector<int64_t> StepsToRemove(std::vector<int64_t> steps, int64_t verified,
                                    const Retention& retention);
 

@@ -24,11 +24,12 @@ struct TilePiece {
   int64_t bytes = 0;
 };
 
-// The pieces point into the memory of `tile`. If sections of it are null, only the declarations are
-// useful.
+// Return the tensors of a tile's two files in file order. The pieces point into the memory of
+// `tile`, which must outlive them. `data` is null where the section of `tile` is null.
 std::vector<TilePiece> WeightsPieces(const Tile& tile);
 std::vector<TilePiece> OptimizerPieces(const Tile& tile);
 
+// Returns the declarations of `pieces`, in the same order.
 std::vector<SafetensorsDeclaration> Declarations(const std::vector<TilePiece>& pieces);
 
 }  // namespace megatrain

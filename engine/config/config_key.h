@@ -37,7 +37,7 @@ struct ConfigKey {
   std::string path;  // "training.steps": at most one section deep
   ConfigValue value;
   std::string help;  // plain English, with units; one line
-  // The value may differ in a later reading of the file; ConfigTable::change_help says when.
+  // The value may be different when the file is read again; ConfigTable::change_help says when.
   bool may_change = false;
   // The default as JSON text, if it is not what the field of a fresh struct holds. For a key
   // without a default, an example.
@@ -57,7 +57,7 @@ struct ConfigTable {
   std::string change_help;  // its meaning: "may be changed by a resumed run"
   std::vector<ConfigKey> keys;
 
-  // Returns null if there is no such key.
+  // Returns the key with this path, or null if there is none. Valid until `keys` changes.
   const ConfigKey* Find(const std::string& path) const;
 };
 

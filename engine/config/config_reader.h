@@ -21,10 +21,11 @@ namespace megatrain {
 // The keys that were given, each with its place: "job.yaml:12" or "--set a.b=c".
 using GivenKeys = std::map<std::string, std::string>;
 
-// Reads `text` and applies `overrides`, which win over the text; `name` stands for the file in
-// errors. Each override is "a.b=value". The value is plain text, or YAML if it begins with [, {, or
-// a quote. Entries of a list are addressed by number: data.train.0.path=x. Fields whose key is not
-// given keep their value. After an error some fields may have been changed.
+// Reads `text` and `overrides` into the fields of `table`, and returns the keys that were given.
+// Overrides win over the text. `name` stands for the file in errors. Each override is "a.b=value".
+// The value is plain text, or YAML if it begins with [, {, or a quote. Entries of a list are
+// addressed by number: data.train.0.path=x. Fields whose key is not given keep their value. After
+// an error some fields may have been changed.
 absl::StatusOr<GivenKeys> ReadConfig(const ConfigTable& table, std::string_view text,
                                      const std::string& name,
                                      const std::vector<std::string>& overrides);
@@ -38,7 +39,7 @@ absl::StatusOr<std::string> ReadConfigText(const std::string& path);
 // error, whose path is the key's, or nullopt.
 std::optional<ValueError> ReadEntry(const YamlNode& node, const std::vector<ConfigKey>& keys);
 
-// Describes an entry by the keys that it must have: "{path: ..., format: ...}".
+// Returns a description of an entry by the keys that it must have: "{path: ..., format: ...}".
 std::string EntryShape(const std::vector<ConfigKey>& keys);
 
 // Makes the InvalidArgument status "WHERE: KEY: MESSAGE". Checks that span several keys use it too.

@@ -21,7 +21,8 @@ nlohmann::ordered_json MapSchema(const std::vector<ConfigKey>& keys,
                                  const std::string& change_mark = "");
 
 // Returns a YAML file in which every key has its default, or an example if it has none, and its
-// help as a comment. Optional keys without a default are commented out. REQUIRES: as JsonSchema.
+// help as a comment. Optional keys without a default are commented out. REQUIRES: the same as
+// JsonSchema.
 std::string ConfigListing(const ConfigTable& table);
 
 }  // namespace megatrain

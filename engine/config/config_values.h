@@ -1,6 +1,7 @@
-// The types of configuration values. Each function binds one to `field`, which must outlive the
-// result. A number, boolean or size that is written in quotes is refused, because quotes make it a
-// text. Arguments named `expects` complete the message "expects ...".
+// The types of configuration values. Each function returns the type that its comment describes,
+// bound to `field`, which must outlive the result. A number, boolean or size that is written in
+// quotes is refused, because quotes make it a text. Arguments named `expects` complete the message
+// "expects ...".
 #ifndef MEGATRAIN_ENGINE_CONFIG_CONFIG_VALUES_H_
 #define MEGATRAIN_ENGINE_CONFIG_CONFIG_VALUES_H_
 
@@ -45,6 +46,7 @@ ConfigValue Text(std::string* field, const std::string& expects, const std::stri
                  bool (*good)(const std::string&) = nullptr);
 // A path. `empty` says what "" means; if it is empty, "" is refused.
 ConfigValue Path(std::string* field, const std::string& expects, const std::string& empty = "");
+// Returns !text.empty(), for use as `good`.
 bool IsNotEmpty(const std::string& text);
 
 // A list of texts that are not empty. `wrong`, if given, returns "" for a good entry and otherwise

@@ -1,4 +1,4 @@
-// Finds the known key that a misspelt one was probably meant to be.
+// Finds the known key that is nearest to a misspelt one.
 #ifndef MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
 #define MEGATRAIN_ENGINE_CONFIG_NEAREST_KEY_H_
 
@@ -13,7 +13,7 @@ namespace megatrain {
 int EditDistance(std::string_view a, std::string_view b);
 
 // Returns the element of `known` with the smallest edit distance to `key`, the earliest of several,
-// or "" if `known` is empty. An equal last word is near whatever its section: `steps` finds
+// or "" if `known` is empty. A key that differs in its section only is near: `steps` finds
 // `training.steps`.
 std::string NearestKey(std::string_view key, const std::vector<std::string>& known);
 

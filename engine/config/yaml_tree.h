@@ -1,4 +1,4 @@
-// Parses YAML configuration files into a plain tree whose nodes remember their file and line.
+// Parses YAML configuration files into a tree whose nodes have their file and line.
 //
 // Some features are refused, not interpreted: aliases (so that text cannot grow when it is read),
 // tags, duplicate keys, keys that are not plain words, several documents, and text over the limits

@@ -1,4 +1,4 @@
-// Decides which device a process trains on.
+// Chooses the device on which a process trains.
 #ifndef MEGATRAIN_ENGINE_HOST_CHOOSE_DEVICE_H_
 #define MEGATRAIN_ENGINE_HOST_CHOOSE_DEVICE_H_
 
@@ -21,8 +21,8 @@ struct ChosenDevice {
 };
 
 // Opens the device that `name` (auto, cpu, cuda or cuda:N) means on this machine. `auto` is the
-// first GPU, or the cpu if `open_gpu` finds none; a GPU that is there but cannot be used is an
-// error. `open_gpu` may be null, which means that there is none.
+// first GPU, or the cpu if `open_gpu` finds none. A GPU that is there but cannot be used is an
+// error. A null `open_gpu` means that there is no GPU. It is used during the call only.
 //
 // Messages begin with `key`. Returns InvalidArgument for an unknown name and FailedPrecondition if
 // the machine does not have the device or its driver is not in order. Other errors of `open_gpu`,

@@ -34,10 +34,10 @@ struct EngineHostOptions {
   std::string device = "auto";        // auto, cpu, cuda or cuda:N, as in a job
   std::string device_key = "device";  // the configuration key of `device`, for messages
   GpuOpener open_gpu;                 // null if the program has no GPU support
-  // The most threads that a job may have, and what a job gets that asks for none. 0 means the
-  // number of processors that this process may use, without a limit for a job that asks for more.
+  // The limit for a job's threads, and the number for a job that asks for none. 0 means no limit,
+  // and the processors that this process may use for a job that asks for none.
   int threads = 0;
-  FileSystem* files = PosixFileSystem();  // for runs that are given none; outlives the host
+  FileSystem* files = PosixFileSystem();  // for runs without their own; must outlive the host
 };
 
 // The resources that a host offers to a job when no other job holds any. It is a plain value, so
@@ -49,7 +49,8 @@ struct EngineBudget {
   HardwareRates rates{};              // needed to predict times; may be unmeasured
 };
 
-// Reports the progress of a reservation, in bytes of the pool.
+// Reports that `done` bytes of the pool's `capacity` are reserved. It may be called from several
+// threads, one at a time.
 using ReserveProgress = std::function<void(int64_t done, int64_t capacity)>;
 
 struct PoolUsage {
@@ -72,12 +73,13 @@ class EngineHost {
   static absl::StatusOr<int64_t> DefaultPoolBytes();
 
   // Reserves the pool, touches every page of it and, for a GPU, pins it. This takes minutes for a
-  // terabyte. `progress` is called meanwhile. `cancelled` is called now and then; once it returns
-  // true, everything is released and the result is Cancelled. Both may be null.
+  // terabyte. `progress` is called meanwhile. `cancelled` is called now and then, and may be called
+  // from several threads at once. Once it returns true, everything is released and the result is
+  // Cancelled. Both may be null and are used during the call only.
   //
   // Returns FailedPrecondition if there is a pool already, and ResourceExhausted if there is not
   // enough free memory or it cannot all be pinned. A host without a pool reserves as much as its
-  // first job plans.
+  // first job plans (see Pool).
   absl::Status ReservePool(int64_t bytes, const ReserveProgress& progress,
                            const std::function<bool()>& cancelled);
 
@@ -89,10 +91,10 @@ class EngineHost {
 
   // Returns zeros while there is no pool.
   PoolUsage pool_usage() const;
-  // Returns the budget, with memory as it was when the pool was reserved. REQUIRES: ReservePool
-  // succeeded.
+  // Returns the budget, with memory as it was when ReservePool reserved the pool. REQUIRES:
+  // ReservePool succeeded.
   EngineBudget budget() const;
-  int threads() const;                                         // for a job that asks for none
+  int threads() const;  // the threads of a job that asks for none
   const std::string& device_id() const { return device_.id; }  // "cpu", "cuda:0"
   // Returns why `auto` chose the cpu; "" if it did not.
   const std::string& why_cpu() const { return device_.why_cpu; }
@@ -108,14 +110,15 @@ class EngineHost {
   // InvalidArgument for a device that is not this host's, thread counts that contradict each other,
   // or attention kernels that the device does not have.
   absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const JobSpec::Engine& engine);
-  // Returns the pool, which lives as long as the host. If there is none, reserves one of `bytes`
-  // first, as ReservePool does.
+  // Returns the pool, which lives as long as the host. If there is none, first reserves one of
+  // `bytes` as ReservePool does, and returns the same errors. It does not change budget().
   absl::StatusOr<HostPool*> Pool(int64_t bytes, const ReserveProgress& progress,
                                  const std::function<bool()>& cancelled);
   bool has_pool() const;
-  // Returns the memory that a job may plan with now: what is free of the pool, of the memory
-  // besides it and of a device's own memory. With `without_others` all of the pool counts as free,
-  // as if the job were alone. Without a pool yet, returns what one could have.
+  // Returns the memory that a job may plan with now: the free bytes of the pool, of the memory
+  // besides it, and of the device's own memory. With `without_others` the whole pool counts as
+  // free. Without a pool, returns the memory that one could have. Returns the errors of reading the
+  // machine's and the device's free memory.
   absl::StatusOr<MemoryBudget> BudgetNow(bool without_others = false) const;
   FileSystem* files() const { return options_.files; }
 

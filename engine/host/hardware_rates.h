@@ -56,8 +56,8 @@ inline constexpr double kUpdateShareOfHostMemory = 0.97;
 //   memory              TB/s of the device's memory, read and written
 //   launch              microseconds from one short kernel to the next
 // 1 GB is 1e9 bytes. Rates that depend on the precision are set for both. Returns InvalidArgument
-// for another name or a value that is not above 0. SetRates applies several in order and stops at
-// the first error.
+// for another name or a value that is not above 0; `*rates` is then unchanged. SetRates applies
+// several in order and stops at the first error, with the earlier ones applied.
 absl::Status SetRate(const std::string& assignment, HardwareRates* rates);
 absl::Status SetRates(const std::vector<std::string>& assignments, HardwareRates* rates);
 

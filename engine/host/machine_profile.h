@@ -21,9 +21,10 @@ struct MachineProfile {
   HardwareRates rates{};
 };
 
+// Returns the names of all profiles.
 std::vector<std::string> MachineProfileNames();
 
-// Returns InvalidArgument, listing the known names, for an unknown one.
+// Returns the profile of this name. Returns InvalidArgument, listing all names, for an unknown one.
 absl::StatusOr<MachineProfile> FindMachineProfile(const std::string& name);
 
 }  // namespace megatrain

@@ -20,8 +20,9 @@ struct MeasurementSizes {
   int64_t state_elements = 0;  // parameters to update: 12 bytes of state and 4 of gradient each
   int64_t copy_bytes = 0;      // at most 12 * state_elements
   int repetitions = 0;         // of each measurement; the fastest counts
-  // Times that the whole series of measurements is made; the fastest counts. Another program that
-  // is busy for a moment slows all repetitions of one measurement, but rarely in every round.
+  // The number of times that the whole series of measurements is made; the fastest counts. A
+  // program that is busy for a moment slows all repetitions of one measurement, but rarely in every
+  // round.
   int rounds = 1;
 };
 inline constexpr MeasurementSizes kCpuMeasurement = {.tokens = 512,

@@ -13,10 +13,11 @@ namespace megatrain {
 struct MemoryBudget {
   int64_t host_bytes = 0;  // free host memory, including the pool's
   // The part of host_bytes that a pool has, or that is set aside for one. Tiles, slabs, stash and
-  // batches must fit into it, everything else into the rest. Negative if there is no such division.
+  // batches must fit into it, and everything else into the rest. -1 if host_bytes is not divided.
   int64_t pool_bytes = -1;
-  // Device memory. For the cpu device, which uses host memory, 0 means what `recompute: none`
-  // needs, but at most half of what is free besides the host state.
+  // Free device memory. For the cpu device, which uses host memory, 0 lets the plan choose: as much
+  // as `recompute: none` needs, but at most half of what is free besides the host state. If even
+  // the smallest plan needs more than that, it may have all that is free.
   int64_t device_bytes = 0;
   // Device memory left free besides device_bytes, for what kernels and libraries load later. 0 if
   // it was already subtracted.

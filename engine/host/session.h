@@ -1,4 +1,4 @@
-// A session holds the threads and the device that a job uses.
+// Session: the threads and the device that a job uses.
 #ifndef MEGATRAIN_ENGINE_HOST_SESSION_H_
 #define MEGATRAIN_ENGINE_HOST_SESSION_H_
 
@@ -35,14 +35,15 @@ struct Session {
 };
 
 // Returns the settings of a job's session on a host whose device is `host_device` (a
-// ChosenDevice::id) and which limits jobs to `host_threads_max` threads (0 = no limit). Returns
+// ChosenDevice::id) and which limits jobs to `host_threads_max` threads (0 = no limit). A job that
+// asks for more threads gets the limit. Returns
 // InvalidArgument for a device that is not the host's, settings of the cpu device on another one,
 // or thread counts that contradict each other.
 absl::StatusOr<SessionSettings> ChooseSession(const JobSpec::Engine& engine,
                                               const std::string& host_device, int host_threads_max);
 
 // Starts the threads and, if `gpu` is null, creates the cpu device. REQUIRES: `gpu` is the device
-// that the settings name.
+// that the settings name, or null if they name the cpu.
 absl::StatusOr<std::shared_ptr<const Session>> OpenSession(const SessionSettings& settings,
                                                            std::shared_ptr<Device> gpu);
 

@@ -9,10 +9,10 @@
 
 namespace megatrain {
 
-// Writes the checkpoint's weights, in BF16 or FP32 as they were trained, with config.json and the
-// tokenizer files. Checksums are verified on the way. Memory use is the weights of the largest
-// tile. Returns the errors of ReadManifest, LoadCheckpointTile and ExportHfDirectory, which also
-// says when an existing `directory` is replaced.
+// Writes the checkpoint's weights to `directory`, in BF16 or FP32 as they were trained, with
+// config.json and the tokenizer files. ExportHfDirectory says when an existing `directory` is
+// replaced. Verifies checksums while it reads, and takes memory for the weights of the largest
+// tile. Returns the errors of ReadManifest, LoadCheckpointTile and ExportHfDirectory.
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files = PosixFileSystem());
 

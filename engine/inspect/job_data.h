@@ -17,11 +17,12 @@ struct JobData {
   std::unique_ptr<Dataset> dataset;
 };
 
-// Opens the tokenizer, the cache and the sequences that training the job uses. Paths in `spec` must
-// be absolute. Returns the errors of ReadModelConfig, OpenTokenizer and OpenDataset.
+// Opens the tokenizer, the token cache and the sequences that training would use for `spec`, whose
+// paths must be absolute. Tokenises data that is not in the cache. Returns the errors of
+// ReadModelConfig, OpenTokenizer and OpenDataset.
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec);
 
-// A data file that is described by no job file.
+// A data file without a job file.
 struct LooseData {
   DataFile file;                // with an absolute path
   std::string model_directory;  // has the tokenizer and the template; "": the bytes tokenizer

@@ -12,7 +12,7 @@ enum class DataFormat { kText, kTokens, kAlpaca, kShareGpt, kMessages };
 
 // Returns the job file's word: "text", "tokens", "alpaca", "sharegpt" or "messages".
 const char* DataFormatName(DataFormat format);
-// InvalidArgument for other words.
+// Parses a word of DataFormatName. Returns InvalidArgument for other words.
 absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
 
 // All words, for error messages.

@@ -19,7 +19,7 @@ struct DeviceName {
   int ordinal = -1;  // N of cuda:N; -1 if no number is given
 };
 
-// Returns nullopt if `text` is none of kDeviceNames.
+// Parses a name that kDevicePattern describes. Returns nullopt for any other text.
 std::optional<DeviceName> ParseDeviceName(std::string_view text);
 inline bool IsDeviceName(const std::string& text) { return ParseDeviceName(text).has_value(); }
 

@@ -21,14 +21,14 @@ namespace megatrain {
 absl::StatusOr<JobSpec> ParseJobFile(const std::string& path,
                                      const std::vector<std::string>& overrides);
 
-// As ParseJobFile, for the text of a job file. `name` stands for the file in errors, and relative
-// paths start at `base_directory`, which must be absolute.
+// Parses the text of a job file as ParseJobFile does. `name` stands for the file in errors, and
+// relative paths start at `base_directory`, which must be absolute.
 absl::StatusOr<JobSpec> ParseJobText(std::string_view text, const std::string& name,
                                      const std::string& base_directory,
                                      const std::vector<std::string>& overrides);
 
-// As ParseJobText, for a job that another process sent. If `base_directory` is empty, relative
-// paths are refused. An empty checkpoint.directory stays empty.
+// Parses a job that another process sent as ParseJobText does, with two differences: if
+// `base_directory` is empty, relative paths are refused; an empty checkpoint.directory stays empty.
 absl::StatusOr<JobSpec> ParseSubmittedJob(std::string_view text, const std::string& name,
                                           const std::string& base_directory,
                                           const std::vector<std::string>& overrides);

@@ -50,7 +50,7 @@ struct JobSpec {
     Precision precision = Precision::kBf16;
     Precision gradient_dtype = Precision::kFp32;
     uint64_t seed = 42;
-    int64_t eval_every = 50;
+    int64_t eval_every = 50;  // 0 = only after the last step
   } training;
   struct Optimizer {
     double learning_rate = 3e-4;
@@ -79,15 +79,16 @@ struct JobSpec {
     AttentionChoice attention = AttentionChoice::kAuto;
     int64_t host_memory = 0;     // bytes; 0 = all that is free
     int64_t device_memory = 0;   // bytes; 0 = all that is free
-    int64_t weight_buffers = 2;  // 0 = chosen by predicted time, else 2
-    int64_t gradient_slabs = 0;  // 0 = 4, or one for each tile with clipping
-    int64_t micro_batches_per_sweep = 0;
+    int64_t weight_buffers = 2;  // 0 = chosen by predicted time, or 2 if rates are not known
+    // 0 = 4, or one for each tile with clipping or several sweeps
+    int64_t gradient_slabs = 0;
+    int64_t micro_batches_per_sweep = 0;  // 0 = chosen by the plan
     StashPlace stash = StashPlace::kAuto;
     RecomputeMode recompute = RecomputeMode::kAuto;
-    int64_t threads = 0;
-    // cpu device: threads that run the optimizer alone, beside compute; 0 = it shares compute's.
+    int64_t threads = 0;  // including update_threads; 0 = as many as the host allows
+    // Threads for the optimizer alone, for the cpu device; 0 = it shares the threads of compute.
     int64_t update_threads = 0;
-    // Where AdamW runs; kAuto takes the place for which the plan predicts the shorter step.
+    // The place where AdamW runs. kAuto takes the one for which the plan predicts a shorter step.
     UpdateDevice update_device = UpdateDevice::kAuto;
     double link_gigabytes_per_second = 0;  // cpu device; 0 = unthrottled
   } engine;

@@ -1,5 +1,12 @@
-// The first half of a decoder layer: norm, queries, keys and values, rotation, attention, output
-// projection. Stateless functions; those without a chunk do the whole micro-batch.
+// Computes the first half of a decoder layer: norm, queries, keys and values, rotation, attention,
+// and output projection. Functions with a chunk compute its rows, the others the whole micro-batch.
+// They queue work on the stream of `l` and return the errors of its kernels.
+//
+// In all functions x [all tokens, hidden] is the layer's input.
+//
+// The backward pass calls AttentionOutputBackward for every chunk, then the kernel
+// AttentionBackward with the arguments of AttentionGradient, then AttentionInputBackward for every
+// chunk. Weight gradients go to `gradient`.
 #ifndef MEGATRAIN_ENGINE_MODEL_ATTENTION_HALF_H_
 #define MEGATRAIN_ENGINE_MODEL_ATTENTION_HALF_H_
 
@@ -9,22 +16,25 @@
 
 namespace megatrain {
 
-// From x to the attention's output. `x` [all tokens, hidden], here and below.
+// Computes the activations from x to the output of attention.
 absl::Status AttentionForward(const BoundLayer& l, const void* x);
-// middle = x + output projection.
+// Computes the chunk's Middle = x + output projection of attention. REQUIRES: AttentionForward.
 absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x);
 
-// Makes again what the backward functions read and was not kept.
+// Recomputes the activations that the functions below read and that were not kept. REQUIRES: it is
+// called before them, unless everything was kept.
 absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 
-// The gradient goes backwards through the three functions in turn. `dh`: the chunk's rows of the
-// gradient by the layer's middle.
+// Computes the chunk's rows of scratch.dattention from `dh`, the chunk's rows of the gradient by
+// Middle.
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
                                      const LayerBackwardScratch& scratch,
                                      const TileGradient& gradient);
-// Arguments of the gradient of attention itself, which the kernels are also asked to prepare for.
+// Returns the arguments of the kernel AttentionBackward, which reads scratch.dattention and writes
+// scratch.dqkv. PrepareAttention takes the same arguments.
 AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackwardScratch& scratch);
-// From the gradient by q, k and v to that by x, which is added to `dh` [all tokens, hidden].
+// Computes the gradient by the chunk's rows of x from scratch.dqkv and adds it to those rows of
+// `dh` [all tokens, hidden]. Overwrites the chunk's rows of scratch.dqkv and of the normed input.
 absl::Status AttentionInputBackward(const BoundLayer& l, const Chunk& chunk, const void* x,
                                     const LayerBackwardScratch& scratch, void* dh,
                                     const TileGradient& gradient);

@@ -1,5 +1,5 @@
-// A decoder layer bound to its weights, batch and activations: where everything lies, and the
-// kernels that both of its halves (attention_half.h, mlp_half.h) call.
+// BoundLayer: a decoder layer together with its weights, batch and activations. It has the kernel
+// calls that both halves of the layer (attention_half.h, mlp_half.h) make.
 #ifndef MEGATRAIN_ENGINE_MODEL_BOUND_LAYER_H_
 #define MEGATRAIN_ENGINE_MODEL_BOUND_LAYER_H_
 
@@ -24,17 +24,19 @@ struct TileGradient {
   float* At(int64_t offset) const { return data + offset; }
 };
 
-// In the shapes below, `tokens` is the number of the chunk's tokens.
+// In the shapes below, `tokens` is the number of the chunk's tokens, and pointers are to the first
+// row of the chunk. Functions that return a status queue work on `stream` and return the errors of
+// its kernel.
 struct BoundLayer {
   // All arguments must outlive this.
   BoundLayer(const LayerContext& context, const void* weights, const MicroBatchView& batch,
              const LayerActivations& activations);
 
-  // Calls `run` for all chunks in their order, until one fails.
+  // Calls `run` for all chunks in the order of their tokens. Returns the first error.
   absl::Status ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const;
 
-  // y[tokens, out] = x[tokens, in] W^T (+ bias) (+ addend). `weight` and `bias` are offsets into
-  // the tile; -1: no bias.
+  // y[tokens, out] = x[tokens, in] W^T (+ bias) (+ addend). `weight` and `bias` are offsets in the
+  // tile, here and below. Without a bias `bias` is -1; without an addend `addend` is null.
   absl::Status Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight, int64_t out,
                       void* y, int64_t bias = -1, const void* addend = nullptr) const;
   // dW[out, in] (+)= dy^T x, in FP32
@@ -44,30 +46,32 @@ struct BoundLayer {
   // dx[tokens, in] = dy[tokens, out] W
   absl::Status LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out, int64_t weight,
                                    int64_t in, void* dx) const;
-  // Arguments for the norm of rows of the residual stream.
+  // Returns the arguments for the norm of rows of the residual stream.
   RmsNormArgs NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
                        float* rstd) const;
-  // Arguments for dh += gradient of the norm of x by x, for rows of the residual stream.
+  // Returns the arguments for dh += the gradient by x, where `dy` is the gradient by the norm of x.
+  // Rows are those of the residual stream.
   RmsNormBackwardArgs NormBackwardArgs(const Chunk& chunk, const void* x, int64_t weight,
                                        const float* rstd, const void* dy, void* dh,
                                        const TileGradient& gradient) const;
 
+  // Return `base` plus a number of elements of the activation type.
   const void* Offset(const void* base, int64_t elements) const {
     return static_cast<const char*>(base) + elements * DTypeBytes(context.dtype);
   }
   void* Offset(void* base, int64_t elements) const {
     return static_cast<char*>(base) + elements * DTypeBytes(context.dtype);
   }
-  // The chunk's rows of a tensor of all tokens.
+  // Returns the chunk's rows of a tensor [all tokens, width].
   template <typename Pointer>
   Pointer* Rows(Pointer* tensor, const Chunk& chunk, int64_t width) const {
     return Offset(tensor, chunk.begin * width);
   }
-  // The chunk's rows of a tensor that holds all tokens where it is kept, else this chunk alone.
+  // Returns the chunk's rows of a tensor that holds all tokens if `kept`, otherwise only one chunk.
   void* RowsIfKept(void* tensor, bool kept, const Chunk& chunk, int64_t width) const {
     return kept ? Rows(tensor, chunk, width) : tensor;
   }
-  // The residual stream between the halves.
+  // Returns the chunk's rows of the residual stream between the halves.
   void* Middle(const Chunk& chunk) const {
     return RowsIfKept(a.middle, keeps_products, chunk, c.hidden);
   }

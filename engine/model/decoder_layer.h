@@ -38,14 +38,15 @@ struct LayerContext {
   int64_t chunk_tokens = 0;            // LayerChunkTokens; for decoder layers
 };
 
-// Computes y = layer(x). `weights` is the layer's tile in its weight buffer; x and y are [tokens,
-// hidden] of context.dtype and must not overlap.
+// Computes y = layer(x), and the activations. `weights` is the layer's tile in its weight buffer. x
+// and y are [tokens, hidden] of context.dtype and must not overlap.
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x,
                                  const LayerActivations& activations, void* y);
 
-// Announces the attention calls of both functions to the kernels, so that they can be prepared in
-// advance. Only the sizes and document_starts of `batch` are used; the stream is not.
+// Announces the attention calls of DecoderLayerForward and DecoderLayerBackward to the kernels, so
+// that they can be prepared in advance. Only the sizes and document_starts of `batch` are used.
+// context.stream may be null.
 // `workspace_bytes` is the backward workspace, 0 if there will be no backward pass.
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes);

@@ -2,8 +2,8 @@
 // cross-entropy. The head works in chunks of tokens, so that the logits of all tokens are never in
 // memory at once.
 //
-// As in decoder_layer.h, the functions queue work on the context's stream and return the errors of
-// its kernels.
+// The functions that return a status queue work on the context's stream and return the errors of
+// its kernels. All memory must stay valid until that work is done.
 #ifndef MEGATRAIN_ENGINE_MODEL_LANGUAGE_HEAD_H_
 #define MEGATRAIN_ENGINE_MODEL_LANGUAGE_HEAD_H_
 
@@ -29,8 +29,9 @@ struct HeadScratch {
   float* rstd = nullptr;    // [chunk_tokens]
 };
 
+// Returns the bytes of the block for PlaceHeadScratch.
 int64_t HeadScratchBytes(const ModelConfig& config, DType dtype, int64_t chunk_tokens);
-// Places the tensors in `block`, which has HeadScratchBytes.
+// Places the tensors in `block`, which has HeadScratchBytes and must outlive the result.
 HeadScratch PlaceHeadScratch(const ModelConfig& config, DType dtype, int64_t chunk_tokens,
                              void* block);
 
@@ -56,8 +57,9 @@ absl::Status HeadLoss(const LayerContext& context, const void* weights, const Mi
                       const void* x, const HeadScratch& scratch, float* losses);
 
 // Computes the logits of tokens [begin, end) in chunks and calls sink(first, tokens, logits) for
-// each, with a device pointer to [tokens, vocabulary]. The logits are valid until `sink` returns
-// and may still be queued on the stream when it is called.
+// each, with a device pointer to [tokens, vocabulary]. `first` counts from the micro-batch's start.
+// When `sink` is called, the logits may still be queued on the stream. Work that `sink` queues on
+// the stream may read them. Stops at the first error of `sink` and returns it.
 absl::Status HeadLogits(
     const LayerContext& context, const void* weights, const void* x, int64_t begin, int64_t end,
     const HeadScratch& scratch,

@@ -38,6 +38,7 @@ struct WorkShape {
   int64_t head_chunk_tokens = 0;
 };
 
+// Each function below returns the work of one micro-batch, or of one tile.
 LayerWork EmbeddingForwardWork(const WorkShape& shape);
 // `first` means that gradients are written and not added to sums, as in the layer templates.
 LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first);

@@ -1,5 +1,6 @@
-// The second half of a decoder layer: norm, gate and up projection, SwiGLU, down projection.
-// Stateless functions; each does one chunk's rows.
+// Computes the second half of a decoder layer: norm, gate and up projection, SwiGLU, and down
+// projection. Each function computes one chunk's rows, queues work on the stream of `l`, and
+// returns the errors of its kernels.
 #ifndef MEGATRAIN_ENGINE_MODEL_MLP_HALF_H_
 #define MEGATRAIN_ENGINE_MODEL_MLP_HALF_H_
 
@@ -8,14 +9,20 @@
 
 namespace megatrain {
 
-// y = middle + mlp(norm(middle)). `y` [all tokens, hidden].
+// Computes the chunk's rows of y = middle + mlp(norm(middle)), where y is [all tokens, hidden].
+// REQUIRES: the chunk's Middle is computed (AttentionOutput).
 absl::Status MlpForward(const BoundLayer& l, const Chunk& chunk, void* y);
 
-// Makes again what MlpBackward reads and was not kept. REQUIRES: the chunk's Middle is there.
+// Recomputes the activations that MlpBackward reads and that were not kept. REQUIRES: the chunk's
+// Middle is kept or computed.
 absl::Status RecomputeMlp(const BoundLayer& l, const Chunk& chunk);
 
-// Adds the half's gradient to `dh`, the chunk's rows. Each activation is dead once the weight
-// gradient that it is an input of is summed, so its gradient takes its place.
+// `dh`, the chunk's rows, has the gradient by y on entry and by Middle on return. Weight gradients
+// go to `gradient`. REQUIRES: RecomputeMlp was called for this chunk, unless everything was kept.
+//
+// Works in place: the gradient of `gate_up` overwrites `gate_up`. `activated` holds its own
+// gradient and then the recomputed output of SwiGLU. The gradient of `post_normed` overwrites
+// `post_normed` after gate_up's weight gradient is computed.
 absl::Status MlpBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
                          const TileGradient& gradient);
 

@@ -71,6 +71,7 @@ struct ModelLayout {
   int tile_count() const { return static_cast<int>(tiles.size()); }
 };
 
+// Returns the layout of a model. The same configuration gives the same layout.
 ModelLayout BuildModelLayout(const ModelConfig& config);
 
 // Calls `visit` for every tensor of the model in forward order.

@@ -22,12 +22,13 @@
 
 namespace megatrain {
 
-// How an update is carried out; the bits do not depend on it. AdamWTuner chooses it by measuring.
+// The settings with which an update is carried out. The bits do not depend on them. AdamWTuner
+// chooses them by measuring.
 struct AdamWTuning {
   // The most elements that a thread takes at a time: 3.5 MiB of traffic (28 bytes an element), so
   // that claiming a block costs nothing.
   int64_t block_elements = int64_t{1} << 17;
-  // How many elements before its use a cache line of each stream is prefetched; 0 leaves it to the
+  // A cache line of each stream is prefetched so many elements before its use. 0 leaves this to the
   // hardware.
   int prefetch_elements = kAdamWPrefetchElements;
   int threads = 0;  // the most threads of the pool to use; 0: all
@@ -59,9 +60,9 @@ std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block
 AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dtype, int64_t begin,
                       int64_t elements);
 
-// Updates `ranges` of the tile in place; they must ascend and not overlap. `gradient`
+// Updates `ranges` of the tile in place. They must ascend and not overlap. `gradient`
 // [tile.layout->elements] is in the tile's element order. Padding is neither read nor written. An
-// element's bits do not depend on the ranges.
+// element's bits do not depend on the ranges. Returns when the update is done.
 //
 // Returns false if an updated master is not finite or (with split masters) would round to infinity
 // in BF16, or if a second moment is not finite. All ranges are updated in that case too, but the
@@ -74,7 +75,7 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
                  const MemoryNodes& nodes = {}, const AdamWTuning& tuning = {});
-// As above, for the whole tile.
+// Updates the whole tile, as AdamWUpdate with one range does.
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes = {},
                  const AdamWTuning& tuning = {});

@@ -19,13 +19,14 @@ class AdamWUpdater {
   // `pool` must outlive the updater.
   explicit AdamWUpdater(ThreadPool* pool);
 
-  // As AdamWUpdate. The first updates of large ranges try several tunings, with the same bits.
+  // Does and returns what AdamWUpdate does. The first updates of large ranges try several tunings,
+  // with the same bits. Waits while another thread updates.
   bool Update(const AdamWStep& step, const void* gradient, DType gradient_dtype, const Tile& tile,
               absl::Span<const ElementRange> ranges, const MemoryNodes& nodes = {});
 
   // Returns true if the tuning for weights of this type is chosen.
   bool tuned(DType weight_dtype) const;
-  // Returns the tuning that the next update uses.
+  // Returns the tuning that the next update uses, chosen or on trial.
   AdamWTuning tuning(DType weight_dtype) const;
 
  private:

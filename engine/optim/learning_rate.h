@@ -18,8 +18,8 @@ namespace megatrain {
 //   constant              s(p) = 1
 //   warmup_stable_decay   s(p) = 1 - p                  p = (k - b) / (total - b), 0 while k <= b,
 //                         b = max(w, total (1 - decay_fraction))
-// Without warm-up the schedule starts from peak at step 0, which is never taken. If the warm-up has
-// total_steps or more, the last step has peak total / w. The result depends on the arguments alone,
+// Without warm-up w is 0, and step 0, at which the formula gives peak, is never made. If w >=
+// total_steps, the last step has peak total / w. The result depends on the arguments alone,
 // so a resumed run continues exactly. REQUIRES: 1 <= step <= total_steps.
 double LearningRate(const JobSpec::Schedule& schedule, double peak, int64_t step,
                     int64_t total_steps);

@@ -1,6 +1,6 @@
-// Computes the sizes of all memory that a step needs, and reserves it: device memory in the device
-// arena, host memory (the tiles included) in the host pool. The plan runs the same code on an arena
-// without a block, so its bytes are the bytes that are taken.
+// Computes the sizes of all buffers of a step and reserves them: device memory in the device arena,
+// host memory (the tiles included) in the host pool. The plan counts device bytes by a dry run:
+// ReserveDeviceBuffers on an arena without a block.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 #define MEGATRAIN_ENGINE_PIPELINE_BUFFERS_H_
 
@@ -34,7 +34,7 @@ struct PipelineDimensions {
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
   int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
   bool training = true;            // false: forward only (generate)
-  // Reserve device memory for updates there. Required if the device makes a share of the updates.
+  // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
 
   int64_t hidden_bytes() const {  // hidden states of one micro-batch between two layers
@@ -62,8 +62,8 @@ struct PipelineDimensions {
   }
 };
 
-// The integers of one step's batch in one block. Each array is [micro_batches][micro_batch_tokens],
-// the last one [micro_batches][micro_batch_tokens][2].
+// The integers of one step's batch in one block, made by StepRunner::PrepareBatch. Each array is
+// [micro_batches][micro_batch_tokens], the last one [micro_batches][micro_batch_tokens][2].
 struct BatchArrays {
   int32_t* ids = nullptr;
   int32_t* positions = nullptr;
@@ -74,6 +74,7 @@ struct BatchArrays {
   static int64_t Bytes(const PipelineDimensions& d) {
     return 6 * int64_t{sizeof(int32_t)} * d.micro_batches * d.micro_batch_tokens;
   }
+  // Returns pointers into `block`, which has Bytes(d).
   static BatchArrays At(void* block, const PipelineDimensions& d) {
     const int64_t n = d.micro_batches * d.micro_batch_tokens;
     int32_t* ids = static_cast<int32_t*>(block);
@@ -107,8 +108,8 @@ struct DeviceBuffers {
   float* rope_sine = nullptr;
 };
 
-// Returns ResourceExhausted from the arena, naming the first piece that does not fit. The arena's
-// block must outlive the result.
+// Reserves all buffers in `arena`. Returns ResourceExhausted, naming the first piece that does not
+// fit. The arena's block must outlive the result.
 absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                                    const KernelSizes& sizes, DeviceArena& arena);
 
@@ -127,8 +128,8 @@ struct HostBuffers {
 
 // Returns the bytes of the pool that LeaseHostBuffers takes, by HostKind.
 std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d);
-// Returns ResourceExhausted from the pool if there is no room; nothing is leased then. `pool` must
-// outlive the result.
+// Leases all buffers from `pool`, which must outlive the result. Returns ResourceExhausted if there
+// is no room; nothing is leased then.
 absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPool& pool);
 
 }  // namespace megatrain

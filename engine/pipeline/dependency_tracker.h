@@ -22,7 +22,7 @@ using LaneCounts = std::array<int64_t, kLanes>;
 
 class DependencyTracker {
  public:
-  // Adds the next operation in serial order and returns what it waits for.
+  // Adds the next operation in serial order and returns the operations that it must wait for.
   LaneCounts Add(const Op& op);
 
   // Returns the number of operations of each lane so far.

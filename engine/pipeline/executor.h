@@ -3,10 +3,12 @@
 // Thread safety: Interrupt may be called from any thread; all other methods from one (the
 // trainer's).
 //
-// Invariants: the operations of a lane run in the order submitted. An operation starts when those
-// that it waits for are done; if both are on streams, when they are queued, because the device then
-// keeps the order. After the first error no further operation runs, all are counted as done, and
-// every Wait returns that error.
+// Invariants:
+// - The operations of a lane run in the order submitted.
+// - An operation starts when those that it waits for are done. Between two device lanes it is
+//   queued as soon as the other one is queued, because the device then keeps the order.
+// - After the first error no further operation starts. All operations are then counted as done, and
+//   every Wait and Settle returns that error.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_EXECUTOR_H_
 #define MEGATRAIN_ENGINE_PIPELINE_EXECUTOR_H_
 
@@ -28,11 +30,12 @@
 
 namespace megatrain {
 
-// Carries out operations. Run is called from the lanes' threads, by each lane one call at a time.
+// Carries out operations. The lanes' threads call Run, each lane for one operation at a time.
 class OpRunner {
  public:
   virtual ~OpRunner() = default;
-  // `stream` is null on host lanes. On device lanes the work is queued on it.
+  // Runs `op` on a host lane, where `stream` is null, or queues its work on `stream`. Any error
+  // stops the executor.
   virtual absl::Status Run(const Op& op, Stream* stream) = 0;
 };
 
@@ -49,30 +52,35 @@ class Executor {
   };
 
   // Creates the streams and starts the threads. `device` and `runner` must outlive the executor.
+  // Returns the errors of Device::CreateStream.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(Device* device, OpRunner* runner);
-  // Waits for operations that run; those that have not started are dropped.
+  // Waits for operations that run on host threads. Those that have not started are dropped.
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   // Queues the schedule's operations and returns at once.
   std::shared_ptr<Ticket> Submit(Schedule schedule);
-  // Blocks until all operations of the ticket are done. REQUIRES: each ticket is waited for once,
-  // in the order submitted.
+  // Blocks until all operations of the ticket are done. Returns the executor's first error.
+  // REQUIRES: each ticket is waited for once, and after the tickets submitted earlier that share a
+  // lane with it.
   absl::StatusOr<Timing> Wait(const std::shared_ptr<Ticket>& ticket);
-  // Blocks until all operations are done or queued on streams (returns true), or until
-  // `interrupted` returns true (returns false). It is called at first and after every change or
-  // Interrupt, under the executor's lock, and must not call the executor.
+  // Blocks until all operations of the ticket are done or queued on streams (returns true), or
+  // until `interrupted` returns true (returns false). `interrupted` is called at first and after
+  // every Interrupt and every operation. It is called under the executor's lock and must not call
+  // the executor.
   bool AwaitDone(const std::shared_ptr<Ticket>& ticket, absl::FunctionRef<bool()> interrupted);
   // Makes AwaitDone call `interrupted`.
   void Interrupt();
-  // Prevents the last submitted ticket from starting any further operation and returns true; Settle
-  // must then be called in place of Wait. Returns false, and the ticket must be waited for, if an
-  // operation of kind `final` or one that changes the model has started, or after an error.
+  // Prevents the ticket from starting any further operation and returns true. Settle must then be
+  // called in place of Wait. Returns false, and the ticket must be waited for, if an operation of
+  // kind `final` or one that changes the model has started, or after an error. REQUIRES: no ticket
+  // submitted later needs the results of this one, unless it is withdrawn too.
   bool Withdraw(const std::shared_ptr<Ticket>& ticket, OpKind final);
-  // Blocks until those operations of a withdrawn ticket that had started are done.
+  // Blocks until those operations of a withdrawn ticket that had started are done. Returns the
+  // executor's first error. REQUIRES: as Wait.
   absl::Status Settle(const std::shared_ptr<Ticket>& ticket);
-  // Returns true if all operations are done or queued on streams.
+  // Returns true if all operations of the ticket are done or queued on streams.
   bool Done(const std::shared_ptr<Ticket>& ticket) const;
   // Returns the first error, or OK.
   absl::Status status() const;

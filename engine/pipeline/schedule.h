@@ -1,26 +1,25 @@
-// A step as data: operations on lanes, with the resources each reads and writes. Nothing here runs
-// anything.
+// Describes a step as data: operations on lanes, with the resources that each reads and writes.
+// executor.h runs it.
 //
-// The order of `Schedule::ops` is a serial order that is right by itself; dependency_tracker.h
-// derives from it, and from the resources, what must wait for what when the lanes run side by side.
-// So a load is listed as early as its buffer's last reader allows, and the lane runs ahead as far
-// as the resources let it.
+// Run one after the other in the order of `Schedule::ops`, the operations give the right result.
+// dependency_tracker.h derives from this order and from the resources which operations must wait
+// for which when the lanes run side by side. A load is listed as early as the last reader of its
+// buffer allows, so that its lane can run ahead.
 //
 // A training step is layer-major: all micro-batches of a sweep go through a tile before the next
 // tile is needed. A step is one sweep or several.
 // - The gradient of a tile is one left fold over chunks of tokens, then micro-batches, then sweeps.
 //   Between sweeps its sum rests in a slab as FP32. So the bits do not depend on the number of
 //   sweeps.
-// - Tiles are loaded weight_buffers - 1 uses ahead. A tile that a buffer still holds, as at the
-// turn
-//   from forward to backward, is not loaded again.
-// - With a stash on the host, the inputs of a layer's backward are loaded while the layer behind it
-//   computes, ahead of a tile that waits for a buffer.
+// - Tiles are loaded weight_buffers - 1 uses ahead. A tile that a buffer still holds is not loaded
+//   again, for example where the backward pass follows the forward pass.
+// - With a stash on the host, the inputs of a layer's backward are loaded while the backward of the
+//   next higher layer computes, ahead of a tile that waits for a buffer.
 // - A tied embedding and head are one tile. Its accumulator stays on the device from the head's
-//   backward to the embedding's. It is loaded for the head, and for the embedding's forward too
-//   where that cannot read host memory (embedding_from_host).
-// - A checkpoint does not drain the lanes: the io lane writes a tile after one update and before
-//   the next, which waits for the write. An evaluation does: the trainer waits for all steps first.
+//   backward to the embedding's. The tile is loaded for the head. It is also loaded for the
+//   embedding's forward, unless that can read host memory (embedding_from_host).
+// - Steps go on during a checkpoint. The io lane writes a tile between two of its updates, and the
+//   later update waits for the write. For an evaluation the trainer first waits for all steps.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 #define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 
@@ -36,25 +35,27 @@
 namespace megatrain {
 
 enum class ResourceKind {
-  // Index: tile, of the elements that the host updates; tiles + tile, of those that the device
-  // does; host_part(1, i), of those of tile 1 that the host updates in part i.
-  kTileWeights,     // the section that is streamed
-  kTileMoments,     // remainder and moments
-  kEmbeddingRows,   // of tile 0's weights, the rows that the step's batch looks up
+  // Host. Index `tile` has the tile's elements that the host updates, and index device_part(tile)
+  // those that the device updates. host_part(1, i) has those of tile 1 that the host updates in
+  // part i.
+  kTileWeights,  // the section that is streamed
+  kTileMoments,  // remainder and moments
+
+  kEmbeddingRows,   // host, rows of tile 0's weights that the next step's batch looks up
   kWeightBuffer,    // device
-  kFirstTile,       // device, what is loaded beside tile 1's update in a weight buffer
+  kFirstTile,       // device, tile 1's host-updated elements in a buffer (first_tile_in_buffer)
   kAccumulator,     // device, FP32 gradient of one tile, and its sum of squares
   kSlab,            // host, gradient of one tile
   kHidden,          // device, hidden states of one micro-batch at one boundary
   kHiddenGradient,  // device, index: micro-batch in the sweep
   kHostStash,       // host, index: layer * sweep + micro-batch in the sweep
   kKept,            // device, kept activations of one layer and micro-batch
-  kScratch,         // device, what one layer needs for one micro-batch, and the head's chunk
+  kScratch,         // device, activations and workspace that operations use in turn
   kDeviceBatch,     // device, ids and targets; index: step slot
   kDeviceLosses,    // device, sums of losses; index: step slot
   kHostLosses,      // host; index: step slot
   kHostNorm,        // host; index: step slot * tiles + tile
-  kUpdateFlag,      // host, whether the device's update of a tile can be trusted; index: tile
+  kUpdateFlag,      // host, not 0 if the device's update of a tile is not trusted; index: tile
   kClip,            // host, the step's clipping coefficient; index: step slot
   kCheckpoint,      // disk
 };
@@ -87,29 +88,30 @@ enum class OpKind {
   kStoreHiddenGradient,  // -> host stash
   kStoreLosses,
   // update
-  kCheckLosses,   // stops the step before a non-finite loss reaches an update
-  kClip,          // the norm is known: the coefficient of the step
-  kUpdateRows,    // of the embedding, those that the next step's batch looks up
-  kUpdateTile,    // what of the tile the host updates, and kUpdateRows has not
-  kCheckUpdates,  // stops before what the device updated can reach a checkpoint
+  kCheckLosses,   // fails if a loss is not finite, before any update
+  kClip,          // computes the norm and the step's clipping coefficient
+  kUpdateRows,    // AdamW for the embedding's rows that the next step's batch looks up
+  kUpdateTile,    // AdamW for the other elements [begin, end) of a tile
+  kCheckUpdates,  // fails if a device update is not trusted, before a checkpoint reads it
   // device update
-  kBeginDeviceUpdate,
-  kDeviceUpdate,  // a piece of a tile: its state in, AdamW, its state out
-  kEndDeviceUpdate,
+  kBeginDeviceUpdate,  // clears the update flag
+  kDeviceUpdate,       // loads the state of a piece of a tile, runs AdamW, stores the state
+  kEndDeviceUpdate,    // update flag -> host
   // io
   kSaveTile,
   kFinishCheckpoint,
 };
 
-// "load tile", "layer forward", ...: for messages and traces.
+// Returns a name for messages and traces: "load tile", "layer forward".
 const char* OpKindName(OpKind kind);
-// Whether it changes the model: a step none of whose operations that do has begun can be given up.
+// Returns true if an operation of this kind changes the model's state or announces that the next
+// ones do. A step can be given up only until the first such operation has started.
 bool ChangesState(OpKind kind);
 
 struct Op {
   OpKind kind;
   Lane lane;
-  int step_slot = 0;  // which of the two steps in flight
+  int step_slot = 0;  // the step's slot among the kStepSlots in flight
   int tile = -1;
   int layer = -1;
   int micro_batch = -1;  // in the step
@@ -122,12 +124,13 @@ struct Op {
   int stash_slot = -1;
   int kept_slot = -1;  // -1: nothing kept
   KeepLevel keep = KeepLevel::kNothing;
-  bool first = false;  // writes the accumulator instead of adding: the first of a tile's gradient
-  // kLoadTile, kLoadPartial, kUpdateTile, kDeviceUpdate: the tile's elements [begin, end).
+  bool first = false;  // the first of a tile's gradient: replaces the accumulator's content
+  // The tile's elements [begin, end), for kLoadTile, kLoadPartial, kUpdateTile and kDeviceUpdate.
   int64_t begin = 0, end = 0;
-  int64_t bytes = 0;  // copied, updated, saved, or cleared: over the lane's rate its duration
-  LayerWork work;     // on the compute lane, where it takes the place of bytes
-  // On lanes that are not the link's: what crosses it all the same.
+  // Bytes that the operation copies, updates or saves. Predictions divide them by the lane's rate.
+  int64_t bytes = 0;
+  LayerWork work;  // the work of an operation on the compute lane, used there instead of `bytes`
+  // Bytes that an operation copies over the link although it is not on the lane h2d or d2h.
   int64_t h2d_bytes = 0, d2h_bytes = 0;
   absl::InlinedVector<Resource, 4> reads;
   absl::InlinedVector<Resource, 3> writes;
@@ -137,30 +140,30 @@ struct Schedule {
   std::vector<Op> ops;
 };
 
-// Of an element's state in a tile: weight, remainder and moments, or master and moments.
+// The bytes of an element's state in a tile: weight, remainder and moments, or master and moments.
 inline constexpr int64_t kStateElementBytes = 12;
+// The unit in which updates are divided between host and device is 1 / kUpdateParts of a tile.
 inline constexpr int kUpdateParts = 64;
-// The host updates tile 1 in so many parts, of which some go ahead of the embedding's rows.
+// The parts in which the host updates tile 1, and how many of them precede the embedding's rows.
 inline constexpr int kFirstTileParts = 8;
 inline constexpr int kFirstTilePartsAhead = 4;
-// Elements between the places at which a tile's update may be cut: whole cache lines of every
-// section.
+// A tile's update is cut at multiples of this many elements: whole cache lines of every section.
 inline constexpr int64_t kUpdateAlignment = 128;
 
-// What one micro-batch of `micro_batch_tokens` tokens takes of the compute lane; another takes its
-// part of it. All 0: durations do not matter.
+// The work of the compute lane for a micro-batch of `micro_batch_tokens` tokens. A smaller one
+// takes a proportional part. All 0 if durations do not matter.
 struct StepWork {
   int64_t micro_batch_tokens = 1;
   LayerWork embed_forward, embed_backward;
   LayerWork layer_forward;
   LayerWork layer_backward;            // with everything kept
-  std::array<LayerWork, 3> recompute;  // before it, by KeepLevel
+  std::array<LayerWork, 3> recompute;  // the work before layer_backward, by KeepLevel
   LayerWork head, head_loss;
   // Device bytes by which the first micro-batch of a gradient differs from the others.
   double embed_first_bytes = 0, layer_first_bytes = 0, head_first_bytes = 0;
 };
 
-// What a schedule is built from: the model's shape and the plan's decisions, as plain numbers.
+// The model's shape and the plan's decisions as plain numbers, from which schedules are built.
 struct PipelineShape {
   int layers = 0;
   bool tied = false;  // tile 0 is embedding and head; else tile 0, layers 1..L, head L + 1
@@ -181,47 +184,51 @@ struct PipelineShape {
   int kept = 0;
   // AdamW runs on the device for the last `device_update_parts` of kUpdateParts equal parts of
   // every tile but the embedding's, in pieces of `device_piece_elements` (a multiple of
-  // kUpdateAlignment), and on the host for the rest. The bits are the same.
+  // kUpdateAlignment). It runs on the host for the rest. The bits are the same.
   int device_update_parts = 0;
-  // With clipping, tile 1's instead: the next step's first layer waits for its update alone, while
-  // the link is free for the device's part, whose gradient lies in the accumulator still.
+  // Replaces device_update_parts for tile 1 with clipping. Tile 1 has its own number because the
+  // next step's first layer waits for its update alone. The link is free then, and the gradient of
+  // the device's part is still in the accumulator.
   int first_tile_device_parts = 0;
   int64_t device_piece_elements = int64_t{2} << 20;
-  // The forward pass reads the embedding's rows where they lie, in host memory: its tile is not
-  // loaded for that, and the rows of the next batch are updated ahead of the rest.
+  // The forward pass reads the embedding's rows from host memory. The embedding's tile is then not
+  // loaded for it, and the rows of the next batch are updated ahead of the others.
   bool embedding_from_host = false;
-  // Elements of the rows that a batch looks up. For the duration model alone.
+  // The estimated elements of the rows that a batch looks up. Used for predicted durations only.
   int64_t row_elements = 0;
-  int64_t hidden_bytes_per_token = 0;  // of one boundary
+  int64_t hidden_bytes_per_token = 0;  // hidden states of a token at one boundary
   StepWork work;
 
   int tiles() const { return static_cast<int>(tile_elements.size()); }
   int head_tile() const { return tied ? 0 : tiles() - 1; }
-  // Of kUpdateParts of the tile, those that the device updates.
+  // Returns how many of the tile's kUpdateParts the device updates.
   int device_parts(int tile) const {
     if (tile == 0) return 0;
     return tile == 1 && clipping ? first_tile_device_parts : device_update_parts;
   }
-  // Of the tile's elements, those before this are updated on the host, the others on the device.
+  // Returns the number of the tile's first elements that the host updates. The device updates the
+  // others.
   int64_t host_elements(int tile) const {
     const int64_t elements = tile_elements[tile];
     const int parts = device_parts(tile);
     if (parts == 0) return elements;
     return elements * (kUpdateParts - parts) / kUpdateParts / kUpdateAlignment * kUpdateAlignment;
   }
-  // Tile 1 is what the next step loads first, and cannot begin without.
+  // Returns true if tile 1 is updated first, because the next step loads it first.
   bool first_tile_leads() const { return clipping && embedding_from_host; }
-  // Then the device updates its elements in a weight buffer, where that step finds them.
+  // Returns true if the device leaves the updated weights of tile 1 in a weight buffer, where the
+  // next step uses them.
   bool first_tile_in_buffer() const { return first_tile_leads() && updates_on_device(1); }
-  // And the host updates its own in parts, so that one is loaded while the next is updated. Part i
-  // of a tile has its elements [host_cut(tile, i), host_cut(tile, i + 1)).
+  // Returns the number of parts in which the host updates a tile. A tile that leads has several, so
+  // that one part is loaded while the next is updated. Part i has the elements [host_cut(tile, i),
+  // host_cut(tile, i + 1)).
   int host_parts(int tile) const { return tile == 1 && first_tile_leads() ? kFirstTileParts : 1; }
   int64_t host_cut(int tile, int part) const {
     const int64_t elements = host_elements(tile);
     if (part == host_parts(tile)) return elements;
     return elements * part / host_parts(tile) / kUpdateAlignment * kUpdateAlignment;
   }
-  // Indices of resources.
+  // Return indices of resources (kTileWeights, kTileMoments).
   int host_part(int tile, int part) const { return part == 0 ? tile : 2 * tiles() + part; }
   int device_part(int tile) const { return tiles() + tile; }
   Resource host_norm(int step_slot, int tile) const {
@@ -231,50 +238,56 @@ struct PipelineShape {
   bool updates_on_device() const {
     return device_update_parts > 0 || (clipping && first_tile_device_parts > 0);
   }
-  // Host slots: the inputs of every layer; then, tied with several sweeps, the gradients by the
-  // embedding's output of all sweeps but the last (see StepBuilder::EmbedBackward).
+  // Return slots of the stash on the host. It holds the inputs of every layer. For a tied model
+  // with several sweeps it also holds the gradients by the embedding's output, of all sweeps but
+  // the last (see StepBuilder::EmbedBackward).
   int stash_slot(int layer, int sweep_index) const {
     return layer * sweep_micro_batches + sweep_index;
   }
   int embedding_stash_slot(int micro_batch) const {
     return layers * sweep_micro_batches + micro_batch;
   }
-  // Two take turns; the tied tile's stays from the head's backward to the embedding's.
+  // Returns the number of accumulators. Two take turns. A tied tile has a third one, which stays
+  // from the head's backward to the embedding's.
   int accumulators() const { return tied ? 3 : 2; }
-  // Device slots for hidden states: every boundary (stash on the device), or a ring of one boundary
-  // and two more, so that outputs do not wait for the copy of the inputs just used.
+  // Returns the number of device slots for hidden states. With the stash on the device every
+  // boundary has slots. Otherwise there is a ring with the slots of one boundary and two more, so
+  // that outputs do not wait for the copy of the inputs just used.
   int hidden_slots() const {
     return stash_on_host ? sweep_micro_batches + 2 : (layers + 1) * sweep_micro_batches;
   }
 };
 
-// What a step leaves for the next one.
+// The state of buffers between one schedule and the next. A default-constructed one means that the
+// buffers hold nothing.
 struct PipelineState {
-  std::vector<int> buffer_tile;  // which tile's present weights a buffer holds; -1: none
-  // The buffer that holds tile 1 has only what the device updated there (first_tile_in_buffer).
+  std::vector<int> buffer_tile;  // the tile whose present weights a buffer holds; -1 if none
+  // The buffer of tile 1 holds only the elements that the device updated (first_tile_in_buffer).
   bool first_tile_partly = false;
   int next_slab = 0;
   int next_accumulator = 0;
   int next_step_slot = 0;
-  // The step before updates the rows of this step's batch ahead of the rest (embedding_from_host).
+  // The previous step updates the rows of this step's batch ahead of others (embedding_from_host).
   bool rows_first = true;
 };
 
 inline constexpr int kStepSlots = 2;
 
-// One training step over micro-batches of `micro_batch_tokens`. Pure: the same arguments give the
-// same schedule.
+// Builds a training step over micro-batches with these numbers of tokens. Changes `state` to what
+// the next schedule finds. The same arguments and the same `state` give the same schedule.
+// REQUIRES: schedules built with one `state` run in the order in which they were built; each
+// micro-batch has at most the tokens of the plan.
 Schedule BuildTrainingStep(const PipelineShape& shape,
                            const std::vector<int64_t>& micro_batch_tokens, PipelineState& state);
 
-// Forward only, losses stored.
+// Builds a forward pass that stores the losses. `state` and REQUIRES are as for BuildTrainingStep.
 Schedule BuildEvaluation(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
                          PipelineState& state);
 
-// Saves every tile after its pending update and before its next one.
+// Builds the saving of every tile, after its pending update and before its next one.
 Schedule BuildCheckpoint(const PipelineShape& shape);
-// Makes the saved tiles a checkpoint. Apart, so that what must be on disk before (the step's
-// record) can be.
+// Builds the operation that makes the saved tiles a checkpoint. It is a schedule of its own because
+// the step's record must be on disk before it runs.
 Schedule BuildCheckpointEnd();
 
 }  // namespace megatrain

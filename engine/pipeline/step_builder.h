@@ -1,6 +1,6 @@
-// Builds one step's or evaluation's schedule: what BuildTrainingStep and BuildEvaluation
-// (schedule.h) stand on. The order of a step is in step_builder.cc, its forward pass in
-// step_forward.cc, its backward pass and gradients in step_backward.cc, its updates in
+// StepBuilder builds the schedule of a step or an evaluation, for BuildTrainingStep and
+// BuildEvaluation (schedule.h). The order of a step is in step_builder.cc, its forward pass in
+// step_forward.cc, its backward pass and gradients in step_backward.cc, and its updates in
 // update_builder.h.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
 #define MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
@@ -14,20 +14,21 @@
 
 namespace megatrain {
 
-// Builds one schedule: Train or Evaluate is called once.
+// Builds one schedule. REQUIRES: either Train or Evaluate is called, and only once.
 class StepBuilder {
  public:
-  // All three must outlive this.
+  // All arguments must outlive this. `state` is changed as BuildTrainingStep says.
   StepBuilder(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
               PipelineState& state);
 
+  // Return the schedule of a training step or of an evaluation.
   Schedule Train();
   Schedule Evaluate();
 
  private:
   bool last_sweep() const { return sweep_ == sweeps_ - 1; }
   int64_t Tokens(int sweep_index) const { return tokens_[first_ + sweep_index]; }
-  // Of the work of a whole micro-batch.
+  // Returns the micro-batch's part of the work of a whole one (StepWork).
   double Part(int sweep_index) const { return PartOf(tokens_[first_ + sweep_index]); }
   double PartOf(int64_t tokens) const {
     return static_cast<double>(tokens) / static_cast<double>(shape_.work.micro_batch_tokens);
@@ -48,7 +49,7 @@ class StepBuilder {
   // --- Weights: loaded weight_buffers - 1 uses ahead.
 
   void ListUses(bool backward);
-  // The buffer that holds the present use's tile; loads it if no earlier use did.
+  // Returns the buffer of the present use's tile, and lists its load if it is not there yet.
   int Use() { return Buffer(0); }
   // Lists the loads that may run while the present use computes.
   void Prefetch();
@@ -64,7 +65,8 @@ class StepBuilder {
     return ((i - 2 * boundary) % ring + ring) % ring;
   }
 
-  // A smaller last sweep has the room of a whole one.
+  // Numbers the pairs (layer, micro-batch) from the last layer back. A smaller last sweep has room
+  // for at least as many layers as a whole one.
   int KeptPair(int layer, int i) const { return (shape_.layers - 1 - layer) * sweep_size_ + i; }
   void Keep(Op& op, int layer, int i) {
     const int pair = KeptPair(layer, i);
@@ -73,9 +75,9 @@ class StepBuilder {
     op.keep = pair < shape_.kept_everything ? KeepLevel::kEverything : KeepLevel::kCheapRecomputed;
   }
 
-  // Backward reads one state after the other: the head its inputs, then every layer its own from
-  // the last to the first. By their number in this row they take turns in the ring, going on from
-  // where forward left the head's.
+  // Returns the slot from which backward reads an input. The head reads its inputs first, then the
+  // layers read theirs from the last to the first. BackwardNumber counts the inputs in this order.
+  // In a ring they take the slots in turn, beginning with those where forward left the head's.
   int BackwardSlot(int layer, int i) const {
     if (!shape_.stash_on_host) return ForwardSlot(layer, i);
     return (ForwardSlot(shape_.layers, 0) + BackwardNumber(layer, i)) % shape_.hidden_slots();
@@ -118,7 +120,7 @@ class StepBuilder {
   int sweep_ = 0;
   int first_ = 0;       // the sweep's first micro-batch
   int sweep_size_ = 0;  // micro-batches in it
-  int next_input_ = 0;  // number, among the states that backward reads, of the next to load
+  int next_input_ = 0;  // the BackwardNumber of the next input to load
   int accumulator_of_head_ = -1;
   int accumulator_of_first_ = -1;  // tile 1's
 };

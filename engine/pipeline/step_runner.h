@@ -1,9 +1,10 @@
-// Carries out a schedule's operations on buffers: which kernel or copy on which memory. Holds what
-// two steps in flight need to know of their batches and leave as results.
+// StepRunner carries out a schedule's operations: it calls the kernels and copies with the memory
+// that they work on. It also holds the batches and results of the steps in flight.
 //
-// Thread safety: Run is called from the executor's lanes. A step's state is written by the trainer
-// before the schedule is submitted and read by it after the ticket is waited for; between, each
-// field has one writing lane, ordered by the schedule's resources.
+// Thread safety: the executor's lanes call Run, and the trainer's thread calls everything else. The
+// trainer writes a StepState before it submits the schedule, and reads it after it has waited for
+// the ticket. In between each field is written by one lane, in the order that the schedule's
+// resources give.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_
 #define MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_
 
@@ -27,37 +28,39 @@
 
 namespace megatrain {
 
-// A request for logits during an evaluation: of micro-batch 0, tokens [first_token, its end).
+// Requests the logits of the tokens of micro-batch 0 from first_token on, during an evaluation.
 struct LogitsRequest {
   int64_t first_token = 0;
-  std::vector<float> logits;  // [tokens, vocabulary], filled
+  std::vector<float> logits;  // the result, [tokens, vocabulary]
 };
 
-// What a save does with the model's state. Both are called on the io lane.
+// The functions of a save, which are called on the io lane. After an error of a step some calls are
+// not made.
 struct SaveCalls {
-  // Takes tile `index` as it is after the save's step; it does not change during the call.
+  // Takes tile `index` as it is after the save's step. Called once for each tile, in any order. The
+  // tile does not change during the call.
   std::function<void(int index, const Tile& tile)> take_tile;
-  std::function<void()> finish;  // when all tiles were taken
+  std::function<void()> finish;  // called once, after all tiles were taken
 };
 
 struct StepState {
-  // In.
+  // Set before the schedule is submitted, except adamw.gradient_scale, which kClip sets.
   int64_t step = 0;
   int64_t predictions = 0;
   std::vector<int64_t> micro_batch_tokens;
   std::vector<std::vector<int32_t>> document_starts;  // by micro-batch
   AdamWStep adamw;
   double max_gradient_norm = 0;
-  LogitsRequest* logits = nullptr;
-  std::vector<ElementRange> rows;  // of tile 0's elements, what the batch looks up; ascending
-  // Of the update.
-  std::vector<ElementRange> updated_rows;  // by kUpdateRows
-  // Out.
+  LogitsRequest* logits = nullptr;  // may be null; must outlive the step
+  std::vector<ElementRange> rows;   // the elements of tile 0 that the batch looks up, ascending
+  // Set during the step.
+  std::vector<ElementRange> updated_rows;  // the elements that kUpdateRows has updated
+  // Set by CollectLoss and CollectNorm.
   double loss_sum = 0;
   double gradient_norm = 0;
 };
 
-// What the runner works on. All pointers outlive it.
+// The objects that a runner works on. They must outlive it.
 struct StepRunnerParts {
   const PipelineDimensions* dimensions = nullptr;
   Device* device = nullptr;
@@ -66,30 +69,33 @@ struct StepRunnerParts {
   const DeviceBuffers* device_buffers = nullptr;
   const HostBuffers* host_buffers = nullptr;
   const std::vector<Tile>* tiles = nullptr;
-  const MemoryNodes* host_nodes = nullptr;  // where tiles lie
+  const MemoryNodes* host_nodes = nullptr;  // the NUMA nodes of the tiles
 };
 
 class StepRunner : public OpRunner {
  public:
   explicit StepRunner(const StepRunnerParts& parts) : p_(parts) {}
 
-  // Fills the slot's host arrays and state from a batch, and announces its attention calls, whose
-  // kernels may take long to be made ready: a step ahead of them. All token ids come into the
-  // engine here, and are checked (CheckTokenIds); after an error the slot is as it was. REQUIRES:
-  // no schedule of this slot is in flight; the batch has at most the plan's micro-batches, none
-  // with more than micro_batch_tokens.
+  // Copies a batch into the slot's host arrays and state, and makes document_bounds from its
+  // document_starts. Announces its attention calls to the kernels, which may take long to prepare
+  // for them. Returns InvalidArgument for a token id that the model does not have (CheckTokenIds);
+  // the slot is then unchanged. REQUIRES: no schedule of this slot is in flight; the batch has at
+  // most the plan's micro-batches, each with at most micro_batch_tokens.
   absl::Status PrepareBatch(int slot, const Batch& batch);
   StepState& state(int slot) { return states_[slot]; }
-  // Has the step before the slot's update the rows of the slot's batch ahead of others; false if
-  // its update has begun. REQUIRES: the slot is prepared for training.
+  // Asks the previous step to update the rows that this slot's batch looks up ahead of others.
+  // Returns false if that update has begun. REQUIRES: the slot is prepared for training.
   bool OfferRows(int slot);
 
-  // Sets what kSaveTile and kFinishCheckpoint call. REQUIRES: no save is in flight.
+  // Sets the functions that kSaveTile and kFinishCheckpoint call. REQUIRES: no save is in flight.
   void set_save_calls(SaveCalls calls) { save_calls_ = std::move(calls); }
 
+  // Returns Aborted, naming the step and the tile, for a loss, norm or update that is not finite,
+  // and otherwise the errors of the kernels and copies.
   absl::Status Run(const Op& op, Stream* stream) override;
 
-  // Sums of losses and norms, copied by kStoreLosses and kStoreNorm.
+  // Set loss_sum and gradient_norm of the slot's state from the sums that kStoreLosses and
+  // kStoreNorm copied. REQUIRES: these operations are done.
   void CollectLoss(int slot);
   void CollectNorm(int slot);
 
@@ -97,7 +103,7 @@ class StepRunner : public OpRunner {
   void FindRows(int slot);
   MicroBatchView View(int slot, int micro_batch) const;
   LayerContext Context(Stream* stream) const;
-  void* BufferAt(const Op& op) const;  // of element op.begin of its tile
+  void* BufferAt(const Op& op) const;  // the place of element op.begin in the weight buffer
   absl::Status LoadTile(const Op& op, Stream& stream);
   absl::Status Copy(const Op& op, Stream& stream);
   absl::Status Upload(const Op& op, Stream& stream);
@@ -121,13 +127,13 @@ class StepRunner : public OpRunner {
   SaveCalls save_calls_;
 
   Mutex rows_mutex_;
-  // For the update of offered_step_: what the batch of the step after it looks up.
+  // The rows that the batch after offered_step_ looks up.
   std::vector<ElementRange> offered_rows_ ABSL_GUARDED_BY(rows_mutex_);
   int64_t offered_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;
   int64_t updating_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;  // the last one to take rows
 };
 
-// "embedding", "layer 3", "head": for messages.
+// Returns a name for messages: "embedding", "layer 3" or "head".
 std::string TileName(const TileLayout& tile);
 
 }  // namespace megatrain

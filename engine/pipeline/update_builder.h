@@ -1,16 +1,18 @@
-// The operations of a step that change the model: AdamW on both sides, and the clipping before it.
+// UpdateBuilder appends the operations of a step that change the model: AdamW on the host and on
+// the device, and before it clipping.
 //
 // Without clipping a tile is updated as soon as its gradient is in a slab.
 //
-// With clipping the sums of squares are taken on the device and go to the host ahead of the
-// gradients. When the last one is in, the tiles are updated in the order of the next step's loads,
-// each just ahead of its own. Where the forward pass reads the embedding's rows from host memory,
-// the rows that the next batch looks up are updated amid the first tile, and the rest of the
-// embedding last. The first tile's weights that the device updates stay there, in a weight buffer.
+// With clipping the device computes the sums of squares, and they go to the host ahead of the
+// gradients. When the last sum is there, the tiles are updated in the order in which the next step
+// loads them. If the forward pass reads the embedding's rows from host memory, the rows that the
+// next batch looks up are updated in the middle of tile 1's update, and the rest of the embedding
+// last. The weights of tile 1 that the device updates then stay there in a weight buffer.
 //
-// The device updates its part of a tile in pieces. A piece comes over the link with its moments, is
-// updated and goes back, on two lanes, of which one loads while the other stores. With clipping its
-// gradient comes from the slab too; without, it is still in the accumulator.
+// The device updates its part of a tile in pieces. The state of a piece is copied to the device,
+// updated and copied back. Two lanes do this, so that one loads while the other stores. The
+// gradient of a piece is copied from the slab, unless it is still in the accumulator: without
+// clipping, and for tile 1.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
 #define MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
 
@@ -22,17 +24,18 @@ namespace megatrain {
 
 class UpdateBuilder {
  public:
-  // Appends to `schedule`. Both must outlive this.
+  // Appends operations to `schedule`. `shape` and `schedule` must outlive this.
   UpdateBuilder(const PipelineShape& shape, int step_slot, Schedule* schedule)
       : shape_(shape), slot_(step_slot), schedule_(*schedule) {}
 
-  // With clipping, when all gradients are on their way. `first_accumulator` has tile 1's;
-  // `first_buffer`: where its weights may go (first_tile_in_buffer).
+  // Appends clipping and the updates of all tiles. `first_accumulator` has the gradient of tile 1.
+  // `first_buffer` is the weight buffer that may keep tile 1's weights (first_tile_in_buffer).
+  // REQUIRES: clipping; the stores of all gradients are appended.
   void ClipAndUpdate(int first_accumulator, int first_buffer);
-  // Without: a tile whose gradient is on its way to `slab`, but for the device's part, which is in
-  // `accumulator`.
+  // Appends the update of a tile. `slab` has the gradient for the host's part, and `accumulator`
+  // for the device's part. REQUIRES: no clipping; the store of the gradient is appended.
   void UpdateTile(int tile, int slab, int accumulator);
-  // Last.
+  // Appends the check of the device's updates. REQUIRES: all updates are appended.
   void CheckUpdates();
 
  private:
@@ -41,8 +44,8 @@ class UpdateBuilder {
   void UpdateRows(int slab);
   void Update(int tile, int slab, int accumulator);
   void UpdateOnHost(int tile, int slab, int part);
-  // `accumulator`: where the gradient is; -1: in the slab. `weight_buffer`: where the updated
-  // weights stay; -1: nowhere.
+  // `accumulator` has the gradient; if it is -1, the slab has it. `weight_buffer` keeps the updated
+  // weights, unless it is -1.
   void UpdateOnDevice(int tile, int slab, int accumulator, int weight_buffer);
   int64_t UpdateBytes(int64_t elements) const;
   int64_t RowElements() const;
@@ -50,7 +53,7 @@ class UpdateBuilder {
   const PipelineShape& shape_;
   const int slot_;
   Schedule& schedule_;
-  int next_lane_ = 0;  // of those that update on the device
+  int next_lane_ = 0;  // the next device update lane
 };
 
 }  // namespace megatrain

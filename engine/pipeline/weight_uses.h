@@ -1,5 +1,5 @@
-// Assigns tiles to weight buffers for the uses of a step. The buffer that is replaced is the one
-// whose tile is used again the latest (Belady 1966).
+// Assigns tiles to weight buffers for the uses of a step. A new tile replaces the one that is used
+// again the latest (Belady 1966).
 #ifndef MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
 #define MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
 
@@ -15,8 +15,8 @@ class WeightUses {
     bool load = false;  // the tile must be loaded into the buffer first
   };
 
-  // `buffer_tile` holds the tile in each buffer, -1 for none, as the step before left it, and is
-  // kept up to date. It must outlive this.
+  // `buffer_tile` has the tile in each buffer, -1 for none, as the step before left it. It is
+  // resized to `buffers`, kept up to date, and must outlive this.
   WeightUses(int buffers, std::vector<int>* buffer_tile);
 
   // Appends a use; uses are given in their order.

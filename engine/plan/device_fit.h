@@ -13,19 +13,21 @@
 
 namespace megatrain {
 
-// Returns the device bytes that these dimensions take, computed by the code that reserves them.
+// Returns the device bytes that these dimensions take, counted by a dry run of ReserveDeviceBuffers
+// (pipeline/buffers.h), with the workspace of the streams.
 int64_t DeviceBytes(const PipelineDimensions& d, const KernelSizes& sizes);
 
-// Sets in `d` the sweep size (in micro-batches), the stash's place, the gradient slabs that these
-// need, and as many kept activations as fit into `limit` bytes of device memory besides the rest.
-// With `profile`, the activations are kept that save the most seconds of recomputation. Without it,
-// cheap ones are recomputed before expensive ones. Returns true if everything fits into `limit`.
+// Sets in `d` the sweep size of `sweep` micro-batches, the place of the stash, the gradient slabs
+// that these need, and as many kept activations as fit into `limit` bytes of device memory besides
+// the rest. With `profile` it keeps those activations that save the most seconds of recomputation.
+// Without it, as many pairs of layer and micro-batch as possible keep all but the cheap ones.
+// Returns true if everything fits into `limit`; `d` is set in both cases.
 bool FitDevice(const JobSpec& spec, const KernelSizes& sizes, int64_t limit, int sweep,
                bool on_host, PipelineDimensions& d, const HardwareProfile* profile = nullptr);
 
-// Chooses as few sweeps as possible, and for a sweep size the stash on the device before the host.
-// Returns false if nothing fits. `d` then has the smallest choice, so that the refusal shows the
-// least memory that would be needed.
+// Sets in `d` the largest sweep that fits, and for that sweep the stash on the device if it fits
+// there, otherwise on the host. What `spec` fixes is not changed. Returns false if nothing fits;
+// `d` then has the smallest choice, so that the refusal shows the least memory that is needed.
 bool FitDeviceByRule(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
                      PipelineDimensions& d);
 

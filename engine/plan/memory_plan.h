@@ -1,7 +1,12 @@
-// Computes every byte that a job takes before anything is allocated, and makes the decisions that
-// depend on it: the place of the stash, the micro-batches of a sweep, the activations that are kept
-// for the backward pass, and the number of weight buffers. If the machine's rates are known, the
-// decisions are those of the shortest predicted step. Results of training do not depend on them.
+// MemoryPlan: the memory that a job takes, computed before anything is allocated, and the decisions
+// that depend on it. These are the place of the stash, the micro-batches of a sweep, the
+// activations that are kept for the backward pass, the number of weight buffers and the updates on
+// the device. If the machine's rates are known, predicted step times decide (plan_choice.h). The
+// results of training do not depend on the decisions.
+//
+// Device bytes are counted by a dry run of pipeline/buffers.h: ReserveDeviceBuffers reserves every
+// buffer in an arena without a block. Pool bytes are HostBufferBytes of the same header. The
+// process' bytes are an estimate.
 #ifndef MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 #define MEGATRAIN_ENGINE_PLAN_MEMORY_PLAN_H_
 
@@ -39,16 +44,18 @@ struct MemoryPlan {
   std::vector<Item> host;    // the pool by kind, the process, a device that shares the host
   std::vector<Item> device;  // the arena by name, and the streams' workspace
   int64_t pool_bytes = 0;
-  int64_t process_bytes = 0;  // program, libraries, scratch of kernels, loader
+  int64_t process_bytes = 0;  // estimate for program, libraries, kernels' scratch and loader
   int64_t arena_bytes = 0;
   int64_t device_bytes = 0;  // arena + streams' workspace
   int64_t host_bytes = 0;    // pool + process, + device if it shares the host
   int64_t checkpoint_bytes = 0;
   MemoryBudget budget;
-  int64_t host_limit = 0;    // engine.host_memory, or the budget
-  int64_t device_limit = 0;  // of engine.device_memory and MemoryBudget::device_bytes
+  int64_t host_limit = 0;  // the smaller of engine.host_memory, if set, and the budget
+  // A GPU's limit is the smaller of engine.device_memory, if set, and the budget. The cpu device's
+  // is engine.device_memory, or chosen from the free host memory.
+  int64_t device_limit = 0;
   bool fits = true;
-  std::string misfit;  // names what does not fit, in bytes
+  std::string misfit;  // the kinds of memory that do not suffice, in bytes; empty if it fits
 
   // Decisions and the predicted time of a step with them.
   struct Timed {
@@ -57,19 +64,20 @@ struct MemoryPlan {
   };
   // Set if the plan fits and the machine's rates are known.
   std::optional<StepPrediction> predicted;
-  // The best plan that was not chosen, and the plan that the rule for machines of unknown rates
-  // gives if it is another. nullopt if the job leaves no other choice.
+  // `runner_up` is the second-best plan. It is nullopt if no other plan was compared. `by_rule` is
+  // the plan of FitDeviceByRule (device_fit.h). It is nullopt if that plan was chosen or does not
+  // fit; it may be the runner-up too. Both are nullopt if the rates are not known.
   std::optional<Timed> runner_up, by_rule;
 
   // Describes the plan for people.
   std::string Table() const;
 };
 
-// Plans a training job. If the rates of `machine` are not measured, decisions are made by rule
-// (device_fit.h). A job that does not fit gives a plan with fits == false. Returns InvalidArgument
-// for settings that contradict each other (gradient_slabs with clipping, a sequence longer than the
-// model's positions) and for more than kStepLayerPassesMax. `layout` must outlive the plan; `sizes`
-// is used during the call only.
+// Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
+// decides. A job that does not fit gives a plan with fits == false. Returns InvalidArgument for a
+// sequence longer than the model's positions, for more than kStepLayerPassesMax, and if clipping
+// cannot work with engine.gradient_slabs. `layout` must outlive the plan; `sizes` is used during
+// the call only.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {});

@@ -1,9 +1,9 @@
-// Chooses between plans by the predicted time of a step. Plans differ in the sweep size, the place
-// of the stash and, if the job leaves it open, the number of weight buffers and the share of
-// updates on the device. Each keeps as many activations as fit.
+// ChooseByTime chooses between plans by the predicted time of a step. As far as the job leaves them
+// open, plans differ in the sweep size, the place of the stash, the number of weight buffers and
+// the share of updates on the device. Each plan keeps as many activations as fit.
 //
-// The kernels alone give a least time for every plan. Plans are predicted in the order of this time
-// until the rest cannot be among the best, so that only a few of the dozens are predicted.
+// No step of a plan is shorter than the time of its kernels. Plans are predicted in the order of
+// this time until the others cannot be among the best, so only a few of the dozens are predicted.
 #ifndef MEGATRAIN_ENGINE_PLAN_PLAN_CHOICE_H_
 #define MEGATRAIN_ENGINE_PLAN_PLAN_CHOICE_H_
 
@@ -16,13 +16,14 @@
 
 namespace megatrain {
 
-// The number of weight buffers if the job leaves it open and no rates are known.
+// The least number of weight buffers that are tried if the job leaves it open. The rule uses it.
 inline constexpr int kWeightBuffersMin = 2;
 
-// `by_rule` is what FitDeviceByRule chose under `device_limit`. `finish` makes a plan of
-// dimensions, with its bytes and whether it fits. Returns a plan that differs from the rule's only
-// if it is predicted to be shorter or the rule's does not fit; if nothing fits, the rule's. The
-// same arguments give the same plan. REQUIRES: machine.rates.measured().
+// Returns the plan with the shortest predicted step. Returns the rule's plan if no other is shorter
+// by a worthwhile part (1% on a GPU), or if no plan fits. `by_rule` has the dimensions that
+// FitDeviceByRule chose under `device_limit`. `finish` makes a plan from dimensions and sets its
+// bytes and `fits`; it is called many times, during the call only. The same arguments give the same
+// plan. REQUIRES: machine.rates.measured().
 MemoryPlan ChooseByTime(const JobSpec& spec, const KernelSizes& sizes, const MachineSpeed& machine,
                         int64_t device_limit, const PipelineDimensions& by_rule,
                         absl::FunctionRef<MemoryPlan(const PipelineDimensions&)> finish);

@@ -1,6 +1,6 @@
-// Runs schedules on a virtual clock. It computes when each operation would start and end on
-// hardware of given rates. Operations wait for the same ones as in the real executor
-// (dependency_tracker.h), so stalls are seen without the hardware.
+// SimulatedExecutor computes when each operation of a schedule would start and end on hardware of
+// given rates. Operations wait for the same operations as in the real executor
+// (dependency_tracker.h), so waiting times are included.
 #ifndef MEGATRAIN_ENGINE_PLAN_SIMULATED_EXECUTOR_H_
 #define MEGATRAIN_ENGINE_PLAN_SIMULATED_EXECUTOR_H_
 
@@ -14,10 +14,13 @@
 
 namespace megatrain {
 
-// The rates of the lanes, all above 0. An operation lasts its bytes divided by its lane's rate. On
-// the compute lane the parts of its work run one after the other, each at its own rate, or as fast
-// as they can be launched if that is slower. Each direction of the link makes one copy at a time,
-// in the order in which lanes request them, as on a GPU with a copy engine for each direction.
+// The rates of the lanes. All must be above 0, except launch_seconds.
+//
+// The duration of an operation is its bytes divided by its lane's rate. On the compute lane the
+// parts of its work run one after the other, each at its own rate; if launching the kernels takes
+// longer, that is the duration. The time of copies over the link is added. Each direction of the
+// link makes one copy at a time, in the order in which lanes request them, as on a GPU with a copy
+// engine for each direction.
 struct HardwareProfile {
   double h2d_bytes_per_second = 0;
   double d2h_bytes_per_second = 0;
@@ -32,9 +35,9 @@ struct HardwareProfile {
   bool update_shares_compute = false;
 };
 
-// Returns how long an operation lasts that has the link to itself.
+// Returns the duration of an operation if no other one uses the link.
 double OpSeconds(const Op& op, const HardwareProfile& profile);
-// Returns how long work on the compute lane lasts.
+// Returns the duration of work on the compute lane.
 double WorkSeconds(const LayerWork& work, const HardwareProfile& profile);
 
 // Thread safety: one thread at a time.
@@ -56,9 +59,11 @@ class SimulatedExecutor {
 
   explicit SimulatedExecutor(const HardwareProfile& profile) : profile_(profile) {}
 
-  // Runs a schedule after those submitted before; dependencies continue across them. All schedules
-  // count as submitted at time 0, because the trainer submits the next step while one runs. The
-  // result holds only until another schedule is submitted, whose copies may come in between.
+  // Adds `schedule` to those submitted before, simulates all of them from time 0, and returns the
+  // times of `schedule`. Dependencies continue across schedules. All of them count as submitted at
+  // time 0, because the trainer submits the next step while one runs. The times are right for the
+  // schedules submitted so far: copies of a later one may come in between and change them. The
+  // result is a copy.
   Run Submit(const Schedule& schedule);
 
  private:

@@ -23,18 +23,21 @@ struct StepPrediction {
   double step_seconds = 0;       // for a step among others, in the steady state
   double tokens_per_second = 0;  // for sequences without padding
   LaneSeconds lane_busy_seconds;
-  Lane bound_by = Lane::kCompute;  // the busiest lane
+  // The busiest of kH2D, kCompute, kD2H and kUpdate. Device updates and io are not compared.
+  Lane bound_by = Lane::kCompute;
 };
 
+// The machine's rates and the part of the machine that the job uses.
 struct MachineSpeed {
   HardwareRates rates;
   StepResources resources;
 };
 
-// Returns the rates of the lanes for a job of this precision.
+// Returns the rates of the lanes for a job of this precision. REQUIRES: machine.rates.measured().
 HardwareProfile ProfileOf(DType dtype, const MachineSpeed& machine);
 
-// Takes milliseconds for models of any size. The same arguments give the same prediction. REQUIRES:
+// Predicts a training step. This takes milliseconds for models of any size, because large schedules
+// are simplified. The same arguments give the same prediction. REQUIRES:
 // machine.rates.measured(), dimensions.training, 0 <= update_threads < threads.
 StepPrediction PredictStep(const PipelineDimensions& dimensions, const MachineSpeed& machine);
 

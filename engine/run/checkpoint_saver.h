@@ -1,16 +1,17 @@
-// A run's checkpoints and its output: when a save begins, becomes a checkpoint, ends or fails.
+// CheckpointSaver saves a run's checkpoints and writes its output.
 //
-// A save goes through three moments. It begins behind a submitted step: the io lane then writes
-// tiles beside the steps that follow. It is committed when the record of its step is out, so that a
-// resumed run finds the records of all its steps. It ends when the directory is verified and has
-// its name.
+// A save has three stages. It begins behind a submitted step: the io lane then writes tiles while
+// later steps run. It is committed when the record of its step has been reported, so that a resumed
+// run finds the records of all its steps. It ends when the directory is verified and has its name.
 //
-// A failed save is told and the checkpoint before is kept: training goes on. Where a full disk is
-// to be waited for (TrainingOptions::pause_on_full_disk) the run asks for a pause, and the save is
-// tried again after it. The last checkpoint and the output are not done without: their errors go to
-// the caller, and pause_handler.h waits for the disk.
+// A failed save is reported as CheckpointFailed, the checkpoint before is kept, and training goes
+// on. With TrainingOptions::pause_on_full_disk the saver asks for a pause after a full disk, and
+// the save is tried again after the pause. A run cannot do without its last checkpoint and its
+// output: their errors are returned, and pause_handler.h waits for the disk.
 //
-// Invariant: one save at a time; a new one waits for the one before.
+// Invariant: at most one save is in flight. A new one waits for the one before.
+//
+// Thread safety: the training thread calls all methods.
 #ifndef MEGATRAIN_ENGINE_RUN_CHECKPOINT_SAVER_H_
 #define MEGATRAIN_ENGINE_RUN_CHECKPOINT_SAVER_H_
 
@@ -28,49 +29,57 @@ namespace megatrain {
 
 class CheckpointSaver {
  public:
-  // All arguments must outlive this. What the trainer holds of a save in flight outlives it.
+  // All arguments must outlive this. The trainer may hold a save in flight after this is destroyed.
   CheckpointSaver(RunContext& run, const PreparedRun& prepared, const RunProgress& progress,
                   Trainer& trainer);
 
+  // Returns true if the job has a checkpoint after `step`.
   bool Due(int64_t step) const;
-  // Whether `step` is due while a save is in flight that cannot end, as its record is not out yet.
+  // Returns true if `step` is due but must not be submitted yet, because the save in flight is not
+  // committed and so cannot end.
   bool MustWait(int64_t step) const;
-  // Whether the save in flight reads what `step` makes.
+  // Returns true if the save in flight reads the state after `step`.
   bool Saves(int64_t step) const;
 
-  // Begins to save the state after `step`, the last one submitted. Waits for the save before: a
-  // slow disk stalls training here. An error is a step's (Aborted).
+  // Begins to save the state after `step`. Waits for the save before, so a slow disk stalls
+  // training here. Returns Aborted if a training step failed. A failure of a save is reported, and
+  // the result is OK. REQUIRES: `step` is the step submitted last, and !MustWait(step).
   absl::Status Begin(int64_t step);
-  // Commits the save of the last collected step, whose record is out, and ends a save that is
-  // written. An error is a step's (Aborted).
+  // Must be called after each record is reported. Commits the save of the last collected step, and
+  // ends a committed save that is written, without waiting. Returns what Begin returns.
   absl::Status AfterStep();
-  // Waits for a save that is committed.
+  // Waits for the save in flight and ends it, if it is committed.
   void EndCommitted();
-  // Once it returns OK there is a checkpoint of the last collected step. REQUIRES: no step is in
-  // flight.
+  // Ensures that there is a checkpoint of the last collected step, if the run has made any step.
+  // Returns the error if it cannot be written. REQUIRES: no step is in flight.
   absl::Status SaveNow();
-  // SaveNow whose failure is told, for a request or after a pause. REQUIRES: no step is in flight.
+  // Answers TrainingControl::Checkpoint: saves as TrySave does, or reports the checkpoint that is
+  // there already. Reports CheckpointFailed before step 1. REQUIRES: no step is in flight.
   void AnswerRequest();
+  // Calls SaveNow and reports its failure. REQUIRES: no step is in flight.
   void TrySave();
-  // Whether a save met a full disk since this was asked last, and is to be tried again.
+  // Returns true if a save has met a full disk since the last call and must be tried again.
   bool TakeRetry() { return std::exchange(retry_, false); }
-  // Tells that the checkpoint of `step` could not be written.
+  // Reports that the checkpoint of `step` could not be written. Asks for a pause and a retry if the
+  // disk is full and the options say so. Does nothing once the run is cancelled.
   void NoteFailure(int64_t step, const absl::Status& status);
 
-  // Writes the model to output.directory. REQUIRES: no step is in flight.
+  // Writes the model to output.directory. Returns the errors of ExportHfDirectory. REQUIRES: no
+  // step is in flight.
   absl::Status Export();
 
-  // A pause for want of what `status` says, with the bytes that a checkpoint takes.
+  // Returns a pause because of `status`, with the bytes that a checkpoint takes.
   TrainingPause PauseForCheckpoint(const absl::Status& status) const;
 
  private:
   struct Save;
 
-  // As Begin, but its own failure goes to the caller.
+  // Does what Begin does, but returns the new save's failure.
   absl::Status Start(int64_t step);
   void Commit();
-  // Waits for the save in flight.
+  // Waits for the save in flight and returns its failure or a step's.
   absl::Status End();
+  // Calls End and reports the save's failure. Returns a step's (Aborted).
   absl::Status EndAndTell();
 
   RunContext& run_;

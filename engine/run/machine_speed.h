@@ -1,4 +1,4 @@
-// What predictions are asked about: a session's share of a machine of known rates.
+// SpeedOf: the speed of the part of a machine that a session uses, for predictions.
 #ifndef MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_
 #define MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_
 
@@ -8,6 +8,8 @@
 
 namespace megatrain {
 
+// Returns `rates` together with the threads and the link limit of `settings`. `rates` may be
+// unmeasured.
 inline MachineSpeed SpeedOf(const SessionSettings& settings, const HardwareRates& rates) {
   MachineSpeed machine;
   machine.rates = rates;

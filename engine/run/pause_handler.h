@@ -1,13 +1,12 @@
-// What a run does about requests while no step is in flight: pauses, releases, checkpoints asked
-// for, a full disk, the end.
+// PauseHandler honours requests to a run while no step is in flight: pause, release, checkpoint,
+// stop and cancel. It also waits for a full disk.
 //
-// A pause gives the device's memory back and keeps the state in host memory. When it ends, the
-// device is taken again; a device that is not free any more makes the run ask for the next pause,
-// one that is lost ends the run. A release saves and ends the run, so that all memory goes back; if
-// it cannot save, the memory is all that holds the state: the run pauses instead.
+// A pause gives the device's memory back and keeps the state in host memory. When the pause ends,
+// the device is taken again. If its memory is not free any more, the run asks for another pause; if
+// the device is lost, the run fails. A release saves and ends the run, so that all memory is given
+// back. If it cannot save, only the memory holds the state, so the run pauses instead.
 //
-// Invariant: the run tells that a pause begins before it waits, and that steps begin again before
-// the next one.
+// Invariant: TrainingPause is reported before the run waits, and StepsBegin before the next step.
 #ifndef MEGATRAIN_ENGINE_RUN_PAUSE_HANDLER_H_
 #define MEGATRAIN_ENGINE_RUN_PAUSE_HANDLER_H_
 
@@ -35,21 +34,27 @@ class PauseHandler {
         trainer_(trainer),
         saver_(saver) {}
 
-  // Does what was asked for. Returns nothing when steps may go on, else how the run ends. REQUIRES:
-  // no step is in flight, here and below.
+  // All methods REQUIRE that no step is in flight.
+  //
+  // Honours all requests and waits while the run is paused. Returns nullopt when steps may go on,
+  // with the device held; otherwise returns how the run ends. Returns the error of saving for Stop,
+  // and of taking the device if it is lost.
   absl::StatusOr<Ending> Honour();
-  // The same in the midst of a step, whose record is not out: only a pause in place and Cancel are
-  // honoured. Holds the device when it returns OK.
+  // Honours Pause and Cancel before the record of the last step is reported, as between the batches
+  // of its evaluation. The device is held when this returns OK. Returns Cancelled after Cancel, and
+  // the error of taking the device.
   absl::Status HonourAmidStep();
-  // Calls `write` until it succeeds, and pauses while the disk under `directory`, where `bytes` are
-  // needed, is full. Another error is returned, as is a full disk that is not to be waited for.
+  // Calls `write` until it succeeds, and pauses after each attempt for which the disk is full.
+  // `directory` and `bytes` say in the pause where how much room is needed. Returns other errors of
+  // `write`, and a full disk too without TrainingOptions::pause_on_full_disk. Returns an ending if
+  // a request ended the run during a pause.
   absl::StatusOr<Ending> WriteOrWait(int64_t bytes, const std::string& directory,
                                      absl::FunctionRef<absl::Status()> write);
 
  private:
-  // Gives the device back and waits until the pause ends or something else is to be done.
+  // Gives the device back and waits until the pause ends or there is another request.
   void StandStill(bool wake_for_checkpoint);
-  // Takes the device, or asks for a pause if it cannot be had. An error: the device is lost.
+  // Takes the device, or asks for a pause if that fails. Returns an error if the device is lost.
   absl::Status GoOn();
 
   RunContext& run_;
@@ -57,7 +62,7 @@ class PauseHandler {
   const int64_t total_steps_;
   Trainer& trainer_;
   CheckpointSaver& saver_;
-  bool standing_ = false;  // a pause was told, and its end was not
+  bool standing_ = false;  // a pause was reported, and its end was not
 };
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// From a job's files to its first step: the plan, the data, the checkpoint to go on from, and the
-// model's state in host memory.
+// Prepares a run for its first step: makes the plan, opens the data, chooses the checkpoint to
+// resume from, and loads the model's state into host memory.
 #ifndef MEGATRAIN_ENGINE_RUN_PREPARE_RUN_H_
 #define MEGATRAIN_ENGINE_RUN_PREPARE_RUN_H_
 
@@ -19,7 +19,7 @@
 
 namespace megatrain {
 
-// Nothing of it changes while the run lasts.
+// The parts of a run that do not change while it lasts.
 struct PreparedRun {
   std::shared_ptr<const Session> session;
   ModelLayout layout;  // the plan points to it
@@ -29,27 +29,31 @@ struct PreparedRun {
   ResumePoint start;
 
   int64_t first_step() const { return start.step + 1; }
-  // What a checkpoint of `step` says beside its tensors.
+  // Returns the state to be written to the checkpoint of `step`, apart from the tensors.
   CheckpointState StateAt(const JobSpec& spec, int64_t step, int64_t input_tokens) const;
 };
 
-// How far a run has come. The loop over steps writes it; the saver and the pause read it.
+// The progress of a run. TrainingLoop writes it; CheckpointSaver and PauseHandler read it.
 struct RunProgress {
-  int64_t next_step = 1;         // to submit
+  int64_t next_step = 1;         // the step to submit next
   int64_t done = 0;              // the last step collected
-  int64_t submitted_tokens = 0;  // of all steps submitted since step 1
-  int64_t total_tokens = 0;      // of those collected
+  int64_t submitted_tokens = 0;  // input tokens of all steps submitted since step 1
+  int64_t total_tokens = 0;      // input tokens of all steps collected since step 1
 };
 
-// Errors are those of RunTraining. Cancelled once the run is asked to end.
+// Makes the plan, opens the data and finds the checkpoint to resume from. Returns the errors of
+// RunTraining, and Cancelled once the run is asked to end.
 absl::StatusOr<std::unique_ptr<const PreparedRun>> PrepareRun(RunContext& run);
 
-// Takes the host's pool and the device, and fills the tiles from the checkpoint, the model or at
-// random. `prepared` must outlive the trainer.
+// Leases host memory from the host's pool, takes the device, and fills the tiles from the
+// checkpoint, from the model's files or at random. `prepared` and the run's host must outlive the
+// trainer. Returns ResourceExhausted if there is not enough memory, Cancelled once the run is asked
+// to end, and the errors of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, const PreparedRun& prepared);
 
-// Turns the status of reading data into the run's: data that is damaged or changes under the run is
-// the input's fault, not a checkpoint's.
+// Turns DataLoss and Aborted from reading data into InvalidArgument with the same message, because
+// these codes mean damaged checkpoints and non-finite numbers to the caller of RunTraining. Returns
+// any other status as it is.
 absl::Status AsInputError(const absl::Status& status);
 
 }  // namespace megatrain

@@ -1,10 +1,10 @@
-// Which checkpoint a run goes on from, and what becomes of the others in its directory.
-//
-// - auto: the newest one that verifies. Damaged newer ones are named in the log; if all are
-//   damaged, the run is refused.
-// - never: refused if any checkpoint is there.
-// - a path: that one, if it verifies. Newer ones in the directory are refused, or discarded with
-//   the first checkpoint that the run saves, if it was told so.
+// FindResumePoint chooses the checkpoint that a run resumes from, according to ResumeMode:
+// - kAuto takes the newest checkpoint that verifies. Damaged newer ones are named in the log. If
+//   all are damaged, the run is refused.
+// - kNever refuses the run if there is any checkpoint in its directory.
+// - kPath takes the checkpoint at the path, if it verifies. If the run's directory holds newer
+//   ones, the run is refused; with TrainingOptions::discard_newer they are removed when the run has
+//   saved its first checkpoint.
 // A checkpoint of other data, another model or other settings is refused (CheckResumable).
 #ifndef MEGATRAIN_ENGINE_RUN_RESUME_POINT_H_
 #define MEGATRAIN_ENGINE_RUN_RESUME_POINT_H_
@@ -22,17 +22,18 @@
 namespace megatrain {
 
 struct ResumePoint {
-  std::unique_ptr<FileLock> lock;         // on checkpoint.directory, while the run lasts
-  std::optional<std::string> checkpoint;  // its directory; empty: the run begins with the model
-  int64_t step = 0;                       // of the checkpoint
-  int64_t input_tokens = 0;               // trained on before
-  std::string run_name;
-  Retention retention;
+  std::unique_ptr<FileLock> lock;         // locks checkpoint.directory while the run lasts
+  std::optional<std::string> checkpoint;  // a step directory; nullopt if the run begins anew
+  int64_t step = 0;                       // the checkpoint's step; 0 if the run begins anew
+  int64_t input_tokens = 0;               // tokens trained on up to that step
+  std::string run_name;                   // CheckpointState::run
+  Retention retention;                    // for the checkpoints that the run will save
 };
 
-// Locks checkpoint.directory, removes what a dead process left there, and chooses. `wanted`: the
-// state of the run if it began anew. Errors: FailedPrecondition if the directory is locked or the
-// run may not go on from what is there, DataLoss if that is damaged.
+// Locks checkpoint.directory, removes what a dead process left there (RemoveLeftovers), and chooses
+// the checkpoint. `wanted` is the state that the run would have if it began anew. Returns
+// FailedPrecondition if the directory is locked or the run is refused because of what is there,
+// DataLoss if the checkpoints are damaged, and the errors of reading them.
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted);
 
 }  // namespace megatrain

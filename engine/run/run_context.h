@@ -1,7 +1,7 @@
-// What all parts of a run share: what it was given, what it is asked to do, whom it tells.
+// RunContext: the arguments of a run, which all its parts share, with its requests and its reports.
 //
-// Thread safety: GoOn from any thread; all else from the training thread.
-// Invariant: everything that a run tells goes through Tell.
+// Thread safety: GoOn may be called from any thread, all other methods by the training thread only.
+// Invariant: every event of a run goes through Tell.
 #ifndef MEGATRAIN_ENGINE_RUN_RUN_CONTEXT_H_
 #define MEGATRAIN_ENGINE_RUN_RUN_CONTEXT_H_
 
@@ -15,7 +15,7 @@
 
 namespace megatrain {
 
-// Why a run ends before its last step.
+// The ending of a run that was told to end: how it ends. nullopt if the run goes on.
 using Ending = std::optional<TrainingOutcome>;
 
 class RunContext {
@@ -35,29 +35,33 @@ class RunContext {
   const JobSpec& spec() const { return spec_; }
   const TrainingOptions& options() const { return options_; }
   TrainingControl& control() { return control_; }
-  // Reading and writing through it fails when GoOn does.
+  // Returns the run's file system. Reading and writing through it fails with GoOn's error.
   FileSystem* files() { return &files_; }
 
-  // Cancelled when what is under way is to be abandoned: by Cancel, and before the first step by
-  // Stop and Release too. Calls TrainingOptions::alive.
+  // Returns Cancelled if the work under way must be abandoned: after Cancel, and until EndPreparing
+  // after Stop and Release too. Calls TrainingOptions::alive.
   absl::Status GoOn() const;
-  // The first step is next.
+  // Ends the preparation. From now on Stop and Release no longer make GoOn fail.
   void EndPreparing() { preparing_ = false; }
-  // How the run was told to end, if it was.
+  // Returns how the run was told to end. Cancel precedes Stop, and Stop precedes Release.
   Ending AskedToEnd() const;
 
-  // Asks for a pause on the run's own account.
+  // Requests a pause that the run itself needs. `why` is kept for TakeOwnPause.
   void PauseFor(TrainingPause why);
-  // Why it paused by itself, until that is taken.
+  // Returns true if a reason given to PauseFor was not taken yet.
   bool has_own_pause() const { return own_pause_.has_value(); }
+  // Returns the last reason given to PauseFor and forgets it. Returns a pause with an OK status if
+  // there is none.
   TrainingPause TakeOwnPause();
 
+  // Reports an event to the caller of the run.
   void Tell(const RunEvent& event) const {
     if (tell_) tell_(event);
   }
   void Say(const std::string& line) const { Tell(RunMessage{line}); }
+  // Reports the run's activity, as in TrainingActivity. A negative fraction means unknown.
   void Report(TrainingPhase phase, const std::string& what = "", double fraction = -1);
-  TrainingPhase phase() const { return phase_; }  // reported last
+  TrainingPhase phase() const { return phase_; }  // the phase reported last
 
  private:
   EngineHost& host_;

@@ -1,7 +1,7 @@
-// Steps over a model whose state lies in host memory: submits schedules, collects records,
-// evaluates, saves. Knows nothing of files, data sets or job control.
+// Trainer runs steps over a model whose state lies in host memory. It submits schedules, collects
+// records, evaluates and saves. It does not know files, data sets or job control.
 //
-// Not thread safe but for Interrupt: one thread drives it.
+// Thread safety: Interrupt may be called from any thread, all other methods from one thread.
 #ifndef MEGATRAIN_ENGINE_RUN_TRAINER_H_
 #define MEGATRAIN_ENGINE_RUN_TRAINER_H_
 
@@ -32,66 +32,73 @@ namespace megatrain {
 
 class Trainer {
  public:
-  // Takes from pool and device what the plan says. All arguments but `plan` must outlive the
-  // trainer, as must the plan's layout. The optimizer's and batch's settings come from `spec`.
+  // Takes the memory of the plan from `pool` and `device`; the tiles are not filled. `spec`, which
+  // has the optimizer's settings, and `plan` are copied. The plan's layout, `device`, `updater` and
+  // `pool` must outlive the trainer. Returns ResourceExhausted if the memory is not there.
   static absl::StatusOr<std::unique_ptr<Trainer>> Create(const JobSpec& spec,
                                                          const MemoryPlan& plan, Device* device,
                                                          AdamWUpdater* updater, HostPool* pool);
-  // Waits for what runs.
+  // Waits for operations that run. Those that have not started are dropped.
   ~Trainer();
 
-  // The model's state. Uninitialised until filled; may be read and changed while no step is in
-  // flight.
+  // Returns the model's state, by tile. It is uninitialised until the caller fills it. It may be
+  // read and changed while no step is in flight.
   const std::vector<Tile>& tiles() const { return tiles_; }
 
-  // Queues a training step. Two may be in flight: the next one's forward overlaps this one's
-  // updates. InvalidArgument if the batch has a token that the model has not: nothing is queued.
-  // REQUIRES: in_flight() < 2, steps in order.
+  // Queues the training step batch.step and copies the batch. Two steps may be in flight, because
+  // the forward pass of one overlaps the updates of the one before. Returns InvalidArgument and
+  // queues nothing if the batch has a token id that the model does not have. Returns the error of
+  // an earlier step. REQUIRES: in_flight() < 2, steps are submitted in order, the device is held.
   absl::Status Submit(const Batch& batch, double learning_rate);
   int in_flight() const { return static_cast<int>(pending_.size()); }
-  // Takes back the step submitted last unless an operation of kind `final` has started; what it
-  // computed is lost, and it may be submitted again once SettleWithdrawn has returned. A step that
-  // has begun to change the state stays. REQUIRES: in_flight() > 0, no save of this step is in
-  // flight.
+  // Takes back the step submitted last, and returns true. Its results are lost, and it may be
+  // submitted again once SettleWithdrawn has returned. Returns false, and the step stays, if it has
+  // started an operation of kind `final` or one that changes the model, or after an error.
+  // REQUIRES: in_flight() > 0, and no save of this step is in flight.
   bool Withdraw(OpKind final);
-  // Blocks until nothing runs of the steps taken back. REQUIRES: in_flight() == 0.
+  // Blocks until the running operations of all steps taken back are done. Returns the error of a
+  // step. REQUIRES: in_flight() == 0.
   absl::Status SettleWithdrawn();
-  // Blocks until Collect would return at once (true) or `interrupted` holds (false), which is asked
-  // at first and after every Interrupt; it must not call the trainer. REQUIRES: in_flight() > 0.
+  // Blocks until the operations of the oldest step are done or queued on the device (returns true)
+  // or until `interrupted` returns true (returns false). `interrupted` is called at first and after
+  // every Interrupt, and possibly more often. It must not call the trainer. REQUIRES: in_flight() >
+  // 0.
   bool AwaitStep(absl::FunctionRef<bool()> interrupted);
-  // From any thread.
+  // Makes AwaitStep call `interrupted`.
   void Interrupt() { executor_->Interrupt(); }
-  // Waits for the oldest step, its updates included; Aborted (naming step and tile) if it met a
-  // non-finite value. The record lacks what spans steps or files: total_tokens, eval_loss, time.
-  // REQUIRES: in_flight() > 0.
+  // Waits for the oldest step, including its updates. Returns Aborted, naming the step and the
+  // tile, if a value is not finite. The record lacks total_tokens, eval_loss and time. REQUIRES:
+  // in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
-  // Sum of the losses of the batch's predictions. REQUIRES: in_flight() == 0.
+  // Returns the sum of the losses of the batch's predictions, or the errors of Submit. REQUIRES:
+  // in_flight() == 0.
   absl::StatusOr<double> EvaluateLossSum(const Batch& batch);
-  // Logits of micro-batch 0 from `first_token` on, [tokens, vocabulary]. REQUIRES: in_flight() ==
-  // 0.
+  // Returns the logits [tokens, vocabulary] of the tokens of micro-batch 0 from `first_token` on,
+  // or the errors of Submit. REQUIRES: in_flight() == 0.
   absl::StatusOr<std::vector<float>> Logits(const Batch& batch, int64_t first_token);
-  // The last step's gradient of a tile, tile layout, before clipping. REQUIRES: clipping is on and
-  // gradients cross as FP32; of tile 1, that the host updates all of it; in_flight() == 0.
+  // Returns a tile's gradient in the last step before clipping, in the tile's layout. Valid until
+  // the next Submit. REQUIRES: clipping is on, gradients cross the link as FP32, in_flight() == 0;
+  // for tile 1 also that the host updates all of it.
   absl::Span<const float> HeldGradient(int tile) const;
 
-  // Hands every tile to `calls.take_tile` as it is after the last submitted step, beside what is
-  // submitted later: an update of a tile waits until the tile was taken. REQUIRES: no save is in
-  // flight.
+  // Passes every tile to `calls.take_tile`, on the io lane, as it is after the last submitted step.
+  // Later steps may run meanwhile: the update of a tile waits until the tile was taken. REQUIRES:
+  // no save is in flight.
   void BeginSave(SaveCalls calls);
-  // Has `calls.finish` called once all tiles were taken. REQUIRES: BeginSave was called.
+  // Lets `calls.finish` be called once all tiles were taken. REQUIRES: BeginSave was called.
   void CommitSave();
-  // Whether AwaitSave would return at once.
+  // Returns true if AwaitSave would return at once.
   bool save_done() const;
-  // Waits for calls.finish and ends the save. An error is a step's: not all calls were made then.
-  // REQUIRES: CommitSave was called.
+  // Waits for calls.finish and ends the save. No call runs once this returns. Returns the error of
+  // a step; some calls may not have been made then. REQUIRES: CommitSave was called.
   absl::Status AwaitSave();
 
   // Gives the device's memory back and keeps the state, which may still be saved. REQUIRES:
-  // in_flight() == 0, the device is held.
+  // in_flight() == 0, and the device is held.
   void ReleaseDevice();
-  // Takes it again: ResourceExhausted if it is not there any more; the device is then not held.
-  // REQUIRES: the device is not held.
+  // Takes the device's memory again. Returns ResourceExhausted if it is not free any more. After
+  // any error the device is not held. REQUIRES: the device is not held.
   absl::Status TakeDevice();
   bool holds_device() const { return arena_memory_ != nullptr; }
 

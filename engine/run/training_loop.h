@@ -1,9 +1,10 @@
-// The loop over a run's steps: submits batches, collects records, evaluates, and lets the saver and
-// the pause have their turns in between.
+// TrainingLoop makes the steps of a run. It submits batches, collects records and evaluates. In
+// between it calls the CheckpointSaver and the PauseHandler.
 //
-// Invariants: steps are submitted and collected in order, two in flight at most; nothing is
-// submitted behind a step whose evaluation needs its weights, or while a request waits. A step that
-// was given up is submitted again with the same batch before any other.
+// Invariants:
+// - Steps are submitted and collected in order, and at most two are in flight.
+// - No step is submitted behind one whose evaluation needs its weights, or while a request waits.
+// - A step that was given up is submitted again with the same batch before any other.
 #ifndef MEGATRAIN_ENGINE_RUN_TRAINING_LOOP_H_
 #define MEGATRAIN_ENGINE_RUN_TRAINING_LOOP_H_
 
@@ -40,8 +41,9 @@ class TrainingLoop {
         loader_(p_.prepared.dataset.get(), p_.run.spec(), p_.prepared.first_step(),
                 p_.prepared.total_steps, /*ahead=*/2) {}
 
-  // Runs the steps that are left. Returns nothing when the last one is collected, else how the run
-  // ends before. Called once.
+  // Makes the steps that are left. Returns nullopt when the last one is collected, or how the run
+  // ends before that. The last step's checkpoint is left to the caller. Returns the errors of
+  // RunTraining. REQUIRES: it is called once.
   absl::StatusOr<Ending> Run();
 
  private:
@@ -49,7 +51,7 @@ class TrainingLoop {
   absl::Status SubmitSteps();
   absl::Status SubmitNext();
   absl::Status CollectOne();
-  // Gives up steps that have hardly begun, so that a request need not wait for them: they are made
+  // Gives up steps that have hardly begun, so that a request need not wait for them. They are made
   // again later.
   void WithdrawSteps();
   bool EvaluationDue(int64_t step) const;

@@ -16,15 +16,16 @@ namespace megatrain {
 // otherwise; messages name the file.
 class MetricsWriter {
  public:
-  // Creates the file, or opens an existing one to be continued. Refuses an existing file that is
-  // not empty and does not begin with a step's record, so that data named by mistake is not lost.
+  // Creates the file, or opens an existing one to be continued. Returns InvalidArgument for an
+  // existing file that is not empty and does not begin with a step's record, so that data named by
+  // mistake is not lost.
   static absl::StatusOr<std::unique_ptr<MetricsWriter>> Open(const std::string& path);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
 
   // Keeps the records up to `step` and cuts off the rest: later steps, and an incomplete last line
-  // that a killed process left.
+  // that a killed process left. Does nothing if the path is not a regular file.
   absl::Status TruncateTo(int64_t step);
 
   // Appends a line and passes it to the operating system; it is not synced to the disk.

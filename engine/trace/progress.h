@@ -37,8 +37,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Must be called before the first Step.
+  // Must be called before the first Step, and may be called again after a pause.
   void Started(int64_t first_step, int64_t total_steps);
+  // Draws the bar, or writes a plain line if one is due.
   void Step(const StepRecord& record);
   // Writes a line of its own, above the bar.
   void Message(const std::string& line);

@@ -43,9 +43,9 @@ struct StepRecord {
 // measured. A number that is not finite becomes null, so that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
-// Reads what StepRecordJson wrote, in this version or an earlier one. A number that is null or
-// missing becomes NaN; what earlier versions did not write becomes 0. Returns DataLoss if `json` is
-// no record of a step.
+// Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or
+// missing becomes NaN, and a whole number becomes 0. Numbers that earlier versions did not write
+// also become 0. Returns DataLoss if `json` is not an object with a whole `step` and a `loss`.
 absl::StatusOr<StepRecord> ParseStepRecord(std::string_view json);
 
 // Returns the current time in UTC to the millisecond: "2024-05-01T12:00:00.123Z".
