@@ -166,7 +166,7 @@ std::string HashBytes(std::string_view bytes);
 // it receives the file's length.
 absl::StatusOr<std::string> HashFile(FileSystem* files, const std::string& path, int64_t* bytes);
 
-// Returns the file's content; OutOfRange if it is longer than `bytes_max`.
+// Returns the file's content. Returns OutOfRange if it is longer than `bytes_max`.
 absl::StatusOr<std::string> ReadWholeFile(FileSystem* files, const std::string& path,
                                           int64_t bytes_max);
 // Writes `content` to `path`, replacing what was there, and syncs it. It is not atomic: after a
