@@ -90,9 +90,9 @@ class Connection {
   void NoteAnswer() { has_answered_ = true; }
 
   // Turns the status of a call into an error for people. An error that the server made keeps its
-  // code, message and ErrorInfo, except that Unauthenticated tells why the daemon gave no token.
-  // DeadlineExceeded, Unavailable and PermissionDenied say why nobody answered; on a Unix socket
-  // Explain tries to connect to find out.
+  // code, message and ErrorInfo, except that Unauthenticated tells why the daemon gave no token. If
+  // nobody answered, the error is DeadlineExceeded, Unavailable or PermissionDenied and says why;
+  // on a Unix socket Explain tries to connect to find out. Other errors are unchanged.
   absl::Status Explain(const grpc::Status& status) const;
 
  private:

@@ -10,8 +10,8 @@ enum ExitCode : int {
   kExitUsage = 2,         // wrong usage, invalid job file, or a state that forbids the request
   kExitDoesNotFit = 3,    // more than the node has, or than the user may use (EXCEEDS_USER_LIMIT)
   kExitNotFound = 4,      // no such job, checkpoint or context
-  kExitNotPermitted = 5,  // unknown or unauthorized caller, or too many jobs (LIMIT_REACHED)
-  kExitUnreachable = 6,   // no answer (in time) from the server: Unavailable, DeadlineExceeded
+  kExitNotPermitted = 5,  // unknown or unauthorized caller; LIMIT_REACHED: too many jobs or calls
+  kExitUnreachable = 6,   // no answer, or none in time: Unavailable, DeadlineExceeded
   kExitInterrupted = 7,   // the user left a view or declined a question; the job is unchanged
 };
 

@@ -18,6 +18,8 @@ namespace megatrain::client {
 // Thread safety: Take from one thread at a time.
 class SignalWatch {
  public:
+  // Blocks `signals` in the calling thread. The destructor restores the thread's former signal
+  // mask.
   explicit SignalWatch(std::initializer_list<int> signals);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;

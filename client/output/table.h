@@ -1,5 +1,5 @@
-// A table of text that fits a width. To fit, columns are narrowed and the least important ones left
-// out.
+// A table of text that fits a width. To fit, columns are narrowed, the least important columns left
+// out, and at last lines cut.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_TABLE_H_
 #define MEGATRAIN_CLIENT_OUTPUT_TABLE_H_
 
@@ -13,7 +13,8 @@ namespace megatrain::client {
 struct TableColumn {
   std::string heading;
   bool right = false;  // aligns the cells right
-  // Cells may be cut to this many characters. 0 means that they are never cut.
+  // Cells may be cut to this many columns of the terminal. 0 means that they are cut only if the
+  // whole line is.
   int width_min = 0;
   // If there is no room, the columns with the highest number are left out first. 0 means never.
   int dispensable = 0;
@@ -26,8 +27,8 @@ class Table {
   // Adds a row. Cells are made printable. REQUIRES: as many cells as columns.
   void AddRow(std::vector<std::string> cells);
 
-  // Returns the heading and the rows, each a line with its line end. Lines have at most `width`
-  // characters where the columns can be narrowed that far. A width of 0 is unlimited.
+  // Returns the heading and the rows, each a line with its line end. No line is wider than `width`
+  // columns of the terminal. A width of 0 is unlimited.
   std::string Render(int width, Charset charset) const;
 
  private:

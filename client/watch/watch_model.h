@@ -27,7 +27,8 @@ struct WatchState {
   std::optional<v1::Job> job;
   // The metrics of the newest step. A fall back to a checkpoint removes those of later steps.
   std::optional<v1::StepMetrics> metrics;
-  // In order of steps. A fall back to a checkpoint removes the later steps.
+  // The losses by ascending step. A fall back to a checkpoint removes those of later steps, here
+  // and in `evaluations`.
   std::vector<LossPoint> losses;
   std::vector<LossPoint> evaluations;
   std::deque<std::string> log;
@@ -43,6 +44,7 @@ bool IsEnded(v1::Job::State state);
 
 class WatchModel {
  public:
+  // Changes the state by one event. Events must come in the order of their queue.
   void Apply(const WatchEvent& event);
 
   const WatchState& state() const { return state_; }

@@ -15,8 +15,9 @@ namespace megatrain::client {
 class WatchStreams {
  public:
   // Begins to read the events of `job` ("jobs/ID"), its step metrics and its log, each from its
-  // beginning. `view` says how much of the job the events carry. `with_node` adds the states of the
-  // node. Each stream ends with a StreamEnded. `connection` and `queue` must outlive this.
+  // beginning and as they grow. `view` says how much of the job the events carry. `with_node` adds
+  // the states of the node that runs the server. Each stream ends with a StreamEnded. `connection`
+  // and `queue` must outlive this.
   WatchStreams(Connection* connection, const std::string& job, v1::JobView view, bool with_node,
                EventQueue* queue);
   // Closes the queue, stops the streams and waits for their threads.
