@@ -76,6 +76,7 @@ class Device {
   // Allocates one block. A session calls this once, for its arena, before the first step. Returns
   // ResourceExhausted, with the bytes, if there is not enough.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
+  // Create an empty stream, and an event that has not been recorded.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 

@@ -87,12 +87,12 @@ struct AttentionArgs {
   int64_t tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;  // kv_heads divides heads
   float scale = 0;                                            // 1 / sqrt(head_dim)
   AttentionChoice choice = AttentionChoice::kAuto;
-  // HOST memory, [documents + 1], made by MakeBatch (data/sequences/batch.cc). Document d is tokens
-  // [starts[d], starts[d + 1]). Documents cover all tokens.
+  // HOST memory, [documents + 1]. Document d is tokens [starts[d], starts[d + 1]). Documents cover
+  // all tokens. In a run, MakeBatch (engine/data/sequences/batch.cc) makes the starts.
   const int32_t* document_starts = nullptr;
   int64_t documents = 0;
-  // Device memory, [tokens, 2], filled by StepRunner::PrepareBatch: for each token the first token
-  // of its document and the one after its last.
+  // Device memory, [tokens, 2]: for each token the first token of its document and the one after
+  // its last. In a run, StepRunner::PrepareBatch derives them from the starts.
   const int32_t* document_bounds = nullptr;
   const void* q = nullptr;  // [tokens, heads, head_dim]
   int64_t q_stride = 0;

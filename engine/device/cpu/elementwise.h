@@ -20,7 +20,7 @@ void AddRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride
 // operands must not overlap. NarrowToBf16 rounds to nearest even.
 void NarrowToBf16(const float* x, int64_t n, bf16_t* out);
 void WidenToFloat(const bf16_t* x, int64_t n, float* out);
-// The same conversions for a [rows, columns] block.
+// Do the same conversions for a [rows, columns] block whose rows are a stride apart, in elements.
 void NarrowBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns, bf16_t* out,
                  int64_t out_stride);
 void WidenBlock(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, float* out,

@@ -12,7 +12,7 @@ namespace megatrain {
 
 inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 
-// When a mark is put before a text that does not begin with one. These are the values of
+// The rules for putting a mark before a text that does not begin with one. These are the values of
 // prepend_scheme of the pre_tokenizer Metaspace.
 enum class MarkScheme {
   kFirst,   // only at the beginning of the original text

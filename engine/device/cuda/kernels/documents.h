@@ -1,6 +1,6 @@
 // The bounds of a token's document, for the attention kernels. StepRunner::PrepareBatch fills
-// document_bounds from the batch's document starts, which MakeBatch (data/sequences/batch.cc)
-// finds.
+// document_bounds. It derives the bounds from the batch's document starts, which come from
+// engine/data/sequences/batch.cc.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DOCUMENTS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DOCUMENTS_H_
 

@@ -10,8 +10,9 @@
 namespace megatrain::cuda {
 
 // Returns the number of blocks that may write partial sums of `n` columns for `items` rows. It
-// depends on the shapes alone, so that the order of summation does too. It is 1 if
-// FastPaths::split_sums is off, and 0 if a row of partial sums does not fit into kScratchBytes.
+// depends on the shapes and on FastPaths::split_sums alone, so that the order of summation does
+// too. It is at most 1 if split_sums is off, and 0 if a row of partial sums does not fit into
+// kScratchBytes.
 int64_t PartialSumBlocks(const Queue& queue, int64_t items, int64_t n);
 
 // Adds the rows of `partial` [blocks, n] to `sums` [n], or overwrites `sums` unless `add`.

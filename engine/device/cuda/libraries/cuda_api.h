@@ -89,6 +89,8 @@ class CudaApi {
   virtual int DeviceCount(int* count) = 0;
   virtual int Properties(int ordinal, CudaDeviceProperties* properties) = 0;
   virtual int SetDevice(int ordinal) = 0;
+  // MemoryInfo, Malloc and the creation of streams and events act on the device that the thread
+  // chose.
   virtual int MemoryInfo(int64_t* free_bytes, int64_t* total_bytes) = 0;
 
   virtual int Malloc(int64_t bytes, void** memory) = 0;

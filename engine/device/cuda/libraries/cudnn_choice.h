@@ -39,8 +39,8 @@ CudnnGraphKey UniformKeyOf(const AttentionArgs& args);
 std::optional<CudnnGraphKey> UniformKeyOf(const AttentionBackwardArgs& args);
 
 // Cut packed documents into runs. They return an empty list if cuDNN does not take the call.
-// `takes_packed` says that packed documents may be used on this device. For the gradient, documents
-// that are too long for one call are cut into blocks (cudnn_blocks.h) of BlockLengthOf.
+// `takes_packed` says that packed documents may be used on this device. For the gradient, a
+// document that is too long for one call becomes a run in blocks of BlockLengthOf (cudnn_blocks.h).
 std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_bytes,
                                 bool takes_packed);
 std::vector<DocumentRun> RunsOf(const AttentionBackwardArgs& args, bool takes_packed);
