@@ -64,10 +64,10 @@ inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 // the calling thread. The tile must stay valid until the next call. Its weights may have another
 // type than `weight_dtype`.
 //
-// ReplaceDirectory makes the new directory and describes its state after an error, such as
-// ResourceExhausted for a full disk. An existing `directory` that is not empty is replaced only if
-// it is an export of a model with the same tensors and holds nothing else. Any other directory, and
-// `source_directory` itself, is refused with FailedPrecondition.
+// An existing `directory` that is not empty is replaced only if it is an export of a model with the
+// same tensors and holds nothing else. Any other directory, and `source_directory` itself, is
+// refused with FailedPrecondition. If writing fails, for instance with ResourceExhausted for a full
+// disk, `directory` is unchanged; ReplaceDirectory in hf_writer.h describes crashes.
 absl::Status ExportHfDirectory(const std::string& source_directory, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
@@ -82,8 +82,8 @@ std::vector<std::string> PresetNames();
 // null.
 //
 // Returns InvalidArgument, listing the presets, for an unknown one, and FailedPrecondition if
-// `directory` exists and is not an empty directory. Returns the errors of writing; ReplaceDirectory
-// describes the state of `directory` then.
+// `directory` exists and is not an empty directory. If writing fails, `directory` is unchanged;
+// ReplaceDirectory in hf_writer.h describes crashes.
 absl::Status InitializeHfDirectory(const std::string& preset, uint64_t seed, bool config_only,
                                    const std::string& directory, ThreadPool* pool = nullptr,
                                    FileSystem* files = PosixFileSystem());

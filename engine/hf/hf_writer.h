@@ -28,10 +28,10 @@ absl::Status WriteHfWeights(
 // the old directory to `directory`.previous and the new one to `directory`, and removes the old
 // one.
 //
-// After an error `directory` is whole: the old one if the second renaming was not done, else the
-// new one. If putting the old one back fails, or after a crash between the two renamings, it is at
-// `directory`.previous. Leftovers under the two names are removed if they hold only files of a
-// model. Otherwise the call returns FailedPrecondition.
+// After an error `directory` is unchanged if the second renaming was not done, and the new one
+// otherwise. If putting the old one back fails, or after a crash between the two renamings, the old
+// one is at `directory`.previous. Leftovers under the two names are removed if they hold only files
+// of a model. Otherwise the call returns FailedPrecondition.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

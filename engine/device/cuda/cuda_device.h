@@ -25,7 +25,7 @@ inline constexpr int kCudaCapabilityMajorMin = 8;
 // - NotFound: there is no driver or no GPU, so that another device may be chosen.
 // - FailedPrecondition: the driver or the GPU is too old.
 // - InvalidArgument: there are GPUs, but none of that number.
-// - Internal: any other error of CUDA.
+// - Other failures of CUDA give the errors of CudaStatus.
 absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 
 // Opens GPU `ordinal`, with the fast paths that the environment allows (cuda_switches.h). Returns

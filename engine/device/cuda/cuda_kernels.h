@@ -23,7 +23,8 @@ class CudaStream : public Stream {
   // stream.
   CudaStream(CudaApi* api, int ordinal, void* stream, void* workspace)
       : api_(api), ordinal_(ordinal), stream_(stream), workspace_(workspace) {}
-  // Waits for the queued work before freeing the workspace, which that work may use.
+  // Waits for the queued work, which may still use the workspace and write to memory that is
+  // reused.
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
