@@ -48,8 +48,8 @@ class ResumableStream {
       : connection_(connection), open_(std::move(open)), callbacks_(std::move(callbacks)) {}
 
   // Reads the stream to its end. Returns OK at the end, Cancelled if Stop was called, and else the
-  // server's error, as Connection::Explain gives it. Returns Unavailable if the server has never
-  // answered on this connection. REQUIRES: called once.
+  // error, as Connection::Explain gives it. A lost connection is opened again only if the server
+  // has answered before on this connection; otherwise Run returns the error. REQUIRES: called once.
   absl::Status Run(int64_t start_sequence) {
     int64_t next = start_sequence;
     bool lost = false;
@@ -92,7 +92,7 @@ class ResumableStream {
     }
   }
 
-  // Makes Run return soon. A Run that begins later returns at once. May be called repeatedly.
+  // Makes Run return soon, also a Run that begins later. May be called repeatedly.
   void Stop() {
     MutexLock lock(&mutex_);
     stopped_ = true;
