@@ -1,4 +1,4 @@
-// The whole program but main, so that tests can run it in their own process.
+// The whole program except main, so that tests can run it in their own process.
 #ifndef MEGATRAIN_CLIENT_PROGRAM_H_
 #define MEGATRAIN_CLIENT_PROGRAM_H_
 
@@ -9,8 +9,8 @@
 
 namespace megatrain::client {
 
-// Runs the command of `arguments`, which lack the program's name. Returns the exit code. Commands
-// that wait take over SIGINT, SIGTERM and SIGHUP meanwhile.
+// Runs the command named by `arguments`, which lack the program's name, and returns the exit code.
+// Commands that wait block SIGINT, SIGTERM and SIGHUP in the calling thread meanwhile.
 int RunProgram(std::vector<std::string> arguments, const Environment& environment);
 
 }  // namespace megatrain::client

@@ -11,7 +11,8 @@
 
 namespace megatrain::client {
 
-// Returns the checkpoints of `job_name`, "jobs/ID", the newest first. Errors as Connection::Call's.
+// Returns the checkpoints of `job_name`, "jobs/ID", the newest first. Returns the errors of
+// Connection::Call.
 absl::StatusOr<std::vector<v1::Checkpoint>> ListCheckpoints(Connection* connection,
                                                             const std::string& job_name);
 

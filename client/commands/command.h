@@ -1,5 +1,6 @@
-// The commands of megatrain. Add...Command declares a command's options on `app`, and a callback
-// that runs it while `app` parses and sets the context's exit code.
+// The commands of megatrain. Each Add...Command declares a command's options on `app` and a
+// callback. CLI11 runs the callback while `app` parses; the callback carries the command out and
+// sets the context's exit code.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_COMMAND_H_
 #define MEGATRAIN_CLIENT_COMMANDS_COMMAND_H_
 
@@ -15,7 +16,8 @@
 
 namespace megatrain::client {
 
-// Given to every command. The targets must outlive the parsing.
+// Given to every command. Both pointers must be set, and what they point to must outlive the
+// parsing.
 struct CommandContext {
   const Invocation* invocation = nullptr;
   int* exit_code = nullptr;
@@ -40,15 +42,17 @@ void AddCompletionCommand(CLI::App* app, CommandContext context);
 void AddTokenCommand(CLI::App* app, CommandContext context);
 void AddVersionCommand(CLI::App* app, CommandContext context);
 
-// Adds a subcommand that `run` carries out; an error of `run` is reported, and decides the exit
-// code. Options of the whole program may come after its own. `app` owns the result.
+// Adds a subcommand whose callback calls `run`. An error of `run` is reported on standard error and
+// turned into the exit code. Options of the whole program may also follow the subcommand's own.
+// `app` owns the result.
 CLI::App* AddCommand(CLI::App* app, const std::string& name, const std::string& description,
                      CommandContext context, std::function<absl::StatusOr<ExitCode>()> run);
-// Both declare positional arguments, which are written to the targets when `app` parses.
+// Both declare positional arguments (and AddJobFileArguments the option --set), whose values are
+// written to the targets when `app` parses. The targets must outlive the parsing.
 void AddJobArgument(CLI::App* command, std::string* job);
 void AddJobFileArguments(CLI::App* command, std::string* path, std::vector<std::string>* overrides);
 
-// Returns the exit code for a job that has ended: kExitDone if it succeeded.
+// Returns kExitDone if the job succeeded, else kExitFailed. REQUIRES: the job has ended.
 ExitCode ExitCodeOf(const v1::Job& job);
 
 }  // namespace megatrain::client

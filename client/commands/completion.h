@@ -1,4 +1,5 @@
-// Makes completion scripts from the declared command line, so that they always fit it.
+// Makes shell completion scripts from the declared command line, so that the scripts always match
+// it.
 #ifndef MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 #define MEGATRAIN_CLIENT_COMMANDS_COMPLETION_H_
 
@@ -33,7 +34,7 @@ struct CompletionWords {
 // Collects the commands and options of `app`.
 CompletionWords DescribeForCompletion(const CLI::App& app);
 
-// Return the text of a script. It completes jobs by running `megatrain ls`.
+// Return the text of a shell script. The script completes job names by running `megatrain ls`.
 std::string BashCompletion(const CompletionWords& words);
 std::string ZshCompletion(const CompletionWords& words);
 std::string FishCompletion(const CompletionWords& words);

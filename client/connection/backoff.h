@@ -18,12 +18,13 @@ class Backoff {
  public:
   explicit Backoff(uint64_t seed) : random_(seed) {}
 
+  // Returns the next pause. Does not sleep.
   absl::Duration Next() {
     const absl::Duration pause = next_;
     next_ = std::min(next_ * 2, absl::Seconds(5));
     return pause * std::uniform_real_distribution<double>(0.8, 1.2)(random_);
   }
-  // The next pause is the shortest again.
+  // Starts again with the shortest pause.
   void Reset() { next_ = kFirst; }
 
  private:

@@ -1,6 +1,6 @@
-// The token that calls to a server carry. On TCP it is the user's, which the connection encrypts.
-// On a shared Unix socket it is fetched from the daemon, and renewed before it expires; the user's
-// own is never sent there.
+// The token that calls to a server carry. On TCP it is the user's own token, and the connection is
+// encrypted. On a shared Unix socket the token is fetched from the daemon and renewed before it
+// expires; the user's own token is never sent there.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_CALL_TOKEN_H_
@@ -17,16 +17,18 @@ namespace megatrain::client {
 
 class CallToken {
  public:
-  // `token`: the user's, for TCP; empty: none.
+  // `token` is the user's own token, which only TCP uses. Empty means none. Both arguments are
+  // copied.
   CallToken(const ServerAddress& address, const std::string& token);
 
-  // Returns the token for the next call. Empty: calls need none, or there is none, and the server
-  // will refuse the call. May fetch one, which waits for some seconds at most.
+  // Returns the token for the next call. The result is empty if calls need no token, or if there is
+  // none and the server will refuse the call. Get may fetch a token, which takes some seconds at
+  // most.
   std::string Get();
-  // To be called when the server has refused `token`, which may be empty. Returns whether Get
-  // returns another one now; on TCP it never does. May fetch one, as Get.
+  // Call it when the server has refused `token`, which may be empty. Returns true if Get now
+  // returns another token, and always false on TCP. May fetch a token, as Get does.
   bool Renew(const std::string& token);
-  // Returns why the daemon refused a token at the last fetch, in its words; OK if it did not.
+  // Returns Unauthenticated with the daemon's reason if the last fetch was refused, else OK.
   absl::Status problem() const;
 
  private:

@@ -1,5 +1,5 @@
-// The connection to a server: channel, stubs, deadlines, and errors that say why it does not
-// answer.
+// The connection to a server. It holds the channel and the stubs, sets deadlines, and explains why
+// a server does not answer.
 //
 // Thread safety: all methods may be called from any thread.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_CONNECTION_H_
@@ -24,14 +24,15 @@
 
 namespace megatrain::client {
 
-// The timeout of calls that only read, or note what is wanted.
+// The timeout of calls that only read state or record a request.
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(15);
-// The timeout of calls for which the server reads the model's files and waits for the store.
+// The timeout of calls for which the server reads the model's files and waits for its job store.
 inline constexpr absl::Duration kSubmitTimeout = absl::Seconds(60);
 
 class Connection {
  public:
-  // Connects at the first call. `credentials` are used on TCP only.
+  // Does not connect; the first call does. `credentials` are used on TCP only. Both arguments are
+  // copied.
   explicit Connection(const ServerAddress& address, const Credentials& credentials = {});
 
   const ServerAddress& address() const { return address_; }
@@ -39,10 +40,10 @@ class Connection {
   v1::JobService::Stub* jobs() { return jobs_.get(); }
   v1::NodeService::Stub* nodes() { return nodes_.get(); }
 
-  // Makes a call, as connection.Call(connection.jobs(), &v1::JobService::Stub::GetJob, request),
-  // and waits for its answer. Tries again until `timeout` has passed while the server says that it
-  // is starting or has too many calls. Errors are what the server says (rpc_error.h), or
-  // Unavailable with why it does not answer, as Explain.
+  // Makes a call and waits for its answer, as in connection.Call(connection.jobs(),
+  // &v1::JobService::Stub::GetJob, request). Call repeats it until `timeout` has passed while the
+  // server says that it is starting or overloaded, and once with a new token if the server wants
+  // another. Returns the errors of Explain.
   template <class Stub, class Request, class Response>
   absl::StatusOr<Response> Call(Stub* stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
@@ -57,37 +58,41 @@ class Connection {
     return response;
   }
 
-  // The context of a new stream. It has no deadline, since jobs last for weeks; keepalive finds a
-  // peer that is gone.
+  // The context of a new stream. The context has no deadline, since jobs last for weeks. Keepalive
+  // pings find a peer that is gone.
   struct StreamCall {
     std::unique_ptr<grpc::ClientContext> context;  // must outlive the stream
-    std::string token;                             // that the call carries; may be empty
+    std::string token;                             // carried by the call; may be empty
   };
+  // Returns a context for one stream. May fetch a token, as CallToken::Get does.
   StreamCall NewStream();
-  // To be called when a call that carried `token` ended with `status`. Returns true if it should be
-  // made again at once, because the server wants another token, as after its restart, and there is
-  // one.
+  // Call it when a call that carried `token` has ended with `status`. Returns true if the caller
+  // should repeat the call at once: the server wants another token, for example after a restart,
+  // and there is one.
   bool RenewToken(const absl::Status& status, const std::string& token);
 
-  // Whether the channel is connected now. Does not wait.
+  // Returns true if the channel is connected now. Does not wait.
   bool IsConnected() const;
-  // Connects, waiting for at most `timeout`. Returns whether it is connected. gRPC does not
-  // reconnect while no call waits, and calls do not wait for a connection that has failed: without
-  // this, a server that is back is found only after many seconds.
+  // Connects, waiting for at most `timeout`, and returns true if the channel is connected. gRPC
+  // does not reconnect while no call waits, and calls do not wait for a connection that has failed.
+  // Without Connect a client would find a restarted server only after many seconds.
   bool Connect(absl::Duration timeout);
 
-  // Returns "Bearer TOKEN", which calls carry in their metadata `authorization`. FailedPrecondition
-  // if they carry none. May fetch a token, as CallToken::Get.
+  // Returns "Bearer TOKEN", the value of the metadata `authorization` that calls carry. Returns
+  // FailedPrecondition if calls carry no token, and Unauthenticated if the daemon refused to give
+  // one. May fetch a token, as CallToken::Get does.
   absl::StatusOr<std::string> Authorization();
 
-  // Whether the server has ever answered. If not, a failed call means that the server is not there;
-  // afterwards it means that the connection was lost. Call notes answers itself; streams call
-  // NoteAnswer.
+  // Returns true if the server has ever answered. Before the first answer a failed call means that
+  // the server is not there; after it, that the connection was lost. Call records answers itself;
+  // readers of streams must call NoteAnswer.
   bool has_answered() const { return has_answered_; }
   void NoteAnswer() { has_answered_ = true; }
 
-  // Returns the error of a call for people. If nobody answered, its message says why in place of
-  // gRPC's words; a Unix socket is tried for that.
+  // Turns the status of a call into an error for people. An error that the server made keeps its
+  // code, message and ErrorInfo, except that Unauthenticated tells why the daemon gave no token. If
+  // nobody answered, the error is DeadlineExceeded, Unavailable or PermissionDenied and says why;
+  // on a Unix socket Explain tries to connect to find out. Other errors are unchanged.
   absl::Status Explain(const grpc::Status& status) const;
 
  private:

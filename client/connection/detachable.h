@@ -1,4 +1,4 @@
-// Runs work that Ctrl-C ends: a view of a job, which goes on itself.
+// Runs a view of a job that Ctrl-C ends, while the job itself continues.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_DETACHABLE_H_
 #define MEGATRAIN_CLIENT_CONNECTION_DETACHABLE_H_
 
@@ -9,9 +9,10 @@
 
 namespace megatrain::client {
 
-// Runs `run` in a thread of its own, waits for its end and returns its result. On SIGINT, SIGTERM
-// or SIGHUP calls `stop` on this thread, which must make `run` return soon; the result is then
-// Cancelled. REQUIRES: `signals` watches these signals.
+// Calls `run` once, on a thread of its own, waits for it and returns its result. When `signals`
+// reports a signal, calls `stop` once on the calling thread; `stop` must make `run` return soon.
+// The result is then Cancelled. Returns Internal, without calling `run`, if the system has no
+// descriptor left. REQUIRES: `signals` watches SIGINT, SIGTERM and SIGHUP and no other signal.
 absl::Status RunDetachable(SignalWatch* signals, const std::function<absl::Status()>& run,
                            const std::function<void()>& stop);
 

@@ -6,13 +6,13 @@ namespace megatrain::client {
 
 enum ExitCode : int {
   kExitDone = 0,
-  kExitFailed = 1,        // the job failed or was cancelled; the daemon's own faults
-  kExitUsage = 2,         // usage, invalid job file, a state that does not allow it
-  kExitDoesNotFit = 3,    // the node can never run it
-  kExitNotFound = 4,      // no such job, checkpoint, context
-  kExitNotPermitted = 5,  // the caller is not known, or may not
-  kExitUnreachable = 6,   // no answer from the server
-  kExitInterrupted = 7,   // Ctrl-C on a view: the job goes on
+  kExitFailed = 1,        // the job failed or was cancelled; errors not listed below
+  kExitUsage = 2,         // wrong usage, invalid job file, or a state that forbids the request
+  kExitDoesNotFit = 3,    // more than the node has, or than the user may use (EXCEEDS_USER_LIMIT)
+  kExitNotFound = 4,      // no such job, checkpoint or context
+  kExitNotPermitted = 5,  // unknown or unauthorized caller; LIMIT_REACHED: too many jobs or calls
+  kExitUnreachable = 6,   // no answer, or none in time: Unavailable, DeadlineExceeded
+  kExitInterrupted = 7,   // the user left a view or declined a question; the job is unchanged
 };
 
 }  // namespace megatrain::client

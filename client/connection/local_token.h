@@ -1,5 +1,6 @@
-// Fetches the token that proves this process' user to a daemon on a shared Unix socket. The daemon
-// sends one to whoever connects to the companion socket PATH.auth; it is good for some minutes.
+// Fetches the token that proves this process's user to a daemon on a shared Unix socket. The daemon
+// sends a token to whoever connects to the companion socket PATH.auth. A token is valid for some
+// minutes.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_LOCAL_TOKEN_H_
 #define MEGATRAIN_CLIENT_CONNECTION_LOCAL_TOKEN_H_
 
@@ -15,10 +16,12 @@ struct LocalToken {
   absl::Duration lifetime;
 };
 
-// Waits for some seconds at most. `socket_path` is PATH. NotFound: there is no companion, because
-// the socket is private and needs no token, or no daemon is there. PermissionDenied: this user may
-// not connect. Unauthenticated: the daemon has no token for this user, and says why. Unavailable:
-// it does not answer as it should.
+// Fetches a token for the socket at PATH `socket_path`, which takes some seconds at most. Errors:
+// - NotFound: there is no companion socket, because the socket is private and needs no token, or no
+//   daemon listens on it.
+// - PermissionDenied: this user may not connect.
+// - Unauthenticated: the daemon refuses this user a token. The message is the daemon's.
+// - Unavailable: the daemon does not answer, or answers something else than a token.
 absl::StatusOr<LocalToken> FetchLocalToken(const std::string& socket_path);
 
 }  // namespace megatrain::client

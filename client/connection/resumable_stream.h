@@ -1,5 +1,5 @@
-// A stream of numbered messages that survives lost connections: it is opened again, after growing
-// pauses, at the number after the last one seen.
+// A stream of numbered messages that survives lost connections. After a loss it is opened again,
+// after growing pauses, at the number after the last message seen.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_RESUMABLE_STREAM_H_
 #define MEGATRAIN_CLIENT_CONNECTION_RESUMABLE_STREAM_H_
 
@@ -23,31 +23,33 @@
 
 namespace megatrain::client {
 
-// Thread safety: Run in one thread, Stop from any.
+// Thread safety: one thread calls Run; any thread may call Stop.
 template <class Response>
 class ResumableStream {
  public:
   using Reader = grpc::ClientReader<Response>;
   using Open = std::function<std::unique_ptr<Reader>(grpc::ClientContext*, int64_t start_sequence)>;
 
-  // Called in the thread of Run. All but `message` may be empty.
+  // The thread of Run calls these, each any number of times. All but `message` may be empty.
   struct Callbacks {
     std::function<void(Response message)> message;
-    // The connection is lost. It is tried again after `pause`, or as soon as the server is there.
+    // The connection is lost. Run tries again after `pause`, or as soon as the server is back.
     std::function<void(const absl::Status& status, absl::Duration pause)> lost;
-    // The connection is there again, and a message has come that follows the last one.
+    // The connection is back, and the first message since has come. It is passed to `message` next.
     std::function<void()> restored;
-    // The server's series is shorter than what was seen of it, as after a power cut: what comes now
-    // begins at the beginning.
+    // The server's series is now shorter than the part already seen, as after a power cut. The next
+    // message is the first of the series.
     std::function<void()> restarted;
   };
 
-  // `connection` must outlive this.
+  // `connection` must outlive this. `open` opens the stream with the given context at the given
+  // number.
   ResumableStream(Connection* connection, Open open, Callbacks callbacks)
       : connection_(connection), open_(std::move(open)), callbacks_(std::move(callbacks)) {}
 
-  // Reads the stream until it ends; to be called once. OK at its end; Cancelled if Stop was called;
-  // else the server's error; Unavailable if the server has never answered on this connection.
+  // Reads the stream to its end. Returns OK at the end, Cancelled if Stop was called, and else the
+  // error, as Connection::Explain gives it. A lost connection is opened again only if the server
+  // has answered before on this connection; otherwise Run returns the error. REQUIRES: called once.
   absl::Status Run(int64_t start_sequence) {
     int64_t next = start_sequence;
     bool lost = false;
@@ -90,7 +92,7 @@ class ResumableStream {
     }
   }
 
-  // Makes Run return soon, also a Run that begins later.
+  // Makes Run return soon, also a Run that begins later. May be called repeatedly.
   void Stop() {
     MutexLock lock(&mutex_);
     stopped_ = true;
@@ -101,7 +103,7 @@ class ResumableStream {
  private:
   static absl::Status Stopped() { return absl::CancelledError("stopped"); }
 
-  // False if Stop was called.
+  // Returns false if Stop was called.
   bool Begin(grpc::ClientContext* context) {
     MutexLock lock(&mutex_);
     context_ = context;
@@ -112,7 +114,7 @@ class ResumableStream {
     context_ = nullptr;
     return !stopped_;
   }
-  // False if Stop was called.
+  // Returns false if Stop was called.
   bool Pause(absl::Duration pause) {
     const absl::Time until = absl::Now() + pause;
     // A server that is there and does not want the stream is not asked again before its time.
@@ -127,7 +129,7 @@ class ResumableStream {
     return !stopped_;
   }
 
-  // How long Stop may have to wait for a connection that is being tried.
+  // The longest time that Run tries to connect before it looks for Stop again.
   static constexpr absl::Duration kSlice = absl::Milliseconds(100);
 
   Connection* const connection_;

@@ -1,7 +1,7 @@
 // Errors of calls: their stable reasons, their exit codes, and advice for people.
 //
-// Within the client an error is an absl::Status. If a server made it, the Status carries the
-// server's ErrorInfo. If the client made it (a wrong flag, a missing file), it has none.
+// Within the client an error is an absl::Status. An error made by the server carries the server's
+// ErrorInfo. An error made by the client (a wrong flag, a missing file) has none.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_RPC_ERROR_H_
 #define MEGATRAIN_CLIENT_CONNECTION_RPC_ERROR_H_
 
@@ -14,25 +14,25 @@
 
 namespace megatrain::client {
 
-// Keeps code, message and ErrorInfo.
+// Returns `status` as an absl::Status with the same code, message and ErrorInfo.
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
-// Returns `status` with another message, and the same code and ErrorInfo.
+// Returns a Status with `message` and the code and ErrorInfo of `status`.
 absl::Status WithMessage(const absl::Status& status, const std::string& message);
 
-// Returns the name of the ErrorReason, "JOB_NOT_FOUND"; empty without an ErrorInfo.
+// Returns the name of the ErrorReason, such as "JOB_NOT_FOUND". Empty without an ErrorInfo.
 std::string ReasonOf(const absl::Status& status);
 // Returns the value of `key` in the ErrorInfo's metadata; empty if there is none.
 std::string MetadataOf(const absl::Status& status, const std::string& key);
 
-// Whether a stream that ended with `status` should be opened again: the connection was lost, or the
-// server is starting, stopping or busy.
+// Returns true if a stream that ended with `status` should be opened again: the connection was
+// lost, or the server is starting, stopping or overloaded.
 bool IsConnectionLoss(const absl::Status& status);
 
 // Returns the exit code of a command that ended with `status`.
 ExitCode ExitCodeOf(const absl::Status& status);
 
-// Returns a sentence that says what to do about the error, or an empty text.
+// Returns a sentence that tells the user what to do about the error; empty if there is no advice.
 std::string AdviceFor(const absl::Status& status);
 
 }  // namespace megatrain::client

@@ -13,23 +13,25 @@ inline constexpr char kDefaultServer[] = "unix:/run/megatrain/megatrain.sock";
 
 struct ServerAddress {
   std::string text;         // as people write it: "unix:/run/m.sock", "node7:9463"
-  std::string socket_path;  // of a Unix socket, absolute; empty: TCP
+  std::string socket_path;  // absolute path of a Unix socket; empty: TCP
 
-  // Whether client and server are on one machine, so that paths mean the same to both.
+  // Returns true if client and server are on one machine, so that a path names the same file for
+  // both.
   bool local() const { return !socket_path.empty(); }
 };
 
-// Parses "unix:PATH" or "HOST:PORT". A relative PATH is taken from the working directory.
-// InvalidArgument says what is expected.
+// Parses "unix:PATH" or "HOST:PORT". A relative PATH starts at the working directory. Returns
+// InvalidArgument, naming the two forms, for any other text.
 absl::StatusOr<ServerAddress> ParseServerAddress(const std::string& text);
 
-// Returns why a Unix socket does not answer, by connecting to it: Unavailable, or PermissionDenied
-// if this user may not connect. `otherwise` is the message if connecting works. REQUIRES:
+// Returns why a Unix socket does not answer, which it finds by connecting: PermissionDenied if this
+// user may not connect, else Unavailable. The message is `otherwise` if connecting works. REQUIRES:
 // address.local().
 absl::Status WhyUnreachable(const ServerAddress& address, const std::string& otherwise);
 
-// Returns why a server on TCP does not answer, from gRPC's message `words`: Unavailable, with what
-// to do. `has_certificate`: the client sends a certificate, which the server may have refused.
+// Returns Unavailable, with advice, for a TCP server at `address` that does not answer. The cause
+// is read from gRPC's message `words`. `has_certificate` says that the client sends a certificate,
+// which the server may have refused.
 absl::Status WhyTlsFails(const std::string& address, const std::string& words,
                          bool has_certificate);
 

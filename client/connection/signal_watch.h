@@ -1,4 +1,4 @@
-// Receives signals as events to wait for, in place of handlers, so that a view can end, redraw or
+// Delivers signals as events to wait for, in place of handlers, so that a view can end, redraw or
 // suspend in order.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_SIGNAL_WATCH_H_
 #define MEGATRAIN_CLIENT_CONNECTION_SIGNAL_WATCH_H_
@@ -10,22 +10,24 @@
 
 namespace megatrain::client {
 
-// While it lives, its signals are blocked in the thread that made it and in threads started since.
-// A thread that was started before still gets them: make the watch before any thread of the
-// process. It must be destroyed in the thread that made it, and then drops signals that have come
-// and were not taken.
+// While a watch lives, its signals are blocked in the thread that made it and in threads started
+// later by that thread. Other threads still receive them, so make the watch before any other thread
+// of the process starts. Destroy it in the thread that made it. The destructor drops signals that
+// were not taken.
 //
 // Thread safety: Take from one thread at a time.
 class SignalWatch {
  public:
+  // Blocks `signals` in the calling thread. The destructor restores the thread's former signal
+  // mask.
   explicit SignalWatch(std::initializer_list<int> signals);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  // A descriptor that is readable when there is a signal. Closed with the watch.
+  // Returns a descriptor that is readable while a signal waits to be taken. The watch closes it.
   int fd() const { return fd_; }
-  // Returns the next signal that has come; nullopt if there is none. Does not wait.
+  // Returns the next signal, or nullopt if none waits. Does not wait.
   std::optional<int> Take();
 
  private:

@@ -1,4 +1,4 @@
-// The position of a stream in its series.
+// Finds where to open a stream again.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_STREAM_POSITION_H_
 #define MEGATRAIN_CLIENT_CONNECTION_STREAM_POSITION_H_
 
@@ -9,12 +9,13 @@
 
 namespace megatrain::client {
 
-// Returns the sequence number to open the stream at if the connection is lost after `message`.
-// `next` is the number before `message`, which messages without numbers leave.
+// Returns the sequence number at which to open the stream if the connection is lost after
+// `message`. `next` is that number before `message` came. A message without a number leaves it
+// unchanged.
 int64_t PositionAfter(const v1::WatchJobResponse& message, int64_t next);
 int64_t PositionAfter(const v1::StreamStepMetricsResponse& message, int64_t next);
 int64_t PositionAfter(const v1::StreamLogsResponse& message, int64_t next);
-// Returns `next`: a node's states are not numbered.
+// Returns `next`, because a node's states have no numbers.
 int64_t PositionAfter(const v1::WatchNodeResponse& message, int64_t next);
 
 }  // namespace megatrain::client

@@ -30,18 +30,21 @@ struct Contexts {
   bool operator==(const Contexts&) const = default;
 };
 
-// Reads the file; one that is missing holds no contexts. InvalidArgument names the file and what is
-// wrong.
+// Reads the file at `path`. Returns no contexts if it does not exist. Returns InvalidArgument,
+// naming the file, if it cannot be read or is invalid.
 absl::StatusOr<Contexts> ReadContexts(const std::string& path);
-// Replaces the file as a whole, readable by its owner only, and makes its directory if it is
-// missing. Errors name the path.
+// Replaces the file atomically with one that only its owner can read, and makes its directory if it
+// is missing. Returns InvalidArgument, naming the path, if that fails; the old file is then
+// unchanged.
 absl::Status WriteContexts(const std::string& path, const Contexts& contexts);
 
-// Adds a context, or leaves an equal one. The first becomes the current one. Relative paths of
-// files are taken from the working directory. InvalidArgument for a name or address that cannot be,
-// and for files that cannot be used; AlreadyExists for a name that is taken by another context.
+// Adds a context unless an equal one has the name. The first context becomes the current one.
+// Relative paths of files start at the working directory. Returns InvalidArgument for an invalid
+// name or address, for files with a Unix socket, and for the errors of ReadCredentials. Returns
+// AlreadyExists if a different context has the name.
 absl::Status AddContext(const std::string& name, const Context& context, Contexts* contexts);
-// Makes a context the current one. NotFound names the contexts that there are.
+// Makes a context the current one. Returns NotFound, naming the contexts that exist, if there is
+// none of that name.
 absl::Status UseContext(const std::string& name, Contexts* contexts);
 
 }  // namespace megatrain::client

@@ -21,23 +21,24 @@
 
 namespace megatrain::client {
 
-// The surroundings of the program. Tests make their own.
+// The surroundings of the program. Tests pass their own.
 struct Environment {
   FILE* out = stdout;
   FILE* err = stderr;
   // Returns an environment variable; empty if it is not set.
   std::function<std::string(const char* name)> variable;
   bool is_terminal = false;          // `out` is a terminal that can be rewritten
-  std::function<int()> columns;      // of the terminal
-  std::function<int()> rows;         // of the terminal
-  Charset charset = Charset::kUtf8;  // of the terminal
+  std::function<int()> columns;      // the terminal's width now
+  std::function<int()> rows;         // the terminal's height now
+  Charset charset = Charset::kUtf8;  // the characters that the terminal shows
   absl::TimeZone zone = absl::LocalTimeZone();
-  // Puts a question to a person and returns the answer's line; empty: there is nobody to ask.
+  // Asks a person a question and returns the line answered. The function is empty if there is
+  // nobody to ask.
   std::function<std::string(const std::string& question)> ask;
 };
 
-// Returns this process' surroundings: standard output and error, locale and time zone. TERM=dumb
-// counts as no terminal.
+// Returns this process's surroundings: standard output and error, locale and time zone.
+// `is_terminal` is false if TERM is empty or "dumb".
 Environment ProcessEnvironment();
 
 enum class OutputFormat { kTable, kJson, kYaml };
@@ -52,20 +53,22 @@ class Invocation {
   bool quiet = false;  // names only
 
   const Environment& environment() const { return environment_; }
-  // The format that `output` names; kTable for any other text.
+  // Returns the format that `output` names, and kTable for any other text.
   OutputFormat format() const;
-  // The view of jobs to request: whole for JSON and YAML, without their files for tables.
+  // Returns the view of jobs to request: FULL for JSON and YAML; BASIC, without their files, for
+  // tables.
   v1::JobView view() const;
-  // The terminal's width, or 0 if lines may have any.
+  // Returns the terminal's width, or 0 (unlimited) if the output is no terminal.
   int table_width() const { return environment_.is_terminal ? environment_.columns() : 0; }
 
-  // Returns the address of --server, or else of MEGATRAIN_SERVER, the current context, or
-  // kDefaultServer. Errors as ParseServerAddress' and ReadContexts'.
+  // Returns the address of --server, or else of MEGATRAIN_SERVER, of the current context, or
+  // kDefaultServer. Returns the errors of ParseServerAddress and ReadContexts.
   absl::StatusOr<ServerAddress> Server() const;
-  // Returns a connection to Server(), not connected yet, with the credentials of the context that
-  // has it; MEGATRAIN_CA and MEGATRAIN_TOKEN replace them. Errors as Server's and ReadCredentials'.
+  // Returns a connection to Server(), which connects at its first call. It has the credentials of
+  // the context in use. On TCP, MEGATRAIN_CA and MEGATRAIN_TOKEN replace the context's. Returns the
+  // errors of Server and ReadCredentials, and InvalidArgument if MEGATRAIN_TOKEN holds no token.
   absl::StatusOr<std::unique_ptr<Connection>> Connect() const;
-  // The path of the contexts' file. InvalidArgument if no home directory is known.
+  // Returns the path of the contexts' file. InvalidArgument if no home directory is known.
   absl::StatusOr<std::string> ContextsPath() const;
 
   // Writes to standard output, and flushes it.
@@ -74,15 +77,15 @@ class Invocation {
   void Note(const std::string& line) const;
   // Prints an object as JSON or YAML. REQUIRES: format() is not kTable.
   void PrintObject(const nlohmann::ordered_json& object) const;
-  // Prints one of a stream of objects: a line of JSON, or an entry of a YAML list. REQUIRES:
-  // format() is not kTable.
+  // Prints one object of a stream: a line of JSON, or an entry of a YAML list. REQUIRES: format()
+  // is not kTable.
   void PrintRecord(const nlohmann::ordered_json& object) const;
 
-  // Prints an error on standard error, with what to do about it. Prints nothing for OK.
+  // Prints an error, with advice, on standard error. Prints nothing for OK.
   void Report(const absl::Status& status) const;
 
  private:
-  // The server, as Server finds it, and the files that prove this user to it.
+  // Returns the server, as Server finds it, with the files that prove this user to it.
   absl::StatusOr<Context> Target() const;
 
   const Environment environment_;

@@ -1,4 +1,4 @@
-// Prepares job files for a server.
+// Prepares job files and paths for a server.
 #ifndef MEGATRAIN_CLIENT_CONTEXT_JOB_FILE_H_
 #define MEGATRAIN_CLIENT_CONTEXT_JOB_FILE_H_
 
@@ -11,15 +11,16 @@
 
 namespace megatrain::client {
 
-// Reads `path` ("-": standard input) unchanged; the server checks its content. For a local server
-// relative paths in it are taken from the file's directory; a remote one refuses them.
-// InvalidArgument for what cannot be read or has more than 1 MiB.
+// Reads `path` ("-" means standard input) unchanged; the server checks the content. `overrides` are
+// texts KEY=VALUE, which the server applies. For a local server, relative paths in the file start
+// at the file's directory; a remote server refuses them. Returns InvalidArgument if the file cannot
+// be read or has more than 1 MiB.
 absl::StatusOr<v1::JobFile> ReadJobFile(const std::string& path,
                                         const std::vector<std::string>& overrides,
                                         const ServerAddress& server);
 
-// Returns `path` as it is on the server's machine: from the working directory if it is relative and
-// the server local. InvalidArgument if it is relative and the server remote.
+// Returns `path` as an absolute path on the server's machine. A relative path starts at the working
+// directory if the server is local, and is InvalidArgument if the server is remote.
 absl::StatusOr<std::string> PathOnServer(const std::string& path, const ServerAddress& server);
 
 }  // namespace megatrain::client

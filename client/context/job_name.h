@@ -1,4 +1,4 @@
-// Makes names of the API of names that users type.
+// Turns job names that users type into the API's names.
 #ifndef MEGATRAIN_CLIENT_CONTEXT_JOB_NAME_H_
 #define MEGATRAIN_CLIENT_CONTEXT_JOB_NAME_H_
 
@@ -8,9 +8,10 @@
 
 namespace megatrain::client {
 
-// Returns "jobs/ID" for "jobs/ID" or "ID". InvalidArgument for other texts.
+// Returns "jobs/ID" for "jobs/ID" or "ID". Returns InvalidArgument for any other text.
 absl::StatusOr<std::string> ParseJobName(const std::string& text);
-// Returns the same, or "jobs/ID/checkpoints/STEP" for that or "ID/checkpoints/STEP".
+// Returns "jobs/ID/checkpoints/STEP" for that text or "ID/checkpoints/STEP". Treats any other text
+// as ParseJobName does.
 absl::StatusOr<std::string> ParseJobOrCheckpointName(const std::string& text);
 
 }  // namespace megatrain::client

@@ -1,6 +1,6 @@
-// Makes JSON and YAML of messages, complete and stable. Every field has its name of the .proto, in
-// that order. 64-bit numbers are numbers, enums are names, times are RFC 3339. Unset messages and
-// numbers that are not finite are null; unset `optional` numbers are left out.
+// Turns messages into complete and stable JSON and YAML. Every field has its name of the .proto, in
+// that order. 64-bit numbers are numbers, enums are names, and times are RFC 3339. Unset messages
+// and numbers that are not finite are null. Unset `optional` numbers are left out.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_PROTO_JSON_H_
 #define MEGATRAIN_CLIENT_OUTPUT_PROTO_JSON_H_
 
@@ -15,13 +15,13 @@ namespace megatrain::client {
 
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
-// Has the keys of the daemon's metrics files, then `sequence` and `superseded`.
+// Returns an object with the keys of the daemon's metrics files, then `sequence` and `superseded`.
 nlohmann::ordered_json ToJson(const v1::StepMetricsRecord& record);
 
-// Return JSON in one line, or indented; without a line end.
+// Return JSON text, JsonLine in one line and JsonText indented, without a final line end.
 std::string JsonLine(const nlohmann::ordered_json& json);
 std::string JsonText(const nlohmann::ordered_json& json);
-// Returns YAML as lines, each with its end.
+// Returns YAML text. Every line, also the last, has its line end.
 std::string YamlText(const nlohmann::ordered_json& json);
 
 }  // namespace megatrain::client

@@ -8,6 +8,7 @@
 
 namespace megatrain::client {
 
+// Returns the time of a message's timestamp.
 inline absl::Time ToTime(const google::protobuf::Timestamp& timestamp) {
   return absl::FromUnixSeconds(timestamp.seconds()) + absl::Nanoseconds(timestamp.nanos());
 }

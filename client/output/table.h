@@ -1,5 +1,5 @@
-// A table of text that fits a width: columns are narrowed and the least important ones left out
-// until no line is wider.
+// A table of text that fits a width. To fit, columns are narrowed, the least important columns left
+// out, and at last lines cut.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_TABLE_H_
 #define MEGATRAIN_CLIENT_OUTPUT_TABLE_H_
 
@@ -12,10 +12,11 @@ namespace megatrain::client {
 
 struct TableColumn {
   std::string heading;
-  bool right = false;  // aligned at the right
-  // Cells may be cut to this many characters; 0: they are never cut.
+  bool right = false;  // aligns the cells right
+  // Cells may be cut to this many columns of the terminal. 0 means that they are cut only if the
+  // whole line is.
   int width_min = 0;
-  // Where there is no room the columns of the highest number are left out first; 0: never left out.
+  // If there is no room, the columns with the highest number are left out first. 0 means never.
   int dispensable = 0;
 };
 
@@ -23,11 +24,11 @@ class Table {
  public:
   explicit Table(std::vector<TableColumn> columns) : columns_(std::move(columns)) {}
 
-  // REQUIRES: as many cells as columns. Cells are made printable.
+  // Adds a row. Cells are made printable. REQUIRES: as many cells as columns.
   void AddRow(std::vector<std::string> cells);
 
-  // Returns the heading and the rows, a line each with its end, of at most `width` characters if
-  // that can be; 0: any.
+  // Returns the heading and the rows, each a line with its line end. No line is wider than `width`
+  // columns of the terminal. A width of 0 is unlimited.
   std::string Render(int width, Charset charset) const;
 
  private:

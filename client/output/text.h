@@ -1,5 +1,5 @@
-// Formats numbers and texts for people. Printable makes a server's texts safe: they may hold
-// control characters that other programs wrote, and that a terminal obeys.
+// Formats numbers and texts for people. Printable makes a server's texts safe to show: they may
+// hold control characters from other programs, which a terminal would obey.
 #ifndef MEGATRAIN_CLIENT_OUTPUT_TEXT_H_
 #define MEGATRAIN_CLIENT_OUTPUT_TEXT_H_
 
@@ -15,31 +15,34 @@ namespace megatrain::client {
 // The characters that a terminal can show.
 enum class Charset { kAscii, kUtf8 };
 
-// "1.5 GiB", "300 MiB", "512 B": two or three digits, narrower than the FormatBytes of the engine.
+// Returns "1.5 GiB", "300 MiB" or "512 B": two or three digits, narrower than FormatBytes of the
+// engine.
 std::string SizeText(int64_t bytes);
-// "950", "12.3k", "1.23M": three digits.
+// Returns "950", "12.3k" or "1.23M": at most three digits. "--" if negative or not finite.
 std::string FormatRate(double per_second);
-// "42s", "3m05s", "2h07m", "4d03h"; "--" if negative or not finite.
+// Returns "42s", "3m05s", "2h07m" or "4d03h". "--" if negative or above 10,000 days.
 std::string DurationText(absl::Duration duration);
-// "2.1043"; "nan", "inf".
+// Returns "2.1043", "nan" or "inf".
 std::string FormatLoss(double loss);
-// "2026-11-21 12:00:03" in `zone`; empty for a time that is not set.
+// Returns "2026-11-21 12:00:03" in `zone`. Empty for InfinitePast and InfiniteFuture.
 std::string FormatLocalTime(absl::Time time, absl::TimeZone zone);
 
-// Replaces control characters and broken UTF-8 by '?', and a tab by a space.
+// Replaces control characters, bidirectional overrides and invalid UTF-8 by '?', and a tab by a
+// space.
 std::string Printable(absl::string_view text);
 
-// Returns the columns that printable text takes on a terminal: wide characters two, combining ones
-// none.
+// Returns the columns that printable text takes on a terminal. Wide characters take two and
+// combining ones none.
 int DisplayWidth(absl::string_view text);
-// Cuts printable text to at most `width` columns, with an ellipsis at the end if it was longer.
+// Cuts printable text to at most `width` columns. Text that was longer ends with an ellipsis.
 std::string Ellipsize(absl::string_view text, int width, Charset charset);
-// Add spaces behind or before printable text up to `width` columns; longer text stays.
+// Add spaces up to `width` columns, PadRight behind and PadLeft before printable text. Longer text
+// is returned unchanged.
 std::string PadRight(absl::string_view text, int width);
 std::string PadLeft(absl::string_view text, int width);
 
-// Joins words by `separator` into lines of at most `width` columns, `indent` spaces before all but
-// the first line. A word that is longer than a line is cut.
+// Joins words with `separator` into lines of at most `width` columns. All lines but the first begin
+// with `indent` spaces, or half the width if that is less. A word longer than a line is cut.
 std::vector<std::string> FlowWords(const std::vector<std::string>& words, int width, int indent,
                                    absl::string_view separator, Charset charset);
 

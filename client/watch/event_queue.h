@@ -11,8 +11,9 @@
 namespace megatrain::client {
 
 // Thread safety: all methods may be called from any thread.
-// Invariants: it holds at most kEventsMax events, so that a long history is read no faster than it
-// is shown.
+//
+// Invariant: the queue holds at most kEventsMax events, so that a long history is read no faster
+// than it is shown.
 class EventQueue {
  public:
   static constexpr size_t kEventsMax = 256;
@@ -22,14 +23,15 @@ class EventQueue {
   EventQueue(const EventQueue&) = delete;
   EventQueue& operator=(const EventQueue&) = delete;
 
-  // Adds an event; waits while the queue is full. Once Close was called events are dropped.
+  // Adds an event. Waits while the queue is full. Drops the event once Close was called.
   void Push(WatchEvent event);
   // Removes and returns all events, the oldest first. Does not wait.
   std::deque<WatchEvent> TakeAll();
-  // Ends the waiting of threads in Push, now and later. To be called when nobody takes any more.
+  // Makes Push return at once, in threads that wait now and in later calls. Call it when no thread
+  // will take events any more.
   void Close();
 
-  // A descriptor that is readable while there are events. Closed with the queue.
+  // Returns a descriptor that is readable while there are events. The queue closes it.
   int fd() const { return fd_; }
 
  private:

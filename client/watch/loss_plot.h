@@ -10,9 +10,9 @@
 
 namespace megatrain::client {
 
-// Returns `rows` lines of at most `columns` columns: losses over steps with labels on both axes, in
-// braille dots or, in ASCII, asterisks. Steps that share a dot are drawn as their mean. Returns no
-// lines if there are fewer than two finite points or there is no room.
+// Returns `rows` lines of at most `columns` columns that plot losses over steps, with labels on
+// both axes. The curve is of braille dots, or of asterisks in ASCII. Steps that share a dot are
+// drawn as their mean. Returns no lines if fewer than two points are finite or there is no room.
 std::vector<std::string> PlotLoss(const std::vector<LossPoint>& points, int columns, int rows,
                                   Charset charset);
 

@@ -11,17 +11,18 @@ namespace megatrain::client {
 
 class Screen {
  public:
-  // `out` is a terminal and must outlive this.
+  // `out` must be a terminal and must outlive this.
   explicit Screen(FILE* out) : out_(out) { Enter(); }
   ~Screen() { Leave(); }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // Switch to the alternate screen and back. May be called again, as around a suspension; without
-  // effect if it is so already.
+  // Switch to the alternate screen and back, for example around a suspension. May be called any
+  // number of times. A call that would change nothing does nothing.
   void Enter();
   void Leave();
-  // Shows the lines in place of those before. REQUIRES: they fit the terminal.
+  // Shows `lines` in place of the lines before. Does nothing after Leave. REQUIRES: the lines fit
+  // the terminal.
   void Draw(const std::vector<std::string>& lines);
 
  private:

@@ -14,7 +14,8 @@ namespace megatrain::client {
 
 enum class WatchStream { kJob, kMetrics, kLogs, kNode };
 
-// The server does not answer; the stream is opened again at `retry_at`, or sooner if it is back.
+// The server does not answer. The stream is opened again at `retry_at`, or sooner if the server is
+// back.
 struct StreamLost {
   WatchStream stream;
   std::string why;
@@ -23,11 +24,12 @@ struct StreamLost {
 struct StreamRestored {
   WatchStream stream;
 };
-// The next message is from the beginning of the series.
+// The next message is the first of the series.
 struct StreamRestarted {
   WatchStream stream;
 };
-// The stream has ended. OK: all was sent, because the job has ended.
+// The stream has ended. `status` is OK if all was sent, because the job has ended, and else the
+// error.
 struct StreamEnded {
   WatchStream stream;
   absl::Status status;

@@ -1,4 +1,4 @@
-// The plain view of a job, for pipes and dumb terminals: makes lines of text from events. It reads
+// The plain view of a job, for pipes and dumb terminals. Turns events into lines of text. It reads
 // no clock and prints nothing itself.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_LINES_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_LINES_H_
@@ -13,12 +13,13 @@ namespace megatrain::client {
 
 class WatchLines {
  public:
-  // At most one step in `step_interval`, by the steps' own times, becomes a line. The first, the
-  // last and those with an evaluation always do.
+  // Limits the lines of steps to one per `step_interval`, by the times that the steps carry. The
+  // first step received, the job's last, and those with an evaluation always get a line.
   explicit WatchLines(absl::Duration step_interval = absl::Seconds(5))
       : step_interval_(step_interval) {}
 
-  // Returns the lines of an event, without line ends. REQUIRES: `model` has applied the event.
+  // Returns the lines of an event, without line ends. REQUIRES: `model` has already applied the
+  // event.
   std::vector<std::string> Lines(const WatchEvent& event, const WatchModel& model);
 
  private:

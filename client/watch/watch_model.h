@@ -1,4 +1,4 @@
-// The state of a job that views show, made from events. It uses no clock, terminal or connection.
+// The state of a job that views show, built from events. It uses no clock, terminal or connection.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_MODEL_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_MODEL_H_
 
@@ -13,7 +13,7 @@
 
 namespace megatrain::client {
 
-// How many of the newest lines of the log are kept.
+// The number of the newest log lines that are kept.
 inline constexpr size_t kLogLinesKept = 50;
 
 struct LossPoint {
@@ -25,23 +25,26 @@ struct LossPoint {
 
 struct WatchState {
   std::optional<v1::Job> job;
-  // The newest step's, of those that a fall back to a checkpoint has not undone.
+  // The metrics of the newest step. A fall back to a checkpoint removes those of later steps.
   std::optional<v1::StepMetrics> metrics;
-  // By step, without those that a fall back to a checkpoint has undone.
+  // The losses by ascending step. A fall back to a checkpoint removes those of later steps, here
+  // and in `evaluations`.
   std::vector<LossPoint> losses;
   std::vector<LossPoint> evaluations;
   std::deque<std::string> log;
   std::optional<v1::Node> node;
   // The number of records that were rotated away before they could be read.
   int64_t missed_records = 0;
-  // Set while the server does not answer.
+  // Set while the job's stream has no connection.
   std::optional<StreamLost> lost;
 };
 
+// Returns true for SUCCEEDED, FAILED and CANCELLED.
 bool IsEnded(v1::Job::State state);
 
 class WatchModel {
  public:
+  // Changes the state by one event. Events must come in the order of their queue.
   void Apply(const WatchEvent& event);
 
   const WatchState& state() const { return state_; }
@@ -61,10 +64,10 @@ class WatchModel {
   WatchState state_;
 };
 
-// Returns the job's last step: the metrics' if that is ahead of the job's own progress.
+// Returns the job's last step: the later of its progress's and its metrics' step.
 int64_t StepOf(const WatchState& state);
-// Returns the time until the last step, without evaluations and checkpoints; nullopt if it is not
-// known.
+// Returns the time until the last step, without evaluations and checkpoints. Returns nullopt if the
+// job has ended or the time is not known yet.
 std::optional<absl::Duration> TimeLeft(const WatchState& state);
 
 }  // namespace megatrain::client

@@ -1,4 +1,4 @@
-// Makes JSON records, for programs, of a job's events.
+// Turns a job's events into JSON records for programs.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_RECORDS_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_RECORDS_H_
 
@@ -9,8 +9,8 @@
 
 namespace megatrain::client {
 
-// Returns an object for each fact of the event. Its one key says what it is: "job", "event",
-// "step", "log", "fell_back", "missed", or "connection": "lost" | "restored".
+// Returns one object for each fact of the event. Its single key names the fact: "job", "event",
+// "step", "log", "fell_back" or "missed", or "connection" with the value "lost" or "restored".
 std::vector<nlohmann::ordered_json> WatchRecords(const WatchEvent& event);
 
 }  // namespace megatrain::client

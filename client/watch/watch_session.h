@@ -12,9 +12,13 @@
 
 namespace megatrain::client {
 
-// Shows a live view on a terminal, plain lines elsewhere, and a closing line. Returns the job as it
-// ended. Cancelled if a signal came: the job goes on. Else the server's error. `job` is "jobs/ID";
-// `signals` must watch SIGINT, SIGTERM and SIGHUP.
+// Shows a live view on a terminal and plain lines elsewhere, then a closing line. With a record
+// format it prints records and no closing line. With --quiet it prints the job's name alone.
+//
+// Returns the job as it ended. Returns Cancelled if SIGINT, SIGTERM or SIGHUP came; the job goes
+// on. Returns a stream's error if the job's events, metrics or log cannot be read, and Internal if
+// the server sent no job. `job` is "jobs/ID". `signals` must watch these three signals, and
+// SIGWINCH and SIGTSTP for redrawing and suspending.
 absl::StatusOr<v1::Job> WatchJob(const Invocation& invocation, Connection* connection,
                                  const std::string& job, SignalWatch* signals);
 

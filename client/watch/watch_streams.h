@@ -1,4 +1,4 @@
-// Reads the streams of a view of a job, each on a thread of its own, into one queue.
+// Reads the streams of a view of a job into one queue. Each stream has a thread of its own.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_STREAMS_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_STREAMS_H_
 
@@ -14,12 +14,13 @@ namespace megatrain::client {
 
 class WatchStreams {
  public:
-  // Begins to read, each from its beginning: the events of `job` ("jobs/ID") with the job as `view`
-  // says, its step metrics, its log and, `with_node`, its node. Each ends with a StreamEnded.
-  // `connection` and `queue` must outlive this.
+  // Begins to read the events of `job` ("jobs/ID"), its step metrics and its log, each from its
+  // beginning and as they grow. `view` says how much of the job the events carry. `with_node` adds
+  // the states of the node that runs the server. Each stream ends with a StreamEnded. `connection`
+  // and `queue` must outlive this.
   WatchStreams(Connection* connection, const std::string& job, v1::JobView view, bool with_node,
                EventQueue* queue);
-  // Closes the queue, ends the streams and waits for their threads.
+  // Closes the queue, stops the streams and waits for their threads.
   ~WatchStreams();
   WatchStreams(const WatchStreams&) = delete;
   WatchStreams& operator=(const WatchStreams&) = delete;

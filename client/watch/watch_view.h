@@ -1,4 +1,4 @@
-// The live view of a job: makes lines of text for a terminal's size from a state. It prints nothing
+// The live view of a job. Turns a state into lines of text for a terminal's size. It prints nothing
 // itself.
 #ifndef MEGATRAIN_CLIENT_WATCH_WATCH_VIEW_H_
 #define MEGATRAIN_CLIENT_WATCH_WATCH_VIEW_H_
@@ -17,15 +17,16 @@ struct ViewSize {
   int rows = 24;
 };
 
-// Returns at most `size.rows` lines of at most `size.columns` columns, without line ends. If not
-// all fits the log is left out first, then the lanes' bars, then the curve.
+// Returns at most `size.rows` lines of at most `size.columns` columns, without line ends. If they
+// do not all fit, the log is left out first, then the lanes' bars, then the curve.
 std::vector<std::string> DrawWatch(const WatchState& state, const ViewSize& size, absl::Time now,
                                    Charset charset);
 
-// Returns the last line of a view: how the job ended or stands, with its name as the last word.
+// Returns the last line of a view, without a line end: how the job ended or stands. Its last word
+// is the job's name.
 std::string ClosingLine(const v1::Job& job);
 
-// Returns why the job does not run, or what it does; empty if there is nothing to say.
+// Returns why the job does not run, or what it is doing now. Empty if there is nothing to say.
 std::string SituationText(const v1::Job& job, absl::Time now);
 
 }  // namespace megatrain::client

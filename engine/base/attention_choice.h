@@ -3,8 +3,9 @@
 
 namespace megatrain {
 
-// Which attention kernels a device uses. kAuto takes a library's kernels for the calls that they
-// support and the device's own for the rest; kLibrary and kOwn take one of the two alone.
+// Which attention kernels a device uses. kLibrary and kOwn take a library's (cuDNN's) or the
+// device's own kernels for every call. kAuto takes the library's for the calls that they support
+// and the device's own for the rest.
 enum class AttentionChoice { kAuto, kLibrary, kOwn };
 
 }  // namespace megatrain

@@ -18,7 +18,7 @@
 
 namespace megatrain {
 
-// `fd` is open for writing. Appending starts at its present position.
+// Returns a file that appends at the present position of `fd`. REQUIRES: `fd` is open for writing.
 std::unique_ptr<WritableFile> WriteThrough(const std::string& path, int fd);
 // Returns InvalidArgument unless `fd` is a regular file.
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> ReadThrough(const std::string& path, int fd);

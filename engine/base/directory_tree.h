@@ -60,9 +60,9 @@ Descriptor OpenDirectoryAt(int parent, const char* name);
 // system, that is an error.
 absl::Status RemoveTreeAt(int parent, const std::string& name, const std::string& path);
 
-// Removes everything in `directory`, which is open for reading, but not the directory itself;
-// otherwise as RemoveTreeAt. `cancelled`, if given, is called on this thread before each name. Once
-// it returns true, nothing more is removed and the result is Cancelled.
+// Removes everything in `directory`, which is open for reading, but not the directory itself. The
+// rules of RemoveTreeAt apply. `cancelled`, if given, is called on this thread before each name.
+// Once it returns true, nothing more is removed and the result is Cancelled.
 absl::Status EmptyDirectory(Descriptor directory, const std::string& path,
                             const std::function<bool()>& cancelled = {});
 

@@ -35,6 +35,7 @@ class WritableFile {
  public:
   // Closes the file; content that was not synced may be lost.
   virtual ~WritableFile() = default;
+  // Writes `bytes` bytes behind those appended before.
   virtual absl::Status Append(const void* data, int64_t bytes) = 0;
   // Returns when everything appended is on stable storage.
   virtual absl::Status Sync() = 0;
@@ -135,6 +136,8 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
+  // Adds bytes to the buffer, and writes the buffer when it is full. After an error the file is
+  // incomplete, and only the destructor may follow.
   absl::Status Append(const void* data, int64_t bytes);
   absl::Status Append(std::string_view text) {
     return Append(text.data(), static_cast<int64_t>(text.size()));
@@ -166,7 +169,7 @@ std::string HashBytes(std::string_view bytes);
 // it receives the file's length.
 absl::StatusOr<std::string> HashFile(FileSystem* files, const std::string& path, int64_t* bytes);
 
-// Returns the file's content; OutOfRange if it is longer than `bytes_max`.
+// Returns the file's content. Returns OutOfRange if it is longer than `bytes_max`.
 absl::StatusOr<std::string> ReadWholeFile(FileSystem* files, const std::string& path,
                                           int64_t bytes_max);
 // Writes `content` to `path`, replacing what was there, and syncs it. It is not atomic: after a

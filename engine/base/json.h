@@ -18,7 +18,7 @@ inline constexpr int kJsonDepthMax = 64;
 // with `name`, usually the path.
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text, const std::string& name);
 
-// As ParseJson, but keeps the order of keys, so that a file can be written back as it was.
+// Does as ParseJson and keeps the order of keys, so that a file can be written back as it was.
 absl::StatusOr<nlohmann::ordered_json> ParseOrderedJson(std::string_view text,
                                                         const std::string& name);
 

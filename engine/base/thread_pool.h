@@ -42,9 +42,9 @@ class ThreadPool {
   // them.
   void ParallelFor(int64_t blocks, absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
 
-  // As ParallelFor, but a thread claims the blocks of its own NUMA node first and those of other
-  // nodes afterwards. `node_of` returns a block's node, or a negative number if it has none. It is
-  // called on the calling thread, before the loop begins.
+  // Does as ParallelFor, but a thread claims the blocks of its own NUMA node first and those of
+  // other nodes afterwards. `node_of` returns a block's node, or a negative number if it has none.
+  // It is called on the calling thread, before the loop begins.
   void ParallelForNear(int64_t blocks, absl::FunctionRef<int(int64_t block)> node_of,
                        absl::FunctionRef<void(int64_t block)> fn, int threads_max = 0);
   // Returns true if the threads are on several nodes, so that ParallelForNear differs from

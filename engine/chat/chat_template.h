@@ -40,9 +40,9 @@ class ChatTemplate {
   // user's. A training conversation ends with the assistant's answer, so its system message is left
   // out.
   //
-  // Errors: InvalidArgument for an unknown name, or if mistral or alpaca is chosen and the
-  // tokenizer has no end-of-text token. For "auto": NotFound if the directory has no template,
-  // Unimplemented (listing the known ones) if its template is not known.
+  // Returns InvalidArgument for an unknown name, or if mistral or alpaca is chosen and the
+  // tokenizer has no end-of-text token. For "auto" it returns NotFound if the directory has no
+  // template, and Unimplemented, listing the known ones, for a template that is not known.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(
       const std::string& name, const std::string& model_directory, const Tokenizer& tokenizer,
       FileSystem* files = PosixFileSystem());
@@ -59,15 +59,16 @@ class ChatTemplate {
   absl::Status Render(absl::Span<const ChatMessage> messages, const Tokenizer& tokenizer,
                       std::vector<int32_t>* ids, std::vector<uint8_t>* target) const;
 
-  // The rendered text and the byte ranges [begin, end) in it that the loss is computed on,
-  // ascending.
+  // The rendered text, and the byte ranges [begin, end) of it that the loss is computed on, in
+  // ascending order.
   struct Rendered {
     std::string text;
     std::vector<std::pair<size_t, size_t>> target;
   };
+  // Renders the whole conversation as text. Returns the errors of Render.
   virtual absl::StatusOr<Rendered> RenderText(absl::Span<const ChatMessage> messages) const = 0;
 
-  // Identifies the template and every setting that affects its text. It is a part of the key of
+  // Identifies the template and every setting that affects its text. It is part of the key of
   // cached data.
   virtual std::string fingerprint() const = 0;
 };

@@ -15,7 +15,7 @@ inline constexpr char kChatTemplateNames[] = "chatml, llama3, mistral, gemma, al
 
 enum class ChatFormat { kChatml, kLlama3, kAlpaca, kMistral, kGemma };
 
-// For mistral and gemma: where the template puts a system message that begins the conversation. A
+// The place where mistral and gemma templates put a system message that begins the conversation. A
 // blank line separates it from the user's text.
 enum class SystemPlace {
   kRefused,         // it is an error

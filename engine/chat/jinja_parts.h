@@ -17,11 +17,14 @@ namespace megatrain {
 // A cursor over the parts of a program. A part is a tag, "{%if x%}" or "{{x}}", or a text that the
 // program writes outside of its tags. Comments are left out.
 //
-// Tags are normalised. White space is dropped, except that one space stays between a word, a string
-// or a closing bracket and a word or string that follows it. Strings are in single quotes, with \n
-// for a line feed and \' for a single quote. x['name'] becomes x.name. White-space control signs
-// are removed after they were applied to the text; trim_blocks and lstrip_blocks are applied too,
-// because chat templates are rendered with them.
+// Tags are normalised:
+// - White space is dropped. One space stays between a word, a string or a closing bracket and a
+//   word or string that follows it.
+// - Strings are in single quotes, with \n for a line feed and \' for a single quote.
+// - x['name'] becomes x.name.
+//
+// White-space control signs are applied to the text and removed. trim_blocks and lstrip_blocks are
+// applied too, because chat templates are rendered with them.
 class JinjaParts {
  public:
   // Returns InvalidArgument if a tag or a string has no end, and Unimplemented for {% raw %}.
@@ -36,13 +39,14 @@ class JinjaParts {
 
   // Moves past the next part and returns true if it equals `part`; otherwise returns false.
   bool Take(std::string_view part);
-  // Takes `parts` in order and returns true. At the first that does not match it stops there and
-  // returns false.
+  // Takes `parts` in order and returns true. At the first that does not match it stops, keeps its
+  // place there and returns false.
   bool TakeAll(std::initializer_list<std::string_view> parts);
-  // Takes a raise_exception tag with any text.
+  // Moves past the next part and returns true if it is a raise_exception tag with any text;
+  // otherwise returns false.
   bool TakeRaise();
-  // To be called after an `if`, `elif` or `else`: skips its branch, up to the tag that ends it.
-  // Returns false if there is no such tag.
+  // Skips the branch of an `if`, `elif` or `else`, up to the tag that ends it. Returns false if
+  // there is no such tag. REQUIRES: the part before the cursor is that `if`, `elif` or `else`.
   bool SkipBranch();
 
  private:

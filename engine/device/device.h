@@ -1,10 +1,13 @@
-// The interface of a device: memory, in-order streams, events, copies and kernels. It is thin on
-// purpose.
+// The interface of a device: memory, in-order streams, events, copies and kernels.
 //
 // Lifetimes: the device must outlive its streams, events and memory.
 //
-// Thread safety: a Stream is used by one thread at a time (its lane's). Events may be waited for by
-// any thread. The other methods of Device may be called from any thread.
+// Errors are ResourceExhausted for lack of memory and Internal for other failures of the device,
+// unless said otherwise. If IsDeviceLost (device_lost.h) is true for an error, this process can no
+// longer use the device.
+//
+// Thread safety: one thread at a time, that of its lane, uses a Stream. Any thread may wait for an
+// Event and call the other methods of Device.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_H_
 
@@ -40,12 +43,12 @@ class DeviceMemory {
   virtual int64_t bytes() const = 0;
 };
 
-// The purpose of a stream. Streams with kernels need device memory besides the arena, streams with
-// copies alone do not.
+// The purpose of a stream. A stream with kernels needs device memory besides the arena; a stream
+// with copies alone does not.
 enum class StreamUse { kCompute, kCopy };
 
-// Reports the bytes that PinHost has pinned so far. If it returns an error, the pinning ends with
-// it.
+// Receives the bytes that PinHost has pinned so far. If it returns an error, PinHost stops and
+// returns that error.
 using PinProgress = std::function<absl::Status(int64_t done)>;
 
 class Device {
@@ -54,8 +57,8 @@ class Device {
 
   // Describes the device for people.
   virtual std::string Describe() const = 0;
-  // Names what determines how results are rounded: processor and libraries. Where it is the same,
-  // the same work gives the same bits; where it differs, the bits may differ.
+  // Names the processor and libraries that determine how results are rounded. On devices that
+  // return the same text, the same work gives the same bits. Otherwise the bits may differ.
   virtual std::string Arithmetic(AttentionChoice attention) const = 0;
   // Returns FailedPrecondition, with the reason, if `attention` requires a library that is not
   // there.
@@ -63,32 +66,34 @@ class Device {
     if (attention != AttentionChoice::kLibrary) return absl::OkStatus();
     return absl::FailedPreconditionError("this device has attention of its own alone");
   }
-  // The nearest NUMA node of host memory; -1 if it is not known or none is nearer.
+  // Returns the nearest NUMA node of host memory, -1 if it is not known or none is nearer.
   virtual int numa_node() const { return -1; }
   // Returns the bytes that Allocate can give now, or nullopt if the device uses host memory.
   virtual absl::StatusOr<std::optional<int64_t>> FreeBytes() = 0;
-  // The part of FreeBytes that must stay free, because libraries take more memory when their
+  // Returns the part of FreeBytes that must stay free. Libraries take more memory when their
   // kernels are first used.
   virtual int64_t ReserveBytes() const { return 0; }
   // Allocates one block. A session calls this once, for its arena, before the first step. Returns
   // ResourceExhausted, with the bytes, if there is not enough.
   virtual absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(int64_t bytes) = 0;
+  // Create an empty stream, and an event that has not been recorded.
   virtual absl::StatusOr<std::unique_ptr<Stream>> CreateStream(StreamUse use) = 0;
   virtual absl::StatusOr<std::unique_ptr<Event>> CreateEvent() = 0;
 
   // Sets the event to the point after all work queued on the stream so far.
   virtual absl::Status Record(Stream& stream, Event& event) = 0;
-  // Makes work that is queued on the stream from now on start after the event, without blocking the
+  // Makes work that is queued on the stream from now on start after the event. Does not block the
   // caller. REQUIRES: the event has been recorded.
   virtual absl::Status Wait(Stream& stream, Event& event) = 0;
-  // Blocks the calling thread until the event has passed. REQUIRES: the event has been recorded.
+  // Blocks the calling thread until the work before the event is done. REQUIRES: the event has been
+  // recorded.
   virtual absl::Status Synchronize(Event& event) = 0;
-  // Returns the seconds between two events. REQUIRES: both have passed.
+  // Returns the seconds between two events. REQUIRES: the work before both is done.
   virtual absl::StatusOr<double> ElapsedSeconds(Event& start, Event& end) = 0;
 
   // Pins host memory (whole pages), so that copies can use it. Takes seconds for a hundred
-  // gigabytes. `progress` may be null. After an error nothing is pinned. UnpinHost must be called
-  // before the memory is freed, with the same `host`.
+  // gigabytes. `progress` may be null; the calling thread calls it. After an error nothing is
+  // pinned. Call UnpinHost with the same `host` before the memory is freed.
   virtual absl::Status PinHost(void* host, int64_t bytes, const PinProgress& progress) = 0;
   virtual void UnpinHost(void* host) = 0;
 
@@ -101,8 +106,8 @@ class Device {
   virtual absl::Status CopyToHost(Stream& stream, void* host, const void* device,
                                   int64_t bytes) = 0;
 
-  // Copy from and to any host memory and return when the copy is done. They are meant for small or
-  // rare copies. The copy comes after the work queued on the stream before.
+  // Copy from and to any host memory and return when the copy is done, after all work queued on the
+  // stream before. They are meant for small or rare copies.
   virtual absl::Status Upload(Stream& stream, void* device, const void* host, int64_t bytes) = 0;
   virtual absl::Status Download(Stream& stream, void* host, const void* device, int64_t bytes) = 0;
 

@@ -1,5 +1,4 @@
-// Marks the error of a device that this process can no longer use. Only a new process can use it
-// again.
+// Marks errors after which this process can no longer use a device. A new process can.
 #ifndef MEGATRAIN_ENGINE_DEVICE_DEVICE_LOST_H_
 #define MEGATRAIN_ENGINE_DEVICE_DEVICE_LOST_H_
 
@@ -11,6 +10,7 @@ namespace megatrain {
 
 // Makes an Internal status for which IsDeviceLost is true.
 absl::Status DeviceLostError(std::string_view message);
+// Returns true if DeviceLostError made the status.
 bool IsDeviceLost(const absl::Status& status);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// The function type by which a program gives the engine access to GPUs. The engine itself is built
+// The function type by which a program gives the engine access to GPUs, so that the engine is built
 // and tested without CUDA.
 #ifndef MEGATRAIN_ENGINE_DEVICE_GPU_OPENER_H_
 #define MEGATRAIN_ENGINE_DEVICE_GPU_OPENER_H_
@@ -12,9 +12,9 @@ namespace megatrain {
 
 class Device;  // engine/device/device.h
 
-// Opens GPU `ordinal` and sets it up. Messages say what to do. Returns NotFound if there is no GPU
-// to use, so that another device may be chosen. Any other error means that there is one that does
-// not work as it should.
+// Opens GPU `ordinal` (from 0) and sets it up. Error messages say what to do. Returns NotFound if
+// there is no GPU to use, so that another device may be chosen. Any other error means that there is
+// a GPU, but this one cannot be used.
 using GpuOpener = std::function<absl::StatusOr<std::unique_ptr<Device>>(int ordinal)>;
 
 }  // namespace megatrain

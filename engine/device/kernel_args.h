@@ -2,9 +2,9 @@
 // too.
 //
 // Every matrix is row-major; `*_stride` is the distance between rows in elements. Activations and
-// weights have one dtype (BF16 or FP32), written "T" below; statistics, losses and weight gradients
-// are FP32. `void*` points to elements of type T. All pointers are device memory unless said
-// otherwise and must stay valid until the work on the stream is done.
+// weights have one dtype (BF16 or FP32), written "T" below. Statistics, losses and weight gradients
+// are FP32. `void*` points to elements of type T. All pointers are to device memory unless said
+// otherwise, and must stay valid until the work on the stream is done.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNEL_ARGS_H_
 
@@ -20,8 +20,8 @@ namespace megatrain {
 // rounded once.
 struct MatMulArgs {
   int64_t m = 0, n = 0, k = 0;
-  DType dtype = DType::kF32;      // of a, b, bias
-  DType out_dtype = DType::kF32;  // of out and addend
+  DType dtype = DType::kF32;      // the type of a, b and bias
+  DType out_dtype = DType::kF32;  // the type of out and addend
   const void* a = nullptr;        // [m, k], or [k, m] if transpose_a
   int64_t a_stride = 0;
   bool transpose_a = false;
@@ -31,12 +31,13 @@ struct MatMulArgs {
   void* out = nullptr;  // [m, n]
   int64_t out_stride = 0;
   const void* bias = nullptr;    // [n], or null
-  const void* addend = nullptr;  // [m, n] with out_stride, or null; may be `out`: accumulates
+  const void* addend = nullptr;  // [m, n] with out_stride, or null; `out` accumulates
 };
 
-// y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon), over `width` elements of each of
-// `groups` parts of each row (groups > 1: QK norm, one weight [width] for all heads). Zhang &
-// Sennrich 2019. Element (row, group, i) is at row * stride + group * width + i.
+// Computes y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + epsilon), over the `width`
+// elements of each of a row's `groups` parts. More than one group means QK norm, with one weight
+// [width] for all heads. Element (row, group, i) is at row * stride + group * width + i. Zhang &
+// Sennrich 2019.
 struct RmsNormArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, groups = 1, width = 0;
@@ -49,7 +50,7 @@ struct RmsNormArgs {
   float* rstd = nullptr;  // [rows, groups], written; may be null
 };
 
-// dx (= or +=) gradient by x; dweight (+= or =) gradient by weight.
+// Computes dx, the gradient by x, and dweight, the gradient by weight.
 struct RmsNormBackwardArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, groups = 1, width = 0;
@@ -61,13 +62,13 @@ struct RmsNormBackwardArgs {
   int64_t dy_stride = 0;
   void* dx = nullptr;  // [rows, groups, width]; may be dy when `accumulate` is false
   int64_t dx_stride = 0;
-  bool accumulate = false;   // dx += (the residual stream), computed in FP32 and rounded once
+  bool accumulate = false;   // adds to dx (the residual stream), in FP32, rounded once
   float* dweight = nullptr;  // [width], FP32
   bool add_dweight = true;   // false: dweight is overwritten
 };
 
 // Rotates pairs (i, i + head_dim / 2) of each head in place by position (the "rotate half" form of
-// HF transformers). `inverse` rotates back: that is the gradient. Su et al. 2021.
+// HF transformers). `inverse` rotates back, which gives the gradient. Su et al. 2021.
 struct RopeArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, head_dim = 0;
@@ -79,18 +80,19 @@ struct RopeArgs {
   bool inverse = false;
 };
 
-// Causal attention inside documents: token t of a document sees the tokens of the same document up
-// to itself. Memory is linear in tokens. Dao et al. 2022.
+// Causal attention inside documents. A token sees itself and the earlier tokens of its document.
+// Memory is linear in tokens. Dao et al. 2022.
 struct AttentionArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;  // kv_heads divides heads
   float scale = 0;                                            // 1 / sqrt(head_dim)
   AttentionChoice choice = AttentionChoice::kAuto;
-  // Documents cover all tokens: document d is tokens [starts[d], starts[d + 1]). HOST memory,
-  // [documents + 1].
+  // HOST memory, [documents + 1]. Document d is tokens [starts[d], starts[d + 1]). Documents cover
+  // all tokens. In a run, MakeBatch (engine/data/sequences/batch.cc) makes the starts.
   const int32_t* document_starts = nullptr;
   int64_t documents = 0;
-  // The same for each token, in device memory, [tokens, 2]: where its document starts and ends.
+  // Device memory, [tokens, 2]: for each token the first token of its document and the one after
+  // its last. In a run, StepRunner::PrepareBatch derives them from the starts.
   const int32_t* document_bounds = nullptr;
   const void* q = nullptr;  // [tokens, heads, head_dim]
   int64_t q_stride = 0;
@@ -107,7 +109,7 @@ struct AttentionBackwardArgs {
   const void* dout = nullptr;  // [tokens, heads, head_dim], contiguous
   void* dq = nullptr;          // [tokens, heads, head_dim], overwritten
   int64_t dq_stride = 0;
-  void* dk = nullptr;  // [tokens, kv_heads, head_dim], overwritten, summed over the query heads of
+  void* dk = nullptr;  // [tokens, kv_heads, head_dim], overwritten: the sum over the query heads of
                        // the group
   int64_t dk_stride = 0;
   void* dv = nullptr;  // as dk
@@ -155,12 +157,12 @@ struct EmbeddingBackwardArgs {
   bool add = true;
 };
 
-// For each row: loss = logsumexp(logits) - logits[label]. Rows with label < 0 have loss 0 and a
-// zero gradient. dlogits = (softmax(logits) - onehot(label)) * scale, of type T, is written over
-// the logits: row r of dlogits starts at the first byte of row r of the logits (so its stride in
-// elements of T is logits_stride * 4 / sizeof(T)).
+// Computes for each row loss = logsumexp(logits) - logits[label]. Rows with label < 0 have loss 0
+// and a zero gradient. The gradient dlogits = (softmax(logits) - onehot(label)) * scale, of type T,
+// overwrites the logits. Row r of dlogits starts at the first byte of row r of the logits, so its
+// stride in elements of T is logits_stride * 4 / sizeof(T).
 struct CrossEntropyArgs {
-  DType dtype = DType::kF32;  // of dlogits
+  DType dtype = DType::kF32;  // the type of dlogits
   int64_t tokens = 0, vocabulary = 0;
   float* logits = nullptr;  // [tokens, vocabulary], FP32; overwritten by dlogits unless `loss_only`
   int64_t logits_stride = 0;
@@ -170,10 +172,10 @@ struct CrossEntropyArgs {
   float* losses = nullptr;          // [tokens], each row's loss, 0 where masked
 };
 
-// AdamW over a run of elements (engine/optim/adamw.h), all in device memory.
+// AdamW over a run of elements (engine/optim/adamw.h). All pointers of `span` are to device memory.
 struct AdamWArgs {
   AdamWConstants constants;
-  bool decays = false;  // else the masters are not multiplied by constants.decay
+  bool decays = false;  // true: the masters are multiplied by constants.decay
   DType gradient_dtype = DType::kF32;
   AdamWSpan span;
   int32_t* untrusted = nullptr;  // set to 1 if AdamWUpdateSpan would return false

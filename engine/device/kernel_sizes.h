@@ -1,5 +1,5 @@
-// The memory that a device's kernels take besides their operands. A job can be planned with it for
-// a device that is not there.
+// The memory that a device's kernels take besides their operands. With it a job can be planned for
+// a device of another machine.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNEL_SIZES_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNEL_SIZES_H_
 
@@ -12,12 +12,12 @@ namespace megatrain {
 struct AttentionShape {
   DType dtype = DType::kF32;
   int64_t tokens = 0;    // the tokens of a micro-batch
-  int64_t sequence = 0;  // the most tokens of a document
+  int64_t sequence = 0;  // the greatest number of tokens of a document
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
 };
 
-// The largest chunk of the LM head: its tokens, and the bytes of their FP32 logits. A chunk has at
-// least 64 tokens whatever their logits take.
+// The largest chunk of the LM head, limited by its tokens and by the bytes of their FP32 logits. A
+// chunk has at least 64 tokens even if their logits exceed the second limit.
 struct HeadChunkMax {
   int64_t tokens = 0;
   int64_t logits_bytes = 0;
@@ -27,14 +27,13 @@ class KernelSizes {
  public:
   virtual ~KernelSizes() = default;
 
-  // Returns the device bytes that AttentionBackward must be given for a shape. They depend on
-  // nothing else and are linear in tokens, except that a library may take up to 1 GiB.
+  // Returns the device bytes that AttentionBackward must be given for a shape. They depend on the
+  // shape alone. They are linear in tokens, except that a library may take up to 1 GiB.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
   // Returns the largest chunk of the LM head that makes sense on this device. Each chunk reads and
   // writes the gradient of the whole head, and a larger one would hardly reduce the time for that.
   virtual HeadChunkMax HeadChunk() const = 0;
-  // Returns the device bytes besides the arena that a stream of kernels (StreamUse::kCompute)
-  // takes.
+  // Returns the device bytes, besides the arena, that a stream of StreamUse::kCompute takes.
   virtual int64_t StreamWorkspaceBytes() const { return 0; }
   // Returns the most host bytes that the kernels hold themselves (packing buffers, scratch) for
   // products whose operands have up to max_operand_elements elements.

@@ -1,8 +1,9 @@
-// The kernels that layer code is written in, one implementation a device.
+// The kernels that layer code calls. Each device has one implementation.
 //
-// Shapes, types and memory are those of kernel_args.h. A call returns as soon as the work is queued
-// (the cpu device: when it is done). Reductions have a fixed order that depends on shapes alone,
-// never on timing.
+// Shapes, types and memory are those of kernel_args.h. A call returns as soon as the work is
+// queued, or on the cpu device when it is done. Reductions have a fixed order that depends on
+// shapes alone, never on timing. Errors are those of the device (device.h). Errors of queued work
+// come from later calls.
 #ifndef MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_KERNELS_H_
 
@@ -23,34 +24,36 @@ class Kernels : public KernelSizes {
   virtual absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) = 0;
   virtual absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) = 0;
   virtual absl::Status Rope(Stream& stream, const RopeArgs& args) = 0;
+  // Both return FailedPrecondition if AttentionChoice::kLibrary is chosen and the library does not
+  // take the call.
   virtual absl::Status Attention(Stream& stream, const AttentionArgs& args) = 0;
   virtual absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) = 0;
   // Announces that both attention calls will follow with these shapes, perhaps in some seconds, so
   // that slow preparations can begin in the background. A workspace of 0 bytes announces the
-  // forward pass alone. Pointers other than document_starts are not read. A call that was not
-  // announced takes longer but is correct.
+  // forward pass alone. Of the pointers only document_starts is read, during the call. A call that
+  // was not announced takes longer but is correct.
   virtual void PrepareAttention(const AttentionBackwardArgs& args) { (void)args; }
   virtual absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) = 0;
   virtual absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) = 0;
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;
-  // dbias[n] += sum over rows of dy[rows, n] (row stride `stride`); without `add` dbias is written,
-  // whatever it held.
+  // Computes dbias[n] += sum over rows of dy[rows, n], whose rows are `stride` elements apart.
+  // Without `add`, dbias is overwritten.
   virtual absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n,
                                     const void* dy, int64_t stride, float* dbias, bool add) = 0;
-  // *sum = sum of x[i]^2 in FP64; any non-finite element makes it non-finite.
+  // Computes *sum = sum of x[i]^2 in FP64. Any element that is not finite makes it not finite.
   virtual absl::Status SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) = 0;
-  // *sum = sum of x[i] in FP64.
+  // Computes *sum = sum of x[i] in FP64.
   virtual absl::Status Sum(Stream& stream, const float* x, int64_t n, double* sum) = 0;
   // Rounds x[n] to BF16 (nearest even) into the first 2 n bytes of the same memory.
   virtual absl::Status CastToBf16InPlace(Stream& stream, void* x, int64_t n) = 0;
   virtual absl::Status Zero(Stream& stream, void* x, int64_t bytes) = 0;
-  // Gives the bits of AdamWUpdateSpan. `stream` may also be one for copies.
+  // Computes the same bits as AdamWUpdateSpan. `stream` may also be one for copies.
   virtual absl::Status AdamW(Stream& stream, const AdamWArgs& args) = 0;
 
-  // Seconds spent in MatMul calls since the start, for the benchmark of the share that is not
-  // products.
+  // Returns the seconds spent in MatMul calls since the start, 0 if they are not measured. A
+  // benchmark computes from it the share of time that is not products.
   virtual double MatMulSeconds() const = 0;
 };
 

@@ -1,5 +1,5 @@
-// Every kernel as plain loops accumulated in FP64, with which tests compare the kernels of devices.
-// Slow and single-threaded, with a full score matrix; for tests alone.
+// Every kernel as plain loops that accumulate in FP64. Tests compare the kernels of devices with
+// it. It is slow and single-threaded, keeps a full score matrix, and is for tests alone.
 #ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_REFERENCE_KERNELS_H_
 
@@ -7,7 +7,7 @@
 
 namespace megatrain {
 
-// Calls return when their work is done; the stream is not used.
+// Calls ignore the stream and return when their work is done.
 class ReferenceKernels : public Kernels {
  public:
   absl::Status MatMul(Stream& stream, const MatMulArgs& args) override;

@@ -13,7 +13,7 @@
 namespace megatrain {
 
 inline constexpr char kConfigFileName[] = "config.json";
-// Ordinary ones have a few KB.
+// The largest file that is accepted. Ordinary ones have a few KB.
 inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 
 // Parses and checks a config.json. Both forms of the RoPE settings are understood: `rope_theta`

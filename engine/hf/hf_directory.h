@@ -30,18 +30,19 @@ absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory,
 class HfWeights {
  public:
   // Opens the files and reads their headers. Every tensor of the layout must be there with its
-  // shape and dtype F32, F16 or BF16, and no others may be, except known buffers such as rotary
-  // inv_freq and the duplicate of a tied head. Returns InvalidArgument with the tensors that are
-  // wrong, and NotFound if there are no weights. `files` must outlive the result; `layout` is
-  // copied.
+  // shape and dtype F32, F16 or BF16. No other tensors may be there, except known buffers such as
+  // rotary inv_freq and the duplicate of a tied head. Returns NotFound if there are no weights, and
+  // InvalidArgument, naming the tensors that are wrong. `files` must outlive the result; `layout`
+  // is copied.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
                                                          const ModelLayout& layout,
                                                          FileSystem* files = PosixFileSystem());
   virtual ~HfWeights() = default;
   // Reads tile `index` (from 0) into `tile`: fills the masters (weights and remainder) and sets
   // moments and padding to zero. Moments may be null. If the remainder is null, BF16 weights are
-  // rounded as by EncodeMaster. Returns InvalidArgument, naming the tensor, for a value that is not
-  // finite or whose BF16 half would be infinite. Uses less than 64 MiB of memory besides the tile.
+  // rounded as EncodeMaster does. Returns InvalidArgument, naming the tensor, for a value that is
+  // not finite or whose BF16 half would be infinite. Returns the errors of reading. Uses less than
+  // 64 MiB of memory besides the tile.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
   // Returns the narrower of FP32 and BF16 that holds every stored weight exactly.
   virtual DType ExactDType() const = 0;
@@ -54,20 +55,19 @@ class HfWeights {
 void InitializeTile(const ModelConfig& config, uint64_t seed, const Tile& tile,
                     ThreadPool* pool = nullptr);
 
-// The largest file of weights by default, as in transformers.
+// The default limit on the size of a weights file, as in transformers.
 inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 
 // Writes a Hugging Face directory: config.json with torch_dtype rewritten, the tokenizer and
 // generation files of `source_directory`, and the weights as model.safetensors or as shards of at
-// most `shard_bytes` with an index. `get_tile(i)` is called once for each tile in forward order.
-// The tile must stay valid until the next call; its weights may have another type than
-// `weight_dtype`.
+// most `shard_bytes` with an index. `get_tile(i)` is called once for each tile in forward order, on
+// the calling thread. The tile must stay valid until the next call. Its weights may have another
+// type than `weight_dtype`.
 //
-// The directory is written as `directory`.tmp and then replaces `directory` (see ReplaceDirectory).
-// An existing one that is not empty is replaced only if it is an export of a model with the same
-// tensors and holds nothing else. Any other directory, and `source_directory` itself, is refused
-// with FailedPrecondition. If writing fails, for instance with ResourceExhausted for a full disk,
-// `directory` is as it was before.
+// An existing `directory` that is not empty is replaced only if it is an export of a model with the
+// same tensors and holds nothing else. Any other directory, and `source_directory` itself, is
+// refused with FailedPrecondition. If writing fails, for instance with ResourceExhausted for a full
+// disk, `directory` is unchanged; ReplaceDirectory in hf_writer.h describes crashes.
 absl::Status ExportHfDirectory(const std::string& source_directory, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
@@ -82,7 +82,8 @@ std::vector<std::string> PresetNames();
 // null.
 //
 // Returns InvalidArgument, listing the presets, for an unknown one, and FailedPrecondition if
-// `directory` exists and is not an empty directory.
+// `directory` exists and is not an empty directory. If writing fails, `directory` is unchanged;
+// ReplaceDirectory in hf_writer.h describes crashes.
 absl::Status InitializeHfDirectory(const std::string& preset, uint64_t seed, bool config_only,
                                    const std::string& directory, ThreadPool* pool = nullptr,
                                    FileSystem* files = PosixFileSystem());

@@ -16,27 +16,28 @@
 
 namespace megatrain {
 
-// The weights are one file, or shards with an index that maps each tensor to its shard.
+// The names of the only file of weights, or of the index that maps each tensor to its shard.
 inline constexpr char kHfWeightsFileName[] = "model.safetensors";
 inline constexpr char kHfIndexFileName[] = "model.safetensors.index.json";
-// An entry takes about 90 bytes, so this is enough for ten million tensors.
+// The largest index that is accepted. An entry takes about 90 bytes, so this is enough for ten
+// million tensors.
 inline constexpr int64_t kHfIndexBytesMax = int64_t{1} << 30;
 
-// Files besides config.json and the weights that are needed to use a model. They are copied without
-// being read.
+// The files besides config.json and the weights that are needed to use a model. They are copied
+// without being parsed.
 inline constexpr const char* kHfSideFileNames[] = {
     "added_tokens.json", "chat_template.jinja",     "generation_config.json",
     "merges.txt",        "special_tokens_map.json", "tokenizer.json",
     "tokenizer.model",   "tokenizer_config.json",   "vocab.json",
 };
 
-// "model-00002-of-00017.safetensors". REQUIRES: 1 <= shard <= shards.
+// Returns for example "model-00002-of-00017.safetensors". REQUIRES: 1 <= shard <= shards.
 std::string HfShardName(int64_t shard, int64_t shards);
 
 // Returns true if a file of this name may be in an exported directory.
 bool IsHfFileName(const std::string& name);
 
-// Tensor name -> file name.
+// Maps the name of each tensor to the name of its file.
 using HfWeightMap = std::map<std::string, std::string>;
 
 // Returns the text of the index. `total_bytes` is the size of all tensors without headers.
@@ -45,18 +46,19 @@ std::string MakeHfIndex(const HfWeightMap& weight_map, int64_t total_bytes);
 // malformed or a file name leads out of the directory.
 absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view json, const std::string& path);
 
-// The paths of the files that hold a directory's weights. The weight map is empty if there is one
-// file without an index.
+// The paths of the files that hold a directory's weights. The weight map is empty if there is a
+// single file without an index.
 struct HfWeightFiles {
   std::vector<std::string> paths;
   HfWeightMap weight_map;
 };
-// Finds these files without opening them. Returns NotFound, naming the files that were looked for.
+// Finds the files without opening the weights; an index is read. Returns NotFound, naming the files
+// that were looked for, and the errors of ParseHfIndex.
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory);
 
 // Writes `to`/config.json with the content of the source's and `weight_dtype` as its dtype, and
-// copies the side files that exist. Each file is synced, the directory is not. Returns the names of
-// the files written.
+// copies the side files that exist. Syncs each file but not the directory. Returns the names of the
+// files written, or the error of reading or writing.
 absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
                                                          const std::string& source_directory,
                                                          DType weight_dtype, const std::string& to);

@@ -16,18 +16,22 @@ namespace megatrain {
 
 // Writes every tensor of `layout` as `dtype` into `directory`, in forward order, in files of at
 // most `shard_bytes`. A single tensor that is larger gets a file of its own. `emit` must append the
-// whole data of the given tensor to the writer. Files are synced, the directory is not.
+// whole data of the given tensor to the writer; its error is returned. Syncs each file but not the
+// directory.
 absl::Status WriteHfWeights(
     FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,
     int64_t shard_bytes,
     absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
         emit);
 
-// Replaces `directory` by a new one: calls `write` to fill `directory`.tmp, syncs it, renames the
-// old one to `directory`.previous and the new one to `directory`, and removes the old one. If
-// anything fails up to the second renaming, the old one is put back; after a crash between the two
-// it is still at `directory`.previous. Leftovers of those two names are removed if they hold only
-// files of a model; otherwise the call returns FailedPrecondition.
+// Replaces `directory` by a new one. Calls `write` once to fill `directory`.tmp, syncs it, renames
+// the old directory to `directory`.previous and the new one to `directory`, and removes the old
+// one.
+//
+// After an error `directory` is unchanged if the second renaming was not done, and the new one
+// otherwise. If putting the old one back fails, or after a crash between the two renamings, the old
+// one is at `directory`.previous. Leftovers under the two names are removed if they hold only files
+// of a model. Otherwise the call returns FailedPrecondition.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

@@ -18,7 +18,8 @@ struct ModelReport {
 };
 
 // Describes `path`, a directory with config.json or a .safetensors file. Reads headers and no data.
-// Weights that do not fit their config.json are an error, as in training (HfWeights::Open).
+// Returns the errors of ReadModelConfig, HfWeights::Open (weights that do not fit their
+// config.json) and SafetensorsReader::Open.
 absl::StatusOr<ModelReport> InspectModel(const std::string& path);
 
 }  // namespace megatrain

@@ -17,9 +17,9 @@
 namespace megatrain {
 
 // Each accessor returns the value of `key`, or `absent` if the key is missing or null (which
-// transformers treats alike). A wrong type or a value outside [least, most] is an error. The first
-// error is kept in status(), an InvalidArgument that names the key; it is enough to look at it at
-// the end.
+// transformers treats alike). A wrong type, or a value outside [least, most], is an error. status()
+// keeps the first error, an InvalidArgument that names the key. So a caller may read all fields and
+// look at status() once, at the end.
 class JsonFields {
  public:
   // `path` begins messages, and `prefix` is put before a key's name. `object` must outlive this.

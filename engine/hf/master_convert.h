@@ -17,14 +17,15 @@ constexpr int64_t FileDTypeBytes(FileDType dtype) { return dtype == FileDType::k
 float F16ToFloat(uint16_t value);
 
 // Converts `elements` packed values of a file, at any alignment, to the tile's masters from element
-// `offset` of the section on. The remainder is filled too if the tile has one. Returns the index of
-// the first value that a master cannot hold (not finite, or infinite in its BF16 half), or -1.
+// `offset` of the section on. Fills the remainder too if the tile has one. Returns the index of the
+// first value that a master cannot hold (not finite, or infinite in its BF16 half), or -1 if there
+// is none.
 int64_t StoreMaster(FileDType dtype, const void* values, int64_t elements, const Tile& tile,
                     int64_t offset);
 
 // Converts `elements` weights of the tile from element `offset` on to `dtype`. FP32 from a BF16
-// tile is the exact master if the tile has remainders. BF16 from an FP32 tile is rounded as by
-// EncodeMaster.
+// tile is the exact master if the tile has remainders. BF16 from an FP32 tile is rounded as
+// EncodeMaster does.
 void LoadMaster(const Tile& tile, int64_t offset, int64_t elements, DType dtype, void* values);
 
 // Sets the padding between tensors to zero in weights and remainder, and the moments everywhere.

@@ -43,21 +43,22 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, 
 // threads.
 class SafetensorsReader {
  public:
-  // Returns InvalidArgument, naming the file and the tensor, for everything that the format
-  // forbids. `files` must outlive the reader.
+  // Opens the file and checks its header. Returns InvalidArgument, naming the file and the tensor,
+  // for everything that the format forbids, and the errors of `files`. `files` must outlive the
+  // reader.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(FileSystem* files,
                                                                  const std::string& path);
 
-  // As above, for a file that is open already.
+  // Checks the header of a file that is already open, with the same errors.
   static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(
       std::unique_ptr<RandomAccessFile> file);
 
   const SafetensorsHeader& header() const { return header_; }
   const std::string& path() const { return file_->path(); }
-  // Returns null if there is no tensor of that name. Valid as long as the reader.
+  // Returns the tensor of that name, valid as long as the reader, or null if there is none.
   const SafetensorsTensor* Find(std::string_view name) const;
-  // Reads `bytes` bytes of the tensor's data, from byte `offset` of it. REQUIRES: they lie within
-  // it.
+  // Reads `bytes` bytes of the tensor's data, starting at its byte `offset`. REQUIRES: they lie
+  // within the tensor.
   absl::Status Read(const SafetensorsTensor& tensor, int64_t offset, void* out,
                     int64_t bytes) const;
 
@@ -77,7 +78,7 @@ struct SafetensorsDeclaration {
 };
 
 // Writes one file: the header first, then the data of every tensor in the order declared, in pieces
-// of any size. Not thread-safe.
+// of any size. Write errors are those of file.h. Not thread-safe.
 class SafetensorsWriter {
  public:
   // Creates the file and writes its header, with the metadata {"format": "pt"} that transformers

@@ -32,7 +32,7 @@ inline constexpr int kDeviceKinds = 7;
 // or "other".
 const char* DeviceKindName(DeviceKind kind);
 
-// A reserved piece of an arena's block, valid as long as that. Does not own memory.
+// A reserved piece of an arena's block, valid as long as that block. Does not own memory.
 struct DeviceBlock {
   void* data = nullptr;  // null in an arena without a block
   int64_t offset = 0;
@@ -54,9 +54,9 @@ class DeviceArena {
   // arithmetic only. REQUIRES: limit >= 0.
   DeviceArena(void* block, int64_t limit) : block_(static_cast<char*>(block)), limit_(limit) {}
 
-  // Reserves the next `bytes`, aligned to kAlignment. Returns ResourceExhausted, with the item and
-  // the bytes asked, free and used, if they exceed the limit, and FailedPrecondition after Seal.
-  // The arena is unchanged then. REQUIRES: bytes >= 0.
+  // Reserves the next `bytes`, aligned to kAlignment. Returns ResourceExhausted, naming the item
+  // and the bytes requested, free and used, if they exceed the limit. Returns FailedPrecondition
+  // after Seal. An error leaves the arena unchanged. REQUIRES: bytes >= 0.
   absl::StatusOr<DeviceBlock> Reserve(std::string_view name, int64_t bytes, DeviceKind kind);
 
   // Ends planning: every later Reserve is refused.

@@ -75,10 +75,11 @@ struct HostPoolOptions {
   // faults, and a lack of memory is found at once. 0: pages are taken at their first use, and huge
   // pages that are set aside are not used.
   int touch_threads = 1;
-  // Called while touching, from one thread at a time, with the bytes touched so far. May be null.
+  // Called while pages are touched, from one thread at a time, with the bytes touched so far. May
+  // be null.
   std::function<void(int64_t touched, int64_t capacity)> progress;
-  // Called now and then while touching, from several threads. Create is abandoned once it returns
-  // true. May be null.
+  // Called now and then while pages are touched, from several threads. Create is abandoned once it
+  // returns true. May be null.
   std::function<bool()> cancelled;
 };
 
@@ -92,8 +93,8 @@ class HostPool {
   // its last page is lost, and a page must not be more than 1/16 of the pool.
   static bool MayLieIn(int64_t page_bytes, int64_t capacity);
 
-  // Returns ResourceExhausted if the kernel refuses the reservation, InvalidArgument if the
-  // capacity is out of range, Cancelled if `cancelled` returned true.
+  // Returns ResourceExhausted if the kernel refuses the memory, InvalidArgument if the capacity is
+  // out of range, and Cancelled if `cancelled` returned true.
   static absl::StatusOr<std::unique_ptr<HostPool>> Create(const HostPoolOptions& options);
   // REQUIRES: no lease is left.
   ~HostPool();
@@ -107,8 +108,9 @@ class HostPool {
     return (bytes + page - 1) / page * page;
   }
 
-  // Returns ResourceExhausted, with kind, bytes asked, free bytes, largest free block and capacity,
-  // if there is no room. A lease of 0 bytes has no memory and takes nothing. REQUIRES: bytes >= 0.
+  // Returns ResourceExhausted if no free block is large enough; the message names the kind, the
+  // bytes requested, the free bytes, the largest free block and the capacity. A lease of 0 bytes
+  // has no memory and takes nothing. REQUIRES: bytes >= 0.
   absl::StatusOr<HostLease> Lease(HostKind kind, int64_t bytes);
 
   // The start of the whole reservation of capacity() bytes, which a device can pin.

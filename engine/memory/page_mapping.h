@@ -19,9 +19,9 @@ inline constexpr int64_t kGiantPageBytes = int64_t{1} << 30;
 // Thread safety: Touch may be called for different ranges at once; all other methods by one thread.
 class PageMapping {
  public:
-  // Maps `bytes` in pages of kSmallPageBytes, kHugePageBytes or kGiantPageBytes; the latter two are
-  // taken from those that the system has set aside. The start is aligned to a huge page. Returns
-  // ResourceExhausted if there is not enough. REQUIRES: bytes > 0.
+  // Maps `bytes` in pages of kSmallPageBytes, kHugePageBytes or kGiantPageBytes. The larger two
+  // kinds come from the pages that the system has set aside. The start is aligned to a huge page.
+  // Returns ResourceExhausted if there is not enough. REQUIRES: bytes > 0.
   static absl::StatusOr<PageMapping> Map(int64_t bytes, int64_t page_bytes);
   PageMapping() = default;
   PageMapping(PageMapping&& other) noexcept { *this = std::move(other); }
@@ -31,7 +31,7 @@ class PageMapping {
   char* data() const { return data_; }  // null if empty
   int64_t page_bytes() const { return page_bytes_; }
 
-  // Lets the kernel join small pages to huge ones, which it may do or not.
+  // Permits the kernel to join small pages to huge ones; it need not do so.
   void AllowHugePages();
   // Takes pages that are touched from now on from this NUMA node as long as it has any. Returns
   // Unavailable if the kernel refuses, InvalidArgument if `node` is out of range.

@@ -41,6 +41,8 @@ constexpr bool IsEncodable(uint32_t master_bits) {
 }
 constexpr bool IsEncodable(float master) { return IsEncodable(std::bit_cast<uint32_t>(master)); }
 
+// Encode and decode the bits of a master by the formulas above. Decoding undoes encoding for every
+// bit pattern.
 constexpr SplitMaster EncodeMasterBits(uint32_t bits) {
   const uint32_t low_is_negative = (bits >> 15) & 1u;
   return {static_cast<bf16_t>((bits >> 16) + low_is_negative), static_cast<int16_t>(bits)};

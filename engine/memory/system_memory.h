@@ -18,7 +18,7 @@ struct SystemMemoryPaths {
 };
 
 // Returns the bytes of huge pages of this size that are set aside, free and not promised to a
-// mapping that has yet to touch them; 0 if there are none. They do not count in MemAvailable.
+// mapping that has yet to touch them. 0 if there are none. MemAvailable does not count these bytes.
 int64_t FreeHugePageBytes(int64_t page_bytes, const SystemMemoryPaths& paths = {});
 
 // Returns the smaller of the kernel's MemAvailable and what the tightest control group leaves (v1

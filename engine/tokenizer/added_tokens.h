@@ -1,4 +1,4 @@
-// Finds added tokens (special tokens and others) in a text before it is split and merged.
+// Finds added tokens (special tokens and others) in a text before the text is split and merged.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_ADDED_TOKENS_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_ADDED_TOKENS_H_
 
@@ -19,12 +19,12 @@ struct AddedToken {
   bool single_word = false;  // matches only if no word character is next to it
   bool lstrip = false;       // also takes the white space before it
   bool rstrip = false;       // also takes the white space after it
-  bool normalized = false;   // is searched for in the normalized text
+  bool normalized = false;   // searched for in the normalized text, not in the original
   bool special = false;      // may be left out of decoded text
 };
 
-// Finds any of a set of tokens. The leftmost match wins, then the longest. Thread safety: const
-// methods may be called from several threads.
+// Finds any of a set of tokens. The leftmost match wins; of matches at one place, the longest.
+// Thread safety: const methods may be called from several threads.
 class AddedTokenMatcher {
  public:
   // Adds a token, which is copied. `text` is the string to find: the token's content or its
@@ -33,9 +33,9 @@ class AddedTokenMatcher {
 
   bool empty() const { return tokens_.empty(); }
 
-  // Cuts `text` into pieces from left to right and calls piece(begin, end, token) for each. `token`
-  // is null for the text between tokens, which is never empty, and otherwise valid as long as the
-  // matcher.
+  // Cuts `text` into pieces from left to right and calls piece(begin, end, token) for each. For a
+  // token's match, `token` is that token, valid as long as the matcher. For the text between
+  // tokens, which is never empty, it is null.
   void Cut(std::string_view text,
            absl::FunctionRef<void(size_t begin, size_t end, const AddedToken* token)> piece) const;
 

@@ -14,8 +14,9 @@ struct BpeSymbol {
   uint32_t begin;
 };
 
-// The merge rules. Of the rules that apply, the one of the lowest rank is applied first, and of
-// several places the leftmost. Thread safety: const methods may be called from several threads.
+// The merge rules. Of the rules that apply, the one of the lowest rank is applied first. If it
+// applies at several places, the leftmost comes first. Thread safety: const methods may be called
+// from several threads.
 class BpeMerges {
  public:
   BpeMerges() { Rehash(16); }
@@ -26,8 +27,8 @@ class BpeMerges {
 
   bool empty() const { return size_ == 0; }
 
-  // Merges `symbols` in place until no rule applies. Takes O(n log n), and O(n^2) with a small
-  // constant for short words.
+  // Merges `symbols` in place until no rule applies. Takes O(n log n) for long words, and O(n^2)
+  // with a small constant for short ones.
   void Apply(std::vector<BpeSymbol>* symbols) const;
 
  private:

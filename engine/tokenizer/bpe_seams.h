@@ -1,5 +1,5 @@
-// Finds the places in a text that no merge rule can join across. A long text is cut there, and its
-// pieces are merged separately with the same result.
+// Finds the places in a text across which no merge rule can join. A long text is cut there, and
+// merging its pieces separately gives the same result.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_BPE_SEAMS_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_BPE_SEAMS_H_
 
@@ -11,20 +11,21 @@
 namespace megatrain {
 
 // A tokenizer without a pre-tokenizer merges a whole document as one word. But its rules join few
-// pairs of neighbouring characters. For example, if no rule has a left token that ends in "e" and a
-// right token that begins with a space, then a token ends between every "e" and a space behind it.
-// Cutting the text at such places is exact, and pieces become as short as words.
+// pairs of neighbouring characters. For example, suppose that no rule has a left token that ends in
+// "e" and a right token that begins with a space. Then a token ends between every "e" and a space
+// behind it. Cutting the text at such places is exact, and pieces become as short as words.
 //
 // Thread safety: const methods may be called from several threads.
 class BpeSeams {
  public:
-  // Adds a merge rule of tokens whose symbols are their characters. REQUIRES: neither is empty.
+  // Adds the merge rule of two tokens whose symbols are their characters. REQUIRES: neither is
+  // empty.
   void AddRule(std::string_view left, std::string_view right);
-  // Declares that there are no seams, because a rule has a token that does not stand for its
+  // Declares that there are no seams. Call it if a rule has a token that does not stand for its
   // characters.
   void SetNone() { none_ = true; }
 
-  // Returns true if there is a seam between neighbours `before` and `after`.
+  // Returns true if text can be cut between the neighbouring characters `before` and `after`.
   bool Between(char32_t before, char32_t after) const {
     return !none_ && !joined_.contains(Pair(before, after));
   }

@@ -10,8 +10,8 @@
 
 namespace megatrain {
 
-// The arguments are the contents of tokenizer.json, tokenizer_config.json and config.json; the last
-// two may be empty. They are used during the call only. Errors are those of ParseTokenizerJson and
+// The arguments are the contents of tokenizer.json, tokenizer_config.json and config.json. The last
+// two may be empty. All are used during the call only. Returns the errors of ParseTokenizerJson and
 // ParseTokenizerConfig, and InvalidArgument if the files contradict each other. Messages name the
 // file.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeBpeTokenizer(std::string_view tokenizer_json,

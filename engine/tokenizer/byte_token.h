@@ -9,10 +9,10 @@
 
 namespace megatrain {
 
-// 10 -> "<0x0A>".
+// Returns the token of a byte: "<0x0A>" for 10.
 std::string ByteToken(uint8_t byte);
 
-// Returns the byte that `token` stands for, or -1 if it is not a byte token. Small hexadecimal
+// Returns the byte that `token` stands for, or -1 if it is not a byte token. Lower-case hexadecimal
 // digits are accepted too.
 int ByteOfToken(std::string_view token);
 

@@ -1,5 +1,4 @@
-// GPT-2's mapping of bytes to printable characters, by which any byte string can be written as
-// text.
+// GPT-2's mapping of bytes to printable characters, which writes any byte string as text.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_BYTE_UNICODE_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_BYTE_UNICODE_H_
 
@@ -11,7 +10,7 @@ namespace megatrain {
 // U+00FF) is unchanged; the other 68 bytes become U+0100, U+0101, ... in their order.
 char32_t ByteToUnicode(uint8_t byte);
 
-// Returns the byte that `code_point` stands for, or -1.
+// Returns the byte that `code_point` stands for, or -1 if it stands for none.
 int UnicodeToByte(char32_t code_point);
 
 }  // namespace megatrain

@@ -19,12 +19,13 @@ namespace megatrain {
 // offset of the character. Thread safety: const methods may be called from several threads.
 class CharacterBpe {
  public:
-  // Copies the ids it needs. Returns Unimplemented if a byte has no token.
+  // Must be called once, before Encode. Copies the ids that it needs. Returns Unimplemented if a
+  // byte has no token.
   absl::Status Initialize(const TextMap<int32_t>& vocabulary);
 
   // Merges `word`, well-formed UTF-8, and calls give(id, begin) for its tokens from left to right.
-  // `symbols` is a buffer for reuse. Takes O(n log n) in the longest stretch without a seam, and
-  // O(n) in the length of the word.
+  // `symbols` is a buffer whose content is overwritten. Time is O(n log n) in the longest stretch
+  // without a seam and O(n) in the length of the word.
   void Encode(std::string_view word, const BpeMerges& merges, const BpeSeams& seams,
               std::vector<BpeSymbol>* symbols,
               absl::FunctionRef<void(int32_t id, size_t begin)> give) const;

@@ -13,11 +13,12 @@ namespace megatrain {
 
 // `choice` is the job file's `data.tokenizer`: "bytes" for the bytes tokenizer, or "auto" for the
 // directory's tokenizer.json. bos_token, eos_token and pad_token come from tokenizer_config.json.
-// If it has no eos_token, the first eos_token_id of config.json is used.
+// If that has no eos_token, the first eos_token_id of config.json is used. `files` is used during
+// the call only.
 //
-// Returns NotFound if there is no tokenizer, InvalidArgument for a broken file or another `choice`,
-// and Unimplemented for a tokenizer that is not supported. The message then says what works
-// instead.
+// Returns NotFound if there is no tokenizer, and InvalidArgument for a broken file or another
+// `choice`. Returns Unimplemented, with a message that says what works instead, for a tokenizer
+// that is not supported.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(
     const std::string& model_directory, const std::string& choice,
     FileSystem* files = PosixFileSystem());

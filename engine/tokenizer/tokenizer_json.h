@@ -20,10 +20,10 @@ namespace megatrain {
 
 // The largest file that is accepted. The largest known one (256,000 tokens) has 35 MB.
 inline constexpr size_t kTokenizerJsonBytesMax = size_t{256} << 20;
-// All ids must be below this. No known vocabulary has a tenth of it.
+// The limit below which all ids must be. No known vocabulary has a tenth as many.
 inline constexpr int64_t kTokenIdMax = int64_t{1} << 24;
 
-// The content of a tokenizer.json with either a byte-level BPE or a BPE of characters.
+// The content of a tokenizer.json that has a byte-level BPE or a BPE of characters.
 struct TokenizerJson {
   TextMap<int32_t> vocabulary;  // tokens as in the file; byte-level ones per byte_unicode.h
   BpeMerges merges;
@@ -35,7 +35,7 @@ struct TokenizerJson {
 
   // True for a BPE of characters (as in SentencePiece and Llama 2): spaces are marked, and a
   // character that is not a token becomes tokens of its bytes. The fields up to strip_spaces are
-  // for these only.
+  // used by this kind only.
   bool byte_fallback = false;
   BpeSeams seams;
   bool prepend_mark = false;            // normalizer Prepend, for text between added tokens
@@ -47,7 +47,7 @@ struct TokenizerJson {
 };
 
 // Returns InvalidArgument, naming the part, for broken JSON or a missing or contradictory part.
-// Returns Unimplemented, naming it and what works instead, for a component or setting that is not
+// Returns Unimplemented, naming the component or setting and what works instead, if it is not
 // supported.
 absl::StatusOr<TokenizerJson> ParseTokenizerJson(std::string_view text);
 

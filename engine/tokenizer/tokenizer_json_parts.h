@@ -19,18 +19,19 @@ inline constexpr char kInstead[] =
     "Mistral, Gemma) are supported: use `tokens` data made with this tokenizer, or "
     "`tokenizer: bytes`";
 
-// Returns the value at `key`, a JSON null if there is none. Valid as long as `object`.
+// Returns the value at `key`, valid as long as `object`, or a JSON null if there is none.
 const nlohmann::json& Get(const nlohmann::json& object, const char* key);
 // Returns `otherwise` if the key is missing or null, and InvalidArgument if the value is not a
 // boolean.
 absl::StatusOr<bool> GetBool(const nlohmann::json& object, const char* key, bool otherwise);
-// Returns the component's "type", valid as long as `component`; InvalidArgument if there is none.
+// Returns the component's "type", valid as long as `component`. Returns InvalidArgument if there is
+// none. `where` names the component in messages.
 absl::StatusOr<std::string_view> GetType(const nlohmann::json& component, std::string_view where);
-// Makes the Unimplemented status for a component of type `type`.
+// Returns the Unimplemented status for a component of type `type`.
 absl::Status Unsupported(std::string_view where, std::string_view type);
 
-// Reads "normalizer", "pre_tokenizer" and "decoder" of `root` into `out`. REQUIRES: the model was
-// read before.
+// Reads "normalizer", "pre_tokenizer" and "decoder" of `root` into `out`. Returns the errors of
+// ParseTokenizerJson. REQUIRES: the model has been read into `out`.
 absl::Status ReadTextParts(const nlohmann::json& root, TokenizerJson* out);
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// Reads a user's data file, by position or once from front to back with a hash of its content.
+// Reads a user's data file, by position or once from front to back while hashing its content.
 #ifndef MEGATRAIN_ENGINE_DATA_RECORDS_DATA_FILE_IO_H_
 #define MEGATRAIN_ENGINE_DATA_RECORDS_DATA_FILE_IO_H_
 
@@ -18,7 +18,7 @@ namespace megatrain {
 
 // An open regular file. It is read by position and not mapped into memory. So a file that shrinks
 // under a running job gives an error and not a SIGBUS, and its pages do not count as the process's
-// memory.
+// memory. Read errors are those of file.h.
 //
 // Thread safety: const methods may be called from several threads.
 class DataFileReader {
@@ -35,7 +35,8 @@ class DataFileReader {
 
   // Reads exactly `bytes` bytes at `offset`; returns DataLoss if the file ends before that.
   absl::Status ReadAt(int64_t offset, void* to, size_t bytes) const;
-  // Reads up to `bytes` bytes and returns how many; fewer only at the end of the file.
+  // Reads up to `bytes` bytes and returns how many it read. That is fewer only at the end of the
+  // file.
   absl::StatusOr<size_t> ReadUpTo(int64_t offset, void* to, size_t bytes) const;
 
  private:
@@ -43,9 +44,9 @@ class DataFileReader {
   const std::unique_ptr<RandomAccessFile> file_;
 };
 
-// Reports progress: called with the number of bytes finished since the last call, or 0 while work
-// goes on that is not counted in bytes. If it returns an error, the work is abandoned and returns
-// that error. May be null.
+// Reports progress. It is called with the number of bytes finished since the last call, or with 0
+// during work that is not counted in bytes. If it returns an error, the work is abandoned and
+// returns that error. May be null.
 using ByteProgress = std::function<absl::Status(int64_t bytes)>;
 
 // Reads a file from front to back and computes the XXH3-128 of what was read.
@@ -57,7 +58,8 @@ class HashingStream {
   HashingStream(const HashingStream&) = delete;
   HashingStream& operator=(const HashingStream&) = delete;
 
-  // Reads up to `bytes` more bytes and returns how many; 0 at the end of the file.
+  // Reads up to `bytes` more bytes and returns how many it read; 0 at the end of the file. Returns
+  // the errors of DataFileReader.
   absl::StatusOr<size_t> Read(void* to, size_t bytes);
   int64_t offset() const { return offset_; }
   // Returns the hash of everything read so far, as 32 hex digits.
@@ -70,7 +72,8 @@ class HashingStream {
   std::unique_ptr<Hash> hash_;
 };
 
-// Returns the XXH3-128 of the whole file as 32 hex digits.
+// Returns the XXH3-128 of the whole file as 32 hex digits, or the error of reading or of
+// `progress`.
 absl::StatusOr<std::string> HashDataFile(const DataFileReader& file, const ByteProgress& progress);
 
 // Returns the XXH3-128 of a text as 32 hex digits.

@@ -15,7 +15,7 @@
 namespace megatrain {
 
 inline constexpr size_t kRecordChunkBytes = size_t{1} << 20;
-// The longest record. A longer one probably means that the file is not JSON Lines.
+// The greatest length of a record. A longer one probably means that the file is not JSON Lines.
 inline constexpr size_t kRecordBytesMax = size_t{1} << 30;
 
 struct JsonRecord {
@@ -34,31 +34,30 @@ struct JsonRecord {
 // thread-safe.
 class JsonRecordReader {
  public:
-  // `stream` must outlive the reader. `path` is used in messages, and `chunk_bytes` is read at
-  // once.
+  // `stream` must outlive the reader. `path` is used in messages. One read takes `chunk_bytes`.
   explicit JsonRecordReader(HashingStream* stream, std::string path,
                             size_t chunk_bytes = kRecordChunkBytes,
                             size_t record_bytes_max = kRecordBytesMax);
 
   // Reads the next record. Returns false at the end, when the file has been read to its last byte.
   // Returns InvalidArgument, naming the file and the line, if the array is malformed or cut short
-  // or a record is too long.
+  // or a record is too long. Returns the errors of reading.
   absl::StatusOr<bool> Next(JsonRecord* record);
 
   // Returns "PATH:LINE" or, in an array, "PATH:LINE: element N".
   std::string Where(const JsonRecord& record) const;
 
  private:
-  // Reads one more chunk into the buffer; false if the file has ended.
+  // Reads one more chunk into the buffer. Returns false if the file has ended.
   absl::StatusOr<bool> Fill();
-  // Makes the byte at position_ available; false at the end of the file.
+  // Makes the byte at position_ available. Returns false at the end of the file.
   absl::StatusOr<bool> HasByte();
-  // Skips white space and counts lines; false at the end of the file.
+  // Skips white space and counts lines. Returns false at the end of the file.
   absl::StatusOr<bool> SkipWhiteSpace();
   absl::Status Begin();
   absl::StatusOr<bool> NextLine(JsonRecord* record);
   absl::StatusOr<bool> NextElement(JsonRecord* record);
-  // Goes to the array's next element, or past its end (false).
+  // Goes to the array's next element and returns true, or past the array's end and returns false.
   absl::StatusOr<bool> FindElement();
   // Goes past the object that begins here.
   absl::Status SkipElement();

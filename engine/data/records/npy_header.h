@@ -19,7 +19,7 @@ struct NpyHeader {
 };
 
 // Reads the header of a plain array in format version 1.0 to 3.0. Returns InvalidArgument, naming
-// the file and the defect, for anything else.
+// the file and the defect, for any other content. Read errors are returned.
 absl::StatusOr<NpyHeader> ReadNpyHeader(const DataFileReader& file);
 
 }  // namespace megatrain

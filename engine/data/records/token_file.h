@@ -22,8 +22,9 @@ namespace megatrain {
 // Thread safety: const methods may be called from several threads.
 class TokenFile {
  public:
-  // Reads only the header. Returns InvalidArgument, naming the file, what it holds and what is
-  // accepted, and NotFound if there is no file. `files` must outlive the result.
+  // Reads only the header. Returns NotFound if there is no file, and InvalidArgument, naming the
+  // file, its content and what is accepted, for any other kind of file. `files` must outlive the
+  // result.
   static absl::StatusOr<std::unique_ptr<TokenFile>> Open(const DataFile& file,
                                                          FileSystem* files = PosixFileSystem());
 
@@ -32,9 +33,9 @@ class TokenFile {
   int64_t tokens() const { return tokens_; }
   int element_bytes() const { return element_bytes_; }  // 2 or 4
 
-  // Reads the whole file once and checks its ids. Returns its XXH3-128 as 32 hex digits. Returns
+  // Reads the whole file once, checks its ids and returns its XXH3-128 as 32 hex digits. Returns
   // InvalidArgument, naming the element and the byte, for an id that is not below `vocabulary`, and
-  // DataLoss if the file changed its length.
+  // DataLoss if the file changed its length. Returns the error of `progress`, which may be null.
   absl::StatusOr<std::string> Scan(int64_t vocabulary, const ByteProgress& progress) const;
 
   // Sets ids[0, count) to elements [first, first + count). The file may have changed since Scan, so

@@ -31,7 +31,7 @@ struct DatasetReport {
 
 // The job's tokenised and packed sequences, numbered in file order. Memory use does not grow with
 // the data, because token ids stay in a cache file. TrainSequence and EvalSequence return
-// OutOfRange for an index that does not exist.
+// OutOfRange for an index that does not exist, and the errors of reading.
 //
 // Thread safety: const methods may be called from several threads.
 class Dataset {
@@ -51,8 +51,8 @@ class Dataset {
   virtual std::string fingerprint() const = 0;
 };
 
-// Called often while data is prepared, on the thread that called OpenDataset. If it returns an
-// error, such as Cancelled, the preparation is abandoned and returns that error.
+// Called often while data is prepared, by the thread that called OpenDataset. If it returns an
+// error, such as Cancelled, OpenDataset stops and returns that error.
 using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t bytes_total)>;
 
 // Reads the files of `spec`, tokenises them or finds the result in the cache, and packs it into
@@ -61,7 +61,8 @@ using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t byte
 // outlive the dataset.
 //
 // Returns InvalidArgument, naming the file and the place in it, for malformed data and for an id
-// that is not below `model_vocabulary`. Also returns InvalidArgument if the data makes no sequence.
+// that is not below `model_vocabulary`. Returns InvalidArgument also if the data makes no sequence.
+// Returns the errors of TokenStream::Open and ChatTemplate::Create.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
                                                      std::shared_ptr<const Tokenizer> tokenizer,
                                                      const std::string& model_directory,
@@ -74,21 +75,23 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
 // train_sequences / global_batch). InvalidArgument if the spec gives neither.
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t train_sequences);
 
-// Thread safety: Next may be called from several threads.
+// Prepares batches in order on a thread of its own. Thread safety: Next may be called from several
+// threads.
 class BatchLoader {
  public:
-  // Starts at step `first_step` (from 1), in constant time, and keeps up to `ahead` batches
-  // prepared. The last step of a run that is given in epochs may have fewer sequences. `dataset`
-  // must outlive the loader; `spec` is used during the call only.
+  // Starts at step `first_step` (from 1), in constant time, and keeps up to `ahead` finished
+  // batches (at least one). The last step of a run that is given in epochs may have fewer
+  // sequences. `dataset` must outlive the loader. `spec` is used during the call only.
   BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t first_step, int64_t total_steps,
               int ahead);
+  // Waits for the batch that is being prepared.
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
   // Waits for the next step's batch and returns it. Returns OutOfRange after step `total_steps`,
   // FailedPrecondition if a batch has no prediction to learn from, and otherwise the error of
-  // reading. After an error every later call returns the same one.
+  // reading. After an error every later call returns the same error.
   absl::StatusOr<std::shared_ptr<const Batch>> Next();
 
  private:

@@ -25,14 +25,14 @@ struct DataSideOptions {
   int32_t pad_id = 0;
 };
 
-// Consecutive files of format `tokens` form one stream of ids, and so do consecutive files of other
-// formats. A sequence does not span two such runs of files.
+// Consecutive files of format `tokens` form one stream of ids, and so do consecutive files of the
+// other formats. A sequence does not span two such runs of files.
 //
 // Thread safety: const methods may be called from several threads.
 class DataSide {
  public:
-  // Prepares all files; `progress` may be null. Returns InvalidArgument for an empty file, and the
-  // errors of TokenStream::Open and TokenFile. The objects that `options` points to must outlive
+  // Prepares all files. `progress` may be null. Returns InvalidArgument for an empty file, and the
+  // errors of TokenStream::Open and TokenFile. The objects to which `options` points must outlive
   // the result.
   static absl::StatusOr<std::unique_ptr<DataSide>> Open(absl::Span<const DataFile> files,
                                                         const DataSideOptions& options,
@@ -42,7 +42,7 @@ class DataSide {
   const DatasetReport& report() const { return report_; }
   // Returns the XXH3-128 (32 hex digits) of everything that affects the sequences.
   const std::string& key() const { return key_; }
-  // REQUIRES: 0 <= index < sequences().
+  // Returns a sequence, or the error of reading. REQUIRES: 0 <= index < sequences().
   absl::StatusOr<Sequence> Read(int64_t index) const;
 
  private:

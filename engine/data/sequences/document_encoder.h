@@ -14,26 +14,27 @@
 
 namespace megatrain {
 
-// A longer text is tokenised in pieces of this size, so that memory does not grow with it.
+// The size of the pieces in which longer texts are tokenised, so that memory does not grow with the
+// text.
 inline constexpr size_t kTextPieceBytes = size_t{16} << 20;
 
 // Returns the last place at which `text` can be cut without changing its tokens, or 0 if there is
 // none. Such a place is behind a single line feed between two ASCII letters. The pre-tokenizers of
 // the byte-level BPE families end a match there, and normalisation changes nothing around it.
-// Tokenizer::cuts_at_line_feeds says whether this holds for a tokenizer.
+// REQUIRES: Tokenizer::cuts_at_line_feeds is true for the tokenizer.
 size_t LastSafeCut(std::string_view text);
 
 struct DocumentEncoderOptions {
-  const Tokenizer* tokenizer = nullptr;         // not owned, like chat_template
-  const ChatTemplate* chat_template = nullptr;  // may be null if no example is a chat
+  const Tokenizer* tokenizer = nullptr;         // not owned
+  const ChatTemplate* chat_template = nullptr;  // not owned; null if no example is a chat
   int32_t eos_id = -1;                          // ends a text document
-  bool train_on_prompt = false;                 // in chats the loss is on all tokens
+  bool train_on_prompt = false;                 // true: the loss is on all tokens of chats
   int64_t vocabulary = 0;                       // an id at or above it is an error
   size_t text_piece_bytes = kTextPieceBytes;
 };
 
-// Error messages describe the defect and do not name the file, which callers add. Not thread-safe,
-// because it keeps buffers.
+// Error messages describe the defect. They do not name the file; callers add it. Not thread-safe,
+// because the encoder keeps buffers.
 class DocumentEncoder {
  public:
   // The objects that `options` points to must outlive the encoder.
@@ -44,18 +45,19 @@ class DocumentEncoder {
   // is a chat.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
-  // Encode a text document in pieces: call TextPiece for each piece, with `first` for the first
-  // one, then EndText. Each piece but the last must end at a SafeCut.
+  // Appends the words of one piece of a text document. Call it for each piece, with `first` for the
+  // first one, then call EndText. Each piece but the last must end at a SafeCut. Returns
+  // InvalidArgument for invalid UTF-8 or an id that is not below the vocabulary.
   absl::Status TextPiece(std::string_view text, bool first, std::vector<uint32_t>* words);
   // Appends the end-of-text token. `first` says that the document had no token before it.
   void EndText(bool first, std::vector<uint32_t>* words) const;
 
-  // Returns the last place at which `text` can be cut for this tokenizer, 0 if there is none.
+  // Returns the last place at which `text` can be cut for this tokenizer, or 0 if there is none.
   size_t SafeCut(std::string_view text) const {
     return options_.tokenizer->cuts_at_line_feeds() ? LastSafeCut(text) : 0;
   }
 
-  // Returns the largest id encoded so far, -1 if there is none.
+  // Returns the largest id encoded so far, or -1 if there is none.
   int64_t largest_id() const { return largest_id_; }
 
  private:

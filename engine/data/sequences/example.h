@@ -16,8 +16,8 @@ namespace megatrain {
 
 struct Example {
   bool is_chat = false;
-  std::string text;                   // if not is_chat
-  std::vector<ChatMessage> messages;  // if is_chat
+  std::string text;                   // set unless is_chat
+  std::vector<ChatMessage> messages;  // set if is_chat
 };
 
 // Accepts these records:
@@ -40,7 +40,7 @@ class ExampleParser {
 
   // Parses `json` into `*example`. Returns InvalidArgument for malformed JSON (with the column, and
   // the line within the record if it has several), a missing field, a field of another type, or
-  // invalid UTF-8 (with the byte). Messages do not name the file or the record, which callers add.
+  // invalid UTF-8 (with the byte). Messages name neither the file nor the record; callers add them.
   absl::Status Parse(DataFormat format, std::string_view json, Example* example);
 
   // Returns the format that the record's keys suggest, or InvalidArgument if they fit none.

@@ -1,4 +1,5 @@
-// Shows prepared data to people and to other programs (`inspect`).
+// Shows prepared data to people and to other programs (`inspect`). Unless said otherwise, errors
+// are those of reading the dataset.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
 
@@ -18,8 +19,9 @@ namespace megatrain {
 // position_ids and document_ids. Returns InvalidArgument for an impossible range.
 absl::StatusOr<std::string> SequencesJson(const Dataset& dataset, int64_t begin, int64_t end);
 
-// Returns the same sequences for people: the counts of each, and its text in stretches that the
-// loss is on (marked "loss") or not. `tokenizer` may be null; ids are shown then.
+// Returns the same sequences for people: the counts of each sequence, then its text in stretches
+// with the loss (marked "loss") and without. If `tokenizer` is null, ids are shown. Returns
+// InvalidArgument for an impossible range.
 absl::StatusOr<std::string> SequencesText(const Dataset& dataset, const Tokenizer* tokenizer,
                                           int64_t begin, int64_t end);
 
@@ -29,12 +31,13 @@ absl::StatusOr<std::string> DescribeDataset(const Dataset& dataset, const Tokeni
                                             int64_t samples);
 
 // Returns a line for each kind of data that was cut off or left out, for people and for a job's
-// log; "" if there is none.
+// log. Returns "" if there is none.
 std::string DatasetWarnings(const DatasetReport& report);
 
-// Guesses the format of a data file that no job file describes: .npy is tokens, the keys of the
-// first record decide for .json and .jsonl, and other files are text. Returns InvalidArgument for
-// .bin, whose element type cannot be guessed, and for records of no known format.
+// Guesses the format of a data file that no job file describes. A .npy file is tokens, the keys of
+// the first record decide for .json and .jsonl, and any other file is text. Returns InvalidArgument
+// for .bin, whose element type cannot be guessed, for an empty file of records, and for records of
+// no known format. Returns the errors of reading.
 absl::StatusOr<DataFile> GuessDataFile(const std::string& path);
 
 }  // namespace megatrain

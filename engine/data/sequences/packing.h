@@ -1,12 +1,12 @@
 // Packs documents into training sequences, next-fit in file order.
 //
 // A stream of prepared data has one uint32 word for each token: its id and the bits below. A
-// sequence is identified by the word at which it begins; it ends where the next one begins.
-//   packed    text fills the open sequence and continues in the next one; a chat example that does
-//             not fit into the rest of the open sequence begins a new one
-//   unpacked  every document begins a sequence; long text continues in further ones
-//   both      a chat example longer than a sequence keeps its first sequence_length tokens, and one
-//             without a prediction to learn from is left out; text is kept whole
+// sequence is identified by the word at which it begins. It ends where the next one begins.
+//   packed    Text fills the open sequence and continues in the next one. A chat example that does
+//             not fit into the rest of the open sequence begins a new one.
+//   unpacked  Every document begins a sequence. Long text continues in further ones.
+//   both      A chat example longer than a sequence keeps its first sequence_length tokens. One
+//             without a prediction to learn from is left out. Text is kept whole.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
 
@@ -22,7 +22,7 @@ namespace megatrain {
 
 inline constexpr uint32_t kTargetBit = uint32_t{1} << 31;    // the loss is computed on this token
 inline constexpr uint32_t kDocumentBit = uint32_t{1} << 30;  // a document begins here
-inline constexpr uint32_t kWholeBit = uint32_t{1} << 29;  // and must not be split (a chat example)
+inline constexpr uint32_t kWholeBit = uint32_t{1} << 29;  // it must not be split (a chat example)
 inline constexpr uint32_t kTokenMask = kWholeBit - 1;
 
 struct PackingOptions {
@@ -41,8 +41,10 @@ struct PackingCounts {
 // size, and Finish ends it. Not thread-safe.
 class SequencePacker {
  public:
-  // Called with the first word of each sequence, in order. Its error ends Append or Finish.
+  // Called with the first word of each sequence, in order. If it returns an error, Append or Finish
+  // stops and returns that error.
   using BeginCallback = std::function<absl::Status(uint64_t word)>;
+  // `begin` must not be null.
   SequencePacker(const PackingOptions& options, BeginCallback begin);
 
   absl::Status Append(absl::Span<const uint32_t> words);
@@ -68,10 +70,10 @@ class SequencePacker {
 // Reads words [first, first + count) of a stream into `words`.
 using WordReader = absl::FunctionRef<absl::Status(int64_t first, int64_t count, uint32_t* words)>;
 
-// Makes the sequence that begins at word `begin`. `end` is where the next one begins, or the end of
-// the stream. The rest is padded with `pad_id`. The label of a document's first token is masked if
-// another document precedes it, because nothing predicts it. Returns the error of `read`, or
-// Internal if `begin` does not fit the stream.
+// Makes the sequence that begins at word `begin`. `end` is the word where the next one begins, or
+// the end of the stream. The rest of the sequence is padded with `pad_id`. The label of a
+// document's first token is masked if another document precedes it, because nothing predicts it.
+// Returns the error of `read`, or Internal if `begin` does not fit the stream.
 absl::Status FillPackedSequence(const PackingOptions& options, WordReader read, int64_t begin,
                                 int64_t end, int32_t pad_id, Sequence* sequence);
 

@@ -15,7 +15,7 @@ inline constexpr int32_t kMaskedLabel = -100;
 struct Sequence {
   std::vector<int32_t> input_ids;
   std::vector<int32_t> labels;
-  std::vector<int32_t> position_ids;  // restart at 0 with each document
+  std::vector<int32_t> position_ids;  // from 0 in each document
   std::vector<int32_t>
       document_ids;  // ascending from 0 within the sequence; padding is a document of its own, -1
 };

@@ -1,5 +1,5 @@
-// Finds the sequences of a token stream by number. The words at which they begin are kept in a
-// cache file.
+// Finds the sequences of a token stream by number. A cache file keeps the words at which they
+// begin.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_INDEX_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_SEQUENCE_INDEX_H_
 
@@ -28,8 +28,8 @@ class SequenceIndex {
                                                              FileSystem* files = PosixFileSystem());
 
   const PackingCounts& counts() const { return counts_; }
-  // Returns a sequence; unused positions hold `pad_id`. Takes constant time. REQUIRES: 0 <= index <
-  // counts().sequences.
+  // Returns a sequence, in constant time, or the error of reading. Unused positions hold `pad_id`.
+  // REQUIRES: 0 <= index < counts().sequences.
   absl::StatusOr<Sequence> Read(int64_t index, int32_t pad_id) const;
 
  private:

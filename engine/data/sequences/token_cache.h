@@ -48,9 +48,10 @@ class CacheFileWriter {
   CacheFileWriter(const CacheFileWriter&) = delete;
   CacheFileWriter& operator=(const CacheFileWriter&) = delete;
 
-  // Appends `count` elements of element_bytes each.
+  // Appends `count` elements of element_bytes each. Returns the errors of writing.
   absl::Status Append(const void* elements, size_t count);
-  // Writes `meta` and the trailer, syncs the file and gives it its name.
+  // Writes `meta` and the trailer, syncs the file and gives it its name. Returns the errors of
+  // writing. Nothing may be appended afterwards.
   absl::Status Finish(const std::string& meta);
 
  private:
@@ -59,7 +60,8 @@ class CacheFileWriter {
   std::unique_ptr<State> state_;
 };
 
-// A cache file that is read. Thread safety: const methods may be called from several threads.
+// A cache file that is open for reading. Thread safety: const methods may be called from several
+// threads.
 class CacheFile {
  public:
   // Reads the whole file once and verifies its checksums. Returns NotFound if there is none, and

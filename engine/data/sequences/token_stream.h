@@ -1,4 +1,5 @@
-// The tokenised documents of consecutive data files. They are made once and kept in a cache file.
+// The tokenised documents of consecutive data files. They are tokenised once and kept in a cache
+// file.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
 
@@ -35,10 +36,10 @@ bool HoldsJsonRecords(const DataFile& file);
 // be called from several threads.
 class TokenStream {
  public:
-  // Hashes the files, then finds their stream in the cache or makes it. `progress` may be null; it
-  // counts every file's bytes twice, once hashed and once tokenised. The tokenizer, the chat
-  // template and the file system of `options` are used during the call, the file system also as
-  // long as the result. REQUIRES: no file has format `tokens`.
+  // Hashes the files, then finds their stream in the cache or makes it. `progress` may be null. It
+  // counts every file's bytes twice, once hashed and once tokenised. The tokenizer and the chat
+  // template of `options` are used during the call only; the file system must outlive the result.
+  // REQUIRES: no file has format `tokens`.
   //
   // Returns InvalidArgument, naming the file and the line, element or byte, for malformed data,
   // invalid UTF-8, an empty file, or an id that is not below the vocabulary. Returns Aborted if a

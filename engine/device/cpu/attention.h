@@ -1,6 +1,6 @@
-// Causal attention within documents for the cpu device, forward and backward. It works in blocks,
-// by single-threaded products with the softmax between them. Memory is linear in tokens, and blocks
-// in which nothing is visible are skipped.
+// Causal attention within documents for the cpu device, forward and backward. It works in blocks:
+// single-threaded products with the softmax between them. Memory is linear in tokens. Blocks in
+// which no key is visible are skipped.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_H_
 
@@ -10,8 +10,8 @@
 
 namespace megatrain {
 
-// `native_bf16` says that BF16 products run natively; otherwise blocks are widened to FP32. Both
-// return the first error of a product.
+// Both return when the work is done, with the first error of a product (Internal). `native_bf16`
+// says that BF16 products run natively; otherwise blocks are widened to FP32.
 absl::Status RunAttention(const AttentionArgs& args, bool native_bf16, ThreadPool* pool,
                           WorkspacePool* workspaces);
 absl::Status RunAttentionBackward(const AttentionBackwardArgs& args, bool native_bf16,

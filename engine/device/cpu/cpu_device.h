@@ -1,5 +1,5 @@
-// The cpu device. Device memory is an arena in host memory, copies are memcpy, optionally throttled
-// like a link, and work is done when the call that queues it returns.
+// The cpu device. Its device memory is an arena in host memory. Copies are memcpy, optionally
+// throttled like a link. Work is done when the call that queues it returns.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_DEVICE_H_
 
@@ -11,7 +11,8 @@
 namespace megatrain {
 
 struct CpuDeviceOptions {
-  // The speed of each direction of the link, in GB (1e9 bytes) per second; 0 = as fast as memcpy.
+  // The speed of each direction of the link, in GB (1e9 bytes) per second. 0 means as fast as
+  // memcpy.
   double link_gigabytes_per_second = 0;
 };
 

@@ -1,8 +1,8 @@
 // The kernels of the cpu device: products by oneDNN, the rest by Highway, parallel over a pool.
 //
-// Thread safety: several lanes may call at a time; the pool serves one loop at a time. The stream
-// is not used: a call returns when its work is done. Results do not depend on the pool's size in
-// any bit, because the shapes alone determine how work is cut.
+// Thread safety: several lanes may call at a time; the pool serves one loop at a time. Calls ignore
+// the stream and return when their work is done. Results do not depend on the pool's size in any
+// bit, because the shapes alone determine how work is cut.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_CPU_KERNELS_H_
 

@@ -6,7 +6,8 @@
 
 namespace megatrain {
 
-// Computes tokens [begin, end). Different ranges may be computed by different threads.
+// Computes losses and gradients of tokens [begin, end). Several threads may compute different
+// ranges at once.
 void CrossEntropyTokens(const CrossEntropyArgs& args, int64_t begin, int64_t end);
 
 }  // namespace megatrain

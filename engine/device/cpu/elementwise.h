@@ -16,17 +16,18 @@ void AddTo(const float* x, int64_t n, float* out);
 // out[i] += sum over rows of x[row, i] for n columns, in the order of the rows.
 void AddRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out);
 
-// Converts from the left, so `out` may start where `x` does.
+// Convert n elements from left to right. NarrowToBf16 may work in place (`out` == `x`); the other
+// operands must not overlap. NarrowToBf16 rounds to nearest even.
 void NarrowToBf16(const float* x, int64_t n, bf16_t* out);
 void WidenToFloat(const bf16_t* x, int64_t n, float* out);
-// The same conversions for a [rows, columns] block.
+// Do the same conversions for a [rows, columns] block whose rows are a stride apart, in elements.
 void NarrowBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns, bf16_t* out,
                  int64_t out_stride);
 void WidenBlock(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, float* out,
                 int64_t out_stride);
 
-// Computes columns [column_begin, column_end) of the gradient for every id whose first place in
-// sorted_positions is in [begin, end).
+// Computes columns [column_begin, column_end) of the gradient of some ids: those whose first place
+// in sorted_positions is in [begin, end).
 void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end,
                           int64_t column_begin, int64_t column_end);
 

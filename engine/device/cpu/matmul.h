@@ -1,4 +1,4 @@
-// MatMul for the cpu device: the output is cut into tiles, and each tile is a single-threaded
+// MatMul for the cpu device. The output is cut into tiles, and each tile is a single-threaded
 // product over all of k.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_MATMUL_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_MATMUL_H_
@@ -9,18 +9,18 @@
 
 namespace megatrain {
 
-// The size of the output's tiles; those at the lower and right edges may be smaller.
+// The size of the output's tiles. Tiles at the lower and right edges may be smaller.
 struct MatMulTiles {
   int64_t rows = 0, columns = 0;
 };
 
-// Returns the tiles for which a product is fast on small and on large pools, by the cost model in
-// matmul.cc. They depend on the shapes alone, because they determine oneDNN's order of summation
-// and thus the bits.
+// Returns tiles for which a product is fast on small and on large pools, by the cost model in
+// matmul.cc. The tiles depend on the shapes alone, because they determine oneDNN's order of
+// summation and thus the bits.
 MatMulTiles ChooseMatMulTiles(int64_t m, int64_t n, int64_t k, bool transpose_a);
 
-// `native_bf16` says that BF16 products run natively; otherwise operands are widened to FP32 block
-// by block. Returns the first error of a product.
+// Returns when the product is done, with the first error of a tile (Internal). `native_bf16` says
+// that BF16 products run natively; otherwise operands are widened to FP32 block by block.
 absl::Status RunMatMul(const MatMulArgs& args, bool native_bf16, ThreadPool* pool,
                        WorkspacePool* workspaces);
 

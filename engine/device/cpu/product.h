@@ -1,5 +1,5 @@
 // A single-threaded matrix product on strided blocks, by oneDNN. MatMul and attention of the cpu
-// device are built from it. Parallelism comes from the thread pool alone; oneDNN's OpenMP is
+// device are built from it. Only the thread pool runs work in parallel, so oneDNN's OpenMP is
 // limited to one thread.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_H_
@@ -14,14 +14,14 @@
 
 namespace megatrain {
 
-// Describes out[m, n] (+)= op(a)[m, k] * op(b)[k, n] (+ bias[n]); strides as in MatMulArgs.
+// Describes out[m, n] (+)= op(a)[m, k] * op(b)[k, n] (+ bias[n]), with strides as in MatMulArgs.
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0;
   DType dtype = DType::kF32;      // the type of a, b and bias
   DType out_dtype = DType::kF32;  // the type of out
   bool transpose_a = false, transpose_b = false;
   bool bias = false;
-  bool accumulate = false;  // adds to out, rounded once
+  bool accumulate = false;  // adds the product to out; the sum is rounded once
   int64_t a_stride = 0, b_stride = 0, out_stride = 0;
 
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
@@ -39,13 +39,15 @@ std::string ProductLibrary();
 // Several objects of one shape share oneDNN's generated code, so each thread can have its own.
 class Product {
  public:
-  // Returns an error if oneDNN cannot make such a product.
+  // Returns Internal if oneDNN cannot make such a product.
   static absl::StatusOr<std::unique_ptr<Product>> Create(const ProductShape& shape);
   ~Product();
 
+  // Returns the size of the scratch memory that Run needs.
   size_t scratch_bytes() const;
-  // `scratch` has scratch_bytes(), aligned to 64 bytes, and is used during the call only. `bias` is
-  // null unless shape.bias.
+  // Returns when the product is done; Internal if oneDNN fails. `scratch` must have
+  // scratch_bytes(), aligned to 64 bytes, and is used during the call only. `bias` is null unless
+  // shape.bias.
   absl::Status Run(const void* a, const void* b, void* out, const void* bias, void* scratch);
 
  private:
@@ -54,11 +56,11 @@ class Product {
   std::unique_ptr<State> state_;
 };
 
-// Returns true if this processor multiplies BF16 natively and oneDNN may use that
-// (DNNL_MAX_CPU_ISA).
+// Returns true if this processor multiplies BF16 natively and the environment variable
+// DNNL_MAX_CPU_ISA allows oneDNN to use that.
 bool HasNativeBf16();
 
-// Limits OpenMP to one thread in parallel regions that the calling thread starts, permanently.
+// Limits OpenMP permanently to one thread in parallel regions that the calling thread starts.
 void UseOneOpenMpThread();
 
 }  // namespace megatrain

@@ -6,7 +6,7 @@
 
 namespace megatrain {
 
-// Rotates tokens [begin, end).
+// Rotates tokens [begin, end). Several threads may rotate different ranges at once.
 void RopeTokens(const RopeArgs& args, int64_t begin, int64_t end);
 
 }  // namespace megatrain

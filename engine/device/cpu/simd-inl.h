@@ -1,5 +1,6 @@
-// Vector helpers for the element-wise kernels: FP32 vectors loaded from and stored to FP32 or BF16
-// memory, and an exponential. Included once for each instruction set (Highway's foreach_target).
+// Vector helpers for the element-wise kernels: loads and stores of FP32 vectors from and to FP32 or
+// BF16 memory, and an exponential. This file is included once for each instruction set (Highway's
+// foreach_target).
 #include <cstddef>
 #include <cstdint>
 

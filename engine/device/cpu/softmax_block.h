@@ -1,6 +1,6 @@
 // The element-wise half of blocked attention on the cpu device: the softmax between the products of
 // a block. Scores are scaled by `scale`, and a masked score gives a probability of exactly zero.
-// Rows of scores, p, dp and ds are read and written in whole vectors, so strides must be multiples
+// Rows of scores, p, dp and ds are read and written in whole vectors. So strides must be multiples
 // of 16 elements and at least `columns`.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_SOFTMAX_BLOCK_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_SOFTMAX_BLOCK_H_
@@ -21,21 +21,22 @@ struct SoftmaxStepArgs {
   int64_t stride = 0;
   void* p = nullptr;  // [rows, columns]; each row may start at the first byte of its scores
   int64_t p_stride = 0;
-  const int32_t* first = nullptr;  // [rows]: columns [first, last) of a row are visible;
-  const int32_t* last = nullptr;   // clamped to the block, may be empty
+  const int32_t* first = nullptr;  // [rows]: columns [first, last) of a row are visible.
+  const int32_t* last = nullptr;   // It may be empty or exceed the block, which clamps it.
   float* largest = nullptr;        // [rows], the largest scaled score so far; -inf at first
   float* sum = nullptr;            // [rows], sum of exp(score - largest) so far; 0 at first
   float* accumulator = nullptr;    // [rows, dim], contiguous; rescaled to the new largest
   int64_t dim = 0;
 };
+// Writes p and updates largest, sum and accumulator.
 void SoftmaxStep(const SoftmaxStepArgs& args);
 
 // Computes out[row] = accumulator[row] / sum[row] and lse[row] = largest + log(sum).
 void SoftmaxFinish(const SoftmaxStepArgs& args, DType out_dtype, void* out, int64_t out_stride,
                    float* lse);
 
-// The backward pass over a transposed block with one row for each key: p = exp(scale * scores -
-// lse) and ds = p * (dp - delta) * scale, both of type dtype.
+// The backward pass over a transposed block with one row for each key. It computes p = exp(scale *
+// scores - lse) and ds = p * (dp - delta) * scale, both of type dtype.
 struct SoftmaxBackwardArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, columns = 0;

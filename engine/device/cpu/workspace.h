@@ -1,5 +1,5 @@
 // The buffers and products that one task of a cpu kernel needs besides its operands. They are kept
-// for the next task.
+// for later tasks.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_WORKSPACE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_WORKSPACE_H_
 
@@ -20,19 +20,19 @@ namespace megatrain {
 // Thread safety: one thread at a time.
 class Workspace {
  public:
-  // Buffers that are used at the same time must have different slots. Slot 0 is the products'
-  // scratch.
+  // The number of buffers. Buffers that are used at the same time must have different slots. Slot 0
+  // is the products' scratch.
   static constexpr int kSlots = 9;
 
-  // Returns at least `bytes`, aligned to 64, with undefined content. Valid until the next call for
-  // the slot.
+  // Returns the slot's buffer, of at least `bytes`, aligned to 64, with undefined content. It is
+  // valid until the next call for the slot.
   void* Buffer(int slot, int64_t bytes);
   float* Floats(int slot, int64_t count) {
     return static_cast<float*>(Buffer(slot, count * static_cast<int64_t>(sizeof(float))));
   }
 
-  // Runs a product, which is created when its shape is first used. Adds to `out` if
-  // shape.accumulate. Returns the errors of Product.
+  // Runs a product, which is created when its shape is first used. Returns the errors of Product.
+  // The arguments are those of Product::Run.
   absl::Status Multiply(const ProductShape& shape, const void* a, const void* b, void* out,
                         const void* bias = nullptr);
 
@@ -45,7 +45,7 @@ class Workspace {
   std::unordered_map<ProductShape, std::unique_ptr<Product>, absl::Hash<ProductShape>> products_;
 };
 
-// Thread safety: all methods may be called from any thread.
+// Lends workspaces to tasks. Thread safety: all methods may be called from any thread.
 class WorkspacePool {
  public:
   // Holds a workspace and returns it to the pool when destroyed.
@@ -63,8 +63,8 @@ class WorkspacePool {
     std::unique_ptr<Workspace> workspace_;
   };
 
-  // Leases a workspace, preferably the one returned last, whose memory is still in the cache. A new
-  // one is made if all are leased. The pool must outlive the lease.
+  // Leases a workspace, preferably the one returned last, whose memory is still in the cache. Makes
+  // a new one if all are leased. The pool must outlive the lease.
   Lease Take();
 
  private:

@@ -1,8 +1,9 @@
 // The cuda device: CUDA's streams and events, memory by cudaMalloc, and copies between the device
 // and pinned host memory.
 //
-// Messages name the call. For an error that CUDA keeps returning (an illegal address, a device that
-// is gone) IsDeviceLost is true; the process must then be restarted.
+// Error messages name the call of CUDA that failed. Some errors, such as an illegal address or a
+// device that is gone, come again from every later call. IsDeviceLost is true for those, and the
+// process must be restarted.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_DEVICE_H_
 
@@ -19,14 +20,16 @@ namespace megatrain {
 // The lowest compute capability (major version) that the kernels are built for.
 inline constexpr int kCudaCapabilityMajorMin = 8;
 
-// Finds GPU `ordinal` without setting anything up. Messages say what to do. Returns NotFound if
-// there is no driver or no GPU, so that another device may be chosen; FailedPrecondition if the
-// driver or the GPU is too old; InvalidArgument if there is no GPU of that number.
+// Finds GPU `ordinal` (CUDA's number, from 0) without setting anything up. Messages say what to do.
+// Errors:
+// - NotFound: there is no driver or no GPU, so that another device may be chosen.
+// - FailedPrecondition: the driver or the GPU is too old.
+// - InvalidArgument: there are GPUs, but none of that number.
+// - Other failures of CUDA give the errors of CudaStatus.
 absl::StatusOr<CudaDeviceProperties> FindCudaDevice(CudaApi* api, int ordinal);
 
 // Opens GPU `ordinal`, with the fast paths that the environment allows (cuda_switches.h). Returns
-// the errors of FindCudaDevice, and Unavailable, with every place that was searched, if the library
-// for products is not found.
+// the errors of FindCudaDevice, ReadCudaSwitches and CublasLt::Load (Unavailable).
 absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(std::unique_ptr<CudaApi> api, int ordinal);
 
 }  // namespace megatrain

@@ -1,5 +1,5 @@
-// The memory that the cuda device's kernels take, computed without a GPU and without CUDA. A job
-// can be planned with it for a GPU that is elsewhere.
+// The memory that the cuda device's kernels take, computed without a GPU and without CUDA. So a job
+// can be planned for a GPU of another machine.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNEL_SIZES_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNEL_SIZES_H_
 
@@ -12,19 +12,20 @@
 
 namespace megatrain {
 
-// cuBLASLt's workspace for a stream. Its own default is none; NVIDIA recommends 32 MiB for Hopper.
+// The size of cuBLASLt's workspace for a stream. cuBLASLt has none by default; NVIDIA recommends 32
+// MiB for Hopper.
 inline constexpr int64_t kProductWorkspaceBytes = int64_t{32} << 20;
 
-// Device memory to leave free for modules and graphs that are loaded later, if their size could not
-// be measured, as for a GPU that is not at hand. An estimate, not measured on a GPU.
+// The device memory to leave free for modules and graphs that are loaded later, where their size
+// cannot be measured because the GPU is not at hand. An estimate, not measured on a GPU.
 inline constexpr int64_t kUnknownReserveBytes = int64_t{1536} << 20;
 
 class CudaKernelSizes : public KernelSizes {
  public:
-  // Includes room for cuDNN's gradient even if cuDNN turns out to be absent, so that a plan does
-  // not depend on the machine on which it is made. The room suffices for one document of the
-  // greatest length, or for several shorter ones. A document that needs more than
-  // kCudnnWorkspaceBytesMax is cut by heads and then into blocks (cudnn_choice.h).
+  // Includes room for cuDNN's gradient even if cuDNN is absent, so that a plan does not depend on
+  // the machine on which it is made. The room suffices for one document of the greatest length, or
+  // for several shorter ones. A document that needs more than kCudnnWorkspaceBytesMax is cut by
+  // heads and then into blocks (cudnn_choice.h).
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& s) const override {
     const int64_t own = cuda::AttentionBackwardWorkspaceBytes(s.tokens, s.heads);
     if (s.dtype != DType::kBF16 || s.head_dim % 8 != 0 || s.head_dim > kCudnnHeadDimMax) {
@@ -34,16 +35,16 @@ class CudaKernelSizes : public KernelSizes {
         CudnnGradientBytes(1, s.heads, CudnnLengthBucket(s.sequence), s.head_dim);
     return std::max(own, std::min(kCudnnWorkspaceBytesMax, longest));
   }
-  // A GPU does about 200 operations in BF16 in the time in which it moves a byte. For an element of
-  // the head's gradient a chunk moves 8 bytes and does 2 operations for each token. So from about
-  // 1024 tokens on the operations take longer.
+  // A GPU does about 200 operations in BF16 in the time in which it moves a byte. For each element
+  // of the head's gradient, a chunk moves 8 bytes and does 2 operations per token. So from about
+  // 1024 tokens on the operations take longer than the moves.
   HeadChunkMax HeadChunk() const override { return {2048, int64_t{1280} << 20}; }
-  // 48 MiB, for products and for the partial sums of reductions.
+  // Returns 48 MiB, for products and for the partial sums of reductions.
   int64_t StreamWorkspaceBytes() const override {
     return kProductWorkspaceBytes + cuda::kScratchBytes;
   }
-  // The kernels' own memory is on the device. This is an estimate, not measured, of the host memory
-  // that the driver and cuBLASLt hold.
+  // Returns an estimate, not measured, of the host memory that the driver and cuBLASLt hold. The
+  // kernels' own memory is on the device.
   int64_t ScratchBytesMax(DType, int64_t) const override { return int64_t{512} << 20; }
 };
 

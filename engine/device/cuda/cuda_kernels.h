@@ -1,5 +1,6 @@
 // The kernels of the cuda device: products by cuBLASLt, attention by cuDNN for the calls that it
-// takes, and everything else by the kernels of this folder.
+// takes, and everything else by the kernels of this folder. Errors are those of CudaStatus and of
+// kernels.h.
 //
 // Thread safety: one thread at a time for each stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_CUDA_KERNELS_H_
@@ -17,11 +18,13 @@ namespace megatrain {
 // A stream and the device memory that its kernels use besides their arguments.
 class CudaStream : public Stream {
  public:
-  // Takes ownership of `stream` and `workspace`. The latter is device memory of WorkspaceBytes(),
-  // or null for a stream with copies alone. `api` must outlive the stream.
+  // Takes ownership of `stream` and `workspace`. The workspace is device memory of
+  // WorkspaceBytes(), or null for a stream that is used for copies alone. `api` must outlive the
+  // stream.
   CudaStream(CudaApi* api, int ordinal, void* stream, void* workspace)
       : api_(api), ordinal_(ordinal), stream_(stream), workspace_(workspace) {}
-  // Waits for the queued work, because copies in flight would write to memory that is reused.
+  // Waits for the queued work, which may still use the workspace and write to memory that is
+  // reused.
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
@@ -41,8 +44,8 @@ class CudaStream : public Stream {
 
 class CudaKernels : public Kernels {
  public:
-  // `api` must outlive this object. Streams passed to the methods must be CudaStreams, with a
-  // workspace except for Zero and AdamW.
+  // `api` must outlive this object. Streams passed to the methods must be CudaStreams. All methods
+  // except Zero and AdamW need a stream with a workspace.
   CudaKernels(CudaApi* api, int ordinal, const cuda::FastPaths& paths = {})
       : api_(api), ordinal_(ordinal), paths_(paths) {}
 
@@ -74,7 +77,7 @@ class CudaKernels : public Kernels {
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {
     return sizes_.ScratchBytesMax(dtype, max_operand_elements);
   }
-  // Not measured, because products are queued with everything else.
+  // Returns 0: products are queued with everything else, and their time is not measured.
   double MatMulSeconds() const override { return 0; }
 
  private:

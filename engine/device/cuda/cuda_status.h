@@ -7,9 +7,9 @@
 
 namespace megatrain {
 
-// Returns OK for 0. Otherwise the message is "cuda: CALL: NAME (NUMBER): TEXT" and the code
-// ResourceExhausted for lack of memory, else Internal. For an error that CUDA keeps returning from
-// then on (an illegal address, a device that is gone) IsDeviceLost is true.
+// Returns OK for 0, ResourceExhausted for lack of memory, and else Internal. The message is "cuda:
+// CALL: NAME (NUMBER): TEXT". IsDeviceLost is true for an error that every later call returns too,
+// such as an illegal address or a device that is gone.
 absl::Status CudaStatus(const CudaApi& api, int error, const char* call);
 
 }  // namespace megatrain

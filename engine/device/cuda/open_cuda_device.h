@@ -1,4 +1,4 @@
-// The GpuOpener of the programs.
+// Opens NVIDIA GPUs. Programs pass OpenCudaDevice to the engine as their GpuOpener.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_OPEN_CUDA_DEVICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_OPEN_CUDA_DEVICE_H_
 
@@ -9,7 +9,8 @@
 
 namespace megatrain {
 
-// Opens a GPU, with the errors of a GpuOpener. A build without CUDA always returns NotFound.
+// Opens GPU `ordinal`, CUDA's number from 0, and sets it up. Returns the errors of
+// CreateCudaDevice. A build without CUDA always returns NotFound.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal);
 
 }  // namespace megatrain

@@ -28,13 +28,14 @@ class PinnedRanges {
   PinnedRanges(const PinnedRanges&) = delete;
   PinnedRanges& operator=(const PinnedRanges&) = delete;
 
-  // As Device::PinHost and Device::UnpinHost. Errors are those of CudaStatus, with the limit on
-  // locked memory in the message.
+  // Do as Device::PinHost and Device::UnpinHost. Pin returns the errors of CudaStatus, with the
+  // limit on locked memory in the message, or the error of `progress`.
   absl::Status Pin(void* host, int64_t bytes, const PinProgress& progress);
   void Unpin(void* host);
 
-  // Calls `copy(offset, bytes)` for each part of [host, host + bytes) that lies in one piece, until
-  // one returns an error, which is returned. FailedPrecondition if the memory is not all pinned.
+  // Calls `copy(offset, bytes)` for each part of [host, host + bytes) that lies in one piece, and
+  // stops at the first error, which it returns. Returns FailedPrecondition if the memory is not all
+  // pinned.
   absl::Status ForEachPiece(
       const void* host, int64_t bytes,
       const std::function<absl::Status(int64_t offset, int64_t bytes)>& copy) const;

@@ -20,12 +20,12 @@ using OffsetRuns = std::vector<std::pair<size_t, size_t>>;
 // run it counts from the beginning of the run and does not go beyond its end.
 size_t OriginalOffset(const OffsetRuns& runs, size_t offset);
 
-// Returns true if `text` has no character from U+0300 on, which makes it NFC. This is the common
-// case and is checked at memory speed.
+// Returns true if `text` has no character from U+0300 on. Such text is NFC. This is the common case
+// and is checked at memory speed. False does not mean that the text is not NFC.
 bool IsTriviallyNfc(std::string_view text);
 
-// Writes NFC of `text` (well-formed UTF-8) to `normalized`. `runs` may be null. Returns
-// InvalidArgument for more than 1 GiB, Internal if ICU fails.
+// Writes NFC of `text` to `normalized`. `runs` may be null. Returns InvalidArgument for more than 1
+// GiB and Internal if ICU fails. REQUIRES: `text` is well-formed UTF-8.
 absl::Status NormalizeNfc(std::string_view text, std::string* normalized, OffsetRuns* runs);
 
 }  // namespace megatrain

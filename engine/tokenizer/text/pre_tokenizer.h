@@ -1,4 +1,4 @@
-// Cuts text into words, which are then merged separately, by a chain of splits.
+// Cuts text into words by a chain of splits. The words are then merged separately.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRE_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRE_TOKENIZER_H_
 
@@ -15,7 +15,7 @@
 
 namespace megatrain {
 
-// What becomes of a match, as in SplitDelimiterBehavior of `tokenizers`.
+// What a split does with a match, as in SplitDelimiterBehavior of `tokenizers`.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 // The bytes [begin, end) of a text.
@@ -24,18 +24,18 @@ using TextPiece = std::pair<size_t, size_t>;
 // Thread safety: const methods may be called from several threads.
 class PreTokenizer {
  public:
-  // Adds a step. Each step is applied to every piece that the steps before it left. With `invert`
+  // Adds a step, which is applied to every piece that the steps before it left. With `invert`,
   // matches and the text between them change roles. Returns the errors of SplitRegex::Compile.
   absl::Status AddSplit(std::string_view regex, SplitBehavior behavior, bool invert);
-  // Requires that a space is put before a text that does not begin with one. The caller does this
-  // before Cut if needs_prefix_space().
+  // Makes needs_prefix_space() true. The caller of Cut must then put a space before a text that
+  // does not begin with one.
   void SetPrefixSpace() { prefix_space_ = true; }
 
   bool needs_prefix_space() const { return prefix_space_; }
 
-  // Calls give(begin, end) for the pieces of `text`, well-formed UTF-8, from left to right. Pieces
-  // are not empty. Memory does not grow with the number of pieces if all splits have kIsolated.
-  // Returns the errors of SplitRegex::ForEachMatch.
+  // Calls give(begin, end) for the pieces of `text`, from left to right. Pieces are not empty.
+  // Memory does not grow with the number of pieces if all splits have kIsolated. Returns the errors
+  // of SplitRegex::ForEachMatch. REQUIRES: `text` is well-formed UTF-8.
   absl::Status Cut(std::string_view text, absl::FunctionRef<void(size_t, size_t)> give) const;
 
  private:

@@ -1,4 +1,5 @@
-// Replaces spaces by "▁" (U+2581), which stands for a space in SentencePiece's tokens, and back.
+// Replaces spaces by the mark "▁" (U+2581), which stands for a space in SentencePiece's tokens,
+// and marks by spaces.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPACE_MARK_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPACE_MARK_H_
 
@@ -11,8 +12,8 @@ namespace megatrain {
 
 inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 
-// When a mark is put before a text that does not begin with one (prepend_scheme of the
-// pre_tokenizer Metaspace).
+// The rules for putting a mark before a text that does not begin with one. These are the values of
+// prepend_scheme of the pre_tokenizer Metaspace.
 enum class MarkScheme {
   kFirst,   // only at the beginning of the original text
   kAlways,  // also after every added token
@@ -20,7 +21,8 @@ enum class MarkScheme {
 };
 
 // Writes `text` to `marked`, with one mark before it if `prepend`, and with a mark for each space
-// if `replace`. `runs` may be null; in it, a mark put before the text has the offset of the text.
+// if `replace`. `runs` may be null. In `runs`, a mark put before the text has the offset of the
+// text.
 void MarkSpaces(std::string_view text, bool prepend, bool replace, std::string* marked,
                 OffsetRuns* runs);
 

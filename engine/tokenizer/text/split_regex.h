@@ -1,5 +1,5 @@
 // Regular expressions of pre-tokenizers. They match as Oniguruma (Ruby syntax, UTF-8) does in
-// `tokenizers`, and are run by PCRE2.
+// `tokenizers`. PCRE2 runs them.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPLIT_REGEX_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_SPLIT_REGEX_H_
 
@@ -13,15 +13,15 @@
 
 namespace megatrain {
 
-// Translates a pattern from Oniguruma's syntax to a PCRE2 pattern (for UTF, UCP and MULTILINE) that
-// matches the same. Returns Unimplemented, naming the construct, for one that the two read
-// differently and that has no translation here, and InvalidArgument for invalid UTF-8.
+// Translates a pattern of Oniguruma's syntax to a PCRE2 pattern (for UTF, UCP and MULTILINE) that
+// matches the same. Returns Unimplemented, naming the construct, if Oniguruma and PCRE2 read it
+// differently and there is no translation here. Returns InvalidArgument for invalid UTF-8.
 absl::StatusOr<std::string> TranslateRegex(std::string_view pattern);
 
 // Returns `text` with all characters escaped that have a meaning in regular expressions.
 std::string EscapeRegex(std::string_view text);
 
-// Thread safety: const methods may be called from several threads.
+// A compiled pattern. Thread safety: const methods may be called from several threads.
 class SplitRegex {
  public:
   // `pattern` is in Oniguruma's syntax. Returns the errors of TranslateRegex, and InvalidArgument
@@ -31,9 +31,9 @@ class SplitRegex {
   SplitRegex(const SplitRegex&) = delete;
   SplitRegex& operator=(const SplitRegex&) = delete;
 
-  // Calls match(begin, end) for the matches from left to right, which do not overlap. An empty
-  // match directly after another match is skipped. Returns ResourceExhausted if the matcher runs
-  // out of memory or gives up. REQUIRES: `text` is well-formed UTF-8.
+  // Calls match(begin, end) for the matches, which do not overlap, from left to right. An empty
+  // match directly after another match is skipped. Returns ResourceExhausted if PCRE2 runs out of
+  // memory or gives up. REQUIRES: `text` is well-formed UTF-8.
   absl::Status ForEachMatch(std::string_view text,
                             absl::FunctionRef<void(size_t begin, size_t end)> match) const;
 

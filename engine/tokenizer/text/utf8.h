@@ -11,14 +11,15 @@
 
 namespace megatrain {
 
-// Returns the offset of the first byte that is not part of well-formed UTF-8 (surrogates, overlong
-// forms and code points above U+10FFFF are not), or text.size() if there is none.
+// Returns the offset of the first byte that is not part of well-formed UTF-8, or text.size() if
+// there is none. Surrogates, overlong forms and code points above U+10FFFF are not well-formed.
 size_t Utf8ValidPrefix(std::string_view text);
 
 // Returns OK, or InvalidArgument "invalid UTF-8 at byte N (0xHH)".
 absl::Status CheckUtf8(std::string_view text);
 
-// Returns the bytes of the character whose first byte is `lead`. REQUIRES: well-formed text.
+// Returns the number of bytes of the character whose first byte is `lead`. REQUIRES: well-formed
+// text.
 constexpr size_t Utf8Length(unsigned char lead) {
   return lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
 }
@@ -30,10 +31,11 @@ char32_t Utf8At(std::string_view text, size_t offset);
 // 0.
 size_t Utf8Before(std::string_view text, size_t offset);
 
-// REQUIRES: `code_point` is a code point and not a surrogate.
+// Appends the UTF-8 of `code_point` to `text`. REQUIRES: `code_point` is at most U+10FFFF and not a
+// surrogate.
 void AppendUtf8(char32_t code_point, std::string* text);
 
-// Returns Unicode's White_Space property.
+// Returns true if the character has Unicode's property White_Space.
 bool IsWhiteSpace(char32_t code_point);
 
 }  // namespace megatrain

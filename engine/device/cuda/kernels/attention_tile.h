@@ -1,6 +1,6 @@
 // Helpers for both directions of FP32 attention: tiles of rows in shared memory, and products of
-// two such tiles. A block has 16 x 16 threads. Thread (y, x) has rows y, y + 16, ... and columns x,
-// x + 16, ... of every product.
+// two such tiles. A block has 16 x 16 threads. Thread (y, x) computes rows y, y + 16, ... and
+// columns x, x + 16, ... of every product.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_TILE_H_
 
@@ -15,7 +15,7 @@ namespace megatrain::cuda {
 inline constexpr int kAttentionSide = 16;
 inline constexpr int kAttentionThreads = kAttentionSide * kAttentionSide;
 
-// kDim is the largest head size, kTile the number of rows of a tile. Four tiles fit the shared
+// kDim is the largest head size, kTile the number of rows of a tile. Four tiles fit into the shared
 // memory of every device from sm_80 on.
 template <int kDimMax, int kTileRows>
 struct AttentionShape {
@@ -32,8 +32,8 @@ struct AttentionShape {
 __device__ inline int ThreadRow() { return threadIdx.x / kAttentionSide; }
 __device__ inline int ThreadColumn() { return threadIdx.x % kAttentionSide; }
 
-// Loads rows [first, first + kTile) of a head, scaled, into `tile`; rows from `last` on become
-// zeros.
+// Loads rows [first, first + kTile) of a head into `tile`, multiplied by `scale`. Rows from `last`
+// on become zeros.
 template <typename Shape, typename T>
 __device__ void LoadTile(const T* head, int64_t stride, int64_t first, int64_t last, int dim,
                          float scale, float* tile) {
@@ -70,8 +70,8 @@ __device__ void RowsByRows(const float* a, const float* b, int dim,
   }
 }
 
-// Adds to out[r][c] the sum over s of scores[row r][s] * b[row s][column c] or, if kTransposed, of
-// scores[s][row r] * b[row s][column c].
+// Adds to out[r][c] the sum over s of scores[row r][s] * b[row s][column c]. If kTransposed, the
+// factor is scores[s][row r].
 template <typename Shape, bool kTransposed>
 __device__ void ScoresByRows(const float* scores, const float* b, int dim,
                              float (&out)[Shape::kRows][Shape::kColumns]) {
@@ -104,8 +104,8 @@ __device__ void ClearSums(float (&sums)[Shape::kRows][Shape::kColumns]) {
   }
 }
 
-// Calls run.template operator()<Shape>() with the smallest shape that holds the head and returns
-// its result; kInvalidValue if the head is too large.
+// Calls run.template operator()<Shape>() with the smallest shape that holds the head, and returns
+// its result. Returns kInvalidValue if the head is too large.
 template <typename Run>
 int WithAttentionShape(int64_t head_dim, const Run& run) {
   if (head_dim <= 64) return run.template operator()<AttentionShape<64, 32>>();

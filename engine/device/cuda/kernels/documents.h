@@ -1,4 +1,6 @@
-// The bounds of a token's document, for the attention kernels.
+// The bounds of a token's document, for the attention kernels. StepRunner::PrepareBatch fills
+// document_bounds. It derives the bounds from the batch's document starts, which come from
+// engine/data/sequences/batch.cc.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DOCUMENTS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_DOCUMENTS_H_
 
@@ -9,7 +11,7 @@
 
 namespace megatrain::cuda {
 
-// Return the first token of the document of `token`, and the token after its last.
+// Return the first token of the document that holds `token`, and the token after its last.
 __device__ inline int64_t DocumentStart(const AttentionArgs& args, int64_t token) {
   return args.document_bounds[2 * token];
 }

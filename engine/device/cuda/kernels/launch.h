@@ -1,6 +1,6 @@
-// Launches kernels, and provides the language features that they need. The same sources are
-// compiled by nvcc for a GPU and, for tests on machines without one, by the host's compiler over an
-// emulation of blocks, warps and shared memory (tests/engine/device/cuda).
+// Launches kernels and provides the language features that they need. nvcc compiles the kernels'
+// sources for a GPU. For tests on machines without one, the host's compiler compiles the same
+// sources over an emulation of blocks, warps and shared memory (tests/engine/device/cuda).
 //
 // Rules for kernels: shared memory is dynamic and accessed through SharedMemory only. Warps have 32
 // lanes, and all lanes take part in __syncwarp, __shfl_xor_sync and __shfl_sync.
@@ -17,7 +17,7 @@
 
 namespace megatrain::cuda {
 
-// The shared memory that a block has without requesting more.
+// The shared memory that a block may use without a request to CUDA.
 inline constexpr int kDefaultSharedBytes = 48 << 10;
 
 template <typename T>
@@ -70,7 +70,7 @@ __device__ void StoreWords(const uint32_t (&from)[kWords], void* to) {
 }
 
 // Launches `kernel` on the queue's stream with `shared` bytes of shared memory for each block.
-// Returns a cudaError_t.
+// Returns a cudaError_t, 0 if the kernel was queued.
 template <typename... Params, typename... Args>
 int Launch(void (*kernel)(Params...), dim3 grid, int threads, int shared, const Queue& queue,
            Args... args) {

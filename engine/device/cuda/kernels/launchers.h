@@ -1,6 +1,7 @@
 // The host functions that launch the kernels of the cuda device. Each queues its work on a stream
-// (a cudaStream_t) and returns a cudaError_t. Arguments are those of kernel_args.h. `scratch` is
-// device memory of kScratchBytes that belongs to the stream.
+// and returns a cudaError_t, 0 if the work was queued. Arguments are those of kernel_args.h.
+// `stream` is a cudaStream_t. `scratch` is device memory of kScratchBytes that belongs to the
+// stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
 
@@ -11,11 +12,11 @@
 namespace megatrain::cuda {
 
 // Optional paths that only make kernels faster. Each can be switched off to find out which one
-// gives wrong results. The remaining paths are slower and add up sums in another order.
+// gives wrong results. Without it a kernel is slower and may add up sums in another order.
 struct FastPaths {
   bool tensor_core_attention = true;
-  bool vector_loads = true;  // packs of 16 bytes, else single elements; not for tensor cores
-  bool split_sums = true;    // sums by several blocks whose parts are added, else by one
+  bool vector_loads = true;  // packs of 16 bytes, not single elements; not for tensor cores
+  bool split_sums = true;    // sums by several blocks, whose parts are added, not by one
 };
 
 // The stream on which a kernel is queued, and the paths that it may take.
@@ -26,7 +27,8 @@ struct Queue {
   FastPaths paths;
 };
 
-// Scratch memory through which blocks pass data to those of the next kernel.
+// The size of a stream's scratch memory, through which blocks pass data to those of the next
+// kernel.
 inline constexpr int64_t kScratchBytes = int64_t{16} << 20;
 
 int RmsNorm(const Queue& queue, const RmsNormArgs& args);
@@ -47,8 +49,8 @@ int AdamW(const Queue& queue, const AdamWArgs& args);
 int WidenBf16(const Queue& queue, const void* from, int64_t n, float* to);
 
 // Attention for all dtypes and head sizes up to kAttentionHeadDimMax, with memory linear in tokens.
-// BF16 runs on tensor cores if heads are a multiple of 8 and operands are aligned, everything else
-// in FP32.
+// BF16 runs on tensor cores if the head size is a multiple of 8 and operands are aligned to 16
+// bytes. Everything else runs in FP32.
 inline constexpr int64_t kAttentionHeadDimMax = 256;
 int Attention(const Queue& queue, const AttentionArgs& args);
 int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args);
@@ -57,7 +59,7 @@ constexpr int64_t AttentionBackwardWorkspaceBytes(int64_t tokens, int64_t heads)
   return tokens * heads * int64_t{sizeof(float)};
 }
 
-// The description of packed documents for cuDNN: those of one call, which are adjacent.
+// The description of packed documents for cuDNN: the adjacent documents of one call.
 inline constexpr int kPackedDocumentsMax = 64;
 inline constexpr int kPackedTensorsMax = 8;
 struct PackedDocuments {
@@ -75,22 +77,22 @@ static_assert((kPackedDocumentsMax + 1) * sizeof(int64_t) <= kPackedArrayBytes);
 static_assert(sizeof(PackedDocuments) <= 4096, "a kernel's arguments");
 int WritePackedIndex(void* stream, const PackedDocuments& documents, void* index);
 
-// Adds a part of a gradient that comes in parts: sum += part. The first part is written and not
-// added. With the last part, the sum goes to `out`, rounded once. The sums of an element are added
-// in FP32 in the order of the calls. The width must be a multiple of 4, and all addresses and rows
-// must be aligned to 16 bytes.
+// One part of a gradient that comes in several parts, for AddAttentionPart.
 struct AttentionPart {
   int64_t rows = 0, width = 0;
   const void* part = nullptr;  // [rows, width], BF16, contiguous
-  float* sum = nullptr;  // [rows, width], contiguous; neither read nor written if first and last
+  float* sum = nullptr;        // [rows, width], contiguous; unused if first and last
   bool first = false, last = false;
   void* out = nullptr;  // [rows, width], BF16; used if last
   int64_t out_stride = 0;
 };
+// Adds a part to a sum: sum += part. The first part overwrites the sum. With the last part the sum
+// is rounded once and written to `out`. The parts of an element are added in FP32 in the order of
+// the calls. The width must be a multiple of 4. All addresses and rows must be aligned to 16 bytes.
 int AddAttentionPart(void* stream, const AttentionPart& part);
 
-// Computes to[c, r] = from[r, c]. It converts statistics between [heads, tokens] and [tokens,
-// heads].
+// Computes to[c, r] = from[r, c]. It converts statistics between the layouts [heads, tokens] and
+// [tokens, heads].
 int TransposeStatistics(void* stream, const float* from, int64_t rows, int64_t columns,
                         int64_t from_stride, float* to, int64_t to_stride);
 

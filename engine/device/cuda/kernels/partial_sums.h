@@ -1,5 +1,5 @@
-// Sums over many rows, one for each column. Each block leaves a row of partial sums, and one kernel
-// adds these in an order that depends on the number of blocks alone.
+// Sums over many rows, one for each column. Each block writes a row of partial sums. One more
+// kernel adds those rows in an order that depends on the number of blocks alone.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_PARTIAL_SUMS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_PARTIAL_SUMS_H_
 
@@ -9,22 +9,23 @@
 
 namespace megatrain::cuda {
 
-// Returns how many blocks may leave partial sums of `n` columns for `items` rows. It depends on the
-// shapes alone, so that the order of summation does too. It is 1 if sums are not to be split, and 0
-// if a row of them does not fit kScratchBytes.
+// Returns the number of blocks that may write partial sums of `n` columns for `items` rows. It
+// depends on the shapes and on FastPaths::split_sums alone, so that the order of summation does
+// too. It is at most 1 if split_sums is off, and 0 if a row of partial sums does not fit into
+// kScratchBytes.
 int64_t PartialSumBlocks(const Queue& queue, int64_t items, int64_t n);
 
-// Adds the rows of `partial` [blocks, n] to `sums` [n]; without `add`, `sums` is overwritten.
+// Adds the rows of `partial` [blocks, n] to `sums` [n], or overwrites `sums` unless `add`.
 int AddPartialSums(const Queue& queue, const float* partial, int64_t blocks, int64_t n, bool add,
                    float* sums);
 
-// The floats of shared memory that ColumnSums needs.
+// The number of floats of shared memory that ColumnSums needs.
 template <int kCount, int kWarps>
 inline constexpr int kColumnSumsFloats = kCount* kWarps* kWarp;
 
-// Sums kCount columns for each lane over `rows` rows that begin at `x`; the result is in the
-// block's first warp. Each warp takes every kWarps-th row, in packs, and loads several before it
-// adds the first. All threads of the block must call it. `there` is false for a lane without
+// Sums kCount columns for each lane over `rows` rows that begin at `x`. Only the block's first warp
+// receives the result. Each warp takes every kWarps-th row, in packs, and loads several rows before
+// it adds the first. All threads of the block must call it. `there` is false for a lane without
 // columns.
 template <int kWarps, typename T, int kCount>
 __device__ void ColumnSums(const T* x, int64_t rows, int64_t stride, bool there, float* shared,

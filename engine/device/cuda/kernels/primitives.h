@@ -54,7 +54,7 @@ inline uint32_t PackBf16(float first, float second) {
 }
 #endif
 
-// A group of kCount elements that is moved at once; it has 16 bytes if the operands allow that. The
+// A group of kCount elements that is moved at once. It has 16 bytes if the operands allow that. The
 // elements stay in words until they are used, which takes half as many registers as single BF16
 // elements would.
 template <typename T, int kCount>
@@ -127,13 +127,13 @@ __device__ void Store(const float (&from)[kCount], T* to) {
 template <typename T>
 inline constexpr int kPackCount = 16 / sizeof(T);
 
-// A team is a power of two of adjacent threads: kTeam threads of one warp, or several whole warps,
-// which are then the whole block.
+// The threads of a warp. A team is a power of two of adjacent threads: kTeam threads of one warp,
+// or several whole warps that form the whole block.
 inline constexpr int kWarp = 32;
 
 // Computes kCount sums over the team. Every thread receives them, always summed in the same order.
-// All threads of the warp, or of the block, must call it. `shared` has kCount * kTeam / 32 floats;
-// teams of several warps use it and synchronise with __syncthreads.
+// All threads of the warp, or of a block-wide team's block, must call it. `shared` has kCount *
+// kTeam / 32 floats. Only teams of several warps use it, and these synchronise with __syncthreads.
 template <int kTeam, int kCount>
 __device__ void TeamSums(float (&x)[kCount], float* shared) {
 #pragma unroll
@@ -184,7 +184,8 @@ inline bool Aligned(std::initializer_list<const void*> addresses,
   return true;
 }
 
-// Returns true if a kernel should move packs of these operands.
+// Returns true if a kernel should move these operands in packs: FastPaths::vector_loads is on and
+// the operands are Aligned.
 inline bool MovesPacks(const Queue& queue, std::initializer_list<const void*> addresses,
                        std::initializer_list<int64_t> distances) {
   return queue.paths.vector_loads && Aligned(addresses, distances);
@@ -196,7 +197,7 @@ inline constexpr int64_t kThreadsMax = std::numeric_limits<uint32_t>::max() - 10
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// A one-dimensional grid of up to 2^31 - 1 blocks.
+// Returns a one-dimensional grid of up to 2^31 - 1 blocks.
 inline dim3 Grid(int64_t blocks) { return dim3(static_cast<unsigned>(blocks), 1, 1); }
 
 inline constexpr int kInvalidValue = 1;  // cudaErrorInvalidValue

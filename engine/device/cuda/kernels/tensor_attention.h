@@ -1,7 +1,7 @@
 // Helpers for both directions of attention on tensor cores. A block of four warps handles 64 rows
 // of one head, 16 for each warp. It iterates over tiles of other rows, which are copied to shared
-// memory while it computes. Rows in shared memory are 16 bytes further apart than they are long,
-// which avoids bank conflicts.
+// memory while the warps compute. The stride of rows in shared memory is 16 bytes longer than a
+// row, which avoids bank conflicts.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_TENSOR_ATTENTION_H_
 
@@ -37,8 +37,8 @@ struct TensorShape {
   using Sums = float[kDim / 8][4];
 };
 
-// Returns true if these kernels are switched on and can take the operands, which they move in units
-// of 16 bytes.
+// Return true if these kernels are switched on and can take the operands. The kernels move operands
+// in units of 16 bytes.
 inline bool FitsTensorCores(const Queue& queue, const AttentionArgs& args) {
   return queue.paths.tensor_core_attention && args.dtype == DType::kBF16 &&
          args.head_dim % 8 == 0 &&
@@ -56,7 +56,7 @@ int TensorAttention(const Queue& queue, const AttentionArgs& args);
 int TensorAttentionGradients(const Queue& queue, const AttentionBackwardArgs& args,
                              const float* delta);
 
-// Begins to copy rows [first, first + kRows) of a head to `tile`; rows from `last` on become zeros.
+// Begins to copy rows [first, first + kRows) of a head to `tile`. Rows from `last` on become zeros.
 // `thread` is the caller's number among kTensorThreads.
 template <typename Shape, int kRows>
 __device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_t last, int dim,
@@ -87,14 +87,14 @@ __device__ void CopyRows(const Bf16* head, int64_t stride, int64_t first, int64_
 }
 
 // Returns the address that this lane passes to LoadMatrices for rows [row, row + 16) and columns
-// [column, column + 16) of a tile. They give the fragment `a` or, read as [k, n] by
-// LoadMatricesTransposed, two fragments `b`.
+// [column, column + 16) of a tile. LoadMatrices then gives the fragment `a`. LoadMatricesTransposed
+// reads the tile as [k, n] and gives two fragments `b`.
 template <typename Shape>
 __device__ const Bf16* FragmentRow(const Bf16* tile, int row, int column) {
   const int lane = threadIdx.x % kWarp;
   return tile + (row + lane % 16) * Shape::kStride + column + lane / 16 * 8;
 }
-// The same for two fragments `b` of a tile whose rows are n and whose columns are k.
+// Returns that address for two fragments `b` of a tile whose rows are n and whose columns are k.
 template <typename Shape>
 __device__ const Bf16* ColumnFragmentRow(const Bf16* tile, int row, int column) {
   const int lane = threadIdx.x % kWarp;
@@ -168,9 +168,9 @@ __device__ void ClearSums(typename Shape::Sums& sums) {
   }
 }
 
-// Writes the warp's rows [first + row, first + row + 16) of a head, up to `last`: sums[..][2 r] and
-// [2 r + 1] times factors[r]. They pass through `tile`, whose rows [row, row + 16) are used by this
-// warp only.
+// Writes the warp's rows [first + row, first + row + 16) of a head, up to `last`. Row g is
+// sums[..][0] and [1] times factors[0]; row g + 8 is sums[..][2] and [3] times factors[1]. The rows
+// pass through rows [row, row + 16) of `tile`, which only this warp uses.
 template <typename Shape>
 __device__ void StoreRows(const typename Shape::Sums& sums, const float (&factors)[2], Bf16* tile,
                           int row, int64_t first, int64_t last, int dim, int64_t stride,

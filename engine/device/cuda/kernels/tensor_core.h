@@ -41,7 +41,8 @@ __device__ inline void LoadMatrices(const void* row, uint32_t (&to)[4]) {
                : "r"(SharedAddress(row))
                : "memory");
 }
-// The same with transposed matrices: to[j] becomes rows 2t and 2t + 1 of column g.
+// Loads the matrices as LoadMatrices does, but transposed: to[j] becomes rows 2t and 2t + 1 of
+// column g.
 __device__ inline void LoadMatricesTransposed(const void* row, uint32_t (&to)[4]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -49,13 +50,13 @@ __device__ inline void LoadMatricesTransposed(const void* row, uint32_t (&to)[4]
                : "memory");
 }
 
-// Begins to copy 16 bytes to shared memory; if `there` is false, writes zeros and reads nothing.
+// Begins to copy 16 bytes to shared memory. If `there` is false, it writes zeros and reads nothing.
 __device__ inline void CopyAsync(void* shared, const void* global, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(SharedAddress(shared)),
                "l"(global), "r"(there ? 16 : 0)
                : "memory");
 }
-// Makes a group of this thread's copies since the last call.
+// Joins this thread's copies since the last call into a group.
 __device__ inline void CommitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until all groups of this thread except the newest kGroups have arrived. Other threads see
 // the data after __syncthreads.
@@ -64,8 +65,8 @@ __device__ inline void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
 }
 
-// Returns 2^x to within 2 units in the last place, and 0 for results that would be denormal. It is
-// one instruction, where exp2f takes four. The results are rounded to BF16 anyway.
+// Returns 2^x to within 2 units in the last place, and 0 for results that would be denormal. This
+// is one instruction, where exp2f takes four. Users round the results to BF16 anyway.
 __device__ inline float Exp2(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));

@@ -14,13 +14,13 @@ namespace megatrain {
 class CublasLt {
  public:
   // Loads the library for the calling thread's current device. `split_sums` allows it to split a
-  // product's sums into parts. Returns Unavailable, with the places that were searched, if it is
-  // not found.
+  // product's sums into parts. Returns Unavailable if the library is not found (listing the places
+  // that were searched) or cannot be used.
   static absl::StatusOr<std::unique_ptr<CublasLt>> Load(bool split_sums);
   virtual ~CublasLt() = default;
 
   virtual CudaLibrary Library() const = 0;
-  // As CudaApi::Product, but returns a cublasStatus_t, 0 = success.
+  // Does as CudaApi::Product, but returns a cublasStatus_t, 0 for success.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 };

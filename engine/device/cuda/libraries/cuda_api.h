@@ -1,9 +1,10 @@
 // The interface to CUDA: the functions of the runtime, cuBLASLt and cuDNN that the device calls.
-// Everything behind it is built and tested without them. The methods return a cudaError_t as an
-// int, 0 = success. Errors of cuBLASLt are mapped to kProductFailed, those of cuDNN to
-// kAttentionFailed.
+// The code that uses it is built and tested without CUDA. The methods return a cudaError_t as an
+// int, 0 for success. Numbers from kProductFailed on are errors of cuBLASLt, those from
+// kAttentionFailed on errors of cuDNN.
 //
-// Thread safety: as in CUDA, any thread may call; it must first choose its device (SetDevice).
+// Thread safety: as in CUDA, any thread may call. A thread must first choose its device
+// (SetDevice).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDA_API_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDA_API_H_
 
@@ -27,10 +28,10 @@ inline constexpr int kCudaInsufficientDriver = 35;
 inline constexpr int kCudaNoDevice = 100;
 inline constexpr int kCudaInvalidDevice = 101;
 inline constexpr int kCudaNotReady = 600;
-// Not values of CUDA: cuBLASLt refused or failed, and likewise cuDNN.
+// The first error number of cuBLASLt, and that of cuDNN. They are not values of CUDA.
 inline constexpr int kProductFailed = 100'000;
 inline constexpr int kAttentionFailed = 200'000;
-// The library is not there or does not support the call; nothing was queued.
+// Returned if the library is not there or does not support the call. Nothing was queued then.
 inline constexpr int kNotTaken = -1;
 
 struct CudaDeviceProperties {
@@ -50,16 +51,16 @@ inline constexpr char kCudnn[] = "cuDNN";
 // A library of kernels that is loaded at run time.
 struct CudaLibrary {
   std::string name = "";     // "cuDNN"
-  std::string version = "";  // "9.19.0"; empty if it is not used
-  // Its file or, if it is not used, why not, with every place that was searched.
+  std::string version = "";  // "9.19.0"; empty if the library is not used
+  // The library's file. If the library is not used, the reason, with every place that was searched.
   std::string place = "";
 };
 
-// Describes out = op(a) op(b) + beta c (+ bias), column-major as in cuBLAS. out is [m, n] with
-// leading dimension out_stride, and so is c; beta is 1, or 0 if c is null. bias [m] is added to
-// every column. Sums are FP32; the parts of a split sum are added in FP32 in the workspace and not
-// in place. cuBLASLt has no products of FP32 with a BF16 result, and takes a bias in the output's
-// type only.
+// Describes out = op(a) op(b) + beta c (+ bias), column-major as in cuBLAS. `out` and `c` are [m,
+// n] with leading dimension out_stride; beta is 1, or 0 if c is null. bias [m] is added to every
+// column. Sums are FP32. The parts of a split sum are added in FP32 in the workspace and not in
+// place. cuBLASLt has no products of FP32 with a BF16 result, and takes a bias in the output's type
+// only.
 struct CudaProduct {
   int64_t m = 0, n = 0, k = 0;
   DType dtype = DType::kF32;      // the type of a and b
@@ -79,14 +80,17 @@ class CudaApi {
  public:
   virtual ~CudaApi() = default;
 
-  // Returns for example "cudaErrorMemoryAllocation (2): out of memory".
+  // Describes an error of these methods, for example "cudaErrorMemoryAllocation (2): out of
+  // memory".
   virtual std::string Describe(int error) const = 0;
 
-  // Returns versions as 1000 * major + 10 * minor. `driver` is 0 if there is no driver.
+  // Sets versions to 1000 * major + 10 * minor. `driver` becomes 0 if there is no driver.
   virtual int Versions(int* driver, int* runtime) = 0;
   virtual int DeviceCount(int* count) = 0;
   virtual int Properties(int ordinal, CudaDeviceProperties* properties) = 0;
   virtual int SetDevice(int ordinal) = 0;
+  // MemoryInfo, Malloc and the creation of streams and events act on the device that the thread
+  // chose.
   virtual int MemoryInfo(int64_t* free_bytes, int64_t* total_bytes) = 0;
 
   virtual int Malloc(int64_t bytes, void** memory) = 0;
@@ -108,18 +112,16 @@ class CudaApi {
 
   virtual int CopyToDevice(void* stream, void* device, const void* host, int64_t bytes) = 0;
   virtual int CopyToHost(void* stream, void* host, const void* device, int64_t bytes) = 0;
-  // Used by benchmarks, which compare memory-bound kernels with it.
+  // Queues a copy within device memory. Benchmarks compare memory-bound kernels with it.
   virtual int CopyOnDevice(void* stream, void* to, const void* from, int64_t bytes) = 0;
   virtual int Zero(void* stream, void* device, int64_t bytes) = 0;
 
-  // Returns true if libraries and kernels take device memory at their first use, besides what is
-  // allocated.
+  // Returns true if libraries and kernels take device memory of their own when they are first used.
   virtual bool loads_lazily() const = 0;
-  // Loads the library for products for the thread's device and, unless `switches` turn it off,
-  // cuDNN if it is found. Returns Unavailable, with the places that were searched, if the former is
-  // not found.
+  // Loads the library for products and, unless `switches` turn it off, cuDNN for the thread's
+  // device. Returns the errors of CublasLt::Load. A missing cuDNN is no error.
   virtual absl::Status LoadLibraries(const CudaSwitches& switches) = 0;
-  // Returns the library for products, then kCudnn. REQUIRES: LoadLibraries succeeded.
+  // Returns the library for products, then cuDNN. REQUIRES: LoadLibraries succeeded.
   virtual std::vector<CudaLibrary> Libraries() const = 0;
   // Queues a product. The algorithm is the library's first choice for the shape, requested once and
   // never timed, so that the same machine gives the same bits. `workspace` belongs to the stream.
@@ -128,18 +130,18 @@ class CudaApi {
                       int64_t workspace_bytes) = 0;
 
   // Queue attention by cuDNN. They return kNotTaken if cuDNN is not there or does not take the
-  // call; for a given installation that depends on shapes alone. Statistics are those of
-  // kernel_args.h, so that one direction may be the library's and the other not. `workspace`
-  // belongs to the stream.
+  // call, which for a given installation depends on shapes alone. Statistics have the form of
+  // kernel_args.h, so one direction may be cuDNN's and the other not. `workspace` belongs to the
+  // stream.
   virtual int Attention(void* stream, const AttentionArgs& args, void* workspace,
                         int64_t workspace_bytes) = 0;
   virtual int AttentionBackward(void* stream, const AttentionBackwardArgs& args) = 0;
-  // Begins to prepare cuDNN for both calls in the background, as Kernels::PrepareAttention.
-  // `workspace_bytes` is what Attention will be given.
+  // Begins to prepare cuDNN for both calls in the background, as Kernels::PrepareAttention
+  // describes. `workspace_bytes` is the size that Attention will be given.
   virtual void PrepareAttention(const AttentionBackwardArgs& args, int64_t workspace_bytes) = 0;
 
-  // Name the work that the thread queues in between, for an attached profiler; otherwise they cost
-  // next to nothing.
+  // Name the work that the calling thread queues between push and pop, for an attached profiler.
+  // Without a profiler they cost next to nothing.
   virtual void RangePush(const char* name) = 0;
   virtual void RangePop() = 0;
 };

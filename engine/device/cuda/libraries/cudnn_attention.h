@@ -30,19 +30,19 @@ namespace megatrain {
 // Thread safety: all methods may be called from any thread.
 class CudnnAttention {
  public:
-  // Loads cuDNN for the calling thread's current device. Returns Unavailable if cuDNN is not found
-  // or too old, or if this build was made without its headers.
+  // Loads cuDNN for the calling thread's current device. Returns the errors of CudnnGraphs::Open,
+  // and Unavailable if this build was made without cuDNN's headers.
   static absl::StatusOr<std::unique_ptr<CudnnAttention>> Load();
   virtual ~CudnnAttention() = default;
 
   virtual CudaLibrary Library() const = 0;
-  // As those of CudaApi. They return 0 for success, kNotTaken, a number from kAttentionFailed on
-  // for an error of cuDNN, or a cudaError_t.
+  // Do as CudaApi::Attention and CudaApi::AttentionBackward. They return 0 for success, kNotTaken,
+  // a number of kAttentionFailed or above for an error of cuDNN, or a cudaError_t.
   virtual int Forward(void* stream, const AttentionArgs& args, void* workspace,
                       int64_t workspace_bytes) = 0;
   virtual int Backward(void* stream, const AttentionBackwardArgs& args) = 0;
-  // As CudaApi::PrepareAttention. Graphs are built on a thread of their own in the order requested.
-  // A call whose graph is not built yet waits for it.
+  // Does as CudaApi::PrepareAttention. A thread of its own builds the graphs in the order
+  // requested. A call whose graph is not built yet waits for it.
   virtual void Prepare(const AttentionBackwardArgs& args, int64_t workspace_bytes) = 0;
 };
 

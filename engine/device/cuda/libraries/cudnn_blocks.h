@@ -42,13 +42,13 @@ struct CudnnBlockWorkspace {
   int64_t rest_bytes = 0;
 };
 
-// Queues a graph. Returns 0 or an error, as CudnnGraphs::Run.
+// Queues a graph. Returns 0 or an error, as CudnnGraphs::Run does.
 using RunCudnnGraph = std::function<int(const CudnnGraphKey& key, CudnnAddresses addresses,
                                         void* workspace, int64_t workspace_bytes)>;
 
 // Queues the gradients of all heads of the run's document, one head of keys and values after
-// another. Returns 0 or the first error. REQUIRES: run.in_blocks(), and the graphs of KeysOfRun
-// exist and need at most rest_bytes.
+// another. Returns 0 or the first error. `run_graph` is used during the call only. REQUIRES:
+// run.in_blocks(), and the graphs of KeysOfRun exist and need at most rest_bytes.
 int CudnnBackwardByBlocks(void* stream, const AttentionBackwardArgs& args, const DocumentRun& run,
                           const RunCudnnGraph& run_graph);
 

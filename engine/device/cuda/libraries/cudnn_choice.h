@@ -1,5 +1,6 @@
-// Decides which calls of attention cuDNN takes, and into which graphs each is cut. Everything
-// depends on shapes alone, documents' lengths among them.
+// Decides which calls of attention cuDNN takes, and into which graphs each call is cut. The answers
+// depend on shapes alone, documents' lengths among them. The user's choice
+// (base/attention_choice.h) is applied before, in cuda_kernels.cc.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 
@@ -14,13 +15,13 @@
 
 namespace megatrain {
 
-// Return true if dtype, sizes and alignment suit cuDNN. A call that the functions below cannot cut
-// into graphs is not taken either.
+// Return true if dtype, sizes and alignment suit cuDNN. cuDNN still does not take a call that the
+// functions below cannot cut into graphs.
 bool CudnnTakes(const AttentionArgs& args);
 bool CudnnTakes(const AttentionBackwardArgs& args);
 
-// Returns true if all documents have one length that is a multiple of 512. Others are passed as
-// packed documents.
+// Returns true if all documents have one length that is a multiple of 512. Documents that are not
+// uniform are passed as packed documents.
 bool IsUniform(const AttentionArgs& args);
 
 // Returns the number of query heads for each head of keys and values.
@@ -30,16 +31,16 @@ inline std::span<const int32_t> StartsOf(const AttentionArgs& args) {
   return {args.document_starts, static_cast<size_t>(args.documents) + 1};
 }
 
-// Returns the graph for all documents of a call. REQUIRES: IsUniform.
+// Returns the graph for all documents of a call. REQUIRES: IsUniform(args).
 CudnnGraphKey UniformKeyOf(const AttentionArgs& args);
 // Returns the graph for one document and as many heads as fit the workspace. Returns nullopt if
-// documents are not uniform or not even one head of keys and values fits; they are then passed as
-// packed documents.
+// documents are not uniform or not even one head of keys and values fits. The documents are then
+// passed as packed documents.
 std::optional<CudnnGraphKey> UniformKeyOf(const AttentionBackwardArgs& args);
 
 // Cut packed documents into runs. They return an empty list if cuDNN does not take the call.
-// `takes_packed` says that packed documents may be used on this device. For the gradient, documents
-// that are too long for one call are cut into blocks (cudnn_blocks.h) of BlockLengthOf.
+// `takes_packed` says that packed documents may be used on this device. For the gradient, a
+// document that is too long for one call becomes a run in blocks of BlockLengthOf (cudnn_blocks.h).
 std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_bytes,
                                 bool takes_packed);
 std::vector<DocumentRun> RunsOf(const AttentionBackwardArgs& args, bool takes_packed);

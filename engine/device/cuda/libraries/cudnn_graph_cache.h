@@ -23,14 +23,13 @@ class CudnnGraphCache {
   // `graphs` must outlive this object, and nothing else may call its Make. `begin` is called once
   // on the building thread before the first graph is built; it may be null.
   CudnnGraphCache(CudnnGraphs* graphs, std::function<void()> begin);
-  // Waits for the graph that is being built. Graphs that were only requested are not built any
-  // more.
+  // Waits for the graph that is being built. Graphs that are still waiting to be built are dropped.
   ~CudnnGraphCache();
 
-  // Requests graphs, to be built after those requested before. Returns at once.
+  // Requests graphs, which are built after those requested before. Returns at once.
   void Want(const std::vector<CudnnGraphKey>& keys);
-  // Returns the graph, valid as long as this object, or null if cuDNN has none. If it is not built
-  // yet, it is built next and the call waits, because the answer must not depend on time.
+  // Returns the graph, valid as long as this object, or null if cuDNN has none. A graph that is not
+  // built yet is built next, and the call waits for it. So the answer never depends on timing.
   const CudnnGraph* Get(const CudnnGraphKey& key);
 
   // Returns "3 shapes are left to our own kernels, the last one as cuDNN says: ...", or "" if every

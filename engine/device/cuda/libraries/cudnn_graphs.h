@@ -1,5 +1,6 @@
-// cuDNN's graphs of attention (SDPA). They are built and run on a GPU that is there, or built alone
-// for the properties of one that is not. cuDNN's frontend is used behind this header only.
+// cuDNN's graphs of attention (SDPA). They are built and run for a GPU of this machine, or only
+// built for the properties of a GPU of another machine. Only the source of this header uses cuDNN's
+// frontend.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPHS_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_GRAPHS_H_
 
@@ -14,7 +15,7 @@
 
 namespace megatrain {
 
-// The operands of a graph, by the numbers under which calls pass their addresses.
+// The operands of a graph. A call passes addresses under these numbers.
 enum CudnnOperand : int64_t {
   kQ = 1,
   kK,
@@ -30,7 +31,7 @@ enum CudnnOperand : int64_t {
   kOffsets,  // the offsets of the first PackedTensor; see OffsetsOf
 };
 // The tensors that have offsets of their own, because the distance between tokens may differ. The
-// gradient of the output has the same layout as the output.
+// gradient of the output shares the offsets of the output.
 enum PackedTensor : int {
   kPackedQ,
   kPackedK,
@@ -47,7 +48,7 @@ constexpr int64_t OffsetsOf(int tensor) { return int64_t{kOffsets} + tensor; }
 // The shape for which a graph is built. Operands are BF16, statistics FP32.
 struct CudnnGraphKey {
   bool backward = false;
-  // If true, token i of a document sees the tokens up to i; otherwise it sees all.
+  // If true, token i of a document sees the tokens up to i. Otherwise it sees all tokens.
   bool causal = true;
   // If true, documents have any length up to `length`, given by offsets and lengths in device
   // memory, separately for queries and keys. Otherwise all have `length` tokens.
@@ -63,7 +64,7 @@ struct CudnnGraphKey {
   auto operator<=>(const CudnnGraphKey&) const = default;
 };
 
-// A graph that is built.
+// A graph that has been built. Only the CudnnGraphs that made it can run it.
 class CudnnGraph {
  public:
   virtual ~CudnnGraph() = default;
@@ -73,24 +74,26 @@ class CudnnGraph {
 // Addresses by CudnnOperand and OffsetsOf.
 using CudnnAddresses = std::unordered_map<int64_t, void*>;
 
-// Thread safety: Make may be called by one thread at a time, and so may Run, also while Make runs.
+// Thread safety: one thread at a time may call Make, and one Run. They may run at the same time.
 class CudnnGraphs {
  public:
-  // Opens cuDNN for the calling thread's current device. Returns Unavailable, with the places that
-  // were searched, if cuDNN or a library that it needs is not found or too old.
+  // Opens cuDNN for the calling thread's current device. Returns Unavailable if cuDNN or a library
+  // that it needs is not found (listing the places that were searched), too old, built for another
+  // CUDA version, or cannot be set up.
   static absl::StatusOr<std::unique_ptr<CudnnGraphs>> Open();
-  // Opens cuDNN for a device with these properties, as cuDNN writes them in JSON; `capability` is
-  // 10 * major + minor. Its graphs can be inspected but not run.
+  // Opens cuDNN for a GPU with these properties, as cuDNN writes them in JSON. `capability` is 10 *
+  // major + minor. The graphs can be inspected but not run. Returns the errors of Open, and
+  // InvalidArgument if `properties` cannot be read.
   static absl::StatusOr<std::unique_ptr<CudnnGraphs>> OpenFor(const std::string& properties,
                                                               int32_t capability);
   virtual ~CudnnGraphs() = default;
 
   virtual CudaLibrary Library() const = 0;
-  // Builds a graph with the first engine that cuDNN's heuristics name and that can be built;
-  // engines are not timed. Returns Unimplemented, with cuDNN's message, if there is none.
+  // Builds a graph with the first engine that cuDNN's heuristics name and that can be built.
+  // Engines are not timed. Returns Unimplemented, with cuDNN's message, if there is no such engine.
   virtual absl::StatusOr<std::unique_ptr<CudnnGraph>> Make(const CudnnGraphKey& key) = 0;
-  // Queues a graph of this object. Returns 0, or an error from kAttentionFailed on. `workspace` has
-  // the graph's workspace_bytes.
+  // Queues a graph that this object made. Returns 0 for success, else kAttentionFailed or a greater
+  // number. `workspace` has the graph's workspace_bytes.
   virtual int Run(void* stream, const CudnnGraph& graph, CudnnAddresses addresses,
                   void* workspace) = 0;
 };

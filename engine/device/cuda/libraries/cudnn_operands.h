@@ -17,18 +17,18 @@ inline int64_t CudnnAligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Return the addresses of the operands from `token` and from the first query head of `kv_head` on,
-// without the statistics.
+// Return the addresses of the operands, starting at `token` and at the first query head of
+// `kv_head`. The statistics are left out.
 CudnnAddresses AddressesOf(const AttentionArgs& args, int64_t token, int64_t kv_head);
 CudnnAddresses AddressesOf(const AttentionBackwardArgs& args, int64_t token, int64_t kv_head);
 
 // Queues the writing of documents' lengths and offsets to `index`, device memory of
-// cuda::kPackedIndexBytes. Document d has tokens [starts[d], starts[d + 1]); they are counted from
-// starts[0] on. Returns a cudaError_t.
+// cuda::kPackedIndexBytes. Document d has tokens [starts[d], starts[d + 1]), counted from starts[0]
+// on. Returns a cudaError_t.
 int WriteIndex(void* stream, const CudnnGraphKey& key, std::span<const int32_t> starts,
                void* index);
-// Adds the addresses of the lengths and offsets in an index that WriteIndex wrote, to the operands
-// of a graph of the forward or backward pass. Queries and keys may share one index.
+// Adds the addresses of lengths and offsets to a graph's operands. WriteIndex wrote them to the two
+// indexes. Queries and keys may share one index.
 void AddIndex(bool backward, void* of_queries, void* of_keys, CudnnAddresses* addresses);
 
 }  // namespace megatrain

@@ -15,11 +15,11 @@ inline constexpr int64_t kCudnnHeadDimMax = 256;
 // An upper bound of the part of cuDNN's workspace that does not grow with the shape.
 inline constexpr int64_t kCudnnSlackBytes = int64_t{1} << 20;
 
-// Returns the workspace of the deterministic gradient of so many documents and heads at once, as
-// cuDNN 9.19 requires on Hopper. For lengths rounded up to whole tiles it has 2 bytes for each
+// Returns the workspace of the deterministic gradient of this many documents and heads at once, as
+// cuDNN 9.19 requires it on Hopper. With lengths rounded up to whole tiles it has 2 bytes for each
 // query and key, FP32 sums for the queries, and the gradients of keys and values in BF16 for each
-// query head. Added are packed statistics and the description of packed documents. A graph of
-// another version that needs more is not used.
+// query head. The result also holds packed statistics and the description of packed documents. If
+// another version's graph needs more, it is not used.
 constexpr int64_t CudnnGradientBytes(int64_t documents, int64_t heads, int64_t length,
                                      int64_t head_dim) {
   constexpr int64_t kTile = 128;

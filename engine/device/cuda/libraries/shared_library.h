@@ -52,7 +52,7 @@ std::vector<std::string> FindLibraryFiles(const std::string& name,
 // with the places that were searched and the loader's messages, if it cannot be loaded.
 absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name,
                                                 const std::vector<std::string>& places);
-// As above, in the places of this process.
+// Opens the library `name` by name or from the places of this process, with the same errors.
 absl::StatusOr<SharedLibrary> OpenSharedLibrary(const std::string& name);
 
 }  // namespace megatrain
