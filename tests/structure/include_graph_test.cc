@@ -106,7 +106,13 @@ TEST(IncludeGraphTest, NoFolderIsCrowded) {
 TEST(IncludeGraphTest, NoArrowPointsUpwards) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> kForbidden = {
       {"engine", {"server", "client"}},
-      {"client", {"server/api", "server/daemon", "server/jobs", "server/manager", "engine/run"}},
+      // The engine's inside: the server sees engine.h, values, and what reads and reports files.
+      {"server",
+       {"engine/run", "engine/plan", "engine/pipeline", "engine/model", "engine/optim",
+        "engine/tokenizer", "engine/chat", "engine/data/records"}},
+      {"client",
+       {"server/api", "server/daemon", "server/jobs", "server/manager", "engine/run", "engine/host",
+        "engine/job", "engine/trace", "engine/device", "engine/memory", "engine/config"}},
       {"engine/base", {"engine"}},
       {"engine/memory", {"engine/model", "engine/pipeline", "engine/job"}},
       {"engine/model", {"engine/hf", "engine/pipeline", "engine/data"}},
