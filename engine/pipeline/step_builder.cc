@@ -94,7 +94,7 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
   op.end = end;
   op.bytes = (end - begin) * shape_.weight_element_bytes;
   op.reads = {{ResourceKind::kTileWeights, part}};
-  // What is loaded beside the device's update does not wait for its end.
+  // A part that is loaded beside the device's update does not wait for the update's end.
   op.writes = {place.load ? Resource{ResourceKind::kWeightBuffer, place.buffer}
                           : Resource{ResourceKind::kFirstTile}};
 }

@@ -58,7 +58,7 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
                                             TrainingControl* control, const RunSink& tell) {
   RunContext run(host, spec, options, *control, tell);
   absl::StatusOr<TrainingOutcome> outcome = PrepareAndTrain(run);
-  // What was told to be abandoned has not failed.
+  // A run that was told to end has not failed.
   if (!outcome.ok() && !run.GoOn().ok()) return *run.AskedToEnd();
   return outcome;
 }

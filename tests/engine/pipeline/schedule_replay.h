@@ -28,7 +28,7 @@ class ScheduleReplay {
     int tile = -1, version = 0, device_version = 0;
     bool operator==(const Weights&) const = default;
   };
-  // Of a step, by tile.
+  // How often each tile was loaded, stored and updated in a step.
   struct Counts {
     std::map<int, int> loads, stores, updates, device_updates;
   };

@@ -53,7 +53,8 @@ constexpr int kCapability = 90;
 
 absl::StatusOr<std::unique_ptr<CudnnGraphs>> OpenForH200() {
   // cuDNN finds it by its name, which is the driver's.
-  if (dlopen("tests/engine/device/cuda/libraries/libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) == nullptr) {
+  if (dlopen("tests/engine/device/cuda/libraries/libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) ==
+      nullptr) {
     return absl::InternalError(dlerror());
   }
   return CudnnGraphs::OpenFor(kH200, kCapability);
