@@ -24,7 +24,8 @@ using DF = hn::CappedTag<float, 16>;
 using VF = hn::Vec<DF>;
 using DU = hn::RebindToUnsigned<DF>;
 using VU = hn::Vec<DU>;
-using DHalf = hn::Rebind<uint16_t, DU>;
+using DHalf = hn::Rebind<uint16_t, DU>;         // a vector's elements in 16 bits
+using DHalves = hn::Repartition<uint16_t, DF>;  // two vectors' elements in 16 bits
 
 // Asks for the lines of one turn from `p` on.
 template <typename T>
@@ -45,6 +46,8 @@ struct Extremes {
   VU second_moment;
 };
 
+HWY_INLINE VU Magnitude(VF x) { return hn::And(hn::BitCast(DU(), x), hn::Set(DU(), 0x7fffffffu)); }
+
 struct Scalars {
   explicit Scalars(const AdamWConstants& c, float decay_factor)
       : gradient_scale(hn::Set(DF(), c.gradient_scale)),
@@ -59,51 +62,101 @@ struct Scalars {
       step_size, decay;
 };
 
-// One vector of each stream. AdamWUpdateReference does the same arithmetic in the same order.
-template <bool kSplit, typename G>
-HWY_INLINE void UpdateVector(const Scalars& s, const G* HWY_RESTRICT gradient,
-                             void* HWY_RESTRICT weights, int16_t* HWY_RESTRICT remainder,
-                             float* HWY_RESTRICT exp_avg, float* HWY_RESTRICT exp_avg_sq, int64_t i,
-                             Extremes& extremes) {
+// An update is two halves, and AdamWUpdateReference does the same arithmetic in the same order. The
+// first half updates the moments of a turn and leaves the quotients, moment over denominator. The
+// second takes them from the masters.
+template <typename G>
+HWY_INLINE void UpdateMoments(const Scalars& s, const G* HWY_RESTRICT gradient,
+                              float* HWY_RESTRICT exp_avg, float* HWY_RESTRICT exp_avg_sq,
+                              float* HWY_RESTRICT quotient, Extremes& extremes) {
   const DF df;
-  const DU du;
-  const DHalf dhalf;
-  float* HWY_RESTRICT weights32 = static_cast<float*>(weights);
-  bf16_t* HWY_RESTRICT weights16 = static_cast<bf16_t*>(weights);
-  uint16_t* HWY_RESTRICT low16 = reinterpret_cast<uint16_t*>(remainder);
-
-  const VF g = hn::Mul(s.gradient_scale, LoadGradient(gradient + i));
-  const VF m_old = hn::LoadU(df, exp_avg + i);
-  const VF v_old = hn::LoadU(df, exp_avg_sq + i);
-  VF p;
-  if constexpr (kSplit) {
-    const VU high = hn::PromoteTo(du, hn::LoadU(dhalf, weights16 + i));
-    const VU low = hn::PromoteTo(du, hn::LoadU(dhalf, low16 + i));
-    const VU upper = hn::ShiftLeft<16>(hn::Sub(high, hn::ShiftRight<15>(low)));
-    p = hn::BitCast(df, hn::Or(upper, low));
-  } else {
-    p = hn::LoadU(df, weights32 + i);
+  for (int64_t i = 0; i < kTurn; i += static_cast<int64_t>(hn::Lanes(df))) {
+    const VF g = hn::Mul(s.gradient_scale, LoadGradient(gradient + i));
+    const VF m_old = hn::LoadU(df, exp_avg + i);
+    const VF v_old = hn::LoadU(df, exp_avg_sq + i);
+    const VF m = hn::MulAdd(s.one_minus_beta1, hn::Sub(g, m_old), m_old);
+    const VF v = hn::MulAdd(hn::Mul(s.one_minus_beta2, g), g, hn::Mul(s.beta2, v_old));
+    const VF denominator = hn::MulAdd(hn::Sqrt(v), s.inverse_sqrt_bias2, s.epsilon);
+    hn::StoreU(m, df, exp_avg + i);
+    hn::StoreU(v, df, exp_avg_sq + i);
+    hn::Store(hn::Div(m, denominator), df, quotient + i);
+    extremes.second_moment = hn::Max(extremes.second_moment, Magnitude(v));
   }
+}
 
-  const VF m = hn::MulAdd(s.one_minus_beta1, hn::Sub(g, m_old), m_old);
-  const VF v = hn::MulAdd(hn::Mul(s.one_minus_beta2, g), g, hn::Mul(s.beta2, v_old));
-  const VF denominator = hn::MulAdd(hn::Sqrt(v), s.inverse_sqrt_bias2, s.epsilon);
-  p = hn::NegMulAdd(s.step_size, hn::Div(m, denominator), hn::Mul(s.decay, p));
+// Two vectors of masters, their elements in order.
+struct Masters {
+  VF first, second;
+};
 
-  hn::StoreU(m, df, exp_avg + i);
-  hn::StoreU(v, df, exp_avg_sq + i);
-  const VU bits = hn::BitCast(du, p);
-  const VU magnitude_mask = hn::Set(du, 0x7fffffffu);
-  extremes.master = hn::Max(extremes.master, hn::And(bits, magnitude_mask));
-  extremes.second_moment =
-      hn::Max(extremes.second_moment, hn::And(hn::BitCast(du, v), magnitude_mask));
-  if constexpr (kSplit) {
-    const VU carry = hn::And(hn::ShiftRight<15>(bits), hn::Set(du, 1));
-    const VU high = hn::Add(hn::ShiftRight<16>(bits), carry);
-    hn::StoreU(hn::TruncateTo(dhalf, high), dhalf, weights16 + i);
-    hn::StoreU(hn::TruncateTo(dhalf, bits), dhalf, low16 + i);
-  } else {
-    hn::StoreU(p, df, weights32 + i);
+// Load and store the masters from element `at` on. There is a remainder if the weights are BF16.
+HWY_INLINE Masters LoadMasters(const float* HWY_RESTRICT weights, const int16_t*, int64_t at) {
+  return {hn::LoadU(DF(), weights + at), hn::LoadU(DF(), weights + at + hn::Lanes(DF()))};
+}
+HWY_INLINE void StoreMasters(const Masters& p, float* HWY_RESTRICT weights, int16_t*, int64_t at) {
+  hn::StoreU(p.first, DF(), weights + at);
+  hn::StoreU(p.second, DF(), weights + at + hn::Lanes(DF()));
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE Masters LoadMasters(const bf16_t* HWY_RESTRICT weights,
+                               const int16_t* HWY_RESTRICT remainder, int64_t at) {
+  return {hn::Set(DF(), DecodeMaster(weights[at], remainder[at])),
+          hn::Set(DF(), DecodeMaster(weights[at + 1], remainder[at + 1]))};
+}
+HWY_INLINE void StoreMasters(const Masters& p, bf16_t* HWY_RESTRICT weights,
+                             int16_t* HWY_RESTRICT remainder, int64_t at) {
+  for (const VF master : {p.first, p.second}) {
+    const SplitMaster split = EncodeMaster(hn::GetLane(master));
+    weights[at] = split.weight;
+    remainder[at++] = split.remainder;
+  }
+}
+#else
+// These are the formulas of split_master.h, on 16-bit halves. InterleaveLower and InterleaveUpper
+// work within blocks of 16 bytes. So groups of four halves are reordered first: the lower groups of
+// all blocks become the first vector.
+HWY_INLINE Masters LoadMasters(const bf16_t* HWY_RESTRICT weights,
+                               const int16_t* HWY_RESTRICT remainder, int64_t at) {
+  const DHalves d16;
+  const hn::Repartition<uint64_t, DHalves> d64;
+  HWY_ALIGN static constexpr uint64_t kOrder[3][8] = {
+      {0, 1}, {0, 2, 1, 3}, {0, 4, 1, 5, 2, 6, 3, 7}};  // for 2, 4 and 8 groups
+  const auto order = hn::SetTableIndices(d64, kOrder[hn::Lanes(d64) / 4]);
+  const auto load = [&](const uint16_t* halves) HWY_ATTR {
+    const auto groups = hn::BitCast(d64, hn::LoadU(d16, halves + at));
+    return hn::BitCast(d16, hn::TableLookupLanes(groups, order));
+  };
+  const auto low = load(reinterpret_cast<const uint16_t*>(remainder));
+  const auto high = hn::Sub(load(weights), hn::ShiftRight<15>(low));
+  return {hn::BitCast(DF(), hn::InterleaveLower(d16, low, high)),
+          hn::BitCast(DF(), hn::InterleaveUpper(d16, low, high))};
+}
+HWY_INLINE void StoreMasters(const Masters& p, bf16_t* HWY_RESTRICT weights,
+                             int16_t* HWY_RESTRICT remainder, int64_t at) {
+  const DHalves d16;
+  const auto first = hn::BitCast(d16, p.first);
+  const auto second = hn::BitCast(d16, p.second);
+  const auto low = hn::ConcatEven(d16, second, first);
+  const auto high = hn::ConcatOdd(d16, second, first);
+  hn::StoreU(hn::Add(high, hn::ShiftRight<15>(low)), d16, weights + at);
+  hn::StoreU(low, d16, reinterpret_cast<uint16_t*>(remainder) + at);
+}
+#endif
+
+template <typename W>
+HWY_INLINE void UpdateMasters(const Scalars& s, const float* HWY_RESTRICT quotient,
+                              W* HWY_RESTRICT weights, int16_t* HWY_RESTRICT remainder,
+                              int64_t begin, Extremes& extremes) {
+  const DF df;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(df));
+  for (int64_t i = 0; i < kTurn; i += 2 * lanes) {
+    Masters p = LoadMasters(weights, remainder, begin + i);
+    p.first = hn::NegMulAdd(s.step_size, hn::Load(df, quotient + i), hn::Mul(s.decay, p.first));
+    p.second =
+        hn::NegMulAdd(s.step_size, hn::Load(df, quotient + i + lanes), hn::Mul(s.decay, p.second));
+    StoreMasters(p, weights, remainder, begin + i);
+    extremes.master = hn::Max(extremes.master, hn::Max(Magnitude(p.first), Magnitude(p.second)));
   }
 }
 
@@ -111,12 +164,15 @@ template <bool kSplit, typename G>
 bool UpdateSpan(const AdamWConstants& constants, float decay, const AdamWSpan& span,
                 int64_t ahead) {
   const Scalars scalars(constants, decay);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(DF()));
   using W = std::conditional_t<kSplit, bf16_t, float>;
   const G* const gradient = static_cast<const G*>(span.gradient);
   W* const weights = static_cast<W*>(span.weights);
   Extremes extremes{hn::Zero(DU()), hn::Zero(DU())};
+  HWY_ALIGN float quotient[2][kTurn];  // of even and of odd turns
 
+  // The masters are a turn behind the moments: the processor divides for one turn while it takes
+  // the masters of the other apart. In one pass its registers would be full of instructions that
+  // wait for a quotient.
   int64_t i = 0;
   for (; i + kTurn <= span.elements; i += kTurn) {
     // One processor's loop has five to six streams of reads, more than the hardware of some follows
@@ -128,10 +184,17 @@ bool UpdateSpan(const AdamWConstants& constants, float decay, const AdamWSpan& s
       PrefetchTurn(span.exp_avg + i + ahead);
       PrefetchTurn(span.exp_avg_sq + i + ahead);
     }
-    for (int64_t j = i; j < i + kTurn; j += lanes) {
-      UpdateVector<kSplit>(scalars, gradient, weights, span.remainder, span.exp_avg,
-                           span.exp_avg_sq, j, extremes);
+    const int64_t turn = i / kTurn;
+    UpdateMoments(scalars, gradient + i, span.exp_avg + i, span.exp_avg_sq + i, quotient[turn % 2],
+                  extremes);
+    if (i > 0) {
+      UpdateMasters(scalars, quotient[(turn + 1) % 2], weights, span.remainder, i - kTurn,
+                    extremes);
     }
+  }
+  if (i > 0) {
+    UpdateMasters(scalars, quotient[(i / kTurn + 1) % 2], weights, span.remainder, i - kTurn,
+                  extremes);
   }
   if (i < span.elements) {
     // The rest goes through buffers. Their unused elements are zero in, and zero or (without
@@ -147,9 +210,8 @@ bool UpdateSpan(const AdamWConstants& constants, float decay, const AdamWSpan& s
     if constexpr (kSplit) std::memcpy(r, span.remainder + i, rest * sizeof(int16_t));
     std::memcpy(m, span.exp_avg + i, rest * sizeof(float));
     std::memcpy(v, span.exp_avg_sq + i, rest * sizeof(float));
-    for (int64_t j = 0; j < kTurn; j += lanes) {
-      UpdateVector<kSplit>(scalars, g, w, r, m, v, j, extremes);
-    }
+    UpdateMoments(scalars, g, m, v, quotient[0], extremes);
+    UpdateMasters(scalars, quotient[0], w, r, 0, extremes);
     std::memcpy(weights + i, w, rest * sizeof(W));
     if constexpr (kSplit) std::memcpy(span.remainder + i, r, rest * sizeof(int16_t));
     std::memcpy(span.exp_avg + i, m, rest * sizeof(float));
