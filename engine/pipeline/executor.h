@@ -88,7 +88,6 @@ class Executor {
 
  private:
   struct Item;
-  struct LaneState;
 
   Executor(Device* device, OpRunner* runner) : device_(device), runner_(runner) {}
   void RunLane(int lane);

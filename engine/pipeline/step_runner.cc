@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/data/sequences/document_bounds.h"
 
 namespace megatrain {
 
@@ -41,14 +42,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
     std::copy_n(batch.positions.begin() + first, tokens, arrays.positions + base);
     std::copy_n(batch.targets.begin() + first, tokens, arrays.targets + base);
     std::copy_n(batch.sorted_positions.begin() + first, tokens, arrays.sorted_positions + base);
-    const std::vector<int32_t>& starts = state.document_starts[m];
-    int32_t* bounds = arrays.document_bounds + 2 * base;
-    for (size_t i = 0; i + 1 < starts.size(); ++i) {
-      for (int32_t t = starts[i]; t < starts[i + 1]; ++t) {
-        *bounds++ = starts[i];
-        *bounds++ = starts[i + 1];
-      }
-    }
+    WriteDocumentBounds(state.document_starts[m], arrays.document_bounds + 2 * base);
     first += tokens;
   }
   if (d.training && d.shape.embedding_from_host) FindRows(slot);

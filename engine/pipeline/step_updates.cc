@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/optim/clipping.h"
+#include "engine/optim/clip_coefficient.h"
 #include "engine/pipeline/step_runner.h"
 
 namespace megatrain {
