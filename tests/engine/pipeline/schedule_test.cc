@@ -98,7 +98,7 @@ TEST_P(ScheduleProperties, EveryOperationDeclaresWhatItReadsAndWrites) {
   ExpectDeclared(BuildCheckpointEnd(), shape, false);
 }
 
-// What it writes, also where it counts as a reader among others of its kind.
+// Returns what the operation writes, also where it counts as a reader among others of its kind.
 std::vector<Resource> Writes(const Op& op) {
   std::vector<Resource> writes(op.writes.begin(), op.writes.end());
   if (const auto* piece = op.as<DeviceUpdateOp>()) {
