@@ -111,6 +111,7 @@ cp -L --no-preserve=mode -r /usr/share/common-licenses "$licences/common-license
 if $tests_only; then
   mkdir -p "$root/tests/files/tests/golden"
   install -m 0755 "$source_directory/tests/gpu.sh" "$root/tests/"
+  install -m 0644 "$source_directory/tests/gpu_steps.sh" "$root/tests/"
   cp -L -r --no-preserve=mode "$source_directory/tests/golden/models" "$root/tests/files/tests/golden/"
   rm -f "$root/tests/files/tests/golden/models/BUILD.bazel"
   file=$name.tar.xz

@@ -33,7 +33,7 @@ struct PlanChoice {
   double device_update_share = 0, first_layer_device_update_share = 0;
   // Numbers of pairs (layer, micro-batch of a sweep) whose activations are kept for the backward
   // pass: all activations, or all but the cheap ones. The other pairs are recomputed.
-  int layers_kept_whole = 0, layers_kept_partly = 0;
+  int activations_kept_whole = 0, activations_kept_partly = 0;
   PredictedStep predicted;
 };
 

@@ -88,11 +88,11 @@ struct AttentionArgs {
   float scale = 0;                                            // 1 / sqrt(head_dim)
   AttentionChoice choice = AttentionChoice::kAuto;
   // HOST memory, [documents + 1]. Document d is tokens [starts[d], starts[d + 1]). Documents cover
-  // all tokens. In a run, MakeBatch (engine/data/sequences/batch.cc) makes the starts.
+  // all tokens. engine/data/sequences/document_bounds.h makes them in a run.
   const int32_t* document_starts = nullptr;
   int64_t documents = 0;
   // Device memory, [tokens, 2]: for each token the first token of its document and the one after
-  // its last. In a run, StepRunner::PrepareBatch derives them from the starts.
+  // its last. engine/data/sequences/document_bounds.h makes them in a run.
   const int32_t* document_bounds = nullptr;
   const void* q = nullptr;  // [tokens, heads, head_dim]
   int64_t q_stride = 0;

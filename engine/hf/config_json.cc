@@ -361,6 +361,21 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::s
   return config;
 }
 
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, FileSystem* files) {
+  const std::string path = JoinPath(directory, kConfigFileName);
+  const absl::StatusOr<FileInfo> info = files->Examine(directory);
+  if (absl::IsNotFound(info.status()) || (info.ok() && !info->is_directory)) {
+    return absl::NotFoundError(absl::StrCat(directory,
+                                            info.ok()
+                                                ? " is not a directory: give the one that holds "
+                                                : ": there is no such directory to hold ",
+                                            kConfigFileName));
+  }
+  if (!info.ok()) return info.status();
+  MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kConfigBytesMax));
+  return ParseModelConfig(text, path);
+}
+
 absl::StatusOr<std::string> RewriteConfigDType(std::string_view text, DType weight_dtype,
                                                const std::string& path) {
   MT_ASSIGN_OR_RETURN(nlohmann::ordered_json root, ParseOrderedJson(text, path));

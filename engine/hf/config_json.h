@@ -1,5 +1,4 @@
-// Converts the text of a Hugging Face config.json to and from the engine's terms. ReadModelConfig
-// in hf_directory.h reads it from a directory.
+// Converts the text of a Hugging Face config.json to and from the engine's terms.
 #ifndef MEGATRAIN_ENGINE_HF_CONFIG_JSON_H_
 #define MEGATRAIN_ENGINE_HF_CONFIG_JSON_H_
 
@@ -8,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/base/dtype.h"
+#include "engine/base/file.h"
 #include "engine/model/model_config.h"
 
 namespace megatrain {
@@ -23,6 +23,11 @@ inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 // unknown, or asks for something that the engine does not compute. Returns Unimplemented, listing
 // the supported ones, for another model_type.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json, const std::string& path);
+
+// Reads `directory`/config.json. Returns NotFound if there is no such directory or file, and
+// otherwise the errors of ParseModelConfig, which refuses every key that it does not understand.
+absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory,
+                                            FileSystem* files = PosixFileSystem());
 
 // Returns the text with torch_dtype (or dtype, whichever it has) set to `weight_dtype`. All other
 // keys and their order are kept. Returns InvalidArgument if `json` is not an object.

@@ -1,11 +1,12 @@
-// ExportHfDirectory of hf_directory.h.
+#include "engine/hf/hf_export.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/hf_writer.h"
 #include "engine/hf/master_convert.h"

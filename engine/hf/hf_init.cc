@@ -1,4 +1,5 @@
-// InitializeTile and InitializeHfDirectory of hf_directory.h.
+#include "engine/hf/hf_init.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -6,9 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
 #include "engine/hf/config_json.h"
-#include "engine/hf/hf_directory.h"
 #include "engine/hf/hf_writer.h"
-#include "engine/hf/master_convert.h"
 #include "engine/hf/presets.h"
 #include "engine/hf/random_weights.h"
 #include "engine/memory/split_master.h"
@@ -19,7 +18,6 @@ namespace {
 
 // 8 MiB of FP32: enough blocks for every thread of a pool, little beside any tile.
 constexpr int64_t kChunkElements = int64_t{2} << 20;
-constexpr int64_t kShardBytes = int64_t{5000000000};
 
 absl::StatusOr<Preset> FindPreset(const std::string& name) {
   for (Preset& preset : Presets()) {
@@ -49,26 +47,6 @@ absl::Status AppendRandomTensor(const ModelConfig& config, uint64_t seed, const 
 }
 
 }  // namespace
-
-void InitializeTile(const ModelConfig& config, uint64_t seed, const Tile& tile, ThreadPool* pool) {
-  ZeroPaddingAndMoments(tile);
-  std::vector<float> values;
-  for (const TensorSpec& tensor : tile.layout->tensors) {
-    if (tile.weight_dtype == DType::kF32) {
-      FillRandomWeights(config, seed, tensor, 0, tensor.elements,
-                        static_cast<float*>(tile.weights) + tensor.offset, pool);
-      continue;
-    }
-    values.resize(std::min(tensor.elements, kChunkElements));
-    for (int64_t done = 0; done < tensor.elements;) {
-      const int64_t elements = std::min(tensor.elements - done, kChunkElements);
-      FillRandomWeights(config, seed, tensor, done, elements, values.data(), pool);
-      // Every value is finite: a deviate is below 7, initializer_range at most 1000.
-      StoreMaster(FileDType::kF32, values.data(), elements, tile, tensor.offset + done);
-      done += elements;
-    }
-  }
-}
 
 std::vector<std::string> PresetNames() {
   std::vector<std::string> names;
@@ -104,7 +82,7 @@ absl::Status InitializeHfDirectory(const std::string& preset_name, uint64_t seed
       MT_RETURN_IF_ERROR(write("tokenizer_config.json", BytesTokenizerConfigJson()));
     }
     if (config_only) return absl::OkStatus();
-    return WriteHfWeights(files, temporary, BuildModelLayout(config), preset.dtype, kShardBytes,
+    return WriteHfWeights(files, temporary, BuildModelLayout(config), preset.dtype, kHfShardBytes,
                           [&](int, const TensorSpec& tensor, SafetensorsWriter* writer) {
                             return AppendRandomTensor(config, seed, tensor, preset.dtype, pool,
                                                       writer);

@@ -1,4 +1,5 @@
-// ReadModelConfig and HfWeights of hf_directory.h.
+#include "engine/hf/hf_weights.h"
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -8,8 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
-#include "engine/hf/config_json.h"
-#include "engine/hf/hf_directory.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/master_convert.h"
 #include "engine/hf/safetensors.h"
@@ -157,21 +156,6 @@ class Weights : public HfWeights {
 };
 
 }  // namespace
-
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory, FileSystem* files) {
-  const std::string path = JoinPath(directory, kConfigFileName);
-  const absl::StatusOr<FileInfo> info = files->Examine(directory);
-  if (absl::IsNotFound(info.status()) || (info.ok() && !info->is_directory)) {
-    return absl::NotFoundError(absl::StrCat(directory,
-                                            info.ok()
-                                                ? " is not a directory: give the one that holds "
-                                                : ": there is no such directory to hold ",
-                                            kConfigFileName));
-  }
-  if (!info.ok()) return info.status();
-  MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kConfigBytesMax));
-  return ParseModelConfig(text, path);
-}
 
 absl::StatusOr<std::unique_ptr<HfWeights>> HfWeights::Open(const std::string& directory,
                                                            const ModelLayout& layout,

@@ -14,6 +14,9 @@
 
 namespace megatrain {
 
+// The default limit on the size of a weights file, as in transformers.
+inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
+
 // Writes every tensor of `layout` as `dtype` into `directory`, in forward order, in files of at
 // most `shard_bytes`. A single tensor that is larger gets a file of its own. `emit` must append the
 // whole data of the given tensor to the writer; its error is returned. Syncs each file but not the

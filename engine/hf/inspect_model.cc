@@ -15,8 +15,9 @@
 #include "engine/base/bytes.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
+#include "engine/hf/hf_weights.h"
 #include "engine/hf/safetensors.h"
 
 namespace megatrain {
@@ -150,7 +151,7 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path) {
   MT_RETURN_IF_ERROR(DescribeFiles(paths, &text, &json));
   ModelReport report;
   report.text = std::move(text);
-  report.json = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  report.json = std::move(json);
   return report;
 }
 

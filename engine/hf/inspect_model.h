@@ -2,6 +2,7 @@
 #ifndef MEGATRAIN_ENGINE_HF_INSPECT_MODEL_H_
 #define MEGATRAIN_ENGINE_HF_INSPECT_MODEL_H_
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,7 +15,7 @@ struct ModelReport {
   // {tensors, parameters, bytes}}, tensors[{name, dtype, shape, bytes, file}]. A directory also has
   // model{family, hidden, layers, ...}. A tied matrix counts once. For a directory without weights,
   // `files` is empty and `parameters` follows from config.json.
-  std::string json;
+  nlohmann::ordered_json json;
 };
 
 // Describes `path`, a directory with config.json or a .safetensors file. Reads headers and no data.

@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "engine/hf/master_convert.h"
 
 namespace megatrain {
 namespace {
 
 constexpr int64_t kBlockElements = int64_t{1} << 16;
+// 8 MiB of FP32: enough blocks for every thread of a pool, little beside any tile.
+constexpr int64_t kConvertElements = int64_t{2} << 20;
 
 // The n-th output of SplitMix64 (Steele, Lea, Flood 2014) started at `key`: its state is a counter,
 // so that any element can be had without those before it.
@@ -97,6 +101,26 @@ void FillRandomWeights(const ModelConfig& config, uint64_t seed, const TensorSpe
     pool->ParallelFor(blocks, fill);
   } else {
     for (int64_t block = 0; block < blocks; ++block) fill(block);
+  }
+}
+
+void InitializeTile(const ModelConfig& config, uint64_t seed, const Tile& tile, ThreadPool* pool) {
+  ZeroPaddingAndMoments(tile);
+  std::vector<float> values;
+  for (const TensorSpec& tensor : tile.layout->tensors) {
+    if (tile.weight_dtype == DType::kF32) {
+      FillRandomWeights(config, seed, tensor, 0, tensor.elements,
+                        static_cast<float*>(tile.weights) + tensor.offset, pool);
+      continue;
+    }
+    values.resize(std::min(tensor.elements, kConvertElements));
+    for (int64_t done = 0; done < tensor.elements;) {
+      const int64_t elements = std::min(tensor.elements - done, kConvertElements);
+      FillRandomWeights(config, seed, tensor, done, elements, values.data(), pool);
+      // Every value is finite: a deviate is below 7, initializer_range at most 1000.
+      StoreMaster(FileDType::kF32, values.data(), elements, tile, tensor.offset + done);
+      done += elements;
+    }
   }
 }
 

@@ -1,4 +1,5 @@
-// Computes random weights from the seed, the tensor's name and the element number alone.
+// Computes random weights of tensors and tiles from the seed, the tensor's name and the element
+// number alone.
 #ifndef MEGATRAIN_ENGINE_HF_RANDOM_WEIGHTS_H_
 #define MEGATRAIN_ENGINE_HF_RANDOM_WEIGHTS_H_
 
@@ -7,6 +8,7 @@
 #include "engine/base/thread_pool.h"
 #include "engine/model/model_config.h"
 #include "engine/model/model_layout.h"
+#include "engine/model/tile.h"
 
 namespace megatrain {
 
@@ -18,6 +20,13 @@ float InverseNormal(double p);
 // config.initializer_range; norms 1, biases 0. `pool` may be null.
 void FillRandomWeights(const ModelConfig& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool);
+
+// Fills the masters of `tile` with random weights as transformers does (normal with
+// initializer_range; norms 1, biases 0), and sets moments and padding to zero. The values depend on
+// `seed`, the tensors' names and the element numbers, not on the number of threads. `pool` may be
+// null.
+void InitializeTile(const ModelConfig& config, uint64_t seed, const Tile& tile,
+                    ThreadPool* pool = nullptr);
 
 }  // namespace megatrain
 

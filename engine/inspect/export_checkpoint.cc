@@ -5,7 +5,8 @@
 
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_reader.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/config_json.h"
+#include "engine/hf/hf_export.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
 

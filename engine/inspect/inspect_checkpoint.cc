@@ -1,11 +1,9 @@
 #include "engine/inspect/inspect_checkpoint.h"
 
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
-#include "engine/base/json.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint.h"
 
@@ -22,9 +20,8 @@ absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
                    "threads     ", state.threads, "\n",                                         //
                    "made on     ", state.arithmetic.empty() ? "-" : state.arithmetic, "\n",     //
                    "on disk     ", FormatBytes(manifest.total_bytes()), "\n", report.text);
-  MT_ASSIGN_OR_RETURN(nlohmann::ordered_json json, ParseOrderedJson(report.json, checkpoint));
-  json["kind"] = "checkpoint";
-  nlohmann::ordered_json& entry = json["checkpoint"];
+  report.json["kind"] = "checkpoint";
+  nlohmann::ordered_json& entry = report.json["checkpoint"];
   entry["step"] = state.step;
   entry["steps_total"] = state.steps_total;
   entry["data_position"] = state.data_position;
@@ -34,7 +31,6 @@ absl::StatusOr<ModelReport> InspectCheckpoint(const std::string& checkpoint) {
   entry["arithmetic"] = state.arithmetic;
   entry["bytes"] = manifest.total_bytes();
   entry["spec"] = state.spec;
-  report.json = json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   return report;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "engine/data/sequences/batch_loader.h"
+#include "engine/data/sequences/dataset.h"
 #include "engine/job/job_spec.h"
 #include "engine/tokenizer/tokenizer.h"
 

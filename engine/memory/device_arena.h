@@ -61,7 +61,6 @@ class DeviceArena {
 
   // Ends planning: every later Reserve is refused.
   void Seal() { sealed_ = true; }
-  bool sealed() const { return sealed_; }
 
   int64_t limit() const { return limit_; }
   int64_t used() const { return used_; }

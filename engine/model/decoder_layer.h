@@ -7,36 +7,10 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "engine/base/dtype.h"
-#include "engine/device/kernels.h"
 #include "engine/model/activations.h"
-#include "engine/model/model_layout.h"
+#include "engine/model/layer_context.h"
 
 namespace megatrain {
-
-// One micro-batch in device memory, except for document_starts. Does not own memory.
-struct MicroBatchView {
-  int64_t tokens = 0;
-  const int32_t* ids = nullptr;               // device [tokens]
-  const int32_t* positions = nullptr;         // device [tokens]
-  const int32_t* targets = nullptr;           // device [tokens], < 0 if masked
-  const int32_t* sorted_positions = nullptr;  // device [tokens], as in EmbeddingBackwardArgs
-  const int32_t* document_bounds = nullptr;   // device [tokens, 2], as in AttentionArgs
-  const int32_t* document_starts = nullptr;   // host [documents + 1]
-  int64_t documents = 0;
-};
-
-// The arguments that all template functions share. Does not own what it points to.
-struct LayerContext {
-  const ModelLayout* layout = nullptr;
-  DType dtype = DType::kF32;
-  AttentionChoice attention = AttentionChoice::kAuto;
-  Kernels* kernels = nullptr;
-  Stream* stream = nullptr;
-  const float* rope_cosine = nullptr;  // device [positions, head_dim / 2]
-  const float* rope_sine = nullptr;    // device [positions, head_dim / 2]
-  int64_t chunk_tokens = 0;            // LayerChunkTokens; for decoder layers
-};
 
 // Computes y = layer(x), and the activations. `weights` is the layer's tile in its weight buffer. x
 // and y are [tokens, hidden] of context.dtype and must not overlap.

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "engine/base/status.h"
+#include "engine/model/activations.h"
 
 namespace megatrain {
 namespace {

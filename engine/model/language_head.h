@@ -11,7 +11,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "engine/model/decoder_layer.h"
+#include "engine/model/layer_context.h"
 
 namespace megatrain {
 

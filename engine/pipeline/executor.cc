@@ -13,10 +13,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool IsForward(OpKind kind) {
-  return kind == OpKind::kEmbedForward || kind == OpKind::kLayerForward;
-}
-
 double& BusyOf(LaneSeconds& busy, int lane) {
   switch (static_cast<Lane>(lane)) {
     case Lane::kH2D:
@@ -39,8 +35,10 @@ double& BusyOf(LaneSeconds& busy, int lane) {
 }  // namespace
 
 struct Executor::Item {
+  Item(Op scheduled, const LaneCounts& before) : op(std::move(scheduled)), waits(before) {}
+
   Op op;
-  LaneCounts waits = {};
+  LaneCounts waits;
   // Device lanes: recorded around the operation.
   std::shared_ptr<Event> start, end;
   // Host lanes: when it ran. Device lanes: when it was queued.
@@ -85,12 +83,10 @@ std::shared_ptr<Executor::Ticket> Executor::Submit(Schedule schedule) {
   auto ticket = std::make_shared<Ticket>();
   ticket->items.reserve(schedule.ops.size());
   for (Op& op : schedule.ops) {
-    auto item = std::make_shared<Item>();
-    item->waits = tracker_.Add(op);
+    const LaneCounts waits = tracker_.Add(op);
     const int lane = static_cast<int>(op.lane);
     ticket->last[lane] = tracker_.counts()[lane];
-    item->op = std::move(op);
-    ticket->items.push_back(std::move(item));
+    ticket->items.push_back(std::make_shared<Item>(std::move(op), waits));
   }
   MutexLock lock(&mutex_);
   for (const std::shared_ptr<Item>& item : ticket->items) {
@@ -115,7 +111,7 @@ absl::StatusOr<std::shared_ptr<Event>> Executor::TakeEvent() {
 }
 
 absl::Status Executor::RunItem(int lane, Item& item) {
-  device_->BeginRange(OpKindName(item.op.kind));
+  device_->BeginRange(item.op.name());
   absl::Status status = RunNamed(lane, item);
   device_->EndRange();
   return status;
@@ -199,7 +195,7 @@ absl::StatusOr<Executor::Timing> Executor::Wait(const std::shared_ptr<Ticket>& t
       MT_RETURN_IF_ERROR(device_->Synchronize(*item->end));
       MT_ASSIGN_OR_RETURN(const double seconds, device_->ElapsedSeconds(*item->start, *item->end));
       BusyOf(timing.busy, lane) += seconds;
-      if (IsForward(item->op.kind)) timing.forward += seconds;
+      if (item->op.is<EmbedForwardOp>() || item->op.is<LayerForwardOp>()) timing.forward += seconds;
       // The device's clock is its own: the host saw the work queued at host_start, at the earliest
       // it ended then plus its duration.
       item->host_end =
@@ -253,11 +249,13 @@ void Executor::Interrupt() {
   changed_.NotifyAll();
 }
 
-bool Executor::Withdraw(const std::shared_ptr<Ticket>& ticket, OpKind final) {
+bool Executor::Withdraw(const std::shared_ptr<Ticket>& ticket, bool during_backward) {
   MutexLock lock(&mutex_);
   if (!status_.ok()) return false;
   for (const std::shared_ptr<Item>& item : ticket->items) {
-    if (item->started && (item->op.kind == final || ChangesState(item->op.kind))) return false;
+    const bool final =
+        item->op.ChangesState() || (!during_backward && item->op.is<LayerBackwardOp>());
+    if (item->started && final) return false;
   }
   for (const std::shared_ptr<Item>& item : ticket->items) item->withdrawn = true;
   return true;

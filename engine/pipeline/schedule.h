@@ -1,5 +1,5 @@
-// Describes a step as data: operations on lanes, with the resources that each reads and writes.
-// executor.h runs it.
+// Describes a step as data: operations (operation.h) on lanes, with the resources that each reads
+// and writes. executor.h runs it.
 //
 // Run one after the other in the order of `Schedule::ops`, the operations give the right result.
 // dependency_tracker.h derives from this order and from the resources which operations must wait
@@ -27,114 +27,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
-#include "engine/model/activations.h"
 #include "engine/model/layer_work.h"
-#include "engine/pipeline/lane.h"
+#include "engine/pipeline/operation.h"
 
 namespace megatrain {
-
-enum class ResourceKind {
-  // Host. Index `tile` has the tile's elements that the host updates, and index device_part(tile)
-  // those that the device updates. host_part(1, i) has those of tile 1 that the host updates in
-  // part i.
-  kTileWeights,  // the section that is streamed
-  kTileMoments,  // remainder and moments
-
-  kEmbeddingRows,   // host, rows of tile 0's weights that the next step's batch looks up
-  kWeightBuffer,    // device
-  kFirstTile,       // device, tile 1's host-updated elements in a buffer (first_tile_in_buffer)
-  kAccumulator,     // device, FP32 gradient of one tile, and its sum of squares
-  kSlab,            // host, gradient of one tile
-  kHidden,          // device, hidden states of one micro-batch at one boundary
-  kHiddenGradient,  // device, index: micro-batch in the sweep
-  kHostStash,       // host, index: layer * sweep + micro-batch in the sweep
-  kKept,            // device, kept activations of one layer and micro-batch
-  kScratch,         // device, activations and workspace that operations use in turn
-  kDeviceBatch,     // device, ids and targets; index: step slot
-  kDeviceLosses,    // device, sums of losses; index: step slot
-  kHostLosses,      // host; index: step slot
-  kHostNorm,        // host; index: step slot * tiles + tile
-  kUpdateFlag,      // host, not 0 if the device's update of a tile is not trusted; index: tile
-  kClip,            // host, the step's clipping coefficient; index: step slot
-  kCheckpoint,      // disk
-};
-
-struct Resource {
-  ResourceKind kind;
-  int index = 0;
-};
-
-enum class OpKind {
-  // h2d
-  kUploadBatch,
-  kLoadTile,            // tile -> weight_buffer
-  kLoadStash,           // host stash -> input_slot
-  kLoadPartial,         // slab -> accumulator: the sum over earlier sweeps
-  kLoadHiddenGradient,  // host stash -> output_slot
-  // compute
-  kEmbedForward,  // -> output_slot
-  kLayerForward,  // input_slot -> output_slot
-  kHead,          // input_slot -> losses, hidden gradient, accumulator
-  kHeadLoss,      // input_slot -> losses (evaluation)
-  kLayerBackward,
-  kEmbedBackward,   // from the hidden gradient, or from input_slot
-  kFinishGradient,  // sum of squares; BF16 rounding
-  // d2h
-  kStoreStash,  // input_slot -> host stash
-  kStoreNorm,
-  kStoreGradient,
-  kStorePartial,
-  kStoreHiddenGradient,  // -> host stash
-  kStoreLosses,
-  // update
-  kCheckLosses,   // fails if a loss is not finite, before any update
-  kClip,          // computes the norm and the step's clipping coefficient
-  kUpdateRows,    // AdamW for the embedding's rows that the next step's batch looks up
-  kUpdateTile,    // AdamW for the other elements [begin, end) of a tile
-  kCheckUpdates,  // fails if a device update is not trusted, before a checkpoint reads it
-  // device update
-  kBeginDeviceUpdate,  // clears the update flag
-  kDeviceUpdate,       // loads the state of a piece of a tile, runs AdamW, stores the state
-  kEndDeviceUpdate,    // update flag -> host
-  // io
-  kSaveTile,
-  kFinishCheckpoint,
-};
-
-// Returns a name for messages and traces: "load tile", "layer forward".
-const char* OpKindName(OpKind kind);
-// Returns true if an operation of this kind changes the model's state or announces that the next
-// ones do. A step can be given up only until the first such operation has started.
-bool ChangesState(OpKind kind);
-
-struct Op {
-  OpKind kind;
-  Lane lane;
-  int step_slot = 0;  // the step's slot among the kStepSlots in flight
-  int tile = -1;
-  int layer = -1;
-  int micro_batch = -1;  // in the step
-  int sweep_index = -1;  // the same within its sweep
-  int weight_buffer = -1;
-  int accumulator = -1;
-  int slab = -1;
-  int input_slot = -1;
-  int output_slot = -1;
-  int stash_slot = -1;
-  int kept_slot = -1;  // -1: nothing kept
-  KeepLevel keep = KeepLevel::kNothing;
-  bool first = false;  // the first of a tile's gradient: replaces the accumulator's content
-  // The tile's elements [begin, end), for kLoadTile, kLoadPartial, kUpdateTile and kDeviceUpdate.
-  int64_t begin = 0, end = 0;
-  // Bytes that the operation copies, updates or saves. Predictions divide them by the lane's rate.
-  int64_t bytes = 0;
-  LayerWork work;  // the work of an operation on the compute lane, used there instead of `bytes`
-  // Bytes that an operation copies over the link although it is not on the lane h2d or d2h.
-  int64_t h2d_bytes = 0, d2h_bytes = 0;
-  absl::InlinedVector<Resource, 4> reads;
-  absl::InlinedVector<Resource, 3> writes;
-};
 
 struct Schedule {
   std::vector<Op> ops;

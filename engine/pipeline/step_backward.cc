@@ -12,17 +12,18 @@ void StepBuilder::Head() {
   Prefetch();
   LoadStashBehind(-1);
   for (int i = 0; i < sweep_size_; ++i) {
-    Op& op = Add(OpKind::kHead, Lane::kCompute);
-    AtMicroBatch(op, i);
-    op.tile = tile;
-    op.weight_buffer = buffer;
-    op.accumulator = accumulator_of_head_;
-    op.first = op.micro_batch == 0;
-    op.input_slot = ForwardSlot(shape_.layers, i);
+    const HeadOp head{.tile = tile,
+                      .micro_batch = MicroBatch(i),
+                      .sweep_index = i,
+                      .weight_buffer = buffer,
+                      .accumulator = accumulator_of_head_,
+                      .input_slot = ForwardSlot(shape_.layers, i),
+                      .first = MicroBatch(i) == 0};
+    Op& op = Add(Lane::kCompute, head);
     op.work = Part(i) * shape_.work.head;
-    if (op.first) op.work.device_bytes += shape_.work.head_first_bytes;
+    if (head.first) op.work.device_bytes += shape_.work.head_first_bytes;
     op.reads = {{ResourceKind::kWeightBuffer, buffer},
-                {ResourceKind::kHidden, op.input_slot},
+                {ResourceKind::kHidden, head.input_slot},
                 {ResourceKind::kDeviceBatch, slot_}};
     op.writes = {{ResourceKind::kHiddenGradient, i},
                  {ResourceKind::kAccumulator, accumulator_of_head_},
@@ -34,8 +35,7 @@ void StepBuilder::Head() {
   if (last_sweep()) {
     StoreLosses();
     if (!shape_.clipping) {
-      Op& op = Add(OpKind::kCheckLosses, Lane::kUpdate);
-      op.reads = {{ResourceKind::kHostLosses, slot_}};
+      Add(Lane::kUpdate, CheckLossesOp{}).reads = {{ResourceKind::kHostLosses, slot_}};
     }
   }
   if (!shape_.tied) EndGradient(tile, accumulator_of_head_);
@@ -47,26 +47,27 @@ void StepBuilder::LayerBackward(int layer) {
   const int buffer = Use();
   Prefetch();
   for (int i = 0; i < sweep_size_; ++i) {
-    Op& op = Add(OpKind::kLayerBackward, Lane::kCompute);
-    AtMicroBatch(op, i);
-    op.layer = layer;
-    op.tile = tile;
-    op.weight_buffer = buffer;
-    op.accumulator = accumulator;
-    op.first = op.micro_batch == 0;
-    op.input_slot = BackwardSlot(layer, i);
-    Keep(op, layer, i);
-    op.work = Part(i) *
-              (shape_.work.layer_backward + shape_.work.recompute[static_cast<size_t>(op.keep)]);
-    if (op.first) op.work.device_bytes += shape_.work.layer_first_bytes;
+    const LayerBackwardOp backward{.layer = layer,
+                                   .micro_batch = MicroBatch(i),
+                                   .sweep_index = i,
+                                   .weight_buffer = buffer,
+                                   .accumulator = accumulator,
+                                   .input_slot = BackwardSlot(layer, i),
+                                   .first = MicroBatch(i) == 0,
+                                   .kept = Kept(layer, i)};
+    Op& op = Add(Lane::kCompute, backward);
+    const KeepLevel keep = backward.kept ? backward.kept->level : KeepLevel::kNothing;
+    op.work =
+        Part(i) * (shape_.work.layer_backward + shape_.work.recompute[static_cast<size_t>(keep)]);
+    if (backward.first) op.work.device_bytes += shape_.work.layer_first_bytes;
     op.reads = {{ResourceKind::kWeightBuffer, buffer},
-                {ResourceKind::kHidden, op.input_slot},
+                {ResourceKind::kHidden, backward.input_slot},
                 {ResourceKind::kDeviceBatch, slot_}};
     op.writes = {{ResourceKind::kHiddenGradient, i},
                  {ResourceKind::kAccumulator, accumulator},
                  {ResourceKind::kScratch}};
     // Backward overwrites what was kept.
-    if (op.kept_slot >= 0) op.writes.push_back({ResourceKind::kKept, op.kept_slot});
+    if (backward.kept) op.writes.push_back({ResourceKind::kKept, backward.kept->slot});
     LoadStashBehind(BackwardNumber(layer, i));
   }
   EndUse();
@@ -80,12 +81,11 @@ void StepBuilder::EmbedBackward() {
   const int accumulator = shape_.tied ? accumulator_of_head_ : BeginGradient(0);
   if (shape_.tied && !last_sweep()) {
     for (int i = 0; i < sweep_size_; ++i) {
-      Op& op = Add(OpKind::kStoreHiddenGradient, Lane::kD2H);
-      AtMicroBatch(op, i);
-      op.stash_slot = shape_.embedding_stash_slot(op.micro_batch);
+      const int m = MicroBatch(i);
+      Op& op = Add(Lane::kD2H, StoreHiddenGradientOp{.micro_batch = m, .sweep_index = i});
       op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
       op.reads = {{ResourceKind::kHiddenGradient, i}};
-      op.writes = {{ResourceKind::kHostStash, op.stash_slot}};
+      op.writes = {{ResourceKind::kHostStash, shape_.embedding_stash_slot(m)}};
     }
     EndGradient(0, accumulator);
     return;
@@ -94,15 +94,7 @@ void StepBuilder::EmbedBackward() {
     for (int m = 0; m < first_; ++m) PutByEmbedBackward(m, accumulator);
   }
   for (int i = 0; i < sweep_size_; ++i) {
-    Op& op = Add(OpKind::kEmbedBackward, Lane::kCompute);
-    AtMicroBatch(op, i);
-    op.tile = 0;
-    op.accumulator = accumulator;
-    op.work = Part(i) * shape_.work.embed_backward;
-    op.first = !shape_.tied && op.micro_batch == 0;
-    if (op.first) op.work.device_bytes += shape_.work.embed_first_bytes;
-    op.reads = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kDeviceBatch, slot_}};
-    op.writes = {{ResourceKind::kAccumulator, accumulator}};
+    EmbedBackward(MicroBatch(i), accumulator, {ResourceKind::kHiddenGradient, i});
   }
   EndGradient(0, accumulator);
 }
@@ -111,21 +103,20 @@ void StepBuilder::EmbedBackward() {
 void StepBuilder::PutByEmbedBackward(int m, int accumulator) {
   const int slot = m % shape_.hidden_slots();
   {
-    Op& op = Add(OpKind::kLoadHiddenGradient, Lane::kH2D);
-    op.micro_batch = m;
-    op.stash_slot = shape_.embedding_stash_slot(m);
-    op.output_slot = slot;
+    Op& op = Add(Lane::kH2D, LoadHiddenGradientOp{.micro_batch = m, .output_slot = slot});
     op.bytes = shape_.hidden_bytes_per_token * tokens_[m];
-    op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
+    op.reads = {{ResourceKind::kHostStash, shape_.embedding_stash_slot(m)}};
     op.writes = {{ResourceKind::kHidden, slot}};
   }
-  Op& op = Add(OpKind::kEmbedBackward, Lane::kCompute);
-  op.micro_batch = m;
-  op.tile = 0;
-  op.accumulator = accumulator;
-  op.input_slot = slot;
+  EmbedBackward(m, accumulator, {ResourceKind::kHidden, slot});
+}
+
+void StepBuilder::EmbedBackward(int m, int accumulator, Resource hidden_gradient) {
+  const bool first = !shape_.tied && m == 0;
+  Op& op = Add(Lane::kCompute, EmbedBackwardOp{m, accumulator, hidden_gradient, first});
   op.work = PartOf(tokens_[m]) * shape_.work.embed_backward;
-  op.reads = {{ResourceKind::kHidden, slot}, {ResourceKind::kDeviceBatch, slot_}};
+  if (first) op.work.device_bytes += shape_.work.embed_first_bytes;
+  op.reads = {hidden_gradient, {ResourceKind::kDeviceBatch, slot_}};
   op.writes = {{ResourceKind::kAccumulator, accumulator}};
 }
 
@@ -137,18 +128,15 @@ void StepBuilder::LoadStashBehind(int number) {
   for (; next_input_ < end; ++next_input_) {
     const int layer = shape_.layers - next_input_ / sweep_size_;
     const int i = next_input_ % sweep_size_;
-    Op& op = Add(OpKind::kLoadStash, Lane::kH2D);
-    AtMicroBatch(op, i);
-    op.layer = layer;
-    op.stash_slot = shape_.stash_slot(layer, i);
-    op.output_slot = BackwardSlot(layer, i);
+    const int output = BackwardSlot(layer, i);
+    Op& op = Add(Lane::kH2D, LoadStashOp{.layer = layer, .sweep_index = i, .output_slot = output});
     op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
-    op.reads = {{ResourceKind::kHostStash, op.stash_slot}};
-    op.writes = {{ResourceKind::kHidden, op.output_slot}};
+    op.reads = {{ResourceKind::kHostStash, shape_.stash_slot(layer, i)}};
+    op.writes = {{ResourceKind::kHidden, output}};
   }
 }
 
-// The accumulator of `tile`. The first sweep's first operation on it writes it (Op::first), the
+// The accumulator of `tile`. The first sweep's first operation on it writes it (`first`), the
 // others' begin with the sum over the sweeps before.
 int StepBuilder::TakeAccumulator(int tile) {
   if (shape_.tied && tile == 0) return 2;
@@ -161,12 +149,13 @@ int StepBuilder::TakeAccumulator(int tile) {
 void StepBuilder::LoadPartial(int tile, int accumulator, int part, int parts) {
   if (sweep_ == 0) return;
   const auto cut = [&](int at) { return shape_.tile_elements[tile] * at / parts; };
-  Op& op = Add(OpKind::kLoadPartial, Lane::kH2D);
-  op.tile = op.slab = tile;
-  op.accumulator = accumulator;
-  op.begin = cut(part);
-  op.end = cut(part + 1);
-  op.bytes = (op.end - op.begin) * 4;
+  const LoadPartialOp load{.tile = tile,
+                           .accumulator = accumulator,
+                           .slab = tile,
+                           .begin = cut(part),
+                           .end = cut(part + 1)};
+  Op& op = Add(Lane::kH2D, load);
+  op.bytes = (load.end - load.begin) * 4;
   op.reads = {{ResourceKind::kSlab, tile}};
   op.writes = {{ResourceKind::kAccumulator, accumulator}};
 }
@@ -182,26 +171,21 @@ int StepBuilder::BeginGradient(int tile) {
 void StepBuilder::EndGradient(int tile, int accumulator) {
   const int64_t elements = shape_.tile_elements[tile];
   if (!last_sweep()) {
-    Op& op = Add(OpKind::kStorePartial, Lane::kD2H);
-    op.tile = op.slab = tile;
-    op.accumulator = accumulator;
+    Op& op =
+        Add(Lane::kD2H, StorePartialOp{.tile = tile, .accumulator = accumulator, .slab = tile});
     op.bytes = elements * 4;
     op.reads = {{ResourceKind::kAccumulator, accumulator}};
     op.writes = {{ResourceKind::kSlab, tile}};
     return;
   }
   {
-    Op& op = Add(OpKind::kFinishGradient, Lane::kCompute);
-    op.tile = tile;
-    op.accumulator = accumulator;
+    Op& op = Add(Lane::kCompute, FinishGradientOp{.tile = tile, .accumulator = accumulator});
     op.work = FinishGradientWork(elements, shape_.gradient_element_bytes);
     op.writes = {{ResourceKind::kAccumulator, accumulator}};
   }
   {
     // Ahead of the gradient: clipping waits for the norms alone.
-    Op& op = Add(OpKind::kStoreNorm, Lane::kD2H);
-    op.tile = tile;
-    op.accumulator = accumulator;
+    Op& op = Add(Lane::kD2H, StoreNormOp{.tile = tile, .accumulator = accumulator});
     op.bytes = sizeof(double);
     op.reads = {{ResourceKind::kAccumulator, accumulator}};
     op.writes = {shape_.host_norm(slot_, tile)};
@@ -217,10 +201,8 @@ void StepBuilder::EndGradient(int tile, int accumulator) {
       slab = state_.next_slab;
       state_.next_slab = (slab + 1) % shape_.gradient_slabs;
     }
-    Op& op = Add(OpKind::kStoreGradient, Lane::kD2H);
-    op.tile = tile;
-    op.accumulator = accumulator;
-    op.slab = slab;
+    Op& op =
+        Add(Lane::kD2H, StoreGradientOp{.tile = tile, .accumulator = accumulator, .slab = slab});
     op.bytes = stored * shape_.gradient_element_bytes;
     op.reads = {{ResourceKind::kAccumulator, accumulator}};
     op.writes = {{ResourceKind::kSlab, slab}};

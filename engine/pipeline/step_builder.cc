@@ -1,5 +1,6 @@
-// The order of a step: BuildTrainingStep and BuildEvaluation. With clipping the updates wait here
-// for the last gradient; without it each follows its gradient (EndGradient).
+// The order of a step: BuildTrainingStep and BuildEvaluation. Clipping changes it: with clipping
+// all updates wait for the last gradient and follow it (Train, and UpdateBuilder::ClipAndUpdate);
+// without it each follows its own gradient (EndGradient).
 #include "engine/pipeline/step_builder.h"
 
 #include <algorithm>
@@ -87,11 +88,7 @@ int StepBuilder::Buffer(int ahead) {
 
 void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, int64_t end) {
   if (begin == end) return;
-  Op& op = Add(OpKind::kLoadTile, Lane::kH2D);
-  op.tile = place.tile;
-  op.weight_buffer = place.buffer;
-  op.begin = begin;
-  op.end = end;
+  Op& op = Add(Lane::kH2D, LoadTileOp{place.tile, place.buffer, begin, end});
   op.bytes = (end - begin) * shape_.weight_element_bytes;
   op.reads = {{ResourceKind::kTileWeights, part}};
   // A part that is loaded beside the device's update does not wait for the update's end.
@@ -100,7 +97,7 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
 }
 
 void StepBuilder::Upload() {
-  Op& op = Add(OpKind::kUploadBatch, Lane::kH2D);
+  Op& op = Add(Lane::kH2D, UploadBatchOp{});
   for (int64_t tokens : tokens_) op.bytes += tokens * 6 * int64_t{sizeof(int32_t)};
   op.writes = {{ResourceKind::kDeviceBatch, slot_}};
 }
@@ -115,14 +112,13 @@ void StepBuilder::BeginSweep(int sweep) {
 void StepBuilder::HeadLoss() {
   const int buffer = Use();
   for (int i = 0; i < sweep_size_; ++i) {
-    Op& op = Add(OpKind::kHeadLoss, Lane::kCompute);
-    AtMicroBatch(op, i);
-    op.tile = shape_.head_tile();
-    op.weight_buffer = buffer;
-    op.input_slot = ForwardSlot(shape_.layers, i);
+    const int input = ForwardSlot(shape_.layers, i);
+    Op& op =
+        Add(Lane::kCompute,
+            HeadLossOp{.micro_batch = MicroBatch(i), .weight_buffer = buffer, .input_slot = input});
     op.work = Part(i) * shape_.work.head_loss;
     op.reads = {{ResourceKind::kWeightBuffer, buffer},
-                {ResourceKind::kHidden, op.input_slot},
+                {ResourceKind::kHidden, input},
                 {ResourceKind::kDeviceBatch, slot_}};
     op.writes = {{ResourceKind::kScratch}, {ResourceKind::kDeviceLosses, slot_}};
   }
@@ -130,7 +126,7 @@ void StepBuilder::HeadLoss() {
 }
 
 void StepBuilder::StoreLosses() {
-  Op& op = Add(OpKind::kStoreLosses, Lane::kD2H);
+  Op& op = Add(Lane::kD2H, StoreLossesOp{});
   op.bytes = static_cast<int64_t>(micro_batches_) * 8;
   op.reads = {{ResourceKind::kDeviceLosses, slot_}};
   op.writes = {{ResourceKind::kHostLosses, slot_}};

@@ -6,6 +6,7 @@
 #define MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "engine/pipeline/schedule.h"
@@ -34,17 +35,8 @@ class StepBuilder {
     return static_cast<double>(tokens) / static_cast<double>(shape_.work.micro_batch_tokens);
   }
 
-  Op& Add(OpKind kind, Lane lane) {
-    Op& op = schedule_.ops.emplace_back();
-    op.kind = kind;
-    op.lane = lane;
-    op.step_slot = slot_;
-    return op;
-  }
-  void AtMicroBatch(Op& op, int sweep_index) {
-    op.sweep_index = sweep_index;
-    op.micro_batch = first_ + sweep_index;
-  }
+  Op& Add(Lane lane, const AnyOp& what) { return schedule_.ops.emplace_back(what, lane, slot_); }
+  int MicroBatch(int sweep_index) const { return first_ + sweep_index; }
 
   // --- Weights: loaded weight_buffers - 1 uses ahead.
 
@@ -68,11 +60,11 @@ class StepBuilder {
   // Numbers the pairs (layer, micro-batch) from the last layer back. A smaller last sweep has room
   // for at least as many layers as a whole one.
   int KeptPair(int layer, int i) const { return (shape_.layers - 1 - layer) * sweep_size_ + i; }
-  void Keep(Op& op, int layer, int i) {
+  std::optional<KeptActivations> Kept(int layer, int i) const {
     const int pair = KeptPair(layer, i);
-    if (pair >= shape_.kept) return;
-    op.kept_slot = pair;
-    op.keep = pair < shape_.kept_everything ? KeepLevel::kEverything : KeepLevel::kCheapRecomputed;
+    if (pair >= shape_.kept) return std::nullopt;
+    return KeptActivations{
+        pair, pair < shape_.kept_everything ? KeepLevel::kEverything : KeepLevel::kCheapRecomputed};
   }
 
   // Returns the slot from which backward reads an input. The head reads its inputs first, then the
@@ -99,6 +91,7 @@ class StepBuilder {
   void LayerBackward(int layer);
   void LoadStashBehind(int number);
   void EmbedBackward();
+  void EmbedBackward(int m, int accumulator, Resource hidden_gradient);
   void PutByEmbedBackward(int m, int accumulator);
 
   // --- Gradients.

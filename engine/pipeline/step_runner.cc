@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/data/sequences/document_bounds.h"
 
 namespace megatrain {
 
@@ -40,14 +42,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
     std::copy_n(batch.positions.begin() + first, tokens, arrays.positions + base);
     std::copy_n(batch.targets.begin() + first, tokens, arrays.targets + base);
     std::copy_n(batch.sorted_positions.begin() + first, tokens, arrays.sorted_positions + base);
-    const std::vector<int32_t>& starts = state.document_starts[m];
-    int32_t* bounds = arrays.document_bounds + 2 * base;
-    for (size_t i = 0; i + 1 < starts.size(); ++i) {
-      for (int32_t t = starts[i]; t < starts[i + 1]; ++t) {
-        *bounds++ = starts[i];
-        *bounds++ = starts[i + 1];
-      }
-    }
+    WriteDocumentBounds(state.document_starts[m], arrays.document_bounds + 2 * base);
     first += tokens;
   }
   if (d.training && d.shape.embedding_from_host) FindRows(slot);
@@ -89,115 +84,81 @@ LayerContext StepRunner::Context(Stream* stream) const {
   return context;
 }
 
-void* StepRunner::StashData(const Op& op) const {
-  return static_cast<char*>(p_.host_buffers->stash[op.layer].data()) +
-         op.sweep_index * p_.dimensions->hidden_bytes();
+void* StepRunner::StashData(int layer, int sweep_index) const {
+  return static_cast<char*>(p_.host_buffers->stash[layer].data()) +
+         sweep_index * p_.dimensions->hidden_bytes();
 }
 
-void* StepRunner::EmbeddingStashData(const Op& op) const {
+void* StepRunner::EmbeddingStashData(int micro_batch) const {
   return static_cast<char*>(p_.host_buffers->embedding_stash.data()) +
-         op.micro_batch * p_.dimensions->hidden_bytes();
-}
-
-absl::Status StepRunner::Copy(const Op& op, Stream& stream) {
-  const DeviceBuffers& b = *p_.device_buffers;
-  switch (op.kind) {
-    case OpKind::kLoadStash:
-      return p_.device->CopyToDevice(stream, b.hidden[op.output_slot], StashData(op), op.bytes);
-    case OpKind::kLoadPartial:
-      return p_.device->CopyToDevice(
-          stream, b.accumulators[op.accumulator] + op.begin,
-          reinterpret_cast<const float*>(p_.host_buffers->slabs[op.slab].data()) + op.begin,
-          op.bytes);
-    case OpKind::kLoadHiddenGradient:
-      return p_.device->CopyToDevice(stream, b.hidden[op.output_slot], EmbeddingStashData(op),
-                                     op.bytes);
-    case OpKind::kStoreHiddenGradient:
-      return p_.device->CopyToHost(stream, EmbeddingStashData(op),
-                                   b.hidden_gradient[op.sweep_index], op.bytes);
-    case OpKind::kStoreStash:
-      return p_.device->CopyToHost(stream, StashData(op), b.hidden[op.input_slot], op.bytes);
-    case OpKind::kStoreNorm:
-      return p_.device->CopyToHost(stream, p_.host_buffers->norms[op.step_slot] + op.tile,
-                                   b.norms + op.accumulator, op.bytes);
-    case OpKind::kStoreGradient:
-    case OpKind::kStorePartial:
-      return p_.device->CopyToHost(stream, p_.host_buffers->slabs[op.slab].data(),
-                                   b.accumulators[op.accumulator], op.bytes);
-    case OpKind::kStoreLosses:
-      return p_.device->CopyToHost(stream, p_.host_buffers->loss_sums[op.step_slot],
-                                   b.loss_sums[op.step_slot], op.bytes);
-    case OpKind::kEndDeviceUpdate:
-      return p_.device->CopyToHost(stream, p_.host_buffers->update_flags[op.step_slot] + op.tile,
-                                   b.update_flags + op.tile, sizeof(int32_t));
-    default:
-      return absl::InternalError(absl::StrCat(OpKindName(op.kind), " is not a copy"));
-  }
+         micro_batch * p_.dimensions->hidden_bytes();
 }
 
 absl::Status StepRunner::Run(const Op& op, Stream* stream) {
-  switch (op.kind) {
-    case OpKind::kUploadBatch:
-      return Upload(op, *stream);
-    case OpKind::kLoadTile:
-      return LoadTile(op, *stream);
-    case OpKind::kLoadStash:
-    case OpKind::kLoadPartial:
-    case OpKind::kLoadHiddenGradient:
-    case OpKind::kStoreHiddenGradient:
-    case OpKind::kStoreStash:
-    case OpKind::kStoreNorm:
-    case OpKind::kStoreGradient:
-    case OpKind::kStorePartial:
-    case OpKind::kStoreLosses:
-    case OpKind::kEndDeviceUpdate:
-      return Copy(op, *stream);
-    case OpKind::kEmbedForward:
-    case OpKind::kLayerForward:
-    case OpKind::kHead:
-    case OpKind::kHeadLoss:
-    case OpKind::kLayerBackward:
-    case OpKind::kEmbedBackward:
-    case OpKind::kFinishGradient:
-      return Compute(op, *stream);
-    case OpKind::kCheckLosses:
-      return CheckLosses(op);
-    case OpKind::kClip:
-      return Clip(op);
-    case OpKind::kUpdateRows:
-      return UpdateRows(op);
-    case OpKind::kUpdateTile:
-      return UpdateTile(op);
-    case OpKind::kCheckUpdates:
-      return CheckUpdates(op);
-    case OpKind::kBeginDeviceUpdate:
-      return p_.device->kernels().Zero(*stream, p_.device_buffers->update_flags + op.tile,
-                                       sizeof(int32_t));
-    case OpKind::kDeviceUpdate:
-      return UpdateOnDevice(op, *stream);
-    case OpKind::kSaveTile:
-      save_calls_.take_tile(op.tile, (*p_.tiles)[op.tile]);
-      return absl::OkStatus();
-    case OpKind::kFinishCheckpoint:
-      save_calls_.finish();
-      return absl::OkStatus();
-  }
-  return absl::InternalError("unknown operation");
+  return std::visit([&](const auto& what) { return Do(what, op, stream); }, op.what);
 }
 
-void* StepRunner::BufferAt(const Op& op) const {
-  return static_cast<char*>(p_.device_buffers->weights[op.weight_buffer]) +
-         op.begin * p_.dimensions->shape.weight_element_bytes;
+// --- Copies.
+
+absl::Status StepRunner::Do(const LoadStashOp& load, const Op& op, Stream* stream) {
+  return p_.device->CopyToDevice(*stream, p_.device_buffers->hidden[load.output_slot],
+                                 StashData(load.layer, load.sweep_index), op.bytes);
 }
 
-absl::Status StepRunner::LoadTile(const Op& op, Stream& stream) {
-  const int64_t begin = op.begin * p_.dimensions->shape.weight_element_bytes;
-  return p_.device->CopyToDevice(stream, BufferAt(op),
-                                 static_cast<const char*>((*p_.tiles)[op.tile].weights) + begin,
+absl::Status StepRunner::Do(const LoadPartialOp& load, const Op& op, Stream* stream) {
+  const void* const slab = p_.host_buffers->slabs[load.slab].data();
+  return p_.device->CopyToDevice(*stream,
+                                 p_.device_buffers->accumulators[load.accumulator] + load.begin,
+                                 static_cast<const float*>(slab) + load.begin, op.bytes);
+}
+
+absl::Status StepRunner::Do(const LoadHiddenGradientOp& load, const Op& op, Stream* stream) {
+  return p_.device->CopyToDevice(*stream, p_.device_buffers->hidden[load.output_slot],
+                                 EmbeddingStashData(load.micro_batch), op.bytes);
+}
+
+absl::Status StepRunner::Do(const StoreHiddenGradientOp& store, const Op& op, Stream* stream) {
+  return p_.device->CopyToHost(*stream, EmbeddingStashData(store.micro_batch),
+                               p_.device_buffers->hidden_gradient[store.sweep_index], op.bytes);
+}
+
+absl::Status StepRunner::Do(const StoreStashOp& store, const Op& op, Stream* stream) {
+  return p_.device->CopyToHost(*stream, StashData(store.layer, store.sweep_index),
+                               p_.device_buffers->hidden[store.input_slot], op.bytes);
+}
+
+absl::Status StepRunner::Do(const StoreNormOp& store, const Op& op, Stream* stream) {
+  return p_.device->CopyToHost(*stream, p_.host_buffers->norms[op.step_slot] + store.tile,
+                               p_.device_buffers->norms + store.accumulator, op.bytes);
+}
+
+absl::Status StepRunner::Do(const StoreGradientOp& store, const Op& op, Stream* stream) {
+  return p_.device->CopyToHost(*stream, p_.host_buffers->slabs[store.slab].data(),
+                               p_.device_buffers->accumulators[store.accumulator], op.bytes);
+}
+
+absl::Status StepRunner::Do(const StorePartialOp& store, const Op& op, Stream* stream) {
+  return Do(StoreGradientOp{store.tile, store.accumulator, store.slab}, op, stream);
+}
+
+absl::Status StepRunner::Do(const StoreLossesOp&, const Op& op, Stream* stream) {
+  return p_.device->CopyToHost(*stream, p_.host_buffers->loss_sums[op.step_slot],
+                               p_.device_buffers->loss_sums[op.step_slot], op.bytes);
+}
+
+void* StepRunner::BufferAt(int weight_buffer, int64_t element) const {
+  return static_cast<char*>(p_.device_buffers->weights[weight_buffer]) +
+         element * p_.dimensions->shape.weight_element_bytes;
+}
+
+absl::Status StepRunner::Do(const LoadTileOp& load, const Op& op, Stream* stream) {
+  const int64_t begin = load.begin * p_.dimensions->shape.weight_element_bytes;
+  return p_.device->CopyToDevice(*stream, BufferAt(load.weight_buffer, load.begin),
+                                 static_cast<const char*>((*p_.tiles)[load.tile].weights) + begin,
                                  op.bytes);
 }
 
-absl::Status StepRunner::Upload(const Op& op, Stream& stream) {
+absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) {
   const PipelineDimensions& d = *p_.dimensions;
   const BatchArrays host = BatchArrays::At(p_.host_buffers->batch[op.step_slot].data(), d);
   const BatchArrays device = BatchArrays::At(p_.device_buffers->batch[op.step_slot], d);
@@ -208,83 +169,105 @@ absl::Status StepRunner::Upload(const Op& op, Stream& stream) {
     for (auto array : {&BatchArrays::ids, &BatchArrays::positions, &BatchArrays::targets,
                        &BatchArrays::sorted_positions}) {
       MT_RETURN_IF_ERROR(
-          p_.device->CopyToDevice(stream, device.*array + base, host.*array + base, bytes));
+          p_.device->CopyToDevice(*stream, device.*array + base, host.*array + base, bytes));
     }
-    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(stream, device.document_bounds + 2 * base,
+    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, device.document_bounds + 2 * base,
                                                host.document_bounds + 2 * base, 2 * bytes));
   }
   return absl::OkStatus();
 }
 
-absl::Status StepRunner::Compute(const Op& op, Stream& stream) {
-  const DeviceBuffers& b = *p_.device_buffers;
+// --- Computation.
+
+LayerActivations StepRunner::Activations(const std::optional<KeptActivations>& kept) const {
   const PipelineDimensions& d = *p_.dimensions;
+  const DeviceBuffers& b = *p_.device_buffers;
+  return PlaceActivations(d.layout->config, d.dtype, d.micro_batch_tokens, d.layer_chunk_tokens,
+                          kept ? kept->level : KeepLevel::kNothing,
+                          kept ? b.kept[kept->slot] : nullptr, b.layer_scratch, b.work);
+}
+
+absl::Status StepRunner::Do(const EmbedForwardOp& embed, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  return EmbeddingForward(
+      Context(stream),
+      embed.weight_buffer ? b.weights[*embed.weight_buffer] : (*p_.tiles)[0].weights,
+      View(op.step_slot, embed.micro_batch), b.hidden[embed.output_slot]);
+}
+
+absl::Status StepRunner::Do(const LayerForwardOp& layer, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  return DecoderLayerForward(Context(stream), b.weights[layer.weight_buffer],
+                             View(op.step_slot, layer.micro_batch), b.hidden[layer.input_slot],
+                             Activations(layer.kept), b.hidden[layer.output_slot]);
+}
+
+absl::Status StepRunner::Do(const LayerBackwardOp& layer, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  float* const gradient = b.accumulators[layer.accumulator];
+  if (layer.first) MT_RETURN_IF_ERROR(ZeroPadding(layer.layer + 1, gradient, *stream));
+  return DecoderLayerBackward(Context(stream), b.weights[layer.weight_buffer],
+                              View(op.step_slot, layer.micro_batch), b.hidden[layer.input_slot],
+                              Activations(layer.kept), b.backward,
+                              b.hidden_gradient[layer.sweep_index], gradient, layer.first);
+}
+
+absl::Status StepRunner::Do(const HeadOp& head, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  float* const gradient = b.accumulators[head.accumulator];
+  if (head.first) MT_RETURN_IF_ERROR(ZeroPadding(head.tile, gradient, *stream));
+  const double predictions = static_cast<double>(states_[op.step_slot].predictions);
+  MT_RETURN_IF_ERROR(HeadForwardBackward(
+      Context(stream), b.weights[head.weight_buffer], View(op.step_slot, head.micro_batch),
+      b.hidden[head.input_slot], static_cast<float>(1.0 / predictions), b.head, b.losses,
+      b.hidden_gradient[head.sweep_index], gradient, head.first));
+  return SumLosses(op.step_slot, head.micro_batch, *stream);
+}
+
+absl::Status StepRunner::Do(const HeadLossOp& head, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  if (states_[op.step_slot].logits != nullptr && head.micro_batch == 0) {
+    MT_RETURN_IF_ERROR(TakeLogits(head, op.step_slot, *stream));
+  }
+  MT_RETURN_IF_ERROR(HeadLoss(Context(stream), b.weights[head.weight_buffer],
+                              View(op.step_slot, head.micro_batch), b.hidden[head.input_slot],
+                              b.head, b.losses));
+  return SumLosses(op.step_slot, head.micro_batch, *stream);
+}
+
+absl::Status StepRunner::SumLosses(int slot, int micro_batch, Stream& stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  return p_.device->kernels().Sum(stream, b.losses, states_[slot].micro_batch_tokens[micro_batch],
+                                  b.loss_sums[slot] + micro_batch);
+}
+
+absl::Status StepRunner::Do(const EmbedBackwardOp& embed, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  float* const gradient = b.accumulators[embed.accumulator];
+  const Resource& source = embed.hidden_gradient;
+  if (embed.first) MT_RETURN_IF_ERROR(ZeroPadding(0, gradient, *stream));
+  return EmbeddingBackward(Context(stream), View(op.step_slot, embed.micro_batch),
+                           source.kind == ResourceKind::kHidden ? b.hidden[source.index]
+                                                                : b.hidden_gradient[source.index],
+                           gradient, embed.first);
+}
+
+absl::Status StepRunner::Do(const FinishGradientOp& finish, const Op&, Stream* stream) {
   Kernels& kernels = p_.device->kernels();
-  const LayerContext context = Context(&stream);
-  const int slot = op.step_slot;
-  void* const weights = op.weight_buffer >= 0 ? b.weights[op.weight_buffer] : nullptr;
-  float* const gradient = op.accumulator >= 0 ? b.accumulators[op.accumulator] : nullptr;
-  const MicroBatchView view = op.micro_batch >= 0 ? View(slot, op.micro_batch) : MicroBatchView();
-  const bool layer = op.kind == OpKind::kLayerForward || op.kind == OpKind::kLayerBackward;
-  LayerActivations activations;
-  if (layer) {
-    activations = PlaceActivations(
-        d.layout->config, d.dtype, d.micro_batch_tokens, d.layer_chunk_tokens, op.keep,
-        op.kept_slot >= 0 ? b.kept[op.kept_slot] : nullptr, b.layer_scratch, b.work);
+  float* const gradient = p_.device_buffers->accumulators[finish.accumulator];
+  const int64_t elements = p_.dimensions->shape.tile_elements[finish.tile];
+  MT_RETURN_IF_ERROR(kernels.SumOfSquares(*stream, gradient, elements,
+                                          p_.device_buffers->norms + finish.accumulator));
+  if (p_.dimensions->gradient_dtype == DType::kBF16) {
+    return kernels.CastToBf16InPlace(*stream, gradient, elements);
   }
-  if (op.first) MT_RETURN_IF_ERROR(ZeroPadding(op, stream));
-  switch (op.kind) {
-    case OpKind::kEmbedForward:
-      return EmbeddingForward(context, weights != nullptr ? weights : (*p_.tiles)[op.tile].weights,
-                              view, b.hidden[op.output_slot]);
-    case OpKind::kLayerForward:
-      return DecoderLayerForward(context, weights, view, b.hidden[op.input_slot], activations,
-                                 b.hidden[op.output_slot]);
-    case OpKind::kLayerBackward:
-      return DecoderLayerBackward(context, weights, view, b.hidden[op.input_slot], activations,
-                                  b.backward, b.hidden_gradient[op.sweep_index], gradient,
-                                  op.first);
-    case OpKind::kHead: {
-      const StepState& state = states_[slot];
-      MT_RETURN_IF_ERROR(HeadForwardBackward(
-          context, weights, view, b.hidden[op.input_slot],
-          static_cast<float>(1.0 / static_cast<double>(state.predictions)), b.head, b.losses,
-          b.hidden_gradient[op.sweep_index], gradient, op.first));
-      return kernels.Sum(stream, b.losses, state.micro_batch_tokens[op.micro_batch],
-                         b.loss_sums[slot] + op.micro_batch);
-    }
-    case OpKind::kHeadLoss:
-      if (states_[slot].logits != nullptr && op.micro_batch == 0) {
-        MT_RETURN_IF_ERROR(TakeLogits(op, stream));
-      }
-      MT_RETURN_IF_ERROR(
-          HeadLoss(context, weights, view, b.hidden[op.input_slot], b.head, b.losses));
-      return kernels.Sum(stream, b.losses, states_[slot].micro_batch_tokens[op.micro_batch],
-                         b.loss_sums[slot] + op.micro_batch);
-    case OpKind::kEmbedBackward:
-      return EmbeddingBackward(
-          context, view,
-          op.input_slot >= 0 ? b.hidden[op.input_slot] : b.hidden_gradient[op.sweep_index],
-          gradient, op.first);
-    case OpKind::kFinishGradient: {
-      const int64_t elements = d.shape.tile_elements[op.tile];
-      MT_RETURN_IF_ERROR(
-          kernels.SumOfSquares(stream, gradient, elements, b.norms + op.accumulator));
-      if (d.gradient_dtype == DType::kBF16) {
-        return kernels.CastToBf16InPlace(stream, gradient, elements);
-      }
-      return absl::OkStatus();
-    }
-    default:
-      return absl::InternalError(absl::StrCat(OpKindName(op.kind), " is not a compute operation"));
-  }
+  return absl::OkStatus();
 }
 
 // Zeroes the padding between a tile's tensors. No kernel writes it, but the norm, the slab and the
 // update read the accumulator as a whole.
-absl::Status StepRunner::ZeroPadding(const Op& op, Stream& stream) {
-  const TileLayout& tile = p_.dimensions->layout->tiles[op.tile];
-  float* const gradient = p_.device_buffers->accumulators[op.accumulator];
+absl::Status StepRunner::ZeroPadding(int index, float* gradient, Stream& stream) {
+  const TileLayout& tile = p_.dimensions->layout->tiles[index];
   int64_t end = 0;  // of the tensor before
   const auto zero_to = [&](int64_t begin) {
     return begin == end ? absl::OkStatus()
@@ -298,14 +281,14 @@ absl::Status StepRunner::ZeroPadding(const Op& op, Stream& stream) {
   return zero_to(tile.elements);
 }
 
-absl::Status StepRunner::TakeLogits(const Op& op, Stream& stream) {
-  LogitsRequest& request = *states_[op.step_slot].logits;
+absl::Status StepRunner::TakeLogits(const HeadLossOp& head, int slot, Stream& stream) {
+  LogitsRequest& request = *states_[slot].logits;
   const int64_t vocabulary = p_.dimensions->layout->config.vocabulary;
-  const int64_t end = states_[op.step_slot].micro_batch_tokens[0];
+  const int64_t end = states_[slot].micro_batch_tokens[0];
   request.logits.resize((end - request.first_token) * vocabulary);
   return HeadLogits(
-      Context(&stream), p_.device_buffers->weights[op.weight_buffer],
-      p_.device_buffers->hidden[op.input_slot], request.first_token, end, p_.device_buffers->head,
+      Context(&stream), p_.device_buffers->weights[head.weight_buffer],
+      p_.device_buffers->hidden[head.input_slot], request.first_token, end, p_.device_buffers->head,
       [&](int64_t first, int64_t tokens, const float* logits) {
         return p_.device->Download(
             stream, request.logits.data() + (first - request.first_token) * vocabulary, logits,

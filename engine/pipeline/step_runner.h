@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,7 +45,7 @@ struct SaveCalls {
 };
 
 struct StepState {
-  // Set before the schedule is submitted, except adamw.gradient_scale, which kClip sets.
+  // Set before the schedule is submitted, except adamw.gradient_scale, which ClipOp sets.
   int64_t step = 0;
   int64_t predictions = 0;
   std::vector<int64_t> micro_batch_tokens;
@@ -54,7 +55,7 @@ struct StepState {
   LogitsRequest* logits = nullptr;  // may be null; must outlive the step
   std::vector<ElementRange> rows;   // the elements of tile 0 that the batch looks up, ascending
   // Set during the step.
-  std::vector<ElementRange> updated_rows;  // the elements that kUpdateRows has updated
+  std::vector<ElementRange> updated_rows;  // the elements that UpdateRowsOp has updated
   // Set by CollectLoss and CollectNorm.
   double loss_sum = 0;
   double gradient_norm = 0;
@@ -87,15 +88,15 @@ class StepRunner : public OpRunner {
   // Returns false if that update has begun. REQUIRES: the slot is prepared for training.
   bool OfferRows(int slot);
 
-  // Sets the functions that kSaveTile and kFinishCheckpoint call. REQUIRES: no save is in flight.
+  // Sets the functions that SaveTileOp and FinishCheckpointOp call. REQUIRES: no save is in flight.
   void set_save_calls(SaveCalls calls) { save_calls_ = std::move(calls); }
 
   // Returns Aborted, naming the step and the tile, for a loss, norm or update that is not finite,
   // and otherwise the errors of the kernels and copies.
   absl::Status Run(const Op& op, Stream* stream) override;
 
-  // Set loss_sum and gradient_norm of the slot's state from the sums that kStoreLosses and
-  // kStoreNorm copied. REQUIRES: these operations are done.
+  // Set loss_sum and gradient_norm of the slot's state from the sums that StoreLossesOp
+  // and StoreNormOp copied. REQUIRES: these operations are done.
   void CollectLoss(int slot);
   void CollectNorm(int slot);
 
@@ -103,24 +104,48 @@ class StepRunner : public OpRunner {
   void FindRows(int slot);
   MicroBatchView View(int slot, int micro_batch) const;
   LayerContext Context(Stream* stream) const;
-  void* BufferAt(const Op& op) const;  // the place of element op.begin in the weight buffer
-  absl::Status LoadTile(const Op& op, Stream& stream);
-  absl::Status Copy(const Op& op, Stream& stream);
-  absl::Status Upload(const Op& op, Stream& stream);
-  absl::Status Compute(const Op& op, Stream& stream);
-  absl::Status CheckLosses(const Op& op);
-  absl::Status CheckNorm(const Op& op, int tile) const;
-  absl::Status Clip(const Op& op);
-  absl::Status UpdateRows(const Op& op);
-  absl::Status UpdateTile(const Op& op);
-  absl::Status UpdateOnHost(const Op& op, absl::Span<const ElementRange> ranges);
-  absl::Status UpdateOnDevice(const Op& op, Stream& stream);
-  absl::Status CheckUpdates(const Op& op) const;
-  absl::Status NotTrusted(const Op& op, int tile) const;
-  absl::Status TakeLogits(const Op& op, Stream& stream);
-  absl::Status ZeroPadding(const Op& op, Stream& stream);
-  void* StashData(const Op& op) const;
-  void* EmbeddingStashData(const Op& op) const;
+  LayerActivations Activations(const std::optional<KeptActivations>& kept) const;
+  // Returns the place of an element of the tile in a weight buffer.
+  void* BufferAt(int weight_buffer, int64_t element) const;
+  // Carry out an operation: `what` is op.what, and `stream` is the lane's, null on host lanes.
+  absl::Status Do(const UploadBatchOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const LoadTileOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const LoadStashOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const LoadPartialOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const LoadHiddenGradientOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const EmbedForwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const LayerForwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const HeadOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const HeadLossOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const LayerBackwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const EmbedBackwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const FinishGradientOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const StoreStashOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const StoreNormOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const StoreGradientOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const StorePartialOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const StoreHiddenGradientOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const StoreLossesOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const CheckLossesOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const ClipOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const UpdateRowsOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const UpdateTileOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const CheckUpdatesOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const BeginDeviceUpdateOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const DeviceUpdateOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const EndDeviceUpdateOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const SaveTileOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const FinishCheckpointOp& what, const Op& op, Stream* stream);
+
+  absl::Status CheckLosses(int slot);
+  absl::Status CheckNorm(int slot, int tile) const;
+  absl::Status UpdateOnHost(int slot, int tile, int slab, absl::Span<const ElementRange> ranges);
+  absl::Status NotTrusted(int slot, int tile) const;
+  absl::Status SumLosses(int slot, int micro_batch, Stream& stream);
+  absl::Status TakeLogits(const HeadLossOp& head, int slot, Stream& stream);
+  absl::Status ZeroPadding(int tile, float* gradient, Stream& stream);
+  void* StashData(int layer, int sweep_index) const;
+  void* EmbeddingStashData(int micro_batch) const;
 
   const StepRunnerParts p_;
   std::array<StepState, kStepSlots> states_;

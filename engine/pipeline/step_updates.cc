@@ -1,17 +1,21 @@
-// What StepRunner does to change the model: checks, clipping, AdamW on both sides.
+// The part of StepRunner that changes and saves the model: checks, clipping, AdamW on both sides.
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/optim/clipping.h"
+#include "engine/optim/clip_coefficient.h"
 #include "engine/pipeline/step_runner.h"
 
 namespace megatrain {
 
-absl::Status StepRunner::CheckLosses(const Op& op) {
-  CollectLoss(op.step_slot);
-  const StepState& state = states_[op.step_slot];
+absl::Status StepRunner::Do(const CheckLossesOp&, const Op& op, Stream*) {
+  return CheckLosses(op.step_slot);
+}
+
+absl::Status StepRunner::CheckLosses(int slot) {
+  CollectLoss(slot);
+  const StepState& state = states_[slot];
   if (std::isfinite(state.loss_sum)) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrCat("step ", state.step, ": the loss is not finite (", state.loss_sum,
@@ -19,20 +23,20 @@ absl::Status StepRunner::CheckLosses(const Op& op) {
                    "lengthen the warm-up, or look at the step's data with `megatraind inspect`"));
 }
 
-absl::Status StepRunner::CheckNorm(const Op& op, int tile) const {
-  const double square = p_.host_buffers->norms[op.step_slot][tile];
+absl::Status StepRunner::CheckNorm(int slot, int tile) const {
+  const double square = p_.host_buffers->norms[slot][tile];
   if (std::isfinite(square)) return absl::OkStatus();
   return absl::AbortedError(
-      absl::StrCat("step ", states_[op.step_slot].step, ": the gradient norm of tile ", tile, " (",
+      absl::StrCat("step ", states_[slot].step, ": the gradient norm of tile ", tile, " (",
                    TileName(p_.dimensions->layout->tiles[tile]),
                    ") is not finite; nothing of this step was saved. Lower the learning rate or "
                    "lengthen the warm-up"));
 }
 
-absl::Status StepRunner::Clip(const Op& op) {
-  MT_RETURN_IF_ERROR(CheckLosses(op));
+absl::Status StepRunner::Do(const ClipOp&, const Op& op, Stream*) {
+  MT_RETURN_IF_ERROR(CheckLosses(op.step_slot));
   for (int tile = 0; tile < p_.dimensions->shape.tiles(); ++tile) {
-    MT_RETURN_IF_ERROR(CheckNorm(op, tile));
+    MT_RETURN_IF_ERROR(CheckNorm(op.step_slot, tile));
   }
   CollectNorm(op.step_slot);
   StepState& state = states_[op.step_slot];
@@ -74,52 +78,58 @@ bool StepRunner::OfferRows(int slot) {
 }
 
 // The whole tile, if the next batch is not known yet.
-absl::Status StepRunner::UpdateRows(const Op& op) {
+absl::Status StepRunner::Do(const UpdateRowsOp& update, const Op& op, Stream*) {
   StepState& state = states_[op.step_slot];
-  state.updated_rows = {{0, (*p_.tiles)[op.tile].layout->elements}};
+  state.updated_rows = {{0, (*p_.tiles)[0].layout->elements}};
   {
     MutexLock lock(&rows_mutex_);
     updating_step_ = state.step;
     if (offered_step_ == state.step) state.updated_rows = std::move(offered_rows_);
   }
-  return UpdateOnHost(op, state.updated_rows);
+  return UpdateOnHost(op.step_slot, 0, update.slab, state.updated_rows);
 }
 
-absl::Status StepRunner::UpdateTile(const Op& op) {
+absl::Status StepRunner::Do(const UpdateTileOp& update, const Op& op, Stream*) {
   // Those between what is done.
   std::vector<ElementRange> ranges;
-  int64_t begin = op.begin;
-  if (op.tile == 0) {
+  int64_t begin = update.begin;
+  if (update.tile == 0) {
     for (const ElementRange& rows : states_[op.step_slot].updated_rows) {
       if (begin < rows.begin) ranges.push_back({begin, rows.begin});
       begin = rows.end;
     }
   }
-  if (begin < op.end) ranges.push_back({begin, op.end});
-  return UpdateOnHost(op, ranges);
+  if (begin < update.end) ranges.push_back({begin, update.end});
+  return UpdateOnHost(op.step_slot, update.tile, update.slab, ranges);
 }
 
-absl::Status StepRunner::UpdateOnHost(const Op& op, absl::Span<const ElementRange> ranges) {
-  MT_RETURN_IF_ERROR(CheckNorm(op, op.tile));
-  if (p_.updater->Update(states_[op.step_slot].adamw, p_.host_buffers->slabs[op.slab].data(),
-                         p_.dimensions->gradient_dtype, (*p_.tiles)[op.tile], ranges,
+absl::Status StepRunner::UpdateOnHost(int slot, int tile, int slab,
+                                      absl::Span<const ElementRange> ranges) {
+  MT_RETURN_IF_ERROR(CheckNorm(slot, tile));
+  if (p_.updater->Update(states_[slot].adamw, p_.host_buffers->slabs[slab].data(),
+                         p_.dimensions->gradient_dtype, (*p_.tiles)[tile], ranges,
                          *p_.host_nodes)) {
     return absl::OkStatus();
   }
-  return NotTrusted(op, op.tile);
+  return NotTrusted(slot, tile);
 }
 
-// The state of elements [op.begin, op.end) comes to the device and goes back; their gradient comes
-// from the slab, or is in the accumulator. Their weights come to a weight buffer and stay there, if
-// the operation names one.
-absl::Status StepRunner::UpdateOnDevice(const Op& op, Stream& stream) {
+absl::Status StepRunner::Do(const BeginDeviceUpdateOp& begin, const Op&, Stream* stream) {
+  return p_.device->kernels().Zero(*stream, p_.device_buffers->update_flags + begin.tile,
+                                   sizeof(int32_t));
+}
+
+// The state of elements [piece.begin, piece.end) comes to the device and goes back; their gradient
+// comes from the slab, or is in the accumulator. Their weights come to a weight buffer and stay
+// there, if the operation names one.
+absl::Status StepRunner::Do(const DeviceUpdateOp& piece, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
   const int lane = static_cast<int>(op.lane) - static_cast<int>(Lane::kDeviceUpdate0);
-  const Tile& host = (*p_.tiles)[op.tile];
+  const Tile& host = (*p_.tiles)[piece.tile];
   Tile device = b.update_state[lane];
   const DType gradient_dtype = p_.dimensions->gradient_dtype;
-  const int64_t elements = op.end - op.begin;
-  if (op.weight_buffer >= 0) device.weights = BufferAt(op);
+  const int64_t elements = piece.end - piece.begin;
+  if (piece.weight_buffer) device.weights = BufferAt(*piece.weight_buffer, piece.begin);
   struct Section {
     void* device;
     char* host;
@@ -134,55 +144,72 @@ absl::Status StepRunner::UpdateOnDevice(const Op& op, Stream& stream) {
   for (const Section& s : sections) {
     if (s.element_bytes == 0) continue;
     MT_RETURN_IF_ERROR(p_.device->CopyToDevice(
-        stream, s.device, s.host + op.begin * s.element_bytes, elements * s.element_bytes));
+        *stream, s.device, s.host + piece.begin * s.element_bytes, elements * s.element_bytes));
   }
   const int64_t gradient_bytes = DTypeBytes(gradient_dtype);
-  const char* gradient = nullptr;  // of element op.begin
-  if (op.slab >= 0) {
+  const int64_t gradient_begin = piece.begin * gradient_bytes;
+  const int source = piece.gradient.index;
+  const char* gradient = nullptr;  // of element piece.begin
+  if (piece.gradient.kind == ResourceKind::kSlab) {
     gradient = static_cast<const char*>(b.update_gradient[lane]);
-    MT_RETURN_IF_ERROR(
-        p_.device->CopyToDevice(stream, b.update_gradient[lane],
-                                static_cast<const char*>(p_.host_buffers->slabs[op.slab].data()) +
-                                    op.begin * gradient_bytes,
-                                elements * gradient_bytes));
+    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(
+        *stream, b.update_gradient[lane],
+        static_cast<const char*>(p_.host_buffers->slabs[source].data()) + gradient_begin,
+        elements * gradient_bytes));
   } else {
-    gradient =
-        reinterpret_cast<const char*>(b.accumulators[op.accumulator]) + op.begin * gradient_bytes;
+    gradient = reinterpret_cast<const char*>(b.accumulators[source]) + gradient_begin;
   }
   AdamWArgs args;
   args.constants = AdamWConstants::Make(states_[op.step_slot].adamw);
   args.gradient_dtype = gradient_dtype;
-  args.untrusted = b.update_flags + op.tile;
-  for (const AdamWRun& run : AdamWRuns(*host.layout, {op.begin, op.end})) {
+  args.untrusted = b.update_flags + piece.tile;
+  for (const AdamWRun& run : AdamWRuns(*host.layout, {piece.begin, piece.end})) {
     args.decays = run.decays;
-    args.span = AdamWSpanAt(device, gradient, gradient_dtype, run.elements.begin - op.begin,
+    args.span = AdamWSpanAt(device, gradient, gradient_dtype, run.elements.begin - piece.begin,
                             run.elements.end - run.elements.begin);
-    MT_RETURN_IF_ERROR(p_.device->kernels().AdamW(stream, args));
+    MT_RETURN_IF_ERROR(p_.device->kernels().AdamW(*stream, args));
   }
   for (const Section& s : sections) {
     if (s.element_bytes == 0) continue;
-    MT_RETURN_IF_ERROR(p_.device->CopyToHost(stream, s.host + op.begin * s.element_bytes, s.device,
-                                             elements * s.element_bytes));
+    MT_RETURN_IF_ERROR(p_.device->CopyToHost(*stream, s.host + piece.begin * s.element_bytes,
+                                             s.device, elements * s.element_bytes));
   }
   return absl::OkStatus();
 }
 
-absl::Status StepRunner::CheckUpdates(const Op& op) const {
+absl::Status StepRunner::Do(const EndDeviceUpdateOp& end, const Op& op, Stream* stream) {
+  return p_.device->CopyToHost(*stream, p_.host_buffers->update_flags[op.step_slot] + end.tile,
+                               p_.device_buffers->update_flags + end.tile, sizeof(int32_t));
+}
+
+absl::Status StepRunner::Do(const CheckUpdatesOp&, const Op& op, Stream*) {
   const PipelineShape& shape = p_.dimensions->shape;
   for (int tile = 0; tile < shape.tiles(); ++tile) {
     if (!shape.updates_on_device(tile)) continue;
-    MT_RETURN_IF_ERROR(CheckNorm(op, tile));
-    if (p_.host_buffers->update_flags[op.step_slot][tile] != 0) return NotTrusted(op, tile);
+    MT_RETURN_IF_ERROR(CheckNorm(op.step_slot, tile));
+    if (p_.host_buffers->update_flags[op.step_slot][tile] != 0) {
+      return NotTrusted(op.step_slot, tile);
+    }
   }
   return absl::OkStatus();
 }
 
-absl::Status StepRunner::NotTrusted(const Op& op, int tile) const {
+absl::Status StepRunner::NotTrusted(int slot, int tile) const {
   return absl::AbortedError(
-      absl::StrCat("step ", states_[op.step_slot].step, ": the update of tile ", tile, " (",
+      absl::StrCat("step ", states_[slot].step, ": the update of tile ", tile, " (",
                    TileName(p_.dimensions->layout->tiles[tile]),
                    ") made a weight or moment that is not finite; nothing of this step was saved. "
                    "Lower the learning rate"));
+}
+
+absl::Status StepRunner::Do(const SaveTileOp& save, const Op&, Stream*) {
+  save_calls_.take_tile(save.tile, (*p_.tiles)[save.tile]);
+  return absl::OkStatus();
+}
+
+absl::Status StepRunner::Do(const FinishCheckpointOp&, const Op&, Stream*) {
+  save_calls_.finish();
+  return absl::OkStatus();
 }
 
 }  // namespace megatrain

@@ -4,15 +4,6 @@
 
 namespace megatrain {
 
-Op& UpdateBuilder::Add(OpKind kind, Lane lane, int tile) {
-  Op& op = schedule_.ops.emplace_back();
-  op.kind = kind;
-  op.lane = lane;
-  op.step_slot = slot_;
-  op.tile = tile;
-  return op;
-}
-
 // Read and written for each element but the gradient, which is only read.
 int64_t UpdateBuilder::UpdateBytes(int64_t elements) const {
   return elements * (2 * kStateElementBytes + shape_.gradient_element_bytes);
@@ -23,7 +14,7 @@ int64_t UpdateBuilder::RowElements() const {
 }
 
 void UpdateBuilder::ClipAndUpdate(int first_accumulator, int first_buffer) {
-  Op& op = Add(OpKind::kClip, Lane::kUpdate, -1);
+  Op& op = Add(Lane::kUpdate, ClipOp{});
   op.reads = {{ResourceKind::kHostLosses, slot_}};
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
     op.reads.push_back(shape_.host_norm(slot_, tile));
@@ -32,30 +23,31 @@ void UpdateBuilder::ClipAndUpdate(int first_accumulator, int first_buffer) {
   // The order in which the next step needs them: tile i's update runs just ahead of its load. The
   // embedding, whose gradient comes last and which is the largest, goes second; where its rows are
   // read from host memory, those of the next batch do, and the rest when nothing waits for it.
+  const Resource first_gradient{ResourceKind::kAccumulator, first_accumulator};
+  const auto slab = [](int tile) { return Resource{ResourceKind::kSlab, tile}; };
   if (!shape_.embedding_from_host) {
-    Update(1, 1, first_accumulator);
-    Update(0, 0, -1);
+    Update(1, 1, first_gradient);
+    Update(0, 0, slab(0));
   } else {
     // By the middle of the first tile the embedding's gradient is there. Its rows are read, and
     // the parts before are loaded, while the tile is still updated.
-    if (shape_.updates_on_device(1)) UpdateOnDevice(1, 1, first_accumulator, first_buffer);
+    if (shape_.updates_on_device(1)) UpdateOnDevice(1, first_gradient, first_buffer);
     for (int part = 0; part < shape_.host_parts(1); ++part) {
       if (part == kFirstTilePartsAhead) UpdateRows(0);
       UpdateOnHost(1, 1, part);
     }
   }
-  for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile, -1);
-  if (shape_.embedding_from_host) Update(0, 0, -1);
+  for (int tile = 2; tile < shape_.tiles(); ++tile) Update(tile, tile, slab(tile));
+  if (shape_.embedding_from_host) Update(0, 0, slab(0));
 }
 
 void UpdateBuilder::UpdateTile(int tile, int slab, int accumulator) {
   if (tile == 0) UpdateRows(slab);
-  Update(tile, slab, accumulator);
+  Update(tile, slab, {ResourceKind::kAccumulator, accumulator});
 }
 
-Op& UpdateBuilder::AddOnHost(OpKind kind, int tile, int slab) {
-  Op& op = Add(kind, Lane::kUpdate, tile);
-  op.slab = slab;
+Op& UpdateBuilder::AddOnHost(const AnyOp& what, int tile, int slab) {
+  Op& op = Add(Lane::kUpdate, what);
   op.reads = {{ResourceKind::kSlab, slab},
               shape_.host_norm(slot_, tile),
               {ResourceKind::kHostLosses, slot_}};
@@ -66,72 +58,61 @@ Op& UpdateBuilder::AddOnHost(OpKind kind, int tile, int slab) {
 
 void UpdateBuilder::UpdateRows(int slab) {
   if (!shape_.embedding_from_host) return;
-  Op& op = AddOnHost(OpKind::kUpdateRows, 0, slab);
+  Op& op = AddOnHost(UpdateRowsOp{slab}, 0, slab);
   op.bytes = UpdateBytes(RowElements());
   op.writes.push_back({ResourceKind::kEmbeddingRows});
 }
 
-void UpdateBuilder::Update(int tile, int slab, int accumulator) {
+void UpdateBuilder::Update(int tile, int slab, Resource device_gradient) {
   for (int part = 0; part < shape_.host_parts(tile); ++part) UpdateOnHost(tile, slab, part);
-  if (shape_.updates_on_device(tile)) UpdateOnDevice(tile, slab, accumulator, -1);
+  if (shape_.updates_on_device(tile)) UpdateOnDevice(tile, device_gradient, std::nullopt);
 }
 
 void UpdateBuilder::UpdateOnHost(int tile, int slab, int part) {
   const int64_t begin = shape_.host_cut(tile, part), end = shape_.host_cut(tile, part + 1);
   if (begin == end) return;
-  Op& op = AddOnHost(OpKind::kUpdateTile, tile, slab);
-  op.begin = begin;
-  op.end = end;
+  Op& op = AddOnHost(UpdateTileOp{tile, slab, begin, end}, tile, slab);
   op.bytes = UpdateBytes(end - begin - (tile == 0 ? RowElements() : 0));
   op.writes[0] = {ResourceKind::kTileWeights, shape_.host_part(tile, part)};
 }
 
 // Pieces of a tile run beside each other, so that each counts as a reader; the first and the last
 // operation are the writers.
-void UpdateBuilder::UpdateOnDevice(int tile, int slab, int accumulator, int weight_buffer) {
+void UpdateBuilder::UpdateOnDevice(int tile, Resource gradient, std::optional<int> weight_buffer) {
   const Resource weights{ResourceKind::kTileWeights, shape_.device_part(tile)};
   const Resource moments{ResourceKind::kTileMoments, shape_.device_part(tile)};
-  const bool in_slab = accumulator < 0;
-  const Resource gradient = in_slab ? Resource{ResourceKind::kSlab, slab}
-                                    : Resource{ResourceKind::kAccumulator, accumulator};
+  const bool in_slab = gradient.kind == ResourceKind::kSlab;
   {
-    Op& op = Add(OpKind::kBeginDeviceUpdate, DeviceUpdateLane(next_lane_), tile);
+    Op& op = Add(DeviceUpdateLane(next_lane_), BeginDeviceUpdateOp{tile});
     op.reads = {gradient};
     if (shape_.clipping) op.reads.push_back({ResourceKind::kClip, slot_});
     op.writes = {weights, moments};
-    if (weight_buffer >= 0) {
-      op.writes.push_back({ResourceKind::kWeightBuffer, weight_buffer});
+    if (weight_buffer) {
+      op.writes.push_back({ResourceKind::kWeightBuffer, *weight_buffer});
       op.writes.push_back({ResourceKind::kFirstTile});
     }
   }
   const int64_t first = shape_.host_elements(tile), elements = shape_.tile_elements[tile];
   for (int64_t begin = first; begin < elements; begin += shape_.device_piece_elements) {
     if (begin > first) next_lane_ = (next_lane_ + 1) % kDeviceUpdateLanes;
-    Op& op = Add(OpKind::kDeviceUpdate, DeviceUpdateLane(next_lane_), tile);
-    op.begin = begin;
-    op.end = std::min(elements, begin + shape_.device_piece_elements);
-    if (in_slab) {
-      op.slab = slab;
-    } else {
-      op.accumulator = accumulator;
-    }
-    op.weight_buffer = weight_buffer;
-    const int64_t n = op.end - op.begin;
+    const int64_t n = std::min(elements - begin, shape_.device_piece_elements);
+    Op& op = Add(DeviceUpdateLane(next_lane_),
+                 DeviceUpdateOp{tile, begin, begin + n, gradient, weight_buffer});
     op.bytes = UpdateBytes(n);
     op.h2d_bytes = n * (kStateElementBytes + (in_slab ? shape_.gradient_element_bytes : 0));
     op.d2h_bytes = n * kStateElementBytes;
     op.reads = {gradient, weights, moments};
   }
-  Op& op = Add(OpKind::kEndDeviceUpdate, DeviceUpdateLane(next_lane_), tile);
+  Op& op = Add(DeviceUpdateLane(next_lane_), EndDeviceUpdateOp{tile});
   op.d2h_bytes = sizeof(int32_t);
   op.writes = {weights, moments, {ResourceKind::kUpdateFlag, tile}};
-  if (weight_buffer >= 0) op.writes.push_back({ResourceKind::kWeightBuffer, weight_buffer});
+  if (weight_buffer) op.writes.push_back({ResourceKind::kWeightBuffer, *weight_buffer});
   next_lane_ = (next_lane_ + 1) % kDeviceUpdateLanes;
 }
 
 void UpdateBuilder::CheckUpdates() {
   if (!shape_.updates_on_device()) return;
-  Op& op = Add(OpKind::kCheckUpdates, Lane::kUpdate, -1);
+  Op& op = Add(Lane::kUpdate, CheckUpdatesOp{});
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
     if (!shape_.updates_on_device(tile)) continue;
     op.reads.push_back({ResourceKind::kUpdateFlag, tile});

@@ -17,6 +17,7 @@
 #define MEGATRAIN_ENGINE_PIPELINE_UPDATE_BUILDER_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "engine/pipeline/schedule.h"
 
@@ -39,14 +40,14 @@ class UpdateBuilder {
   void CheckUpdates();
 
  private:
-  Op& Add(OpKind kind, Lane lane, int tile);
-  Op& AddOnHost(OpKind kind, int tile, int slab);
+  Op& Add(Lane lane, const AnyOp& what) { return schedule_.ops.emplace_back(what, lane, slot_); }
+  Op& AddOnHost(const AnyOp& what, int tile, int slab);
   void UpdateRows(int slab);
-  void Update(int tile, int slab, int accumulator);
+  // `device_gradient` has the gradient for the device's part.
+  void Update(int tile, int slab, Resource device_gradient);
   void UpdateOnHost(int tile, int slab, int part);
-  // `accumulator` has the gradient; if it is -1, the slab has it. `weight_buffer` keeps the updated
-  // weights, unless it is -1.
-  void UpdateOnDevice(int tile, int slab, int accumulator, int weight_buffer);
+  // `gradient` is a slab or an accumulator. `weight_buffer`, if any, keeps the updated weights.
+  void UpdateOnDevice(int tile, Resource gradient, std::optional<int> weight_buffer);
   int64_t UpdateBytes(int64_t elements) const;
   int64_t RowElements() const;
 

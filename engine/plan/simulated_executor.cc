@@ -146,9 +146,8 @@ SimulatedExecutor::Run SimulatedExecutor::Submit(const Schedule& schedule) {
   run.spans.reserve(schedule.ops.size());
   for (size_t i = 0; i < schedule.ops.size(); ++i) {
     const Item& item = items[first + i];
-    const Op& op = schedule.ops[i];
     run.end_seconds = std::max(run.end_seconds, item.end_seconds);
-    run.spans.push_back({op.kind, op.lane, op.tile, item.start_seconds, item.end_seconds});
+    run.spans.push_back({item.start_seconds, item.end_seconds});
   }
   return run;
 }

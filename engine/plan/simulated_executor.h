@@ -44,9 +44,6 @@ double WorkSeconds(const LayerWork& work, const HardwareProfile& profile);
 class SimulatedExecutor {
  public:
   struct Span {
-    OpKind kind;
-    Lane lane;
-    int tile = -1;
     double start_seconds = 0;
     double end_seconds = 0;
   };

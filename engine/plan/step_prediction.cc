@@ -78,7 +78,7 @@ Timed RunSteps(const PipelineShape& shape, const std::vector<int64_t>& tokens,
   // The time from one end of backward to the next. Updates after the last one delay nothing.
   const auto compute_end = [&](int step) {
     size_t i = ends[step] - 1;
-    while (run.spans[i].lane != Lane::kCompute) --i;
+    while (steps.ops[i].lane != Lane::kCompute) --i;
     return run.spans[i].end_seconds;
   };
   Timed step;

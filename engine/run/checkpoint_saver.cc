@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_writer.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_export.h"
 
 namespace megatrain {
 

@@ -11,7 +11,7 @@
 #include "engine/device/cpu/cpu_kernels.h"
 #include "engine/device/cuda/cuda_kernel_sizes.h"
 #include "engine/engine.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/config_json.h"
 #include "engine/host/session.h"
 #include "engine/memory/host_offer.h"
 #include "engine/model/model_layout.h"
@@ -30,8 +30,8 @@ PlanChoice ToChoice(const PipelineShape& shape, const std::optional<StepPredicti
   choice.device_update_share = static_cast<double>(shape.device_update_parts) / kUpdateParts;
   choice.first_layer_device_update_share =
       static_cast<double>(shape.device_parts(1)) / kUpdateParts;
-  choice.layers_kept_whole = shape.kept_everything;
-  choice.layers_kept_partly = shape.kept - shape.kept_everything;
+  choice.activations_kept_whole = shape.kept_everything;
+  choice.activations_kept_partly = shape.kept - shape.kept_everything;
   if (predicted.has_value()) {
     choice.predicted = {predicted->step_seconds, predicted->tokens_per_second,
                         predicted->lane_busy_seconds, LaneName(predicted->bound_by)};

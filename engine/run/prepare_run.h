@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/checkpoint_state.h"
-#include "engine/data/sequences/batch_loader.h"
+#include "engine/data/sequences/dataset.h"
 #include "engine/host/session.h"
 #include "engine/model/model_layout.h"
 #include "engine/plan/memory_plan.h"

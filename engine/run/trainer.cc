@@ -123,8 +123,8 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   return absl::OkStatus();
 }
 
-bool Trainer::Withdraw(OpKind final) {
-  if (!executor_->Withdraw(pending_.back().ticket, final)) return false;
+bool Trainer::Withdraw(bool during_backward) {
+  if (!executor_->Withdraw(pending_.back().ticket, during_backward)) return false;
   withdrawn_.push_back(std::move(pending_.back().ticket));
   pending_.pop_back();
   pipeline_state_ = {};  // buffers hold what they happened to be given

@@ -53,9 +53,9 @@ class Trainer {
   int in_flight() const { return static_cast<int>(pending_.size()); }
   // Takes back the step submitted last, and returns true. Its results are lost, and it may be
   // submitted again once SettleWithdrawn has returned. Returns false, and the step stays, if it has
-  // started an operation of kind `final` or one that changes the model, or after an error.
-  // REQUIRES: in_flight() > 0, and no save of this step is in flight.
-  bool Withdraw(OpKind final);
+  // started to change the model, or the backward pass of a layer unless `during_backward`, or after
+  // an error. REQUIRES: in_flight() > 0, and no save of this step is in flight.
+  bool Withdraw(bool during_backward);
   // Blocks until the running operations of all steps taken back are done. Returns the error of a
   // step. REQUIRES: in_flight() == 0.
   absl::Status SettleWithdrawn();

@@ -105,7 +105,7 @@ void TrainingLoop::WithdrawSteps() {
         control.pause_requested() || control.release_requested() ||
         (control.stop_requested() && p_.progress.done >= p_.prepared.first_step());
     if (first && (!worth_it || step == given_up_step_)) return;
-    if (!p_.trainer.Withdraw(first ? OpKind::kLayerBackward : OpKind::kUpdateTile)) return;
+    if (!p_.trainer.Withdraw(/*during_backward=*/!first)) return;
     if (first) given_up_step_ = step;
     p_.progress.submitted_tokens -= submitted_.back()->input_tokens;
     withdrawn_.push_front(std::move(submitted_.back()));

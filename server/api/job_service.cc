@@ -11,7 +11,7 @@
 #include "engine/base/status.h"
 #include "server/api/conversion.h"
 #include "server/api/job_filter.h"
-#include "server/api/job_sources.h"
+#include "server/api/job_streams.h"
 #include "server/api/page_token.h"
 #include "server/api/record_cursor.h"
 #include "server/api/resource_name.h"

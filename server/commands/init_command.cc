@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_init.h"
 #include "server/commands/command.h"
 
 namespace megatrain {

@@ -14,9 +14,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/data/sequences/inspect_sequences.h"
 #include "engine/hf/inspect_model.h"
 #include "engine/inspect/inspect_checkpoint.h"
+#include "engine/inspect/inspect_sequences.h"
 #include "engine/inspect/job_data.h"
 #include "engine/job/data_format.h"
 #include "engine/job/job_parser.h"
@@ -155,7 +155,8 @@ absl::StatusOr<std::string> Inspect(const InspectArguments& arguments) {
   const bool is_checkpoint = is_directory && std::filesystem::exists(path / "manifest.json", error);
   MT_ASSIGN_OR_RETURN(const ModelReport report, is_checkpoint ? InspectCheckpoint(arguments.path)
                                                               : InspectModel(arguments.path));
-  return arguments.json() ? report.json : report.text;
+  if (!arguments.json()) return report.text;
+  return report.json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace

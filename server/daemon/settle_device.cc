@@ -19,6 +19,9 @@ constexpr int64_t kFileBytesMax = 64;
 absl::StatusOr<std::optional<std::string>> ReadRemembered(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadWholeFile(PosixFileSystem(), path, kFileBytesMax);
   if (absl::IsNotFound(text.status())) return std::nullopt;
+  if (absl::IsInvalidArgument(text.status())) {  // a directory, for example; not the configuration
+    return absl::DataLossError(absl::StrCat(text.status().message(), "; remove it"));
+  }
   if (!text.ok()) return text.status();
   std::string kind(absl::StripAsciiWhitespace(*text));
   if (kind != kCpu && kind != kCuda) {

@@ -1,9 +1,13 @@
 #include "server/manager/job_remover.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_name.h"
@@ -113,21 +117,35 @@ void JobRemover::Prune() {
 }
 
 void JobRemover::RemoveDeleted() {
-  for (const JobPtr& job : ledger_->Deleted()) {
-    if (stopping_) return;
-    records_->Remove(job->id);
-    absl::Status status = RemoveJobFiles(ledger_->state_directory(), job->id, options_.files,
-                                         [this] { return stopping_.load(); });
-    if (absl::IsCancelled(status)) return;
-    if (status.ok() && options_.disk != nullptr) options_.disk->Forget(job->id);
-    if (status.ok()) status = ledger_->Forget(job->id);
-    if (status.ok()) {
-      failed_.erase(job->id);
-    } else if (failed_.insert(job->id).second && options_.log) {
-      options_.log(absl::StrCat("job ", job->id, " was deleted, and what it left cannot be removed",
-                                " yet: ", status.message()));
+  std::map<int64_t, std::vector<JobPtr>> by_user;
+  for (const JobPtr& job : ledger_->Deleted()) by_user[job->uid].push_back(job);
+  for (const auto& [uid, jobs] : by_user) {
+    const absl::Time end = absl::Now() + absl::Seconds(options_.turn_seconds);
+    const auto interrupted = [this, end] { return stopping_ || absl::Now() >= end; };
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      if ((i == 0 || !interrupted()) && Remove(*jobs[i], interrupted)) continue;
+      if (stopping_) return;
+      MutexLock lock(&mutex_);
+      woken_ = true;
+      break;
     }
   }
+}
+
+bool JobRemover::Remove(const Job& job, const std::function<bool()>& interrupted) {
+  records_->Remove(job.id);
+  absl::Status status =
+      RemoveJobFiles(ledger_->state_directory(), job.id, options_.files, interrupted);
+  if (absl::IsCancelled(status)) return false;
+  if (status.ok() && options_.disk != nullptr) options_.disk->Forget(job.id);
+  if (status.ok()) status = ledger_->Forget(job.id);
+  if (status.ok()) {
+    failed_.erase(job.id);
+  } else if (failed_.insert(job.id).second && options_.log) {
+    options_.log(absl::StrCat("job ", job.id, " was deleted, and what it left cannot be removed",
+                              " yet: ", status.message()));
+  }
+  return true;
 }
 
 }  // namespace megatrain

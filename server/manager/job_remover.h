@@ -40,6 +40,9 @@ class JobRemover {
   struct Options {
     // How many ended jobs without checkpoints are kept for each user; 0 = all.
     int64_t keep_ended_jobs = 0;
+    // The time for which one user's jobs are removed before another user's are. A removal that is
+    // under way goes on in the user's next turn. Every turn begins a removal, even if this is 0.
+    double turn_seconds = 1;
     FileSystem* files = PosixFileSystem();
     JobDisk* disk = nullptr;  // forgets removed jobs; may be null
     // Called with lines for the daemon's log, from the remover's thread. May be empty.
@@ -65,7 +68,10 @@ class JobRemover {
  private:
   void Loop();
   void Prune();
+  // Gives each user who has deleted jobs one turn. More turns follow in the next round.
   void RemoveDeleted();
+  // Removes a deleted job. Returns false if `interrupted` returned true before it was done.
+  bool Remove(const Job& job, const std::function<bool()>& interrupted);
 
   JobLedger* const ledger_;
   JobRecordsDirectory* const records_;

@@ -23,7 +23,7 @@ PlanReport Report() {
   report.choice.micro_batches_per_sweep = 2;
   report.choice.weight_buffers = 2;
   report.choice.device_update_share = 0.5;
-  report.choice.layers_kept_whole = 1;
+  report.choice.activations_kept_whole = 1;
   return report;
 }
 
@@ -50,8 +50,8 @@ TEST(PlanReportTest, KeysStandInTheirOrder) {
   "weight_buffers": 2,
   "device_update_share": 0.5,
   "first_layer_device_update_share": 0.0,
-  "layers_kept_whole": 1,
-  "layers_kept_partly": 0,
+  "activations_kept_whole": 1,
+  "activations_kept_partly": 0,
   "gradient_slabs": 3
 }
 )");

@@ -34,7 +34,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (spec->data.train.empty() || spec->model.path.empty() || spec->model.path[0] != '/') {
     std::abort();
   }
-  const auto values = megatrain::SpecValues(*spec);
-  if (megatrain::FirstDifference(values, values).has_value()) std::abort();
+  if (megatrain::SpecValues(*spec).empty()) std::abort();
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/data/sequences/document_bounds.h"
 
 namespace megatrain {
 namespace {
@@ -24,12 +25,10 @@ void Append(const Sequence& sequence, Batch& batch) {
   append(targets, batch.targets);
   const std::vector<int32_t>& documents = sequence.document_ids;
   int64_t& tokens = batch.micro_batch_tokens.back();
-  for (size_t t = 0; t < documents.size(); ++t, ++tokens) {
-    if (t == 0 || documents[t] != documents[t - 1]) {
-      batch.document_starts.back().push_back(static_cast<int32_t>(tokens));
-    }
-    batch.input_tokens += documents[t] >= 0 ? 1 : 0;
-  }
+  AppendDocumentStarts(documents, tokens, batch.document_starts.back());
+  tokens += std::ssize(documents);
+  batch.input_tokens +=
+      std::count_if(documents.begin(), documents.end(), [](int32_t id) { return id >= 0; });
 }
 
 // Ends the last micro-batch.

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/data/records/token_file.h"
-#include "engine/data/sequences/batch_loader.h"
+#include "engine/data/sequences/dataset.h"
 #include "engine/data/sequences/packing.h"
 #include "engine/data/sequences/sequence_index.h"
 #include "engine/data/sequences/token_stream.h"

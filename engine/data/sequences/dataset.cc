@@ -1,4 +1,5 @@
-// OpenDataset and TotalSteps of batch_loader.h.
+#include "engine/data/sequences/dataset.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -11,7 +12,6 @@
 #include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
 #include "engine/data/records/data_file_io.h"
-#include "engine/data/sequences/batch_loader.h"
 #include "engine/data/sequences/data_side.h"
 #include "engine/data/sequences/permutation.h"
 

@@ -11,8 +11,6 @@ namespace megatrain {
 double SumOfSquaresOf(const float* x, int64_t n);
 double SumOf(const float* x, int64_t n);
 
-// out[i] += x[i] for n elements.
-void AddTo(const float* x, int64_t n, float* out);
 // out[i] += sum over rows of x[row, i] for n columns, in the order of the rows.
 void AddRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out);
 

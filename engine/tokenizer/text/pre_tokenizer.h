@@ -15,7 +15,7 @@
 
 namespace megatrain {
 
-// What a split does with a match, as in SplitDelimiterBehavior of `tokenizers`.
+// The treatment of a match by a split, as in SplitDelimiterBehavior of `tokenizers`.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
 // The bytes [begin, end) of a text.

@@ -11,7 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/config_json.h"
+#include "engine/hf/hf_init.h"
 
 namespace megatrain {
 namespace {

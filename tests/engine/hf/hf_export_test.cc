@@ -1,4 +1,6 @@
 // ExportHfDirectory.
+#include "engine/hf/hf_export.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,8 +13,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
+#include "engine/hf/hf_weights.h"
 #include "engine/memory/split_master.h"
 #include "tests/engine/hf/model_fixture.h"
 

@@ -1,4 +1,6 @@
 // Random weights, presets, InitializeTile and InitializeHfDirectory.
+#include "engine/hf/hf_init.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/thread_pool.h"
 #include "engine/hf/config_json.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_weights.h"
 #include "engine/hf/presets.h"
 #include "engine/hf/random_weights.h"
 #include "engine/memory/split_master.h"

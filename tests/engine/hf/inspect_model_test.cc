@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/base/file.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_init.h"
 #include "tests/engine/hf/model_fixture.h"
 
 namespace megatrain {
@@ -25,7 +25,7 @@ TEST(InspectModelTest, DescribesADirectory) {
       AllOf(HasSubstr("family      llama\n"), HasSubstr("parameters  4,448\n"),
             HasSubstr("20 tensors of BF16, 4,448 elements"),
             HasSubstr("model.layers.0.mlp.up_proj.weight"), Not(HasSubstr("model.layers.1."))));
-  const auto json = nlohmann::json::parse(report->json);
+  const nlohmann::ordered_json json = report->json;
   EXPECT_EQ(json["kind"], "hf_directory");
   EXPECT_EQ(json["parameters"], 4448);
   EXPECT_EQ(json["bytes"], 8896);
@@ -37,15 +37,15 @@ TEST(InspectModelTest, DescribesADirectory) {
 }
 
 TEST(InspectModelTest, DescribesAFileAndADirectoryWithoutWeights) {
-  const auto file = InspectModel("tests/golden/hf/qwen2/model.safetensors");
+  auto file = InspectModel("tests/golden/hf/qwen2/model.safetensors");
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(nlohmann::json::parse(file->json)["kind"], "safetensors");
+  EXPECT_EQ(file->json["kind"], "safetensors");
   const std::string directory = FreshDirectory("model");
   ASSERT_TRUE(InitializeHfDirectory("llama3-70b", 1, true, directory).ok());
-  const auto report = InspectModel(directory);
+  auto report = InspectModel(directory);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->text, HasSubstr("parameters  70,553,706,496\n"));
-  EXPECT_EQ(nlohmann::json::parse(report->json)["files"].size(), 0u);
+  EXPECT_EQ(report->json["files"].size(), 0u);
 }
 
 TEST(InspectModelTest, RefusesWhatTrainingWould) {

@@ -9,7 +9,7 @@
 
 #include "engine/base/thread_pool.h"
 #include "engine/device/cpu/cpu_device.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/config_json.h"
 #include "engine/model/model_layout.h"
 #include "tests/engine/numerics/model_reference.h"
 #include "tests/engine/numerics/plain_step.h"

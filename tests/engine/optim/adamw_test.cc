@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/memory/split_master.h"
-#include "engine/optim/clipping.h"
+#include "engine/optim/clip_coefficient.h"
 #include "hwy/targets.h"
 #include "tests/golden/adamw/adamw_reference.h"
 

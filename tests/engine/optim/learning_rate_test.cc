@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "engine/optim/clipping.h"
+#include "engine/optim/clip_coefficient.h"
 
 namespace megatrain {
 namespace {

@@ -61,11 +61,10 @@ class FunctionRunner : public OpRunner {
   const std::function<absl::Status(const Op&)> run_;
 };
 
+// The operation is known by its `bytes`.
 Op MakeOp(Lane lane, int id, std::vector<int> reads, std::vector<int> writes) {
-  Op op;
-  op.kind = OpKind::kLoadTile;
-  op.lane = lane;
-  op.tile = id;
+  Op op(StoreLossesOp{}, lane);
+  op.bytes = id;
   for (int r : reads) op.reads.push_back({ResourceKind::kTileWeights, r});
   for (int w : writes) op.writes.push_back({ResourceKind::kTileWeights, w});
   return op;
@@ -78,8 +77,8 @@ TEST(ExecutorTest, ConflictingOperationsOfDifferentLanesRunInSerialOrder) {
   std::vector<std::vector<int>> written(kResources);
   std::vector<std::vector<int>> expected(kResources);
   FunctionRunner runner([&](const Op& op) {
-    if (op.tile % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
-    for (const Resource& r : op.writes) written[r.index].push_back(op.tile);
+    if (op.bytes % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    for (const Resource& r : op.writes) written[r.index].push_back(static_cast<int>(op.bytes));
     return absl::OkStatus();
   });
   FakeDevice device;
@@ -106,7 +105,7 @@ TEST(ExecutorTest, ConflictingOperationsOfDifferentLanesRunInSerialOrder) {
 TEST(ExecutorTest, AnErrorStopsWhatFollowsAndIsReturned) {
   std::atomic<int> ran{0};
   FunctionRunner runner([&](const Op& op) {
-    if (op.tile == 1) return absl::AbortedError("step 3: broken");
+    if (op.bytes == 1) return absl::AbortedError("step 3: broken");
     ++ran;
     return absl::OkStatus();
   });
@@ -133,8 +132,8 @@ TEST(ExecutorTest, BusyTimeIsByLane) {
   schedule.ops = {MakeOp(Lane::kH2D, 0, {}, {0}), MakeOp(Lane::kH2D, 1, {}, {1}),
                   MakeOp(Lane::kCompute, 2, {0}, {2}), MakeOp(Lane::kCompute, 3, {0}, {3}),
                   MakeOp(Lane::kUpdate, 4, {2}, {0})};
-  schedule.ops[2].kind = OpKind::kLayerForward;
-  schedule.ops[3].kind = OpKind::kLayerBackward;
+  schedule.ops[2].what = LayerForwardOp{};
+  schedule.ops[3].what = LayerBackwardOp{};
   auto timing = executor->Wait(executor->Submit(std::move(schedule)));
   ASSERT_TRUE(timing.ok());
   EXPECT_DOUBLE_EQ(timing->busy.h2d, 0.5);  // the fake's events are 0.25 s apart
@@ -169,9 +168,9 @@ TEST(ExecutorTest, ATicketIsWithdrawnUntilItsFinalOperationStarts) {
   std::vector<int> ran;  // guarded by the serial order of the operations
   std::atomic<int> reached{-1}, hold{-1};
   FunctionRunner runner([&](const Op& op) {
-    reached = op.tile;
-    while (hold == op.tile) std::this_thread::yield();
-    ran.push_back(op.tile);
+    reached = static_cast<int>(op.bytes);
+    while (hold == op.bytes) std::this_thread::yield();
+    ran.push_back(static_cast<int>(op.bytes));
     return absl::OkStatus();
   });
   FakeDevice device;
@@ -181,7 +180,7 @@ TEST(ExecutorTest, ATicketIsWithdrawnUntilItsFinalOperationStarts) {
     made.ops = {MakeOp(Lane::kH2D, first, {}, {0}), MakeOp(Lane::kCompute, first + 1, {0}, {1}),
                 MakeOp(Lane::kUpdate, first + 2, {1}, {2}),
                 MakeOp(Lane::kH2D, first + 3, {2}, {0})};
-    made.ops[2].kind = OpKind::kUpdateTile;
+    made.ops[2].what = UpdateTileOp{};
     return made;
   };
   for (int at = 0; at < 4; ++at) {
@@ -194,7 +193,7 @@ TEST(ExecutorTest, ATicketIsWithdrawnUntilItsFinalOperationStarts) {
       std::this_thread::yield();
       hold = -1;
     });
-    const bool withdrawn = executor->Withdraw(ticket, OpKind::kUpdateTile);
+    const bool withdrawn = executor->Withdraw(ticket, /*during_backward=*/true);
     release.join();
     // Whether it came in time is the threads' affair; that it came too late is not.
     if (at >= 2) {
@@ -221,11 +220,11 @@ TEST(ExecutorTest, ATicketIsWithdrawnWhileTheOneBeforeRuns) {
   std::vector<int> ran;
   std::atomic<bool> reached{false}, hold{true};
   FunctionRunner runner([&](const Op& op) {
-    if (op.tile == 0) {
+    if (op.bytes == 0) {
       reached = true;
       while (hold) std::this_thread::yield();
     }
-    ran.push_back(op.tile);
+    ran.push_back(static_cast<int>(op.bytes));
     return absl::OkStatus();
   });
   FakeDevice device;
@@ -234,13 +233,13 @@ TEST(ExecutorTest, ATicketIsWithdrawnWhileTheOneBeforeRuns) {
     Schedule made;
     made.ops = {MakeOp(Lane::kCompute, first, {}, {0}), MakeOp(Lane::kD2H, first + 1, {0}, {1}),
                 MakeOp(Lane::kUpdate, first + 2, {1}, {0})};
-    made.ops[2].kind = OpKind::kUpdateTile;
+    made.ops[2].what = UpdateTileOp{};
     return made;
   };
   auto first = executor->Submit(schedule(0));
   auto second = executor->Submit(schedule(10));
   while (!reached) std::this_thread::yield();
-  EXPECT_TRUE(executor->Withdraw(second, OpKind::kUpdateTile));
+  EXPECT_TRUE(executor->Withdraw(second, /*during_backward=*/true));
   hold = false;
   const auto timing = executor->Wait(first);
   ASSERT_TRUE(timing.ok()) << timing.status();
@@ -287,7 +286,7 @@ TEST(ExecutorTest, AfterAnErrorNothingIsWithdrawn) {
   schedule.ops = {MakeOp(Lane::kH2D, 0, {}, {0})};
   auto ticket = executor->Submit(std::move(schedule));
   while (executor->status().ok()) std::this_thread::yield();
-  EXPECT_FALSE(executor->Withdraw(ticket, OpKind::kUpdateTile));
+  EXPECT_FALSE(executor->Withdraw(ticket, /*during_backward=*/true));
   EXPECT_EQ(executor->Wait(ticket).status().message(), "broken");
 }
 

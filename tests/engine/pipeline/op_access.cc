@@ -1,6 +1,7 @@
 #include "tests/engine/pipeline/op_access.h"
 
 #include <algorithm>
+#include <variant>
 
 namespace megatrain {
 namespace {
@@ -29,185 +30,206 @@ Resources Parts(const PipelineShape& shape, ResourceKind kind, int tile, int64_t
   return parts;
 }
 
-// StashData and EmbeddingStashData: hidden states of every layer and micro-batch in the sweep, then
-// the gradients that are put by, one a micro-batch.
-int StashIndex(const Op& op, const PipelineShape& shape) {
-  return op.layer * shape.sweep_micro_batches + op.sweep_index;
+// The hidden states of every layer and micro-batch in the sweep, then the gradients that are put
+// by, one a micro-batch (StepRunner::StashData and EmbeddingStashData).
+std::pair<ResourceKind, int> Stash(const PipelineShape& shape, int layer, int sweep_index) {
+  return {kHostStash, layer * shape.sweep_micro_batches + sweep_index};
 }
-int EmbeddingStashIndex(const Op& op, const PipelineShape& shape) {
-  return shape.layers * shape.sweep_micro_batches + op.micro_batch;
-}
-
-// The norms are an array a step slot with one number a tile.
-int Norm(const Op& op, const PipelineShape& shape, int tile) {
-  return op.step_slot * shape.tiles() + tile;
+std::pair<ResourceKind, int> EmbeddingStash(const PipelineShape& shape, int micro_batch) {
+  return {kHostStash, shape.layers * shape.sweep_micro_batches + micro_batch};
 }
 
-// The gradient of a piece that the device updates.
-std::pair<ResourceKind, int> DeviceGradient(const Op& op) {
-  return op.slab >= 0 ? std::pair(kSlab, op.slab) : std::pair(kAccumulator, op.accumulator);
+std::pair<ResourceKind, int> Pair(const Resource& resource) {
+  return {resource.kind, resource.index};
 }
+std::pair<ResourceKind, int> Hidden(int slot) { return {kHidden, slot}; }
+std::pair<ResourceKind, int> Buffer(int weight_buffer) { return {kWeightBuffer, weight_buffer}; }
+std::pair<ResourceKind, int> Accumulator(int index) { return {kAccumulator, index}; }
 
-const Op& FirstPiece(const Schedule& schedule, size_t begin) {
-  return *std::find_if(schedule.ops.begin() + static_cast<ptrdiff_t>(begin), schedule.ops.end(),
-                       [](const Op& op) { return op.kind == OpKind::kDeviceUpdate; });
+// Returns the next piece of a device update in the schedule.
+const DeviceUpdateOp& NextPiece(const Schedule& schedule, size_t at) {
+  while (!schedule.ops[at].is<DeviceUpdateOp>()) ++at;
+  return *schedule.ops[at].as<DeviceUpdateOp>();
 }
 
 // Tile 1 is loaded into a buffer that the device updates its own elements in: those are not loaded,
 // though they are not the host's.
 bool LoadsBesideUpdate(const Schedule& schedule, size_t at, const PipelineShape& shape) {
-  if (schedule.ops[at].tile != 1 || !shape.first_tile_in_buffer()) return false;
+  if (schedule.ops[at].as<LoadTileOp>()->tile != 1 || !shape.first_tile_in_buffer()) return false;
   int64_t end = 0;
-  for (; schedule.ops[at].kind == OpKind::kLoadTile && schedule.ops[at].tile == 1; ++at) {
-    end = schedule.ops[at].end;
+  for (const LoadTileOp* load; (load = schedule.ops[at].as<LoadTileOp>()) && load->tile == 1;
+       ++at) {
+    end = load->end;
   }
   return end < shape.tile_elements[1];
 }
 
-// AdamW on the host: the gradient in the slab, the tile's norm, which is checked first, and with
-// clipping the coefficient. The losses are known before anything of the step is changed.
-OpAccess HostUpdate(const Op& op, const PipelineShape& shape) {
-  OpAccess access;
-  access.reads = {
-      {kSlab, op.slab}, {kHostNorm, Norm(op, shape, op.tile)}, {kHostLosses, op.step_slot}};
-  if (shape.clipping) access.reads.insert({kClip, op.step_slot});
-  access.writes = {{kTileWeights, op.tile}, {kTileMoments, op.tile}};
-  return access;
-}
+// Returns the access of operation `at` of a schedule, given its fields.
+struct Access {
+  const Schedule& schedule;
+  const size_t at;
+  const PipelineShape& shape;
+  const bool embedding_rows;
+
+  const int slot = schedule.ops[at].step_slot;
+  const std::pair<ResourceKind, int> batch{kDeviceBatch, slot}, losses{kDeviceLosses, slot},
+      host_losses{kHostLosses, slot}, clip{kClip, slot}, scratch{kScratch, 0};
+
+  // The norms are an array a step slot with one number a tile.
+  std::pair<ResourceKind, int> Norm(int tile) const {
+    return {kHostNorm, slot * shape.tiles() + tile};
+  }
+  std::pair<ResourceKind, int> DeviceWeights(int tile) const {
+    return {kTileWeights, shape.tiles() + tile};
+  }
+  std::pair<ResourceKind, int> DeviceMoments(int tile) const {
+    return {kTileMoments, shape.tiles() + tile};
+  }
+
+  OpAccess operator()(const UploadBatchOp&) const { return {{}, {batch}}; }
+  OpAccess operator()(const LoadTileOp& op) const {
+    return {Parts(shape, kTileWeights, op.tile, op.begin, op.end),
+            {LoadsBesideUpdate(schedule, at, shape) ? std::pair(kFirstTile, 0)
+                                                    : Buffer(op.weight_buffer)}};
+  }
+  OpAccess operator()(const LoadStashOp& op) const {
+    return {{Stash(shape, op.layer, op.sweep_index)}, {Hidden(op.output_slot)}};
+  }
+  OpAccess operator()(const LoadPartialOp& op) const {
+    return {{{kSlab, op.slab}}, {Accumulator(op.accumulator)}};
+  }
+  OpAccess operator()(const LoadHiddenGradientOp& op) const {
+    return {{EmbeddingStash(shape, op.micro_batch)}, {Hidden(op.output_slot)}};
+  }
+  OpAccess operator()(const EmbedForwardOp& op) const {
+    // Without a buffer the tile itself in host memory.
+    return {
+        {batch, op.weight_buffer ? Buffer(*op.weight_buffer)
+                                 : std::pair(embedding_rows ? kEmbeddingRows : kTileWeights, 0)},
+        {Hidden(op.output_slot)}};
+  }
+  OpAccess operator()(const LayerForwardOp& op) const {
+    OpAccess access = {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)},
+                       {Hidden(op.output_slot), scratch}};
+    if (op.kept) access.writes.insert({kKept, op.kept->slot});
+    // Weights came there beside the update of the step before.
+    if (op.layer == 0 && shape.first_tile_in_buffer()) access.reads.insert({kFirstTile, 0});
+    return access;
+  }
+  OpAccess operator()(const HeadOp& op) const {
+    // The head's chunk and the tokens' losses are scratch; their sum is the step's.
+    return {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)},
+            {{kHiddenGradient, op.sweep_index}, Accumulator(op.accumulator), scratch, losses}};
+  }
+  OpAccess operator()(const HeadLossOp& op) const {
+    return {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)}, {scratch, losses}};
+  }
+  OpAccess operator()(const LayerBackwardOp& op) const {
+    OpAccess access = {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)},
+                       {{kHiddenGradient, op.sweep_index}, Accumulator(op.accumulator), scratch}};
+    // What was kept is overwritten.
+    if (op.kept) access.writes.insert({kKept, op.kept->slot});
+    return access;
+  }
+  OpAccess operator()(const EmbedBackwardOp& op) const {
+    return {{batch, Pair(op.hidden_gradient)}, {Accumulator(op.accumulator)}};
+  }
+  OpAccess operator()(const FinishGradientOp& op) const {
+    return {{}, {Accumulator(op.accumulator)}};
+  }
+  OpAccess operator()(const StoreStashOp& op) const {
+    return {{Hidden(op.input_slot)}, {Stash(shape, op.layer, op.sweep_index)}};
+  }
+  OpAccess operator()(const StoreNormOp& op) const {
+    return {{Accumulator(op.accumulator)}, {Norm(op.tile)}};
+  }
+  OpAccess operator()(const StoreGradientOp& op) const {
+    return {{Accumulator(op.accumulator)}, {{kSlab, op.slab}}};
+  }
+  OpAccess operator()(const StorePartialOp& op) const {
+    return {{Accumulator(op.accumulator)}, {{kSlab, op.slab}}};
+  }
+  OpAccess operator()(const StoreHiddenGradientOp& op) const {
+    return {{{kHiddenGradient, op.sweep_index}}, {EmbeddingStash(shape, op.micro_batch)}};
+  }
+  OpAccess operator()(const StoreLossesOp&) const { return {{losses}, {host_losses}}; }
+  OpAccess operator()(const CheckLossesOp&) const { return {{host_losses}, {}}; }
+  OpAccess operator()(const ClipOp&) const {
+    OpAccess access = {{host_losses}, {clip}};
+    for (int tile = 0; tile < shape.tiles(); ++tile) access.reads.insert(Norm(tile));
+    return access;
+  }
+  // AdamW on the host: the gradient in the slab, the tile's norm, which is checked first, and with
+  // clipping the coefficient. The losses are known before anything of the step is changed.
+  OpAccess HostUpdate(int tile, int slab) const {
+    OpAccess access = {{{kSlab, slab}, Norm(tile), host_losses}, {{kTileMoments, tile}}};
+    if (shape.clipping) access.reads.insert(clip);
+    return access;
+  }
+  OpAccess operator()(const UpdateRowsOp& op) const {
+    OpAccess access = HostUpdate(0, op.slab);
+    access.writes.insert({{kTileWeights, 0}, {kEmbeddingRows, 0}});
+    return access;
+  }
+  OpAccess operator()(const UpdateTileOp& op) const {
+    OpAccess access = HostUpdate(op.tile, op.slab);
+    access.writes.merge(Parts(shape, kTileWeights, op.tile, op.begin, op.end));
+    return access;
+  }
+  // The pieces of a tile change elements of their own and may run side by side: each is a reader
+  // of the device's part of the tile. The two operations around them are its writers. The first
+  // waits for what all pieces read: the gradient, and the coefficient.
+  OpAccess operator()(const BeginDeviceUpdateOp& op) const {
+    const DeviceUpdateOp& piece = NextPiece(schedule, at);
+    OpAccess access = {{Pair(piece.gradient)}, {DeviceWeights(op.tile), DeviceMoments(op.tile)}};
+    if (shape.clipping) access.reads.insert(clip);
+    if (op.tile == 1 && shape.first_tile_in_buffer()) {
+      access.writes.insert({{kFirstTile, 0}, Buffer(piece.weight_buffer.value())});
+    }
+    return access;
+  }
+  OpAccess operator()(const DeviceUpdateOp& op) const {
+    OpAccess access = {{Pair(op.gradient)}, {}};
+    access.reads.merge(Parts(shape, kTileWeights, op.tile, op.begin, op.end));
+    access.reads.merge(Parts(shape, kTileMoments, op.tile, op.begin, op.end));
+    return access;
+  }
+  OpAccess operator()(const EndDeviceUpdateOp& op) const {
+    OpAccess access = {{},
+                       {DeviceWeights(op.tile), DeviceMoments(op.tile), {kUpdateFlag, op.tile}}};
+    if (op.tile == 1 && shape.first_tile_in_buffer()) {
+      access.writes.insert(Buffer(NextPiece(schedule, at - 1).weight_buffer.value()));
+    }
+    return access;
+  }
+  OpAccess operator()(const CheckUpdatesOp&) const {
+    // Saves of what the device has updated wait for it, by the moments.
+    OpAccess access;
+    for (int tile = 0; tile < shape.tiles(); ++tile) {
+      if (!shape.updates_on_device(tile)) continue;
+      access.reads.insert({{kUpdateFlag, tile}, Norm(tile)});
+      access.writes.insert(DeviceMoments(tile));
+    }
+    return access;
+  }
+  OpAccess operator()(const SaveTileOp& op) const {
+    // The whole tile; the host's parts are named also where they are empty.
+    OpAccess access = {{{kTileWeights, op.tile}, {kTileMoments, op.tile}}, {{kCheckpoint, 0}}};
+    for (int part = 1; part < shape.host_parts(op.tile); ++part) {
+      access.reads.insert({kTileWeights, HostPart(shape, op.tile, part)});
+    }
+    access.reads.merge(Parts(shape, kTileWeights, op.tile, 0, shape.tile_elements[op.tile]));
+    access.reads.merge(Parts(shape, kTileMoments, op.tile, 0, shape.tile_elements[op.tile]));
+    return access;
+  }
+  OpAccess operator()(const FinishCheckpointOp&) const { return {{}, {{kCheckpoint, 0}}}; }
+};
 
 }  // namespace
 
 OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shape,
                   bool embedding_rows) {
-  const Op& op = schedule.ops[at];
-  const std::pair buffer(kWeightBuffer, op.weight_buffer);
-  const std::pair accumulator(kAccumulator, op.accumulator);
-  const std::pair slab(kSlab, op.slab);
-  const std::pair input(kHidden, op.input_slot);
-  const std::pair output(kHidden, op.output_slot);
-  const std::pair hidden_gradient(kHiddenGradient, op.sweep_index);
-  const std::pair batch(kDeviceBatch, op.step_slot);
-  const std::pair losses(kDeviceLosses, op.step_slot);
-  const std::pair scratch(kScratch, 0);
-  OpAccess access;
-  switch (op.kind) {
-    case OpKind::kUploadBatch:
-      return {{}, {batch}};
-    case OpKind::kLoadTile:
-      return {Parts(shape, kTileWeights, op.tile, op.begin, op.end),
-              {LoadsBesideUpdate(schedule, at, shape) ? std::pair(kFirstTile, 0) : buffer}};
-    case OpKind::kLoadStash:
-      return {{{kHostStash, StashIndex(op, shape)}}, {output}};
-    case OpKind::kLoadPartial:
-      return {{slab}, {accumulator}};
-    case OpKind::kLoadHiddenGradient:
-      return {{{kHostStash, EmbeddingStashIndex(op, shape)}}, {output}};
-    case OpKind::kEmbedForward:
-      access = {{batch}, {output}};
-      if (op.weight_buffer >= 0) {
-        access.reads.insert(buffer);
-      } else {
-        // The tile itself in host memory.
-        access.reads.insert({embedding_rows ? kEmbeddingRows : kTileWeights, 0});
-      }
-      return access;
-    case OpKind::kLayerForward:
-      access = {{buffer, batch, input}, {output, scratch}};
-      if (op.kept_slot >= 0) access.writes.insert({kKept, op.kept_slot});
-      // Weights came there beside the update of the step before.
-      if (op.tile == 1 && shape.first_tile_in_buffer()) access.reads.insert({kFirstTile, 0});
-      return access;
-    case OpKind::kHead:
-      // The head's chunk and the tokens' losses are scratch; their sum is the step's.
-      return {{buffer, batch, input}, {hidden_gradient, accumulator, scratch, losses}};
-    case OpKind::kHeadLoss:
-      return {{buffer, batch, input}, {scratch, losses}};
-    case OpKind::kLayerBackward:
-      // What was kept is overwritten.
-      access = {{buffer, batch, input}, {hidden_gradient, accumulator, scratch}};
-      if (op.kept_slot >= 0) access.writes.insert({kKept, op.kept_slot});
-      return access;
-    case OpKind::kEmbedBackward:
-      return {{batch, op.input_slot >= 0 ? input : hidden_gradient}, {accumulator}};
-    case OpKind::kFinishGradient:
-      return {{}, {accumulator}};
-    case OpKind::kStoreStash:
-      return {{input}, {{kHostStash, StashIndex(op, shape)}}};
-    case OpKind::kStoreNorm:
-      return {{accumulator}, {{kHostNorm, Norm(op, shape, op.tile)}}};
-    case OpKind::kStoreGradient:
-    case OpKind::kStorePartial:
-      return {{accumulator}, {slab}};
-    case OpKind::kStoreHiddenGradient:
-      return {{hidden_gradient}, {{kHostStash, EmbeddingStashIndex(op, shape)}}};
-    case OpKind::kStoreLosses:
-      return {{losses}, {{kHostLosses, op.step_slot}}};
-    case OpKind::kCheckLosses:
-      return {{{kHostLosses, op.step_slot}}, {}};
-    case OpKind::kClip:
-      access = {{{kHostLosses, op.step_slot}}, {{kClip, op.step_slot}}};
-      for (int tile = 0; tile < shape.tiles(); ++tile) {
-        access.reads.insert({kHostNorm, Norm(op, shape, tile)});
-      }
-      return access;
-    case OpKind::kUpdateRows:
-      access = HostUpdate(op, shape);
-      access.writes.insert({kEmbeddingRows, 0});
-      return access;
-    case OpKind::kUpdateTile:
-      access = HostUpdate(op, shape);
-      access.writes = Parts(shape, kTileWeights, op.tile, op.begin, op.end);
-      access.writes.insert({kTileMoments, op.tile});
-      return access;
-    // The pieces of a tile change elements of their own and may run side by side: each is a reader
-    // of the device's part of the tile. The two operations around them are its writers. The first
-    // waits for what all pieces read: the gradient, and the coefficient.
-    case OpKind::kBeginDeviceUpdate:
-      access.reads = {DeviceGradient(FirstPiece(schedule, at))};
-      if (shape.clipping) access.reads.insert({kClip, op.step_slot});
-      access.writes = {{kTileWeights, shape.tiles() + op.tile},
-                       {kTileMoments, shape.tiles() + op.tile}};
-      if (op.tile == 1 && shape.first_tile_in_buffer()) {
-        access.writes.insert({kFirstTile, 0});
-        access.writes.insert({kWeightBuffer, FirstPiece(schedule, at).weight_buffer});
-      }
-      return access;
-    case OpKind::kDeviceUpdate:
-      access.reads = {DeviceGradient(op)};
-      access.reads.merge(Parts(shape, kTileWeights, op.tile, op.begin, op.end));
-      access.reads.merge(Parts(shape, kTileMoments, op.tile, op.begin, op.end));
-      return access;
-    case OpKind::kEndDeviceUpdate:
-      access.writes = {{kTileWeights, shape.tiles() + op.tile},
-                       {kTileMoments, shape.tiles() + op.tile},
-                       {kUpdateFlag, op.tile}};
-      if (op.tile == 1 && shape.first_tile_in_buffer()) {
-        access.writes.insert({kWeightBuffer, schedule.ops[at - 1].weight_buffer});
-      }
-      return access;
-    case OpKind::kCheckUpdates:
-      // Saves of what the device has updated wait for it, by the moments.
-      for (int tile = 0; tile < shape.tiles(); ++tile) {
-        if (!shape.updates_on_device(tile)) continue;
-        access.reads.insert({kUpdateFlag, tile});
-        access.reads.insert({kHostNorm, Norm(op, shape, tile)});
-        access.writes.insert({kTileMoments, shape.tiles() + tile});
-      }
-      return access;
-    case OpKind::kSaveTile:
-      // The whole tile; the host's parts are named also where they are empty.
-      access.reads = {{kTileWeights, op.tile}, {kTileMoments, op.tile}};
-      for (int part = 1; part < shape.host_parts(op.tile); ++part) {
-        access.reads.insert({kTileWeights, HostPart(shape, op.tile, part)});
-      }
-      access.reads.merge(Parts(shape, kTileWeights, op.tile, 0, shape.tile_elements[op.tile]));
-      access.reads.merge(Parts(shape, kTileMoments, op.tile, 0, shape.tile_elements[op.tile]));
-      access.writes = {{kCheckpoint, 0}};
-      return access;
-    case OpKind::kFinishCheckpoint:
-      return {{}, {{kCheckpoint, 0}}};
-  }
-  return access;
+  return std::visit(Access{schedule, at, shape, embedding_rows}, schedule.ops[at].what);
 }
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-// What each kind of operation reads and writes, by what StepRunner does to carry it out
+// AccessOf says what an operation reads and writes, by what StepRunner does to carry it out
 // (engine/pipeline/step_runner.cc, step_updates.cc). It is written apart from the builders, whose
 // declarations are held to it: a wait is derived from a declaration, and one that is missing shows
 // as a race on some machines only.
@@ -18,13 +18,13 @@ struct OpAccess {
 
   // Shared: others that only read it may run at the same time.
   Resources reads;
-  // Exclusive, whether it is overwritten or read and changed.
+  // Exclusive: overwritten, or read and changed.
   Resources writes;
 };
 
-// Of operation `at` of the schedule. `embedding_rows`: the forward pass of this schedule reads the
-// rows that the step before has updated ahead of the rest (PipelineState::rows_first); only with
-// shape.embedding_from_host.
+// Returns the access of operation `at` of the schedule. `embedding_rows`: the forward pass of this
+// schedule reads the rows that the step before has updated ahead of the rest
+// (PipelineState::rows_first); only with shape.embedding_from_host.
 OpAccess AccessOf(const Schedule& schedule, size_t at, const PipelineShape& shape,
                   bool embedding_rows);
 

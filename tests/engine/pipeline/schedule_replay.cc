@@ -1,15 +1,23 @@
 #include "tests/engine/pipeline/schedule_replay.h"
 
+#include <variant>
+
 namespace megatrain {
 
 void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool training) {
   counts_ = {};
+  micro_batches_ = micro_batches;
   for (const Op& op : schedule.ops) {
-    SCOPED_TRACE(OpKindName(op.kind));
-    Forward(op);
-    Backward(op);
-    Update(op, micro_batches);
-    if (op.kind == OpKind::kCheckUpdates) {
+    SCOPED_TRACE(op.name());
+    std::visit(
+        [this](const auto& what) {
+          if constexpr (requires { Do(what); }) Do(what);
+        },
+        op.what);
+    if (const auto* load = op.as<LoadPartialOp>()) {
+      EXPECT_EQ(op.bytes, 4 * (load->end - load->begin));
+    }
+    if (op.is<CheckUpdatesOp>()) {
       EXPECT_EQ(&op, &schedule.ops.back());
     }
   }
@@ -31,143 +39,143 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
   ++step_;
 }
 
-void ScheduleReplay::Forward(const Op& op) {
-  switch (op.kind) {
-    case OpKind::kLoadTile:
-      LoadPart(op);
-      if (buffer_[op.weight_buffer] == Version(op.tile)) ++counts_.loads[op.tile];
-      break;
-    case OpKind::kEmbedForward:
-      if (shape_.embedding_from_host) {
-        EXPECT_EQ(op.weight_buffer, -1);
-        EXPECT_EQ(rows_version_, step_);
-      } else {
-        CheckWeights(op);
-      }
-      hidden_[op.output_slot] = Hidden(0, op.micro_batch);
-      break;
-    case OpKind::kStoreStash:
-      EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
-      stash_[op.stash_slot] = hidden_[op.input_slot];
-      break;
-    case OpKind::kLoadStash:
-      hidden_[op.output_slot] = stash_[op.stash_slot];
-      break;
-    case OpKind::kLayerForward:
-      CheckWeights(op);
-      EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
-      EXPECT_NE(op.input_slot, op.output_slot);
-      hidden_[op.output_slot] = Hidden(op.layer + 1, op.micro_batch);
-      if (op.kept_slot >= 0) kept_[op.kept_slot] = Hidden(op.layer, op.micro_batch);
-      break;
-    case OpKind::kHead:
-      CheckWeights(op);
-      EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
-      Accumulate(op);
-      gradient_[op.sweep_index] = Hidden(shape_.layers, op.micro_batch);
-      break;
-    case OpKind::kHeadLoss:
-      CheckWeights(op);
-      EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
-      break;
-    default:
-      break;
+void ScheduleReplay::Do(const LoadTileOp& op) {
+  LoadPart(op, op.weight_buffer);
+  if (buffer_[op.weight_buffer] == Version(op.tile)) ++counts_.loads[op.tile];
+}
+
+void ScheduleReplay::Do(const EmbedForwardOp& op) {
+  if (shape_.embedding_from_host) {
+    EXPECT_FALSE(op.weight_buffer);
+    EXPECT_EQ(rows_version_, step_);
+  } else {
+    CheckWeights(op.weight_buffer.value(), 0);
+  }
+  hidden_[op.output_slot] = Hidden(0, op.micro_batch);
+}
+
+void ScheduleReplay::Do(const StoreStashOp& op) {
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
+  stash_[shape_.stash_slot(op.layer, op.sweep_index)] = hidden_[op.input_slot];
+}
+
+void ScheduleReplay::Do(const LoadStashOp& op) {
+  hidden_[op.output_slot] = stash_[shape_.stash_slot(op.layer, op.sweep_index)];
+}
+
+void ScheduleReplay::Do(const LayerForwardOp& op) {
+  CheckWeights(op.weight_buffer, op.layer + 1);
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
+  EXPECT_NE(op.input_slot, op.output_slot);
+  hidden_[op.output_slot] = Hidden(op.layer + 1, op.micro_batch);
+  if (op.kept) kept_[op.kept->slot] = Hidden(op.layer, op.micro_batch);
+}
+
+void ScheduleReplay::Do(const HeadOp& op) {
+  CheckWeights(op.weight_buffer, op.tile);
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
+  Accumulate(op, op.tile);
+  gradient_[op.sweep_index] = Hidden(shape_.layers, op.micro_batch);
+}
+
+void ScheduleReplay::Do(const HeadLossOp& op) {
+  CheckWeights(op.weight_buffer, shape_.head_tile());
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
+}
+
+void ScheduleReplay::Do(const LayerBackwardOp& op) {
+  CheckWeights(op.weight_buffer, op.layer + 1);
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
+  EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.layer + 1, op.micro_batch));
+  gradient_[op.sweep_index] = Hidden(op.layer, op.micro_batch);
+  if (op.kept) {
+    EXPECT_NE(op.kept->level, KeepLevel::kNothing);
+    EXPECT_EQ(kept_[op.kept->slot], Hidden(op.layer, op.micro_batch));
+  }
+  Accumulate(op, op.layer + 1);
+}
+
+void ScheduleReplay::Do(const StoreHiddenGradientOp& op) {
+  stash_[shape_.embedding_stash_slot(op.micro_batch)] = gradient_[op.sweep_index];
+}
+
+void ScheduleReplay::Do(const LoadHiddenGradientOp& op) {
+  hidden_[op.output_slot] = stash_[shape_.embedding_stash_slot(op.micro_batch)];
+}
+
+void ScheduleReplay::Do(const EmbedBackwardOp& op) {
+  const Resource& source = op.hidden_gradient;
+  EXPECT_EQ(source.kind == ResourceKind::kHidden ? hidden_[source.index] : gradient_[source.index],
+            Hidden(0, op.micro_batch));
+  Accumulate(op, 0);
+}
+
+void ScheduleReplay::Do(const StorePartialOp& op) {
+  EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
+  slab_[op.slab] = accumulator_[op.accumulator];
+}
+
+void ScheduleReplay::Do(const StoreGradientOp& op) {
+  EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
+  slab_[op.slab] = accumulator_[op.accumulator];
+  ++counts_.stores[op.tile];
+}
+
+void ScheduleReplay::Do(const LoadPartialOp& op) {
+  EXPECT_EQ(slab_[op.slab].first, op.tile);
+  // Piece by piece, whole in the end.
+  EXPECT_EQ(op.begin, op.begin == 0 ? 0 : partial_end_[op.accumulator]);
+  partial_end_[op.accumulator] = op.end;
+  if (op.end == shape_.tile_elements[op.tile]) {
+    accumulator_[op.accumulator] = slab_[op.slab];
   }
 }
 
-void ScheduleReplay::Backward(const Op& op) {
-  switch (op.kind) {
-    case OpKind::kLayerBackward:
-      CheckWeights(op);
-      EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
-      EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.layer + 1, op.micro_batch));
-      gradient_[op.sweep_index] = Hidden(op.layer, op.micro_batch);
-      EXPECT_EQ(op.kept_slot >= 0, op.keep != KeepLevel::kNothing);
-      if (op.kept_slot >= 0) {
-        EXPECT_EQ(kept_[op.kept_slot], Hidden(op.layer, op.micro_batch));
-      }
-      Accumulate(op);
-      break;
-    case OpKind::kStoreHiddenGradient:
-      stash_[op.stash_slot] = gradient_[op.sweep_index];
-      break;
-    case OpKind::kLoadHiddenGradient:
-      hidden_[op.output_slot] = stash_[op.stash_slot];
-      break;
-    case OpKind::kEmbedBackward:
-      EXPECT_EQ(op.input_slot >= 0 ? hidden_[op.input_slot] : gradient_[op.sweep_index],
-                Hidden(0, op.micro_batch));
-      Accumulate(op);
-      break;
-    case OpKind::kStorePartial:
-    case OpKind::kStoreGradient:
-      EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
-      slab_[op.slab] = accumulator_[op.accumulator];
-      if (op.kind == OpKind::kStoreGradient) ++counts_.stores[op.tile];
-      break;
-    case OpKind::kLoadPartial:
-      EXPECT_EQ(slab_[op.slab].first, op.tile);
-      // Piece by piece, whole in the end.
-      EXPECT_EQ(op.begin, op.begin == 0 ? 0 : partial_end_[op.accumulator]);
-      EXPECT_EQ(op.bytes, 4 * (op.end - op.begin));
-      partial_end_[op.accumulator] = op.end;
-      if (op.end == shape_.tile_elements[op.tile]) {
-        accumulator_[op.accumulator] = slab_[op.slab];
-      }
-      break;
-    default:
-      break;
+void ScheduleReplay::Do(const UpdateTileOp& op) {
+  EXPECT_EQ(slab_[op.slab].first, op.tile);
+  // The tied tile gets each micro-batch from both ends, every other tile once; always in
+  // order.
+  const bool both = shape_.tied && op.tile == 0;
+  EXPECT_EQ(slab_[op.slab].second.size(), static_cast<size_t>(micro_batches_) * (both ? 2 : 1));
+  for (size_t i = 0; i < slab_[op.slab].second.size(); ++i) {
+    EXPECT_EQ(slab_[op.slab].second[i], static_cast<int>(i) % micro_batches_);
   }
+  EXPECT_EQ(op.begin, host_end_[op.tile]);
+  host_end_[op.tile] = op.end;
+  if (op.end < shape_.host_elements(op.tile)) return;
+  host_end_[op.tile] = 0;
+  ++counts_.updates[op.tile];
+  ++version_[op.tile];
 }
 
-void ScheduleReplay::Update(const Op& op, int micro_batches) {
-  switch (op.kind) {
-    case OpKind::kUpdateTile: {
-      EXPECT_EQ(slab_[op.slab].first, op.tile);
-      // The tied tile gets each micro-batch from both ends, every other tile once; always in
-      // order.
-      const bool both = shape_.tied && op.tile == 0;
-      EXPECT_EQ(slab_[op.slab].second.size(), static_cast<size_t>(micro_batches) * (both ? 2 : 1));
-      for (size_t i = 0; i < slab_[op.slab].second.size(); ++i) {
-        EXPECT_EQ(slab_[op.slab].second[i], static_cast<int>(i) % micro_batches);
-      }
-      EXPECT_EQ(op.begin, host_end_[op.tile]);
-      host_end_[op.tile] = op.end;
-      if (op.end < shape_.host_elements(op.tile)) break;
-      host_end_[op.tile] = 0;
-      ++counts_.updates[op.tile];
-      ++version_[op.tile];
-      break;
-    }
-    case OpKind::kUpdateRows:
-      EXPECT_EQ(slab_[op.slab].first, 0);
-      EXPECT_EQ(counts_.updates[0], 0) << "the rest goes first";
-      ++rows_version_;
-      break;
-    case OpKind::kBeginDeviceUpdate:
-      device_end_[op.tile] = shape_.host_elements(op.tile);
-      ++device_version_[op.tile];
-      break;
-    case OpKind::kDeviceUpdate: {
-      const auto& gradient = op.slab >= 0 ? slab_[op.slab] : accumulator_[op.accumulator];
-      EXPECT_EQ(op.slab >= 0, shape_.clipping && op.tile != 1);
-      EXPECT_EQ(gradient.first, op.tile);
-      EXPECT_EQ(gradient.second.size(), static_cast<size_t>(micro_batches));
-      EXPECT_EQ(op.begin, device_end_[op.tile]) << "pieces lie side by side";
-      EXPECT_LE(op.end - op.begin, shape_.device_piece_elements);
-      EXPECT_EQ(op.begin % kUpdateAlignment, 0);
-      device_end_[op.tile] = op.end;
-      EXPECT_EQ(op.weight_buffer >= 0, op.tile == 1 && shape_.first_tile_in_buffer());
-      if (op.weight_buffer >= 0) LoadPart(op);
-      break;
-    }
-    case OpKind::kEndDeviceUpdate:
-      EXPECT_EQ(device_end_[op.tile], shape_.tile_elements[op.tile]);
-      ++counts_.device_updates[op.tile];
-      break;
-    default:
-      break;
-  }
+void ScheduleReplay::Do(const UpdateRowsOp& op) {
+  EXPECT_EQ(slab_[op.slab].first, 0);
+  EXPECT_EQ(counts_.updates[0], 0) << "the rest goes first";
+  ++rows_version_;
+}
+
+void ScheduleReplay::Do(const BeginDeviceUpdateOp& op) {
+  device_end_[op.tile] = shape_.host_elements(op.tile);
+  ++device_version_[op.tile];
+}
+
+void ScheduleReplay::Do(const DeviceUpdateOp& op) {
+  const bool in_slab = op.gradient.kind == ResourceKind::kSlab;
+  const auto& gradient = in_slab ? slab_[op.gradient.index] : accumulator_[op.gradient.index];
+  EXPECT_EQ(in_slab, shape_.clipping && op.tile != 1);
+  EXPECT_EQ(gradient.first, op.tile);
+  EXPECT_EQ(gradient.second.size(), static_cast<size_t>(micro_batches_));
+  EXPECT_EQ(op.begin, device_end_[op.tile]) << "pieces lie side by side";
+  EXPECT_LE(op.end - op.begin, shape_.device_piece_elements);
+  EXPECT_EQ(op.begin % kUpdateAlignment, 0);
+  device_end_[op.tile] = op.end;
+  EXPECT_EQ(op.weight_buffer.has_value(), op.tile == 1 && shape_.first_tile_in_buffer());
+  if (op.weight_buffer) LoadPart(op, *op.weight_buffer);
+}
+
+void ScheduleReplay::Do(const EndDeviceUpdateOp& op) {
+  EXPECT_EQ(device_end_[op.tile], shape_.tile_elements[op.tile]);
+  ++counts_.device_updates[op.tile];
 }
 
 }  // namespace megatrain

@@ -33,18 +33,36 @@ class ScheduleReplay {
     std::map<int, int> loads, stores, updates, device_updates;
   };
 
-  void Forward(const Op& op);
-  void Backward(const Op& op);
-  void Update(const Op& op, int micro_batches);
+  void Do(const LoadTileOp& op);
+  void Do(const EmbedForwardOp& op);
+  void Do(const StoreStashOp& op);
+  void Do(const LoadStashOp& op);
+  void Do(const LayerForwardOp& op);
+  void Do(const HeadOp& op);
+  void Do(const HeadLossOp& op);
+  void Do(const LayerBackwardOp& op);
+  void Do(const StoreHiddenGradientOp& op);
+  void Do(const LoadHiddenGradientOp& op);
+  void Do(const EmbedBackwardOp& op);
+  void Do(const StorePartialOp& op);
+  void Do(const StoreGradientOp& op);
+  void Do(const LoadPartialOp& op);
+  void Do(const UpdateTileOp& op);
+  void Do(const UpdateRowsOp& op);
+  void Do(const BeginDeviceUpdateOp& op);
+  void Do(const DeviceUpdateOp& op);
+  void Do(const EndDeviceUpdateOp& op);
   Weights Version(int tile) { return {tile, version_[tile], device_version_[tile]}; }
   std::string Hidden(int boundary, int micro_batch) const {
     return std::to_string(step_) + "/" + std::to_string(boundary) + "/" +
            std::to_string(micro_batch);
   }
-  void CheckWeights(const Op& op) { EXPECT_TRUE(buffer_[op.weight_buffer] == Version(op.tile)); }
+  void CheckWeights(int weight_buffer, int tile) {
+    EXPECT_TRUE(buffer_[weight_buffer] == Version(tile));
+  }
   // Parts come in any order, each once.
-  void LoadPart(const Op& op) {
-    const int b = op.weight_buffer;
+  template <typename Op>
+  void LoadPart(const Op& op, int b) {
     EXPECT_FALSE(buffer_[b] == Version(op.tile)) << "loaded though resident";
     if (loading_[b] != op.tile) loaded_[b] = 0;
     loading_[b] = op.tile;
@@ -54,15 +72,17 @@ class ScheduleReplay {
     loading_[b] = -1;
     buffer_[b] = Version(op.tile);
   }
-  void Accumulate(const Op& op) {
-    if (op.first) accumulator_[op.accumulator] = {op.tile, {}};
-    EXPECT_EQ(accumulator_[op.accumulator].first, op.tile);
+  template <typename Op>
+  void Accumulate(const Op& op, int tile) {
+    if (op.first) accumulator_[op.accumulator] = {tile, {}};
+    EXPECT_EQ(accumulator_[op.accumulator].first, tile);
     accumulator_[op.accumulator].second.push_back(op.micro_batch);
   }
 
   const PipelineShape shape_;
   Counts counts_;
   int step_ = 0;
+  int micro_batches_ = 0;  // of the present schedule
   int rows_version_ = 0;
   std::map<int, int> version_, device_version_;
   std::map<int, int64_t> device_end_, host_end_, loaded_;

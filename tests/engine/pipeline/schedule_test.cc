@@ -43,9 +43,8 @@ void ExpectDeclared(const Schedule& schedule, const PipelineShape& shape, bool e
   for (size_t i = 0; i < schedule.ops.size(); ++i) {
     const Op& op = schedule.ops[i];
     const OpAccess access = AccessOf(schedule, i, shape, embedding_rows);
-    EXPECT_EQ(SetOf(op.reads), access.reads) << OpKindName(op.kind) << ", reads; tile " << op.tile;
-    EXPECT_EQ(SetOf(op.writes), access.writes)
-        << OpKindName(op.kind) << ", writes; tile " << op.tile;
+    EXPECT_EQ(SetOf(op.reads), access.reads) << op.name() << ", reads; operation " << i;
+    EXPECT_EQ(SetOf(op.writes), access.writes) << op.name() << ", writes; operation " << i;
   }
 }
 
@@ -99,16 +98,18 @@ TEST_P(ScheduleProperties, EveryOperationDeclaresWhatItReadsAndWrites) {
   ExpectDeclared(BuildCheckpointEnd(), shape, false);
 }
 
-// What it writes, also where it counts as a reader among others of its kind.
+// Returns what the operation writes, also where it counts as a reader among others of its kind.
 std::vector<Resource> Writes(const Op& op) {
   std::vector<Resource> writes(op.writes.begin(), op.writes.end());
-  if (op.kind == OpKind::kDeviceUpdate) {
+  if (const auto* piece = op.as<DeviceUpdateOp>()) {
     for (const Resource& r : op.reads) {
       if (r.kind == ResourceKind::kTileWeights || r.kind == ResourceKind::kTileMoments) {
         writes.push_back(r);
       }
     }
-    if (op.weight_buffer >= 0) writes.push_back({ResourceKind::kWeightBuffer, op.weight_buffer});
+    if (piece->weight_buffer) {
+      writes.push_back({ResourceKind::kWeightBuffer, *piece->weight_buffer});
+    }
   }
   return writes;
 }
@@ -158,13 +159,15 @@ TEST_P(ScheduleProperties, DerivedWaitsOrderEveryConflictAndHaveNoCycle) {
         bool other_writes = false;
         for (const Resource& r : Writes(ops[j])) other_writes |= key(r) == resource;
         // Pieces of an update touch different elements.
-        if (ops[i].kind == OpKind::kDeviceUpdate && ops[j].kind == OpKind::kDeviceUpdate &&
-            ops[i].step_slot == ops[j].step_slot && ops[i].tile == ops[j].tile) {
+        const auto* piece = ops[i].as<DeviceUpdateOp>();
+        const auto* other = ops[j].as<DeviceUpdateOp>();
+        if (piece != nullptr && other != nullptr && ops[i].step_slot == ops[j].step_slot &&
+            piece->tile == other->tile) {
           continue;
         }
         if (!writes.count(resource) && !other_writes) continue;
         EXPECT_GE(before[i][static_cast<int>(ops[j].lane)], numbers[j])
-            << OpKindName(ops[i].kind) << " is not ordered after " << OpKindName(ops[j].kind);
+            << ops[i].name() << " is not ordered after " << ops[j].name();
       }
       users[resource].push_back(static_cast<int>(i));
     }
@@ -189,7 +192,7 @@ TEST(ScheduleTest, SlabsTakeTurnsWithoutClipping) {
   PipelineState state;
   std::set<int> slabs;
   for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
-    if (op.kind == OpKind::kUpdateTile) slabs.insert(op.slab);
+    if (const auto* update = op.as<UpdateTileOp>()) slabs.insert(update->slab);
   }
   EXPECT_EQ(slabs, (std::set<int>{0, 1, 2}));
 }
@@ -201,17 +204,19 @@ TEST(ScheduleTest, WithClippingUpdatesRunInTheOrderOfTheNextLoadsAfterTheNormIsK
   std::set<int> normed;
   bool clipped = false;
   for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
-    if (op.kind == OpKind::kStoreNorm) normed.insert(op.tile);
-    if (op.kind == OpKind::kClip) {
+    if (const auto* store = op.as<StoreNormOp>()) normed.insert(store->tile);
+    if (op.is<ClipOp>()) {
       clipped = true;
       EXPECT_EQ(normed.size(), 5u);
     }
-    if (op.kind != OpKind::kUpdateTile) continue;
+    const auto* update = op.as<UpdateTileOp>();
+    if (update == nullptr) continue;
     EXPECT_TRUE(clipped);
-    updates.push_back(op.tile);
+    updates.push_back(update->tile);
   }
   for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
-    if (op.kind == OpKind::kLoadTile && loads.size() < 5) loads.push_back(op.tile);
+    const auto* load = op.as<LoadTileOp>();
+    if (load != nullptr && loads.size() < 5) loads.push_back(load->tile);
   }
   EXPECT_EQ(updates, (std::vector<int>{1, 0, 2, 3, 4}));
   EXPECT_EQ(loads, updates);
@@ -224,20 +229,19 @@ TEST(ScheduleTest,
     shape.embedding_from_host = true;
     shape.row_elements = 100;
     PipelineState state;
-    std::vector<std::pair<OpKind, int>> updates;
+    std::vector<std::pair<std::string, int>> updates;
     int64_t embedding_bytes = 0;
     for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
-      if (op.lane != Lane::kUpdate || op.kind == OpKind::kClip) continue;
-      if (op.tile == 0) embedding_bytes += op.bytes;
+      if (op.lane != Lane::kUpdate || op.is<ClipOp>()) continue;
+      const auto* whole = op.as<UpdateTileOp>();
+      const std::pair<std::string, int> update(op.name(), whole != nullptr ? whole->tile : 0);
+      if (update.second == 0) embedding_bytes += op.bytes;
       // Parts of a tile count as one.
-      if (updates.empty() || updates.back() != std::pair(op.kind, op.tile)) {
-        updates.emplace_back(op.kind, op.tile);
-      }
+      if (updates.empty() || updates.back() != update) updates.push_back(update);
     }
-    std::vector<std::pair<OpKind, int>> expected = {
-        {OpKind::kUpdateTile, 1}, {OpKind::kUpdateRows, 0}, {OpKind::kUpdateTile, 1},
-        {OpKind::kUpdateTile, 2}, {OpKind::kUpdateTile, 3}, {OpKind::kUpdateTile, 4},
-        {OpKind::kUpdateTile, 0}};
+    std::vector<std::pair<std::string, int>> expected = {
+        {"update tile", 1}, {"update rows", 0}, {"update tile", 1}, {"update tile", 2},
+        {"update tile", 3}, {"update tile", 4}, {"update tile", 0}};
     if (tied) expected.erase(expected.begin() + 5);
     EXPECT_EQ(updates, expected);
     EXPECT_EQ(embedding_bytes, 28 * 1000);
@@ -245,7 +249,7 @@ TEST(ScheduleTest,
     for (const bool in_time : {true, false}) {
       state.rows_first = in_time;
       for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
-        if (op.kind != OpKind::kEmbedForward) continue;
+        if (!op.is<EmbedForwardOp>()) continue;
         ASSERT_EQ(op.reads.size(), 2u);
         EXPECT_EQ(op.reads[1].kind,
                   in_time ? ResourceKind::kEmbeddingRows : ResourceKind::kTileWeights);
@@ -265,9 +269,10 @@ TEST(ScheduleTest, BothSidesUpdateTheirPartOfEveryTile) {
   std::map<int, int64_t> elements, host_bytes;
   int64_t down = 0, up = 0;
   for (const Op& op : BuildTrainingStep(shape, {16}, state).ops) {
-    if (op.kind == OpKind::kUpdateTile) host_bytes[op.tile] = op.bytes;
-    if (op.kind != OpKind::kDeviceUpdate) continue;
-    elements[op.tile] += op.end - op.begin;
+    if (const auto* update = op.as<UpdateTileOp>()) host_bytes[update->tile] = op.bytes;
+    const auto* piece = op.as<DeviceUpdateOp>();
+    if (piece == nullptr) continue;
+    elements[piece->tile] += piece->end - piece->begin;
     down += op.h2d_bytes;
     up += op.d2h_bytes;
   }
@@ -287,10 +292,12 @@ TEST(ScheduleTest, BackwardsInputsAreLoadedAheadOfTheTileThatWaitsForTheirLayers
   bool backward = false;
   int inputs_of_layer_2 = 0;
   for (const Op& op : schedule.ops) {
-    backward |= op.kind == OpKind::kHead;
-    if (op.kind == OpKind::kLoadStash && op.layer == 2) ++inputs_of_layer_2;
+    backward |= op.is<HeadOp>();
+    const auto* stash = op.as<LoadStashOp>();
+    if (stash != nullptr && stash->layer == 2) ++inputs_of_layer_2;
     // Layer 1's tile takes layer 3's buffer while layer 2 computes.
-    if (backward && op.kind == OpKind::kLoadTile && op.tile == 2) break;
+    const auto* load = op.as<LoadTileOp>();
+    if (backward && load != nullptr && load->tile == 2) break;
   }
   EXPECT_EQ(inputs_of_layer_2, 6);
 }
@@ -299,7 +306,9 @@ TEST(ScheduleTest, CheckpointTakesEveryTileOnce) {
   for (const bool clipping : {false, true}) {
     const PipelineShape shape = MakeShape(3, false, 2, clipping, false, 1, 5);
     std::set<int> tiles;
-    for (const Op& op : BuildCheckpoint(shape).ops) tiles.insert(op.tile);
+    for (const Op& op : BuildCheckpoint(shape).ops) {
+      tiles.insert(op.as<SaveTileOp>()->tile);
+    }
     EXPECT_EQ(tiles, (std::set<int>{0, 1, 2, 3, 4}));
   }
 }

@@ -36,14 +36,14 @@ Turn Simulate(const PipelineDimensions& d, const HardwareProfile& profile) {
     before = run.end_seconds;
     double embedding = 0;
     for (size_t i = 0; i < run.spans.size(); ++i) {
-      const SimulatedExecutor::Span& span = run.spans[i];
-      if (span.kind == OpKind::kEmbedForward) embedding += OpSeconds(schedule.ops[i], profile);
-      if (span.kind != OpKind::kLayerForward) continue;
-      turn.idle_seconds = span.start_seconds - gradients_end - embedding;
+      const Op& op = schedule.ops[i];
+      if (op.is<EmbedForwardOp>()) embedding += OpSeconds(op, profile);
+      if (!op.is<LayerForwardOp>()) continue;
+      turn.idle_seconds = run.spans[i].start_seconds - gradients_end - embedding;
       break;
     }
-    for (const SimulatedExecutor::Span& span : run.spans) {
-      if (span.kind == OpKind::kFinishGradient) gradients_end = span.end_seconds;
+    for (size_t i = 0; i < run.spans.size(); ++i) {
+      if (schedule.ops[i].is<FinishGradientOp>()) gradients_end = run.spans[i].end_seconds;
     }
   }
   return turn;

@@ -18,10 +18,9 @@ constexpr HardwareProfile kUnitRates = {.h2d_bytes_per_second = 1,
                                         .disk_bytes_per_second = 1};
 
 // `flops` of products.
-Op MakeOp(OpKind kind, Lane lane, int64_t bytes, double flops, Resource read, Resource write) {
-  Op op;
-  op.kind = kind;
-  op.lane = lane;
+Op MakeOp(const AnyOp& what, Lane lane, int64_t bytes, double flops, Resource read,
+          Resource write) {
+  Op op(what, lane);
   op.bytes = bytes;
   op.work.product_flops = flops;
   op.reads = {read};
@@ -34,11 +33,11 @@ TEST(SimulatedExecutorTest, LanesOverlapAsFarAsResourcesAllow) {
   const Resource first{ResourceKind::kWeightBuffer, 0}, second{ResourceKind::kWeightBuffer, 1};
   const Resource hidden{ResourceKind::kHidden, 0};
   Schedule schedule;
-  schedule.ops = {MakeOp(OpKind::kLoadTile, Lane::kH2D, 3, 0, tile, first),
-                  MakeOp(OpKind::kLayerForward, Lane::kCompute, 0, 5, first, hidden),
-                  MakeOp(OpKind::kLoadTile, Lane::kH2D, 4, 0, tile, second),
-                  MakeOp(OpKind::kLayerForward, Lane::kCompute, 0, 7, second, hidden),
-                  MakeOp(OpKind::kLoadTile, Lane::kH2D, 2, 0, tile, first)};
+  schedule.ops = {MakeOp(LoadTileOp{}, Lane::kH2D, 3, 0, tile, first),
+                  MakeOp(LayerForwardOp{}, Lane::kCompute, 0, 5, first, hidden),
+                  MakeOp(LoadTileOp{}, Lane::kH2D, 4, 0, tile, second),
+                  MakeOp(LayerForwardOp{}, Lane::kCompute, 0, 7, second, hidden),
+                  MakeOp(LoadTileOp{}, Lane::kH2D, 2, 0, tile, first)};
   SimulatedExecutor executor(kUnitRates);
   const SimulatedExecutor::Run run = executor.Submit(schedule);
   const std::vector<std::pair<double, double>> expected = {
@@ -54,18 +53,18 @@ TEST(SimulatedExecutorTest, LanesOverlapAsFarAsResourcesAllow) {
 
   // The next schedule goes on where this one ended.
   Schedule next;
-  next.ops = {MakeOp(OpKind::kStoreStash, Lane::kD2H, 1, 0, hidden, {ResourceKind::kHostStash, 0})};
+  next.ops = {MakeOp(StoreStashOp{}, Lane::kD2H, 1, 0, hidden, {ResourceKind::kHostStash, 0})};
   EXPECT_EQ(executor.Submit(next).spans[0].start_seconds, 15);
 }
 
 TEST(SimulatedExecutorTest, AnOptimizerOnComputesThreadsTakesTurnsWithIt) {
   Schedule schedule;
   schedule.ops = {
-      MakeOp(OpKind::kLayerForward, Lane::kCompute, 0, 5, {ResourceKind::kWeightBuffer, 0},
+      MakeOp(LayerForwardOp{}, Lane::kCompute, 0, 5, {ResourceKind::kWeightBuffer, 0},
              {ResourceKind::kHidden, 0}),
-      MakeOp(OpKind::kUpdateTile, Lane::kUpdate, 3, 0, {ResourceKind::kSlab, 0},
+      MakeOp(UpdateTileOp{}, Lane::kUpdate, 3, 0, {ResourceKind::kSlab, 0},
              {ResourceKind::kTileWeights, 0}),
-      MakeOp(OpKind::kLayerForward, Lane::kCompute, 0, 2, {ResourceKind::kWeightBuffer, 1},
+      MakeOp(LayerForwardOp{}, Lane::kCompute, 0, 2, {ResourceKind::kWeightBuffer, 1},
              {ResourceKind::kHidden, 1}),
   };
   EXPECT_EQ(SimulatedExecutor(kUnitRates).Submit(schedule).end_seconds, 7);

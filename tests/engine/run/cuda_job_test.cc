@@ -59,8 +59,8 @@ TEST(CudaJobTest, TwoRunsGiveTheSameBits) {
   ASSERT_TRUE(run.status.ok()) << run.status;
   EXPECT_TRUE(CheckpointTensorFiles(spec) == WhatItComesTo().files);
   // Operations are named for a profiler, of device lanes and of the host's.
-  EXPECT_THAT(gpu.edge().ranges(), Contains(std::string(OpKindName(OpKind::kLayerForward))));
-  EXPECT_THAT(gpu.edge().ranges(), Contains(std::string(OpKindName(OpKind::kUpdateTile))));
+  EXPECT_THAT(gpu.edge().ranges(), Contains(std::string(LayerForwardOp::kName)));
+  EXPECT_THAT(gpu.edge().ranges(), Contains(std::string(UpdateTileOp::kName)));
 }
 
 TEST(CudaJobTest, SettingsOfTheCpuDeviceAloneAreRefused) {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/engine.h"
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/config_json.h"
 #include "tests/engine/run/hooked_run.h"
 
 namespace megatrain {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "gmock/gmock.h"
-#include "server/api/job_sources.h"
+#include "server/api/job_streams.h"
 #include "server/manager/job_remover.h"
 #include "tests/server/api/service_fixture.h"
 

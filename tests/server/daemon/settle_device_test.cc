@@ -138,5 +138,12 @@ TEST_F(SettleDeviceTest, AFileThatSaysNothingIsNotPassedOver) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("expects cpu or cuda"));
 }
 
+TEST_F(SettleDeviceTest, ADirectoryInTheFilesPlaceIsNoMatterOfTheConfiguration) {
+  std::filesystem::create_directory(directory_ / kDeviceFileName);
+  const absl::Status status = Start(false).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is a directory, not a file; remove it"));
+}
+
 }  // namespace
 }  // namespace megatrain

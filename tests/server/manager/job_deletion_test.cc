@@ -18,9 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pointee;
 using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 using S = JobState;
@@ -40,12 +43,13 @@ class JobDeletionTest : public JobManagerTest {
   JobDeletionTest() { OpenRemover(); }
   ~JobDeletionTest() override { remover_.reset(); }
 
-  void OpenRemover(int64_t keep_ended_jobs = 0) {
+  void OpenRemover(int64_t keep_ended_jobs = 0, double turn_seconds = 60) {
     remover_.reset();
     records_ = std::make_unique<JobRecordsDirectory>(directory_ / "state/jobs");
     remover_ = std::make_unique<JobRemover>(
         ledger_.get(), records_.get(),
         JobRemover::Options{.keep_ended_jobs = keep_ended_jobs,
+                            .turn_seconds = turn_seconds,
                             .files = &files_,
                             .log = [this](const std::string& line) { log_.push_back(line); }});
   }
@@ -153,6 +157,18 @@ TEST_F(JobDeletionTest, WhatCannotBeRemovedIsSaidOnceAndTriedAgain) {
   files_.refuse = false;
   remover_->RunRound();
   EXPECT_FALSE(fs::exists(Directory(job->id)));
+  EXPECT_THAT(ledger_->Deleted(), IsEmpty());
+}
+
+TEST_F(JobDeletionTest, UsersTakeTurns) {
+  OpenRemover(/*keep_ended_jobs=*/0, /*turn_seconds=*/0);
+  for (const Caller& caller : {kAnna, kAnna, kAnna, kBert}) {
+    ASSERT_TRUE(manager_->Delete(caller, Ended(caller)->id).ok());
+  }
+  remover_->RunRound();
+  EXPECT_THAT(ledger_->Deleted(), AllOf(SizeIs(2), Each(Pointee(Field(&Job::uid, kAnna.uid)))));
+  remover_->RunRound();
+  remover_->RunRound();
   EXPECT_THAT(ledger_->Deleted(), IsEmpty());
 }
 

@@ -267,101 +267,122 @@ TEST(QueuePolicyTest, EveryArrangementOfSixJobsIsFair) {
   }
 }
 
-// What must hold of any snapshot.
-TEST(QueuePolicyTest, PropertiesOfRandomSnapshots) {
-  std::mt19937 random(7);
+// Returns a snapshot of up to three slots, three running and eleven queued jobs of four users.
+QueueSnapshot RandomSnapshot(std::mt19937& random) {
   const auto below = [&random](int bound) {
     return static_cast<int>(random() % static_cast<unsigned>(bound));
   };
+  QueueSnapshot snapshot = Snapshot({});
+  snapshot.slots = 1 + below(3);
+  snapshot.pool_bytes = below(2) * 10 * kGiB;
+  const int64_t paused_bytes = snapshot.pool_bytes > 0 ? below(8) * kGiB : 0;
+  snapshot.pool_paused_bytes = {{below(4), paused_bytes}};
+  snapshot.limits.running_jobs = below(3);
+  snapshot.limits.host_bytes = below(2) * 8 * kGiB;
+  for (int i = below(snapshot.slots + 1); i > 0; --i) {
+    ActiveJob job = Active(below(4));
+    if (below(2)) job.seconds = below(1000);
+    job.pool_bytes = below(2) * kGiB;
+    snapshot.active.push_back(job);
+  }
+  for (int i = below(12); i > 0; --i) {
+    QueuedJob job = Queued(i, below(4), below(3) - 1);
+    job.pool_bytes = below(11) * kGiB;
+    if (below(5) == 0) job.hold = WaitingReason::kDiskFull;
+    if (below(2)) job.seconds = below(1000);
+    snapshot.queued.push_back(job);
+  }
+  for (int64_t uid = 0; uid < 4; ++uid) snapshot.use_seconds[uid] = below(5000);
+  return snapshot;
+}
+
+int64_t PausedBytes(const QueueSnapshot& snapshot) {
+  return snapshot.pool_paused_bytes.begin()->second;
+}
+
+void ExpectPlaces(const QueueSnapshot& snapshot, const QueueDecision& decision) {
+  // Every job has a place, the places are 1 to n.
+  ASSERT_EQ(decision.places.size(), snapshot.queued.size());
+  std::set<int> positions;
+  for (const auto& [id, place] : decision.places) positions.insert(place.position);
+  ASSERT_EQ(positions.size(), snapshot.queued.size());
+  if (!positions.empty()) {
+    ASSERT_EQ(*positions.begin(), 1);
+    ASSERT_EQ(*positions.rbegin(), static_cast<int>(positions.size()));
+  }
+}
+
+void ExpectLimits(const QueueSnapshot& snapshot, const QueueDecision& decision) {
+  // No more starts than there are slots and bytes.
+  std::map<std::string, const QueuedJob*> jobs;
+  for (const QueuedJob& job : snapshot.queued) jobs[job.id] = &job;
+  ASSERT_LE(snapshot.active.size() + decision.start.size(), static_cast<size_t>(snapshot.slots));
+  int64_t held = PausedBytes(snapshot);
+  std::map<int64_t, int64_t> user_held = snapshot.pool_paused_bytes;
+  std::map<int64_t, int64_t> user_running;
+  for (const ActiveJob& job : snapshot.active) {
+    held += job.pool_bytes;
+    user_held[job.uid] += job.pool_bytes;
+    ++user_running[job.uid];
+  }
+  for (const std::string& id : decision.start) {
+    const QueuedJob& job = *jobs.at(id);
+    held += job.pool_bytes;
+    user_held[job.uid] += job.pool_bytes;
+    ++user_running[job.uid];
+    if (snapshot.limits.running_jobs > 0) {
+      ASSERT_LE(user_running[job.uid], snapshot.limits.running_jobs);
+    }
+    if (snapshot.limits.host_bytes > 0 && job.pool_bytes > 0) {
+      ASSERT_LE(user_held[job.uid], snapshot.limits.host_bytes);
+    }
+  }
+  if (snapshot.pool_bytes > 0 && !decision.start.empty()) {
+    ASSERT_LE(held, snapshot.pool_bytes);
+  }
+}
+
+void ExpectOrder(const QueueSnapshot& snapshot, const QueueDecision& decision) {
+  const auto can_start = [&](const QueuedJob& job) {
+    return job.hold == WaitingReason::kNone &&
+           (snapshot.pool_bytes == 0 ||
+            job.pool_bytes <= snapshot.pool_bytes - PausedBytes(snapshot)) &&
+           decision.places.at(job.id).waiting != WaitingReason::kUserLimit;
+  };
+  for (const QueuedJob& a : snapshot.queued) {
+    const QueuePlace& place = decision.places.at(a.id);
+    const bool started = std::count(decision.start.begin(), decision.start.end(), a.id) == 1;
+    ASSERT_EQ(place.waiting == WaitingReason::kNone, started);
+    ASSERT_FALSE(place.text.empty() && can_start(a));
+    for (const QueuedJob& b : snapshot.queued) {
+      const bool before = place.position < decision.places.at(b.id).position;
+      if (can_start(a) != can_start(b)) {
+        ASSERT_EQ(before, can_start(a)) << "who can start goes before who cannot";
+      } else if (a.priority != b.priority) {
+        ASSERT_EQ(before, a.priority > b.priority);
+      } else if (a.uid == b.uid && a.id != b.id) {
+        ASSERT_EQ(before, a.number < b.number) << "first in, first out";
+      }
+    }
+  }
+
+  // An idle device is given away if there is any job for it.
+  if (snapshot.active.empty() &&
+      std::any_of(snapshot.queued.begin(), snapshot.queued.end(), can_start)) {
+    ASSERT_FALSE(decision.start.empty());
+  }
+}
+
+// The properties that must hold of any snapshot.
+TEST(QueuePolicyTest, PropertiesOfRandomSnapshots) {
+  std::mt19937 random(7);
   for (int round = 0; round < 3000; ++round) {
-    QueueSnapshot snapshot = Snapshot({});
-    snapshot.slots = 1 + below(3);
-    snapshot.pool_bytes = below(2) * 10 * kGiB;
-    const int64_t paused_bytes = snapshot.pool_bytes > 0 ? below(8) * kGiB : 0;
-    snapshot.pool_paused_bytes = {{below(4), paused_bytes}};
-    snapshot.limits.running_jobs = below(3);
-    snapshot.limits.host_bytes = below(2) * 8 * kGiB;
-    for (int i = below(snapshot.slots + 1); i > 0; --i) {
-      ActiveJob job = Active(below(4));
-      if (below(2)) job.seconds = below(1000);
-      job.pool_bytes = below(2) * kGiB;
-      snapshot.active.push_back(job);
-    }
-    for (int i = below(12); i > 0; --i) {
-      QueuedJob job = Queued(i, below(4), below(3) - 1);
-      job.pool_bytes = below(11) * kGiB;
-      if (below(5) == 0) job.hold = WaitingReason::kDiskFull;
-      if (below(2)) job.seconds = below(1000);
-      snapshot.queued.push_back(job);
-    }
-    for (int64_t uid = 0; uid < 4; ++uid) snapshot.use_seconds[uid] = below(5000);
+    QueueSnapshot snapshot = RandomSnapshot(random);
     const QueueDecision decision = DecideQueue(snapshot);
-
-    // Every job has a place, the places are 1 to n.
-    ASSERT_EQ(decision.places.size(), snapshot.queued.size());
-    std::set<int> positions;
-    for (const auto& [id, place] : decision.places) positions.insert(place.position);
-    ASSERT_EQ(positions.size(), snapshot.queued.size());
-    if (!positions.empty()) {
-      ASSERT_EQ(*positions.begin(), 1);
-      ASSERT_EQ(*positions.rbegin(), static_cast<int>(positions.size()));
-    }
-
-    // No more starts than there are slots and bytes.
-    std::map<std::string, const QueuedJob*> jobs;
-    for (const QueuedJob& job : snapshot.queued) jobs[job.id] = &job;
-    ASSERT_LE(snapshot.active.size() + decision.start.size(), static_cast<size_t>(snapshot.slots));
-    int64_t held = paused_bytes;
-    std::map<int64_t, int64_t> user_held = snapshot.pool_paused_bytes;
-    std::map<int64_t, int64_t> user_running;
-    for (const ActiveJob& job : snapshot.active) {
-      held += job.pool_bytes;
-      user_held[job.uid] += job.pool_bytes;
-      ++user_running[job.uid];
-    }
-    for (const std::string& id : decision.start) {
-      const QueuedJob& job = *jobs.at(id);
-      held += job.pool_bytes;
-      user_held[job.uid] += job.pool_bytes;
-      ++user_running[job.uid];
-      if (snapshot.limits.running_jobs > 0) {
-        ASSERT_LE(user_running[job.uid], snapshot.limits.running_jobs);
-      }
-      if (snapshot.limits.host_bytes > 0 && job.pool_bytes > 0) {
-        ASSERT_LE(user_held[job.uid], snapshot.limits.host_bytes);
-      }
-    }
-    if (snapshot.pool_bytes > 0 && !decision.start.empty()) {
-      ASSERT_LE(held, snapshot.pool_bytes);
-    }
-
-    const auto can_start = [&](const QueuedJob& job) {
-      return job.hold == WaitingReason::kNone &&
-             (snapshot.pool_bytes == 0 || job.pool_bytes <= snapshot.pool_bytes - paused_bytes) &&
-             decision.places.at(job.id).waiting != WaitingReason::kUserLimit;
-    };
-    for (const QueuedJob& a : snapshot.queued) {
-      const QueuePlace& place = decision.places.at(a.id);
-      const bool started = std::count(decision.start.begin(), decision.start.end(), a.id) == 1;
-      ASSERT_EQ(place.waiting == WaitingReason::kNone, started);
-      ASSERT_FALSE(place.text.empty() && can_start(a));
-      for (const QueuedJob& b : snapshot.queued) {
-        const bool before = place.position < decision.places.at(b.id).position;
-        if (can_start(a) != can_start(b)) {
-          ASSERT_EQ(before, can_start(a)) << "who can start goes before who cannot";
-        } else if (a.priority != b.priority) {
-          ASSERT_EQ(before, a.priority > b.priority);
-        } else if (a.uid == b.uid && a.id != b.id) {
-          ASSERT_EQ(before, a.number < b.number) << "first in, first out";
-        }
-      }
-    }
-
-    // An idle device is given away if there is any job for it.
-    if (snapshot.active.empty() &&
-        std::any_of(snapshot.queued.begin(), snapshot.queued.end(), can_start)) {
-      ASSERT_FALSE(decision.start.empty());
-    }
+    ExpectPlaces(snapshot, decision);
+    ExpectLimits(snapshot, decision);
+    ExpectOrder(snapshot, decision);
+    ASSERT_FALSE(HasFatalFailure()) << "round " << round;
 
     // The order in which the snapshot lists the jobs does not matter.
     std::shuffle(snapshot.queued.begin(), snapshot.queued.end(), random);

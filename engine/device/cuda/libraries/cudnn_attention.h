@@ -13,7 +13,7 @@
 // document does not fit even with the heads of one key and value, it is computed by blocks of
 // queries and keys, whose parts are added up (cudnn_blocks.h); this too needs packed documents.
 //
-// Which calls are taken and how they are cut depends on shapes alone, documents' lengths among them
+// The choice of the calls and their cuts depends on shapes alone, documents' lengths among them
 // (cudnn_choice.h).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_ATTENTION_H_

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/data/sequences/batch_loader.h"
+#include "engine/data/sequences/dataset.h"
 #include "engine/job/job_spec.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
 #include "tests/support/test_directory.h"

@@ -1,3 +1,5 @@
+#include "engine/data/sequences/dataset.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/sequences/batch_loader.h"
 #include "tests/engine/data/records/token_bytes.h"
 #include "tests/engine/data/sequences/data_test_support.h"
 #include "tests/support/read_file.h"

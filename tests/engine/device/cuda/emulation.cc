@@ -16,42 +16,14 @@
 #include <utility>
 #include <vector>
 
+#include "tests/engine/device/cuda/switch_stack.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 #endif
-
-#if !defined(__x86_64__)
-#error "SwitchStack is written for x86-64"
-#endif
-
-// Keeps what a call must keep on the stack, leaves the stack's place in *from and goes on with
-// `to`. swapcontext would do, but asks the kernel for the signal mask each time: a hundred times
-// slower.
-extern "C" void SwitchStack(void** from, void* to);
-__asm__(
-    ".text\n"
-    ".globl SwitchStack\n"
-    ".type SwitchStack, @function\n"
-    "SwitchStack:\n"
-    "  pushq %rbp\n"
-    "  pushq %rbx\n"
-    "  pushq %r12\n"
-    "  pushq %r13\n"
-    "  pushq %r14\n"
-    "  pushq %r15\n"
-    "  movq %rsp, (%rdi)\n"
-    "  movq %rsi, %rsp\n"
-    "  popq %r15\n"
-    "  popq %r14\n"
-    "  popq %r13\n"
-    "  popq %r12\n"
-    "  popq %rbx\n"
-    "  popq %rbp\n"
-    "  ret\n"
-    ".size SwitchStack, . - SwitchStack\n");
 
 thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 

@@ -1,6 +1,7 @@
-// Makes the sources that feed the streams of a job.
-#ifndef MEGATRAIN_SERVER_API_JOB_SOURCES_H_
-#define MEGATRAIN_SERVER_API_JOB_SOURCES_H_
+// The streams of a job: what each sends first, what follows, and when it ends. Each is a
+// StreamSource, from which StreamCall takes the messages.
+#ifndef MEGATRAIN_SERVER_API_JOB_STREAMS_H_
+#define MEGATRAIN_SERVER_API_JOB_STREAMS_H_
 
 #include <cstdint>
 #include <functional>
@@ -74,4 +75,4 @@ std::unique_ptr<StreamSource<v1::ExportJobResponse>> NewExportSource(
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_SERVER_API_JOB_SOURCES_H_
+#endif  // MEGATRAIN_SERVER_API_JOB_STREAMS_H_

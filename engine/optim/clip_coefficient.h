@@ -1,7 +1,8 @@
 // The formula for clipping gradients by their global norm, as in torch.nn.utils.clip_grad_norm_
-// (Pascanu et al. 2013). engine/pipeline/step_builder.cc decides when in a step it is applied.
-#ifndef MEGATRAIN_ENGINE_OPTIM_CLIPPING_H_
-#define MEGATRAIN_ENGINE_OPTIM_CLIPPING_H_
+// (Pascanu et al. 2013). engine/pipeline/step_builder.cc and
+// update_builder.h say how clipping changes the order of a step.
+#ifndef MEGATRAIN_ENGINE_OPTIM_CLIP_COEFFICIENT_H_
+#define MEGATRAIN_ENGINE_OPTIM_CLIP_COEFFICIENT_H_
 
 #include <algorithm>
 
@@ -18,4 +19,4 @@ inline float ClipCoefficient(double norm, double max_norm) {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_OPTIM_CLIPPING_H_
+#endif  // MEGATRAIN_ENGINE_OPTIM_CLIP_COEFFICIENT_H_

@@ -1,5 +1,5 @@
 // Reading HF directories: HfWeights and ReadModelConfig.
-#include "engine/hf/hf_directory.h"
+#include "engine/hf/hf_weights.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
 #include "engine/memory/split_master.h"
 #include "tests/engine/hf/model_fixture.h"

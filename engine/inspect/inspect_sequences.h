@@ -1,13 +1,13 @@
 // Shows prepared data to people and to other programs (`inspect`). Unless said otherwise, errors
 // are those of reading the dataset.
-#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
-#define MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
+#ifndef MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_
+#define MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_
 
 #include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "engine/data/sequences/batch_loader.h"
+#include "engine/data/sequences/dataset.h"
 #include "engine/job/job_spec.h"
 #include "engine/tokenizer/tokenizer.h"
 
@@ -42,4 +42,4 @@ absl::StatusOr<DataFile> GuessDataFile(const std::string& path);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
+#endif  // MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_

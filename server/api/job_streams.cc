@@ -1,4 +1,4 @@
-#include "server/api/job_sources.h"
+#include "server/api/job_streams.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,0 +1,77 @@
+// Dataset is a job's training data as sequences.
+#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DATASET_H_
+#define MEGATRAIN_ENGINE_DATA_SEQUENCES_DATASET_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+#include "engine/data/sequences/sequence.h"
+#include "engine/job/job_spec.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace megatrain {
+
+// Counts of what was prepared and what was left out.
+struct DatasetReport {
+  int64_t documents = 0;
+  int64_t tokens = 0;  // without padding
+  int64_t sequences = 0;
+  int64_t truncated_examples = 0;       // cut to the length of a sequence
+  int64_t dropped_tokens = 0;           // `tokens` format: less than a sequence at the end
+  int64_t examples_without_target = 0;  // left out: the loss is on none of their tokens
+};
+
+// The job's tokenised and packed sequences, numbered in file order. Memory use does not grow with
+// the data, because token ids stay in a cache file. TrainSequence and EvalSequence return
+// OutOfRange for an index that does not exist, and the errors of reading.
+//
+// Thread safety: const methods may be called from several threads.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t train_sequences() const = 0;
+  virtual int64_t eval_sequences() const = 0;
+  virtual absl::StatusOr<Sequence> TrainSequence(int64_t index) const = 0;
+  virtual absl::StatusOr<Sequence> EvalSequence(int64_t index) const = 0;
+  // Returns the index for TrainSequence at `position` (from 0) of the training order, which
+  // continues through the epochs. Takes constant time.
+  virtual int64_t TrainingOrder(int64_t position) const = 0;
+  virtual const DatasetReport& train_report() const = 0;
+  virtual const DatasetReport& eval_report() const = 0;
+  // Returns the XXH3-128 (32 hex digits) of the files' contents and all settings that affect the
+  // sequences and their order. A job resumes only from a checkpoint with the same fingerprint.
+  virtual std::string fingerprint() const = 0;
+};
+
+// Called often while data is prepared, by the thread that called OpenDataset. If it returns an
+// error, such as Cancelled, OpenDataset stops and returns that error.
+using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t bytes_total)>;
+
+// Reads the files of `spec`, tokenises them or finds the result in the cache, and packs it into
+// sequences. Paths in `spec` must be absolute. `tokenizer` may be null if all files have format
+// `tokens`. `cache_directory` is used if the spec names none. `progress` may be null. `files` must
+// outlive the dataset.
+//
+// Returns InvalidArgument, naming the file and the place in it, for malformed data and for an id
+// that is not below `model_vocabulary`. Returns InvalidArgument also if the data makes no sequence.
+// Returns the errors of TokenStream::Open and ChatTemplate::Create.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
+                                                     std::shared_ptr<const Tokenizer> tokenizer,
+                                                     const std::string& model_directory,
+                                                     int64_t model_vocabulary,
+                                                     const std::string& cache_directory,
+                                                     const DataProgress& progress,
+                                                     FileSystem* files = PosixFileSystem());
+
+// Returns the number of steps that the spec asks for: `training.steps`, or ceil(epochs *
+// train_sequences / global_batch). InvalidArgument if the spec gives neither.
+absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t train_sequences);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_DATASET_H_

@@ -1,0 +1,23 @@
+// The bounds of documents in a micro-batch, within which attention stays. MakeBatch makes the
+// starts from sequences, and StepRunner::PrepareBatch the bounds from the starts.
+#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_BOUNDS_H_
+#define MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_BOUNDS_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace megatrain {
+
+// Appends to `starts` the first token of every document of a sequence that begins at token `first`
+// of the micro-batch. `document_ids` has an id for each of its tokens. Documents do not go on from
+// one sequence to the next. Padding counts as a document.
+void AppendDocumentStarts(const std::vector<int32_t>& document_ids, int64_t first,
+                          std::vector<int32_t>& starts);
+
+// Writes bounds [tokens, 2]: for each token the first token of its document and the token behind
+// its last one. `starts` has the first token of every document, then the number of tokens.
+void WriteDocumentBounds(const std::vector<int32_t>& starts, int32_t* bounds);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_BOUNDS_H_

@@ -1,0 +1,43 @@
+// HfWeights reads the weights of a Hugging Face model directory.
+#ifndef MEGATRAIN_ENGINE_HF_HF_WEIGHTS_H_
+#define MEGATRAIN_ENGINE_HF_HF_WEIGHTS_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+#include "engine/model/model_layout.h"
+#include "engine/model/tile.h"
+
+namespace megatrain {
+
+// The weights of a Hugging Face directory: model.safetensors, or the shards that
+// model.safetensors.index.json names.
+//
+// Thread safety: const methods may be called from several threads, LoadTile for different tiles.
+class HfWeights {
+ public:
+  // Opens the files and reads their headers. Every tensor of the layout must be there with its
+  // shape and dtype F32, F16 or BF16. No other tensors may be there, except known buffers such as
+  // rotary inv_freq and the duplicate of a tied head. Returns NotFound if there are no weights, and
+  // InvalidArgument, naming the tensors that are wrong. `files` must outlive the result; `layout`
+  // is copied.
+  static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
+                                                         const ModelLayout& layout,
+                                                         FileSystem* files = PosixFileSystem());
+  virtual ~HfWeights() = default;
+  // Reads tile `index` (from 0) into `tile`: fills the masters (weights and remainder) and sets
+  // moments and padding to zero. Moments may be null. If the remainder is null, BF16 weights are
+  // rounded as EncodeMaster does. Returns InvalidArgument, naming the tensor, for a value that is
+  // not finite or whose BF16 half would be infinite. Returns the errors of reading. Uses less than
+  // 64 MiB of memory besides the tile.
+  virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
+  // Returns the narrower of FP32 and BF16 that holds every stored weight exactly.
+  virtual DType ExactDType() const = 0;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_HF_HF_WEIGHTS_H_

@@ -1,0 +1,39 @@
+// The arguments that the functions of all layer templates share.
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_CONTEXT_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_CONTEXT_H_
+
+#include <cstdint>
+
+#include "engine/base/dtype.h"
+#include "engine/device/kernels.h"
+#include "engine/model/model_layout.h"
+
+namespace megatrain {
+
+// One micro-batch in device memory, except for document_starts. Does not own memory.
+struct MicroBatchView {
+  int64_t tokens = 0;
+  const int32_t* ids = nullptr;               // device [tokens]
+  const int32_t* positions = nullptr;         // device [tokens]
+  const int32_t* targets = nullptr;           // device [tokens], < 0 if masked
+  const int32_t* sorted_positions = nullptr;  // device [tokens], as in EmbeddingBackwardArgs
+  const int32_t* document_bounds = nullptr;   // device [tokens, 2], as in AttentionArgs
+  const int32_t* document_starts = nullptr;   // host [documents + 1]
+  int64_t documents = 0;
+};
+
+// The model and the device that a function works with. Does not own what it points to.
+struct LayerContext {
+  const ModelLayout* layout = nullptr;
+  DType dtype = DType::kF32;
+  AttentionChoice attention = AttentionChoice::kAuto;
+  Kernels* kernels = nullptr;
+  Stream* stream = nullptr;
+  const float* rope_cosine = nullptr;  // device [positions, head_dim / 2]
+  const float* rope_sine = nullptr;    // device [positions, head_dim / 2]
+  int64_t chunk_tokens = 0;            // LayerChunkTokens; for decoder layers
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_CONTEXT_H_

@@ -1,0 +1,239 @@
+// Op is an operation of a schedule. Each kind is a struct with the fields that it needs, so that an
+// operation has no field of another kind.
+//
+// In these structs `tile`, `layer`, `weight_buffer`, `accumulator` and `slab` are indices,
+// `micro_batch` counts in the step and `sweep_index` in the sweep. `input_slot` and `output_slot`
+// are slots of hidden states on the device. [begin, end) are elements of the tile.
+#ifndef MEGATRAIN_ENGINE_PIPELINE_OPERATION_H_
+#define MEGATRAIN_ENGINE_PIPELINE_OPERATION_H_
+
+#include <cstdint>
+#include <optional>
+#include <variant>
+
+#include "absl/container/inlined_vector.h"
+#include "engine/model/activations.h"
+#include "engine/model/layer_work.h"
+#include "engine/pipeline/lane.h"
+
+namespace megatrain {
+
+enum class ResourceKind {
+  // Host. Index `tile` has the tile's elements that the host updates, and index device_part(tile)
+  // those that the device updates. host_part(1, i) has those of tile 1 that the host updates in
+  // part i.
+  kTileWeights,  // the section that is streamed
+  kTileMoments,  // remainder and moments
+
+  kEmbeddingRows,   // host, rows of tile 0's weights that the next step's batch looks up
+  kWeightBuffer,    // device
+  kFirstTile,       // device, tile 1's host-updated elements in a buffer (first_tile_in_buffer)
+  kAccumulator,     // device, FP32 gradient of one tile, and its sum of squares
+  kSlab,            // host, gradient of one tile
+  kHidden,          // device, hidden states of one micro-batch at one boundary
+  kHiddenGradient,  // device, index: micro-batch in the sweep
+  kHostStash,       // host, index: layer * sweep + micro-batch in the sweep
+  kKept,            // device, kept activations of one layer and micro-batch
+  kScratch,         // device, activations and workspace that operations use in turn
+  kDeviceBatch,     // device, ids and targets; index: step slot
+  kDeviceLosses,    // device, sums of losses; index: step slot
+  kHostLosses,      // host; index: step slot
+  kHostNorm,        // host; index: step slot * tiles + tile
+  kUpdateFlag,      // host, not 0 if the device's update of a tile is not trusted; index: tile
+  kClip,            // host, the step's clipping coefficient; index: step slot
+  kCheckpoint,      // disk
+};
+
+struct Resource {
+  ResourceKind kind;
+  int index = 0;
+};
+
+// --- Lane h2d.
+
+struct UploadBatchOp {
+  static constexpr char kName[] = "upload batch";
+};
+struct LoadTileOp {
+  static constexpr char kName[] = "load tile";
+  int tile, weight_buffer;
+  int64_t begin, end;
+};
+struct LoadStashOp {  // host stash -> output_slot
+  static constexpr char kName[] = "load stash";
+  int layer, sweep_index, output_slot;
+};
+struct LoadPartialOp {  // slab -> accumulator: the sum over earlier sweeps
+  static constexpr char kName[] = "load partial gradient";
+  int tile, accumulator, slab;
+  int64_t begin, end;
+};
+struct LoadHiddenGradientOp {  // host stash -> output_slot
+  static constexpr char kName[] = "load hidden gradient";
+  int micro_batch, output_slot;
+};
+
+// --- Lane compute. `first` marks the first part of a tile's gradient, which replaces the content
+// of the accumulator.
+
+// The place of a layer's kept activations. Without one nothing is kept.
+struct KeptActivations {
+  int slot;
+  KeepLevel level;
+};
+
+struct EmbedForwardOp {  // -> output_slot
+  static constexpr char kName[] = "embedding forward";
+  int micro_batch, output_slot;
+  std::optional<int> weight_buffer;  // without one it reads tile 0 in host memory
+};
+struct LayerForwardOp {  // input_slot -> output_slot
+  static constexpr char kName[] = "layer forward";
+  int layer, micro_batch, weight_buffer, input_slot, output_slot;
+  std::optional<KeptActivations> kept;
+};
+struct HeadOp {  // input_slot -> losses, hidden gradient, accumulator
+  static constexpr char kName[] = "head";
+  int tile, micro_batch, sweep_index, weight_buffer, accumulator, input_slot;
+  bool first;
+};
+struct HeadLossOp {  // input_slot -> losses (evaluation)
+  static constexpr char kName[] = "head loss";
+  int micro_batch, weight_buffer, input_slot;
+};
+struct LayerBackwardOp {  // input_slot, hidden gradient -> hidden gradient, accumulator
+  static constexpr char kName[] = "layer backward";
+  int layer, micro_batch, sweep_index, weight_buffer, accumulator, input_slot;
+  bool first;
+  std::optional<KeptActivations> kept;
+};
+struct EmbedBackwardOp {
+  static constexpr char kName[] = "embedding backward";
+  int micro_batch, accumulator;
+  Resource hidden_gradient;  // kHiddenGradient or kHidden
+  bool first;
+};
+struct FinishGradientOp {  // sum of squares; BF16 rounding
+  static constexpr char kName[] = "finish gradient";
+  int tile, accumulator;
+};
+
+// --- Lane d2h.
+
+struct StoreStashOp {  // input_slot -> host stash
+  static constexpr char kName[] = "store stash";
+  int layer, micro_batch, sweep_index, input_slot;
+};
+struct StoreNormOp {
+  static constexpr char kName[] = "store gradient norm";
+  int tile, accumulator;
+};
+struct StoreGradientOp {
+  static constexpr char kName[] = "store gradient";
+  int tile, accumulator, slab;
+};
+struct StorePartialOp {
+  static constexpr char kName[] = "store partial gradient";
+  int tile, accumulator, slab;
+};
+struct StoreHiddenGradientOp {  // -> host stash
+  static constexpr char kName[] = "store hidden gradient";
+  int micro_batch, sweep_index;
+};
+struct StoreLossesOp {
+  static constexpr char kName[] = "store losses";
+};
+
+// --- Lane update.
+
+struct CheckLossesOp {  // fails if a loss is not finite, before any update
+  static constexpr char kName[] = "check losses";
+};
+struct ClipOp {  // computes the norm and the step's clipping coefficient
+  static constexpr char kName[] = "clip";
+};
+struct UpdateRowsOp {  // AdamW for the rows of tile 0 that the next step's batch looks up
+  static constexpr char kName[] = "update rows";
+  int slab;
+};
+struct UpdateTileOp {  // AdamW for the other elements [begin, end) of a tile
+  static constexpr char kName[] = "update tile";
+  int tile, slab;
+  int64_t begin, end;
+};
+struct CheckUpdatesOp {  // fails if a device update is not trusted, before a checkpoint reads it
+  static constexpr char kName[] = "check updates";
+};
+
+// --- The lanes of device updates.
+
+struct BeginDeviceUpdateOp {  // clears the update flag
+  static constexpr char kName[] = "begin device update";
+  int tile;
+};
+struct DeviceUpdateOp {  // loads the state of a piece of a tile, runs AdamW, stores the state
+  static constexpr char kName[] = "device update";
+  int tile;
+  int64_t begin, end;
+  Resource gradient;                 // kSlab or kAccumulator
+  std::optional<int> weight_buffer;  // keeps the updated weights
+};
+struct EndDeviceUpdateOp {  // update flag -> host
+  static constexpr char kName[] = "end device update";
+  int tile;
+};
+
+// --- Lane io.
+
+struct SaveTileOp {
+  static constexpr char kName[] = "save tile";
+  int tile;
+};
+struct FinishCheckpointOp {
+  static constexpr char kName[] = "finish checkpoint";
+};
+
+using AnyOp =
+    std::variant<UploadBatchOp, LoadTileOp, LoadStashOp, LoadPartialOp, LoadHiddenGradientOp,
+                 EmbedForwardOp, LayerForwardOp, HeadOp, HeadLossOp, LayerBackwardOp,
+                 EmbedBackwardOp, FinishGradientOp, StoreStashOp, StoreNormOp, StoreGradientOp,
+                 StorePartialOp, StoreHiddenGradientOp, StoreLossesOp, CheckLossesOp, ClipOp,
+                 UpdateRowsOp, UpdateTileOp, CheckUpdatesOp, BeginDeviceUpdateOp, DeviceUpdateOp,
+                 EndDeviceUpdateOp, SaveTileOp, FinishCheckpointOp>;
+
+struct Op {
+  AnyOp what;
+  Lane lane;
+  int step_slot;  // the step's slot among the kStepSlots in flight
+  // Bytes that the operation copies, updates or saves. Predictions divide them by the lane's rate.
+  int64_t bytes = 0;
+  LayerWork work;  // the work of an operation on the compute lane, used there instead of `bytes`
+  // Bytes that an operation copies over the link although it is not on the lane h2d or d2h.
+  int64_t h2d_bytes = 0, d2h_bytes = 0;
+  absl::InlinedVector<Resource, 4> reads;
+  absl::InlinedVector<Resource, 3> writes;
+
+  Op(const AnyOp& op, Lane on_lane, int slot = 0) : what(op), lane(on_lane), step_slot(slot) {}
+  template <typename Kind>
+  bool is() const {
+    return std::holds_alternative<Kind>(what);
+  }
+  // Returns the fields of an operation of this kind, and nullptr for another kind.
+  template <typename Kind>
+  const Kind* as() const {
+    return std::get_if<Kind>(&what);
+  }
+  // Returns the name for messages and traces: "load tile", "layer forward".
+  const char* name() const {
+    return std::visit([](const auto& kind) { return kind.kName; }, what);
+  }
+  // Returns true if the operation changes the model's state or announces that the next ones do. A
+  // step can be given up only until the first such operation has started.
+  bool ChangesState() const {
+    return is<UpdateRowsOp>() || is<UpdateTileOp>() || is<BeginDeviceUpdateOp>();
+  }
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PIPELINE_OPERATION_H_
