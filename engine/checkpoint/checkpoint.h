@@ -19,7 +19,7 @@
 // was whole when it got its name.
 //
 // A job uses these functions in this order:
-//   RemoveLeftovers, FindNewestVerified, ReadCheckpointState, CheckResumable, LoadCheckpointTile...
+//   RemoveLeftovers, FindNewestToLoad, ReadCheckpointState, CheckResumable, LoadCheckpointTile...
 //   CheckpointWriter::Begin, WriteTile..., Finish
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_CHECKPOINT_H_

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -154,12 +155,14 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& dire
   return checkpoints;
 }
 
-absl::StatusOr<std::optional<std::string>> FindNewestVerified(
-    const std::string& directory, std::vector<DamagedCheckpoint>* damaged, FileSystem* files) {
+absl::StatusOr<std::optional<std::string>> FindNewestToLoad(const std::string& directory,
+                                                            std::vector<DamagedCheckpoint>* damaged,
+                                                            FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListSteps(directory, files));
   for (const int64_t step : steps) {
+    if (absl::c_any_of(*damaged, [step](const auto& one) { return one.step == step; })) continue;
     const std::string path = JoinPath(directory, StepDirectoryName(step));
-    const absl::Status status = VerifyCheckpoint(path, files);
+    const absl::Status status = VerifyBeforeLoading(path, files);
     if (status.ok()) return std::optional<std::string>(path);
     if (!IsDamagedCheckpoint(status)) {
       return absl::Status(status.code(),

@@ -51,16 +51,17 @@ struct DamagedCheckpoint {
   std::string what;  // a text that names the file and the defect
 };
 
-// Returns the path of the newest checkpoint in `directory` that passes VerifyCheckpoint, or nullopt
-// if there is none. Newer ones that are damaged are added to `*damaged`, newest first. A caller
-// that gets nullopt
-// and damaged checkpoints should not start anew in that directory unless the user asked for it.
+// Returns the path of the newest checkpoint in `directory` that passes VerifyBeforeLoading, or
+// nullopt if there is none. The steps in `*damaged` are passed over. Newer checkpoints that are
+// found to be damaged are added to it, newest first. A caller whose LoadCheckpointTile finds damage
+// adds that step too and calls again. A caller that gets nullopt and damaged checkpoints should not
+// start anew in that directory unless the user asked for it.
 //
 // A checkpoint that cannot be read (an I/O error, no permission, no descriptor left) or that
 // another version wrote is not damaged. Its error is returned, and older checkpoints are not tried.
-absl::StatusOr<std::optional<std::string>> FindNewestVerified(
-    const std::string& directory, std::vector<DamagedCheckpoint>* damaged,
-    FileSystem* files = PosixFileSystem());
+absl::StatusOr<std::optional<std::string>> FindNewestToLoad(const std::string& directory,
+                                                            std::vector<DamagedCheckpoint>* damaged,
+                                                            FileSystem* files = PosixFileSystem());
 
 // Cleans up after a process that died; to be called before a directory is searched. Unfinished
 // checkpoints are removed. A checkpoint that was moved aside gets its name back if its successor

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -45,6 +46,19 @@ absl::Status VerifyFile(const std::string& path, const ManifestFile& file, FileS
   if (!hash.ok()) return hash.status();
   if (bytes != file.bytes) return BadSize(path, bytes, file.bytes);
   if (*hash != file.xxh3_128) return BadHash(path);
+  return absl::OkStatus();
+}
+
+absl::Status VerifySize(const std::string& path, const ManifestFile& file, FileSystem* files) {
+  const auto opened = files->OpenForReading(path);
+  if (absl::IsNotFound(opened.status())) {
+    return absl::DataLossError(absl::StrCat(path, " is missing"));
+  }
+  if (absl::IsInvalidArgument(opened.status())) {
+    return absl::DataLossError(opened.status().message());
+  }
+  if (!opened.ok()) return opened.status();
+  if ((*opened)->size() != file.bytes) return BadSize(path, (*opened)->size(), file.bytes);
   return absl::OkStatus();
 }
 
@@ -107,15 +121,8 @@ absl::Status CheckTensors(const SafetensorsReader& reader,
   return absl::OkStatus();
 }
 
-absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,
-                        const std::string& name, const std::vector<TilePiece>& pieces,
-                        FileSystem* files) {
-  const std::string path = JoinPath(checkpoint, name);
-  const ManifestFile* entry = manifest.Find(name);
-  if (entry == nullptr) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        checkpoint, " has ", manifest.tiles, " tiles and no ", name, ": it is of another model"));
-  }
+absl::Status ReadPieces(const std::string& path, const ManifestFile& entry,
+                        const std::vector<TilePiece>& pieces, FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> reader,
                       SafetensorsReader::Open(files, path));
   std::map<std::string_view, const TilePiece*> by_name;
@@ -124,7 +131,7 @@ absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,
 
   // The whole file in one pass, header included, so that its checksum is known at the end.
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, files->OpenForReading(path));
-  if (file->size() != entry->bytes) return BadSize(path, file->size(), entry->bytes);
+  if (file->size() != entry.bytes) return BadSize(path, file->size(), entry.bytes);
   RunningHash hash;
   std::vector<char> scratch;
   const int64_t data_offset = reader->header().data_offset;
@@ -133,8 +140,24 @@ absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,
     MT_RETURN_IF_ERROR(ReadHashed(*file, data_offset + tensor.begin, by_name[tensor.name]->data,
                                   tensor.bytes(), scratch, hash));
   }
-  if (hash.Hex() != entry->xxh3_128) return BadHash(path);
+  if (hash.Hex() != entry.xxh3_128) return BadHash(path);
   return absl::OkStatus();
+}
+
+absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,
+                        const std::string& name, const std::vector<TilePiece>& pieces,
+                        FileSystem* files) {
+  const ManifestFile* entry = manifest.Find(name);
+  if (entry == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        checkpoint, " has ", manifest.tiles, " tiles and no ", name, ": it is of another model"));
+  }
+  const std::string path = JoinPath(checkpoint, name);
+  const absl::Status status = ReadPieces(path, *entry, pieces, files);
+  if (status.ok() || absl::IsDataLoss(status)) return status;
+  // A file with a damaged header looks like one of another model.
+  const absl::Status file = VerifyFile(path, *entry, files);
+  return absl::IsDataLoss(file) ? file : status;
 }
 
 // Everything in a section that belongs to no tensor.
@@ -180,6 +203,21 @@ absl::Status VerifyCheckpoint(const std::string& checkpoint, FileSystem* files) 
   MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, files));
   for (const ManifestFile& file : manifest.files) {
     MT_RETURN_IF_ERROR(VerifyFile(JoinPath(checkpoint, file.name), file, files));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyBeforeLoading(const std::string& checkpoint, FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, files));
+  std::set<std::string> of_tiles;
+  for (int tile = 0; tile < manifest.tiles; ++tile) {
+    of_tiles.insert(WeightsFileName(tile, manifest.tiles));
+    of_tiles.insert(OptimizerFileName(tile, manifest.tiles));
+  }
+  for (const ManifestFile& file : manifest.files) {
+    const std::string path = JoinPath(checkpoint, file.name);
+    MT_RETURN_IF_ERROR(of_tiles.contains(file.name) ? VerifySize(path, file, files)
+                                                    : VerifyFile(path, file, files));
   }
   return absl::OkStatus();
 }

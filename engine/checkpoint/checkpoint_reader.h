@@ -28,16 +28,22 @@ absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& checkpoin
 // file that cannot be read. Files that the manifest does not list are ignored.
 absl::Status VerifyCheckpoint(const std::string& checkpoint, FileSystem* files = PosixFileSystem());
 
-// Returns true if `status`, from ReadManifest or VerifyCheckpoint, means that the checkpoint on the
-// disk is incomplete or damaged. After other errors it may still be good.
+// Does as VerifyCheckpoint, but compares only the sizes of the tiles' files. Their hashes are left
+// to LoadCheckpointTile, so that a checkpoint to resume from is read once.
+absl::Status VerifyBeforeLoading(const std::string& checkpoint,
+                                 FileSystem* files = PosixFileSystem());
+
+// Returns true if `status`, from a function of this header, means that the checkpoint on the disk
+// is incomplete or damaged. After other errors it may still be good.
 bool IsDamagedCheckpoint(const absl::Status& status);
 
 // Reads tile `index` (from 0) from its files directly into the memory of `tile`, whose padding is
 // set to zero. Sections of `tile` that are null are skipped, so that weights alone can be loaded.
 //
 // Returns FailedPrecondition if names, dtypes or shapes differ from the layout's, that is, if the
-// checkpoint is of another model or precision. Returns DataLoss if a checksum is wrong, and the
-// errors of ReadManifest. After an error the content of `tile` is undefined.
+// checkpoint is of another model or precision. Returns DataLoss if a file is missing or its size or
+// checksum is wrong, and the errors of ReadManifest. After an error the content of `tile` is
+// undefined. Thread safety: may be called for different tiles at the same time.
 absl::Status LoadCheckpointTile(const std::string& checkpoint, const ModelLayout& layout, int index,
                                 const Tile& tile, FileSystem* files = PosixFileSystem());
 

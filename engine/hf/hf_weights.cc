@@ -16,7 +16,7 @@
 namespace megatrain {
 namespace {
 
-constexpr int64_t kChunkBytes = int64_t{4} << 20;
+constexpr int64_t kChunkBytes = int64_t{1} << 20;
 // A message names this many tensors; of the rest it gives the number.
 constexpr size_t kProblemsNamedMax = 5;
 

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
+#include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_weights.h"
@@ -104,6 +108,68 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   return absl::OkStatus();
 }
 
+// Threads that read files, whatever the processors: a disk is fast with several requests only.
+constexpr int kReaders = 8;
+
+// Calls load(index) for every tile, from several threads. Returns the first error.
+absl::Status LoadTiles(RunContext& run, const char* activity, int tiles,
+                       absl::FunctionRef<absl::Status(int index)> load) {
+  Mutex mutex;
+  absl::Status status;
+  int next = 0, done = 0;
+  // Returns the next tile, and reports from the run's own thread. nullopt: there is nothing to do.
+  const auto claim = [&](bool reports) -> std::optional<int> {
+    MutexLock lock(&mutex);
+    if (reports) {
+      run.Report(TrainingPhase::kPreparing, activity, static_cast<double>(done) / tiles);
+    }
+    if (status.ok()) status = run.GoOn();
+    if (!status.ok() || next == tiles) return std::nullopt;
+    return next++;
+  };
+  const auto work = [&](bool reports) {
+    while (const std::optional<int> index = claim(reports)) {
+      const absl::Status loaded = load(*index);
+      MutexLock lock(&mutex);
+      status.Update(loaded);
+      ++done;
+    }
+  };
+  std::vector<std::thread> others;
+  for (int i = 1; i < std::min(kReaders, tiles); ++i) others.emplace_back(work, false);
+  work(true);
+  for (std::thread& other : others) other.join();
+  return status;
+}
+
+absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
+                           const std::vector<Tile>& tiles) {
+  const JobSpec& spec = run.spec();
+  const ModelLayout& layout = prepared.layout;
+  if (!spec.model.random_initialization) {
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights,
+                        HfWeights::Open(spec.model.path, layout, run.files()));
+    return LoadTiles(run, "loading the model", layout.tile_count(),
+                     [&](int index) { return weights->LoadTile(index, tiles[index]); });
+  }
+  constexpr char kActivity[] = "making random weights";
+  for (const Tile& tile : tiles) {
+    MT_RETURN_IF_ERROR(run.GoOn());
+    const auto done = static_cast<double>(&tile - tiles.data());
+    run.Report(TrainingPhase::kPreparing, kActivity, done / static_cast<double>(tiles.size()));
+    InitializeTile(layout.config, spec.training.seed, tile, prepared.session->compute_pool.get());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
+                                const std::vector<Tile>& tiles) {
+  return LoadTiles(run, "loading the checkpoint", prepared.layout.tile_count(), [&](int index) {
+    return LoadCheckpointTile(*prepared.start.checkpoint, prepared.layout, index, tiles[index],
+                              run.files());
+  });
+}
+
 }  // namespace
 
 absl::Status AsInputError(const absl::Status& status) {
@@ -131,7 +197,7 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
   return state;
 }
 
-absl::StatusOr<std::unique_ptr<const PreparedRun>> PrepareRun(RunContext& run) {
+absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   auto prepared = std::make_unique<PreparedRun>();
   MT_RETURN_IF_ERROR(run.GoOn());
   MT_RETURN_IF_ERROR(Plan(run, *prepared));
@@ -140,37 +206,21 @@ absl::StatusOr<std::unique_ptr<const PreparedRun>> PrepareRun(RunContext& run) {
   return prepared;
 }
 
-absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, const PreparedRun& prepared) {
-  const JobSpec& spec = run.spec();
-  const ModelLayout& layout = prepared.layout;
-  const std::optional<std::string>& checkpoint = prepared.start.checkpoint;
-  const std::string activity = checkpoint.has_value()             ? "loading the checkpoint"
-                               : spec.model.random_initialization ? "making random weights"
-                                                                  : "loading the model";
+absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared) {
   if (!run.host().has_pool()) run.Report(TrainingPhase::kPreparing, "reserving host memory");
   MT_ASSIGN_OR_RETURN(HostPool* const pool, run.host().Pool(prepared.plan.pool_bytes, nullptr,
                                                             [&run] { return !run.GoOn().ok(); }));
-  run.Report(TrainingPhase::kPreparing, activity, 0);
   const Session& session = *prepared.session;
-  MT_ASSIGN_OR_RETURN(
-      std::unique_ptr<Trainer> trainer,
-      Trainer::Create(spec, prepared.plan, session.device.get(), session.updater.get(), pool));
-  std::unique_ptr<HfWeights> weights;
-  if (!checkpoint.has_value() && !spec.model.random_initialization) {
-    MT_ASSIGN_OR_RETURN(weights, HfWeights::Open(spec.model.path, layout, run.files()));
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
+                      Trainer::Create(run.spec(), prepared.plan, session.device.get(),
+                                      session.updater.get(), pool));
+  if (!prepared.start.checkpoint.has_value()) {
+    MT_RETURN_IF_ERROR(FillFromModel(run, prepared, trainer->tiles()));
   }
-  const int tiles = layout.tile_count();
-  for (int tile = 0; tile < tiles; ++tile) {
-    MT_RETURN_IF_ERROR(run.GoOn());
-    const Tile& view = trainer->tiles()[tile];
-    if (checkpoint.has_value()) {
-      MT_RETURN_IF_ERROR(LoadCheckpointTile(*checkpoint, layout, tile, view, run.files()));
-    } else if (weights != nullptr) {
-      MT_RETURN_IF_ERROR(weights->LoadTile(tile, view));
-    } else {
-      InitializeTile(layout.config, spec.training.seed, view, session.compute_pool.get());
-    }
-    run.Report(TrainingPhase::kPreparing, activity, static_cast<double>(tile + 1) / tiles);
+  while (prepared.start.checkpoint.has_value()) {
+    const absl::Status status = FillFromCheckpoint(run, prepared, trainer->tiles());
+    if (status.ok()) break;
+    MT_RETURN_IF_ERROR(FallBack(run, prepared.StateAt(run.spec(), 0, 0), status, prepared.start));
   }
   MT_RETURN_IF_ERROR(run.GoOn());
   return trainer;

@@ -43,13 +43,14 @@ struct RunProgress {
 
 // Makes the plan, opens the data and finds the checkpoint to resume from. Returns the errors of
 // RunTraining, and Cancelled once the run is asked to end.
-absl::StatusOr<std::unique_ptr<const PreparedRun>> PrepareRun(RunContext& run);
+absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 
 // Leases host memory from the host's pool, takes the device, and fills the tiles from the
-// checkpoint, from the model's files or at random. `prepared` and the run's host must outlive the
+// checkpoint, from the model's files or at random. A checkpoint that is damaged is given up for an
+// older one, which `prepared.start` is then. `prepared` and the run's host must outlive the
 // trainer. Returns ResourceExhausted if there is not enough memory, Cancelled once the run is asked
 // to end, and the errors of reading the files.
-absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, const PreparedRun& prepared);
+absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 // Turns DataLoss and Aborted from reading data into InvalidArgument with the same message, because
 // these codes mean damaged checkpoints and non-finite numbers to the caller of RunTraining. Returns

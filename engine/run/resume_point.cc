@@ -10,17 +10,19 @@
 namespace megatrain {
 namespace {
 
+void NoteDamage(RunContext& run, const DamagedCheckpoint& damaged, ResumePoint& point) {
+  run.Say(absl::StrCat("damaged checkpoint: ", damaged.what));
+  point.retention.damaged.push_back(damaged.step);
+}
+
 absl::Status FindNewest(RunContext& run, ResumePoint& point) {
   const std::string& directory = run.spec().checkpoint.directory;
-  std::vector<DamagedCheckpoint> damaged;
-  MT_ASSIGN_OR_RETURN(point.checkpoint, FindNewestVerified(directory, &damaged, run.files()));
-  for (const DamagedCheckpoint& one : damaged) {
-    run.Say(absl::StrCat("damaged checkpoint: ", one.what));
-    point.retention.damaged.push_back(one.step);
-  }
-  if (!point.checkpoint.has_value() && !damaged.empty()) {
+  const size_t known = point.damaged.size();
+  MT_ASSIGN_OR_RETURN(point.checkpoint, FindNewestToLoad(directory, &point.damaged, run.files()));
+  for (size_t i = known; i < point.damaged.size(); ++i) NoteDamage(run, point.damaged[i], point);
+  if (!point.checkpoint.has_value() && !point.damaged.empty()) {
     return absl::DataLossError(
-        absl::StrCat("every checkpoint in ", directory, " is damaged (", damaged.front().what,
+        absl::StrCat("every checkpoint in ", directory, " is damaged (", point.damaged.front().what,
                      "); remove them, or use another checkpoint.directory, to begin anew"));
   }
   return absl::OkStatus();
@@ -40,7 +42,7 @@ absl::Status FindCheckpoint(RunContext& run, ResumePoint& point) {
   switch (run.options().resume) {
     case ResumeMode::kPath:
       point.checkpoint = run.options().resume_path;
-      return VerifyCheckpoint(*point.checkpoint, run.files());
+      return VerifyBeforeLoading(*point.checkpoint, run.files());
     case ResumeMode::kNever:
       return CheckThereIsNone(run);
     case ResumeMode::kAuto:
@@ -81,20 +83,10 @@ absl::Status CheckNewer(RunContext& run, ResumePoint& point) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted) {
-  const std::string& directory = run.spec().checkpoint.directory;
-  run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
-  ResumePoint point;
-  MT_ASSIGN_OR_RETURN(point.lock, LockDirectory(directory, run.files()));
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
-                      RemoveLeftovers(directory, run.files()));
-  for (const std::string& line : leftovers) run.Say(line);
-  point.retention.keep = run.spec().checkpoint.keep;
-  point.run_name = NewRunName();
+// Chooses among the checkpoints that are not known to be damaged.
+absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint& point) {
   MT_RETURN_IF_ERROR(FindCheckpoint(run, point));
-  if (!point.checkpoint.has_value()) return point;
+  if (!point.checkpoint.has_value()) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(const CheckpointState saved,
                       ReadCheckpointState(*point.checkpoint, run.files()));
   MT_RETURN_IF_ERROR(CheckResumable(saved, wanted));
@@ -108,7 +100,31 @@ absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointSta
   }
   run.Say(absl::StrCat("resuming from ", *point.checkpoint, " at step ", saved.step, " of ",
                        wanted.steps_total));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted) {
+  const std::string& directory = run.spec().checkpoint.directory;
+  run.Report(TrainingPhase::kPreparing, "verifying the checkpoint to resume from");
+  ResumePoint point;
+  MT_ASSIGN_OR_RETURN(point.lock, LockDirectory(directory, run.files()));
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> leftovers,
+                      RemoveLeftovers(directory, run.files()));
+  for (const std::string& line : leftovers) run.Say(line);
+  point.retention.keep = run.spec().checkpoint.keep;
+  point.run_name = NewRunName();
+  MT_RETURN_IF_ERROR(Choose(run, wanted, point));
   return point;
+}
+
+absl::Status FallBack(RunContext& run, const CheckpointState& wanted, const absl::Status& damage,
+                      ResumePoint& point) {
+  if (run.options().resume != ResumeMode::kAuto || !IsDamagedCheckpoint(damage)) return damage;
+  point.damaged.push_back({point.step, std::string(damage.message())});
+  NoteDamage(run, point.damaged.back(), point);
+  return Choose(run, wanted, point);
 }
 
 }  // namespace megatrain

@@ -1,10 +1,14 @@
 // FindResumePoint chooses the checkpoint that a run resumes from, according to ResumeMode:
-// - kAuto takes the newest checkpoint that verifies. Damaged newer ones are named in the log. If
-//   all are damaged, the run is refused.
+// - kAuto takes the newest checkpoint that is not damaged. Damaged newer ones are named in the log.
+//   If all are damaged, the run is refused.
 // - kNever refuses the run if there is any checkpoint in its directory.
-// - kPath takes the checkpoint at the path, if it verifies. If the run's directory holds newer
+// - kPath takes the checkpoint at the path, if it is not damaged. If the run's directory holds
+// newer
 //   ones, the run is refused; with TrainingOptions::discard_newer they are removed when the run has
 //   saved its first checkpoint.
+// The tiles' files, nearly all of a checkpoint, are verified while they are loaded. If one is
+// damaged then, FallBack chooses again.
+//
 // A checkpoint of other data, another model or other settings is refused (CheckResumable).
 #ifndef MEGATRAIN_ENGINE_RUN_RESUME_POINT_H_
 #define MEGATRAIN_ENGINE_RUN_RESUME_POINT_H_
@@ -13,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
@@ -22,12 +27,13 @@
 namespace megatrain {
 
 struct ResumePoint {
-  std::unique_ptr<FileLock> lock;         // locks checkpoint.directory while the run lasts
-  std::optional<std::string> checkpoint;  // a step directory; nullopt if the run begins anew
-  int64_t step = 0;                       // the checkpoint's step; 0 if the run begins anew
-  int64_t input_tokens = 0;               // tokens trained on up to that step
-  std::string run_name;                   // CheckpointState::run
-  Retention retention;                    // for the checkpoints that the run will save
+  std::unique_ptr<FileLock> lock;          // locks checkpoint.directory while the run lasts
+  std::optional<std::string> checkpoint;   // a step directory; nullopt if the run begins anew
+  int64_t step = 0;                        // the checkpoint's step; 0 if the run begins anew
+  int64_t input_tokens = 0;                // tokens trained on up to that step
+  std::string run_name;                    // CheckpointState::run
+  Retention retention;                     // for the checkpoints that the run will save
+  std::vector<DamagedCheckpoint> damaged;  // those that were found so, the first one first
 };
 
 // Locks checkpoint.directory, removes what a dead process left there (RemoveLeftovers), and chooses
@@ -35,6 +41,12 @@ struct ResumePoint {
 // FailedPrecondition if the directory is locked or the run is refused because of what is there,
 // DataLoss if the checkpoints are damaged, and the errors of reading them.
 absl::StatusOr<ResumePoint> FindResumePoint(RunContext& run, const CheckpointState& wanted);
+
+// Chooses an older checkpoint after loading that of `point` ended with `damage`, and changes
+// `point` to it. Returns `damage` itself if it is no damage (IsDamagedCheckpoint) or the user named
+// the checkpoint, DataLoss if no other is left, and otherwise the errors of FindResumePoint.
+absl::Status FallBack(RunContext& run, const CheckpointState& wanted, const absl::Status& damage,
+                      ResumePoint& point);
 
 }  // namespace megatrain
 

@@ -32,7 +32,7 @@ absl::StatusOr<Ending> SaveAndExport(RunContext& run, const PreparedRun& prepare
 }
 
 absl::StatusOr<TrainingOutcome> PrepareAndTrain(RunContext& run) {
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<const PreparedRun> prepared, PrepareRun(run));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<PreparedRun> prepared, PrepareRun(run));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, LoadTrainer(run, *prepared));
   run.EndPreparing();
   const int64_t done = prepared->start.step, total = prepared->total_steps;

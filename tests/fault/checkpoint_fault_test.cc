@@ -2,8 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 #include "tests/fault/fault_injection_file_system.h"
@@ -42,19 +48,31 @@ std::vector<std::string> CheckpointFileNames() {
   return Names(files, Path(10));
 }
 
-// What a job does when it starts: the step that it would go on from, after it has loaded it.
+// What a job does when it starts: finds the newest checkpoint and loads it, and goes to an older
+// one if it is damaged. Returns its step, -1 if there is none, or the error.
+absl::StatusOr<int64_t> Resume(FaultInjectionFileSystem& files,
+                               std::vector<DamagedCheckpoint>& damaged) {
+  while (true) {
+    MT_ASSIGN_OR_RETURN(const std::optional<std::string> found,
+                        FindNewestToLoad(kDirectory, &damaged, &files));
+    if (!found.has_value()) return -1;
+    MT_ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(*found, &files));
+    const absl::Status loaded = CheckContent(*found, kDType, &files);
+    if (loaded.ok()) return state.step;
+    if (!IsDamagedCheckpoint(loaded)) return loaded;
+    damaged.push_back({state.step, std::string(loaded.message())});
+  }
+}
+
+// The step that a job would go on from.
 int64_t ResumeStep(FaultInjectionFileSystem& files,
                    std::vector<DamagedCheckpoint>* damaged = nullptr) {
   const auto leftovers = RemoveLeftovers(kDirectory, &files);
   EXPECT_TRUE(leftovers.ok()) << leftovers.status();
   std::vector<DamagedCheckpoint> ignored;
-  const auto found =
-      FindNewestVerified(kDirectory, damaged == nullptr ? &ignored : damaged, &files);
-  EXPECT_TRUE(found.ok()) << found.status();
-  if (!found.ok() || !found->has_value()) return -1;
-  const absl::Status content = CheckContent(**found, kDType, &files);
-  EXPECT_TRUE(content.ok()) << content;
-  return ReadCheckpointState(**found, &files)->step;
+  const auto step = Resume(files, damaged == nullptr ? ignored : *damaged);
+  EXPECT_TRUE(step.ok()) << step.status();
+  return step.value_or(-1);
 }
 
 // Saves step 20 beside 10 with a fault at every operation in turn.
@@ -156,23 +174,27 @@ TEST(CheckpointFaultTest, AFlippedBitInAnyFileIsNamedAndTheOlderOneIsUsed) {
   const std::vector<std::string> names = CheckpointFileNames();
   ASSERT_EQ(names.size(), 2u * TinyLayout().tile_count() + 4);
   for (const std::string& name : names) {
-    SCOPED_TRACE(name);
-    FaultInjectionFileSystem files;
-    Prepare(files, {10, 20});
-    std::string* content = files.MutableContent(JoinPath(Path(20), name));
-    ASSERT_NE(content, nullptr);
-    (*content)[content->size() / 2] ^= 0x10;
-    const absl::Status status = VerifyCheckpoint(Path(20), &files);
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(status.message()), HasSubstr(JoinPath(Path(20), name)));
-    std::vector<DamagedCheckpoint> damaged;
-    EXPECT_EQ(ResumeStep(files, &damaged), 10);
-    ASSERT_EQ(damaged.size(), 1u);
-    EXPECT_EQ(damaged[0].step, 20);
-    EXPECT_THAT(damaged[0].what, HasSubstr(JoinPath(Path(20), name)));
-    // Training on from 10 comes to 20 again and puts a good one in its place.
-    ASSERT_TRUE(SaveCheckpoint(kDirectory, 20, kDType, kConfig, &files).ok());
-    EXPECT_EQ(ResumeStep(files), 20);
+    for (const bool in_header : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(name, in_header ? ", header" : ""));
+      FaultInjectionFileSystem files;
+      Prepare(files, {10, 20});
+      std::string* content = files.MutableContent(JoinPath(Path(20), name));
+      ASSERT_NE(content, nullptr);
+      // A file of tensors begins with the size of its header, 8 bytes, and the header.
+      (*content)[in_header ? std::min<size_t>(9, content->size() - 1) : content->size() / 2] ^=
+          0x10;
+      const absl::Status status = VerifyCheckpoint(Path(20), &files);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+      EXPECT_THAT(std::string(status.message()), HasSubstr(JoinPath(Path(20), name)));
+      std::vector<DamagedCheckpoint> damaged;
+      EXPECT_EQ(ResumeStep(files, &damaged), 10);
+      ASSERT_EQ(damaged.size(), 1u);
+      EXPECT_EQ(damaged[0].step, 20);
+      EXPECT_THAT(damaged[0].what, HasSubstr(JoinPath(Path(20), name)));
+      // Training on from 10 comes to 20 again and puts a good one in its place.
+      ASSERT_TRUE(SaveCheckpoint(kDirectory, 20, kDType, kConfig, &files).ok());
+      EXPECT_EQ(ResumeStep(files), 20);
+    }
   }
 }
 
@@ -243,14 +265,14 @@ TEST(CheckpointFaultTest, WhatCannotBeReadIsNotTakenForDamaged) {
     files.CopyFrom(prepared);
     files.FailAfter(n, Fault::kIoError);
     std::vector<DamagedCheckpoint> damaged;
-    const auto found = FindNewestVerified(kDirectory, &damaged, &files);
+    const auto step = Resume(files, damaged);
     reached_end = !files.fault_happened();
     EXPECT_TRUE(damaged.empty());
-    EXPECT_EQ(found.ok(), reached_end);
-    if (found.ok()) {
-      EXPECT_EQ(*found, Path(20));
+    EXPECT_EQ(step.ok(), reached_end);
+    if (step.ok()) {
+      EXPECT_EQ(*step, 20);
     } else {
-      EXPECT_EQ(found.status().code(), absl::StatusCode::kInternal);
+      EXPECT_EQ(step.status().code(), absl::StatusCode::kInternal);
       ++errors;
     }
   }
