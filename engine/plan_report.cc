@@ -29,8 +29,8 @@ void AddChoice(const PlanChoice& choice, Json* json) {
   (*json)["weight_buffers"] = choice.weight_buffers;
   (*json)["device_update_share"] = choice.device_update_share;
   (*json)["first_layer_device_update_share"] = choice.first_layer_device_update_share;
-  (*json)["activations_kept_whole"] = choice.activations_kept_whole;
-  (*json)["activations_kept_partly"] = choice.activations_kept_partly;
+  (*json)["layers_kept_whole"] = choice.activations_kept_whole;
+  (*json)["layers_kept_partly"] = choice.activations_kept_partly;
 }
 
 Json ToJson(const PlanChoice& other) {

@@ -50,8 +50,8 @@ TEST(PlanReportTest, KeysStandInTheirOrder) {
   "weight_buffers": 2,
   "device_update_share": 0.5,
   "first_layer_device_update_share": 0.0,
-  "activations_kept_whole": 1,
-  "activations_kept_partly": 0,
+  "layers_kept_whole": 1,
+  "layers_kept_partly": 0,
   "gradient_slabs": 3
 }
 )");
