@@ -36,11 +36,6 @@ class Tokenizer {
   // `tokenizers`; none are added around it (add_special_tokens=False). Returns InvalidArgument,
   // with the byte offset, for invalid UTF-8.
   virtual absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const = 0;
-  // Does as Encode for a later piece of a text that was cut. A tokenizer that puts a space before a
-  // text does not put one here.
-  virtual absl::Status EncodeContinued(std::string_view text, std::vector<int32_t>* ids) const {
-    return Encode(text, ids);
-  }
   // Encodes the beginning of `text` as far as no text that may follow can change its tokens,
   // appends the ids, and returns the number of bytes encoded. These tokens, and those of later
   // calls with the same `state` and the rest of the text, are those that Encode gives for the
@@ -48,16 +43,7 @@ class Tokenizer {
   // and all of `text` is encoded. Unless `last`, `text` may end within a character. Returns the
   // errors of Encode.
   virtual absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
-                                             std::vector<int32_t>* ids) const {
-    if (!last) return 0;
-    const absl::Status status = Encode(text, ids);
-    if (!status.ok()) return status;
-    return text.size();
-  }
-  // Returns true if a text may be cut behind a single line feed between ASCII letters without
-  // changing its tokens. The first piece is then encoded by Encode and the others by
-  // EncodeContinued.
-  virtual bool cuts_at_line_feeds() const { return true; }
+                                             std::vector<int32_t>* ids) const = 0;
   // Does as Encode, and appends to `offsets` for each id the offset in `text` of its first byte. An
   // id's text ends where the next one's begins. If a normalizer joined characters, the offset is
   // that of the first of them. Tokens of single bytes have the offset of their character. A space

@@ -1,7 +1,7 @@
 // The tokens "<0x00>" to "<0xFF>". They stand for the bytes of characters that are not in the
 // vocabulary.
-#ifndef MEGATRAIN_ENGINE_TOKENIZER_BYTE_TOKEN_H_
-#define MEGATRAIN_ENGINE_TOKENIZER_BYTE_TOKEN_H_
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_TOKEN_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_TOKEN_H_
 
 #include <cstdint>
 #include <string>
@@ -18,4 +18,4 @@ int ByteOfToken(std::string_view token);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_TOKENIZER_BYTE_TOKEN_H_
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_TOKEN_H_

@@ -1,4 +1,4 @@
-#include "engine/tokenizer/bpe_seams.h"
+#include "engine/tokenizer/model/bpe_seams.h"
 
 #include "engine/tokenizer/text/utf8.h"
 

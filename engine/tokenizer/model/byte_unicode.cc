@@ -1,6 +1,8 @@
-#include "engine/tokenizer/byte_unicode.h"
+#include "engine/tokenizer/model/byte_unicode.h"
 
 #include <array>
+
+#include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
 namespace {
@@ -37,6 +39,17 @@ char32_t ByteToUnicode(uint8_t byte) { return kTables.character[byte]; }
 
 int UnicodeToByte(char32_t code_point) {
   return code_point < kCharacters ? kTables.byte[code_point] : -1;
+}
+
+bool TokenToBytes(std::string_view token, std::string* bytes) {
+  bytes->clear();
+  for (size_t at = 0; at < token.size();) {
+    const int byte = UnicodeToByte(Utf8At(token, at));
+    if (byte < 0) return false;
+    bytes->push_back(static_cast<char>(byte));
+    at += Utf8Length(static_cast<unsigned char>(token[at]));
+  }
+  return true;
 }
 
 }  // namespace megatrain

@@ -1,18 +1,14 @@
 // Merges the symbols of one word by the rules of byte-pair encoding.
-#ifndef MEGATRAIN_ENGINE_TOKENIZER_BPE_MERGE_H_
-#define MEGATRAIN_ENGINE_TOKENIZER_BPE_MERGE_H_
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MERGE_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MERGE_H_
 
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
-namespace megatrain {
+#include "engine/tokenizer/model/token_model.h"
 
-// A token and the byte offset in the word at which it begins.
-struct BpeSymbol {
-  int32_t id;
-  uint32_t begin;
-};
+namespace megatrain {
 
 // The merge rules. Of the rules that apply, the one of the lowest rank is applied first. If it
 // applies at several places, the leftmost comes first. Thread safety: const methods may be called
@@ -29,7 +25,7 @@ class BpeMerges {
 
   // Merges `symbols` in place until no rule applies. Takes O(n log n) for long words, and O(n^2)
   // with a small constant for short ones.
-  void Apply(std::vector<BpeSymbol>* symbols) const;
+  void Apply(std::vector<TokenAt>* symbols) const;
 
  private:
   struct Rule {
@@ -44,8 +40,8 @@ class BpeMerges {
   }
   const Rule* Find(int32_t left, int32_t right) const;
   void Rehash(size_t slots);
-  void ApplyShort(std::vector<BpeSymbol>* symbols) const;
-  void ApplyLong(std::vector<BpeSymbol>* symbols) const;
+  void ApplyShort(std::vector<TokenAt>* symbols) const;
+  void ApplyLong(std::vector<TokenAt>* symbols) const;
 
   std::vector<Rule> slots_;  // hash table, open addressing; a power of two, at most half full
   size_t mask_ = 0;
@@ -54,4 +50,4 @@ class BpeMerges {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_TOKENIZER_BPE_MERGE_H_
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MERGE_H_

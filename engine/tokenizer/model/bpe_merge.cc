@@ -1,4 +1,4 @@
-#include "engine/tokenizer/bpe_merge.h"
+#include "engine/tokenizer/model/bpe_merge.h"
 
 #include <algorithm>
 #include <limits>
@@ -50,7 +50,7 @@ void BpeMerges::Rehash(size_t slots) {
   }
 }
 
-void BpeMerges::Apply(std::vector<BpeSymbol>* symbols) const {
+void BpeMerges::Apply(std::vector<TokenAt>* symbols) const {
   if (symbols->size() < 2 || empty()) return;
   if (symbols->size() <= kShortWord) {
     ApplyShort(symbols);
@@ -59,8 +59,8 @@ void BpeMerges::Apply(std::vector<BpeSymbol>* symbols) const {
   }
 }
 
-void BpeMerges::ApplyShort(std::vector<BpeSymbol>* symbols) const {
-  BpeSymbol* s = symbols->data();
+void BpeMerges::ApplyShort(std::vector<TokenAt>* symbols) const {
+  TokenAt* s = symbols->data();
   size_t n = symbols->size();
   // ranks[i], merged[i]: the rule for (s[i], s[i + 1]).
   int32_t ranks[kShortWord];
@@ -90,7 +90,7 @@ void BpeMerges::ApplyShort(std::vector<BpeSymbol>* symbols) const {
   symbols->resize(n);
 }
 
-void BpeMerges::ApplyLong(std::vector<BpeSymbol>* symbols) const {
+void BpeMerges::ApplyLong(std::vector<TokenAt>* symbols) const {
   struct Link {
     int64_t previous;
     int64_t next;  // -1: none
@@ -104,7 +104,7 @@ void BpeMerges::ApplyLong(std::vector<BpeSymbol>* symbols) const {
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
   };
-  std::vector<BpeSymbol>& s = *symbols;
+  std::vector<TokenAt>& s = *symbols;
   const auto n = static_cast<int64_t>(s.size());
   std::vector<Link> links(s.size());
   for (int64_t i = 0; i < n; ++i) links[i] = {i - 1, i + 1 < n ? i + 1 : -1, true};

@@ -1,8 +1,10 @@
 // GPT-2's mapping of bytes to printable characters, which writes any byte string as text.
-#ifndef MEGATRAIN_ENGINE_TOKENIZER_BYTE_UNICODE_H_
-#define MEGATRAIN_ENGINE_TOKENIZER_BYTE_UNICODE_H_
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_UNICODE_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_UNICODE_H_
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace megatrain {
 
@@ -13,6 +15,10 @@ char32_t ByteToUnicode(uint8_t byte);
 // Returns the byte that `code_point` stands for, or -1 if it stands for none.
 int UnicodeToByte(char32_t code_point);
 
+// Sets `bytes` to those that the characters of `token`, well-formed UTF-8, stand for. Returns false
+// if one of them stands for none.
+bool TokenToBytes(std::string_view token, std::string* bytes);
+
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_TOKENIZER_BYTE_UNICODE_H_
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_MODEL_BYTE_UNICODE_H_

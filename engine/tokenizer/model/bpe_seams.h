@@ -1,7 +1,7 @@
 // Finds the places in a text across which no merge rule can join. A long text is cut there, and
 // merging its pieces separately gives the same result.
-#ifndef MEGATRAIN_ENGINE_TOKENIZER_BPE_SEAMS_H_
-#define MEGATRAIN_ENGINE_TOKENIZER_BPE_SEAMS_H_
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_SEAMS_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_SEAMS_H_
 
 #include <cstdint>
 #include <string_view>
@@ -41,4 +41,4 @@ class BpeSeams {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_TOKENIZER_BPE_SEAMS_H_
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_SEAMS_H_

@@ -1,4 +1,4 @@
-#include "engine/tokenizer/byte_token.h"
+#include "engine/tokenizer/model/byte_token.h"
 
 namespace megatrain {
 namespace {
