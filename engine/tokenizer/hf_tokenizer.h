@@ -12,12 +12,12 @@ namespace megatrain {
 
 // The contents of a directory's files. Those that are missing are empty.
 struct TokenizerFiles {
-  std::string_view tokenizer_json;
-  std::string_view tokenizer_model;  // SentencePiece's; read if there is no tokenizer_json
-  std::string_view tokenizer_config;
-  std::string_view special_tokens_map;
-  std::string_view model_config;
-  std::string_view generation_config;
+  std::string_view tokenizer_json = {};
+  std::string_view tokenizer_model = {};  // SentencePiece's; read if there is no tokenizer_json
+  std::string_view tokenizer_config = {};
+  std::string_view special_tokens_map = {};
+  std::string_view model_config = {};
+  std::string_view generation_config = {};
 };
 
 // The files are used during the call only. Returns the errors of their parsers, and InvalidArgument

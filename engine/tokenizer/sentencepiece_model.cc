@@ -142,13 +142,38 @@ absl::Status AddTextParts(const Proto& proto, Family family, const TokenizerConf
   return absl::OkStatus();
 }
 
-void SetSpecials(const Proto& proto, TokenizerConfig* config) {
-  const auto set = [&](int32_t id, std::optional<std::string>* text) {
-    if (!text->has_value() && id >= 0 && id < proto.pieces_size()) *text = proto.pieces(id).piece();
+// Names the special tokens that `config` does not: those of the class, or of the model.
+void SetSpecials(const Proto& proto, Family family, TokenizerConfig* config) {
+  const auto piece = [&](int32_t id) {
+    return id >= 0 && id < proto.pieces_size() ? proto.pieces(id).piece() : std::string();
   };
-  set(proto.trainer().bos_id(), &config->bos_token);
-  set(proto.trainer().eos_id(), &config->eos_token);
-  set(proto.trainer().unk_id(), &config->unk_token);
+  const bool gemma = family == Family::kGemma, own = family == Family::kOther;
+  const sentencepiece::Trainer& trainer = proto.trainer();
+  struct Default {
+    std::optional<std::string>* text;
+    std::string value;
+  };
+  std::optional<std::string> mask;
+  for (const AddedToken& token : config->special_tokens) {
+    if (token.content == "<mask>") mask = token.content;
+  }
+  const Default kDefaults[] = {{&config->bos_token, own     ? piece(trainer.bos_id())
+                                                    : gemma ? "<bos>"
+                                                            : "<s>"},
+                               {&config->eos_token, own     ? piece(trainer.eos_id())
+                                                    : gemma ? "<eos>"
+                                                            : "</s>"},
+                               {&config->unk_token, own ? piece(trainer.unk_id()) : "<unk>"},
+                               {&config->pad_token, gemma ? "<pad>" : ""},
+                               {&mask, gemma ? "<mask>" : ""}};
+  for (const Default& missing : kDefaults) {
+    if (missing.text->has_value() || missing.value.empty()) continue;
+    *missing.text = missing.value;
+    AddedToken token;
+    token.content = missing.value;
+    token.special = true;
+    config->special_tokens.push_back(std::move(token));
+  }
 }
 
 }  // namespace
@@ -183,10 +208,10 @@ absl::StatusOr<TokenizerJson> ParseSentencePieceModel(std::string_view model,
     AddedToken token;
     token.id = id;
     token.content = piece.piece();
-    token.special = true;
+    token.special = piece.type() == kControl;
     out.added_tokens.push_back(std::move(token));
   }
-  SetSpecials(proto, config);
+  SetSpecials(proto, family, config);
   return out;
 }
 

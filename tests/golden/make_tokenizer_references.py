@@ -3,7 +3,8 @@
 
     python tests/golden/make_tokenizer_references.py
 
-Made with tokenizers 0.23 and transformers 5.23. Everything is drawn from fixed seeds.
+Made with tokenizers 0.23, transformers 5.23 and sentencepiece 0.2, which need protobuf for
+tokenizer.model. Everything is drawn from fixed seeds.
 """
 
 import base64
@@ -18,7 +19,7 @@ import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers import processors, trainers
 from jinja2.exceptions import TemplateError
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE / "tokenizers"
@@ -492,6 +493,36 @@ def build_kind(name, rng, parts):
   write_cases(folder, cases_of(tokenizer, texts), [], tokenizer)
 
 
+# name: (tokenizer_class, model_type, further keys of tokenizer_config.json, options of the trainer)
+SENTENCEPIECE = {
+    "spm_llama": ("LlamaTokenizer", "llama", {"add_bos_token": True},
+                  dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity", vocab_size=700,
+                       user_defined_symbols=["<user>", "[INST]"], control_symbols=["<ctl>"])),
+    "spm_llama_legacy": ("LlamaTokenizer", "llama", {"legacy": True, "add_eos_token": True},
+                         dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                              vocab_size=500)),
+    "spm_gemma": ("GemmaTokenizer", "gemma", {},
+                  dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity", vocab_size=700,
+                       add_dummy_prefix=False, pad_id=0, eos_id=1, bos_id=2, unk_id=3, bos_piece="<bos>",
+                       eos_piece="<eos>")),
+    "spm_bpe": ("PreTrainedTokenizerFast", "stablelm", {}, dict(model_type="bpe", vocab_size=500)),
+    "spm_unigram": ("PreTrainedTokenizerFast", "stablelm", {},
+                    dict(model_type="unigram", byte_fallback=True, vocab_size=500, user_defined_symbols=["<user>"])),
+}
+
+
+def build_sentencepiece(name, rng):
+  tokenizer_class, model_type, config, options = SENTENCEPIECE[name]
+  folder = OUT / name
+  folder.mkdir(parents=True, exist_ok=True)
+  (folder / "tokenizer.model").write_bytes(sentencepiece_model(rng, **options))
+  (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": tokenizer_class, **config}) + "\n")
+  (folder / "config.json").write_text(json.dumps({"model_type": model_type}) + "\n")
+  tokenizer = AutoTokenizer.from_pretrained(str(folder)).backend_tokenizer
+  texts = HARD + CHARACTER_HARD + KIND_HARD + ["<user>a <ctl> [INST]b<mask>"] + random_texts(rng, 200)
+  write_cases(folder, cases_of(tokenizer, texts), [], tokenizer)
+
+
 KIND_HARD = [
     "\uff21\uff22 \ufb01n o\ufb03ce e\u0301e\u0301 \u00bd\u2460\u2026 x\u0001y \u1112\u1161\u11ab",
     "``quoted'' don't ``", "  two  spaces   three ", "Stra\u00dfe \u0130stanbul \u0391\u03a3 \u03a3\u03a3",
@@ -561,6 +592,8 @@ def main():
     build_characters(name, random.Random(f"tokenizer {name}"))
   for name, parts in kinds(random.Random("kinds")).items():
     build_kind(name, random.Random(f"tokenizer {name}"), parts)
+  for name in SENTENCEPIECE:
+    build_sentencepiece(name, random.Random(f"tokenizer {name}"))
   # Mistral's from Nemo on is of the o200k kind; those before and Gemma's are not byte-level, and any
   # serves for their templates.
   with_specials("mistral", "o200k", ["<s>", "</s>", "[INST]", "[/INST]"])
