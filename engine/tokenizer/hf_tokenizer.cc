@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/status.h"
@@ -75,7 +74,6 @@ class HfTokenizer : public Tokenizer {
 
   absl::Status AddTokens(const std::vector<AddedToken>& tokens, bool any_id, std::string_view file);
   absl::Status SetSpecials(const TokenizerConfig& config);
-  absl::Status BuildMatchers();
   absl::Status BuildTables();
   absl::Status CheckSpecialIds(std::string_view file) const;
 
@@ -98,6 +96,7 @@ class HfTokenizer : public Tokenizer {
   size_t raw_bytes_max_ = 0;  // of the longest token that each looks for
   size_t normalized_bytes_max_ = 0;
   bool any_lstrip_ = false;
+  bool any_single_word_ = false;
   absl::flat_hash_map<int32_t, Decoded> decoded_;
   int64_t vocabulary_ = 0;
   int32_t eos_id_ = -1;
@@ -127,7 +126,6 @@ absl::Status HfTokenizer::Initialize(TokenizerJson parts, std::string_view file,
   }
   MT_RETURN_IF_ERROR(AddTokens(missing, false, "tokenizer_config.json: added_tokens_decoder"));
   MT_RETURN_IF_ERROR(AddTokens(config.special_tokens, true, "tokenizer_config.json"));
-  MT_RETURN_IF_ERROR(BuildMatchers());
   MT_RETURN_IF_ERROR(BuildTables());
   MT_RETURN_IF_ERROR(SetSpecials(config));
   return CheckSpecialIds(file);
@@ -189,44 +187,31 @@ absl::Status HfTokenizer::CheckSpecialIds(std::string_view file) const {
   return absl::OkStatus();
 }
 
-absl::Status HfTokenizer::BuildMatchers() {
+absl::Status HfTokenizer::BuildTables() {
+  for (const auto& [token, id] : parts_.model->vocabulary()) {
+    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
+    decoded_[id] = {token, false};
+  }
   std::vector<int32_t> order;
   for (const auto& [id, token] : added_) order.push_back(id);
   std::sort(order.begin(), order.end());
   NormalizedText normalized;
   for (const int32_t id : order) {
     const AddedToken& token = added_.at(id);
+    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
     any_lstrip_ = any_lstrip_ || token.lstrip;
-    if (!token.normalized) {
-      MT_RETURN_IF_ERROR(raw_matcher_.Add(token.content, token));
-      raw_bytes_max_ = std::max(raw_bytes_max_, token.content.size());
-      continue;
-    }
-    MT_RETURN_IF_ERROR(parts_.normalizer.Normalize(token.content, true, false, &normalized));
-    MT_RETURN_IF_ERROR(normalized_matcher_.Add(normalized.text, token));
-    normalized_bytes_max_ = std::max(normalized_bytes_max_, normalized.text.size());
-  }
-  return absl::OkStatus();
-}
-
-absl::Status HfTokenizer::BuildTables() {
-  for (const auto& [token, id] : parts_.model->vocabulary()) {
-    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
-    decoded_[id] = {token, false};
-  }
-  absl::flat_hash_set<std::string> specials;
-  for (const auto& [id, token] : added_) {
-    if (token.special) specials.insert(token.content);
-  }
-  NormalizedText normalized;
-  for (const auto& [id, token] : added_) {
-    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
-    std::string text = token.content;
+    any_single_word_ = any_single_word_ || token.single_word;
+    normalized.text = token.content;
     if (token.normalized) {
       MT_RETURN_IF_ERROR(parts_.normalizer.Normalize(token.content, true, false, &normalized));
-      text = normalized.text;
     }
-    decoded_[id] = {text, specials.contains(token.content)};
+    MT_RETURN_IF_ERROR(
+        (token.normalized ? normalized_matcher_ : raw_matcher_).Add(normalized.text, token));
+    size_t& bytes_max = token.normalized ? normalized_bytes_max_ : raw_bytes_max_;
+    bytes_max = std::max(bytes_max, normalized.text.size());
+    // As in `tokenizers`, one that is normalized to another text is not left out.
+    decoded_[id] = {std::string(normalized.text),
+                    token.special && normalized.text == token.content};
   }
   return absl::OkStatus();
 }
@@ -237,8 +222,11 @@ bool HfTokenizer::CutAt(const PreTokenizer::Word& word, size_t offset, Output* o
   if (at <= out->stretch || at >= out->section_end) return false;
   // Within what stands for one character there is no such place in the text.
   if (place > 0 && word.chain->Original(place - 1) == at) return false;
-  // A token that takes the white space before it may follow.
-  if (any_lstrip_ && IsWhiteSpace(Utf8At(out->text, Utf8Before(out->text, at)))) return false;
+  // A token may follow that takes the white space before it, or that is none behind a word.
+  const char32_t before = Utf8At(out->text, Utf8Before(out->text, at));
+  if ((any_lstrip_ && IsWhiteSpace(before)) || (any_single_word_ && IsWordCharacter(before))) {
+    return false;
+  }
   const std::string_view section = out->text.substr(out->section, out->section_end - out->section);
   if (!parts_.normalizer.CutsAt(section, at - out->section)) return false;
   out->cut = {at, out->ids->size(), 0};

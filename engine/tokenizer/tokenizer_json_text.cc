@@ -125,10 +125,11 @@ std::string WordClass(bool negated) {
                       CharactersSinceUnicode14("Nd"), "]+");
 }
 
-absl::Status AddRegex(std::string_view regex, SplitBehavior behavior, bool invert,
+// `single` says that every match is one character.
+absl::Status AddRegex(std::string_view regex, SplitBehavior behavior, bool single,
                       PreTokenizer* out) {
   MT_ASSIGN_OR_RETURN(auto compiled, SplitRegex::Compile(regex));
-  out->AddSplit(std::move(compiled), behavior, invert);
+  out->AddSplit(std::move(compiled), behavior, /*invert=*/false, single);
   return absl::OkStatus();
 }
 
@@ -171,30 +172,36 @@ absl::Status ReadPreTokenizerItem(const Json& item, std::string_view type, PreTo
     MT_ASSIGN_OR_RETURN(const SplitBehavior behavior, ReadBehavior(item, ""));
     MT_ASSIGN_OR_RETURN(const bool invert, GetBool(item, "invert", false));
     MT_ASSIGN_OR_RETURN(auto pattern, GetPattern(item, "pre_tokenizer: Split"));
-    out->AddSplit(std::move(pattern), behavior, invert);
+    const Json& text = Get(Get(item, "pattern"), "String");
+    const bool single =
+        text.is_string() && !text.get_ref<const std::string&>().empty() &&
+        Utf8Length(static_cast<unsigned char>(text.get_ref<const std::string&>()[0])) ==
+            text.get_ref<const std::string&>().size();
+    out->AddSplit(std::move(pattern), behavior, invert, single);
     return absl::OkStatus();
   }
   if (type == "Digits") {
     MT_ASSIGN_OR_RETURN(const bool individual, GetBool(item, "individual_digits", false));
     return AddRegex(kNumericRegex,
-                    individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false, out);
+                    individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, true, out);
   }
   if (type == "WhitespaceSplit") {
-    return AddRegex(kSpaceRegex, SplitBehavior::kRemoved, false, out);
+    return AddRegex(kSpaceRegex, SplitBehavior::kRemoved, true, out);
   }
   if (type == "CharDelimiterSplit" || type == "Delimiter") {
     MT_ASSIGN_OR_RETURN(const std::string_view delimiter,
                         GetCharacter(item, "delimiter", "pre_tokenizer: CharDelimiterSplit"));
-    return AddRegex(EscapeRegex(delimiter), SplitBehavior::kRemoved, false, out);
+    return AddRegex(EscapeRegex(delimiter), SplitBehavior::kRemoved, true, out);
   }
   if (type == "Punctuation") {
     MT_ASSIGN_OR_RETURN(const SplitBehavior behavior, ReadBehavior(item, "Isolated"));
-    out->AddSplit(SplitRegex::CompilePcre(PunctuationClass()), behavior, false);
+    out->AddSplit(SplitRegex::CompilePcre(PunctuationClass()), behavior, false, true);
     return absl::OkStatus();
   }
   if (type == "BertPreTokenizer") {
-    MT_RETURN_IF_ERROR(AddRegex(kSpaceRegex, SplitBehavior::kRemoved, false, out));
-    out->AddSplit(SplitRegex::CompilePcre(PunctuationClass()), SplitBehavior::kIsolated, false);
+    MT_RETURN_IF_ERROR(AddRegex(kSpaceRegex, SplitBehavior::kRemoved, true, out));
+    out->AddSplit(SplitRegex::CompilePcre(PunctuationClass()), SplitBehavior::kIsolated, false,
+                  true);
     return absl::OkStatus();
   }
   if (type == "Whitespace") {

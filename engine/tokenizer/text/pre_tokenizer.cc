@@ -69,24 +69,33 @@ struct PreTokenizer::Walk {
   absl::FunctionRef<absl::Status(const Word&)> give;
 };
 
-void PreTokenizer::AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior behavior,
-                            bool invert) {
+void PreTokenizer::AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior behavior, bool invert,
+                            bool single) {
   steps_.emplace_back();
-  steps_.back().regex = std::move(regex);
-  steps_.back().behavior = behavior;
-  steps_.back().invert = invert;
-  has_splits_ = true;
+  Step& step = steps_.back();
+  step.regex = std::move(regex);
+  step.behavior = behavior;
+  step.invert = invert;
+  // What follows is joined to nothing, or to its neighbour on the left only.
+  step.single = single && !invert && behavior != SplitBehavior::kMergedWithNext &&
+                behavior != SplitBehavior::kContiguous;
+  cuts_words_ = cuts_words_ && step.single;
 }
 
 void PreTokenizer::AddMetaspace(std::string_view mark, MarkScheme scheme, bool split) {
   needs_offsets_ = needs_offsets_ || !steps_.empty() || scheme == MarkScheme::kFirst;
+  // Behind another step, the rest of a word that was cut would look like a piece of its own.
+  cuts_words_ = cuts_words_ && steps_.empty();
   steps_.emplace_back();
   steps_.back().mark = mark;
   steps_.back().scheme = scheme;
   steps_.back().split = split;
 }
 
-void PreTokenizer::AddPrefixSpace() { steps_.emplace_back(); }
+void PreTokenizer::AddPrefixSpace() {
+  cuts_words_ = cuts_words_ && steps_.empty();
+  steps_.emplace_back();
+}
 
 absl::Status PreTokenizer::Cut(std::string_view text, OffsetChain* chain, bool begins, bool open,
                                absl::FunctionRef<absl::Status(const Word&)> give) const {
@@ -96,8 +105,7 @@ absl::Status PreTokenizer::Cut(std::string_view text, OffsetChain* chain, bool b
 absl::Status PreTokenizer::From(size_t step, TextPiece piece, bool open, const Walk& walk) const {
   if (piece.first == piece.second) return absl::OkStatus();
   if (step == steps_.size()) {
-    // Behind a split, a word that goes on can be cut nowhere.
-    if (open && has_splits_) return absl::OkStatus();
+    if (open && !cuts_words_) return absl::OkStatus();
     return walk.give(
         {walk.text.substr(piece.first, piece.second - piece.first), piece.first, walk.chain, open});
   }
@@ -153,12 +161,15 @@ absl::Status PreTokenizer::JoinedPieces(size_t step_index, TextPiece piece, bool
   if (!open && done != part.size()) add(done, part.size(), false);
   std::vector<TextPiece> joined;
   Join(parts, step.behavior, &joined);
-  // What follows may be joined to the last one.
-  if (open && !joined.empty()) joined.pop_back();
+  // What follows may be joined to the last one. Not so with single characters: what is behind the
+  // last match is no match, and is a piece of its own.
+  const bool ends = step.single && (done < known || parts.empty() || parts.back().is_match);
+  if (open && !ends && !joined.empty()) joined.pop_back();
   for (const TextPiece& next : joined) {
     MT_RETURN_IF_ERROR(From(step_index + 1, next, /*open=*/false, walk));
   }
-  return absl::OkStatus();
+  if (!open || !ends || done == known) return absl::OkStatus();
+  return From(step_index + 1, {piece.first + done, piece.first + known}, open, walk);
 }
 
 absl::Status PreTokenizer::RewritePiece(size_t step_index, TextPiece piece, bool open,

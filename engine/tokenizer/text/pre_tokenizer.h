@@ -35,8 +35,10 @@ class PreTokenizer {
   // Each adds a step, which is applied to every piece that the steps before it left.
   //
   // A split at the matches of a regular expression. With `invert`, matches and the text between
-  // them change roles.
-  void AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior behavior, bool invert);
+  // them change roles. `single` says that every match is one character that matches whatever is
+  // around it.
+  void AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior behavior, bool invert,
+                bool single = false);
   // Replaces spaces by `mark` (one character), puts one before the piece as `scheme` says, and, if
   // `split`, cuts before every mark.
   void AddMetaspace(std::string_view mark, MarkScheme scheme, bool split);
@@ -73,6 +75,7 @@ class PreTokenizer {
     std::unique_ptr<SplitRegex> regex;  // null: the step is a Metaspace or a prefix space
     SplitBehavior behavior = SplitBehavior::kIsolated;
     bool invert = false;
+    bool single = false;
     std::string mark;  // empty: a prefix space
     MarkScheme scheme = MarkScheme::kAlways;
     bool split = false;
@@ -86,7 +89,7 @@ class PreTokenizer {
 
   std::vector<Step> steps_;
   bool needs_offsets_ = false;
-  bool has_splits_ = false;  // by a regular expression
+  bool cuts_words_ = true;  // words can be cut anywhere without changing how the rest is cut
 };
 
 }  // namespace megatrain

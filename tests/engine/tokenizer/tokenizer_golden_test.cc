@@ -111,7 +111,7 @@ TEST_P(TokenizerGolden, PiecesOfATextGiveTheIdsOfTheWhole) {
   std::vector<int32_t> whole;
   ASSERT_TRUE(tokenizer->Encode(all, &whole).ok());
   EXPECT_EQ(EncodeByPieces(*tokenizer, all, 1024, &largest), whole);
-  EXPECT_LT(largest, 6000u) << "of " << all.size();
+  EXPECT_LT(largest, 8192u) << "of " << all.size();
 }
 
 // As all_code_point_hashes of the script.
@@ -194,7 +194,9 @@ TEST(CharacterBpe, SeamsChangeNothing) {
 }
 
 TEST(CharacterBpe, TheRestOfACutTextHasNothingBeforeIt) {
-  const std::string first = "the words of\n", rest = "solo and<s> here";
+  std::string first;
+  for (int i = 0; i < 9; ++i) first += "the words of that line.\n";
+  const std::string rest = "solo and<s> here";
   for (const std::string name : kOfCharacters) {
     const auto tokenizer = Open(name);
     ASSERT_NE(tokenizer, nullptr);
@@ -280,6 +282,22 @@ TEST(HfTokenizer, RefusesBadInputByName) {
   std::vector<int32_t> ids;
   const absl::Status invalid = (*tokenizer)->Encode("abc\xc3(", &ids);
   EXPECT_NE(std::string(invalid.message()).find("byte 3"), std::string::npos) << invalid;
+}
+
+TEST(HfTokenizer, PiecesKnowTheWordBeforeASingleWordToken) {
+  for (const std::string name : {"llama2", "metaspace_always", "unigram_whole", "qwen_added"}) {
+    const auto tokenizer = Open(name);
+    ASSERT_NE(tokenizer, nullptr);
+    for (const std::string text : {"\u0e01solo\U000d0669 home, home, home, home, home",
+                                   "year no solo\U000f9d9a \u597dsolo solo, home, home, home"}) {
+      std::vector<int32_t> whole;
+      ASSERT_TRUE(tokenizer->Encode(text, &whole).ok());
+      for (size_t window = 1; window < text.size(); ++window) {
+        size_t largest = 0;
+        EXPECT_EQ(EncodeByPieces(*tokenizer, text, window, &largest), whole) << name << window;
+      }
+    }
+  }
 }
 
 TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {
