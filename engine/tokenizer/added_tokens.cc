@@ -10,8 +10,6 @@
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
-namespace {
-
 // Unicode's \w: Alphabetic, marks, decimal numbers, connectors, joiners.
 bool IsWordCharacter(char32_t c) {
   const auto code_point = static_cast<UChar32>(c);
@@ -19,6 +17,8 @@ bool IsWordCharacter(char32_t c) {
          u_hasBinaryProperty(code_point, UCHAR_JOIN_CONTROL) ||
          (U_MASK(u_charType(code_point)) & (U_GC_M_MASK | U_GC_ND_MASK | U_GC_PC_MASK)) != 0;
 }
+
+namespace {
 
 bool EndsWithWord(std::string_view text) {
   return !text.empty() && IsWordCharacter(Utf8At(text, Utf8Before(text, text.size())));

@@ -23,6 +23,9 @@ struct AddedToken {
   bool special = false;      // may be left out of decoded text
 };
 
+// Returns true if the character has Unicode's \w, by which single_word is decided.
+bool IsWordCharacter(char32_t c);
+
 // Finds any of a set of tokens. The leftmost match wins; of matches at one place, the longest.
 // Thread safety: const methods may be called from several threads.
 class AddedTokenMatcher {

@@ -1,8 +1,9 @@
 #include "engine/tokenizer/bytes_tokenizer.h"
 
+#include <algorithm>
 #include <array>
 
-#include "engine/tokenizer/byte_unicode.h"
+#include "engine/tokenizer/model/byte_unicode.h"
 #include "engine/tokenizer/text/utf8.h"
 #include "nlohmann/json.hpp"
 
@@ -33,6 +34,24 @@ class BytesTokenizer : public Tokenizer {
       }
     }
     return absl::OkStatus();
+  }
+
+  absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
+                                     std::vector<int32_t>* ids) const override {
+    // A special token that begins in the last bytes may not be whole.
+    size_t size = text.size();
+    if (!last) {
+      size -= std::min(size, kSpecials[0].size());
+      while (size > 0 && (text[size] & 0xc0) == 0x80) --size;
+      // Nor is one cut that began before.
+      for (size_t back = 1; back < kSpecials[0].size() && back <= size; ++back) {
+        const int special = SpecialAt(text.substr(size - back));
+        if (special >= 0 && kSpecials[special].size() > back) size -= back;
+      }
+    }
+    if (absl::Status status = Encode(text.substr(0, size), ids); !status.ok()) return status;
+    if (size > 0) state->continued = true;
+    return size;
   }
 
   std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override {

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
-#include "engine/tokenizer/bpe_tokenizer.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
+#include "engine/tokenizer/hf_tokenizer.h"
 
 namespace megatrain {
 namespace {
@@ -18,23 +18,15 @@ absl::Status NoTokenizer(const std::string& directory, FileSystem* files) {
     const char* file;
     const char* what;
   };
-  for (const Other& other :
-       {Other{"tokenizer.model", "a SentencePiece tokenizer (as Llama 2 has it)"},
-        Other{"spiece.model", "a SentencePiece tokenizer"},
-        Other{"vocab.txt", "a WordPiece tokenizer"},
-        Other{"vocab.json", "GPT-2's older vocab.json and merges.txt"}}) {
+  for (const Other& other : {Other{"spiece.model", "a SentencePiece tokenizer of T5 and others"},
+                             Other{"vocab.txt", "a WordPiece tokenizer"},
+                             Other{"vocab.json", "GPT-2's older vocab.json and merges.txt"}}) {
     MT_ASSIGN_OR_RETURN(const std::optional<std::string> content,
                         ReadModelDirectoryFile(directory, other.file, files));
     if (!content.has_value()) continue;
-    // AutoTokenizer makes a tokenizer.json that works from these.
-    const bool converted = std::string_view(other.file) == "vocab.json" ||
-                           std::string_view(other.file) == "tokenizer.model";
     return absl::UnimplementedError(absl::StrCat(
         directory, "/", other.file, ": ", other.what, " is not supported yet: use ",
-        converted
-            ? "a tokenizer.json (AutoTokenizer.from_pretrained(..).save_pretrained(..) writes "
-              "it), "
-            : "",
+        "a tokenizer.json (AutoTokenizer.from_pretrained(..).save_pretrained(..) writes it), "
         "`tokens` data or `tokenizer: bytes`"));
   }
   return absl::NotFoundError(absl::StrCat(directory,
@@ -52,15 +44,19 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> OpenTokenizer(const std::string
     return absl::InvalidArgumentError(
         absl::StrCat("tokenizer \"", choice, "\" is neither auto nor bytes"));
   }
-  MT_ASSIGN_OR_RETURN(const std::optional<std::string> tokenizer,
-                      ReadModelDirectoryFile(model_directory, "tokenizer.json", files));
-  if (!tokenizer.has_value()) return NoTokenizer(model_directory, files);
-  MT_ASSIGN_OR_RETURN(const std::optional<std::string> tokenizer_config,
-                      ReadModelDirectoryFile(model_directory, "tokenizer_config.json", files));
-  MT_ASSIGN_OR_RETURN(const std::optional<std::string> model_config,
-                      ReadModelDirectoryFile(model_directory, "config.json", files));
-  auto opened =
-      MakeBpeTokenizer(*tokenizer, tokenizer_config.value_or(""), model_config.value_or(""));
+  std::string contents[6];
+  const char* const names[] = {"tokenizer.json",        "tokenizer.model",
+                               "tokenizer_config.json", "special_tokens_map.json",
+                               "config.json",           "generation_config.json"};
+  for (int i = 0; i < 6; ++i) {
+    if (i == 1 && !contents[0].empty()) continue;
+    MT_ASSIGN_OR_RETURN(std::optional<std::string> content,
+                        ReadModelDirectoryFile(model_directory, names[i], files));
+    if (content.has_value()) contents[i] = *std::move(content);
+  }
+  if (contents[0].empty() && contents[1].empty()) return NoTokenizer(model_directory, files);
+  auto opened = MakeHfTokenizer(
+      {contents[0], contents[1], contents[2], contents[3], contents[4], contents[5]});
   if (!opened.ok()) {
     return absl::Status(opened.status().code(),
                         absl::StrCat(model_directory, "/", opened.status().message()));

@@ -12,9 +12,10 @@
 namespace megatrain {
 
 // `choice` is the job file's `data.tokenizer`: "bytes" for the bytes tokenizer, or "auto" for the
-// directory's tokenizer.json. bos_token, eos_token and pad_token come from tokenizer_config.json.
-// If that has no eos_token, the first eos_token_id of config.json is used. `files` is used during
-// the call only.
+// directory's tokenizer.json, or its tokenizer.model if there is no tokenizer.json. Special tokens
+// come from tokenizer_config.json and special_tokens_map.json (tokenizer_config.h says which goes
+// before). If they name no eos_token, the first eos_token_id of config.json is used. `files` is
+// used during the call only.
 //
 // Returns NotFound if there is no tokenizer, and InvalidArgument for a broken file or another
 // `choice`. Returns Unimplemented, with a message that says what works instead, for a tokenizer

@@ -1,4 +1,5 @@
-// Parses tokenizer_config.json and the special tokens of config.json.
+// Parses the files beside tokenizer.json that name special tokens: tokenizer_config.json,
+// special_tokens_map.json, and the end-of-text ids of config.json and generation_config.json.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_CONFIG_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_CONFIG_H_
 
@@ -13,17 +14,31 @@
 namespace megatrain {
 
 struct TokenizerConfig {
-  std::optional<std::string> bos_token, eos_token, pad_token;
+  // As `transformers` resolves them: special_tokens_map.json goes before tokenizer_config.json if
+  // the latter has no added_tokens_decoder, and is not read otherwise.
+  std::optional<std::string> bos_token, eos_token, pad_token, unk_token;
   std::vector<AddedToken> added_tokens;  // added_tokens_decoder, with ascending ids
-  int32_t eos_token_id = -1;             // the first one of config.json; -1 if there is none
+  // All special tokens that the files name, in the order in which `transformers` adds those that
+  // are no added tokens yet. Their ids are not set.
+  std::vector<AddedToken> special_tokens;
+  int32_t eos_token_id = -1;  // the first one of config.json; -1 if there is none
+  // Those of generation_config.json if it has some, else those of config.json.
+  std::vector<int32_t> eos_token_ids;
+  bool add_bos = false, add_eos = false;  // add_bos_token and add_eos_token
+  std::string tokenizer_class;            // without "Fast"; "" if there is none
+  std::string model_type;                 // of config.json; "" if there is none
+  std::optional<bool> legacy;
+  std::optional<bool> add_prefix_space;
   // The Jinja program. Of several, the one named "default".
   std::optional<std::string> chat_template;
 };
 
-// Parses the contents of the two files. Either may be empty, which leaves its fields unset. Returns
+// Parses the contents of the files. Each may be empty, which leaves its fields unset. Returns
 // InvalidArgument, naming the file, if one is malformed.
 absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view tokenizer_config,
-                                                     std::string_view model_config);
+                                                     std::string_view model_config,
+                                                     std::string_view special_tokens_map = {},
+                                                     std::string_view generation_config = {});
 
 }  // namespace megatrain
 

@@ -3,11 +3,14 @@
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_JSON_PARTS_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TOKENIZER_JSON_PARTS_H_
 
+#include <memory>
 #include <string>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/tokenizer/text/split_regex.h"
 #include "engine/tokenizer/tokenizer_json.h"
 #include "nlohmann/json.hpp"
 
@@ -15,24 +18,50 @@ namespace megatrain {
 
 // The end of messages about an unsupported part.
 inline constexpr char kInstead[] =
-    "; byte-level BPE (GPT-2, Llama 3, Qwen) and SentencePiece's with byte_fallback (Llama 2, "
-    "Mistral, Gemma) are supported: use `tokens` data made with this tokenizer, or "
-    "`tokenizer: bytes`";
+    "; use `tokens` data made with this tokenizer, or `tokenizer: bytes`";
 
 // Returns the value at `key`, valid as long as `object`, or a JSON null if there is none.
 const nlohmann::json& Get(const nlohmann::json& object, const char* key);
 // Returns `otherwise` if the key is missing or null, and InvalidArgument if the value is not a
 // boolean.
 absl::StatusOr<bool> GetBool(const nlohmann::json& object, const char* key, bool otherwise);
+// Returns the string at `key`, valid as long as `object`. Returns InvalidArgument, naming `where`,
+// if there is none.
+absl::StatusOr<std::string_view> GetString(const nlohmann::json& object, const char* key,
+                                           std::string_view where);
+// Does as GetString, and returns InvalidArgument if the string is not one character.
+absl::StatusOr<std::string_view> GetCharacter(const nlohmann::json& object, const char* key,
+                                              std::string_view where);
+// Returns the unsigned integer at `key`, and InvalidArgument if there is none or it is above `max`.
+absl::StatusOr<uint64_t> GetUnsigned(const nlohmann::json& object, const char* key, uint64_t max,
+                                     std::string_view where);
 // Returns the component's "type", valid as long as `component`. Returns InvalidArgument if there is
 // none. `where` names the component in messages.
 absl::StatusOr<std::string_view> GetType(const nlohmann::json& component, std::string_view where);
 // Returns the Unimplemented status for a component of type `type`.
 absl::Status Unsupported(std::string_view where, std::string_view type);
+// Compiles {"String": ..} or {"Regex": ..}, the component's "pattern".
+absl::StatusOr<std::unique_ptr<SplitRegex>> GetPattern(const nlohmann::json& component,
+                                                       std::string_view where);
+// Calls read(item) for `component`, or if that is a Sequence, for every component of its list
+// `list`, Sequences within it included. Nothing is read for null. Returns Unimplemented for more
+// components than any known file has, and the errors of `read`.
+absl::Status ForEachComponent(const nlohmann::json& component, std::string_view where,
+                              const char* list,
+                              absl::FunctionRef<absl::Status(const nlohmann::json&)> read);
 
-// Reads "normalizer", "pre_tokenizer" and "decoder" of `root` into `out`. Returns the errors of
-// ParseTokenizerJson. REQUIRES: the model has been read into `out`.
-absl::Status ReadTextParts(const nlohmann::json& root, TokenizerJson* out);
+// What the components say of each other.
+struct ComponentKinds {
+  bool byte_level = false;  // the pre-tokenizer makes bytes of words
+};
+
+// Read a part of `root` into `out`. Return the errors of ParseTokenizerJson.
+absl::Status ReadNormalizer(const nlohmann::json& root, TokenizerJson* out);
+absl::Status ReadPreTokenizer(const nlohmann::json& root, ComponentKinds* kinds,
+                              TokenizerJson* out);
+absl::Status ReadModel(const nlohmann::json& root, const ComponentKinds& kinds, TokenizerJson* out);
+absl::Status ReadDecoder(const nlohmann::json& root, TokenizerJson* out);
+absl::Status ReadPostProcessor(const nlohmann::json& root, TokenizerJson* out);
 
 }  // namespace megatrain
 

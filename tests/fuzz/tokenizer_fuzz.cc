@@ -1,12 +1,15 @@
-// Arbitrary bytes as tokenizer.json, as text for it, and as text for a tokenizer that works. The
-// input is tokenizer.json up to the first zero byte and text behind it.
+// Arbitrary bytes as tokenizer.json, tokenizer.model and a precompiled charsmap, as text for them,
+// and as text for a tokenizer that works. The input is tokenizer.json up to the first zero byte and
+// text behind it.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
-#include "engine/tokenizer/bpe_tokenizer.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
+#include "engine/tokenizer/hf_tokenizer.h"
+#include "engine/tokenizer/text/precompiled_charsmap.h"
+#include "engine/tokenizer/text/utf8.h"
 
 namespace {
 
@@ -20,8 +23,18 @@ void RoundTrip(const megatrain::Tokenizer& tokenizer, std::string_view text) {
     if (id < 0 || id >= tokenizer.vocabulary()) std::abort();
   }
   tokenizer.Decode(ids, /*skip_special=*/true);
+  // By pieces, in windows of a few bytes.
   ids.clear();
-  if (!tokenizer.EncodeContinued(text, &ids).ok()) std::abort();
+  megatrain::PieceState state;
+  for (size_t take = 5;;) {
+    const bool last = take >= text.size();
+    const auto size = tokenizer.EncodePiece(text.substr(0, take), last, &state, &ids);
+    if (!size.ok()) return;  // a regular expression gave up
+    if (last) break;
+    text.remove_prefix(*size);
+    take = *size == 0 ? take * 2 : 5;
+  }
+  if (ids != ids_again) std::abort();
 }
 
 }  // namespace
@@ -31,13 +44,27 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t zero = input.find('\0');
   const std::string_view json = input.substr(0, zero);
   const std::string_view text = zero == std::string_view::npos ? input : input.substr(zero + 1);
-  const auto made = megatrain::MakeBpeTokenizer(json, "", "");
+  const auto made = megatrain::MakeHfTokenizer({.tokenizer_json = json});
   if (made.ok()) RoundTrip(**made, text);
-  static const auto* const kBytes = new auto(megatrain::MakeBpeTokenizer(
-      megatrain::BytesTokenizerJson(), megatrain::BytesTokenizerConfigJson(), ""));
+  static const auto* const kBytes = new auto(
+      megatrain::MakeHfTokenizer({.tokenizer_json = megatrain::BytesTokenizerJson(),
+                                  .tokenizer_config = megatrain::BytesTokenizerConfigJson()}));
   if (!kBytes->ok()) std::abort();
   RoundTrip(***kBytes, text);
-  const auto config = megatrain::MakeBpeTokenizer(megatrain::BytesTokenizerJson(), json, json);
+  const auto config = megatrain::MakeHfTokenizer({.tokenizer_json = megatrain::BytesTokenizerJson(),
+                                                  .tokenizer_config = json,
+                                                  .special_tokens_map = json,
+                                                  .model_config = json,
+                                                  .generation_config = json});
   if (config.ok()) RoundTrip(**config, text);
+  const auto model = megatrain::MakeHfTokenizer({.tokenizer_model = input});
+  if (model.ok()) RoundTrip(**model, "some text \xe2\x96\x81 <s> 1\n");
+  const auto charsmap = megatrain::PrecompiledCharsmap::Parse(input);
+  if (charsmap.ok() && megatrain::CheckUtf8(text).ok()) {
+    std::string out;
+    megatrain::OffsetRuns runs;
+    megatrain::RunWriter writer(&out, &runs);
+    charsmap->Apply(text, &writer);
+  }
   return 0;
 }

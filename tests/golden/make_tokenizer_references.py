@@ -3,19 +3,23 @@
 
     python tests/golden/make_tokenizer_references.py
 
-Made with tokenizers 0.23 and transformers 5.23. Everything is drawn from fixed seeds.
+Made with tokenizers 0.23, transformers 5.23 and sentencepiece 0.2, which need protobuf for
+tokenizer.model. Everything is drawn from fixed seeds.
 """
 
+import base64
 import collections
+import io
 import json
 import pathlib
 import random
+import tempfile
 
-
+import sentencepiece
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
-from tokenizers import trainers
+from tokenizers import processors, trainers
 from jinja2.exceptions import TemplateError
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE / "tokenizers"
@@ -332,6 +336,203 @@ def build_characters(name, rng):
   write_cases(folder, cases_of(tokenizer, texts, offsets=True), [])
 
 
+# Replacements of a small precompiled_charsmap (SentencePiece's own has 240 KB): compatibility
+# characters, sequences with marks, removed characters and spaces.
+CHARSMAP = [("\uff21", "A"), ("\uff22", "B"), ("\ufb01", "fi"), ("\ufb03", "ffi"), ("e\u0301", "\u00e9"),
+            ("\u00a0", " "), ("\u3000", " "), ("\t", " "), ("\n", " "), ("\r", " "), ("\u200b", " "),
+            ("\u0001", ""), ("\u00bd", "1\u20442"), ("\u2126", "\u03a9"), ("\u1112\u1161\u11ab", "\ud55c"),
+            ("\u2460", "1"), ("\uff5e", "~"), ("\u2026", "..."), ("\u212b", "\u00c5"), ("\u2000", " ")]
+
+
+def sentencepiece_model(rng, **options):
+  """The bytes of a model, trained on the corpus. Without options, its charsmap is CHARSMAP's."""
+  with tempfile.TemporaryDirectory() as folder:
+    rules = pathlib.Path(folder) / "rules.tsv"
+    rules.write_text("".join(" ".join(f"{ord(c):X}" for c in a) + "\t" + " ".join(f"{ord(c):X}" for c in b) + "\n"
+                             for a, b in CHARSMAP))
+    if "normalization_rule_name" not in options:
+      options["normalization_rule_tsv"] = str(rules)
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(line for text in corpus(rng) for line in text.split("\n") if line), model_writer=model,
+        minloglevel=2, num_threads=1, hard_vocab_limit=False, **options)
+  return model.getvalue()
+
+
+def charsmap():
+  """The blob, out of the protobuf: field 3 (normalizer_spec), in it field 2."""
+  data = sentencepiece_model(random.Random("charsmap"), vocab_size=400, model_type="bpe")
+
+  def fields(data):
+    at = 0
+
+    def varint():
+      nonlocal at
+      value = shift = 0
+      while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+          return value
+    while at < len(data):
+      key = varint()
+      if key & 7 == 2:
+        size = varint()
+        yield key >> 3, data[at:at + size]
+        at += size
+      elif key & 7 == 5:
+        at += 4
+      else:
+        varint()
+  normalizer = dict(fields(data))[3]
+  return dict(fields(normalizer))[2]
+
+
+def special(*names):
+  return [AddedToken(name, special=True, normalized=False) for name in names]
+
+
+WORDPIECE_ADDED = [AddedToken("[MASK]", special=True, normalized=False, lstrip=True),
+                   AddedToken("Solo", single_word=True, special=False, normalized=True)]
+
+
+def kinds(rng):
+  """name: (model, trainer, normalizer, pre-tokenizer, decoder, post-processor, specials, added)"""
+  precompiled = normalizers.Precompiled(charsmap())
+  unigram = dict(vocab_size=600, show_progress=False, max_piece_length=12, n_sub_iterations=1)
+  t5 = normalizers.Sequence([precompiled, normalizers.Strip(left=False, right=True),
+                             normalizers.Replace(Regex(" {2,}"), MARK)])
+  albert = normalizers.Sequence([
+      normalizers.Replace("``", '"'), normalizers.Replace("''", '"'), normalizers.NFKD(), normalizers.StripAccents(),
+      normalizers.Lowercase(), precompiled, normalizers.Replace(Regex(" {2,}"), " ")])
+  return {
+      "unigram_t5": (
+          models.Unigram(), trainers.UnigramTrainer(unk_token="<unk>", special_tokens=["<pad>", "</s>", "<unk>"],
+                                                    **unigram),
+          t5, pre_tokenizers.Metaspace(MARK, "always", split=True), decoders.Metaspace(MARK, "always", split=True),
+          processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)]), ["<pad>", "</s>", "<unk>"],
+          EXTRA),
+      "unigram_albert": (
+          models.Unigram(), trainers.UnigramTrainer(unk_token="<unk>", special_tokens=["[CLS]", "[SEP]", "<unk>"],
+                                                    **unigram),
+          albert, pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(),
+                                           pre_tokenizers.Metaspace(MARK, "always", split=True)]),
+          decoders.Metaspace(MARK, "always", split=True),
+          processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 1)]),
+          ["[CLS]", "[SEP]", "<unk>"], []),
+      "unigram_whole": (
+          models.Unigram(), trainers.UnigramTrainer(
+              unk_token="<unk>", special_tokens=["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)],
+              **{**unigram, "vocab_size": 900}),
+          normalizers.Sequence([normalizers.Prepend(MARK), MARKED]), None,
+          decoders.Sequence([decoders.Replace(MARK, " "), decoders.ByteFallback(), decoders.Fuse(),
+                             decoders.Strip(" ", 1, 0)]),
+          processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)]), ["<unk>", "<s>", "</s>"], EXTRA),
+      "wordpiece": (
+          models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20),
+          trainers.WordPieceTrainer(vocab_size=700, special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
+                                    show_progress=False),
+          normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(),
+          processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2)), ["[PAD]", "[UNK]", "[CLS]", "[SEP]"],
+          WORDPIECE_ADDED),
+      "wordlevel": (
+          models.WordLevel(unk_token="[UNK]"),
+          trainers.WordLevelTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False),
+          normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Lowercase(), normalizers.Strip()]),
+          pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Digits(individual_digits=True)]), None,
+          None, ["[UNK]"], []),
+      "bpe_suffix": (
+          models.BPE(unk_token="<unk>", end_of_word_suffix="</w>", fuse_unk=True),
+          trainers.BpeTrainer(vocab_size=700, end_of_word_suffix="</w>", special_tokens=["<unk>"], limit_alphabet=120,
+                              show_progress=False),
+          normalizers.Sequence([normalizers.NFD(), normalizers.Lowercase(), normalizers.StripAccents()]),
+          pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation("merged_with_previous"),
+                                   pre_tokenizers.CharDelimiterSplit("-")]),
+          decoders.BPEDecoder("</w>"), None, ["<unk>"], []),
+      "bpe_prefix": (
+          models.BPE(unk_token="<unk>", continuing_subword_prefix="##"),
+          trainers.BpeTrainer(vocab_size=700, continuing_subword_prefix="##", special_tokens=["<unk>"],
+                              limit_alphabet=120, show_progress=False),
+          normalizers.NFKC(), pre_tokenizers.Whitespace(), decoders.WordPiece(cleanup=False), None, ["<unk>"], []),
+      "bpe_metaspace": (
+          models.BPE(unk_token="<unk>"),
+          trainers.BpeTrainer(vocab_size=700, special_tokens=["<s>", "</s>", "<unk>"], limit_alphabet=120,
+                              show_progress=False),
+          normalizers.NFC(), pre_tokenizers.Sequence([
+              pre_tokenizers.Metaspace(MARK, "first", split=True), pre_tokenizers.Digits(individual_digits=True)]),
+          decoders.Metaspace(MARK, "first", split=True),
+          processors.RobertaProcessing(("</s>", 1), ("<s>", 0)), ["<s>", "</s>", "<unk>"], EXTRA),
+  }
+
+
+def build_kind(name, rng, parts):
+  model, trainer, normalizer, pre_tokenizer, decoder, post_processor, specials, added = parts
+  tokenizer = Tokenizer(model)
+  if normalizer is not None:
+    tokenizer.normalizer = normalizer
+  if pre_tokenizer is not None:
+    tokenizer.pre_tokenizer = pre_tokenizer
+  if decoder is not None:
+    tokenizer.decoder = decoder
+  if post_processor is not None:
+    tokenizer.post_processor = post_processor
+  lines = [line for text in corpus(rng) for line in text.split("\n") if line]
+  # Without a pre-tokenizer a line is one word, and there would be no common ones.
+  tokenizer.train_from_iterator([word for line in lines for word in line.split()] if pre_tokenizer is None else lines,
+                                trainer)
+  tokenizer.add_special_tokens(special(*specials))
+  tokenizer.add_tokens([t for t in added])
+  folder = OUT / name
+  folder.mkdir(parents=True, exist_ok=True)
+  content = json.loads(tokenizer.to_str())
+  (folder / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n")
+  tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+  texts = HARD + CHARACTER_HARD + KIND_HARD + random_texts(rng, 300)
+  write_cases(folder, cases_of(tokenizer, texts), [], tokenizer)
+
+
+# name: (tokenizer_class, model_type, further keys of tokenizer_config.json, options of the trainer)
+SENTENCEPIECE = {
+    "spm_llama": ("LlamaTokenizer", "llama", {"add_bos_token": True},
+                  dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity", vocab_size=700,
+                       user_defined_symbols=["<user>", "[INST]"], control_symbols=["<ctl>"])),
+    "spm_llama_legacy": ("LlamaTokenizer", "llama", {"legacy": True, "add_eos_token": True},
+                         dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                              vocab_size=500)),
+    "spm_gemma": ("GemmaTokenizer", "gemma", {},
+                  dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity", vocab_size=700,
+                       add_dummy_prefix=False, pad_id=0, eos_id=1, bos_id=2, unk_id=3, bos_piece="<bos>",
+                       eos_piece="<eos>")),
+    "spm_bpe": ("PreTrainedTokenizerFast", "stablelm", {}, dict(model_type="bpe", vocab_size=500)),
+    "spm_unigram": ("PreTrainedTokenizerFast", "stablelm", {},
+                    dict(model_type="unigram", byte_fallback=True, vocab_size=500, user_defined_symbols=["<user>"])),
+}
+
+
+def build_sentencepiece(name, rng):
+  tokenizer_class, model_type, config, options = SENTENCEPIECE[name]
+  folder = OUT / name
+  folder.mkdir(parents=True, exist_ok=True)
+  (folder / "tokenizer.model").write_bytes(sentencepiece_model(rng, **options))
+  (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": tokenizer_class, **config}) + "\n")
+  (folder / "config.json").write_text(json.dumps({"model_type": model_type}) + "\n")
+  tokenizer = AutoTokenizer.from_pretrained(str(folder)).backend_tokenizer
+  texts = HARD + CHARACTER_HARD + KIND_HARD + ["<user>a <ctl> [INST]b<mask>"] + random_texts(rng, 200)
+  write_cases(folder, cases_of(tokenizer, texts), [], tokenizer)
+
+
+KIND_HARD = [
+    "\uff21\uff22 \ufb01n o\ufb03ce e\u0301e\u0301 \u00bd\u2460\u2026 x\u0001y \u1112\u1161\u11ab",
+    "``quoted'' don't ``", "  two  spaces   three ", "Stra\u00dfe \u0130stanbul \u0391\u03a3 \u03a3\u03a3",
+    "\u1e9b\u0323 \u0345\u0301 \ufdfa \u3392 \u210c", "word-with-dashes, and.dots!yes?no", "unaffable" * 3, "a" * 30,
+    "\u0e01\u0e33 \u0915\u094d\u0937\u093f \u0bb2\u0bca", "\u00ad soft\u00adhyphen \u200e\u200f \ue000 \ufeff", "xX\u0301x",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea\U0001f1eb", "Solo solo aSolo Solob", "e\u0301\u0301 e\u200d",
+    "12\u0664\u096b\u2167 34", "line\r\nnext\rlast\u2028end", "\u2581\u2581x \u2581 y",
+]
+
+
 def cases_of(tokenizer, texts, offsets=False):
   """`offsets`: also where each token begins, in bytes of UTF-8."""
   cases = []
@@ -345,8 +546,13 @@ def cases_of(tokenizer, texts, offsets=False):
   return cases
 
 
-def write_cases(folder, cases, hashes):
+def write_cases(folder, cases, hashes, tokenizer=None):
   result = {"cases": cases, "code_point_hashes": hashes}
+  if tokenizer is not None:
+    ids = tokenizer.encode("word").ids
+    inner = tokenizer.encode("word", add_special_tokens=False).ids
+    at = next(i for i in range(len(ids)) if ids[i:i + len(inner)] == inner)
+    result["before"], result["after"] = ids[:at], ids[at + len(inner):]
   (folder / "cases.json").write_text(json.dumps(result, ensure_ascii=True, indent=None, separators=(",", ":")) + "\n")
 
 
@@ -384,6 +590,10 @@ def main():
     build(name, random.Random(f"tokenizer {name}"))
   for name in CHARACTER_CONFIGURATIONS:
     build_characters(name, random.Random(f"tokenizer {name}"))
+  for name, parts in kinds(random.Random("kinds")).items():
+    build_kind(name, random.Random(f"tokenizer {name}"), parts)
+  for name in SENTENCEPIECE:
+    build_sentencepiece(name, random.Random(f"tokenizer {name}"))
   # Mistral's from Nemo on is of the o200k kind; those before and Gemma's are not byte-level, and any
   # serves for their templates.
   with_specials("mistral", "o200k", ["<s>", "</s>", "[INST]", "[/INST]"])

@@ -2,30 +2,11 @@
 
 #include <algorithm>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/data/sequences/packing.h"
 
 namespace megatrain {
-namespace {
-
-bool IsAsciiLetter(char c) { return absl::ascii_isalpha(static_cast<unsigned char>(c)); }
-
-}  // namespace
-
-size_t LastSafeCut(std::string_view text) {
-  for (size_t end = text.size(); end >= 2;) {
-    const size_t feed = text.rfind('\n', end - 1);
-    if (feed == std::string_view::npos || feed == 0) return 0;
-    if (feed + 1 < text.size() && IsAsciiLetter(text[feed - 1]) && IsAsciiLetter(text[feed + 1])) {
-      return feed + 1;
-    }
-    end = feed;
-  }
-  return 0;
-}
-
 absl::Status DocumentEncoder::CheckIds() {
   for (const int32_t id : ids_) {
     if (id < 0 || id >= options_.vocabulary || static_cast<uint32_t>(id) > kTokenMask) {
@@ -38,38 +19,36 @@ absl::Status DocumentEncoder::CheckIds() {
   return absl::OkStatus();
 }
 
-absl::Status DocumentEncoder::TextPiece(std::string_view text, bool first,
-                                        std::vector<uint32_t>* words) {
+absl::StatusOr<size_t> DocumentEncoder::TextPiece(std::string_view text, bool last,
+                                                  std::vector<uint32_t>* words) {
   ids_.clear();
-  MT_RETURN_IF_ERROR(first ? options_.tokenizer->Encode(text, &ids_)
-                           : options_.tokenizer->EncodeContinued(text, &ids_));
+  MT_ASSIGN_OR_RETURN(const size_t size,
+                      options_.tokenizer->EncodePiece(text, last, &piece_, &ids_));
   MT_RETURN_IF_ERROR(CheckIds());
-  for (size_t i = 0; i < ids_.size(); ++i) {
-    words->push_back(static_cast<uint32_t>(ids_[i]) | kTargetBit |
-                     (first && i == 0 ? kDocumentBit : 0));
+  for (const int32_t id : ids_) {
+    words->push_back(static_cast<uint32_t>(id) | kTargetBit | (begun_ ? 0 : kDocumentBit));
+    begun_ = true;
   }
-  return absl::OkStatus();
+  return size;
 }
 
-void DocumentEncoder::EndText(bool first, std::vector<uint32_t>* words) const {
+void DocumentEncoder::EndText(std::vector<uint32_t>* words) {
   words->push_back(static_cast<uint32_t>(options_.eos_id) | kTargetBit |
-                   (first ? kDocumentBit : 0));
+                   (begun_ ? 0 : kDocumentBit));
+  piece_ = {};
+  begun_ = false;
 }
 
 absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_t>* words) {
   if (!example.is_chat) {
     std::string_view rest = example.text;
-    const size_t begin = words->size();
-    while (!rest.empty()) {
-      size_t take = rest.size();
-      if (take > options_.text_piece_bytes) {
-        take = SafeCut(rest.substr(0, options_.text_piece_bytes));
-        if (take == 0) take = rest.size();
-      }
-      MT_RETURN_IF_ERROR(TextPiece(rest.substr(0, take), words->size() == begin, words));
-      rest.remove_prefix(take);
+    for (size_t take = options_.text_piece_bytes; !rest.empty();) {
+      const bool last = take >= rest.size();
+      MT_ASSIGN_OR_RETURN(const size_t size, TextPiece(rest.substr(0, take), last, words));
+      rest.remove_prefix(size);
+      take = size == 0 ? take * 2 : options_.text_piece_bytes;
     }
-    EndText(words->size() == begin, words);
+    EndText(words);
     return absl::OkStatus();
   }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/chat/chat_template.h"
 #include "engine/data/sequences/example.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -17,12 +18,9 @@ namespace megatrain {
 // The size of the pieces in which longer texts are tokenised, so that memory does not grow with the
 // text.
 inline constexpr size_t kTextPieceBytes = size_t{16} << 20;
-
-// Returns the last place at which `text` can be cut without changing its tokens, or 0 if there is
-// none. Such a place is behind a single line feed between two ASCII letters. The pre-tokenizers of
-// the byte-level BPE families end a match there, and normalisation changes nothing around it.
-// REQUIRES: Tokenizer::cuts_at_line_feeds is true for the tokenizer.
-size_t LastSafeCut(std::string_view text);
+// The most of a text that is held because nothing shows where its tokens end. Only a text of one
+// endless word gets there.
+inline constexpr size_t kTextHeldBytesMax = size_t{1} << 30;
 
 struct DocumentEncoderOptions {
   const Tokenizer* tokenizer = nullptr;         // not owned
@@ -45,17 +43,14 @@ class DocumentEncoder {
   // is a chat.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
-  // Appends the words of one piece of a text document. Call it for each piece, with `first` for the
-  // first one, then call EndText. Each piece but the last must end at a SafeCut. Returns
-  // InvalidArgument for invalid UTF-8 or an id that is not below the vocabulary.
-  absl::Status TextPiece(std::string_view text, bool first, std::vector<uint32_t>* words);
-  // Appends the end-of-text token. `first` says that the document had no token before it.
-  void EndText(bool first, std::vector<uint32_t>* words) const;
-
-  // Returns the last place at which `text` can be cut for this tokenizer, or 0 if there is none.
-  size_t SafeCut(std::string_view text) const {
-    return options_.tokenizer->cuts_at_line_feeds() ? LastSafeCut(text) : 0;
-  }
+  // Appends the words of the beginning of what is left of a text document, and returns the number
+  // of bytes that they stand for (Tokenizer::EncodePiece): 0 if more of the text is needed. `last`
+  // says that `text` is all that is left. After that call EndText. If a text is given up, the
+  // encoder must not be used again. Returns InvalidArgument for invalid UTF-8 or an id that is not
+  // below the vocabulary.
+  absl::StatusOr<size_t> TextPiece(std::string_view text, bool last, std::vector<uint32_t>* words);
+  // Appends the end-of-text token.
+  void EndText(std::vector<uint32_t>* words);
 
   // Returns the largest id encoded so far, or -1 if there is none.
   int64_t largest_id() const { return largest_id_; }
@@ -66,6 +61,8 @@ class DocumentEncoder {
   const DocumentEncoderOptions options_;
   std::vector<int32_t> ids_;
   std::vector<uint8_t> target_;
+  PieceState piece_;    // of the text document that is being encoded
+  bool begun_ = false;  // it has a token
   int64_t largest_id_ = -1;
 };
 

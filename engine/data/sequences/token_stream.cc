@@ -160,7 +160,8 @@ class StreamMaker {
     std::string buffer;
     int64_t buffer_offset = 0;  // of buffer[0] in the file
     int64_t reported = 0;
-    bool first = true;   // nothing was tokenised yet
+    bool empty = true;   // no token was found yet
+    size_t enough = 0;   // the size of the buffer from which on it is tokenised
     bool begun = false;  // the byte order mark was looked for
     while (true) {
       const size_t have = buffer.size();
@@ -175,25 +176,30 @@ class StreamMaker {
           buffer_offset = 3;
         }
       }
-      const size_t cut = end ? buffer.size() : encoder.SafeCut(buffer);
-      if (cut > 0) {
-        const std::string_view piece(buffer.data(), cut);
-        const size_t valid = Utf8ValidPrefix(piece);
-        if (valid < cut) {
+      if (end || buffer.size() >= enough) {
+        // The last character may not be whole.
+        const size_t valid = Utf8ValidPrefix(buffer);
+        if (valid < buffer.size() && (end || buffer.size() - valid >= 4)) {
           return InvalidUtf8(file.path, buffer_offset + static_cast<int64_t>(valid));
         }
-        const absl::Status status = encoder.TextPiece(piece, first, &words_);
-        if (!status.ok()) return Prefixed(file.path, status);
-        first = first && words_.empty();
+        const absl::StatusOr<size_t> size = encoder.TextPiece(buffer, end, &words_);
+        if (!size.ok()) return Prefixed(file.path, size.status());
+        empty = empty && words_.empty();
         MT_RETURN_IF_ERROR(Write());
-        buffer.erase(0, cut);
-        buffer_offset += static_cast<int64_t>(cut);
+        enough = *size == 0 ? 2 * buffer.size() : 0;
+        if (*size == 0 && buffer.size() > kTextHeldBytesMax) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              file.path, ": from byte ", buffer_offset, " on, ", buffer.size(),
+              " bytes have no place at which a token must end; put white space into the text"));
+        }
+        buffer.erase(0, *size);
+        buffer_offset += static_cast<int64_t>(*size);
       }
       MT_RETURN_IF_ERROR(Report(*stream, &reported));
       if (end) break;
     }
-    if (first) return absl::OkStatus();
-    encoder.EndText(false, &words_);
+    if (empty) return absl::OkStatus();
+    encoder.EndText(&words_);
     ++documents_;
     return Write();
   }

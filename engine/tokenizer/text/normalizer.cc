@@ -1,81 +1,268 @@
 #include "engine/tokenizer/text/normalizer.h"
 
-#include <unicode/bytestream.h>
-#include <unicode/normalizer2.h>
-
-#include <algorithm>
-#include <cstring>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/tokenizer/text/character_maps.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
 namespace {
 
-icu::StringPiece Piece(std::string_view text) {
-  return {text.data(), static_cast<int32_t>(text.size())};
+// Returns `text` with its white space stripped, as a range of bytes.
+std::pair<size_t, size_t> Strip(std::string_view text, bool left, bool right) {
+  size_t begin = 0, end = text.size();
+  while (left && begin < end && IsWhiteSpace(Utf8At(text, begin))) {
+    begin += Utf8Length(static_cast<unsigned char>(text[begin]));
+  }
+  while (right && end > begin) {
+    const size_t before = Utf8Before(text, end);
+    if (!IsWhiteSpace(Utf8At(text, before))) break;
+    end = before;
+  }
+  return {begin, end};
+}
+
+// If `pattern` is one character or class with a quantifier behind it or none, returns that
+// character or class. Returns "" otherwise.
+std::string_view RepeatedAtom(std::string_view pattern) {
+  if (pattern.empty()) return {};
+  size_t length = Utf8Length(static_cast<unsigned char>(pattern[0]));
+  if (pattern[0] == '\\') {
+    length = 2;
+    if (pattern.size() < 2 ||
+        std::string_view("snrtd").find(pattern[1]) == std::string_view::npos) {
+      return {};
+    }
+  } else if (pattern[0] == '[') {
+    length = pattern.find(']');
+    if (length == std::string_view::npos || pattern.find('[', 1) < length || length < 2) return {};
+    ++length;
+  } else if (std::string_view("(){}*+?.^$|]").find(pattern[0]) != std::string_view::npos) {
+    return {};
+  }
+  const std::string_view rest = pattern.substr(length);
+  const bool simple = rest.empty() || rest == "+" || rest == "*" || rest == "?";
+  const bool interval = rest.size() > 2 && rest[0] == '{' && rest.find('}') == rest.size() - 1;
+  return simple || interval ? pattern.substr(0, length) : std::string_view();
+}
+
+bool Matches(const SplitRegex& regex, char32_t c) {
+  std::string text;
+  AppendUtf8(c, &text);
+  bool found = false;
+  const absl::Status status = regex.ForEachMatch(text, [&](size_t, size_t) { found = true; });
+  return found || !status.ok();
+}
+
+bool Holds(std::string_view text, char32_t c) {
+  std::string character;
+  AppendUtf8(c, &character);
+  return text.find(character) != std::string_view::npos;
 }
 
 }  // namespace
 
-size_t OriginalOffset(const OffsetRuns& runs, size_t offset) {
-  if (runs.empty()) return offset;
-  auto after = std::upper_bound(
-      runs.begin(), runs.end(), offset,
-      [](size_t value, const std::pair<size_t, size_t>& run) { return value < run.first; });
-  const auto run = std::prev(after);
-  const size_t original = run->second + (offset - run->first);
-  // A run that grew must not reach into the next one. (The last is an empty one at the end.)
-  return after == runs.end() ? original : std::min(original, after->second - 1);
+Normalizer::Step* Normalizer::Add(Kind kind) {
+  steps_.emplace_back();
+  steps_.back().kind = kind;
+  return &steps_.back();
 }
 
-bool IsTriviallyNfc(std::string_view text) {
-  // U+0300 is CC 80; every byte from CC on begins a character of U+0300 or above.
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) >= 0xcc) return false;
+void Normalizer::AddForm(UnicodeForm form) { Add(Kind::kForm)->form = form; }
+void Normalizer::AddLowercase() { Add(Kind::kLowercase); }
+void Normalizer::AddStripAccents() { Add(Kind::kStripAccents); }
+void Normalizer::AddNmt() { Add(Kind::kNmt); }
+
+void Normalizer::AddBert(const BertNormalization& bert) {
+  if (bert.clean_text) Add(Kind::kCleanText);
+  if (bert.handle_chinese_chars) Add(Kind::kIdeographs);
+  if (bert.strip_accents) {
+    AddForm(UnicodeForm::kNfd);
+    Add(Kind::kNonspacingMarks);
   }
-  return true;
+  if (bert.lowercase) AddLowercase();
 }
 
-absl::Status NormalizeNfc(std::string_view text, std::string* normalized, OffsetRuns* runs) {
-  normalized->clear();
-  if (runs != nullptr) runs->clear();
-  // ICU counts in int32.
-  if (text.size() > size_t{1} << 30) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a text of ", text.size(), " bytes is more than NFC takes (1 GiB): split it"));
-  }
-  UErrorCode error = U_ZERO_ERROR;
-  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(error);
-  if (U_FAILURE(error)) {
-    return absl::InternalError(absl::StrCat("ICU has no NFC data: ", u_errorName(error)));
-  }
-  if (nfc->isNormalizedUTF8(Piece(text), error) && U_SUCCESS(error)) {
-    *normalized = text;
-    return absl::OkStatus();
-  }
-  if (runs == nullptr) {
-    icu::StringByteSink<std::string> sink(normalized);
-    nfc->normalizeUTF8(0, Piece(text), sink, nullptr, error);
-  } else {
-    // Text between two boundaries is normalized by itself.
-    for (size_t begin = 0; begin < text.size() && U_SUCCESS(error);) {
-      size_t end = begin + Utf8Length(static_cast<unsigned char>(text[begin]));
-      while (end < text.size() &&
-             !nfc->hasBoundaryBefore(static_cast<UChar32>(Utf8At(text, end)))) {
-        end += Utf8Length(static_cast<unsigned char>(text[end]));
-      }
-      runs->emplace_back(normalized->size(), begin);
-      icu::StringByteSink<std::string> sink(normalized);
-      nfc->normalizeUTF8(0, Piece(text.substr(begin, end - begin)), sink, nullptr, error);
-      begin = end;
+void Normalizer::AddStrip(bool left, bool right) {
+  Step* const step = Add(Kind::kStrip);
+  step->left = left;
+  step->right = right;
+}
+
+void Normalizer::AddPrepend(std::string_view text) { Add(Kind::kPrepend)->to = text; }
+
+void Normalizer::AddReplace(std::string_view from, std::string_view to) {
+  Step* const step = Add(Kind::kReplace);
+  step->from = from;
+  step->to = to;
+}
+
+void Normalizer::AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to) {
+  Step* const step = Add(Kind::kReplaceRegex);
+  step->regex = std::move(from);
+  step->to = to;
+  const std::string_view atom = RepeatedAtom(step->regex->pattern());
+  if (atom.empty()) return;
+  auto compiled = SplitRegex::Compile(atom);
+  if (compiled.ok()) step->atom = *std::move(compiled);
+}
+
+void Normalizer::AddPrecompiled(PrecompiledCharsmap charsmap) {
+  Add(Kind::kPrecompiled)->charsmap = std::make_unique<PrecompiledCharsmap>(std::move(charsmap));
+}
+
+absl::Status Normalizer::Apply(const Step& step, std::string_view text, bool begins, RunWriter* out,
+                               bool* changed) const {
+  *changed = true;
+  switch (step.kind) {
+    case Kind::kForm:
+      return ApplyForm(step.form, text, out, changed);
+    case Kind::kLowercase:
+      MapLowercase(text, out);
+      break;
+    case Kind::kStripAccents:
+      RemoveMarks(text, out);
+      break;
+    case Kind::kNonspacingMarks:
+      RemoveNonspacingMarks(text, out);
+      break;
+    case Kind::kNmt:
+      MapNmt(text, out);
+      break;
+    case Kind::kCleanText:
+      CleanText(text, out);
+      break;
+    case Kind::kIdeographs:
+      SpaceIdeographs(text, out);
+      break;
+    case Kind::kPrecompiled:
+      step.charsmap->Apply(text, out);
+      break;
+    case Kind::kStrip: {
+      const auto [begin, end] = Strip(text, step.left && begins, step.right);
+      *changed = begin > 0 || end < text.size();
+      if (*changed) out->Keep(text, begin, end);
+      break;
     }
-    runs->emplace_back(normalized->size(), text.size());
-  }
-  if (U_FAILURE(error)) {
-    return absl::InternalError(absl::StrCat("NFC failed: ", u_errorName(error)));
+    case Kind::kPrepend:
+      *changed = begins && !text.empty();
+      if (*changed) {
+        out->Put(step.to, 0);
+        out->Keep(text, 0, text.size());
+      }
+      break;
+    case Kind::kReplace: {
+      size_t done = 0;
+      for (size_t at = text.find(step.from); at != std::string_view::npos;
+           at = text.find(step.from, done)) {
+        out->Keep(text, done, at);
+        out->Put(step.to, at);
+        done = at + step.from.size();
+      }
+      *changed = done > 0;
+      if (*changed) out->Keep(text, done, text.size());
+      break;
+    }
+    case Kind::kReplaceRegex: {
+      size_t done = 0;
+      bool found = false;
+      MT_RETURN_IF_ERROR(step.regex->ForEachMatch(text, [&](size_t begin, size_t end) {
+        out->Keep(text, done, begin);
+        out->Put(step.to, begin);
+        done = end;
+        found = true;
+      }));
+      *changed = found;
+      if (found) out->Keep(text, done, text.size());
+      break;
+    }
   }
   return absl::OkStatus();
+}
+
+absl::Status Normalizer::Normalize(std::string_view text, bool begins, bool with_runs,
+                                   NormalizedText* out) const {
+  out->text = text;
+  out->runs.clear();
+  for (const Step& step : steps_) {
+    // A step reads `text` (the original or `buffer`) and writes `other`.
+    RunWriter writer(&out->other, with_runs ? &out->other_runs : nullptr);
+    bool changed = false;
+    MT_RETURN_IF_ERROR(Apply(step, out->text, begins, &writer, &changed));
+    if (!changed) continue;
+    if (out->other.size() > std::numeric_limits<uint32_t>::max()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a text of ", text.size(), " bytes grows beyond 4 GiB when it is normalized: split it"));
+    }
+    if (with_runs) {
+      ComposeRuns(out->runs, &out->other_runs);
+      out->runs.swap(out->other_runs);
+    }
+    out->buffer.swap(out->other);
+    out->text = out->buffer;
+    if (out->text.empty()) break;
+  }
+  return absl::OkStatus();
+}
+
+bool Normalizer::StepCuts(const Step& step, const Neighbours& around, bool is_last) {
+  const auto [far_before, before, after, far_after] = around;
+  switch (step.kind) {
+    case Kind::kForm:
+      return FormBeginsAt(step.form, before) && FormBeginsAt(step.form, after) &&
+             (far_after == 0 ? is_last : FormBeginsAt(step.form, far_after));
+    case Kind::kPrecompiled:
+      return (far_before == 0 || ClusterEndsBetween(far_before, before)) &&
+             ClusterEndsBetween(before, after) &&
+             (far_after == 0 ? is_last : ClusterEndsBetween(after, far_after));
+    case Kind::kStrip:
+      return !IsWhiteSpace(before);
+    case Kind::kReplace: {
+      const bool single = Utf8Length(static_cast<unsigned char>(step.from[0])) == step.from.size();
+      return single || (!Holds(step.from, before) && !Holds(step.from, after));
+    }
+    case Kind::kReplaceRegex:
+      return step.atom != nullptr && !Matches(*step.atom, before) &&
+             (is_last || !Matches(*step.atom, after));
+    default:
+      return true;
+  }
+}
+
+bool Normalizer::Keeps(const Step& step, char32_t c) const {
+  // Spaces that are put around an ideograph take part in nothing.
+  if (c == 0 || step.kind == Kind::kIdeographs || step.kind == Kind::kStrip) return true;
+  std::string text, normalized;
+  AppendUtf8(c, &text);
+  RunWriter writer(&normalized, nullptr);
+  bool changed = false;
+  if (!Apply(step, text, /*begins=*/false, &writer, &changed).ok()) return false;
+  return !changed || normalized == text;
+}
+
+bool Normalizer::CutsAt(std::string_view text, size_t offset) const {
+  if (steps_.empty()) return true;
+  if (offset == 0 || offset >= text.size()) return false;
+  const size_t before = Utf8Before(text, offset);
+  const size_t next = offset + Utf8Length(static_cast<unsigned char>(text[offset]));
+  const Neighbours around = {before == 0 ? 0 : Utf8At(text, Utf8Before(text, before)),
+                             Utf8At(text, before), Utf8At(text, offset),
+                             next >= text.size() ? 0 : Utf8At(text, next)};
+  // The neighbours stand for those that a later step sees as long as the steps before keep them.
+  bool kept = true;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const Step& step = steps_[i];
+    const bool is_last = i + 1 == steps_.size();
+    const bool looks_around = step.kind == Kind::kForm || step.kind == Kind::kPrecompiled ||
+                              step.kind == Kind::kStrip || step.kind == Kind::kReplaceRegex ||
+                              (step.kind == Kind::kReplace && step.from.size() > 1);
+    if (looks_around && (!kept || !StepCuts(step, around, is_last))) return false;
+    kept = kept && (is_last || (Keeps(step, around.far_before) && Keeps(step, around.before) &&
+                                Keeps(step, around.after) && Keeps(step, around.far_after)));
+  }
+  return true;
 }
 
 }  // namespace megatrain

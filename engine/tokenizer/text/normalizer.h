@@ -1,32 +1,106 @@
-// Unicode's normalization form NFC, and the mapping of offsets from a normalized text to its
-// original.
+// The normalizers of `tokenizers`: rewrite a text before it is cut into words.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
 
+#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/tokenizer/text/offset_runs.h"
+#include "engine/tokenizer/text/precompiled_charsmap.h"
+#include "engine/tokenizer/text/split_regex.h"
+#include "engine/tokenizer/text/unicode_form.h"
 
 namespace megatrain {
 
-// Pairs (offset in the normalized text, offset in the original) at which runs begin, ascending,
-// with an empty run at the end. Empty if the texts are equal.
-using OffsetRuns = std::vector<std::pair<size_t, size_t>>;
+struct BertNormalization {
+  bool clean_text = true;
+  bool handle_chinese_chars = true;
+  bool strip_accents = true;
+  bool lowercase = true;
+};
 
-// Returns the offset in the original that corresponds to `offset` in the normalized text. Within a
-// run it counts from the beginning of the run and does not go beyond its end.
-size_t OriginalOffset(const OffsetRuns& runs, size_t offset);
+// A normalized text. Reused, it keeps its memory.
+struct NormalizedText {
+  std::string_view text;  // the original, or `buffer`
+  OffsetRuns runs;        // to the original; empty if they were not asked for
+  std::string buffer;
+  std::string other;  // of the step before
+  OffsetRuns other_runs;
+};
 
-// Returns true if `text` has no character from U+0300 on. Such text is NFC. This is the common case
-// and is checked at memory speed. False does not mean that the text is not NFC.
-bool IsTriviallyNfc(std::string_view text);
+// A chain of steps. Thread safety: const methods may be called from several threads.
+class Normalizer {
+ public:
+  // Each adds a step behind the others.
+  void AddForm(UnicodeForm form);
+  void AddLowercase();
+  void AddStripAccents();
+  void AddNmt();
+  void AddBert(const BertNormalization& bert);
+  void AddStrip(bool left, bool right);
+  void AddPrepend(std::string_view text);
+  void AddReplace(std::string_view from, std::string_view to);  // REQUIRES: `from` is not empty
+  void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
+  void AddPrecompiled(PrecompiledCharsmap charsmap);
 
-// Writes NFC of `text` to `normalized`. `runs` may be null. Returns InvalidArgument for more than 1
-// GiB and Internal if ICU fails. REQUIRES: `text` is well-formed UTF-8.
-absl::Status NormalizeNfc(std::string_view text, std::string* normalized, OffsetRuns* runs);
+  bool empty() const { return steps_.empty(); }
+
+  // Normalizes `text` into `out`, whose view is valid as long as `text` and `out`. If not `begins`,
+  // `text` is the rest of one that was cut: nothing is put before it or stripped from its
+  // beginning. Runs are made if `with_runs`. Returns InvalidArgument for a Unicode form of more
+  // than 1 GiB or a text that would grow beyond 4 GiB, and the errors of SplitRegex. REQUIRES:
+  // `text` is well-formed UTF-8.
+  absl::Status Normalize(std::string_view text, bool begins, bool with_runs,
+                         NormalizedText* out) const;
+
+  // Returns true if the parts of `text` before and behind `offset` can be normalized separately,
+  // whatever follows `text`. False does not mean that they cannot. REQUIRES: a character begins at
+  // `offset`.
+  bool CutsAt(std::string_view text, size_t offset) const;
+
+ private:
+  enum class Kind {
+    kForm,
+    kLowercase,
+    kStripAccents,
+    kNmt,
+    kCleanText,
+    kIdeographs,
+    kNonspacingMarks,
+    kStrip,
+    kPrepend,
+    kReplace,
+    kReplaceRegex,
+    kPrecompiled
+  };
+  struct Step {
+    Kind kind;
+    UnicodeForm form = UnicodeForm::kNfc;
+    bool left = false, right = false;
+    std::string from, to;
+    std::unique_ptr<SplitRegex> regex;
+    std::unique_ptr<SplitRegex> atom;  // of a regex that repeats one character or class: that one
+    std::unique_ptr<PrecompiledCharsmap> charsmap;
+  };
+
+  Step* Add(Kind kind);
+  // Sets `changed` to false, and writes nothing, if the step leaves the text as it is.
+  absl::Status Apply(const Step& step, std::string_view text, bool begins, RunWriter* out,
+                     bool* changed) const;
+  // The characters around a place: two before it (`far_before` may be 0 for none) and two behind it
+  // (`far_after` may be 0).
+  struct Neighbours {
+    char32_t far_before, before, after, far_after;
+  };
+  static bool StepCuts(const Step& step, const Neighbours& around, bool is_last);
+  // Returns true if the step leaves the character as it is.
+  bool Keeps(const Step& step, char32_t c) const;
+
+  std::vector<Step> steps_;
+};
 
 }  // namespace megatrain
 

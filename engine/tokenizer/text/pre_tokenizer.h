@@ -1,4 +1,4 @@
-// Cuts text into words by a chain of splits. The words are then merged separately.
+// Cuts text into words by the pre-tokenizers of `tokenizers`. Words are then encoded separately.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRE_TOKENIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRE_TOKENIZER_H_
 
@@ -10,7 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "engine/tokenizer/text/offset_runs.h"
 #include "engine/tokenizer/text/split_regex.h"
 
 namespace megatrain {
@@ -18,38 +18,78 @@ namespace megatrain {
 // The treatment of a match by a split, as in SplitDelimiterBehavior of `tokenizers`.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 
+// The rules for putting a mark before a text that does not begin with one. These are the values of
+// prepend_scheme of the pre_tokenizer Metaspace.
+enum class MarkScheme {
+  kFirst,   // only at the beginning of the original text
+  kAlways,  // before every piece
+  kNever,
+};
+
 // The bytes [begin, end) of a text.
 using TextPiece = std::pair<size_t, size_t>;
 
 // Thread safety: const methods may be called from several threads.
 class PreTokenizer {
  public:
-  // Adds a step, which is applied to every piece that the steps before it left. With `invert`,
-  // matches and the text between them change roles. Returns the errors of SplitRegex::Compile.
-  absl::Status AddSplit(std::string_view regex, SplitBehavior behavior, bool invert);
-  // Makes needs_prefix_space() true. The caller of Cut must then put a space before a text that
-  // does not begin with one.
-  void SetPrefixSpace() { prefix_space_ = true; }
+  // Each adds a step, which is applied to every piece that the steps before it left.
+  //
+  // A split at the matches of a regular expression. With `invert`, matches and the text between
+  // them change roles. `single` says that every match is one character that matches whatever is
+  // around it.
+  void AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior behavior, bool invert,
+                bool single = false);
+  // Replaces spaces by `mark` (one character), puts one before the piece as `scheme` says, and, if
+  // `split`, cuts before every mark.
+  void AddMetaspace(std::string_view mark, MarkScheme scheme, bool split);
+  // Puts a space before a piece that does not begin with one.
+  void AddPrefixSpace();
 
-  bool needs_prefix_space() const { return prefix_space_; }
+  // Returns true if a step rewrites the text or looks at the place of a piece in the original. Cut
+  // then needs exact offsets.
+  bool needs_offsets() const { return needs_offsets_; }
 
-  // Calls give(begin, end) for the pieces of `text`, from left to right. Pieces are not empty.
-  // Memory does not grow with the number of pieces if all splits have kIsolated. Returns the errors
-  // of SplitRegex::ForEachMatch. REQUIRES: `text` is well-formed UTF-8.
-  absl::Status Cut(std::string_view text, absl::FunctionRef<void(size_t, size_t)> give) const;
+  // A word that Cut found. `begin` is its offset for `chain`, which is valid during the call.
+  struct Word {
+    std::string_view text;
+    size_t begin;
+    OffsetChain* chain;
+    bool open;  // the text may go on, and this word with it
+  };
+
+  // Calls give(word) for the words of `text`, from left to right. Words are not empty. `chain` maps
+  // `text` to the original. `begins` says that nothing of the original was cut off before it, so
+  // that something may be put before it.
+  //
+  // If `open`, the text may go on: only words that are the same whatever follows are given. The
+  // last word is given with `open` if words can be cut anywhere without changing how the rest is
+  // cut, and not at all otherwise.
+  //
+  // Memory does not grow with the number of words if all splits have kIsolated or kRemoved. Returns
+  // the errors of SplitRegex and of `give`. REQUIRES: `text` is well-formed UTF-8.
+  absl::Status Cut(std::string_view text, OffsetChain* chain, bool begins, bool open,
+                   absl::FunctionRef<absl::Status(const Word&)> give) const;
 
  private:
   struct Step {
-    std::unique_ptr<SplitRegex> regex;
-    SplitBehavior behavior;
-    bool invert;
+    std::unique_ptr<SplitRegex> regex;  // null: the step is a Metaspace or a prefix space
+    SplitBehavior behavior = SplitBehavior::kIsolated;
+    bool invert = false;
+    bool single = false;
+    std::string mark;  // empty: a prefix space
+    MarkScheme scheme = MarkScheme::kAlways;
+    bool split = false;
   };
-  // Applies the steps from `step` on to `piece` of `text`.
-  absl::Status CutFrom(size_t step, std::string_view text, TextPiece piece,
-                       absl::FunctionRef<void(size_t, size_t)> give) const;
+  struct Walk;
+
+  absl::Status From(size_t step, TextPiece piece, bool open, const Walk& walk) const;
+  absl::Status SplitPiece(size_t step, TextPiece piece, bool open, const Walk& walk) const;
+  absl::Status JoinedPieces(size_t step, TextPiece piece, bool open, const Walk& walk) const;
+  absl::Status RewritePiece(size_t step, TextPiece piece, bool open, const Walk& walk) const;
 
   std::vector<Step> steps_;
-  bool prefix_space_ = false;
+  bool needs_offsets_ = false;
+  bool cuts_words_ = true;  // words can be cut anywhere without changing how the rest is cut
 };
 
 }  // namespace megatrain

@@ -21,6 +21,15 @@ std::string ErrorText(int error) {
   return reinterpret_cast<const char*>(buffer);
 }
 
+// Returns true if a ^ in `pattern` may stand for the beginning of a line.
+bool HasLineBegin(std::string_view pattern) {
+  for (size_t at = pattern.find('^'); at != std::string_view::npos;
+       at = pattern.find('^', at + 1)) {
+    if (at == 0 || (pattern[at - 1] != '[' && pattern[at - 1] != '\\')) return true;
+  }
+  return false;
+}
+
 // The memory of one call of ForEachMatch.
 class Workspace {
  public:
@@ -59,15 +68,25 @@ struct SplitRegex::State {
   ~State() { pcre2_code_free(code); }
   pcre2_code* code = nullptr;
   std::string pattern;
+  bool looks_back = false;  // a match depends on what is before it, or may be empty
 };
 
 SplitRegex::SplitRegex(std::unique_ptr<State> state) : state_(std::move(state)) {}
 SplitRegex::~SplitRegex() = default;
 
 absl::StatusOr<std::unique_ptr<SplitRegex>> SplitRegex::Compile(std::string_view pattern) {
+  MT_ASSIGN_OR_RETURN(const std::string translated, TranslateRegex(pattern));
+  return CompileTranslated(pattern, translated);
+}
+
+std::unique_ptr<SplitRegex> SplitRegex::CompilePcre(std::string_view pattern) {
+  return *CompileTranslated(pattern, pattern);
+}
+
+absl::StatusOr<std::unique_ptr<SplitRegex>> SplitRegex::CompileTranslated(
+    std::string_view pattern, std::string_view translated) {
   auto state = std::make_unique<State>();
   state->pattern = pattern;
-  MT_ASSIGN_OR_RETURN(const std::string translated, TranslateRegex(pattern));
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   if (context == nullptr) return absl::ResourceExhaustedError("no memory for PCRE2");
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
@@ -82,29 +101,55 @@ absl::StatusOr<std::unique_ptr<SplitRegex>> SplitRegex::Compile(std::string_view
     return absl::InvalidArgumentError(absl::StrCat("the regular expression \"", ToAbsl(pattern),
                                                    "\" cannot be compiled: ", ErrorText(error)));
   }
+  uint32_t lookbehind = 0, empty = 0;  // the translator lets no \b, \B, \G or \K through
+  pcre2_pattern_info(state->code, PCRE2_INFO_MAXLOOKBEHIND, &lookbehind);
+  pcre2_pattern_info(state->code, PCRE2_INFO_MATCHEMPTY, &empty);
+  state->looks_back = lookbehind > 0 || empty != 0 || HasLineBegin(translated);
   // A processor or a policy without JIT leaves the interpreter: slower, the same matches.
-  pcre2_jit_compile(state->code, PCRE2_JIT_COMPLETE);
+  pcre2_jit_compile(state->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   return std::unique_ptr<SplitRegex>(new SplitRegex(std::move(state)));
 }
 
+std::string_view SplitRegex::pattern() const { return state_->pattern; }
+
 absl::Status SplitRegex::ForEachMatch(
     std::string_view text, absl::FunctionRef<void(size_t begin, size_t end)> match) const {
+  return Run(text, match, nullptr);
+}
+
+absl::Status SplitRegex::ForEachSettledMatch(
+    std::string_view text, absl::FunctionRef<void(size_t begin, size_t end)> match,
+    size_t* known) const {
+  *known = 0;
+  return state_->looks_back ? absl::OkStatus() : Run(text, match, known);
+}
+
+absl::Status SplitRegex::Run(std::string_view text,
+                             absl::FunctionRef<void(size_t begin, size_t end)> match,
+                             size_t* known) const {
   Workspace workspace(state_->code);
   if (workspace.data() == nullptr) return absl::ResourceExhaustedError("no memory for PCRE2");
+  // With PARTIAL_HARD a match counts only if matching never looked at the end of the text.
+  const uint32_t options = PCRE2_NO_UTF_CHECK | (known != nullptr ? PCRE2_PARTIAL_HARD : 0);
   size_t from = 0;
   size_t last_end = std::string_view::npos;
+  if (known != nullptr) *known = text.size();
   while (from <= text.size()) {
     const int found =
         pcre2_match(state_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                    PCRE2_NO_UTF_CHECK, workspace.data(), workspace.context());
+                    options, workspace.data(), workspace.context());
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found == PCRE2_ERROR_JIT_STACKLIMIT && workspace.GrowStack()) continue;
-    if (found < 0) {
-      return absl::ResourceExhaustedError(absl::StrCat("the pre-tokenizer's regular expression \"",
-                                                       state_->pattern, "\" gave up at byte ", from,
-                                                       ": ", ErrorText(found)));
-    }
     const PCRE2_SIZE* ovector = pcre2_get_ovector_pointer(workspace.data());
+    if (found == PCRE2_ERROR_PARTIAL && known != nullptr) {
+      *known = ovector[0];
+      break;
+    }
+    if (found < 0) {
+      return absl::ResourceExhaustedError(absl::StrCat("the regular expression \"", state_->pattern,
+                                                       "\" gave up at byte ", from, ": ",
+                                                       ErrorText(found)));
+    }
     const size_t begin = ovector[0];
     const size_t end = ovector[1];
     if (begin == end && begin == last_end) {

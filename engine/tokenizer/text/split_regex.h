@@ -27,6 +27,8 @@ class SplitRegex {
   // `pattern` is in Oniguruma's syntax. Returns the errors of TranslateRegex, and InvalidArgument
   // if the pattern cannot be compiled.
   static absl::StatusOr<std::unique_ptr<SplitRegex>> Compile(std::string_view pattern);
+  // `pattern` is in PCRE2's syntax. REQUIRES: it can be compiled.
+  static std::unique_ptr<SplitRegex> CompilePcre(std::string_view pattern);
   ~SplitRegex();
   SplitRegex(const SplitRegex&) = delete;
   SplitRegex& operator=(const SplitRegex&) = delete;
@@ -37,8 +39,23 @@ class SplitRegex {
   absl::Status ForEachMatch(std::string_view text,
                             absl::FunctionRef<void(size_t begin, size_t end)> match) const;
 
+  // Does the same for a text that may go on, and calls `match` only for the matches that are the
+  // same whatever follows. Sets `known` to the offset up to which there is no other match: behind
+  // it, what is a match depends on what follows. Nothing is known of a pattern that looks at what
+  // is before its match, or that matches nothing; `known` is then 0.
+  absl::Status ForEachSettledMatch(std::string_view text,
+                                   absl::FunctionRef<void(size_t begin, size_t end)> match,
+                                   size_t* known) const;
+
+  // Returns the pattern as it was given. Valid as long as this object.
+  std::string_view pattern() const;
+
  private:
   struct State;
+  static absl::StatusOr<std::unique_ptr<SplitRegex>> CompileTranslated(std::string_view pattern,
+                                                                       std::string_view translated);
+  absl::Status Run(std::string_view text, absl::FunctionRef<void(size_t begin, size_t end)> match,
+                   size_t* known) const;
   explicit SplitRegex(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

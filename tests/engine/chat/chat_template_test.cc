@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "engine/chat/chat_template_text.h"
-#include "engine/tokenizer/bpe_tokenizer.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
+#include "engine/tokenizer/hf_tokenizer.h"
 #include "nlohmann/json.hpp"
 
 namespace megatrain {
@@ -31,7 +31,8 @@ std::string Read(const std::string& path) {
 }
 
 std::shared_ptr<const Tokenizer> Open(const std::string& name, const std::string& config) {
-  auto tokenizer = MakeBpeTokenizer(Read(name + "/tokenizer.json"), config, "");
+  auto tokenizer = MakeHfTokenizer(
+      {.tokenizer_json = Read(name + "/tokenizer.json"), .tokenizer_config = config});
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return tokenizer.ok() ? *tokenizer : nullptr;
 }

@@ -1,10 +1,11 @@
 // Ids, decoded text and pieces, equal to what the `tokenizers` library makes
 // (tests/golden/make_tokenizer_references.py).
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
-#include "engine/tokenizer/bpe_tokenizer.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
+#include "engine/tokenizer/hf_tokenizer.h"
 #include "engine/tokenizer/text/utf8.h"
 #include "engine/tokenizer/tokenizer_json.h"
 #include "gmock/gmock.h"
@@ -25,7 +26,12 @@ std::string Read(const std::string& path) {
 }
 
 std::shared_ptr<const Tokenizer> Open(const std::string& name) {
-  auto tokenizer = MakeBpeTokenizer(Read(name + "/tokenizer.json"), "", "");
+  const bool is_model = name.substr(0, 4) == "spm_";
+  auto tokenizer = is_model
+                       ? MakeHfTokenizer({.tokenizer_model = Read(name + "/tokenizer.model"),
+                                          .tokenizer_config = Read(name + "/tokenizer_config.json"),
+                                          .model_config = Read(name + "/config.json")})
+                       : MakeHfTokenizer({.tokenizer_json = Read(name + "/tokenizer.json")});
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return tokenizer.ok() ? *tokenizer : nullptr;
 }
@@ -63,11 +69,55 @@ TEST_P(TokenizerGolden, IdsAndDecodedTextAreTheLibrarys) {
     }
     for (const int32_t id : ids) EXPECT_LT(id, tokenizer->vocabulary());
   }
+  if (!golden.contains("before")) return;
+  const SpecialIds around = tokenizer->special_tokens_around();
+  EXPECT_EQ(around.before, golden["before"].get<std::vector<int32_t>>());
+  EXPECT_EQ(around.after, golden["after"].get<std::vector<int32_t>>());
+}
+
+// Encodes `text` from windows of `window` bytes, which grow where nothing is settled. Sets
+// `largest` to the size of the largest one.
+std::vector<int32_t> EncodeByPieces(const Tokenizer& tokenizer, std::string_view text,
+                                    size_t window, size_t* largest) {
+  std::vector<int32_t> ids;
+  PieceState state;
+  *largest = 0;
+  for (size_t take = window;;) {
+    *largest = std::max(*largest, std::min(take, text.size()));
+    const bool last = take >= text.size();
+    const auto size = tokenizer.EncodePiece(text.substr(0, take), last, &state, &ids);
+    if (!size.ok()) ADD_FAILURE() << size.status();
+    if (last || !size.ok()) return ids;
+    text.remove_prefix(*size);
+    take = *size == 0 ? take + window : window;
+  }
+}
+
+TEST_P(TokenizerGolden, PiecesOfATextGiveTheIdsOfTheWhole) {
+  const auto tokenizer = Open(GetParam());
+  ASSERT_NE(tokenizer, nullptr);
+  const Json golden = Json::parse(Read(std::string(GetParam()) + "/cases.json"));
+  std::string all;
+  size_t largest = 0;
+  for (const Json& item : golden["cases"]) {
+    const std::string text = item["text"];
+    all += text;
+    const auto ids = item["ids"].get<std::vector<int32_t>>();
+    for (const size_t window : {1, 13, 64}) {
+      EXPECT_EQ(EncodeByPieces(*tokenizer, text, window, &largest), ids)
+          << window << " " << Json(text).dump(-1, ' ', true);
+    }
+  }
+  std::vector<int32_t> whole;
+  ASSERT_TRUE(tokenizer->Encode(all, &whole).ok());
+  EXPECT_EQ(EncodeByPieces(*tokenizer, all, 1024, &largest), whole);
+  EXPECT_LT(largest, 8192u) << "of " << all.size();
 }
 
 // As all_code_point_hashes of the script.
 TEST_P(TokenizerGolden, EveryCodePointIsSplitAsTheLibraryDoes) {
   const Json golden = Json::parse(Read(std::string(GetParam()) + "/cases.json"));
+  if (golden["code_point_hashes"].empty()) return;
   const auto parsed = ParseTokenizerJson(Read(std::string(GetParam()) + "/tokenizer.json"));
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   for (size_t block = 0; block < golden["code_point_hashes"].size(); ++block) {
@@ -80,13 +130,15 @@ TEST_P(TokenizerGolden, EveryCodePointIsSplitAsTheLibraryDoes) {
               character + character + "\n";
     }
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+    OffsetChain chain;
     ASSERT_TRUE(parsed->pre_tokenizer
-                    .Cut(text,
-                         [&](size_t begin, size_t end) {
-                           const auto length = static_cast<uint32_t>(end - begin);
+                    .Cut(text, &chain, /*begins=*/true, /*open=*/false,
+                         [&](const PreTokenizer::Word& word) {
+                           const auto length = static_cast<uint32_t>(word.text.size());
                            for (int shift = 0; shift < 32; shift += 8) {
                              hash = (hash ^ (length >> shift & 0xff)) * 0x100000001b3u;
                            }
+                           return absl::OkStatus();
                          })
                     .ok());
     char hex[17];
@@ -98,7 +150,11 @@ TEST_P(TokenizerGolden, EveryCodePointIsSplitAsTheLibraryDoes) {
 INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                          testing::Values("gpt2", "gpt2_prefix", "llama3", "qwen", "qwen_added",
                                          "o200k", "splits", "llama2", "mistral_metaspace",
-                                         "metaspace_always", "gemma_replace"));
+                                         "metaspace_always", "gemma_replace", "unigram_t5",
+                                         "unigram_albert", "unigram_whole", "wordpiece",
+                                         "wordlevel", "bpe_suffix", "bpe_prefix", "bpe_metaspace",
+                                         "spm_llama", "spm_llama_legacy", "spm_gemma", "spm_bpe",
+                                         "spm_unigram"));
 
 constexpr const char* kOfCharacters[] = {"llama2", "mistral_metaspace", "metaspace_always",
                                          "gemma_replace"};
@@ -114,7 +170,7 @@ std::shared_ptr<const Tokenizer> WithRule(const std::string& name, const std::st
   }
   json["model"]["merges"].push_back(
       json["model"]["merges"][0].is_string() ? Json(left + " " + right) : Json({left, right}));
-  const auto made = MakeBpeTokenizer(json.dump(), "", "");
+  const auto made = MakeHfTokenizer({.tokenizer_json = json.dump()});
   EXPECT_TRUE(made.ok()) << made.status();
   return made.ok() ? *made : nullptr;
 }
@@ -138,52 +194,28 @@ TEST(CharacterBpe, SeamsChangeNothing) {
 }
 
 TEST(CharacterBpe, TheRestOfACutTextHasNothingBeforeIt) {
-  const std::string first = "the words of\n", rest = "solo and<s> here";
+  std::string first;
+  for (int i = 0; i < 9; ++i) first += "the words of that line.\n";
+  const std::string rest = "solo and<s> here";
   for (const std::string name : kOfCharacters) {
     const auto tokenizer = Open(name);
     ASSERT_NE(tokenizer, nullptr);
-    EXPECT_TRUE(tokenizer->cuts_at_line_feeds()) << name;
-    EXPECT_FALSE(WithRule(name, "\n", "Z")->cuts_at_line_feeds()) << name;
-    EXPECT_FALSE(WithRule(name, "<0x0A>", "Z")->cuts_at_line_feeds()) << name;
     std::vector<int32_t> whole, pieces;
     ASSERT_TRUE(tokenizer->Encode(first + rest, &whole).ok());
-    ASSERT_TRUE(tokenizer->Encode(first, &pieces).ok());
-    ASSERT_TRUE(tokenizer->EncodeContinued(rest, &pieces).ok());
+    PieceState state;
+    const auto size = tokenizer->EncodePiece(first + "solo and", false, &state, &pieces);
+    ASSERT_TRUE(size.ok());
+    EXPECT_GT(*size, 0u) << name;
+    const std::string left = (first + rest).substr(*size);
+    ASSERT_TRUE(tokenizer->EncodePiece(left, true, &state, &pieces).ok());
     EXPECT_EQ(pieces, whole) << name;
   }
 }
 
-TEST(CharacterBpe, RefusesWhatIsNotSupportedByName) {
-  const Json llama2 = Json::parse(Read("llama2/tokenizer.json"));
-  const Json mistral = Json::parse(Read("mistral_metaspace/tokenizer.json"));
-  const auto with = [](Json json, const std::string& pointer, const Json& value) {
-    json[Json::json_pointer(pointer)] = value;
-    const auto made = MakeBpeTokenizer(json.dump(), "", "");
-    return made.ok() ? std::string("accepted") : std::string(made.status().message());
-  };
-  using testing::HasSubstr;
-  EXPECT_THAT(with(llama2, "/normalizer", {{"type", "NFKC"}}), HasSubstr("NFKC"));
-  EXPECT_THAT(with(llama2, "/normalizer", {{"type", "NFC"}}), HasSubstr("NFC"));
-  EXPECT_THAT(with(llama2, "/normalizer/normalizers/0/prepend", "_"), HasSubstr("Prepend"));
-  EXPECT_THAT(with(llama2, "/normalizer/normalizers/1/content", "_"), HasSubstr("Replace"));
-  EXPECT_THAT(with(llama2, "/decoder", nullptr), HasSubstr("decoder"));
-  EXPECT_THAT(with(llama2, "/decoder", {{"type", "ByteLevel"}}), HasSubstr("decoder"));
-  EXPECT_THAT(with(llama2, "/decoder/decoders/3/stop", 1), HasSubstr("Strip"));
-  EXPECT_THAT(with(llama2, "/pre_tokenizer", {{"type", "ByteLevel"}}), HasSubstr("ByteLevel"));
-  EXPECT_THAT(with(llama2, "/pre_tokenizer", mistral["pre_tokenizer"]), HasSubstr("Metaspace"));
-  EXPECT_THAT(with(mistral, "/pre_tokenizer/split", true), HasSubstr("split"));
-  EXPECT_THAT(with(mistral, "/pre_tokenizer/replacement", "_"), HasSubstr("replacement"));
-  EXPECT_THAT(with(mistral, "/pre_tokenizer/prepend_scheme", "last"), HasSubstr("last"));
-  EXPECT_THAT(with(mistral, "/model/byte_fallback", false), HasSubstr("Metaspace"));
-  Json missing = mistral;
-  missing["model"]["vocab"].erase("<0x7F>");
-  missing["model"]["vocab"]["<0x7f>"] = 259 - 256 + 2 + 0x7f;
-  EXPECT_THAT(with(missing, "/model/unk_token", nullptr), HasSubstr("<0x7F>"));
-}
-
 TEST(BytesTokenizer, ItsTokenizerJsonGivesTheSameIds) {
   const auto bytes = MakeBytesTokenizer();
-  const auto bpe = MakeBpeTokenizer(BytesTokenizerJson(), BytesTokenizerConfigJson(), "");
+  const auto bpe = MakeHfTokenizer(
+      {.tokenizer_json = BytesTokenizerJson(), .tokenizer_config = BytesTokenizerConfigJson()});
   ASSERT_TRUE(bpe.ok()) << bpe.status();
   EXPECT_EQ((*bpe)->vocabulary(), kBytesVocabulary);
   EXPECT_EQ((*bpe)->eos_id(), kBytesEosId);
@@ -201,37 +233,98 @@ TEST(BytesTokenizer, ItsTokenizerJsonGivesTheSameIds) {
   }
 }
 
-TEST(BpeTokenizer, RefusesBadInputByName) {
-  const std::string good = BytesTokenizerJson();
+// The message of the error for the tokenizer `name` with a value changed.
+std::string ErrorWith(const std::string& name, const std::string& pointer, const Json& value) {
+  Json json = Json::parse(name.empty() ? BytesTokenizerJson() : Read(name + "/tokenizer.json"));
+  json[Json::json_pointer(pointer)] = value;
+  const auto made = MakeHfTokenizer({.tokenizer_json = json.dump()});
+  return made.ok() ? "accepted" : std::string(made.status().message());
+}
+
+TEST(HfTokenizer, RefusesBadInputByName) {
+  using testing::HasSubstr;
   const auto error = [](const std::string& json) {
-    const auto made = MakeBpeTokenizer(json, "", "");
-    return made.ok() ? std::string("accepted") : std::string(made.status().message());
+    return std::string(MakeHfTokenizer({.tokenizer_json = json}).status().message());
   };
-  const auto with = [&](const std::string& pointer, const Json& value) {
-    Json json = Json::parse(good);
-    json[Json::json_pointer(pointer)] = value;
-    return error(json.dump());
-  };
-  EXPECT_NE(error("{").find("not valid JSON"), std::string::npos);
-  EXPECT_NE(error(std::string(100000, '[')).find("not valid JSON"), std::string::npos);
-  EXPECT_NE(error("\xff").find("invalid UTF-8"), std::string::npos);
-  EXPECT_NE(with("/model/type", "Unigram").find("Unigram"), std::string::npos);
-  EXPECT_NE(with("/model/byte_fallback", true).find("byte_fallback"), std::string::npos);
-  EXPECT_NE(with("/model/dropout", 0.1).find("dropout"), std::string::npos);
-  EXPECT_NE(with("/model/merges", {"a zzz"}).find("zzz"), std::string::npos);
-  EXPECT_NE(with("/model/merges", {"a"}).find("merges[0]"), std::string::npos);
-  EXPECT_NE(with("/model/end_of_word_suffix", "</w>").find("end_of_word_suffix"),
-            std::string::npos);
-  EXPECT_NE(with("/normalizer", {{"type", "NFKC"}}).find("NFKC"), std::string::npos);
-  EXPECT_NE(with("/pre_tokenizer", {{"type", "Metaspace"}}).find("Metaspace"), std::string::npos);
-  EXPECT_NE(with("/pre_tokenizer", nullptr).find("ByteLevel"), std::string::npos);
-  EXPECT_NE(with("/decoder", {{"type", "WordPiece"}}).find("WordPiece"), std::string::npos);
-  EXPECT_NE(with("/added_tokens/0/id", 300).find("300"), std::string::npos);
-  const auto tokenizer = MakeBpeTokenizer(good, "", "");
+  EXPECT_THAT(error("{"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error(std::string(100000, '[')), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error("\xff"), HasSubstr("invalid UTF-8"));
+  EXPECT_THAT(ErrorWith("", "/model/type", "Magic"), HasSubstr("Magic"));
+  EXPECT_THAT(ErrorWith("", "/model/type", "Unigram"), HasSubstr("ByteLevel"));
+  EXPECT_THAT(ErrorWith("", "/model/byte_fallback", true), HasSubstr("byte_fallback"));
+  EXPECT_THAT(ErrorWith("", "/model/dropout", 0.1), HasSubstr("dropout"));
+  EXPECT_THAT(ErrorWith("", "/model/merges", {"a zzz"}), HasSubstr("zzz"));
+  EXPECT_THAT(ErrorWith("", "/model/merges", {"a"}), HasSubstr("merges[0]"));
+  EXPECT_THAT(ErrorWith("", "/model/end_of_word_suffix", "</w>"), HasSubstr("end_of_word_suffix"));
+  EXPECT_THAT(ErrorWith("", "/model/vocab/!", 1 << 24), HasSubstr("16777215"));
+  EXPECT_THAT(ErrorWith("", "/model/vocab/!", -1), HasSubstr("16777215"));
+  EXPECT_THAT(ErrorWith("", "/model/vocab/!", 1), HasSubstr("two tokens have the id 1"));
+  EXPECT_THAT(ErrorWith("", "/normalizer", {{"type", "ByteLevel"}}), HasSubstr("ByteLevel"));
+  EXPECT_THAT(ErrorWith("", "/normalizer", {{"type", "Replace"}}), HasSubstr("content"));
+  EXPECT_THAT(ErrorWith("", "/normalizer", 3), HasSubstr("normalizer"));
+  EXPECT_THAT(ErrorWith("", "/pre_tokenizer", {{"type", "UnicodeScripts"}}),
+              HasSubstr("UnicodeScripts"));
+  EXPECT_THAT(ErrorWith("", "/decoder", {{"type", "CTC"}}), HasSubstr("CTC"));
+  EXPECT_THAT(ErrorWith("", "/post_processor", {{"type", "Other"}}), HasSubstr("Other"));
+  EXPECT_THAT(ErrorWith("", "/added_tokens/0/id", 300), HasSubstr("300"));
+  EXPECT_THAT(ErrorWith("mistral_metaspace", "/pre_tokenizer/prepend_scheme", "last"),
+              HasSubstr("last"));
+  EXPECT_THAT(ErrorWith("unigram_t5", "/model/unk_id", 100000), HasSubstr("unk_id"));
+  EXPECT_THAT(ErrorWith("unigram_t5", "/model/vocab/5", {"x"}), HasSubstr("vocab[5]"));
+  EXPECT_THAT(ErrorWith("unigram_t5", "/normalizer/normalizers/0/precompiled_charsmap", "AAAA"),
+              HasSubstr("precompiled_charsmap"));
+  EXPECT_THAT(ErrorWith("unigram_t5", "/post_processor/single/0/Sequence/id", "B"),
+              HasSubstr("single"));
+  EXPECT_THAT(ErrorWith("unigram_t5", "/post_processor/special_tokens/<~1s>/ids/0", 99999),
+              HasSubstr("99999"));
+  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = BytesTokenizerJson()});
   ASSERT_TRUE(tokenizer.ok());
   std::vector<int32_t> ids;
   const absl::Status invalid = (*tokenizer)->Encode("abc\xc3(", &ids);
   EXPECT_NE(std::string(invalid.message()).find("byte 3"), std::string::npos) << invalid;
+}
+
+TEST(HfTokenizer, PiecesKnowTheWordBeforeASingleWordToken) {
+  for (const std::string name : {"llama2", "metaspace_always", "unigram_whole", "qwen_added"}) {
+    const auto tokenizer = Open(name);
+    ASSERT_NE(tokenizer, nullptr);
+    for (const std::string text : {"\u0e01solo\U000d0669 home, home, home, home, home",
+                                   "year no solo\U000f9d9a \u597dsolo solo, home, home, home"}) {
+      std::vector<int32_t> whole;
+      ASSERT_TRUE(tokenizer->Encode(text, &whole).ok());
+      for (size_t window = 1; window < text.size(); ++window) {
+        size_t largest = 0;
+        EXPECT_EQ(EncodeByPieces(*tokenizer, text, window, &largest), whole) << name << window;
+      }
+    }
+  }
+}
+
+TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {
+  const std::string json = Read("llama2/tokenizer.json");
+  const std::string map = R"({"eos_token": {"content": "<s>"}, "pad_token": "<unk>"})";
+  const std::string config = R"({"eos_token": "</s>", "bos_token": "<s>"})";
+  const auto both = MakeHfTokenizer(
+      {.tokenizer_json = json, .tokenizer_config = config, .special_tokens_map = map});
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ((*both)->eos_id(), 1);  // special_tokens_map.json goes before
+  EXPECT_EQ((*both)->bos_id(), 1);
+  EXPECT_EQ((*both)->pad_id(), 0);
+  const std::string decoder = R"({"eos_token": "</s>", "added_tokens_decoder": {}})";
+  const auto only = MakeHfTokenizer({.tokenizer_json = json,
+                                     .tokenizer_config = decoder,
+                                     .special_tokens_map = map,
+                                     .model_config = R"({"eos_token_id": [7, 8]})",
+                                     .generation_config = R"({"eos_token_id": [9, 2]})"});
+  ASSERT_TRUE(only.ok()) << only.status();
+  EXPECT_EQ((*only)->eos_id(), 2);
+  EXPECT_EQ((*only)->pad_id(), -1);
+  EXPECT_THAT((*only)->end_ids(), testing::ElementsAre(2, 9));
+  const auto ids =
+      MakeHfTokenizer({.tokenizer_json = json, .model_config = R"({"eos_token_id": [8, 7]})"});
+  ASSERT_TRUE(ids.ok()) << ids.status();
+  EXPECT_EQ((*ids)->eos_id(), 8);
+  EXPECT_THAT((*ids)->end_ids(), testing::ElementsAre(7, 8));
 }
 
 }  // namespace

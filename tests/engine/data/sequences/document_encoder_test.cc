@@ -16,20 +16,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(LastSafeCutTest, IsBehindALineFeedBetweenLetters) {
-  EXPECT_EQ(LastSafeCut(""), 0u);
-  EXPECT_EQ(LastSafeCut("abc"), 0u);
-  EXPECT_EQ(LastSafeCut("a\nb"), 2u);
-  EXPECT_EQ(LastSafeCut("ab\ncd\nef"), 6u);
-  EXPECT_EQ(LastSafeCut("\nb"), 0u);
-  EXPECT_EQ(LastSafeCut("a\n"), 0u);
-  for (const char* unsafe :
-       {"a\n\nb", "a\n b", "a \nb", "a.\nb", "a\n1", "a\r\nb", "a\n\xc3\xa9", "\xc3\xa9\nb"}) {
-    EXPECT_EQ(LastSafeCut(unsafe), 0u) << unsafe;
-    EXPECT_EQ(LastSafeCut(std::string("x\ny ") + unsafe), 2u) << unsafe;
-  }
-}
-
 DocumentEncoderOptions Options(const Tokenizer* tokenizer) {
   DocumentEncoderOptions options;
   options.tokenizer = tokenizer;

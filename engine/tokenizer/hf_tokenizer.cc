@@ -1,0 +1,438 @@
+#include "engine/tokenizer/hf_tokenizer.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/status.h"
+#include "engine/tokenizer/sentencepiece_model.h"
+#include "engine/tokenizer/text/text_map.h"
+#include "engine/tokenizer/text/utf8.h"
+#include "engine/tokenizer/tokenizer_config.h"
+#include "engine/tokenizer/tokenizer_json.h"
+
+namespace megatrain {
+namespace {
+
+class HfTokenizer : public Tokenizer {
+ public:
+  // `parts` is taken over; `file` names where they are from. `config` adds tokens and names the
+  // special ones.
+  absl::Status Initialize(TokenizerJson parts, std::string_view file,
+                          const TokenizerConfig& config);
+
+  absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const override {
+    return EncodeText(text, PieceState(), ids, nullptr);
+  }
+  absl::Status EncodeWithOffsets(std::string_view text, std::vector<int32_t>* ids,
+                                 std::vector<size_t>* offsets) const override {
+    return EncodeText(text, PieceState(), ids, offsets);
+  }
+  absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
+                                     std::vector<int32_t>* ids) const override;
+  std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override;
+  std::optional<int32_t> TokenId(std::string_view token) const override;
+
+  int64_t vocabulary() const override { return vocabulary_; }
+  int32_t eos_id() const override { return eos_id_; }
+  std::vector<int32_t> end_ids() const override { return end_ids_; }
+  SpecialIds special_tokens_around() const override { return parts_.special_ids; }
+  int32_t bos_id() const override { return bos_id_; }
+  int32_t pad_id() const override { return pad_id_; }
+  std::string fingerprint() const override { return fingerprint_; }
+  void SetFingerprint(std::string fingerprint) { fingerprint_ = std::move(fingerprint); }
+
+ private:
+  // A place up to which a text is encoded that goes on.
+  struct Cut {
+    size_t offset = 0;  // in the text
+    size_t ids = 0;     // the number of ids of the text before it
+    double score = 0;   // of the tokens of the word that is cut, for TokenModel
+  };
+  // The vectors that Encode fills, and buffers that are reused for every word.
+  struct Output {
+    std::vector<int32_t>* ids;
+    std::vector<size_t>* offsets;  // may be null
+    PieceState state;
+    std::string_view text;
+    bool open = false;  // the text goes on; `cut` is kept
+    Cut cut;
+    size_t section = 0;      // where the stretch between added tokens begins that is being encoded
+    size_t section_end = 0;  // and where it ends
+    size_t stretch = 0;      // where the stretch of it begins that is free of normalized tokens
+    ModelBuffers buffers;
+    NormalizedText normalized;
+  };
+  struct Decoded {
+    std::string text;
+    bool special = false;
+  };
+
+  absl::Status AddTokens(const std::vector<AddedToken>& tokens, bool any_id, std::string_view file);
+  absl::Status SetSpecials(const TokenizerConfig& config);
+  absl::Status BuildTables();
+  absl::Status CheckSpecialIds(std::string_view file) const;
+
+  absl::Status EncodeText(std::string_view text, const PieceState& state, std::vector<int32_t>* ids,
+                          std::vector<size_t>* offsets) const;
+  // Encodes the stretch [begin, end) of the text, between tokens that are looked for there. If
+  // `open`, it goes on.
+  absl::Status EncodeSection(size_t begin, size_t end, bool open, Output* out) const;
+  absl::Status EncodeWord(const PreTokenizer::Word& word, Output* out) const;
+  void GiveToken(const AddedToken& token, size_t offset, Output* out) const;
+  // Sets out->cut to the place `offset` of `word` if the text can be cut there. Returns whether it
+  // can.
+  bool CutAt(const PreTokenizer::Word& word, size_t offset, Output* out) const;
+
+  TokenizerJson parts_;
+  absl::flat_hash_map<int32_t, AddedToken> added_;  // by id
+  TextMap<int32_t> added_ids_;
+  AddedTokenMatcher raw_matcher_;
+  AddedTokenMatcher normalized_matcher_;
+  size_t raw_bytes_max_ = 0;  // of the longest token that each looks for
+  size_t normalized_bytes_max_ = 0;
+  bool any_lstrip_ = false;
+  bool any_single_word_ = false;
+  absl::flat_hash_map<int32_t, Decoded> decoded_;
+  int64_t vocabulary_ = 0;
+  int32_t eos_id_ = -1;
+  int32_t bos_id_ = -1;
+  int32_t pad_id_ = -1;
+  std::vector<int32_t> end_ids_;
+  std::string fingerprint_;
+};
+
+absl::Status HfTokenizer::Initialize(TokenizerJson parts, std::string_view file,
+                                     const TokenizerConfig& config) {
+  parts_ = std::move(parts);
+  MT_RETURN_IF_ERROR(
+      AddTokens(parts_.added_tokens, false, absl::StrCat(ToAbsl(file), ": added_tokens")));
+  // transformers adds the tokens that only tokenizer_config.json has.
+  std::vector<AddedToken> missing;
+  for (const AddedToken& token : config.added_tokens) {
+    const std::optional<int32_t> id = TokenId(token.content);
+    if (!id.has_value() || !added_.contains(*id)) {
+      missing.push_back(token);
+    }
+    if (id.has_value() && *id != token.id) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "tokenizer_config.json: added_tokens_decoder gives \"%s\" the id %d, %s %d",
+          token.content, token.id, file, *id));
+    }
+  }
+  MT_RETURN_IF_ERROR(AddTokens(missing, false, "tokenizer_config.json: added_tokens_decoder"));
+  MT_RETURN_IF_ERROR(AddTokens(config.special_tokens, true, "tokenizer_config.json"));
+  MT_RETURN_IF_ERROR(BuildTables());
+  MT_RETURN_IF_ERROR(SetSpecials(config));
+  return CheckSpecialIds(file);
+}
+
+// Ids as `tokenizers` gives them: a token of the model keeps its id, others are numbered from the
+// vocabulary's size on. With `any_id`, the tokens' own ids do not count, and a token that is there
+// stays as it is.
+absl::Status HfTokenizer::AddTokens(const std::vector<AddedToken>& tokens, bool any_id,
+                                    std::string_view file) {
+  auto next = static_cast<int32_t>(parts_.model->vocabulary().size());
+  for (const auto& [id, token] : added_) next = std::max(next, id + 1);
+  for (const AddedToken& token : tokens) {
+    if (token.content.empty()) continue;
+    const std::optional<int32_t> known = TokenId(token.content);
+    const int32_t id = known.has_value() ? *known : next++;
+    if (any_id && added_.contains(id)) continue;
+    if (!any_id && id != token.id) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s gives \"%s\" the id %d, but `tokenizers` numbers it %d", file,
+                          token.content, token.id, id));
+    }
+    AddedToken& added = added_[id] = token;
+    added.id = id;
+    added_ids_[token.content] = id;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HfTokenizer::SetSpecials(const TokenizerConfig& config) {
+  const auto set = [this](const std::optional<std::string>& text, int32_t* id) {
+    if (text.has_value() && !text->empty()) *id = TokenId(*text).value_or(-1);
+  };
+  set(config.bos_token, &bos_id_);
+  set(config.eos_token, &eos_id_);
+  set(config.pad_token, &pad_id_);
+  for (const int32_t id : config.eos_token_ids) {
+    if (id < vocabulary_) end_ids_.push_back(id);
+  }
+  if (eos_id_ < 0 && config.eos_token_id < vocabulary_) eos_id_ = config.eos_token_id;
+  if (eos_id_ >= 0) end_ids_.push_back(eos_id_);
+  std::sort(end_ids_.begin(), end_ids_.end());
+  end_ids_.erase(std::unique(end_ids_.begin(), end_ids_.end()), end_ids_.end());
+  // A directory without tokenizer.json says so in tokenizer_config.json.
+  if (config.add_bos && bos_id_ >= 0) parts_.special_ids.before = {bos_id_};
+  if (config.add_eos && eos_id_ >= 0) parts_.special_ids.after = {eos_id_};
+  return absl::OkStatus();
+}
+
+absl::Status HfTokenizer::CheckSpecialIds(std::string_view file) const {
+  for (const auto* ids : {&parts_.special_ids.before, &parts_.special_ids.after}) {
+    for (const int32_t id : *ids) {
+      if (!decoded_.contains(id)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            ToAbsl(file), ": post_processor adds the id ", id, ", which no token has"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status HfTokenizer::BuildTables() {
+  for (const auto& [token, id] : parts_.model->vocabulary()) {
+    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
+    decoded_[id] = {token, false};
+  }
+  std::vector<int32_t> order;
+  for (const auto& [id, token] : added_) order.push_back(id);
+  std::sort(order.begin(), order.end());
+  NormalizedText normalized;
+  for (const int32_t id : order) {
+    const AddedToken& token = added_.at(id);
+    vocabulary_ = std::max<int64_t>(vocabulary_, int64_t{id} + 1);
+    any_lstrip_ = any_lstrip_ || token.lstrip;
+    any_single_word_ = any_single_word_ || token.single_word;
+    normalized.text = token.content;
+    if (token.normalized) {
+      MT_RETURN_IF_ERROR(parts_.normalizer.Normalize(token.content, true, false, &normalized));
+    }
+    MT_RETURN_IF_ERROR(
+        (token.normalized ? normalized_matcher_ : raw_matcher_).Add(normalized.text, token));
+    size_t& bytes_max = token.normalized ? normalized_bytes_max_ : raw_bytes_max_;
+    bytes_max = std::max(bytes_max, normalized.text.size());
+    // As in `tokenizers`, one that is normalized to another text is not left out.
+    decoded_[id] = {std::string(normalized.text),
+                    token.special && normalized.text == token.content};
+  }
+  return absl::OkStatus();
+}
+
+bool HfTokenizer::CutAt(const PreTokenizer::Word& word, size_t offset, Output* out) const {
+  const size_t place = word.begin + offset;
+  const size_t at = word.chain->Original(place);
+  if (at <= out->stretch || at >= out->section_end) return false;
+  // Within what stands for one character there is no such place in the text.
+  if (place > 0 && word.chain->Original(place - 1) == at) return false;
+  // A token may follow that takes the white space before it, or that is none behind a word.
+  const char32_t before = Utf8At(out->text, Utf8Before(out->text, at));
+  if ((any_lstrip_ && IsWhiteSpace(before)) || (any_single_word_ && IsWordCharacter(before))) {
+    return false;
+  }
+  const std::string_view section = out->text.substr(out->section, out->section_end - out->section);
+  if (!parts_.normalizer.CutsAt(section, at - out->section)) return false;
+  out->cut = {at, out->ids->size(), 0};
+  return true;
+}
+
+absl::Status HfTokenizer::EncodeWord(const PreTokenizer::Word& word, Output* out) const {
+  double score = out->state.score;
+  out->state.score = 0;
+  const std::vector<TokenAt>& tokens = out->buffers.tokens;
+  if (word.open) {
+    const auto may_cut = [&](size_t offset) { return CutAt(word, offset, out); };
+    const Cut before = out->cut;
+    MT_ASSIGN_OR_RETURN(const size_t size,
+                        parts_.model->EncodeOpen(word.text, may_cut, &score, &out->buffers));
+    if (size == 0 || !may_cut(size)) {
+      out->cut = before;
+      return absl::OkStatus();
+    }
+    for (const TokenAt& token : tokens) out->ids->push_back(token.id);
+    out->cut.ids = out->ids->size();
+    out->cut.score = score;
+    return absl::OkStatus();
+  }
+  if (out->open) CutAt(word, 0, out);
+  MT_RETURN_IF_ERROR(parts_.model->Encode(word.text, score, &out->buffers));
+  for (const TokenAt& token : tokens) {
+    out->ids->push_back(token.id);
+    if (out->offsets != nullptr) {
+      out->offsets->push_back(word.chain->Original(word.begin + token.begin));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void HfTokenizer::GiveToken(const AddedToken& token, size_t offset, Output* out) const {
+  out->state.score = 0;
+  out->ids->push_back(token.id);
+  if (out->offsets != nullptr) out->offsets->push_back(offset);
+}
+
+absl::Status HfTokenizer::EncodeSection(size_t begin, size_t end, bool open, Output* out) const {
+  out->section = begin;
+  out->section_end = end;
+  const bool begins = !(out->state.continued && begin == 0);
+  NormalizedText& normalized = out->normalized;
+  const bool with_runs =
+      out->offsets != nullptr || out->open || parts_.pre_tokenizer.needs_offsets();
+  MT_RETURN_IF_ERROR(parts_.normalizer.Normalize(out->text.substr(begin, end - begin), begins,
+                                                 with_runs, &normalized));
+  if (normalized.text.size() > std::numeric_limits<uint32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a text of ", normalized.text.size(), " bytes is more than 4 GiB: split it"));
+  }
+  OffsetChain original = {begin, nullptr, nullptr, 0};
+  absl::Status status;
+  // An added token that begins behind this may be a longer one once there is more text.
+  size_t known = normalized.text.size();
+  if (open && normalized_bytes_max_ > 0) {
+    known -= std::min(known, normalized_bytes_max_ + 4);
+    while (known > 0 && (normalized.text[known] & 0xc0) == 0x80) --known;
+  }
+  normalized_matcher_.Cut(normalized.text, [&](size_t from, size_t to, const AddedToken* token) {
+    if (!status.ok() || from >= known || from == to) return;
+    OffsetChain chain = {from, normalized.runs.empty() ? nullptr : &normalized.runs, &original, 0};
+    if (token != nullptr) {
+      GiveToken(*token, chain.Original(0), out);
+      return;
+    }
+    out->stretch = chain.Original(0);
+    const bool goes_on = open && to >= known;
+    status = parts_.pre_tokenizer.Cut(
+        normalized.text.substr(from, std::min(to, known) - from), &chain, !out->state.continued,
+        goes_on, [&](const PreTokenizer::Word& word) { return EncodeWord(word, out); });
+  });
+  return status;
+}
+
+absl::Status HfTokenizer::EncodeText(std::string_view text, const PieceState& state,
+                                     std::vector<int32_t>* ids,
+                                     std::vector<size_t>* offsets) const {
+  MT_RETURN_IF_ERROR(CheckUtf8(text));
+  Output out;
+  out.ids = ids;
+  out.offsets = offsets;
+  out.state = state;
+  out.text = text;
+  ids->reserve(ids->size() + text.size() / 4);
+  absl::Status status;
+  raw_matcher_.Cut(text, [&](size_t begin, size_t end, const AddedToken* token) {
+    if (!status.ok() || begin == end) return;
+    if (token == nullptr) {
+      status = EncodeSection(begin, end, /*open=*/false, &out);
+    } else {
+      GiveToken(*token, begin, &out);
+    }
+  });
+  return status;
+}
+
+absl::StatusOr<size_t> HfTokenizer::EncodePiece(std::string_view text, bool last, PieceState* state,
+                                                std::vector<int32_t>* ids) const {
+  if (last) {
+    MT_RETURN_IF_ERROR(EncodeText(text, *state, ids, nullptr));
+    return text.size();
+  }
+  // The last character may not be whole.
+  for (int bytes = 0; bytes < 4 && !text.empty(); ++bytes) {
+    const auto byte = static_cast<unsigned char>(text.back());
+    text.remove_suffix(1);
+    if ((byte & 0xc0) != 0x80) break;
+  }
+  MT_RETURN_IF_ERROR(CheckUtf8(text));
+  // An added token that begins behind this may be a longer one once there is more text, and what it
+  // looks at behind itself is not there.
+  size_t known = text.size() - std::min(text.size(), raw_bytes_max_ + 4);
+  while (known > 0 && known < text.size() && (text[known] & 0xc0) == 0x80) --known;
+  Output out;
+  out.ids = ids;
+  out.offsets = nullptr;
+  out.state = *state;
+  out.text = text;
+  out.open = true;
+  const size_t ids_before = ids->size();
+  absl::Status status;
+  raw_matcher_.Cut(text, [&](size_t begin, size_t end, const AddedToken* token) {
+    if (!status.ok() || begin >= known || begin == end) return;
+    if (token != nullptr) {
+      GiveToken(*token, begin, &out);
+      return;
+    }
+    const bool open = end >= known;
+    if (open) {  // up to where it is normalized as it will be with more text
+      end = known;
+      const std::string_view section = text.substr(begin);
+      while (end > begin && !parts_.normalizer.CutsAt(section, end - begin)) {
+        end = Utf8Before(text, end);
+      }
+      if (end <= begin) return;
+    }
+    status = EncodeSection(begin, end, open, &out);
+  });
+  MT_RETURN_IF_ERROR(status);
+  ids->resize(out.cut.offset == 0 ? ids_before : out.cut.ids);
+  if (out.cut.offset > 0) *state = {true, out.cut.score};
+  return out.cut.offset;
+}
+
+std::string HfTokenizer::Decode(const std::vector<int32_t>& ids, bool skip_special) const {
+  std::vector<std::string> tokens;
+  tokens.reserve(ids.size());
+  for (const int32_t id : ids) {
+    const auto found = decoded_.find(id);
+    if (found == decoded_.end() || (skip_special && found->second.special)) continue;
+    tokens.push_back(found->second.text);
+  }
+  return parts_.decoder.Decode(std::move(tokens));
+}
+
+std::optional<int32_t> HfTokenizer::TokenId(std::string_view token) const {
+  if (const auto found = added_ids_.find(token); found != added_ids_.end()) return found->second;
+  const auto found = parts_.model->vocabulary().find(token);
+  if (found == parts_.model->vocabulary().end()) return std::nullopt;
+  return found->second;
+}
+
+std::string Fingerprint(std::string_view file, const Tokenizer& tokenizer,
+                        const TokenizerConfig& config) {
+  // The file, and what the others can change beside it.
+  std::string text = absl::StrCat(ToAbsl(file), "\n", tokenizer.eos_id(), " ", tokenizer.bos_id(),
+                                  " ", tokenizer.pad_id(), " ", config.tokenizer_class);
+  for (const auto* tokens : {&config.added_tokens, &config.special_tokens}) {
+    for (const AddedToken& token : *tokens) {
+      absl::StrAppend(&text, "\n", token.id, " ", token.content, " ", token.single_word,
+                      token.lstrip, token.rstrip, token.normalized);
+    }
+  }
+  const SpecialIds around = tokenizer.special_tokens_around();
+  for (const int32_t id : around.before) absl::StrAppend(&text, "\nbefore ", id);
+  for (const int32_t id : around.after) absl::StrAppend(&text, "\nafter ", id);
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeHfTokenizer(const TokenizerFiles& files) {
+  MT_ASSIGN_OR_RETURN(TokenizerConfig config,
+                      ParseTokenizerConfig(files.tokenizer_config, files.model_config,
+                                           files.special_tokens_map, files.generation_config));
+  const bool is_json = !files.tokenizer_json.empty();
+  const std::string_view file = is_json ? "tokenizer.json" : "tokenizer.model";
+  // transformers lets tokenizer.json's post_processor decide alone.
+  if (is_json) config.add_bos = config.add_eos = false;
+  absl::StatusOr<TokenizerJson> parts =
+      is_json ? ParseTokenizerJson(files.tokenizer_json)
+              : ParseSentencePieceModel(files.tokenizer_model, &config);
+  if (!parts.ok()) {
+    return absl::Status(parts.status().code(),
+                        absl::StrCat(ToAbsl(file), ": ", parts.status().message()));
+  }
+  auto tokenizer = std::make_shared<HfTokenizer>();
+  MT_RETURN_IF_ERROR(tokenizer->Initialize(*std::move(parts), file, config));
+  tokenizer->SetFingerprint(
+      Fingerprint(is_json ? files.tokenizer_json : files.tokenizer_model, *tokenizer, config));
+  return tokenizer;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,29 @@
+// Makes a tokenizer from Hugging Face files. It gives the same ids as the `tokenizers` library.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_HF_TOKENIZER_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_HF_TOKENIZER_H_
+
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace megatrain {
+
+// The contents of a directory's files. Those that are missing are empty.
+struct TokenizerFiles {
+  std::string_view tokenizer_json = {};
+  std::string_view tokenizer_model = {};  // SentencePiece's; read if there is no tokenizer_json
+  std::string_view tokenizer_config = {};
+  std::string_view special_tokens_map = {};
+  std::string_view model_config = {};
+  std::string_view generation_config = {};
+};
+
+// The files are used during the call only. Returns the errors of their parsers, and InvalidArgument
+// if they contradict each other. Messages name the file.
+absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeHfTokenizer(const TokenizerFiles& files);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_HF_TOKENIZER_H_

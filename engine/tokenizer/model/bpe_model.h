@@ -1,0 +1,68 @@
+// Byte-pair encoding. Its symbols are bytes (GPT-2, Llama 3, Qwen) or characters (SentencePiece,
+// Llama 2).
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MODEL_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "engine/tokenizer/model/bpe_merge.h"
+#include "engine/tokenizer/model/bpe_seams.h"
+#include "engine/tokenizer/model/token_model.h"
+
+namespace megatrain {
+
+struct BpeSettings {
+  bool byte_level = false;     // words are bytes, tokens are written as byte_unicode.h says
+  bool byte_fallback = false;  // a character that is no token becomes the tokens of its bytes
+  bool ignore_merges = false;  // a word that is a token is not merged
+  bool fuse_unknown = false;   // neighbouring unknown characters become one token
+  std::optional<int32_t> unknown_id;  // without one, unknown characters are left out
+  std::string continuing_prefix;      // before every character of a word but the first
+  std::string end_suffix;             // behind the last character of a word
+};
+
+class BpeModel : public TokenModel {
+ public:
+  // Makes the model. `seams` has the rules of `merges`.
+  BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
+
+  // Time is O(n log n) in the longest stretch without a seam and O(n) in the length of the word.
+  absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
+  absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,
+                                    double* score, ModelBuffers* buffers) const override;
+
+ private:
+  void EncodeBytes(std::string_view word, ModelBuffers* buffers) const;
+  void EncodeCharacters(std::string_view word, ModelBuffers* buffers) const;
+  // Merges the symbols and moves them behind the tokens.
+  void Flush(ModelBuffers* buffers) const;
+  // Returns the token of the character at `at`, with prefix and suffix; -1 if it is none. `text` is
+  // set to the character with its prefix and suffix if there are such.
+  int32_t CharacterId(std::string_view word, size_t at, size_t length, std::string* text) const;
+  // Appends the tokens of the bytes of `text`; false, with no change, if one has none.
+  bool FallBack(std::string_view text, uint32_t begin, std::vector<TokenAt>* symbols) const;
+  // Returns true if no token reaches across the place between two neighbouring characters.
+  bool SeamBetween(char32_t before, char32_t after) const;
+  bool ByteSeam(uint8_t before, uint8_t after) const;
+  int32_t PlainId(char32_t c) const;  // without prefix and suffix
+
+  const BpeMerges merges_;
+  const BpeSeams seams_;
+  const BpeSettings settings_;
+  int32_t byte_ids_[256];  // of a byte: byte-level or "<0x..>" tokens; -1: none
+  bool all_bytes_ = true;  // every byte has a token
+  bool plain_;             // neither prefix nor suffix
+  int32_t ascii_ids_[128];
+  absl::flat_hash_map<char32_t, int32_t> character_ids_;
+  TextMap<int32_t> words_;  // with ignore_merges and byte_level: tokens as bytes
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MODEL_H_

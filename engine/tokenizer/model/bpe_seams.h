@@ -1,0 +1,44 @@
+// Finds the places in a text across which no merge rule can join. A long text is cut there, and
+// merging its pieces separately gives the same result.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_SEAMS_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_SEAMS_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/container/flat_hash_set.h"
+
+namespace megatrain {
+
+// A tokenizer without a pre-tokenizer merges a whole document as one word. But its rules join few
+// pairs of neighbouring characters. For example, suppose that no rule has a left token that ends in
+// "e" and a right token that begins with a space. Then a token ends between every "e" and a space
+// behind it. Cutting the text at such places is exact, and pieces become as short as words.
+//
+// Thread safety: const methods may be called from several threads.
+class BpeSeams {
+ public:
+  // Adds the merge rule of two tokens whose symbols are their characters. REQUIRES: neither is
+  // empty.
+  void AddRule(std::string_view left, std::string_view right);
+  // Declares that there are no seams. Call it if a rule has a token that does not stand for its
+  // characters.
+  void SetNone() { none_ = true; }
+
+  // Returns true if text can be cut between the neighbouring characters `before` and `after`.
+  bool Between(char32_t before, char32_t after) const {
+    return !none_ && !joined_.contains(Pair(before, after));
+  }
+
+ private:
+  static uint64_t Pair(char32_t before, char32_t after) {
+    return uint64_t{before} << 32 | uint64_t{after};
+  }
+
+  absl::flat_hash_set<uint64_t> joined_;
+  bool none_ = false;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_SEAMS_H_

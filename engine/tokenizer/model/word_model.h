@@ -1,0 +1,46 @@
+// Models that look words up: WordPiece and WordLevel.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_WORD_MODEL_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_MODEL_WORD_MODEL_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "engine/tokenizer/model/token_model.h"
+#include "engine/tokenizer/model/token_trie.h"
+
+namespace megatrain {
+
+// WordPiece (BERT): a word is cut into the longest tokens from left to right. Tokens inside a word
+// begin with a prefix. A word that cannot be cut so is one unknown token.
+class WordPieceModel : public TokenModel {
+ public:
+  // Words of more than `characters_max` characters are unknown.
+  WordPieceModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id,
+                 std::string_view prefix, size_t characters_max);
+
+  absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
+
+ private:
+  const std::optional<int32_t> unknown_id_;
+  const size_t characters_max_;
+  TokenTrie beginnings_;
+  TokenTrie continuations_;  // without their prefix
+};
+
+// WordLevel: a word is a token or unknown.
+class WordLevelModel : public TokenModel {
+ public:
+  WordLevelModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id)
+      : TokenModel(std::move(vocabulary)), unknown_id_(unknown_id) {}
+
+  absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
+
+ private:
+  const std::optional<int32_t> unknown_id_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_MODEL_WORD_MODEL_H_

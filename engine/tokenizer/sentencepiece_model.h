@@ -1,0 +1,22 @@
+// Parses SentencePiece's tokenizer.model.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_SENTENCEPIECE_MODEL_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_SENTENCEPIECE_MODEL_H_
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "engine/tokenizer/tokenizer_config.h"
+#include "engine/tokenizer/tokenizer_json.h"
+
+namespace megatrain {
+
+// Makes the parts that `transformers` makes of `model` for a directory without tokenizer.json.
+// `config` says of which class the tokenizer is; special tokens that it does not name are set to
+// the model's. Returns InvalidArgument if `model` is broken, and Unimplemented for a model that is
+// neither Unigram nor BPE.
+absl::StatusOr<TokenizerJson> ParseSentencePieceModel(std::string_view model,
+                                                      TokenizerConfig* config);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_SENTENCEPIECE_MODEL_H_

@@ -1,0 +1,32 @@
+// Normalizations of `tokenizers` that look at one character at a time.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_MAPS_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_MAPS_H_
+
+#include <string>
+#include <string_view>
+
+#include "engine/tokenizer/text/offset_runs.h"
+
+namespace megatrain {
+
+// REQUIRES, for all: `text` is well-formed UTF-8.
+
+// Lowercase: each character to its lower case, without regard to its neighbours.
+void MapLowercase(std::string_view text, RunWriter* out);
+// StripAccents: removes combining marks (category M).
+void RemoveMarks(std::string_view text, RunWriter* out);
+// The same of BertNormalizer: non-spacing marks only (category Mn).
+void RemoveNonspacingMarks(std::string_view text, RunWriter* out);
+// Nmt: removes control characters and makes spaces of others.
+void MapNmt(std::string_view text, RunWriter* out);
+// BertNormalizer's clean_text: removes what is not text and makes white space a space.
+void CleanText(std::string_view text, RunWriter* out);
+// BertNormalizer's handle_chinese_chars: puts spaces around ideographs.
+void SpaceIdeographs(std::string_view text, RunWriter* out);
+
+// Returns the class, in PCRE2's syntax, of what `tokenizers` calls punctuation.
+std::string PunctuationClass();
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_MAPS_H_

@@ -1,0 +1,75 @@
+// Maps offsets in a text that was rewritten to offsets in its original.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_OFFSET_RUNS_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_TEXT_OFFSET_RUNS_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megatrain {
+
+// Begins at byte `begin` of the new text and ends where the next run begins. If `flat`, all of it
+// stands for the character at byte `original` of the original. Else it is a copy of the bytes from
+// there on.
+struct OffsetRun {
+  size_t begin;
+  size_t original;
+  bool flat;
+};
+
+// Ascending in `begin`, the first at 0. Empty if the texts are equal.
+using OffsetRuns = std::vector<OffsetRun>;
+
+// Returns the offset in the original of byte `offset` of the new text. `hint` is a run to begin the
+// search at; it is set to the run that was found.
+size_t OriginalOffset(const OffsetRuns& runs, size_t offset, size_t* hint);
+
+// Makes `runs`, from a text C to B, map to A, where `inner` maps from B to A.
+void ComposeRuns(const OffsetRuns& inner, OffsetRuns* runs);
+
+// Writes a text and its runs, from left to right.
+class RunWriter {
+ public:
+  // Both must outlive the writer and are cleared. `runs` may be null.
+  RunWriter(std::string* text, OffsetRuns* runs) : text_(text), runs_(runs) {
+    text->clear();
+    if (runs != nullptr) runs->clear();
+  }
+  // Copies the bytes [begin, end) of `source`, the original.
+  void Keep(std::string_view source, size_t begin, size_t end) {
+    if (begin >= end) return;
+    if (runs_ != nullptr) Begin(begin, false);
+    text_->append(source, begin, end - begin);
+  }
+  // Writes `text` for the character at `original`.
+  void Put(std::string_view text, size_t original) {
+    if (text.empty()) return;
+    if (runs_ != nullptr) Begin(original, true);
+    text_->append(text);
+  }
+
+ private:
+  void Begin(size_t original, bool flat);
+
+  std::string* const text_;
+  OffsetRuns* const runs_;
+};
+
+// A place in a chain of texts, each rewritten from the next.
+struct OffsetChain {
+  size_t base = 0;                   // added to an offset before it is looked up
+  const OffsetRuns* runs = nullptr;  // null: none
+  OffsetChain* next = nullptr;       // the text that `runs` leads to; null: the original
+  size_t hint = 0;
+
+  size_t Original(size_t offset) {
+    offset += base;
+    if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
+    return next != nullptr ? next->Original(offset) : offset;
+  }
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_TEXT_OFFSET_RUNS_H_

@@ -1,0 +1,110 @@
+#include "engine/tokenizer/text/unicode_form.h"
+
+#include <unicode/bytestream.h>
+#include <unicode/normalizer2.h>
+#include <unicode/uniset.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "engine/tokenizer/text/utf8.h"
+
+namespace megatrain {
+namespace {
+
+const icu::Normalizer2* Make(UnicodeForm form) {
+  UErrorCode error = U_ZERO_ERROR;
+  const icu::Normalizer2* out = nullptr;
+  switch (form) {
+    case UnicodeForm::kNfc:
+      out = icu::Normalizer2::getNFCInstance(error);
+      break;
+    case UnicodeForm::kNfd:
+      out = icu::Normalizer2::getNFDInstance(error);
+      break;
+    case UnicodeForm::kNfkc:
+      out = icu::Normalizer2::getNFKCInstance(error);
+      break;
+    case UnicodeForm::kNfkd:
+      out = icu::Normalizer2::getNFKDInstance(error);
+      break;
+  }
+  if (U_FAILURE(error) || form == UnicodeForm::kNfc) return U_FAILURE(error) ? nullptr : out;
+  // `tokenizers` knows the decompositions of Unicode 9. (Those of NFC have not changed since.)
+  const auto* const known = new icu::UnicodeSet(u"[:age=9.0:]", error);
+  return U_FAILURE(error) ? nullptr : new icu::FilteredNormalizer2(*out, *known);
+}
+
+// Returns null if ICU has no data. The result lives as long as the program.
+const icu::Normalizer2* Instance(UnicodeForm form) {
+  static const icu::Normalizer2* const kInstances[] = {
+      Make(UnicodeForm::kNfc), Make(UnicodeForm::kNfd), Make(UnicodeForm::kNfkc),
+      Make(UnicodeForm::kNfkd)};
+  return kInstances[static_cast<int>(form)];
+}
+
+icu::StringPiece Piece(std::string_view text) {
+  return {text.data(), static_cast<int32_t>(text.size())};
+}
+
+// Returns true if every byte of `text` is below `limit`: the text is then in the form. This is the
+// common case and is checked at memory speed.
+bool AllBelow(std::string_view text, unsigned char limit) {
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) >= limit) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::Status ApplyForm(UnicodeForm form, std::string_view text, RunWriter* out, bool* changed) {
+  *changed = false;
+  // Characters below U+0300, which is CC 80, are NFC; ASCII is in every form.
+  if (AllBelow(text, form == UnicodeForm::kNfc ? 0xcc : 0x80)) return absl::OkStatus();
+  // ICU counts in int32.
+  if (text.size() > size_t{1} << 30) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a text of ", text.size(), " bytes is more than a Unicode form takes (1 GiB): split it"));
+  }
+  const icu::Normalizer2* const instance = Instance(form);
+  if (instance == nullptr) return absl::InternalError("ICU has no normalization data");
+  UErrorCode error = U_ZERO_ERROR;
+  if (instance->isNormalizedUTF8(Piece(text), error) && U_SUCCESS(error)) return absl::OkStatus();
+  *changed = true;
+  // Text between two boundaries is normalized by itself. Stretches of ASCII are copied.
+  std::string normalized;
+  size_t kept = 0;
+  for (size_t begin = 0; begin < text.size() && U_SUCCESS(error);) {
+    size_t end = begin + Utf8Length(static_cast<unsigned char>(text[begin]));
+    while (end < text.size() && static_cast<unsigned char>(text[end]) >= 0x80 &&
+           !instance->hasBoundaryBefore(static_cast<UChar32>(Utf8At(text, end)))) {
+      end += Utf8Length(static_cast<unsigned char>(text[end]));
+    }
+    if (end > begin + 1 || static_cast<unsigned char>(text[begin]) >= 0x80) {
+      const std::string_view part = text.substr(begin, end - begin);
+      normalized.clear();
+      icu::StringByteSink<std::string> sink(&normalized);
+      instance->normalizeUTF8(0, Piece(part), sink, nullptr, error);
+      if (normalized != part) {
+        out->Keep(text, kept, begin);
+        out->Put(normalized, begin);
+        kept = end;
+      }
+    }
+    begin = end;
+  }
+  out->Keep(text, kept, text.size());
+  if (U_FAILURE(error)) {
+    return absl::InternalError(absl::StrCat("normalization failed: ", u_errorName(error)));
+  }
+  return absl::OkStatus();
+}
+
+bool FormBeginsAt(UnicodeForm form, char32_t c) {
+  if (c < 0x300) return true;
+  const icu::Normalizer2* const instance = Instance(form);
+  return instance != nullptr && instance->hasBoundaryBefore(static_cast<UChar32>(c)) != 0;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,24 @@
+// Unicode's normalization forms, by ICU.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_UNICODE_FORM_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_TEXT_UNICODE_FORM_H_
+
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "engine/tokenizer/text/offset_runs.h"
+
+namespace megatrain {
+
+enum class UnicodeForm { kNfc, kNfd, kNfkc, kNfkd };
+
+// Writes the form of `text`, or sets `changed` to false and writes nothing if it is in that form.
+// Returns InvalidArgument for more than 1 GiB and Internal if ICU fails. REQUIRES: `text` is
+// well-formed UTF-8.
+absl::Status ApplyForm(UnicodeForm form, std::string_view text, RunWriter* out, bool* changed);
+
+// Returns true if a text can be cut before `c` and its parts normalized separately.
+bool FormBeginsAt(UnicodeForm form, char32_t c);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_TEXT_UNICODE_FORM_H_
