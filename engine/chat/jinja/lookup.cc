@@ -173,12 +173,12 @@ Result GetSlice(Runtime& runtime, const JinjaValue& object, const JinjaValue& st
   if (object.is_undefined()) return UndefinedError(object);
   for (const JinjaValue* const part : {&start, &stop, &step}) {
     if (!part->is_none() && !IntegerOf(*part).has_value()) {
-      return runtime.MakeMissing("slice indices must be integers or None");
+      return Error("slice indices must be integers or None");
     }
   }
   const bool sliceable = object.is_string() || (object.kind() == Kind::kSequence &&
                                                 SequenceOf(object).kind < SequenceKind::kKeys);
-  if (!sliceable) return MissingOf(runtime, object, start);
+  if (!sliceable) return Error(absl::StrCat("'", TypeName(object), "' object cannot be sliced"));
   const int64_t by = IntegerOf(step).value_or(1);
   if (by == 0) return Error("slice step cannot be zero");
   if (object.is_string()) {

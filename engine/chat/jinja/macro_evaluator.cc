@@ -23,9 +23,11 @@ class Macro : public Object {
     if (name == "name") {
       result = JinjaValue::String(definition_->name);
     } else if (name == "arguments") {
-      std::vector<std::string_view> names(definition_->parameters.begin(),
-                                          definition_->parameters.end());
-      MT_ASSIGN_OR_RETURN(result, runtime.MakeTexts(names, false));
+      std::vector<JinjaValue> names;
+      for (const std::string& parameter : definition_->parameters) {
+        names.push_back(JinjaValue::String(parameter));
+      }
+      MT_ASSIGN_OR_RETURN(result, runtime.MakeSequence(SequenceKind::kTuple, std::move(names)));
     } else if (name == "catch_kwargs" || name == "catch_varargs" || name == "caller") {
       result = JinjaValue::Bool(name == "caller"         ? definition_->uses_caller
                                 : name == "catch_kwargs" ? definition_->uses_kwargs
@@ -34,7 +36,9 @@ class Macro : public Object {
     return result;
   }
   absl::StatusOr<std::optional<std::string>> Repr(Runtime& runtime) override {
-    return std::optional<std::string>(absl::StrCat("<Macro '", definition_->name, "'>"));
+    const std::string& name = definition_->name;
+    return std::optional<std::string>(
+        name.empty() ? "<Macro anonymous>" : absl::StrCat("<Macro '", name, "'>"));
   }
   // Ends the references between a macro and the scope that it is a variable of.
   void Release() { closure_.reset(); }

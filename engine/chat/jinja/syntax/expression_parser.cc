@@ -237,7 +237,7 @@ Parser::Parsed Parser::ParsePrimary() {
   if (token.IsOperator("{")) return ParseDict();
   if (token.IsOperator("(")) {
     Take();
-    MT_ASSIGN_OR_RETURN(ExpressionPtr result, ParseTuple(true, "", true));
+    MT_ASSIGN_OR_RETURN(ExpressionPtr result, ParseTuple(true, true));
     MT_RETURN_IF_ERROR(ExpectOperator(")"));
     return result;
   }
@@ -307,13 +307,13 @@ Parser::Parsed Parser::ParseDict() {
 }
 
 // tuple := expression ("," expression)* [","]
-Parser::Parsed Parser::ParseTuple(bool with_conditional, std::string_view end, bool in_brackets) {
+Parser::Parsed Parser::ParseTuple(bool with_conditional, bool in_brackets) {
   ExpressionPtr tuple = Make(Kind::kTuple, current().line);
   bool is_tuple = false;
   while (true) {
     if (!tuple->parts.empty()) MT_RETURN_IF_ERROR(ExpectOperator(","));
     if (current().Is(Token::Kind::kVariableEnd) || current().Is(Token::Kind::kBlockEnd) ||
-        current().IsOperator(")") || (!end.empty() && current().IsName(end))) {
+        current().IsOperator(")")) {
       break;
     }
     MT_ASSIGN_OR_RETURN(ExpressionPtr item, ParseExpression(with_conditional));

@@ -154,7 +154,8 @@ class Lexer {
       Skip(end + bytes - at_);
       return absl::OkStatus();
     }
-    return Error("a comment without an end");
+    // As in Jinja, the end may be missing at the end of the program.
+    return at_ == rest_.size() ? absl::OkStatus() : Error("a comment without an end");
   }
 
   absl::Status TakeRaw() {
@@ -167,7 +168,7 @@ class Lexer {
       Skip(open + name + end - at_);
       return absl::OkStatus();
     }
-    return Error("a raw block without an end");
+    return at_ == rest_.size() ? absl::OkStatus() : Error("a raw block without an end");
   }
 
   // Takes the tokens of a tag up to its end. Within brackets the end is not looked for.

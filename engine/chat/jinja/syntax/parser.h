@@ -69,8 +69,8 @@ class Parser {
   Parsed ParsePrimary();
   Parsed ParseList();
   Parsed ParseDict();
-  // a, b, c: a tuple if there is a comma. `end` is a name that ends it, or "".
-  Parsed ParseTuple(bool with_conditional, std::string_view end, bool in_brackets);
+  // a, b, c: a tuple if there is a comma.
+  Parsed ParseTuple(bool with_conditional, bool in_brackets);
   Parsed ParseSubscript(ExpressionPtr expression);
   Parsed ParseSubscribed();
   Parsed ParseCall(ExpressionPtr callee);
@@ -111,7 +111,7 @@ class Parser {
   absl::StatusOr<StatementPtr> ParseUnavailable();
   absl::Status ParseSignature(MacroDefinition* macro);
   absl::Status ParseMacroBody(std::string_view end, MacroDefinition* macro);
-  absl::StatusOr<Target> ParseTarget(bool with_attributes, std::string_view end = "");
+  absl::StatusOr<Target> ParseTarget(bool with_attributes);
   absl::StatusOr<Target> ParseOneTarget(bool with_attributes);
 
   // Jinja refuses an unknown filter or test when it compiles a program, but not within a

@@ -90,7 +90,7 @@ struct Target {
 
 // The parameters and body of a macro or of a call block.
 struct MacroDefinition {
-  std::string name;  // "caller" for a call block
+  std::string name;  // "" for a call block
   std::vector<std::string> parameters;
   std::vector<int> parameter_names;     // indices of Syntax::names
   std::vector<ExpressionPtr> defaults;  // of the last parameters
