@@ -37,8 +37,8 @@ class Macro : public Object {
   }
   absl::StatusOr<std::optional<std::string>> Repr(Runtime& runtime) override {
     const std::string& name = definition_->name;
-    return std::optional<std::string>(
-        name.empty() ? "<Macro anonymous>" : absl::StrCat("<Macro '", name, "'>"));
+    return std::optional<std::string>(name.empty() ? "<Macro anonymous>"
+                                                   : absl::StrCat("<Macro '", name, "'>"));
   }
   // Ends the references between a macro and the scope that it is a variable of.
   void Release() { closure_.reset(); }
@@ -110,8 +110,7 @@ class Loop : public Object {
     return values[index0_ % values.size()];
   }
   Result Changed(Runtime& runtime, const std::vector<JinjaValue>& values) {
-    MT_ASSIGN_OR_RETURN(const JinjaValue tuple,
-                        runtime.MakeSequence(SequenceKind::kTuple, values));
+    MT_ASSIGN_OR_RETURN(const JinjaValue tuple, runtime.MakeSequence(SequenceKind::kTuple, values));
     if (!changed_.is_undefined() && Equal(runtime, changed_, tuple)) return JinjaValue::Bool(false);
     changed_ = tuple;
     return JinjaValue::Bool(true);
@@ -260,10 +259,9 @@ absl::Status Evaluator::BindParameters(const MacroDefinition& macro, CallValues 
   }
   if (macro.uses_varargs) {
     const size_t used = std::min(count, values.positional.size());
-    MT_ASSIGN_OR_RETURN(
-        JinjaValue varargs,
-        runtime_.MakeSequence(SequenceKind::kTuple,
-                              {values.positional.begin() + used, values.positional.end()}));
+    MT_ASSIGN_OR_RETURN(JinjaValue varargs, runtime_.MakeSequence(SequenceKind::kTuple,
+                                                                  {values.positional.begin() + used,
+                                                                   values.positional.end()}));
     scope_->Set(program_.varargs_name, std::move(varargs));
   } else if (values.positional.size() > count) {
     return Error(
@@ -275,9 +273,9 @@ absl::Status Evaluator::BindParameters(const MacroDefinition& macro, CallValues 
     if (!arguments[i].has_value() && i >= required) {
       MT_ASSIGN_OR_RETURN(arguments[i], Evaluate(*macro.defaults[i - required]));
     } else if (!arguments[i].has_value()) {
-      MT_ASSIGN_OR_RETURN(arguments[i], runtime_.MakeMissing(absl::StrCat(
-                                            "parameter '", macro.parameters[i],
-                                            "' was not provided")));
+      MT_ASSIGN_OR_RETURN(arguments[i],
+                          runtime_.MakeMissing(absl::StrCat("parameter '", macro.parameters[i],
+                                                            "' was not provided")));
     }
     scope_->Set(macro.parameter_names[i], *std::move(arguments[i]));
   }
@@ -322,12 +320,11 @@ absl::StatusOr<std::optional<JinjaValue>> Evaluator::NextSelected(
   return selected;
 }
 
-absl::Status Evaluator::RunLoop(const Statement& statement, const JinjaValue& iterable,
-                                int depth) {
+absl::Status Evaluator::RunLoop(const Statement& statement, const JinjaValue& iterable, int depth) {
   const std::shared_ptr<Scope> outer = scope_;
   MT_ASSIGN_OR_RETURN(Cursor cursor, Cursor::Over(iterable));
-  const auto loop = std::make_shared<Loop>(this, &statement, outer, iterable, std::move(cursor),
-                                           depth);
+  const auto loop =
+      std::make_shared<Loop>(this, &statement, outer, iterable, std::move(cursor), depth);
   MT_ASSIGN_OR_RETURN(const JinjaValue loop_value, runtime_.MakeObject(loop));
   // As in Jinja, `else` runs if no iteration came to the end of the body: break and continue count
   // as such.

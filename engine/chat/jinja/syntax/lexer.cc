@@ -265,7 +265,8 @@ class Lexer {
     const std::string_view text = rest_.substr(at_, IntegerEnd() - at_);
     const absl::StatusOr<std::optional<int64_t>> value = python::ParseInt(text, 0);
     if (!value.ok()) {
-      return Error(std::string_view(value.status().message().data(), value.status().message().size()));
+      return Error(
+          std::string_view(value.status().message().data(), value.status().message().size()));
     }
     Add(Kind::kInteger, text).integer = value->value_or(0);
     Skip(text.size());
@@ -279,7 +280,8 @@ class Lexer {
     if (end >= rest_.size()) return Error("a string without an end");
     absl::StatusOr<std::string> value = Unescape(rest_.substr(at_ + 1, end - at_ - 1));
     if (!value.ok()) {
-      return Error(std::string_view(value.status().message().data(), value.status().message().size()));
+      return Error(
+          std::string_view(value.status().message().data(), value.status().message().size()));
     }
     Add(Kind::kString, *value);
     Skip(end + 1 - at_);

@@ -124,8 +124,8 @@ class Parser {
   const KnownNames& known_;
   size_t at_ = 0;
   int nesting_ = 0;
-  int fors_ = 0;       // enclosing for blocks
-  bool in_loop_ = false;  // break and continue are allowed
+  int fors_ = 0;                      // enclosing for blocks
+  bool in_loop_ = false;              // break and continue are allowed
   std::vector<std::string> unknown_;  // messages with lines
   // Special variables of macros that were named since the innermost macro began.
   bool names_caller_ = false, names_varargs_ = false, names_kwargs_ = false;

@@ -97,8 +97,11 @@ Parser::Statements Parser::ParseBody(std::initializer_list<std::string_view> end
     const Token token = current();
     if (token.Is(Token::Kind::kEnd)) {
       if (ends.size() == 0) return body;
-      return Error(absl::StrCat("the program ends where ", absl::StrJoin(ends, " or ",
-          [](std::string* out, std::string_view end) { out->append(end); }), " is missing"));
+      return Error(absl::StrCat(
+          "the program ends where ",
+          absl::StrJoin(ends, " or ",
+                        [](std::string* out, std::string_view end) { out->append(end); }),
+          " is missing"));
     }
     Take();
     if (token.Is(Token::Kind::kData)) {

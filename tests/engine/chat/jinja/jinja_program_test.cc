@@ -108,7 +108,8 @@ TEST(JinjaProgramTest, SmallProgramsGiveWhatTransformersGives) {
       EXPECT_EQ(rendered->text, expected["text"].get<std::string>()) << text;
       ExpectRanges(expected.value("generation", Json::array()), *rendered, text);
     } else if (rendered.ok()) {
-      ADD_FAILURE() << text << "\ngave " << rendered->text << ", transformers " << expected["error"];
+      ADD_FAILURE() << text << "\ngave " << rendered->text << ", transformers "
+                    << expected["error"];
     } else {
       ExpectRaised(expected, rendered.status(), text);
     }
@@ -165,8 +166,7 @@ TEST(JinjaProgramTest, ErrorsNameTheLine) {
 }
 
 TEST(JinjaProgramTest, RefusesWhatIsNoUtf8OrTooLong) {
-  EXPECT_EQ(Render("a\xff").status(),
-            absl::InvalidArgumentError("invalid UTF-8 at byte 1 (0xff)"));
+  EXPECT_EQ(Render("a\xff").status(), absl::InvalidArgumentError("invalid UTF-8 at byte 1 (0xff)"));
   const std::string text(JinjaProgram::kTextBytesMax + 1, 'a');
   EXPECT_EQ(JinjaProgram::Parse(text).status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -247,10 +247,11 @@ TEST(JinjaProgramTest, HostileProgramsEndAtALimit) {
 
 // What refers to itself must not outlive the rendering. (The sanitizers see a leak.)
 TEST(JinjaProgramTest, CyclesAreFreed) {
-  ASSERT_TRUE(Render("{% set ns = namespace() %}{% set ns.me = [ns, {'a': ns}] %}"
-                     "{% macro m() %}{% endmacro %}{% set ns.m = m %}{% set ns.c = cycler(ns, m) %}"
-                     "{% for x in [1] %}{% set ns.l = loop %}{% set ns.f = loop.cycle %}{% endfor %}")
-                  .ok());
+  ASSERT_TRUE(
+      Render("{% set ns = namespace() %}{% set ns.me = [ns, {'a': ns}] %}"
+             "{% macro m() %}{% endmacro %}{% set ns.m = m %}{% set ns.c = cycler(ns, m) %}"
+             "{% for x in [1] %}{% set ns.l = loop %}{% set ns.f = loop.cycle %}{% endfor %}")
+          .ok());
 }
 
 TEST(JinjaProgramTest, LimitsAreTheCallers) {
