@@ -49,17 +49,6 @@ class Macro : public Object {
   std::shared_ptr<Scope> closure_;
 };
 
-// Removes a named argument and returns it.
-std::optional<JinjaValue> TakeNamed(std::string_view name, CallValues* values) {
-  for (auto at = values->named.begin(); at != values->named.end(); ++at) {
-    if (at->first != name) continue;
-    std::optional<JinjaValue> value = std::move(at->second);
-    values->named.erase(at);
-    return value;
-  }
-  return std::nullopt;
-}
-
 // The variable `loop`. It reads ahead by an item if it is asked for the next one or whether this is
 // the last, and to the end if it is asked for the length of something without one.
 class Loop : public Object {
@@ -227,22 +216,23 @@ Result Evaluator::CallMacro(const MacroDefinition& macro, const std::shared_ptr<
 
 absl::Status Evaluator::BindParameters(const MacroDefinition& macro, CallValues values) {
   MT_RETURN_IF_ERROR(runtime_.Charge(sizeof(Scope) + macro.parameters.size() * sizeof(JinjaValue)));
-  std::vector<std::optional<JinjaValue>> arguments;
+  std::vector<std::optional<JinjaValue>> arguments(macro.parameters.size());
   const size_t count = macro.parameters.size();
   bool found_caller = false;
+  JinjaValue value;
   for (size_t i = 0; i < count; ++i) {
     found_caller |= macro.parameters[i] == "caller";
-    arguments.push_back(i < values.positional.size() ? std::move(values.positional[i])
-                                                     : TakeNamed(macro.parameters[i], &values));
+    if (i < values.positional.size()) {
+      arguments[i] = values.positional[i];
+    } else if (values.TakeNamed(macro.parameters[i], &value)) {
+      arguments[i] = value;
+    }
   }
   if (macro.uses_caller && !found_caller) {
-    const std::optional<JinjaValue> caller = TakeNamed("caller", &values);
-    if (caller.has_value() && !caller->is_none()) {
-      scope_->Set(program_.caller_name, *caller);
-    } else {
-      MT_ASSIGN_OR_RETURN(JinjaValue missing, runtime_.MakeMissing("No caller defined"));
-      scope_->Set(program_.caller_name, std::move(missing));
+    if (!values.TakeNamed("caller", &value) || value.is_none()) {
+      MT_ASSIGN_OR_RETURN(value, runtime_.MakeMissing("No caller defined"));
     }
+    scope_->Set(program_.caller_name, value);
   }
   if (macro.uses_kwargs) {
     MT_ASSIGN_OR_RETURN(JinjaValue kwargs, [&]() -> Result {
