@@ -74,6 +74,13 @@ class Loop : public Object {
     return true;
   }
   const JinjaValue& current() const { return current_; }
+  // Ends the loop. It may outlive it in a namespace, but must then not keep scopes alive: these
+  // could hold other loops, in chains of any length.
+  void End() {
+    ended_ = true;
+    closure_.reset();
+    changed_ = JinjaValue();
+  }
 
   std::string type_name() const override { return "LoopContext"; }
   bool is_callable() const override { return true; }
@@ -81,7 +88,7 @@ class Loop : public Object {
                                                       std::string_view name) override;
   absl::StatusOr<std::optional<int64_t>> Length(Runtime& runtime) override;
   Result Call(Runtime& runtime, CallValues values) override {
-    if (!statement_->recursive) {
+    if (!statement_->recursive || ended_) {
       return Error("The loop must have the 'recursive' marker to be called recursively.");
     }
     if (values.positional.size() != 1 || !values.named.empty()) {
@@ -101,7 +108,7 @@ class Loop : public Object {
   Result Changed(Runtime& runtime, const std::vector<JinjaValue>& values) {
     MT_ASSIGN_OR_RETURN(const JinjaValue tuple, runtime.MakeSequence(SequenceKind::kTuple, values));
     if (!changed_.is_undefined() && Equal(runtime, changed_, tuple)) return JinjaValue::Bool(false);
-    changed_ = tuple;
+    if (!ended_) changed_ = tuple;
     return JinjaValue::Bool(true);
   }
 
@@ -113,6 +120,7 @@ class Loop : public Object {
     return after_;
   }
   absl::StatusOr<std::optional<JinjaValue>> TakeNext(Runtime& runtime) {
+    if (ended_) return std::optional<JinjaValue>();
     if (statement_->condition != nullptr && !rest_is_read_) {
       return evaluator_->NextSelected(*statement_, closure_, &cursor_);
     }
@@ -123,9 +131,10 @@ class Loop : public Object {
 
   Evaluator* const evaluator_;
   const Statement* const statement_;
-  const std::shared_ptr<Scope> closure_;
+  std::shared_ptr<Scope> closure_;
   const JinjaValue iterable_;
   Cursor cursor_;
+  bool ended_ = false;
   bool rest_is_read_ = false;  // cursor_ goes over a list of what was left
   const int loop_depth_;       // from 0
   int64_t index0_ = -1;
@@ -333,6 +342,7 @@ absl::Status Evaluator::RunLoop(const Statement& statement, const JinjaValue& it
     if (flow == Flow::kBreak) break;
   }
   scope_ = outer;
+  loop->End();
   MT_RETURN_IF_ERROR(status);
   return completed ? absl::OkStatus() : RunInner(statement.else_body);
 }

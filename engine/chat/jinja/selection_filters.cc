@@ -37,8 +37,13 @@ Result Lazily(Call& call, Prepare prepare) {
   };
   auto state = std::make_shared<State>();
   const JinjaValue source = call.self;
+  // What the generator holds counts as its depth.
+  std::vector<JinjaValue> held = call.rest.positional;
+  held.push_back(source);
+  for (const auto& [name, value] : call.rest.named) held.push_back(value);
+  MT_ASSIGN_OR_RETURN(const JinjaValue all, call.runtime.MakeList(std::move(held)));
   return MakeGenerator(
-      call.runtime, source, [state, source, prepare, values = call.rest](Runtime& runtime) -> Next {
+      call.runtime, all, [state, source, prepare, values = call.rest](Runtime& runtime) -> Next {
         if (!IsTrue(source)) return std::optional<JinjaValue>();
         if (!state->cursor.has_value()) {
           MT_ASSIGN_OR_RETURN(state->function, prepare(values));
