@@ -1,0 +1,108 @@
+// Runs the Jinja programs that chat templates of Hugging Face models are written in. A program
+// renders the text that apply_chat_template of transformers renders with it, or is refused where
+// that refuses.
+//
+// The language is that of Jinja2 3.1.6 in transformers' environment: the immutable sandbox, with
+// trim_blocks, lstrip_blocks, loop controls, {% generation %}, and transformers' own tojson,
+// raise_exception, strftime_now, dict and namespace. There is no escaping of HTML, and there are no
+// other templates: include, import and extends are errors when they are reached, as there.
+//
+// Differences from Python:
+// - Integers have 64 bits. A result beyond them is an error.
+// - An object that Python prints with its address (a generator, a function) is an error to print.
+// - Strings hold no lone surrogates: "\ud800" in a program is an error.
+// - Tables of characters are ICU's, which may know a later Unicode than Python's.
+// - lipsum, urlize, pprint, random and the {% block %} functions self and super are not there.
+#ifndef MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_
+#define MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/chat/jinja/jinja_value.h"
+
+namespace megatrain {
+
+namespace jinja {
+struct Program;
+}
+
+// What one rendering may cost. Programs and conversations come from strangers. A rendering beyond a
+// limit ends with ResourceExhausted, which names the limit.
+struct JinjaLimits {
+  // Work: one step is an evaluated node of the program, an item of a sequence that was visited, or
+  // 64 bytes of text that were read or written. A step takes up to about 0.1 microseconds.
+  int64_t steps_max = 20'000'000;
+  // The total size of the strings and containers that the program makes, counted when they are made
+  // and never given back. It bounds the memory of a rendering.
+  int64_t bytes_max = 256 << 20;
+  int64_t output_bytes_max = 64 << 20;
+  // Nested evaluations: expressions, statements, macros and recursive loops within one another. It
+  // bounds the stack, of which a level takes up to about 1 KiB.
+  int depth_max = 800;
+};
+
+struct JinjaOptions {
+  JinjaLimits limits;
+  // The clock of strftime_now, which gives the civil time in `zone`.
+  absl::Time now = absl::UnixEpoch();
+  absl::TimeZone zone = absl::UTCTimeZone();
+};
+
+// The variables that a program sees, by name. Of two with the same name the last holds.
+using JinjaVariables = std::vector<std::pair<std::string, JinjaValue>>;
+
+struct JinjaRendered {
+  std::string text;
+  // The byte ranges [begin, end) of `text` that {% generation %} blocks wrote, in the order in
+  // which the blocks ended. They are what AssistantTracker of transformers notes: a block that
+  // writes inside a macro or into {% set %} is counted from the end of the text at that time. So
+  // ranges of such programs may overlap, or end beyond the text.
+  std::vector<std::pair<size_t, size_t>> generation;
+};
+
+// A parsed program.
+// Thread safety: const methods may be called from several threads. A copy shares the program.
+class JinjaProgram {
+ public:
+  // The most bytes of a program's text.
+  static constexpr size_t kTextBytesMax = 4 << 20;
+
+  // Returns InvalidArgument for text that is not a program: "line 3: expected ...". This includes
+  // invalid UTF-8, unknown filters and tests (outside of `if`, as in Jinja), more than
+  // kTextBytesMax bytes, and expressions or blocks nested too deep. `text` is used during the call
+  // only.
+  static absl::StatusOr<JinjaProgram> Parse(std::string_view text);
+
+  // Renders the program. Returns
+  //   FailedPrecondition  the program called raise_exception. The message is exactly the program's,
+  //                       with nothing before or after it.
+  //   InvalidArgument     the program failed: "line 3: 'foo' is undefined".
+  //   ResourceExhausted   a limit was reached: "line 3: ... more than N steps".
+  absl::StatusOr<JinjaRendered> Render(const JinjaVariables& variables,
+                                       const JinjaOptions& options = {}) const;
+
+  // True if the program has a {% generation %} block.
+  bool has_generation() const;
+  // True if the program names strftime_now, so that its text may depend on the clock.
+  bool uses_clock() const;
+  // True if `name` occurs in the program as a variable, an attribute, a keyword argument or a whole
+  // string literal. If it is false, the program does not read a variable or key of that name.
+  bool mentions(std::string_view name) const;
+
+ private:
+  explicit JinjaProgram(std::shared_ptr<const jinja::Program> program)
+      : program_(std::move(program)) {}
+  std::shared_ptr<const jinja::Program> program_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_

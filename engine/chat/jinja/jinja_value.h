@@ -1,0 +1,85 @@
+// The values that a Jinja program computes with. They are Python's, because chat templates are
+// written for Python.
+#ifndef MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_VALUE_H_
+#define MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_VALUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace megatrain {
+
+namespace jinja {
+struct Missing;
+struct Text;
+struct Sequence;
+struct Dict;
+class Object;
+}  // namespace jinja
+
+// One value. A copy shares the text, items or entries with the original, so it costs no more than a
+// reference count. Text, lists and dicts do not change after they are made: the sandbox of
+// transformers refuses all of Python's methods that would change them. A namespace can change, and
+// its copies are the same namespace, as in Python.
+//
+// Thread safety: values made by the functions below may be read and copied from several threads.
+class JinjaValue {
+ public:
+  enum class Kind { kUndefined, kNone, kBool, kInt, kFloat, kString, kSequence, kDict, kObject };
+  using List = std::vector<JinjaValue>;
+  using Entries = std::vector<std::pair<std::string, JinjaValue>>;
+
+  // The undefined value. It prints as "", is false, and has no attributes.
+  JinjaValue() = default;
+
+  static JinjaValue None();
+  static JinjaValue Bool(bool value);
+  // Python's int is unbounded, this one is not. A reader must refuse a number beyond int64.
+  static JinjaValue Int(int64_t value);
+  static JinjaValue Float(double value);
+  // REQUIRES: `text` is well-formed UTF-8.
+  static JinjaValue String(std::string text);
+  // REQUIRES: what a list or a dict holds is nested fewer than kDepthMax levels deep.
+  static JinjaValue MakeList(List items);
+  // A dict in the order of `entries`. Of entries with the same key the last gives the value and the
+  // first the place, as in Python. REQUIRES: the keys are well-formed UTF-8.
+  static JinjaValue MakeDict(Entries entries);
+
+  // Levels of lists and dicts within one another. Programs that nest deeper are stopped.
+  static constexpr int kDepthMax = 200;
+
+  Kind kind() const { return static_cast<Kind>(data_.index()); }
+  bool is_undefined() const { return kind() == Kind::kUndefined; }
+  bool is_none() const { return kind() == Kind::kNone; }
+  bool is_string() const { return kind() == Kind::kString; }
+  bool is_dict() const { return kind() == Kind::kDict; }
+  // True for a list only, not for a tuple, range or view of a dict.
+  bool is_list() const;
+
+  // REQUIRES: the value is of that kind.
+  bool as_bool() const { return std::get<bool>(data_); }
+  int64_t as_int() const { return std::get<int64_t>(data_); }
+  double as_float() const { return std::get<double>(data_); }
+  // Valid while a copy of the value lives.
+  std::string_view as_string() const;
+
+  // The rest is for the interpreter.
+  using Data =
+      std::variant<std::shared_ptr<const jinja::Missing>, std::nullptr_t, bool, int64_t, double,
+                   std::shared_ptr<const jinja::Text>, std::shared_ptr<const jinja::Sequence>,
+                   std::shared_ptr<const jinja::Dict>, std::shared_ptr<jinja::Object>>;
+  explicit JinjaValue(Data data) : data_(std::move(data)) {}
+  const Data& data() const { return data_; }
+
+ private:
+  Data data_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_VALUE_H_
