@@ -68,29 +68,6 @@ absl::Status ReadAddedTokens(const Json& root, std::vector<AddedToken>* out) {
   return absl::OkStatus();
 }
 
-absl::Status ReadChatTemplate(const Json& root, std::optional<std::string>* out) {
-  const auto found = root.find("chat_template");
-  if (found == root.end() || found->is_null()) return absl::OkStatus();
-  if (found->is_string()) {
-    *out = found->get<std::string>();
-    return absl::OkStatus();
-  }
-  if (found->is_array()) {  // [{"name": "default", "template": ".."}, ..]
-    for (const Json& item : *found) {
-      if (!item.is_object()) continue;
-      const auto name = item.find("name");
-      const auto text = item.find("template");
-      if (name != item.end() && *name == "default" && text != item.end() && text->is_string()) {
-        *out = text->get<std::string>();
-        return absl::OkStatus();
-      }
-    }
-  }
-  return absl::InvalidArgumentError(
-      "tokenizer_config.json: chat_template is neither a string nor a list with a template named "
-      "\"default\"");
-}
-
 }  // namespace
 
 absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view tokenizer_config,
@@ -102,7 +79,6 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view tokenizer_
     MT_ASSIGN_OR_RETURN(out.eos_token, SpecialToken(root, "eos_token"));
     MT_ASSIGN_OR_RETURN(out.pad_token, SpecialToken(root, "pad_token"));
     MT_RETURN_IF_ERROR(ReadAddedTokens(root, &out.added_tokens));
-    MT_RETURN_IF_ERROR(ReadChatTemplate(root, &out.chat_template));
   }
   if (!model_config.empty()) {
     MT_ASSIGN_OR_RETURN(const Json root, Parse(model_config, "config.json"));

@@ -16,8 +16,6 @@ struct TokenizerConfig {
   std::optional<std::string> bos_token, eos_token, pad_token;
   std::vector<AddedToken> added_tokens;  // added_tokens_decoder, with ascending ids
   int32_t eos_token_id = -1;             // the first one of config.json; -1 if there is none
-  // The Jinja program. Of several, the one named "default".
-  std::optional<std::string> chat_template;
 };
 
 // Parses the contents of the two files. Either may be empty, which leaves its fields unset. Returns
