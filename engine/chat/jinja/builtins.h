@@ -1,0 +1,89 @@
+// Filters, tests, methods and functions that a program can call by name. Each is an entry in a table
+// with its signature and its code.
+#ifndef MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
+#define MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "engine/chat/jinja/runtime.h"
+
+namespace megatrain::jinja {
+
+// A call of a builtin with its arguments in the order of the signature.
+struct Call {
+  Runtime& runtime;
+  // The value that is filtered or tested, or whose method is called. Undefined for a function.
+  const JinjaValue& self;
+  std::vector<std::optional<JinjaValue>> arguments;
+  CallValues rest;  // the arguments of a signature that ends with "*"
+
+  bool has(size_t i) const { return arguments[i].has_value(); }
+  // REQUIRES: has(i).
+  const JinjaValue& operator[](size_t i) const { return *arguments[i]; }
+  // The argument, or the default if it is absent.
+  JinjaValue Or(size_t i, JinjaValue otherwise) const { return arguments[i].value_or(otherwise); }
+  bool TrueOr(size_t i, bool otherwise) const;
+  // Return InvalidArgument for an argument of another type. In IntOr and TextOr, none is as absent.
+  absl::StatusOr<int64_t> IntOr(size_t i, int64_t otherwise) const;
+  absl::StatusOr<std::string_view> TextAt(size_t i) const;
+  absl::StatusOr<std::optional<std::string_view>> TextOr(size_t i) const;
+};
+
+struct Builtin {
+  const char* name;
+  // The names of the parameters after self, apart by spaces. "?" marks an optional one, and "_"
+  // before a name one that cannot be given by name. A "*" at the end takes all further arguments.
+  const char* signature;
+  Result (*function)(Call& call);
+};
+
+// Calls a builtin. Returns InvalidArgument for arguments that do not fit the signature, and
+// otherwise the errors of the function.
+Result CallBuiltin(Runtime& runtime, const Builtin& builtin, const JinjaValue& self,
+                   CallValues values);
+
+// Return nullptr if there is none of that name.
+const Builtin* FindFilter(std::string_view name);
+const Builtin* FindTest(std::string_view name);
+// A method of the type of `self`.
+const Builtin* FindMethod(const JinjaValue& self, std::string_view name);
+
+// The functions range, dict, namespace, ... as values, by name. Undefined if there is none.
+JinjaValue FindFunction(std::string_view name);
+
+// range(start, stop, step). Returns InvalidArgument for more than 100,000 items, as the sandbox
+// does. REQUIRES: step is not 0.
+Result MakeRange(Runtime& runtime, int64_t start, int64_t stop, int64_t step);
+
+// A namespace: the only value that {% set x.name = value %} changes.
+class Namespace : public Object {
+ public:
+  std::string type_name() const override { return "TemplateNamespace"; }
+  absl::StatusOr<std::optional<JinjaValue>> Attribute(Runtime& runtime,
+                                                      std::string_view name) override;
+  absl::StatusOr<std::optional<std::string>> Repr(Runtime& runtime) override;
+  // Returns InvalidArgument for a name that begins with "_".
+  absl::Status Set(Runtime& runtime, JinjaValue name, JinjaValue value);
+  void Clear() { attributes_ = Dict(); }
+
+ private:
+  Dict attributes_;
+  bool printing_ = false;
+};
+
+// The parts of the tables.
+absl::Span<const Builtin> TextFilters();
+absl::Span<const Builtin> NumberFilters();
+absl::Span<const Builtin> SequenceFilters();
+absl::Span<const Builtin> SelectionFilters();
+absl::Span<const Builtin> ValueTests();
+absl::Span<const Builtin> TextMethods();
+absl::Span<const Builtin> ContainerMethods();  // names with "dict." or "list." before them
+
+}  // namespace megatrain::jinja
+
+#endif  // MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_

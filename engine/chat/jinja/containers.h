@@ -1,0 +1,128 @@
+// What JinjaValue shares between its copies: text, lists, dicts and objects.
+#ifndef MEGATRAIN_ENGINE_CHAT_JINJA_CONTAINERS_H_
+#define MEGATRAIN_ENGINE_CHAT_JINJA_CONTAINERS_H_
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "engine/chat/jinja/jinja_value.h"
+#include "engine/tokenizer/text/text_map.h"
+
+namespace megatrain::jinja {
+
+class Runtime;
+
+// An undefined value's message, for when it is used: "'foo' is undefined".
+struct Missing {
+  std::string message;
+};
+
+// A str. `is_markup` is Jinja's Markup, the text of the filters safe and escape: text added to it is
+// escaped.
+struct Text {
+  std::string text;
+  bool is_markup = false;
+};
+
+// Sequences that differ in how they print, compare and may be indexed.
+enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
+
+struct Sequence {
+  SequenceKind kind = SequenceKind::kList;
+  int depth = 1;  // levels of containers, with this one
+  std::vector<JinjaValue> items;
+  std::string range_text;  // of a range: "range(0, 3)"
+  // Of a tuple of the filter groupby, whose items have the names grouper and list.
+  bool is_group = false;
+};
+
+// A dict in insertion order. Keys are Python's: 1, 1.0 and True are the same.
+struct Dict {
+  int depth = 1;
+  std::vector<std::pair<JinjaValue, JinjaValue>> entries;
+  // The places of text keys, kept from kIndexedMin entries on. Views point into the keys.
+  absl::flat_hash_map<std::string_view, size_t, TextHash, std::equal_to<>> index;
+
+  static constexpr size_t kIndexedMin = 9;
+
+  // Returns the value of a text key, or nullptr.
+  const JinjaValue* Find(std::string_view key) const;
+  // Adds or replaces an entry whose key is text.
+  void Set(JinjaValue key, JinjaValue value);
+  // Adds an entry whose key is not there.
+  void Append(JinjaValue key, JinjaValue value);
+};
+
+struct CallValues {
+  std::vector<JinjaValue> positional;
+  std::vector<std::pair<std::string, JinjaValue>> named;
+};
+
+// A value with behaviour: a function, a macro, a namespace, an iterator, ...
+class Object {
+ public:
+  explicit Object(int depth = 1) : depth_(depth) {}
+  virtual ~Object() = default;
+  // Levels of containers and objects that are freed with this one.
+  int depth() const { return depth_; }
+  // Python's name of the type.
+  virtual std::string type_name() const = 0;
+  // Returns nullopt if there is no such attribute.
+  virtual absl::StatusOr<std::optional<JinjaValue>> Attribute(Runtime& runtime,
+                                                              std::string_view name) {
+    return std::optional<JinjaValue>();
+  }
+  virtual bool is_callable() const { return false; }
+  virtual absl::StatusOr<JinjaValue> Call(Runtime& runtime, CallValues values);
+  // An iterator gives its items once. Next returns nullopt at the end.
+  virtual bool is_iterator() const { return false; }
+  virtual absl::StatusOr<std::optional<JinjaValue>> Next(Runtime& runtime) {
+    return std::optional<JinjaValue>();
+  }
+  // len(), if there is one.
+  virtual absl::StatusOr<std::optional<int64_t>> Length(Runtime& runtime) {
+    return std::optional<int64_t>();
+  }
+  // repr(), or nullopt if Python prints an address.
+  virtual absl::StatusOr<std::optional<std::string>> Repr(Runtime& runtime) {
+    return std::optional<std::string>();
+  }
+
+ private:
+  const int depth_;
+};
+
+// The container of a value. REQUIRES: the value is of that kind.
+inline const Text& TextOf(const JinjaValue& value) {
+  return *std::get<std::shared_ptr<const Text>>(value.data());
+}
+inline const Sequence& SequenceOf(const JinjaValue& value) {
+  return *std::get<std::shared_ptr<const Sequence>>(value.data());
+}
+inline const Dict& DictOf(const JinjaValue& value) {
+  return *std::get<std::shared_ptr<const Dict>>(value.data());
+}
+inline Object& ObjectOf(const JinjaValue& value) {
+  return *std::get<std::shared_ptr<Object>>(value.data());
+}
+
+inline bool IsSequence(const JinjaValue& value, SequenceKind kind) {
+  return value.kind() == JinjaValue::Kind::kSequence && SequenceOf(value).kind == kind;
+}
+inline bool IsMarkup(const JinjaValue& value) {
+  return value.is_string() && TextOf(value).is_markup;
+}
+
+// The levels of containers of a value: 0 for a scalar.
+int DepthOf(const JinjaValue& value);
+
+}  // namespace megatrain::jinja
+
+#endif  // MEGATRAIN_ENGINE_CHAT_JINJA_CONTAINERS_H_

@@ -1,0 +1,60 @@
+// Python's operators on values: truth, comparison, arithmetic, lookup.
+#ifndef MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
+#define MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "engine/chat/jinja/jinja_value.h"
+#include "engine/chat/jinja/runtime.h"
+#include "engine/chat/jinja/syntax/syntax_tree.h"
+
+namespace megatrain::jinja {
+
+// bool(value).
+bool IsTrue(const JinjaValue& value);
+// Whether hash(value) is possible.
+bool IsHashable(const JinjaValue& value);
+
+// a == b. If the steps run out it is false, and runtime.budget() is an error.
+bool Equal(Runtime& runtime, const JinjaValue& a, const JinjaValue& b);
+// a op b, of any comparison. Returns InvalidArgument for values that have no order, and for an
+// undefined value but with == and !=.
+absl::StatusOr<bool> Compare(Runtime& runtime, Operator op, const JinjaValue& a,
+                             const JinjaValue& b);
+absl::StatusOr<bool> Contains(Runtime& runtime, const JinjaValue& container,
+                              const JinjaValue& item);
+
+// a op b, of +, -, *, /, //, % and **. Returns InvalidArgument for other types than Python's
+// operator takes, for a division by zero and for an integer beyond 64 bits.
+Result Arithmetic(Runtime& runtime, Operator op, const JinjaValue& a, const JinjaValue& b);
+Result Negate(const JinjaValue& value, bool minus);
+
+// The value of an int or a bool.
+std::optional<int64_t> IntegerOf(const JinjaValue& value);
+// The value of an int, a bool or a float.
+std::optional<double> NumberOf(const JinjaValue& value);
+
+// object.name: the attribute, else the item. Undefined if there is neither, or if the attribute is
+// one that the sandbox refuses. Returns InvalidArgument if `object` is undefined.
+Result GetAttribute(Runtime& runtime, const JinjaValue& object, std::string_view name);
+// object[key]: the item, else, for text, the attribute.
+Result GetItem(Runtime& runtime, const JinjaValue& object, const JinjaValue& key);
+// object[start:stop:step]; none for a part that is absent.
+Result GetSlice(Runtime& runtime, const JinjaValue& object, const JinjaValue& start,
+                const JinjaValue& stop, const JinjaValue& step);
+// The attribute, as getattr() finds it, or nullopt.
+absl::StatusOr<std::optional<JinjaValue>> FindAttribute(Runtime& runtime, const JinjaValue& object,
+                                                        std::string_view name);
+
+// len(value). Returns InvalidArgument if the value has none.
+absl::StatusOr<int64_t> LengthOf(Runtime& runtime, const JinjaValue& value);
+
+// The error of using an undefined value.
+absl::Status UndefinedError(const JinjaValue& value);
+
+}  // namespace megatrain::jinja
+
+#endif  // MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_

@@ -1,0 +1,52 @@
+// Numbers as Python reads, writes and formats them.
+#ifndef MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_NUMBER_TEXT_H_
+#define MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_NUMBER_TEXT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace megatrain::python {
+
+// repr of a float: the shortest decimal that reads back the same, "1e+16", "inf", "nan".
+std::string FloatRepr(double value);
+
+// int(text, base) without a result beyond int64: nullopt if `text` is not an integer of that base,
+// OutOfRange if it is one that does not fit. `base` is 0 or 2 to 36.
+absl::StatusOr<std::optional<int64_t>> ParseInt(std::string_view text, int base);
+// float(text).
+std::optional<double> ParseFloat(std::string_view text);
+
+// round(value, digits) of a float: to the nearest, halves to even, correctly rounded in decimal.
+double RoundFloat(double value, int64_t digits);
+
+// One field of a format string: [[fill]align][sign][#][0][width][grouping][.precision][type], the
+// mini-language of str.format. printf's flags are expressed in it.
+struct FormatSpec {
+  static constexpr int64_t kWidthMax = 1 << 20;
+
+  std::string fill = " ";  // one character
+  char align = 0;          // one of "<>=^", or 0 for the type's own
+  char sign = '-';         // one of "+- "
+  bool alternate = false;
+  int64_t width = 0;
+  char grouping = 0;       // ',' or '_'
+  int64_t precision = -1;  // -1 if absent
+  char type = 0;           // 0 if absent
+};
+
+// Returns InvalidArgument for a specification that Python refuses, and for a width or precision
+// above kWidthMax.
+absl::StatusOr<FormatSpec> ParseFormatSpec(std::string_view text);
+
+// format(value, spec). Return InvalidArgument for a type that the value does not have.
+absl::StatusOr<std::string> FormatText(std::string_view value, const FormatSpec& spec);
+absl::StatusOr<std::string> FormatInt(int64_t value, const FormatSpec& spec);
+absl::StatusOr<std::string> FormatFloat(double value, const FormatSpec& spec);
+
+}  // namespace megatrain::python
+
+#endif  // MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_NUMBER_TEXT_H_

@@ -1,0 +1,74 @@
+// Python's str as UTF-8: code points are counted, cut and classified as Python does.
+//
+// REQUIRES, for all functions: texts are well-formed UTF-8. Offsets and sizes are in bytes, except
+// where a name says points (code points). Tables are ICU's.
+#ifndef MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_UNICODE_TEXT_H_
+#define MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_UNICODE_TEXT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megatrain::python {
+
+// len(text).
+size_t CountPoints(std::string_view text);
+// The byte offset of code point `point`, or text.size() if there are not as many.
+size_t OffsetOfPoint(std::string_view text, size_t point);
+// text[start:stop] for 0 <= start <= stop.
+std::string_view SubPoints(std::string_view text, size_t start, size_t stop);
+
+bool IsSpace(char32_t point);      // str.isspace of one character
+bool IsPrintable(char32_t point);  // str.isprintable of one character
+
+// The questions that Python's str.is...() answer. All but isascii and isprintable are false for "".
+enum class TextClass {
+  kAlpha,
+  kAlnum,
+  kAscii,
+  kDecimal,
+  kDigit,
+  kIdentifier,
+  kLower,
+  kNumeric,
+  kPrintable,
+  kSpace,
+  kTitle,
+  kUpper,
+};
+bool IsOfClass(std::string_view text, TextClass text_class);
+
+// Case mappings of whole texts, with Unicode's special cases ("ß" becomes "SS").
+std::string Upper(std::string_view text);
+std::string Lower(std::string_view text);
+std::string Casefold(std::string_view text);
+std::string Title(std::string_view text);       // str.title
+std::string Capitalize(std::string_view text);  // str.capitalize
+std::string Swapcase(std::string_view text);
+
+// str.strip: drops the characters of `chars`, or white space if `chars` is null, at the chosen ends.
+std::string_view Strip(std::string_view text, const std::string_view* chars, bool left, bool right);
+
+// str.split: at `separator`, or at runs of white space if it is null, at most `splits_max` times if
+// that is not negative. `from_right` makes it str.rsplit. REQUIRES: a separator is not empty.
+std::vector<std::string_view> Split(std::string_view text, const std::string_view* separator,
+                                    int64_t splits_max, bool from_right);
+// str.splitlines.
+std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
+
+// str.replace: at most `count_max` times if that is not negative. Returns false, with `result`
+// undefined, if the result would have more than `bytes_max` bytes.
+bool Replace(std::string_view text, std::string_view from, std::string_view to, int64_t count_max,
+             size_t bytes_max, std::string* result);
+
+// repr(text): in quotes, with escapes.
+std::string Quote(std::string_view text);
+
+// html.escape as MarkupSafe does it.
+std::string EscapeHtml(std::string_view text);
+
+}  // namespace megatrain::python
+
+#endif  // MEGATRAIN_ENGINE_CHAT_JINJA_PYTHON_UNICODE_TEXT_H_

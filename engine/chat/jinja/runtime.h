@@ -1,0 +1,109 @@
+// What every operation of a rendering needs: the limits, makers of values that count against them,
+// and iteration.
+#ifndef MEGATRAIN_ENGINE_CHAT_JINJA_RUNTIME_H_
+#define MEGATRAIN_ENGINE_CHAT_JINJA_RUNTIME_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/chat/jinja/containers.h"
+#include "engine/chat/jinja/jinja_program.h"
+#include "engine/chat/jinja/jinja_value.h"
+
+namespace megatrain::jinja {
+
+using Result = absl::StatusOr<JinjaValue>;
+
+// Returns InvalidArgument. The evaluator puts the line before the message.
+absl::Status Error(std::string_view message);
+
+// The state of one rendering. Used by one thread.
+class Runtime {
+ public:
+  explicit Runtime(const JinjaOptions& options) : options_(options) {}
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  const JinjaOptions& options() const { return options_; }
+
+  // Counts work. Returns false beyond steps_max; then budget() is an error and the rendering must
+  // end. Work that cannot return an error may go on if it is small.
+  bool Step(int64_t steps = 1) {
+    steps_ += steps;
+    return steps_ <= options_.limits.steps_max;
+  }
+  // Counts the reading or writing of `bytes` of text.
+  bool StepBytes(size_t bytes) { return Step(1 + static_cast<int64_t>(bytes / 64)); }
+  // Counts memory. Returns ResourceExhausted beyond bytes_max.
+  absl::Status Charge(size_t bytes);
+  // The bytes that may still be charged.
+  size_t bytes_left() const { return options_.limits.bytes_max - bytes_; }
+  // Returns ResourceExhausted if steps_max was reached.
+  absl::Status budget() const;
+
+  // Makers of values. They return ResourceExhausted beyond a limit, and InvalidArgument for
+  // containers nested deeper than JinjaValue::kDepthMax.
+  Result MakeText(std::string text, bool is_markup = false);
+  Result MakeSequence(SequenceKind kind, std::vector<JinjaValue> items);
+  Result MakeList(std::vector<JinjaValue> items) {
+    return MakeSequence(SequenceKind::kList, std::move(items));
+  }
+  // Makes a list of texts.
+  Result MakeTexts(const std::vector<std::string_view>& texts, bool is_markup);
+  Result MakeDict(Dict dict);
+  Result MakeObject(std::shared_ptr<Object> object);
+  // Makes an undefined value.
+  Result MakeMissing(std::string message);
+
+  // Adds or replaces an entry. Returns an error for a key that Python cannot hash.
+  absl::Status SetEntry(Dict* dict, JinjaValue key, JinjaValue value);
+  // Returns the value of `key`, or nullptr; an error for a key that Python cannot hash.
+  absl::StatusOr<const JinjaValue*> FindEntry(const Dict& dict, const JinjaValue& key);
+
+  // A namespace that lives until the rendering ends, when it is emptied: a reference to itself must
+  // not keep it alive.
+  void KeepUntilEnd(std::function<void()> release) { releases_.push_back(std::move(release)); }
+  ~Runtime() {
+    for (const auto& release : releases_) release();
+  }
+
+ private:
+  const JinjaOptions& options_;
+  int64_t steps_ = 0;
+  int64_t bytes_ = 0;
+  std::vector<std::function<void()>> releases_;
+};
+
+// Visits the items of a value once, as iter() does: characters, items, keys.
+class Cursor {
+ public:
+  // Returns InvalidArgument for a value that is not iterable.
+  static absl::StatusOr<Cursor> Over(JinjaValue value);
+  // Sets `item` and returns true, or returns false at the end.
+  absl::StatusOr<bool> Next(Runtime& runtime, JinjaValue* item);
+
+ private:
+  explicit Cursor(JinjaValue value) : value_(std::move(value)) {}
+  JinjaValue value_;
+  size_t at_ = 0;
+};
+
+// list(value).
+absl::StatusOr<std::vector<JinjaValue>> ToItems(Runtime& runtime, const JinjaValue& value);
+
+// Python's name of a value's type: "str", "dict", ...
+std::string TypeName(const JinjaValue& value);
+
+// A generator: `next` gives the items. `source` is what it holds.
+Result MakeGenerator(Runtime& runtime, const JinjaValue& source,
+                     std::function<absl::StatusOr<std::optional<JinjaValue>>(Runtime&)> next);
+
+}  // namespace megatrain::jinja
+
+#endif  // MEGATRAIN_ENGINE_CHAT_JINJA_RUNTIME_H_

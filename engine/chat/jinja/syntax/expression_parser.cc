@@ -1,0 +1,532 @@
+// The rules of expressions.
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/chat/jinja/syntax/parser.h"
+#include "engine/tokenizer/text/text_map.h"
+
+namespace megatrain::jinja {
+namespace {
+
+using Kind = Expression::Kind;
+
+// Counts a level of recursion while it lives.
+class Level {
+ public:
+  explicit Level(int* nesting) : nesting_(nesting) { ++*nesting_; }
+  ~Level() { --*nesting_; }
+
+ private:
+  int* const nesting_;
+};
+
+// The operator of `token` among `choices`, if it is one of them.
+std::optional<Operator> Find(
+    const Token& token, std::initializer_list<std::pair<std::string_view, Operator>> choices) {
+  for (const auto& [text, op] : choices) {
+    if (token.IsOperator(text)) return op;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+#define NESTED_LEVEL()     \
+  const Level level(&nesting_); \
+  if (nesting_ > kNestingMax) return Error("nested too deep")
+
+// expression := conditional | or
+Parser::Parsed Parser::ParseExpression(bool with_conditional) {
+  NESTED_LEVEL();
+  return with_conditional ? ParseConditional() : ParseOr();
+}
+
+// conditional := or ("if" or ["else" conditional])*
+Parser::Parsed Parser::ParseConditional() {
+  NESTED_LEVEL();
+  const size_t unknown = unknown_.size();
+  int line = current().line;
+  MT_ASSIGN_OR_RETURN(ExpressionPtr result, ParseOr());
+  while (TakeName("if")) {
+    ExpressionPtr conditional = Make(Kind::kConditional, line);
+    MT_ASSIGN_OR_RETURN(ExpressionPtr condition, ParseOr());
+    ExpressionPtr otherwise;
+    if (TakeName("else")) {
+      MT_ASSIGN_OR_RETURN(otherwise, ParseConditional());
+    }
+    conditional->parts.push_back(std::move(condition));
+    conditional->parts.push_back(std::move(result));
+    conditional->parts.push_back(std::move(otherwise));
+    MT_ASSIGN_OR_RETURN(result, Finish(std::move(conditional)));
+    unknown_.resize(unknown);
+    line = current().line;
+  }
+  return result;
+}
+
+// or := and ("or" and)*
+Parser::Parsed Parser::ParseOr() {
+  const int line = current().line;
+  MT_ASSIGN_OR_RETURN(ExpressionPtr left, ParseAnd());
+  while (TakeName("or")) {
+    MT_ASSIGN_OR_RETURN(ExpressionPtr right, ParseAnd());
+    MT_ASSIGN_OR_RETURN(left, MakeBinary(Kind::kOr, line, std::move(left), std::move(right)));
+  }
+  return left;
+}
+
+// and := not ("and" not)*
+Parser::Parsed Parser::ParseAnd() {
+  const int line = current().line;
+  MT_ASSIGN_OR_RETURN(ExpressionPtr left, ParseNot());
+  while (TakeName("and")) {
+    MT_ASSIGN_OR_RETURN(ExpressionPtr right, ParseNot());
+    MT_ASSIGN_OR_RETURN(left, MakeBinary(Kind::kAnd, line, std::move(left), std::move(right)));
+  }
+  return left;
+}
+
+// not := "not" not | compare
+Parser::Parsed Parser::ParseNot() {
+  NESTED_LEVEL();
+  const int line = current().line;
+  if (!TakeName("not")) return ParseCompare();
+  ExpressionPtr result = Make(Kind::kNot, line);
+  MT_ASSIGN_OR_RETURN(ExpressionPtr operand, ParseNot());
+  result->parts.push_back(std::move(operand));
+  return Finish(std::move(result));
+}
+
+// compare := sum (("==" | "!=" | "<" | "<=" | ">" | ">=" | "in" | "not" "in") sum)*
+Parser::Parsed Parser::ParseCompare() {
+  ExpressionPtr result = Make(Kind::kCompare, current().line);
+  MT_ASSIGN_OR_RETURN(ExpressionPtr first, ParseSum());
+  result->parts.push_back(std::move(first));
+  while (true) {
+    if (const auto op = Find(current(), {{"==", Operator::kEqual},
+                                                {"!=", Operator::kNotEqual},
+                                                {"<", Operator::kLess},
+                                                {"<=", Operator::kLessEqual},
+                                                {">", Operator::kGreater},
+                                                {">=", Operator::kGreaterEqual}})) {
+      Take();
+      result->operators.push_back(*op);
+    } else if (TakeName("in")) {
+      result->operators.push_back(Operator::kIn);
+    } else if (current().IsName("not") && next().IsName("in")) {
+      Take();
+      Take();
+      result->operators.push_back(Operator::kNotIn);
+    } else {
+      break;
+    }
+    MT_ASSIGN_OR_RETURN(ExpressionPtr operand, ParseSum());
+    result->parts.push_back(std::move(operand));
+  }
+  if (result->operators.empty()) return std::move(result->parts[0]);
+  return Finish(std::move(result));
+}
+
+// sum := concat (("+" | "-") concat)*
+Parser::Parsed Parser::ParseSum() {
+  const int line = current().line;
+  MT_ASSIGN_OR_RETURN(ExpressionPtr left, ParseConcat());
+  while (const auto op =
+             Find(current(), {{"+", Operator::kAdd}, {"-", Operator::kSubtract}})) {
+    Take();
+    MT_ASSIGN_OR_RETURN(ExpressionPtr right, ParseConcat());
+    MT_ASSIGN_OR_RETURN(left, MakeBinary(Kind::kArithmetic, line, std::move(left),
+                                         std::move(right), *op));
+  }
+  return left;
+}
+
+// concat := product ("~" product)*
+Parser::Parsed Parser::ParseConcat() {
+  ExpressionPtr result = Make(Kind::kConcat, current().line);
+  do {
+    MT_ASSIGN_OR_RETURN(ExpressionPtr part, ParseProduct());
+    result->parts.push_back(std::move(part));
+  } while (TakeOperator("~"));
+  if (result->parts.size() == 1) return std::move(result->parts[0]);
+  return Finish(std::move(result));
+}
+
+// product := power (("*" | "/" | "//" | "%") power)*
+Parser::Parsed Parser::ParseProduct() {
+  const int line = current().line;
+  MT_ASSIGN_OR_RETURN(ExpressionPtr left, ParsePower());
+  while (const auto op = Find(current(), {{"*", Operator::kMultiply},
+                                                 {"/", Operator::kDivide},
+                                                 {"//", Operator::kFloorDivide},
+                                                 {"%", Operator::kModulo}})) {
+    Take();
+    MT_ASSIGN_OR_RETURN(ExpressionPtr right, ParsePower());
+    MT_ASSIGN_OR_RETURN(left, MakeBinary(Kind::kArithmetic, line, std::move(left),
+                                         std::move(right), *op));
+  }
+  return left;
+}
+
+// power := unary ("**" unary)*, from left to right, and a sign binds tighter: -2 ** 2 is 4.
+Parser::Parsed Parser::ParsePower() {
+  const int line = current().line;
+  MT_ASSIGN_OR_RETURN(ExpressionPtr left, ParseUnary());
+  while (TakeOperator("**")) {
+    MT_ASSIGN_OR_RETURN(ExpressionPtr right, ParseUnary());
+    MT_ASSIGN_OR_RETURN(left, MakeBinary(Kind::kArithmetic, line, std::move(left),
+                                         std::move(right), Operator::kPower));
+  }
+  return left;
+}
+
+// unary := (("-" | "+") unary-without-filters | primary) postfix* filter*
+Parser::Parsed Parser::ParseUnary(bool with_filters) {
+  NESTED_LEVEL();
+  const int line = current().line;
+  const bool minus = current().IsOperator("-");
+  ExpressionPtr result;
+  if (minus || current().IsOperator("+")) {
+    Take();
+    result = Make(minus ? Kind::kNegate : Kind::kPlus, line);
+    MT_ASSIGN_OR_RETURN(ExpressionPtr operand, ParseUnary(false));
+    result->parts.push_back(std::move(operand));
+    MT_ASSIGN_OR_RETURN(result, Finish(std::move(result)));
+  } else {
+    MT_ASSIGN_OR_RETURN(result, ParsePrimary());
+  }
+  MT_ASSIGN_OR_RETURN(result, ParsePostfix(std::move(result)));
+  if (!with_filters) return result;
+  return ParseFilters(std::move(result));
+}
+
+// postfix := "." name | "." integer | "[" subscribed "]" | call
+Parser::Parsed Parser::ParsePostfix(ExpressionPtr expression) {
+  while (true) {
+    if (current().IsOperator(".") || current().IsOperator("[")) {
+      MT_ASSIGN_OR_RETURN(expression, ParseSubscript(std::move(expression)));
+    } else if (current().IsOperator("(")) {
+      MT_ASSIGN_OR_RETURN(expression, ParseCall(std::move(expression)));
+    } else {
+      return expression;
+    }
+  }
+}
+
+// filter := "|" name [arguments] | "is" test | call
+Parser::Parsed Parser::ParseFilters(ExpressionPtr expression) {
+  while (true) {
+    if (TakeOperator("|")) {
+      MT_ASSIGN_OR_RETURN(expression, ParseFilter(std::move(expression)));
+    } else if (current().IsName("is")) {
+      MT_ASSIGN_OR_RETURN(expression, ParseTest(std::move(expression)));
+    } else if (current().IsOperator("(")) {
+      MT_ASSIGN_OR_RETURN(expression, ParseCall(std::move(expression)));
+    } else {
+      return expression;
+    }
+  }
+}
+
+// primary := literal | name | string+ | "(" tuple ")" | list | dict
+Parser::Parsed Parser::ParsePrimary() {
+  const Token token = current();
+  if (token.IsOperator("[")) return ParseList();
+  if (token.IsOperator("{")) return ParseDict();
+  if (token.IsOperator("(")) {
+    Take();
+    MT_ASSIGN_OR_RETURN(ExpressionPtr result, ParseTuple(true, "", true));
+    MT_RETURN_IF_ERROR(ExpectOperator(")"));
+    return result;
+  }
+  switch (token.kind) {
+    case Token::Kind::kName: {
+      Take();
+      if (token.text == "true" || token.text == "True") return MakeLiteral(token.line, true);
+      if (token.text == "false" || token.text == "False") return MakeLiteral(token.line, false);
+      if (token.text == "none" || token.text == "None") return MakeLiteral(token.line, nullptr);
+      names_caller_ |= token.text == "caller";
+      names_varargs_ |= token.text == "varargs";
+      names_kwargs_ |= token.text == "kwargs";
+      ExpressionPtr name = Make(Kind::kName, token.line);
+      name->index = NameIndex(token.text);
+      return name;
+    }
+    case Token::Kind::kString: {
+      std::string text;
+      while (current().Is(Token::Kind::kString)) text += Take().text;
+      syntax_.mentions.insert(text);
+      return MakeLiteral(token.line, std::move(text));
+    }
+    case Token::Kind::kInteger:
+      Take();
+      return MakeLiteral(token.line, token.integer);
+    case Token::Kind::kFloat:
+      Take();
+      return MakeLiteral(token.line, token.number);
+    default:
+      return Error(absl::StrCat("unexpected ", Describe(token)));
+  }
+}
+
+// list := "[" [expression ("," expression)* [","]] "]"
+Parser::Parsed Parser::ParseList() {
+  ExpressionPtr list = Make(Kind::kList, current().line);
+  MT_RETURN_IF_ERROR(ExpectOperator("["));
+  while (!current().IsOperator("]")) {
+    if (!list->parts.empty()) {
+      MT_RETURN_IF_ERROR(ExpectOperator(","));
+      if (current().IsOperator("]")) break;
+    }
+    MT_ASSIGN_OR_RETURN(ExpressionPtr item, ParseExpression());
+    list->parts.push_back(std::move(item));
+  }
+  MT_RETURN_IF_ERROR(ExpectOperator("]"));
+  return Finish(std::move(list));
+}
+
+// dict := "{" [expression ":" expression ("," ...)* [","]] "}"
+Parser::Parsed Parser::ParseDict() {
+  ExpressionPtr dict = Make(Kind::kDict, current().line);
+  MT_RETURN_IF_ERROR(ExpectOperator("{"));
+  while (!current().IsOperator("}")) {
+    if (!dict->parts.empty()) {
+      MT_RETURN_IF_ERROR(ExpectOperator(","));
+      if (current().IsOperator("}")) break;
+    }
+    MT_ASSIGN_OR_RETURN(ExpressionPtr key, ParseExpression());
+    dict->parts.push_back(std::move(key));
+    MT_RETURN_IF_ERROR(ExpectOperator(":"));
+    MT_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
+    dict->parts.push_back(std::move(value));
+  }
+  MT_RETURN_IF_ERROR(ExpectOperator("}"));
+  return Finish(std::move(dict));
+}
+
+// tuple := expression ("," expression)* [","]
+Parser::Parsed Parser::ParseTuple(bool with_conditional, std::string_view end, bool in_brackets) {
+  ExpressionPtr tuple = Make(Kind::kTuple, current().line);
+  bool is_tuple = false;
+  while (true) {
+    if (!tuple->parts.empty()) MT_RETURN_IF_ERROR(ExpectOperator(","));
+    if (current().Is(Token::Kind::kVariableEnd) || current().Is(Token::Kind::kBlockEnd) ||
+        current().IsOperator(")") || (!end.empty() && current().IsName(end))) {
+      break;
+    }
+    MT_ASSIGN_OR_RETURN(ExpressionPtr item, ParseExpression(with_conditional));
+    tuple->parts.push_back(std::move(item));
+    if (!current().IsOperator(",")) break;
+    is_tuple = true;
+  }
+  if (!is_tuple && !tuple->parts.empty()) return std::move(tuple->parts[0]);
+  if (!is_tuple && !in_brackets) {
+    return Error(absl::StrCat("expected an expression, got ", Describe(current())));
+  }
+  return Finish(std::move(tuple));
+}
+
+Parser::Parsed Parser::ParseSubscript(ExpressionPtr expression) {
+  const Token token = Take();
+  ExpressionPtr result = Make(Kind::kItem, token.line);
+  result->parts.push_back(std::move(expression));
+  if (token.IsOperator(".")) {
+    const Token attribute = Take();
+    if (attribute.Is(Token::Kind::kName)) {
+      result->kind = Kind::kAttribute;
+      result->text = attribute.text;
+      syntax_.mentions.insert(attribute.text);
+    } else if (attribute.Is(Token::Kind::kInteger)) {
+      result->parts.push_back(MakeLiteral(attribute.line, attribute.integer));
+    } else {
+      return Error("expected a name or a number after '.'");
+    }
+    return Finish(std::move(result));
+  }
+  std::vector<ExpressionPtr> items;
+  while (!current().IsOperator("]")) {
+    if (!items.empty()) MT_RETURN_IF_ERROR(ExpectOperator(","));
+    MT_ASSIGN_OR_RETURN(ExpressionPtr item, ParseSubscribed());
+    items.push_back(std::move(item));
+  }
+  MT_RETURN_IF_ERROR(ExpectOperator("]"));
+  if (items.size() == 1) {
+    result->parts.push_back(std::move(items[0]));
+    return Finish(std::move(result));
+  }
+  ExpressionPtr tuple = Make(Kind::kTuple, token.line);
+  tuple->parts = std::move(items);
+  MT_ASSIGN_OR_RETURN(tuple, Finish(std::move(tuple)));
+  result->parts.push_back(std::move(tuple));
+  return Finish(std::move(result));
+}
+
+// subscribed := expression | [expression] ":" [expression] [":" [expression]]
+Parser::Parsed Parser::ParseSubscribed() {
+  ExpressionPtr slice = Make(Kind::kSlice, current().line);
+  slice->parts.resize(3);
+  if (!current().IsOperator(":")) {
+    MT_ASSIGN_OR_RETURN(slice->parts[0], ParseExpression());
+    if (!current().IsOperator(":")) return std::move(slice->parts[0]);
+  }
+  for (size_t part = 1; part < 3 && TakeOperator(":"); ++part) {
+    if (current().IsOperator(":") || current().IsOperator("]") || current().IsOperator(",")) {
+      continue;
+    }
+    MT_ASSIGN_OR_RETURN(slice->parts[part], ParseExpression());
+  }
+  return Finish(std::move(slice));
+}
+
+// call := "(" [argument ("," argument)* [","]] ")"
+Parser::Parsed Parser::ParseCall(ExpressionPtr callee) {
+  ExpressionPtr call = Make(Kind::kCall, current().line);
+  call->parts.push_back(std::move(callee));
+  MT_ASSIGN_OR_RETURN(call->arguments, ParseArguments());
+  return Finish(std::move(call));
+}
+
+absl::StatusOr<std::unique_ptr<CallArguments>> Parser::ParseArguments() {
+  auto arguments = std::make_unique<CallArguments>();
+  MT_RETURN_IF_ERROR(ExpectOperator("("));
+  for (bool first = true; !current().IsOperator(")"); first = false) {
+    if (!first) {
+      MT_RETURN_IF_ERROR(ExpectOperator(","));
+      if (current().IsOperator(")")) break;
+    }
+    MT_RETURN_IF_ERROR(ParseArgument(arguments.get()));
+  }
+  MT_RETURN_IF_ERROR(ExpectOperator(")"));
+  return arguments;
+}
+
+// argument := expression | name "=" expression | "*" expression | "**" expression
+absl::Status Parser::ParseArgument(CallArguments* arguments) {
+  const bool star = arguments->more_positional != nullptr;
+  const bool stars = arguments->more_named != nullptr;
+  if (TakeOperator("*")) {
+    if (star || stars) return Error("arguments in a wrong order");
+    MT_ASSIGN_OR_RETURN(arguments->more_positional, ParseExpression());
+  } else if (TakeOperator("**")) {
+    if (stars) return Error("arguments in a wrong order");
+    MT_ASSIGN_OR_RETURN(arguments->more_named, ParseExpression());
+  } else if (current().Is(Token::Kind::kName) && next().IsOperator("=")) {
+    if (stars) return Error("arguments in a wrong order");
+    const std::string name = Take().text;
+    Take();
+    for (const auto& [other, value] : arguments->named) {
+      if (other == name) return Error(absl::StrCat("the argument ", name, " is given twice"));
+    }
+    NameIndex(name);
+    MT_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
+    arguments->named.emplace_back(name, std::move(value));
+  } else {
+    if (star || stars || !arguments->named.empty()) return Error("arguments in a wrong order");
+    MT_ASSIGN_OR_RETURN(ExpressionPtr value, ParseExpression());
+    arguments->positional.push_back(std::move(value));
+  }
+  return absl::OkStatus();
+}
+
+Parser::Parsed Parser::ParseFilter(ExpressionPtr input) {
+  ExpressionPtr filter = Make(Kind::kFilter, current().line);
+  MT_ASSIGN_OR_RETURN(filter->text, ParseDottedName());
+  NoteIfUnknown(known_.is_filter(filter->text), "filter", filter->text, filter->line);
+  filter->parts.push_back(std::move(input));
+  filter->arguments = std::make_unique<CallArguments>();
+  if (current().IsOperator("(")) {
+    MT_ASSIGN_OR_RETURN(filter->arguments, ParseArguments());
+  }
+  return Finish(std::move(filter));
+}
+
+// test := "is" ["not"] name [arguments | primary postfix*]
+Parser::Parsed Parser::ParseTest(ExpressionPtr input) {
+  ExpressionPtr test = Make(Kind::kTest, current().line);
+  Take();
+  const bool negated = TakeName("not");
+  MT_ASSIGN_OR_RETURN(test->text, ParseDottedName());
+  NoteIfUnknown(known_.is_test(test->text), "test", test->text, test->line);
+  test->parts.push_back(std::move(input));
+  test->arguments = std::make_unique<CallArguments>();
+  const Token& token = current();
+  if (token.IsOperator("(")) {
+    MT_ASSIGN_OR_RETURN(test->arguments, ParseArguments());
+  } else if ((token.Is(Token::Kind::kName) || token.Is(Token::Kind::kString) ||
+              token.Is(Token::Kind::kInteger) || token.Is(Token::Kind::kFloat) ||
+              token.IsOperator("[") || token.IsOperator("{")) &&
+             !token.IsName("else") && !token.IsName("or") && !token.IsName("and")) {
+    if (token.IsName("is")) return Error("tests with 'is' cannot be chained");
+    MT_ASSIGN_OR_RETURN(ExpressionPtr argument, ParsePrimary());
+    MT_ASSIGN_OR_RETURN(argument, ParsePostfix(std::move(argument)));
+    test->arguments->positional.push_back(std::move(argument));
+  }
+  const int line = test->line;
+  MT_ASSIGN_OR_RETURN(test, Finish(std::move(test)));
+  if (!negated) return test;
+  ExpressionPtr result = Make(Kind::kNot, line);
+  result->parts.push_back(std::move(test));
+  return Finish(std::move(result));
+}
+
+absl::StatusOr<std::string> Parser::ParseDottedName() {
+  MT_ASSIGN_OR_RETURN(std::string name, ExpectAnyName());
+  while (TakeOperator(".")) {
+    MT_ASSIGN_OR_RETURN(const std::string more, ExpectAnyName());
+    absl::StrAppend(&name, ".", more);
+  }
+  return name;
+}
+
+ExpressionPtr Parser::Make(Kind kind, int line) const {
+  auto expression = std::make_unique<Expression>();
+  expression->kind = kind;
+  expression->line = line;
+  return expression;
+}
+
+Parser::Parsed Parser::Finish(ExpressionPtr expression) const {
+  const auto beneath = [&](const ExpressionPtr& part) {
+    if (part != nullptr) expression->height = std::max(expression->height, part->height + 1);
+  };
+  for (const ExpressionPtr& part : expression->parts) beneath(part);
+  if (expression->arguments != nullptr) {
+    for (const ExpressionPtr& part : expression->arguments->positional) beneath(part);
+    for (const auto& [name, part] : expression->arguments->named) beneath(part);
+    beneath(expression->arguments->more_positional);
+    beneath(expression->arguments->more_named);
+  }
+  if (expression->height > kHeightMax) return Error("an expression that is nested too deep");
+  return expression;
+}
+
+Parser::Parsed Parser::MakeBinary(Kind kind, int line, ExpressionPtr left, ExpressionPtr right,
+                                  Operator op) const {
+  ExpressionPtr result = Make(kind, line);
+  result->parts.push_back(std::move(left));
+  result->parts.push_back(std::move(right));
+  result->operators.push_back(op);
+  return Finish(std::move(result));
+}
+
+ExpressionPtr Parser::MakeLiteral(int line, Literal value) {
+  ExpressionPtr literal = Make(Kind::kLiteral, line);
+  literal->index = static_cast<int>(syntax_.literals.size());
+  syntax_.literals.push_back(std::move(value));
+  return literal;
+}
+
+int Parser::NameIndex(const std::string& name) {
+  const auto [at, inserted] = name_indices_.emplace(name, static_cast<int>(syntax_.names.size()));
+  if (inserted) {
+    syntax_.names.push_back(name);
+    syntax_.mentions.insert(name);
+  }
+  return at->second;
+}
+
+#undef NESTED_LEVEL
+
+}  // namespace megatrain::jinja
