@@ -88,7 +88,26 @@ absl::Status Bind(const Builtin& builtin, CallValues values, Call* call) {
   return absl::OkStatus();
 }
 
+class BoundMethod : public Object {
+ public:
+  BoundMethod(const Builtin* method, JinjaValue self)
+      : Object(DepthOf(self) + 1), method_(method), self_(std::move(self)) {}
+  std::string type_name() const override { return "builtin_function_or_method"; }
+  bool is_callable() const override { return true; }
+  Result Call(Runtime& runtime, CallValues values) override {
+    return CallBuiltin(runtime, *method_, self_, std::move(values));
+  }
+
+ private:
+  const Builtin* const method_;
+  const JinjaValue self_;
+};
+
 }  // namespace
+
+Result MakeMethod(Runtime& runtime, const Builtin* method, JinjaValue self) {
+  return runtime.MakeObject(std::make_shared<BoundMethod>(method, std::move(self)));
+}
 
 bool Call::TrueOr(size_t i, bool otherwise) const {
   return has(i) ? IsTrue(*arguments[i]) : otherwise;
@@ -123,7 +142,7 @@ Result CallBuiltin(Runtime& runtime, const Builtin& builtin, const JinjaValue& s
 
 const Builtin* FindFilter(std::string_view name) {
   static const auto* const table = new Table(
-      MakeTable({TextFilters(), NumberFilters(), SequenceFilters(), SelectionFilters()}));
+      MakeTable({ScalarFilters(), SequenceFilters(), SelectionFilters()}));
   return Find(*table, name);
 }
 

@@ -52,6 +52,9 @@ const Builtin* FindTest(std::string_view name);
 // A method of the type of `self`.
 const Builtin* FindMethod(const JinjaValue& self, std::string_view name);
 
+// A builtin with the value that it is a method of, as a value that can be called.
+Result MakeMethod(Runtime& runtime, const Builtin* method, JinjaValue self);
+
 // The functions range, dict, namespace, ... as values, by name. Undefined if there is none.
 JinjaValue FindFunction(std::string_view name);
 
@@ -76,8 +79,7 @@ class Namespace : public Object {
 };
 
 // The parts of the tables.
-absl::Span<const Builtin> TextFilters();
-absl::Span<const Builtin> NumberFilters();
+absl::Span<const Builtin> ScalarFilters();
 absl::Span<const Builtin> SequenceFilters();
 absl::Span<const Builtin> SelectionFilters();
 absl::Span<const Builtin> ValueTests();

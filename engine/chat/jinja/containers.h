@@ -66,7 +66,7 @@ struct CallValues {
 };
 
 // A value with behaviour: a function, a macro, a namespace, an iterator, ...
-class Object {
+class Object : public std::enable_shared_from_this<Object> {
  public:
   explicit Object(int depth = 1) : depth_(depth) {}
   virtual ~Object() = default;

@@ -37,22 +37,6 @@ bool IsHidden(const JinjaValue& object, std::string_view name) {
   return false;
 }
 
-// A method with the value that it is a method of.
-class BoundMethod : public Object {
- public:
-  BoundMethod(const Builtin* method, JinjaValue self)
-      : Object(DepthOf(self) + 1), method_(method), self_(std::move(self)) {}
-  std::string type_name() const override { return "builtin_function_or_method"; }
-  bool is_callable() const override { return true; }
-  Result Call(Runtime& runtime, CallValues values) override {
-    return CallBuiltin(runtime, *method_, self_, std::move(values));
-  }
-
- private:
-  const Builtin* const method_;
-  const JinjaValue self_;
-};
-
 // The item of a sequence or text at Python's index, or nullopt.
 absl::StatusOr<std::optional<JinjaValue>> ItemAt(Runtime& runtime, const JinjaValue& object,
                                                  int64_t index) {
@@ -148,7 +132,7 @@ absl::StatusOr<std::optional<JinjaValue>> FindAttribute(Runtime& runtime, const 
   }
   const Builtin* const method = FindMethod(object, name);
   if (method == nullptr) return found;
-  MT_ASSIGN_OR_RETURN(found, runtime.MakeObject(std::make_shared<BoundMethod>(method, object)));
+  MT_ASSIGN_OR_RETURN(found, MakeMethod(runtime, method, object));
   return found;
 }
 

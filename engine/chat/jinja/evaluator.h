@@ -1,0 +1,113 @@
+// Evaluates a syntax tree.
+#ifndef MEGATRAIN_ENGINE_CHAT_JINJA_EVALUATOR_H_
+#define MEGATRAIN_ENGINE_CHAT_JINJA_EVALUATOR_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "engine/chat/jinja/jinja_program.h"
+#include "engine/chat/jinja/runtime.h"
+#include "engine/chat/jinja/syntax/syntax_tree.h"
+
+namespace megatrain::jinja {
+
+// A parsed program, ready to be rendered. It does not change, so that several threads may share it.
+struct Program {
+  Syntax syntax;
+  std::vector<JinjaValue> literals;   // of Syntax::literals
+  std::vector<JinjaValue> functions;  // by name index; undefined where there is no such function
+  int loop_name = -1;                 // the indices of special names, or -1
+  int varargs_name = -1, kwargs_name = -1, caller_name = -1;
+};
+
+// The variables of a block. Those of enclosing blocks are visible, and are not changed by `set`.
+struct Scope {
+  explicit Scope(std::shared_ptr<Scope> outer) : parent(std::move(outer)) {}
+  void Set(int name, JinjaValue value);
+
+  std::shared_ptr<Scope> parent;
+  std::vector<std::pair<int, JinjaValue>> variables;  // by name index
+};
+
+// One rendering. Used by one thread. `program` and `runtime` must outlive it.
+class Evaluator {
+ public:
+  Evaluator(const Program& program, const JinjaVariables& variables, Runtime* runtime);
+
+  // Renders the program. Called once.
+  absl::StatusOr<JinjaRendered> Render();
+
+  // For values of a program that run parts of it. `closure` is the scope around the macro or loop.
+  Result CallMacro(const MacroDefinition& macro, const std::shared_ptr<Scope>& closure,
+                   CallValues values);
+  Result CallLoop(const Statement& loop, const std::shared_ptr<Scope>& closure,
+                  const JinjaValue& iterable, int depth);
+  // Takes items from `cursor` until the loop's condition holds for one.
+  absl::StatusOr<std::optional<JinjaValue>> NextSelected(const Statement& loop,
+                                                         const std::shared_ptr<Scope>& closure,
+                                                         Cursor* cursor);
+
+ private:
+  // What ended a body early.
+  enum class Flow { kNone, kBreak, kContinue };
+
+  // Expressions.
+  Result Evaluate(const Expression& expression);
+  Result EvaluateNode(const Expression& expression);
+  Result EvaluateName(int name);
+  Result EvaluateDict(const Expression& expression);
+  Result EvaluateCompare(const Expression& expression);
+  Result EvaluateConcat(const Expression& expression);
+  Result EvaluateConditional(const Expression& expression);
+  Result EvaluateItem(const Expression& expression);
+  Result EvaluateCall(const Expression& expression, JinjaValue* caller);
+  Result EvaluateFilter(const Expression& expression);
+  Result EvaluateTest(const Expression& expression);
+  absl::StatusOr<std::vector<JinjaValue>> EvaluateAll(const std::vector<ExpressionPtr>& parts);
+  absl::StatusOr<CallValues> EvaluateArguments(const CallArguments& arguments);
+
+  // Statements.
+  absl::Status Run(const Body& body);
+  absl::Status RunStatement(const Statement& statement);
+  absl::Status RunInner(const Body& body);  // in a scope of its own
+  absl::Status RunIf(const Statement& statement);
+  absl::Status RunFor(const Statement& statement);
+  absl::Status RunLoop(const Statement& statement, const JinjaValue& iterable, int depth);
+  absl::Status RunSet(const Statement& statement);
+  absl::Status RunSetBlock(const Statement& statement);
+  absl::Status RunCallBlock(const Statement& statement);
+  absl::Status RunFilterBlock(const Statement& statement);
+  absl::Status RunWith(const Statement& statement);
+  absl::Status RunBlock(const Statement& statement);
+  absl::Status RunGeneration(const Statement& statement);
+  absl::Status RunAutoescape(const Statement& statement);
+  absl::Status Assign(const Target& target, const JinjaValue& value);
+  Result MakeMacro(const MacroDefinition& macro);
+  absl::Status BindParameters(const MacroDefinition& macro, CallValues values);
+  // Writes to a buffer what `write` writes to the output, and returns it.
+  Result Capture(absl::FunctionRef<absl::Status()> write);
+  absl::Status Output(const JinjaValue& value);
+  absl::Status Append(std::string_view text);
+  // Appends the result of a block, which must be text.
+  absl::Status AppendResult(const JinjaValue& value);
+
+  const Program& program_;
+  Runtime& runtime_;
+  std::vector<JinjaValue> context_;  // functions and the caller's variables, by name index
+  const std::shared_ptr<Scope> root_;
+  std::shared_ptr<Scope> scope_;
+  JinjaRendered rendered_;
+  std::string* out_;       // rendered_.text, or the buffer of a capture
+  JinjaValue block_text_;  // the input of the filter of a block
+  Flow flow_ = Flow::kNone;
+  int depth_ = 0;
+  int line_ = 1;  // of the node that was begun last, for errors
+};
+
+}  // namespace megatrain::jinja
+
+#endif  // MEGATRAIN_ENGINE_CHAT_JINJA_EVALUATOR_H_
