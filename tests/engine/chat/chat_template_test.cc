@@ -99,7 +99,9 @@ TEST_P(ChatGolden, RenderedAsTheTemplateDoes) {
     // This program moves the system message whenever a question is asked again, so that the place
     // of the third answer is uncertain.
     const bool moves = name == "mistral-last-user" || name == "mistral-nemo";
-    if (!moves || conversation.messages.size() != 8) EXPECT_EQ(rendered->turns_left_out, 0) << item;
+    if (!moves || conversation.messages.size() != 8) {
+      EXPECT_EQ(rendered->turns_left_out, 0) << item;
+    }
     EXPECT_EQ(static_cast<int64_t>(rendered->target.size()) + rendered->turns_left_out, assistants)
         << item;
     for (const auto& [begin, end] : rendered->target) {

@@ -182,7 +182,7 @@ TEST(ConversationRecord, BadShareGptIsRefusedByName) {
   EXPECT_THAT(turn(R"("from": "human")"), HasSubstr("\"conversations[0].value\" is missing"));
   EXPECT_EQ(turn(R"("from": "gpt", "value": "", "score": 1)"),
             "\"conversations[0].score\" is not a key of a turn; from, value and weight are");
-  EXPECT_EQ(turn(R"("from": "function_call", "value": "f(x)")"),
+  EXPECT_EQ(turn("\"from\": \"function_call\", \"value\": \"f(x)\""),
             "\"conversations[0].value\" is a text that is not JSON");
   EXPECT_EQ(turn(R"("from": "function_call", "value": "{\"name\": \"f\"}")"),
             "\"conversations[0].value\" has \"name\"; an object {\"name\", \"arguments\"}, or a "
