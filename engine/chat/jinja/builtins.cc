@@ -141,8 +141,8 @@ Result CallBuiltin(Runtime& runtime, const Builtin& builtin, const JinjaValue& s
 }
 
 const Builtin* FindFilter(std::string_view name) {
-  static const auto* const table = new Table(
-      MakeTable({ScalarFilters(), SequenceFilters(), SelectionFilters()}));
+  static const auto* const table =
+      new Table(MakeTable({ScalarFilters(), SequenceFilters(), SelectionFilters()}));
   return Find(*table, name);
 }
 
@@ -156,8 +156,7 @@ const Builtin* FindMethod(const JinjaValue& self, std::string_view name) {
   static const auto* const of_containers = new Table(MakeTable({ContainerMethods()}));
   if (self.is_string()) return Find(*of_text, name);
   if (self.is_dict()) return Find(*of_containers, absl::StrCat("dict.", ToAbsl(name)));
-  if (self.kind() == JinjaValue::Kind::kSequence &&
-      SequenceOf(self).kind < SequenceKind::kKeys) {
+  if (self.kind() == JinjaValue::Kind::kSequence && SequenceOf(self).kind < SequenceKind::kKeys) {
     // Tuples and ranges have the methods index and count, lists also copy.
     if (!self.is_list() && name == "copy") return nullptr;
     return Find(*of_containers, absl::StrCat("list.", ToAbsl(name)));

@@ -1,5 +1,5 @@
-// Filters, tests, methods and functions that a program can call by name. Each is an entry in a table
-// with its signature and its code.
+// Filters, tests, methods and functions that a program can call by name. Each is an entry in a
+// table with its signature and its code.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
 
@@ -77,6 +77,28 @@ class Namespace : public Object {
   Dict attributes_;
   bool printing_ = false;
 };
+
+// The argument `attribute` of filters: "address.city", "items.0", an index, or a list "age,name".
+class AttributePath {
+ public:
+  // None is the empty path, which gives the item itself. With `fold` the result is in lower case if
+  // it is text. `otherwise`, if it is there and not none, replaces an undefined step.
+  static absl::StatusOr<AttributePath> Parse(const JinjaValue& attribute, bool fold,
+                                             std::optional<JinjaValue> otherwise = std::nullopt);
+  // The paths of a list apart by commas.
+  static absl::StatusOr<std::vector<AttributePath>> ParseList(
+      const std::optional<JinjaValue>& attribute, bool fold);
+
+  Result Get(Runtime& runtime, JinjaValue item) const;
+
+ private:
+  std::vector<JinjaValue> steps_;
+  bool fold_ = false;
+  std::optional<JinjaValue> otherwise_;
+};
+
+// Returns `value`, in lower case if it is text and `fold`.
+Result FoldKey(Runtime& runtime, const JinjaValue& value, bool fold);
 
 // The parts of the tables.
 absl::Span<const Builtin> ScalarFilters();

@@ -76,7 +76,8 @@ bool EqualSequences(Runtime& runtime, const Sequence& a, const Sequence& b) {
     if (a.items.size() != b.items.size()) return false;
     for (const JinjaValue& item : a.items) {
       bool found = false;
-      for (size_t i = 0; i < b.items.size() && !found; ++i) found = Equal(runtime, item, b.items[i]);
+      for (size_t i = 0; i < b.items.size() && !found; ++i)
+        found = Equal(runtime, item, b.items[i]);
       if (!found) return false;
     }
     return true;
@@ -198,8 +199,8 @@ absl::StatusOr<bool> Contains(Runtime& runtime, const JinjaValue& container,
                               const JinjaValue& item) {
   if (container.is_string()) {
     if (!item.is_string()) {
-      return Error(absl::StrCat("'in <string>' requires string as left operand, not ",
-                                TypeName(item)));
+      return Error(
+          absl::StrCat("'in <string>' requires string as left operand, not ", TypeName(item)));
     }
     runtime.StepBytes(container.as_string().size());
     return container.as_string().find(item.as_string()) != std::string_view::npos;

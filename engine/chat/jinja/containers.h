@@ -24,8 +24,8 @@ struct Missing {
   std::string message;
 };
 
-// A str. `is_markup` is Jinja's Markup, the text of the filters safe and escape: text added to it is
-// escaped.
+// A str. `is_markup` is Jinja's Markup, the text of the filters safe and escape: text added to it
+// is escaped.
 struct Text {
   std::string text;
   bool is_markup = false;

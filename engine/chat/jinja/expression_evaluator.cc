@@ -118,8 +118,7 @@ Result Evaluator::EvaluateCompare(const Expression& expression) {
   MT_ASSIGN_OR_RETURN(JinjaValue left, Evaluate(*expression.parts[0]));
   for (size_t i = 0; i < expression.operators.size(); ++i) {
     MT_ASSIGN_OR_RETURN(JinjaValue right, Evaluate(*expression.parts[i + 1]));
-    MT_ASSIGN_OR_RETURN(const bool holds,
-                        Compare(runtime_, expression.operators[i], left, right));
+    MT_ASSIGN_OR_RETURN(const bool holds, Compare(runtime_, expression.operators[i], left, right));
     if (!holds) return JinjaValue::Bool(false);
     left = std::move(right);
   }
@@ -145,9 +144,8 @@ Result Evaluator::EvaluateConditional(const Expression& expression) {
   MT_ASSIGN_OR_RETURN(const JinjaValue condition, Evaluate(*expression.parts[0]));
   if (IsTrue(condition)) return Evaluate(*expression.parts[1]);
   if (expression.parts[2] != nullptr) return Evaluate(*expression.parts[2]);
-  return runtime_.MakeMissing(
-      absl::StrCat("the inline if-expression on line ", expression.line,
-                   " evaluated to false and no else section was defined."));
+  return runtime_.MakeMissing(absl::StrCat("the inline if-expression on line ", expression.line,
+                                           " evaluated to false and no else section was defined."));
 }
 
 Result Evaluator::EvaluateItem(const Expression& expression) {

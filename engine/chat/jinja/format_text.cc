@@ -52,7 +52,8 @@ class PrintfArguments {
     if (!values_.is_dict()) return Error("format requires a mapping");
     by_name_ = true;
     const JinjaValue* const found = DictOf(values_).Find(name);
-    if (found == nullptr) return Error(absl::StrCat("the format names '", ToAbsl(name), "', which is not there"));
+    if (found == nullptr)
+      return Error(absl::StrCat("the format names '", ToAbsl(name), "', which is not there"));
     return *found;
   }
   absl::Status CheckAllUsed() const {
@@ -92,7 +93,8 @@ absl::StatusOr<std::string> FormatPrintfNumber(const JinjaValue& value, FormatSp
   const bool integer = whole || std::string_view("xXo").find(spec.type) != std::string_view::npos;
   if (!integer) {
     const std::optional<double> number = NumberOf(value);
-    if (!number.has_value()) return Error(absl::StrCat("must be real number, not ", TypeName(value)));
+    if (!number.has_value())
+      return Error(absl::StrCat("must be real number, not ", TypeName(value)));
     return python::FormatFloat(*number, spec);
   }
   std::optional<int64_t> number = IntegerOf(value);
@@ -152,7 +154,8 @@ absl::StatusOr<std::string> FormatPrintfField(Runtime& runtime, const JinjaValue
     }
     default:
       if (std::string_view("diuxXoeEfFgG").find(spec.type) == std::string_view::npos) {
-        return Error(absl::StrCat("unsupported format character '", std::string(1, spec.type), "'"));
+        return Error(
+            absl::StrCat("unsupported format character '", std::string(1, spec.type), "'"));
       }
       return FormatPrintfNumber(value, std::move(spec));
   }
@@ -233,7 +236,8 @@ absl::StatusOr<std::string> FormatValue(Runtime& runtime, const JinjaValue& valu
     return python::FormatInt(*integer, spec);
   }
   if (value.kind() == Kind::kFloat) return python::FormatFloat(value.as_float(), spec);
-  return Error(absl::StrCat("unsupported format string passed to ", TypeName(value), ".__format__"));
+  return Error(
+      absl::StrCat("unsupported format string passed to ", TypeName(value), ".__format__"));
 }
 
 // Expands a format of {} fields.
@@ -314,8 +318,8 @@ class BraceFormatter {
     while (!path.empty()) {
       const bool attribute = path[0] == '.';
       path.remove_prefix(1);
-      const size_t stop = attribute ? std::min(path.find_first_of(".["), path.size())
-                                    : path.find(']');
+      const size_t stop =
+          attribute ? std::min(path.find_first_of(".["), path.size()) : path.find(']');
       if (stop == std::string_view::npos) return Error("Missing ']' in format string");
       const std::string_view name = path.substr(0, stop);
       if (name.empty()) return Error("Empty attribute in format string");

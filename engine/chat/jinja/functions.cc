@@ -21,8 +21,8 @@ constexpr int64_t kRangeMax = 100'000;  // MAX_RANGE of Jinja's sandbox
 Result Range(Call& call) {
   for (const auto& argument : call.arguments) {
     if (argument.has_value() && !IntegerOf(*argument).has_value()) {
-      return Error(absl::StrCat("'", TypeName(*argument),
-                                "' object cannot be interpreted as an integer"));
+      return Error(
+          absl::StrCat("'", TypeName(*argument), "' object cannot be interpreted as an integer"));
     }
   }
   const int64_t first = *IntegerOf(call[0]);
@@ -147,8 +147,7 @@ class Joiner : public Object {
 };
 
 Result MakeJoiner(Call& call) {
-  return call.runtime.MakeObject(
-      std::make_shared<Joiner>(call.Or(0, JinjaValue::String(", "))));
+  return call.runtime.MakeObject(std::make_shared<Joiner>(call.Or(0, JinjaValue::String(", "))));
 }
 
 Result RaiseException(Call& call) {
@@ -159,8 +158,7 @@ Result RaiseException(Call& call) {
 // datetime.now().strftime(format): a civil time without a zone.
 Result StrftimeNow(Call& call) {
   MT_ASSIGN_OR_RETURN(const std::string_view format, call.TextAt(0));
-  const absl::TimeZone::CivilInfo now =
-      call.runtime.options().zone.At(call.runtime.options().now);
+  const absl::TimeZone::CivilInfo now = call.runtime.options().zone.At(call.runtime.options().now);
   std::tm time{};
   time.tm_year = static_cast<int>(now.cs.year() - 1900);
   time.tm_mon = now.cs.month() - 1;
@@ -296,8 +294,7 @@ Result MakeRange(Runtime& runtime, int64_t start, int64_t stop, int64_t step) {
   const uint64_t distance =
       step > 0 ? (start < stop ? static_cast<uint64_t>(stop) - static_cast<uint64_t>(start) : 0)
                : (start > stop ? static_cast<uint64_t>(start) - static_cast<uint64_t>(stop) : 0);
-  const uint64_t stride =
-      step > 0 ? static_cast<uint64_t>(step) : 0 - static_cast<uint64_t>(step);
+  const uint64_t stride = step > 0 ? static_cast<uint64_t>(step) : 0 - static_cast<uint64_t>(step);
   const uint64_t count = distance / stride + (distance % stride != 0);
   if (count > static_cast<uint64_t>(kRangeMax)) {
     return Error(absl::StrCat("Range too big. The sandbox blocks ranges larger than MAX_RANGE (",

@@ -18,9 +18,9 @@ using Kind = JinjaValue::Kind;
 Result MissingOf(Runtime& runtime, const JinjaValue& object, const JinjaValue& key) {
   const std::string type = object.is_none() ? "None" : TypeName(object) + " object";
   if (key.is_string()) {
-    return runtime.MakeMissing(absl::StrCat(
-        "'", type, "' has no attribute ",
-        python::Quote(python::SubPoints(key.as_string(), 0, 100))));
+    return runtime.MakeMissing(
+        absl::StrCat("'", type, "' has no attribute ",
+                     python::Quote(python::SubPoints(key.as_string(), 0, 100))));
   }
   const std::optional<int64_t> index = IntegerOf(key);
   return runtime.MakeMissing(absl::StrCat(
@@ -47,8 +47,9 @@ absl::StatusOr<std::optional<JinjaValue>> ItemAt(Runtime& runtime, const JinjaVa
     const auto points = static_cast<int64_t>(python::CountPoints(text));
     if (index < 0) index += points;
     if (index < 0 || index >= points) return item;
-    MT_ASSIGN_OR_RETURN(item, runtime.MakeText(std::string(python::SubPoints(text, index, index + 1)),
-                                               IsMarkup(object)));
+    MT_ASSIGN_OR_RETURN(
+        item,
+        runtime.MakeText(std::string(python::SubPoints(text, index, index + 1)), IsMarkup(object)));
     return item;
   }
   const Sequence& sequence = SequenceOf(object);
@@ -122,8 +123,8 @@ absl::StatusOr<std::optional<JinjaValue>> FindAttribute(Runtime& runtime, const 
     if (name == "list") found = SequenceOf(object).items[1];
     if (found.has_value()) return found;
   }
-  const bool is_private = name.size() > 4 && name.substr(0, 2) == "__" &&
-                          name.substr(name.size() - 2) == "__";
+  const bool is_private =
+      name.size() > 4 && name.substr(0, 2) == "__" && name.substr(name.size() - 2) == "__";
   if (is_private || IsHidden(object, name)) {
     MT_ASSIGN_OR_RETURN(found, runtime.MakeMissing(absl::StrCat(
                                    "access to attribute '", ToAbsl(name.substr(0, 100)), "' of '",
@@ -173,20 +174,20 @@ Result GetSlice(Runtime& runtime, const JinjaValue& object, const JinjaValue& st
   if (object.is_undefined()) return UndefinedError(object);
   for (const JinjaValue* const part : {&start, &stop, &step}) {
     if (!part->is_none() && !IntegerOf(*part).has_value()) {
-      return runtime.MakeMissing("slice indices must be integers or None");
+      return Error("slice indices must be integers or None");
     }
   }
   const bool sliceable = object.is_string() || (object.kind() == Kind::kSequence &&
                                                 SequenceOf(object).kind < SequenceKind::kKeys);
-  if (!sliceable) return MissingOf(runtime, object, start);
+  if (!sliceable) return Error(absl::StrCat("'", TypeName(object), "' object cannot be sliced"));
   const int64_t by = IntegerOf(step).value_or(1);
   if (by == 0) return Error("slice step cannot be zero");
   if (object.is_string()) {
     return SliceText(runtime, object, IntegerOf(start), IntegerOf(stop), by);
   }
   const Sequence& sequence = SequenceOf(object);
-  const SliceRange range = RangeOf(IntegerOf(start), IntegerOf(stop), by,
-                                   static_cast<int64_t>(sequence.items.size()));
+  const SliceRange range =
+      RangeOf(IntegerOf(start), IntegerOf(stop), by, static_cast<int64_t>(sequence.items.size()));
   std::vector<JinjaValue> items;
   for (int64_t i = 0, at = range.start; i < range.count; ++i, at += i < range.count ? by : 0) {
     items.push_back(sequence.items[at]);

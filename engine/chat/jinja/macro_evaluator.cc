@@ -23,9 +23,11 @@ class Macro : public Object {
     if (name == "name") {
       result = JinjaValue::String(definition_->name);
     } else if (name == "arguments") {
-      std::vector<std::string_view> names(definition_->parameters.begin(),
-                                          definition_->parameters.end());
-      MT_ASSIGN_OR_RETURN(result, runtime.MakeTexts(names, false));
+      std::vector<JinjaValue> names;
+      for (const std::string& parameter : definition_->parameters) {
+        names.push_back(JinjaValue::String(parameter));
+      }
+      MT_ASSIGN_OR_RETURN(result, runtime.MakeSequence(SequenceKind::kTuple, std::move(names)));
     } else if (name == "catch_kwargs" || name == "catch_varargs" || name == "caller") {
       result = JinjaValue::Bool(name == "caller"         ? definition_->uses_caller
                                 : name == "catch_kwargs" ? definition_->uses_kwargs
@@ -34,7 +36,9 @@ class Macro : public Object {
     return result;
   }
   absl::StatusOr<std::optional<std::string>> Repr(Runtime& runtime) override {
-    return std::optional<std::string>(absl::StrCat("<Macro '", definition_->name, "'>"));
+    const std::string& name = definition_->name;
+    return std::optional<std::string>(name.empty() ? "<Macro anonymous>"
+                                                   : absl::StrCat("<Macro '", name, "'>"));
   }
   // Ends the references between a macro and the scope that it is a variable of.
   void Release() { closure_.reset(); }
@@ -106,8 +110,7 @@ class Loop : public Object {
     return values[index0_ % values.size()];
   }
   Result Changed(Runtime& runtime, const std::vector<JinjaValue>& values) {
-    MT_ASSIGN_OR_RETURN(const JinjaValue tuple,
-                        runtime.MakeSequence(SequenceKind::kTuple, values));
+    MT_ASSIGN_OR_RETURN(const JinjaValue tuple, runtime.MakeSequence(SequenceKind::kTuple, values));
     if (!changed_.is_undefined() && Equal(runtime, changed_, tuple)) return JinjaValue::Bool(false);
     changed_ = tuple;
     return JinjaValue::Bool(true);
@@ -256,10 +259,9 @@ absl::Status Evaluator::BindParameters(const MacroDefinition& macro, CallValues 
   }
   if (macro.uses_varargs) {
     const size_t used = std::min(count, values.positional.size());
-    MT_ASSIGN_OR_RETURN(
-        JinjaValue varargs,
-        runtime_.MakeSequence(SequenceKind::kTuple,
-                              {values.positional.begin() + used, values.positional.end()}));
+    MT_ASSIGN_OR_RETURN(JinjaValue varargs, runtime_.MakeSequence(SequenceKind::kTuple,
+                                                                  {values.positional.begin() + used,
+                                                                   values.positional.end()}));
     scope_->Set(program_.varargs_name, std::move(varargs));
   } else if (values.positional.size() > count) {
     return Error(
@@ -271,9 +273,9 @@ absl::Status Evaluator::BindParameters(const MacroDefinition& macro, CallValues 
     if (!arguments[i].has_value() && i >= required) {
       MT_ASSIGN_OR_RETURN(arguments[i], Evaluate(*macro.defaults[i - required]));
     } else if (!arguments[i].has_value()) {
-      MT_ASSIGN_OR_RETURN(arguments[i], runtime_.MakeMissing(absl::StrCat(
-                                            "parameter '", macro.parameters[i],
-                                            "' was not provided")));
+      MT_ASSIGN_OR_RETURN(arguments[i],
+                          runtime_.MakeMissing(absl::StrCat("parameter '", macro.parameters[i],
+                                                            "' was not provided")));
     }
     scope_->Set(macro.parameter_names[i], *std::move(arguments[i]));
   }
@@ -318,12 +320,11 @@ absl::StatusOr<std::optional<JinjaValue>> Evaluator::NextSelected(
   return selected;
 }
 
-absl::Status Evaluator::RunLoop(const Statement& statement, const JinjaValue& iterable,
-                                int depth) {
+absl::Status Evaluator::RunLoop(const Statement& statement, const JinjaValue& iterable, int depth) {
   const std::shared_ptr<Scope> outer = scope_;
   MT_ASSIGN_OR_RETURN(Cursor cursor, Cursor::Over(iterable));
-  const auto loop = std::make_shared<Loop>(this, &statement, outer, iterable, std::move(cursor),
-                                           depth);
+  const auto loop =
+      std::make_shared<Loop>(this, &statement, outer, iterable, std::move(cursor), depth);
   MT_ASSIGN_OR_RETURN(const JinjaValue loop_value, runtime_.MakeObject(loop));
   // As in Jinja, `else` runs if no iteration came to the end of the body: break and continue count
   // as such.

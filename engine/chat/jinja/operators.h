@@ -42,7 +42,8 @@ std::optional<double> NumberOf(const JinjaValue& value);
 Result GetAttribute(Runtime& runtime, const JinjaValue& object, std::string_view name);
 // object[key]: the item, else, for text, the attribute.
 Result GetItem(Runtime& runtime, const JinjaValue& object, const JinjaValue& key);
-// object[start:stop:step]; none for a part that is absent.
+// object[start:stop:step]; none for a part that is absent. Unlike GetItem it returns
+// InvalidArgument if the object has no slices.
 Result GetSlice(Runtime& runtime, const JinjaValue& object, const JinjaValue& start,
                 const JinjaValue& stop, const JinjaValue& step);
 // The attribute, as getattr() finds it, or nullopt.

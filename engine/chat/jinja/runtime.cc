@@ -33,9 +33,7 @@ class Generator : public Object {
 
 }  // namespace
 
-absl::Status Error(std::string_view message) {
-  return absl::InvalidArgumentError(ToAbsl(message));
-}
+absl::Status Error(std::string_view message) { return absl::InvalidArgumentError(ToAbsl(message)); }
 
 absl::Status Runtime::Charge(size_t bytes) {
   const int64_t limit = options_.limits.bytes_max;
@@ -57,7 +55,8 @@ Result Runtime::MakeText(std::string text, bool is_markup) {
   StepBytes(text.size());
   MT_RETURN_IF_ERROR(budget());
   MT_RETURN_IF_ERROR(Charge(sizeof(Text) + text.size()));
-  return JinjaValue(JinjaValue::Data(std::make_shared<const Text>(Text{std::move(text), is_markup})));
+  return JinjaValue(
+      JinjaValue::Data(std::make_shared<const Text>(Text{std::move(text), is_markup})));
 }
 
 Result Runtime::MakeSequence(SequenceKind kind, std::vector<JinjaValue> items) {
@@ -99,8 +98,7 @@ Result Runtime::MakeObject(std::shared_ptr<Object> object) {
 
 Result Runtime::MakeMissing(std::string message) {
   MT_RETURN_IF_ERROR(Charge(sizeof(Missing) + message.size()));
-  return JinjaValue(
-      JinjaValue::Data(std::make_shared<const Missing>(Missing{std::move(message)})));
+  return JinjaValue(JinjaValue::Data(std::make_shared<const Missing>(Missing{std::move(message)})));
 }
 
 absl::StatusOr<const JinjaValue*> Runtime::FindEntry(const Dict& dict, const JinjaValue& key) {
@@ -155,8 +153,8 @@ absl::StatusOr<bool> Cursor::Next(Runtime& runtime, JinjaValue* item) {
       const std::string_view text = value_.as_string();
       if (at_ == text.size()) return false;
       const size_t bytes = Utf8Length(text[at_]);
-      MT_ASSIGN_OR_RETURN(
-          *item, runtime.MakeText(std::string(text.substr(at_, bytes)), IsMarkup(value_)));
+      MT_ASSIGN_OR_RETURN(*item,
+                          runtime.MakeText(std::string(text.substr(at_, bytes)), IsMarkup(value_)));
       at_ += bytes;
       return true;
     }

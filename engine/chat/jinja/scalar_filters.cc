@@ -139,8 +139,7 @@ Result WordCount(Call& call) {
   bool in_word = false;
   for (size_t at = 0; at < text.size(); at += Utf8Length(text[at])) {
     const std::string_view character = text.substr(at, Utf8Length(text[at]));
-    const bool word =
-        character == "_" || python::IsOfClass(character, python::TextClass::kAlnum);
+    const bool word = character == "_" || python::IsOfClass(character, python::TextClass::kAlnum);
     words += word && !in_word;
     in_word = word;
   }
@@ -154,7 +153,8 @@ Result UrlEncode(Call& call) {
   MT_ASSIGN_OR_RETURN(const std::string text, ToText(call.runtime, call.self));
   std::string result;
   for (const char byte : text) {
-    if (absl::ascii_isalnum(byte) || std::string_view("_.-~/").find(byte) != std::string_view::npos) {
+    if (absl::ascii_isalnum(byte) ||
+        std::string_view("_.-~/").find(byte) != std::string_view::npos) {
       result += byte;
     } else {
       absl::StrAppendFormat(&result, "%%%02X", static_cast<unsigned char>(byte));
@@ -282,7 +282,8 @@ Result FileSizeFormat(Call& call) {
   const bool binary = call.has(0) && IsTrue(call[0]);
   const double base = binary ? 1024 : 1000;
   if (bytes == 1) return call.runtime.MakeText("1 Byte");
-  if (bytes < base) return call.runtime.MakeText(absl::StrFormat("%d Bytes", static_cast<int64_t>(bytes)));
+  if (bytes < base)
+    return call.runtime.MakeText(absl::StrFormat("%d Bytes", static_cast<int64_t>(bytes)));
   double unit = base;
   std::string_view prefixes = binary ? "KMGTPEZY" : "kMGTPEZY";
   while (prefixes.size() > 1 && bytes >= unit * base) {

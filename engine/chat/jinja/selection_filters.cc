@@ -2,7 +2,6 @@
 // tests, and the attribute paths of filters.
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/chat/jinja/attribute_path.h"
 #include "engine/chat/jinja/builtins.h"
 #include "engine/chat/jinja/operators.h"
 #include "engine/chat/jinja/python/number_text.h"
@@ -38,8 +37,8 @@ std::optional<JinjaValue> TakeNamed(std::string_view name, CallValues* values) {
   return std::nullopt;
 }
 
-// As a generator function of Python, the work begins when the first item is taken. A false value has
-// no items. `prepare` returns the function that makes an item, or nullopt for one to leave out.
+// As a generator function of Python, the work begins when the first item is taken. A false value
+// has no items. `prepare` returns the function that makes an item, or nullopt for one to leave out.
 template <typename Prepare>
 Result Lazily(Call& call, Prepare prepare) {
   using Function = std::function<Next(Runtime&, const JinjaValue&)>;
@@ -50,8 +49,7 @@ Result Lazily(Call& call, Prepare prepare) {
   auto state = std::make_shared<State>();
   const JinjaValue source = call.self;
   return MakeGenerator(
-      call.runtime, source,
-      [state, source, prepare, values = call.rest](Runtime& runtime) -> Next {
+      call.runtime, source, [state, source, prepare, values = call.rest](Runtime& runtime) -> Next {
         if (!IsTrue(source)) return std::optional<JinjaValue>();
         if (!state->cursor.has_value()) {
           MT_ASSIGN_OR_RETURN(state->function, prepare(values));

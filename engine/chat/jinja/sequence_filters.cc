@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/chat/jinja/attribute_path.h"
 #include "engine/chat/jinja/builtins.h"
 #include "engine/chat/jinja/operators.h"
 #include "engine/chat/jinja/python/unicode_text.h"
@@ -18,14 +17,14 @@ using Items = std::vector<JinjaValue>;
 // A generator of items that are already there.
 Result GeneratorOf(Runtime& runtime, Items items) {
   MT_ASSIGN_OR_RETURN(const JinjaValue list, runtime.MakeList(std::move(items)));
-  return MakeGenerator(
-      runtime, list,
-      [list, at = size_t{0}](Runtime& runtime) mutable
-      -> absl::StatusOr<std::optional<JinjaValue>> {
-        std::optional<JinjaValue> next;
-        if (at < SequenceOf(list).items.size()) next = SequenceOf(list).items[at++];
-        return next;
-      });
+  return MakeGenerator(runtime, list,
+                       [list, at = size_t{0}](
+                           Runtime& runtime) mutable -> absl::StatusOr<std::optional<JinjaValue>> {
+                         std::optional<JinjaValue> next;
+                         if (at < SequenceOf(list).items.size())
+                           next = SequenceOf(list).items[at++];
+                         return next;
+                       });
 }
 
 // An item with the keys that it is sorted by. They compare as Python's lists of keys do.
@@ -69,8 +68,8 @@ absl::StatusOr<std::vector<Keyed>> WithKeys(Call& call, const JinjaValue& value,
 }
 
 Result Sort(Call& call) {
-  MT_ASSIGN_OR_RETURN(const auto paths, AttributePath::ParseList(call.arguments[2],
-                                                                 !call.TrueOr(1, false)));
+  MT_ASSIGN_OR_RETURN(const auto paths,
+                      AttributePath::ParseList(call.arguments[2], !call.TrueOr(1, false)));
   MT_ASSIGN_OR_RETURN(std::vector<Keyed> keyed, WithKeys(call, call.self, paths));
   MT_RETURN_IF_ERROR(SortByKeys(call.runtime, call.TrueOr(0, false), &keyed));
   Items items;
@@ -97,8 +96,8 @@ Result DictSort(Call& call) {
   MT_ASSIGN_OR_RETURN(Items pairs, PairsOf(call.runtime, DictOf(call.self)));
   std::vector<Keyed> keyed;
   for (JinjaValue& pair : pairs) {
-    MT_ASSIGN_OR_RETURN(JinjaValue key, FoldKey(call.runtime, SequenceOf(pair).items[value],
-                                                !case_sensitive));
+    MT_ASSIGN_OR_RETURN(JinjaValue key,
+                        FoldKey(call.runtime, SequenceOf(pair).items[value], !case_sensitive));
     keyed.push_back({{std::move(key)}, std::move(pair)});
   }
   MT_RETURN_IF_ERROR(SortByKeys(call.runtime, call.TrueOr(2, false), &keyed));
@@ -126,8 +125,8 @@ Result GroupBy(Call& call) {
     if (members.empty()) members.push_back(keyed[i].item);
     MT_ASSIGN_OR_RETURN(JinjaValue key, plain.Get(call.runtime, keyed[i].item));
     MT_ASSIGN_OR_RETURN(JinjaValue list, call.runtime.MakeList(std::move(members)));
-    MT_ASSIGN_OR_RETURN(const JinjaValue tuple, call.runtime.MakeSequence(
-                                                    SequenceKind::kTuple, {key, list}));
+    MT_ASSIGN_OR_RETURN(const JinjaValue tuple,
+                        call.runtime.MakeSequence(SequenceKind::kTuple, {key, list}));
     auto group = std::make_shared<Sequence>(SequenceOf(tuple));
     group->is_group = true;
     groups.push_back(JinjaValue(JinjaValue::Data(std::shared_ptr<const Sequence>(group))));
@@ -219,8 +218,7 @@ absl::Status CheckReversible(const JinjaValue& value) {
 Result Last(Call& call) {
   MT_RETURN_IF_ERROR(CheckReversible(call.self));
   if (call.self.is_string()) {
-    MT_ASSIGN_OR_RETURN(JinjaValue last,
-                        GetItem(call.runtime, call.self, JinjaValue::Int(-1)));
+    MT_ASSIGN_OR_RETURN(JinjaValue last, GetItem(call.runtime, call.self, JinjaValue::Int(-1)));
     if (!last.is_undefined()) return last;
     return call.runtime.MakeMissing("No last item, sequence was empty.");
   }
@@ -305,7 +303,8 @@ Result Attr(Call& call) {
   MT_ASSIGN_OR_RETURN(std::optional<JinjaValue> found,
                       FindAttribute(call.runtime, call.self, name));
   if (found.has_value()) return *std::move(found);
-  return call.runtime.MakeMissing(absl::StrCat("'", TypeName(call.self), " object' has no attribute '",
+  return call.runtime.MakeMissing(absl::StrCat("'", TypeName(call.self),
+                                               " object' has no attribute '",
                                                std::string(name.substr(0, 100)), "'"));
 }
 

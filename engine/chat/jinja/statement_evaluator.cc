@@ -109,7 +109,8 @@ absl::Status Evaluator::RunStatement(const Statement& statement) {
     case Kind::kUnavailable:
       break;
   }
-  return Error(absl::StrCat("{% ", statement.text, " %} needs another template, and there is none"));
+  return Error(
+      absl::StrCat("{% ", statement.text, " %} needs another template, and there is none"));
 }
 
 absl::Status Evaluator::Append(std::string_view text) {
@@ -169,8 +170,8 @@ absl::Status Evaluator::Assign(const Target& target, const JinjaValue& value) {
   if (target.is_tuple) {
     MT_ASSIGN_OR_RETURN(const std::vector<JinjaValue> items, ToItems(runtime_, value));
     if (items.size() != target.parts.size()) {
-      return Error(absl::StrCat("expected ", target.parts.size(), " values to unpack, got ",
-                                items.size()));
+      return Error(
+          absl::StrCat("expected ", target.parts.size(), " values to unpack, got ", items.size()));
     }
     for (size_t i = 0; i < items.size(); ++i) {
       MT_RETURN_IF_ERROR(Assign(target.parts[i], items[i]));

@@ -37,7 +37,8 @@ template <bool left, bool right>
 Result Strip(Call& call) {
   MT_ASSIGN_OR_RETURN(const std::optional<std::string_view> chars, call.TextOr(0));
   call.runtime.StepBytes(SelfOf(call).size());
-  return Make(call, python::Strip(SelfOf(call), chars.has_value() ? &*chars : nullptr, left, right));
+  return Make(call,
+              python::Strip(SelfOf(call), chars.has_value() ? &*chars : nullptr, left, right));
 }
 
 template <bool from_right>

@@ -31,8 +31,8 @@ Result IsBool(Call& call) {
 Result IsDefined(Call& call) { return JinjaValue::Bool(!call.self.is_undefined()); }
 
 Result IsSequenceLike(Call& call) {
-  const bool indexable = call.self.kind() == Kind::kSequence &&
-                         SequenceOf(call.self).kind < SequenceKind::kKeys;
+  const bool indexable =
+      call.self.kind() == Kind::kSequence && SequenceOf(call.self).kind < SequenceKind::kKeys;
   // An undefined value has a length and refuses indexing only when it is used.
   return JinjaValue::Bool(indexable || call.self.is_dict() || call.self.is_string() ||
                           call.self.is_undefined());

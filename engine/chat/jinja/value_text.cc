@@ -223,8 +223,8 @@ class JsonWriter {
         AppendJsonText(key.as_string(), style_.ensure_ascii, &out);
       } else if (key.kind() == Kind::kSequence || key.kind() == Kind::kObject ||
                  key.is_undefined()) {
-        return Error(absl::StrCat("keys must be str, int, float, bool or None, not ",
-                                  TypeName(key)));
+        return Error(
+            absl::StrCat("keys must be str, int, float, bool or None, not ", TypeName(key)));
       } else {
         absl::StrAppend(&out, "\"", ScalarText(key), "\"");
       }
@@ -270,9 +270,9 @@ absl::StatusOr<std::string> ToText(Runtime& runtime, const JinjaValue& value) {
     case Kind::kObject: {
       MT_ASSIGN_OR_RETURN(std::optional<std::string> text, ObjectOf(value).Repr(runtime));
       if (text.has_value()) return *std::move(text);
-      return Error(absl::StrCat("a '", TypeName(value), "' object has no text of its own",
-                                TypeName(value) == "generator" ? "; the filter list makes a list of it"
-                                                               : ""));
+      return Error(absl::StrCat(
+          "a '", TypeName(value), "' object has no text of its own",
+          TypeName(value) == "generator" ? "; the filter list makes a list of it" : ""));
     }
     default: {
       std::string out;

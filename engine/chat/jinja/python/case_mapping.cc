@@ -54,7 +54,8 @@ std::string MapWithIcu(std::string_view text, Mapping mapping) {
 std::string Map(std::string_view text, Mapping mapping) {
   if (IsAscii(text) && mapping != Mapping::kTitle) {
     std::string result(text);
-    for (char& byte : result) byte = mapping == Mapping::kUpper ? AsciiUpper(byte) : AsciiLower(byte);
+    for (char& byte : result)
+      byte = mapping == Mapping::kUpper ? AsciiUpper(byte) : AsciiLower(byte);
     return result;
   }
   constexpr size_t kStretchBytes = 64 << 20;

@@ -32,8 +32,8 @@ absl::Status TakeNumber(std::string_view* text, int64_t* number) {
 }
 
 absl::Status UnknownType(char type, const char* of) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("Unknown format code '", std::string(1, type), "' for object of type '", of, "'"));
+  return absl::InvalidArgumentError(absl::StrCat("Unknown format code '", std::string(1, type),
+                                                 "' for object of type '", of, "'"));
 }
 
 std::string Repeat(const std::string& character, int64_t count) {

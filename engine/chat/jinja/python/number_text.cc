@@ -53,7 +53,8 @@ std::string FloatRepr(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   char buffer[40];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
+  const auto end =
+      std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
   std::string_view text(buffer, end.ptr - buffer);
   std::string result;
   if (text[0] == '-') {
@@ -112,8 +113,9 @@ absl::StatusOr<std::optional<int64_t>> ParseInt(std::string_view text, int base)
   if (!after_digit) return none;
   const uint64_t limit = static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) + negative;
   if (!fits || value > limit) {
-    return absl::OutOfRangeError(absl::StrCat("the integer ", absl::string_view(text.data(), std::min<size_t>(text.size(), 40)),
-                                              text.size() > 40 ? "..." : "", " does not fit in 64 bits"));
+    return absl::OutOfRangeError(absl::StrCat(
+        "the integer ", absl::string_view(text.data(), std::min<size_t>(text.size(), 40)),
+        text.size() > 40 ? "..." : "", " does not fit in 64 bits"));
   }
   return std::optional<int64_t>(static_cast<int64_t>(negative ? 0 - value : value));
 }

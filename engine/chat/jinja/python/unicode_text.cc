@@ -125,7 +125,8 @@ std::string_view SubPoints(std::string_view text, size_t start, size_t stop) {
 }
 
 bool IsSpace(char32_t point) {
-  if (point < 0x80) return point == ' ' || (point >= 9 && point <= 13) || (point >= 28 && point <= 31);
+  if (point < 0x80)
+    return point == ' ' || (point >= 9 && point <= 13) || (point >= 28 && point <= 31);
   return IsWhiteSpace(point);
 }
 

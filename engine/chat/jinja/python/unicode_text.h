@@ -48,7 +48,8 @@ std::string Title(std::string_view text);       // str.title
 std::string Capitalize(std::string_view text);  // str.capitalize
 std::string Swapcase(std::string_view text);
 
-// str.strip: drops the characters of `chars`, or white space if `chars` is null, at the chosen ends.
+// str.strip: drops the characters of `chars`, or white space if `chars` is null, at the chosen
+// ends.
 std::string_view Strip(std::string_view text, const std::string_view* chars, bool left, bool right);
 
 // str.split: at `separator`, or at runs of white space if it is null, at most `splits_max` times if

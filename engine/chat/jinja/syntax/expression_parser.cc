@@ -23,8 +23,8 @@ class Level {
 };
 
 // The operator of `token` among `choices`, if it is one of them.
-std::optional<Operator> Find(
-    const Token& token, std::initializer_list<std::pair<std::string_view, Operator>> choices) {
+std::optional<Operator> Find(const Token& token,
+                             std::initializer_list<std::pair<std::string_view, Operator>> choices) {
   for (const auto& [text, op] : choices) {
     if (token.IsOperator(text)) return op;
   }
@@ -33,7 +33,7 @@ std::optional<Operator> Find(
 
 }  // namespace
 
-#define NESTED_LEVEL()     \
+#define NESTED_LEVEL()          \
   const Level level(&nesting_); \
   if (nesting_ > kNestingMax) return Error("nested too deep")
 
@@ -106,11 +106,11 @@ Parser::Parsed Parser::ParseCompare() {
   result->parts.push_back(std::move(first));
   while (true) {
     if (const auto op = Find(current(), {{"==", Operator::kEqual},
-                                                {"!=", Operator::kNotEqual},
-                                                {"<", Operator::kLess},
-                                                {"<=", Operator::kLessEqual},
-                                                {">", Operator::kGreater},
-                                                {">=", Operator::kGreaterEqual}})) {
+                                         {"!=", Operator::kNotEqual},
+                                         {"<", Operator::kLess},
+                                         {"<=", Operator::kLessEqual},
+                                         {">", Operator::kGreater},
+                                         {">=", Operator::kGreaterEqual}})) {
       Take();
       result->operators.push_back(*op);
     } else if (TakeName("in")) {
@@ -133,12 +133,11 @@ Parser::Parsed Parser::ParseCompare() {
 Parser::Parsed Parser::ParseSum() {
   const int line = current().line;
   MT_ASSIGN_OR_RETURN(ExpressionPtr left, ParseConcat());
-  while (const auto op =
-             Find(current(), {{"+", Operator::kAdd}, {"-", Operator::kSubtract}})) {
+  while (const auto op = Find(current(), {{"+", Operator::kAdd}, {"-", Operator::kSubtract}})) {
     Take();
     MT_ASSIGN_OR_RETURN(ExpressionPtr right, ParseConcat());
-    MT_ASSIGN_OR_RETURN(left, MakeBinary(Kind::kArithmetic, line, std::move(left),
-                                         std::move(right), *op));
+    MT_ASSIGN_OR_RETURN(
+        left, MakeBinary(Kind::kArithmetic, line, std::move(left), std::move(right), *op));
   }
   return left;
 }
@@ -159,13 +158,13 @@ Parser::Parsed Parser::ParseProduct() {
   const int line = current().line;
   MT_ASSIGN_OR_RETURN(ExpressionPtr left, ParsePower());
   while (const auto op = Find(current(), {{"*", Operator::kMultiply},
-                                                 {"/", Operator::kDivide},
-                                                 {"//", Operator::kFloorDivide},
-                                                 {"%", Operator::kModulo}})) {
+                                          {"/", Operator::kDivide},
+                                          {"//", Operator::kFloorDivide},
+                                          {"%", Operator::kModulo}})) {
     Take();
     MT_ASSIGN_OR_RETURN(ExpressionPtr right, ParsePower());
-    MT_ASSIGN_OR_RETURN(left, MakeBinary(Kind::kArithmetic, line, std::move(left),
-                                         std::move(right), *op));
+    MT_ASSIGN_OR_RETURN(
+        left, MakeBinary(Kind::kArithmetic, line, std::move(left), std::move(right), *op));
   }
   return left;
 }
@@ -176,8 +175,8 @@ Parser::Parsed Parser::ParsePower() {
   MT_ASSIGN_OR_RETURN(ExpressionPtr left, ParseUnary());
   while (TakeOperator("**")) {
     MT_ASSIGN_OR_RETURN(ExpressionPtr right, ParseUnary());
-    MT_ASSIGN_OR_RETURN(left, MakeBinary(Kind::kArithmetic, line, std::move(left),
-                                         std::move(right), Operator::kPower));
+    MT_ASSIGN_OR_RETURN(left, MakeBinary(Kind::kArithmetic, line, std::move(left), std::move(right),
+                                         Operator::kPower));
   }
   return left;
 }
@@ -237,7 +236,7 @@ Parser::Parsed Parser::ParsePrimary() {
   if (token.IsOperator("{")) return ParseDict();
   if (token.IsOperator("(")) {
     Take();
-    MT_ASSIGN_OR_RETURN(ExpressionPtr result, ParseTuple(true, "", true));
+    MT_ASSIGN_OR_RETURN(ExpressionPtr result, ParseTuple(true, true));
     MT_RETURN_IF_ERROR(ExpectOperator(")"));
     return result;
   }
@@ -307,13 +306,13 @@ Parser::Parsed Parser::ParseDict() {
 }
 
 // tuple := expression ("," expression)* [","]
-Parser::Parsed Parser::ParseTuple(bool with_conditional, std::string_view end, bool in_brackets) {
+Parser::Parsed Parser::ParseTuple(bool with_conditional, bool in_brackets) {
   ExpressionPtr tuple = Make(Kind::kTuple, current().line);
   bool is_tuple = false;
   while (true) {
     if (!tuple->parts.empty()) MT_RETURN_IF_ERROR(ExpectOperator(","));
     if (current().Is(Token::Kind::kVariableEnd) || current().Is(Token::Kind::kBlockEnd) ||
-        current().IsOperator(")") || (!end.empty() && current().IsName(end))) {
+        current().IsOperator(")")) {
       break;
     }
     MT_ASSIGN_OR_RETURN(ExpressionPtr item, ParseExpression(with_conditional));

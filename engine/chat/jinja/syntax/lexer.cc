@@ -154,7 +154,8 @@ class Lexer {
       Skip(end + bytes - at_);
       return absl::OkStatus();
     }
-    return Error("a comment without an end");
+    // As in Jinja, the end may be missing at the end of the program.
+    return at_ == rest_.size() ? absl::OkStatus() : Error("a comment without an end");
   }
 
   absl::Status TakeRaw() {
@@ -167,7 +168,7 @@ class Lexer {
       Skip(open + name + end - at_);
       return absl::OkStatus();
     }
-    return Error("a raw block without an end");
+    return at_ == rest_.size() ? absl::OkStatus() : Error("a raw block without an end");
   }
 
   // Takes the tokens of a tag up to its end. Within brackets the end is not looked for.
@@ -264,7 +265,8 @@ class Lexer {
     const std::string_view text = rest_.substr(at_, IntegerEnd() - at_);
     const absl::StatusOr<std::optional<int64_t>> value = python::ParseInt(text, 0);
     if (!value.ok()) {
-      return Error(std::string_view(value.status().message().data(), value.status().message().size()));
+      return Error(
+          std::string_view(value.status().message().data(), value.status().message().size()));
     }
     Add(Kind::kInteger, text).integer = value->value_or(0);
     Skip(text.size());
@@ -278,7 +280,8 @@ class Lexer {
     if (end >= rest_.size()) return Error("a string without an end");
     absl::StatusOr<std::string> value = Unescape(rest_.substr(at_ + 1, end - at_ - 1));
     if (!value.ok()) {
-      return Error(std::string_view(value.status().message().data(), value.status().message().size()));
+      return Error(
+          std::string_view(value.status().message().data(), value.status().message().size()));
     }
     Add(Kind::kString, *value);
     Skip(end + 1 - at_);

@@ -69,8 +69,8 @@ class Parser {
   Parsed ParsePrimary();
   Parsed ParseList();
   Parsed ParseDict();
-  // a, b, c: a tuple if there is a comma. `end` is a name that ends it, or "".
-  Parsed ParseTuple(bool with_conditional, std::string_view end, bool in_brackets);
+  // a, b, c: a tuple if there is a comma.
+  Parsed ParseTuple(bool with_conditional, bool in_brackets);
   Parsed ParseSubscript(ExpressionPtr expression);
   Parsed ParseSubscribed();
   Parsed ParseCall(ExpressionPtr callee);
@@ -111,7 +111,7 @@ class Parser {
   absl::StatusOr<StatementPtr> ParseUnavailable();
   absl::Status ParseSignature(MacroDefinition* macro);
   absl::Status ParseMacroBody(std::string_view end, MacroDefinition* macro);
-  absl::StatusOr<Target> ParseTarget(bool with_attributes, std::string_view end = "");
+  absl::StatusOr<Target> ParseTarget(bool with_attributes);
   absl::StatusOr<Target> ParseOneTarget(bool with_attributes);
 
   // Jinja refuses an unknown filter or test when it compiles a program, but not within a
@@ -124,8 +124,8 @@ class Parser {
   const KnownNames& known_;
   size_t at_ = 0;
   int nesting_ = 0;
-  int fors_ = 0;       // enclosing for blocks
-  bool in_loop_ = false;  // break and continue are allowed
+  int fors_ = 0;                      // enclosing for blocks
+  bool in_loop_ = false;              // break and continue are allowed
   std::vector<std::string> unknown_;  // messages with lines
   // Special variables of macros that were named since the innermost macro began.
   bool names_caller_ = false, names_varargs_ = false, names_kwargs_ = false;

@@ -97,8 +97,11 @@ Parser::Statements Parser::ParseBody(std::initializer_list<std::string_view> end
     const Token token = current();
     if (token.Is(Token::Kind::kEnd)) {
       if (ends.size() == 0) return body;
-      return Error(absl::StrCat("the program ends where ", absl::StrJoin(ends, " or ",
-          [](std::string* out, std::string_view end) { out->append(end); }), " is missing"));
+      return Error(absl::StrCat(
+          "the program ends where ",
+          absl::StrJoin(ends, " or ",
+                        [](std::string* out, std::string_view end) { out->append(end); }),
+          " is missing"));
     }
     Take();
     if (token.Is(Token::Kind::kData)) {
@@ -106,7 +109,7 @@ Parser::Statements Parser::ParseBody(std::initializer_list<std::string_view> end
       body.back()->text = token.text;
     } else if (token.Is(Token::Kind::kVariableBegin)) {
       auto output = MakeStatement(Kind::kOutput, token.line);
-      MT_ASSIGN_OR_RETURN(output->expression, ParseTuple(true, "", false));
+      MT_ASSIGN_OR_RETURN(output->expression, ParseTuple(true, false));
       MT_RETURN_IF_ERROR(Expect(Token::Kind::kVariableEnd, "'}}'"));
       body.push_back(std::move(output));
     } else {
@@ -167,7 +170,7 @@ absl::StatusOr<Parser::StatementPtr> Parser::ParseIf() {
   auto statement = MakeStatement(Kind::kIf, Take().line);
   const size_t unknown = unknown_.size();
   do {
-    MT_ASSIGN_OR_RETURN(ExpressionPtr condition, ParseTuple(false, "", false));
+    MT_ASSIGN_OR_RETURN(ExpressionPtr condition, ParseTuple(false, false));
     MT_RETURN_IF_ERROR(ExpectTagEnd());
     MT_ASSIGN_OR_RETURN(Body body, ParseBody({"elif", "else", "endif"}));
     statement->branches.emplace_back(std::move(condition), std::move(body));
@@ -185,10 +188,10 @@ absl::StatusOr<Parser::StatementPtr> Parser::ParseIf() {
 absl::StatusOr<Parser::StatementPtr> Parser::ParseFor() {
   auto statement = MakeStatement(Kind::kFor, Take().line);
   const Scoped<int> fors(&fors_, fors_ + 1);
-  MT_ASSIGN_OR_RETURN(Target target, ParseTarget(false, "in"));
+  MT_ASSIGN_OR_RETURN(Target target, ParseTarget(false));
   statement->targets.push_back(std::move(target));
   if (!TakeName("in")) return Error("expected 'in'");
-  MT_ASSIGN_OR_RETURN(statement->expression, ParseTuple(false, "recursive", false));
+  MT_ASSIGN_OR_RETURN(statement->expression, ParseTuple(false, false));
   const size_t unknown = unknown_.size();
   if (TakeName("if")) {
     MT_ASSIGN_OR_RETURN(statement->condition, ParseExpression());
@@ -214,7 +217,7 @@ absl::StatusOr<Parser::StatementPtr> Parser::ParseSet() {
   MT_ASSIGN_OR_RETURN(Target target, ParseTarget(true));
   statement->targets.push_back(std::move(target));
   if (TakeOperator("=")) {
-    MT_ASSIGN_OR_RETURN(statement->expression, ParseTuple(true, "", false));
+    MT_ASSIGN_OR_RETURN(statement->expression, ParseTuple(true, false));
     return statement;
   }
   statement->kind = Kind::kSetBlock;
@@ -243,7 +246,6 @@ absl::StatusOr<Parser::StatementPtr> Parser::ParseMacro() {
 absl::StatusOr<Parser::StatementPtr> Parser::ParseCallBlock() {
   auto statement = MakeStatement(Kind::kCallBlock, Take().line);
   statement->macro = std::make_unique<MacroDefinition>();
-  statement->macro->name = "caller";
   if (current().IsOperator("(")) MT_RETURN_IF_ERROR(ParseSignature(statement->macro.get()));
   MT_ASSIGN_OR_RETURN(statement->expression, ParseExpression());
   if (statement->expression->kind != Expression::Kind::kCall) return Error("expected a call");
@@ -346,7 +348,6 @@ absl::StatusOr<Parser::StatementPtr> Parser::ParseBlock() {
 absl::StatusOr<Parser::StatementPtr> Parser::ParseGeneration() {
   auto statement = MakeStatement(Kind::kGeneration, Take().line);
   statement->macro = std::make_unique<MacroDefinition>();
-  statement->macro->name = "caller";
   MT_RETURN_IF_ERROR(ParseMacroBody("endgeneration", statement->macro.get()));
   syntax_.has_generation = true;
   return statement;
@@ -390,12 +391,11 @@ absl::StatusOr<Parser::StatementPtr> Parser::ParseUnavailable() {
 }
 
 // target := one ("," one)* [","]
-absl::StatusOr<Target> Parser::ParseTarget(bool with_attributes, std::string_view end) {
+absl::StatusOr<Target> Parser::ParseTarget(bool with_attributes) {
   Target tuple;
   do {
     if (!tuple.parts.empty() &&
-        (current().Is(Token::Kind::kBlockEnd) || current().IsOperator(")") ||
-         (!end.empty() && current().IsName(end)))) {
+        (current().Is(Token::Kind::kBlockEnd) || current().IsOperator(")"))) {
       break;
     }
     MT_ASSIGN_OR_RETURN(Target part, ParseOneTarget(with_attributes));

@@ -74,9 +74,10 @@ absl::Status TakeEscape(std::string_view* body, std::string* result) {
   if (letter < 0) {
     // The text is made ASCII before it is decoded, so that this backslash escapes another one.
     const uint32_t point = Utf8At(*body, 0);
-    absl::StrAppend(result, "\\", point < 0x100     ? absl::StrFormat("x%02x", point)
-                                  : point < 0x10000 ? absl::StrFormat("u%04x", point)
-                                                    : absl::StrFormat("U%08x", point));
+    absl::StrAppend(result, "\\",
+                    point < 0x100     ? absl::StrFormat("x%02x", point)
+                    : point < 0x10000 ? absl::StrFormat("u%04x", point)
+                                      : absl::StrFormat("U%08x", point));
     body->remove_prefix(Utf8Length(letter));
     return absl::OkStatus();
   }

@@ -90,7 +90,7 @@ struct Target {
 
 // The parameters and body of a macro or of a call block.
 struct MacroDefinition {
-  std::string name;  // "caller" for a call block
+  std::string name;  // "" for a call block
   std::vector<std::string> parameters;
   std::vector<int> parameter_names;     // indices of Syntax::names
   std::vector<ExpressionPtr> defaults;  // of the last parameters
@@ -102,20 +102,20 @@ struct MacroDefinition {
 
 struct Statement {
   enum class Kind {
-    kData,        // `text`
-    kOutput,      // {{ expression }}
-    kPrint,       // print values...
-    kIf,          // branches; else_body
-    kFor,         // for target in expression if condition; body; else_body; `recursive`
-    kSet,         // set target = expression
-    kSetBlock,    // set target | expression (filters or null) %} body
-    kMacro,       // macro, stored as targets[0]
-    kCallBlock,   // call(macro's parameters) expression, a kCall; macro's body
-    kFilterBlock, // filter expression %} body
-    kWith,        // with targets = values; body
-    kBlock,       // block; body
-    kGeneration,  // generation; body
-    kAutoescape,  // autoescape expression; body
+    kData,         // `text`
+    kOutput,       // {{ expression }}
+    kPrint,        // print values...
+    kIf,           // branches; else_body
+    kFor,          // for target in expression if condition; body; else_body; `recursive`
+    kSet,          // set target = expression
+    kSetBlock,     // set target | expression (filters or null) %} body
+    kMacro,        // macro, stored as targets[0]
+    kCallBlock,    // call(macro's parameters) expression, a kCall; macro's body
+    kFilterBlock,  // filter expression %} body
+    kWith,         // with targets = values; body
+    kBlock,        // block; body
+    kGeneration,   // generation; body
+    kAutoescape,   // autoescape expression; body
     kBreak,
     kContinue,
     kUnavailable,  // `text`, a tag that needs other templates
