@@ -63,6 +63,9 @@ struct Dict {
 struct CallValues {
   std::vector<JinjaValue> positional;
   std::vector<std::pair<std::string, JinjaValue>> named;
+
+  // Moves a named argument to `value` and returns true, or returns false if there is none.
+  bool TakeNamed(std::string_view name, JinjaValue* value);
 };
 
 // A value with behaviour: a function, a macro, a namespace, an iterator, ...

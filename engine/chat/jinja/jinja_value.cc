@@ -69,6 +69,16 @@ void Dict::Append(JinjaValue key, JinjaValue value) {
   }
 }
 
+bool CallValues::TakeNamed(std::string_view name, JinjaValue* value) {
+  for (auto at = named.begin(); at != named.end(); ++at) {
+    if (at->first != name) continue;
+    *value = std::move(at->second);
+    named.erase(at);
+    return true;
+  }
+  return false;
+}
+
 int DepthOf(const JinjaValue& value) {
   switch (value.kind()) {
     case JinjaValue::Kind::kSequence:

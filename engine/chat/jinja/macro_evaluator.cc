@@ -49,17 +49,6 @@ class Macro : public Object {
   std::shared_ptr<Scope> closure_;
 };
 
-// Removes a named argument and returns it.
-std::optional<JinjaValue> TakeNamed(std::string_view name, CallValues* values) {
-  for (auto at = values->named.begin(); at != values->named.end(); ++at) {
-    if (at->first != name) continue;
-    std::optional<JinjaValue> value = std::move(at->second);
-    values->named.erase(at);
-    return value;
-  }
-  return std::nullopt;
-}
-
 // The variable `loop`. It reads ahead by an item if it is asked for the next one or whether this is
 // the last, and to the end if it is asked for the length of something without one.
 class Loop : public Object {
@@ -85,6 +74,13 @@ class Loop : public Object {
     return true;
   }
   const JinjaValue& current() const { return current_; }
+  // Ends the loop. It may outlive it in a namespace, but must then not keep scopes alive: these
+  // could hold other loops, in chains of any length.
+  void End() {
+    ended_ = true;
+    closure_.reset();
+    changed_ = JinjaValue();
+  }
 
   std::string type_name() const override { return "LoopContext"; }
   bool is_callable() const override { return true; }
@@ -92,7 +88,7 @@ class Loop : public Object {
                                                       std::string_view name) override;
   absl::StatusOr<std::optional<int64_t>> Length(Runtime& runtime) override;
   Result Call(Runtime& runtime, CallValues values) override {
-    if (!statement_->recursive) {
+    if (!statement_->recursive || ended_) {
       return Error("The loop must have the 'recursive' marker to be called recursively.");
     }
     if (values.positional.size() != 1 || !values.named.empty()) {
@@ -112,7 +108,7 @@ class Loop : public Object {
   Result Changed(Runtime& runtime, const std::vector<JinjaValue>& values) {
     MT_ASSIGN_OR_RETURN(const JinjaValue tuple, runtime.MakeSequence(SequenceKind::kTuple, values));
     if (!changed_.is_undefined() && Equal(runtime, changed_, tuple)) return JinjaValue::Bool(false);
-    changed_ = tuple;
+    if (!ended_) changed_ = tuple;
     return JinjaValue::Bool(true);
   }
 
@@ -124,6 +120,7 @@ class Loop : public Object {
     return after_;
   }
   absl::StatusOr<std::optional<JinjaValue>> TakeNext(Runtime& runtime) {
+    if (ended_) return std::optional<JinjaValue>();
     if (statement_->condition != nullptr && !rest_is_read_) {
       return evaluator_->NextSelected(*statement_, closure_, &cursor_);
     }
@@ -134,9 +131,10 @@ class Loop : public Object {
 
   Evaluator* const evaluator_;
   const Statement* const statement_;
-  const std::shared_ptr<Scope> closure_;
+  std::shared_ptr<Scope> closure_;
   const JinjaValue iterable_;
   Cursor cursor_;
+  bool ended_ = false;
   bool rest_is_read_ = false;  // cursor_ goes over a list of what was left
   const int loop_depth_;       // from 0
   int64_t index0_ = -1;
@@ -227,22 +225,23 @@ Result Evaluator::CallMacro(const MacroDefinition& macro, const std::shared_ptr<
 
 absl::Status Evaluator::BindParameters(const MacroDefinition& macro, CallValues values) {
   MT_RETURN_IF_ERROR(runtime_.Charge(sizeof(Scope) + macro.parameters.size() * sizeof(JinjaValue)));
-  std::vector<std::optional<JinjaValue>> arguments;
+  std::vector<std::optional<JinjaValue>> arguments(macro.parameters.size());
   const size_t count = macro.parameters.size();
   bool found_caller = false;
+  JinjaValue value;
   for (size_t i = 0; i < count; ++i) {
     found_caller |= macro.parameters[i] == "caller";
-    arguments.push_back(i < values.positional.size() ? std::move(values.positional[i])
-                                                     : TakeNamed(macro.parameters[i], &values));
+    if (i < values.positional.size()) {
+      arguments[i] = values.positional[i];
+    } else if (values.TakeNamed(macro.parameters[i], &value)) {
+      arguments[i] = value;
+    }
   }
   if (macro.uses_caller && !found_caller) {
-    const std::optional<JinjaValue> caller = TakeNamed("caller", &values);
-    if (caller.has_value() && !caller->is_none()) {
-      scope_->Set(program_.caller_name, *caller);
-    } else {
-      MT_ASSIGN_OR_RETURN(JinjaValue missing, runtime_.MakeMissing("No caller defined"));
-      scope_->Set(program_.caller_name, std::move(missing));
+    if (!values.TakeNamed("caller", &value) || value.is_none()) {
+      MT_ASSIGN_OR_RETURN(value, runtime_.MakeMissing("No caller defined"));
     }
+    scope_->Set(program_.caller_name, value);
   }
   if (macro.uses_kwargs) {
     MT_ASSIGN_OR_RETURN(JinjaValue kwargs, [&]() -> Result {
@@ -343,6 +342,7 @@ absl::Status Evaluator::RunLoop(const Statement& statement, const JinjaValue& it
     if (flow == Flow::kBreak) break;
   }
   scope_ = outer;
+  loop->End();
   MT_RETURN_IF_ERROR(status);
   return completed ? absl::OkStatus() : RunInner(statement.else_body);
 }

@@ -26,17 +26,6 @@ absl::StatusOr<const Builtin*> TakeBuiltin(const Builtin* (*find)(std::string_vi
   return found;
 }
 
-// Takes a named argument out of `values`.
-std::optional<JinjaValue> TakeNamed(std::string_view name, CallValues* values) {
-  for (auto at = values->named.begin(); at != values->named.end(); ++at) {
-    if (at->first != name) continue;
-    std::optional<JinjaValue> value = std::move(at->second);
-    values->named.erase(at);
-    return value;
-  }
-  return std::nullopt;
-}
-
 // As a generator function of Python, the work begins when the first item is taken. A false value
 // has no items. `prepare` returns the function that makes an item, or nullopt for one to leave out.
 template <typename Prepare>
@@ -48,8 +37,13 @@ Result Lazily(Call& call, Prepare prepare) {
   };
   auto state = std::make_shared<State>();
   const JinjaValue source = call.self;
+  // What the generator holds counts as its depth.
+  std::vector<JinjaValue> held = call.rest.positional;
+  held.push_back(source);
+  for (const auto& [name, value] : call.rest.named) held.push_back(value);
+  MT_ASSIGN_OR_RETURN(const JinjaValue all, call.runtime.MakeList(std::move(held)));
   return MakeGenerator(
-      call.runtime, source, [state, source, prepare, values = call.rest](Runtime& runtime) -> Next {
+      call.runtime, all, [state, source, prepare, values = call.rest](Runtime& runtime) -> Next {
         if (!IsTrue(source)) return std::optional<JinjaValue>();
         if (!state->cursor.has_value()) {
           MT_ASSIGN_OR_RETURN(state->function, prepare(values));
@@ -76,14 +70,14 @@ Result Map(Call& call) {
         return std::optional<JinjaValue>(std::move(result));
       };
     }
-    const std::optional<JinjaValue> attribute = TakeNamed("attribute", &values);
-    if (!attribute.has_value()) return Error("map requires a filter argument");
-    const std::optional<JinjaValue> otherwise = TakeNamed("default", &values);
+    JinjaValue attribute, otherwise = JinjaValue::None();
+    if (!values.TakeNamed("attribute", &attribute)) return Error("map requires a filter argument");
+    values.TakeNamed("default", &otherwise);
     if (!values.named.empty()) {
       return Error(absl::StrCat("Unexpected keyword argument '", values.named[0].first, "'"));
     }
     MT_ASSIGN_OR_RETURN(const AttributePath path,
-                        AttributePath::Parse(*attribute, false, otherwise));
+                        AttributePath::Parse(attribute, false, otherwise));
     return [path](Runtime& runtime, const JinjaValue& item) -> Next {
       MT_ASSIGN_OR_RETURN(JinjaValue result, path.Get(runtime, item));
       return std::optional<JinjaValue>(std::move(result));

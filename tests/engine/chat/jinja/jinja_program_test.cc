@@ -227,6 +227,22 @@ TEST(JinjaProgramTest, HostileProgramsEndAtALimit) {
       "{% endfor %}{{ {ns.x: 1}[ns.x] }}{{ {ns.x: 1, (ns.x,): 2} }}{{ ns.x in [ns.x] }}{{ ns.x }}",
       "{% set ns = namespace(x=[1]) %}" + many + "{% set ns.x = ns.x|map('upper') %}" + ends,
       "{% set ns = namespace(x=1) %}" + many + "{% set ns.x = cycler(ns.x) %}" + ends,
+      // Chains of objects that would be freed recursively.
+      "{% set ns = namespace() %}" + many +
+          "{% set p = ns.l %}{% for c in [1] %}{% set ns.l = loop %}"
+          "{% endfor %}" +
+          ends,
+      "{% set ns = namespace() %}" + many +
+          "{% for c in [1] %}{% set q = loop.changed(ns.l) %}"
+          "{% set ns.l = [loop] %}{% endfor %}" +
+          ends,
+      "{% set ns = namespace() %}" + many + "{% set ns.g = [0]|map('default', ns.g, true) %}" +
+          ends,
+      "{% set ns = namespace() %}" + many + "{% set ns.n = namespace(n=ns.n) %}" + ends,
+      "{% set ns = namespace() %}" + many +
+          "{% set p = ns.m %}{% macro m() %}{{ p }}{% endmacro %}"
+          "{% set ns.m = m %}" +
+          ends,
       "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
       "{% macro m() %}{{ m() ~ m() }}{% endmacro %}{{ m() }}",
       "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(40) }}",
