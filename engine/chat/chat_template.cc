@@ -46,9 +46,10 @@ absl::Status NoProgram(const std::string& directory,
   for (const auto& [name, program] : programs) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", name.substr(0, 80));
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      directory, " has several chat templates (", names, ") and none of them is \"default\" or "
-      "\"tool_use\": name one with data.chat_template, as the path of a .jinja file"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(directory, " has several chat templates (", names,
+                   ") and none of them is \"default\" or "
+                   "\"tool_use\": name one with data.chat_template, as the path of a .jinja file"));
 }
 
 }  // namespace
@@ -83,9 +84,9 @@ absl::Status ChatTemplate::AddPrograms(const Tokenizer& tokenizer) {
   }
   const BuiltInProgram* const program = FindBuiltInProgram(name);
   if (program == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("chat_template \"", name,
-                                                   "\" is not known; these are: auto, ",
-                                                   kChatTemplateNames, ", the path of a .jinja file"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("chat_template \"", name, "\" is not known; these are: auto, ",
+                     kChatTemplateNames, ", the path of a .jinja file"));
   }
   if (program->needs_eos && tokenizer.eos_id() < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -102,14 +103,15 @@ absl::Status ChatTemplate::AddSpecialTokens(const Tokenizer& tokenizer) {
     MT_ASSIGN_OR_RETURN(tokens, ReadSpecialTokens(options_.model_directory, options_.files));
   }
   // The tokenizer may be another than the directory's.
-  for (const auto& [name, id] : {std::pair{"bos_token", tokenizer.bos_id()},
-                                 std::pair{"eos_token", tokenizer.eos_id()},
-                                 std::pair{"pad_token", tokenizer.pad_id()}}) {
+  for (const auto& [name, id] :
+       {std::pair{"bos_token", tokenizer.bos_id()}, std::pair{"eos_token", tokenizer.eos_id()},
+        std::pair{"pad_token", tokenizer.pad_id()}}) {
     if (id >= 0) tokens[name] = tokenizer.Decode({id}, /*skip_special=*/false);
   }
   for (const auto& [name, text] : tokens) {
-    const bool read = std::any_of(programs_.begin(), programs_.end(),
-                                  [&name = name](const auto& p) { return p.second.mentions(name); });
+    const bool read =
+        std::any_of(programs_.begin(), programs_.end(),
+                    [&name = name](const auto& p) { return p.second.mentions(name); });
     if (!read) continue;
     special_tokens_.emplace_back(name, JinjaValue::String(text));
     absl::StrAppend(&fingerprint_, " ", name, "=", text);

@@ -23,8 +23,8 @@ absl::Status Bad(const std::string& name, std::string_view what) {
 }
 
 absl::Status IsNot(const std::string& name, dom::element value, std::string_view needed) {
-  return Bad(name, absl::StrCat("is ", JsonTypeName(value.type()), "; ", ToAbsl(needed),
-                                " is needed"));
+  return Bad(name,
+             absl::StrCat("is ", JsonTypeName(value.type()), "; ", ToAbsl(needed), " is needed"));
 }
 
 // Calls `use` with each item of a list of objects and its name.
@@ -98,11 +98,9 @@ absl::Status SetKwargs(dom::element value, JinjaVariables* kwargs) {
 
 // Keys that bear on what is rendered, and are not supported.
 bool IsRefused(std::string_view key) {
-  constexpr std::string_view kRefused[] = {"functions",     "function_call",
-                                           "tool_choice",   "chat_template",
-                                           "images",        "videos",
-                                           "audios",        "add_generation_prompt",
-                                           "continue_final_message"};
+  constexpr std::string_view kRefused[] = {
+      "functions", "function_call", "tool_choice",           "chat_template",         "images",
+      "videos",    "audios",        "add_generation_prompt", "continue_final_message"};
   return std::find(std::begin(kRefused), std::end(kRefused), key) != std::end(kRefused);
 }
 
@@ -131,8 +129,9 @@ absl::Status ReadBeside(dom::object record, std::string_view turns, bool wrap_to
     } else if (key == "system" && !field.value.is_null()) {
       MT_RETURN_IF_ERROR(SetJsonString(key, field.value, &system));
     } else if (IsRefused(key) && !IsJsonEmpty(field.value)) {
-      return Bad(key, "is not supported: it bears on what a chat template renders (tools are given "
-                      "in \"tools\" and in messages); remove it");
+      return Bad(key,
+                 "is not supported: it bears on what a chat template renders (tools are given "
+                 "in \"tools\" and in messages); remove it");
     }
   }
   if (!system.has_value() || system->empty()) return absl::OkStatus();
@@ -174,8 +173,9 @@ absl::Status ReadParts(dom::element value, const std::string& name, std::string*
           } else if (key == "text") {
             MT_RETURN_IF_ERROR(SetJsonString(field_name, field.value, &content));
           } else if (type.value_or("text") == "text") {
-            return Bad(field_name, "is not a key of a text; {\"type\": \"text\", \"text\": "
-                                   "\"...\"} is supported");
+            return Bad(field_name,
+                       "is not a key of a text; {\"type\": \"text\", \"text\": "
+                       "\"...\"} is supported");
           }
         }
         if (type.value_or("") != "text") {

@@ -39,9 +39,8 @@ absl::StatusOr<JinjaValue> JsonToJinja(simdjson::dom::element value, const std::
 
 // Parses JSON that a record holds as a text, and calls `use` with it. Returns InvalidArgument if
 // the text is not JSON, and the error of `use`.
-absl::Status WithEmbeddedJson(
-    std::string_view text, const std::string& name,
-    absl::FunctionRef<absl::Status(simdjson::dom::element value)> use);
+absl::Status WithEmbeddedJson(std::string_view text, const std::string& name,
+                              absl::FunctionRef<absl::Status(simdjson::dom::element value)> use);
 
 }  // namespace megatrain
 

@@ -37,8 +37,9 @@ JinjaValue ValueOf(const ChatMessage& message, bool takes_parts) {
 
 absl::Status Unread(const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(
-      what, ", which the chat template does not read; remove it, or choose another template with "
-            "data.chat_template"));
+      what,
+      ", which the chat template does not read; remove it, or choose another template with "
+      "data.chat_template"));
 }
 
 // Checks that the program mentions everything in the conversation that could change its text.
@@ -133,10 +134,11 @@ absl::StatusOr<std::optional<JinjaRendered>> Renderer::TryFirst(size_t count, bo
   absl::StatusOr<JinjaRendered> rendered = RunFirst(count, prompt);
   if (rendered.ok()) return std::optional<JinjaRendered>(*std::move(rendered));
   if (rendered.status().code() != absl::StatusCode::kResourceExhausted) return std::nullopt;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "finding the assistant's turns takes too long, because the chat template has no "
-      "{% generation %} and renders every turn anew (", rendered.status().message(),
-      "); cut the conversation of ", messages_.size(), " messages into several"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("finding the assistant's turns takes too long, because the chat template has no "
+                   "{% generation %} and renders every turn anew (",
+                   rendered.status().message(), "); cut the conversation of ", messages_.size(),
+                   " messages into several"));
 }
 
 // Returns what stands before the turn `turn` that begins a conversation, for a program that writes
@@ -181,9 +183,9 @@ absl::Status Renderer::CheckRoles() {
     if (seen.count(role) > 0 || program_.mentions(role)) continue;
     seen.insert(role);
     if (seen.size() > known + kUnknownRolesMax) {
-      return absl::InvalidArgumentError(absl::StrCat("the conversation has more than ",
-                                                     kUnknownRolesMax,
-                                                     " roles that the chat template does not name"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the conversation has more than ", kUnknownRolesMax,
+                       " roles that the chat template does not name"));
     }
     JinjaValue::List others = values_;
     others.erase(others.begin() + static_cast<ptrdiff_t>(i));

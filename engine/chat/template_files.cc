@@ -47,8 +47,7 @@ absl::Status AddFromJson(const std::string& directory, const std::string& name, 
     return absl::OkStatus();
   }
   const absl::Status bad = absl::InvalidArgumentError(absl::StrCat(
-      path,
-      ": chat_template is neither a string nor a list of {\"name\": .., \"template\": ..}"));
+      path, ": chat_template is neither a string nor a list of {\"name\": .., \"template\": ..}"));
   if (!found->is_array() || found->size() > kProgramsMax) return bad;
   for (const Json& item : *found) {
     if (!item.is_object()) return bad;

@@ -32,10 +32,9 @@ std::string_view Answer(std::string_view message) {
 
 size_t CommonPrefix(std::string_view a, std::string_view b) {
   const size_t size = std::min(a.size(), b.size());
-  return static_cast<size_t>(std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(size),
-                                           b.begin())
-                                 .first -
-                             a.begin());
+  return static_cast<size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(size), b.begin()).first -
+      a.begin());
 }
 
 // The length of the longest end of `text` that `start_of` begins with, by Knuth, Morris and Pratt's
@@ -121,8 +120,8 @@ std::optional<TextRange> TurnFinder::Place(size_t turn_begin, std::string_view t
     // What is missing ends within the turn as it is written here. It ends before the turn if the
     // turn's first characters are also those of the missing piece.
     const size_t overlap = cut_end - begin;
-    const bool shifted = overlap <= common && turn.substr(begin, overlap) ==
-                                                  whole.substr(common - overlap, overlap);
+    const bool shifted =
+        overlap <= common && turn.substr(begin, overlap) == whole.substr(common - overlap, overlap);
     return range(shifted ? common - overlap : common, end);
   }
   // F goes on otherwise behind the message's text.

@@ -26,9 +26,15 @@ inline constexpr int64_t kHfIndexBytesMax = int64_t{1} << 30;
 // The files besides config.json and the weights that are needed to use a model. They are copied
 // without being parsed.
 inline constexpr const char* kHfSideFileNames[] = {
-    "added_tokens.json",      "chat_template.jinja", "chat_template.json",
-    "generation_config.json", "merges.txt",          "special_tokens_map.json",
-    "tokenizer.json",         "tokenizer.model",     "tokenizer_config.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
     "vocab.json",
 };
 

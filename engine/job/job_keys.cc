@@ -124,8 +124,8 @@ bool IsDayOrEmpty(const std::string& text) {
 }
 
 ConfigValue DayValue(std::string* field) {
-  ConfigValue value = Text(field, "a day as 2026-01-31", "^([0-9]{4}-[0-9]{2}-[0-9]{2})?$",
-                           IsDayOrEmpty);
+  ConfigValue value =
+      Text(field, "a day as 2026-01-31", "^([0-9]{4}-[0-9]{2}-[0-9]{2})?$", IsDayOrEmpty);
   value.note = "\"\" = the day on which the data is first prepared";
   return value;
 }
@@ -156,8 +156,9 @@ std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
        "conversation"},
       {"data.train_on_prompt", Boolean(&data.train_on_prompt), "the same as train_on: all"},
       {"data.chat_template",
-       Text(&data.chat_template, "auto, chatml, llama3, mistral, gemma, alpaca or a path to a .jinja",
-            kTemplatePattern, IsTemplateName),
+       Text(&data.chat_template,
+            "auto, chatml, llama3, mistral, gemma, alpaca or a path to a .jinja", kTemplatePattern,
+            IsTemplateName),
        "template that makes text of chat data; auto = the model directory's own; chatml, llama3, "
        "mistral, gemma or alpaca; or the path of a .jinja file"},
       {"data.template_date", DayValue(&data.template_date),

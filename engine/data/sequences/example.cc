@@ -130,8 +130,8 @@ struct ExampleParser::Impl {
     if (code != simdjson::SUCCESS) return Malformed(json, code);
     dom::object record;
     if (root.get(record) != simdjson::SUCCESS) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the record is ", JsonTypeName(root.type()), "; an object ({...}) is needed"));
+      return absl::InvalidArgumentError(absl::StrCat("the record is ", JsonTypeName(root.type()),
+                                                     "; an object ({...}) is needed"));
     }
     return record;
   }

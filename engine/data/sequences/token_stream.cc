@@ -298,7 +298,8 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
     for (size_t i = 0; i < files.size(); ++i) {
       MT_RETURN_IF_ERROR(maker.Add(files[i], *readers[i], hashes[i]));
     }
-    MT_RETURN_IF_ERROR(writer->Finish(ToText({maker.documents(), maker.largest_id(), maker.turns_left_out()})));
+    MT_RETURN_IF_ERROR(
+        writer->Finish(ToText({maker.documents(), maker.largest_id(), maker.turns_left_out()})));
     writer.reset();
     MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFile> made,
                         CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t),

@@ -186,8 +186,8 @@ TEST(ChatTemplate, AlpacaIsStanfordsText) {
   const auto tokenizer = MakeBytesTokenizer();
   const auto chat = Create("alpaca", "/nonexistent", *tokenizer);
   ASSERT_TRUE(chat.ok()) << chat.status();
-  const auto conversation = ReadConversation(
-      R"({"instruction": "Add.\n", "input": "1 2", "output": "3"})", ReadAlpaca);
+  const auto conversation =
+      ReadConversation(R"({"instruction": "Add.\n", "input": "1 2", "output": "3"})", ReadAlpaca);
   ASSERT_TRUE(conversation.ok()) << conversation.status();
   const auto with_input = (*chat)->RenderText(*conversation);
   ASSERT_TRUE(with_input.ok()) << with_input.status();
@@ -196,10 +196,10 @@ TEST(ChatTemplate, AlpacaIsStanfordsText) {
             "further context. Write a response that appropriately completes the request.\n\n"
             "### Instruction:\nAdd.\n\n\n### Input:\n1 2\n\n### Response:3<|eos|>");
   EXPECT_THAT(TargetTexts(*with_input), ElementsAre("3<|eos|>"));
-  EXPECT_EQ(TargetOf(**chat, *tokenizer,
-                     {{{"role", "user"}, {"content", "Hi"}},
-                      {{"role", "assistant"}, {"content", "ok"}}}),
-            "ok<|eos|>");
+  EXPECT_EQ(
+      TargetOf(**chat, *tokenizer,
+               {{{"role", "user"}, {"content", "Hi"}}, {{"role", "assistant"}, {"content", "ok"}}}),
+      "ok<|eos|>");
   EXPECT_THAT(std::string((*chat)->RenderText(ConversationOf(kTwoTurns)).status().message()),
               HasSubstr("takes one user's message and the assistant's answer to it, not this "
                         "conversation of 4 (use chatml or llama3)"));
@@ -243,8 +243,7 @@ TEST_F(ChosenTemplate, AutoIsTheDirectorysOwn) {
   EXPECT_EQ(Rendered("auto"), "file <|bos|><|eos|>");
   EXPECT_THAT(Rendered("chatml"), HasSubstr("<|im_start|>user\nq<|im_end|>"));
   directory_.Write("chat_template.jinja", "{% for %}");
-  EXPECT_THAT(Rendered("auto"),
-              HasSubstr("chat_template.jinja: is not a chat template: line 1: "));
+  EXPECT_THAT(Rendered("auto"), HasSubstr("chat_template.jinja: is not a chat template: line 1: "));
 }
 
 TEST_F(ChosenTemplate, APathIsThatFile) {
@@ -293,7 +292,8 @@ TEST_F(ChosenTemplate, SpecialTokensAreThoseOfTheFiles) {
       "image_token": "<img>", "extra_special_tokens": {"audio_token": "<audio>"}})");
   EXPECT_EQ(Rendered("auto"), "<unk>|<img>|<sep>|<audio>");
   // A file with added_tokens_decoder stands alone.
-  directory_.Write("tokenizer_config.json", R"({"unk_token": "<unk>", "added_tokens_decoder": {}})");
+  directory_.Write("tokenizer_config.json",
+                   R"({"unk_token": "<unk>", "added_tokens_decoder": {}})");
   EXPECT_EQ(Rendered("auto"), "<unk>|||");
 }
 

@@ -30,8 +30,7 @@ std::string AsJson(const std::string& json, Read read = ReadMessages) {
       "{% if documents %} {{ documents | tojson }}{% endif %}{{ v }}"
       "{% set x = [messages[0].text, messages[0].tool_calls, messages[0].reasoning] %}");
   EXPECT_TRUE(program.ok()) << program.status();
-  const auto rendered =
-      RenderChat(*program, {}, absl::CivilDay(), TrainOn::kAll, *conversation);
+  const auto rendered = RenderChat(*program, {}, absl::CivilDay(), TrainOn::kAll, *conversation);
   return rendered.ok() ? rendered->text : std::string(rendered.status().message());
 }
 
@@ -53,10 +52,11 @@ TEST(ConversationRecord, MessagesStayAsTheyAre) {
                        ]})"),
             R"([{"role": "user", "content": [{"type": "text", "text": "a", "image": null}]}] )"
             R"([{"name": "f"}] [{"text": "d"}]!)");
-  EXPECT_EQ(AsJson(R"({"tools": "", "documents": null, "functions": [], "chat_template_kwargs": null,
+  EXPECT_EQ(
+      AsJson(R"({"tools": "", "documents": null, "functions": [], "chat_template_kwargs": null,
                        "system": "S", "messages": [{"role": "assistant", "reasoning": "r"}]})"),
-            R"([{"role": "system", "content": "S"}, {"thinking": "r", "role": "assistant", )"
-            R"("reasoning": "r", "reasoning_content": "r"}])");
+      R"([{"role": "system", "content": "S"}, {"thinking": "r", "role": "assistant", )"
+      R"("reasoning": "r", "reasoning_content": "r"}])");
 }
 
 TEST(ConversationRecord, WeightIsNotShownToTheProgram) {
@@ -78,7 +78,8 @@ TEST(ConversationRecord, WeightIsNotShownToTheProgram) {
 
 TEST(ConversationRecord, BadMessagesAreRefusedByName) {
   EXPECT_EQ(Error(R"({"messages": []})"), "\"messages\" is empty");
-  EXPECT_EQ(Error(R"({"messages": "x"})"), "\"messages\" is a string; a list of messages is needed");
+  EXPECT_EQ(Error(R"({"messages": "x"})"),
+            "\"messages\" is a string; a list of messages is needed");
   EXPECT_EQ(Error(R"({"messages": [5]})"), "\"messages[0]\" is a number; an object is needed");
   EXPECT_EQ(Error(R"({"messages": [{}], "messages": []})"),
             "\"messages[0].role\" is missing; the message has no keys");
@@ -132,8 +133,9 @@ TEST(ConversationRecord, KeysOfTheRecordThatBearOnTheTextAreRefused) {
   };
   for (const char* key : {"functions", "function_call", "tool_choice", "chat_template", "images"}) {
     EXPECT_THAT(beside("\"" + std::string(key) + "\": [1]"),
-                HasSubstr("\"" + std::string(key) + "\" is not supported: it bears on what a chat "
-                                                    "template renders"));
+                HasSubstr("\"" + std::string(key) +
+                          "\" is not supported: it bears on what a chat "
+                          "template renders"));
   }
   EXPECT_EQ(beside(R"("tools": {"a": 1})"), "\"tools\" is an object; a list of objects is needed");
   EXPECT_EQ(beside(R"("tools": ["f"])"), "\"tools[0]\" is a string; an object is needed");
@@ -199,9 +201,9 @@ TEST(ConversationRecord, BadShareGptIsRefusedByName) {
 }
 
 TEST(ConversationRecord, AlpacaIsAQuestionAndItsAnswer) {
-  EXPECT_EQ(AsJson(R"({"instruction": "Do", "input": "", "output": "Done", "text": "x"})",
-                   ReadAlpaca),
-            R"([{"role": "user", "content": "Do"}, {"role": "assistant", "content": "Done"}])");
+  EXPECT_EQ(
+      AsJson(R"({"instruction": "Do", "input": "", "output": "Done", "text": "x"})", ReadAlpaca),
+      R"([{"role": "user", "content": "Do"}, {"role": "assistant", "content": "Done"}])");
   EXPECT_EQ(AsJson(R"({"instruction": "Do", "input": "this", "output": "Done", "system": "S",
                        "history": [["p", "a"]]})",
                    ReadAlpaca),

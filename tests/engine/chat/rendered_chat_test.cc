@@ -43,8 +43,7 @@ std::vector<std::string> TargetsWith(const std::string& program, const std::stri
 }
 
 TEST(RenderChat, GenerationBlocksAreAsTransformersNotesThem) {
-  const Json references =
-      Json::parse(ReadFileOrEmpty("tests/golden/chat_masks/generation.json"));
+  const Json references = Json::parse(ReadFileOrEmpty("tests/golden/chat_masks/generation.json"));
   ASSERT_EQ(references.size(), 3u);
   size_t cases = 0;
   for (const auto& [name, reference] : references.items()) {
@@ -268,11 +267,11 @@ TEST(RenderChat, FindingTheTurnsOfALongConversationIsBounded) {
     messages.push_back({{"role", "assistant"}, {"content", "a"}});
   }
   const std::string record = Json{{"messages", messages}}.dump();
-  const std::string slow = std::string("{% for m in messages %}{% for i in range(900) %}"
-                                       "{% endfor %}{% endfor %}") +
+  const std::string slow = std::string(
+                               "{% for m in messages %}{% for i in range(900) %}"
+                               "{% endfor %}{% endfor %}") +
                            kChatml;
-  EXPECT_THAT(ErrorWith(slow, record),
-              HasSubstr("finding the assistant's turns takes too long"));
+  EXPECT_THAT(ErrorWith(slow, record), HasSubstr("finding the assistant's turns takes too long"));
   EXPECT_EQ(TargetsWith(slow, record, TrainOn::kLast).size(), 0u);
 }
 

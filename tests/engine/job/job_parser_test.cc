@@ -270,8 +270,8 @@ TEST(JobParserTest, TheLossOfChatsIsSaidOnce) {
     return Parse("model: {path: m}\ndata: {train: [{path: t, format: text}]" + keys + "}\n");
   };
   EXPECT_EQ(data("")->data.train_on, "assistant");
-  for (const char* keys : {", train_on_prompt: true", ", train_on: all",
-                           ", train_on: all, train_on_prompt: true"}) {
+  for (const char* keys :
+       {", train_on_prompt: true", ", train_on: all", ", train_on: all, train_on_prompt: true"}) {
     const auto spec = data(keys);
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->data.train_on, "all");

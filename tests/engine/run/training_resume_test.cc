@@ -121,7 +121,8 @@ TEST_F(ResumeTest, AResumedRunSeesTheDayOnWhichItBegan) {
   const std::string directory = fs::path(spec.checkpoint.directory).parent_path().string();
   std::ofstream(directory + "/day.jinja")
       << "{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ m.content }};{% endfor %}";
-  std::ofstream(directory + "/chats.jsonl") << R"({"instruction": "q", "output": "abc"})" << "\n";
+  std::ofstream(directory + "/chats.jsonl") << R"({"instruction": "q", "output": "abc"})"
+                                            << "\n";
   spec.data.train = {{directory + "/chats.jsonl", DataFormat::kAlpaca, ""}};
   spec.data.eval.clear();
   spec.data.chat_template = directory + "/day.jinja";

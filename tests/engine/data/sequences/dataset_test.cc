@@ -175,8 +175,8 @@ TEST(DatasetTest, ChatsAreMaskedOutsideTheAnswer) {
 
 TEST(DatasetTest, TheTemplatesDayIsPartOfTheDataWhereItIsRead) {
   TestDirectory directory;
-  const std::string path =
-      directory.Write("a.jsonl", R"({"instruction": "q", "output": "a"})" "\n");
+  const std::string path = directory.Write("a.jsonl", R"({"instruction": "q", "output": "a"})"
+                                                      "\n");
   JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 100);
   spec.data.template_date = "2026-01-31";
   EXPECT_EQ((*OpenWithBytes(spec, directory))->template_date(), "") << "chatml has no day";
@@ -205,15 +205,14 @@ TEST(DatasetTest, TurnsWithoutACertainPlaceAreCounted) {
           {"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}]})";
   std::string line = record;
   std::erase(line, '\n');
-  JobSpec spec = SpecOf({{directory.Write("a.jsonl", line + "\n" + line + "\n"),
-                          DataFormat::kMessages, ""}},
-                        100);
+  JobSpec spec = SpecOf(
+      {{directory.Write("a.jsonl", line + "\n" + line + "\n"), DataFormat::kMessages, ""}}, 100);
   spec.data.packing = false;
   // Writes all answers but the last one in capitals.
-  spec.data.chat_template = directory.Write(
-      "capitals.jinja",
-      "{% for m in messages %}{{ m.content if m.role == 'user' or loop.last else "
-      "m.content | upper }};{% endfor %}");
+  spec.data.chat_template =
+      directory.Write("capitals.jinja",
+                      "{% for m in messages %}{{ m.content if m.role == 'user' or loop.last else "
+                      "m.content | upper }};{% endfor %}");
   for (int round = 0; round < 2; ++round) {  // made, and found in the cache
     const auto dataset = OpenWithBytes(spec, directory);
     ASSERT_TRUE(dataset.ok()) << dataset.status();
@@ -226,9 +225,9 @@ TEST(DatasetTest, TurnsWithoutACertainPlaceAreCounted) {
 
 TEST(DatasetTest, WhatATemplateRaisesNamesTheRecord) {
   TestDirectory directory;
-  const std::string path = directory.Write(
-      "a.jsonl", "{\"instruction\": \"q\", \"output\": \"a\"}\n"
-                 "{\"instruction\": \"r\", \"output\": \"\"}\n");
+  const std::string path = directory.Write("a.jsonl",
+                                           "{\"instruction\": \"q\", \"output\": \"a\"}\n"
+                                           "{\"instruction\": \"r\", \"output\": \"\"}\n");
   JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 100);
   spec.data.chat_template = directory.Write(
       "raises.jinja",
