@@ -1,105 +1,163 @@
 #include "engine/chat/chat_template.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <filesystem>
 #include <optional>
+#include <string_view>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
-#include "engine/chat/chat_renderers.h"
-#include "engine/chat/chat_template_text.h"
-#include "engine/tokenizer/tokenizer_config.h"
+#include "engine/chat/built_in_programs.h"
+#include "engine/chat/template_files.h"
 
 namespace megatrain {
 namespace {
 
-// The Jinja program of the model's directory, if it has one.
-absl::StatusOr<std::optional<std::string>> ReadProgram(const std::string& directory,
-                                                       FileSystem* files) {
-  MT_ASSIGN_OR_RETURN(std::optional<std::string> file,
-                      ReadModelDirectoryFile(directory, "chat_template.jinja", files));
-  if (file.has_value()) return file;
-  MT_ASSIGN_OR_RETURN(const std::optional<std::string> config,
-                      ReadModelDirectoryFile(directory, "tokenizer_config.json", files));
-  absl::StatusOr<TokenizerConfig> parsed = ParseTokenizerConfig(config.value_or(""), "");
-  if (!parsed.ok()) {
-    return absl::Status(parsed.status().code(),
-                        absl::StrCat(directory, "/", parsed.status().message()));
-  }
-  return std::move(parsed->chat_template);
+constexpr char kDefault[] = "default";
+constexpr char kToolUse[] = "tool_use";
+
+// A change of how conversations become text and ranges changes this.
+constexpr char kVersion[] = "chat-v2";
+
+absl::StatusOr<std::string> ReadProgramFile(const std::string& path, FileSystem* files) {
+  const std::filesystem::path name(path);
+  MT_ASSIGN_OR_RETURN(
+      std::optional<std::string> text,
+      ReadModelDirectoryFile(name.parent_path().string(), name.filename().string(), files));
+  if (text.has_value()) return *std::move(text);
+  return absl::NotFoundError(absl::StrCat("data.chat_template: ", path, ": there is no such file"));
 }
 
-// The variant that `name` means in this directory: a family's own variant where the directory has
-// one, else the plain one.
-absl::StatusOr<ChatVariant> ChooseVariant(const std::string& name, const std::string& directory,
-                                          FileSystem* files) {
-  ChatVariant named;
-  if (name == "alpaca") {
-    named.format = ChatFormat::kAlpaca;
-    return named;
-  }
-  if (name == "llama3") {
-    named.format = ChatFormat::kLlama3;
-  } else if (name == "mistral") {
-    named = PlainMistral();
-  } else if (name == "gemma") {
-    named.format = ChatFormat::kGemma;
-  } else if (name != "chatml" && name != "auto") {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "chat_template \"", name, "\" is not known; these are: auto, ", kChatTemplateNames));
-  }
-  MT_ASSIGN_OR_RETURN(const std::optional<std::string> program, ReadProgram(directory, files));
-  if (!program.has_value()) {
-    if (name != "auto") return named;
+absl::Status NoProgram(const std::string& directory,
+                       const std::map<std::string, ChatProgramText>& programs) {
+  if (programs.empty()) {
     return absl::NotFoundError(absl::StrCat(
         directory,
-        " has no chat_template (chat_template.jinja, or in tokenizer_config.json): name one with "
+        " has no chat template (chat_template.jinja, or in tokenizer_config.json): name one with "
         "data.chat_template: ",
-        kChatTemplateNames));
+        kChatTemplateNames, ", or the path of a .jinja file"));
   }
-  absl::StatusOr<ChatVariant> own = RecogniseChatTemplate(*program);
-  if (own.ok() && (name == "auto" || own->format == named.format)) return own;
-  if (name != "auto") return named;
-  return absl::Status(own.status().code(), absl::StrCat(directory, ": ", own.status().message()));
-}
-
-std::string TokenText(const Tokenizer& tokenizer, int32_t id) {
-  return id < 0 ? "" : tokenizer.Decode({id}, /*skip_special=*/false);
+  std::string names;
+  for (const auto& [name, program] : programs) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", name.substr(0, 80));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(directory, " has several chat templates (", names,
+                   ") and none of them is \"default\" or "
+                   "\"tool_use\": name one with data.chat_template, as the path of a .jinja file"));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(
-    const std::string& name, const std::string& model_directory, const Tokenizer& tokenizer,
-    FileSystem* files) {
-  MT_ASSIGN_OR_RETURN(ChatVariant variant, ChooseVariant(name, model_directory, files));
-  const std::string bos = TokenText(tokenizer, tokenizer.bos_id());
-  const std::string eos = TokenText(tokenizer, tokenizer.eos_id());
-  switch (variant.format) {
-    case ChatFormat::kChatml:
-      return MakeChatmlTemplate(std::move(variant));
-    case ChatFormat::kLlama3:
-      return MakeLlama3Template(std::move(variant), bos);
-    case ChatFormat::kGemma:
-      return MakeGemmaTemplate(std::move(variant), bos);
-    case ChatFormat::kMistral:
-    case ChatFormat::kAlpaca:
-      break;
+absl::Status ChatTemplate::AddProgram(const std::string& name, const std::string& text,
+                                      const std::string& file) {
+  absl::StatusOr<JinjaProgram> program = JinjaProgram::Parse(text);
+  if (!program.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": is not a chat template: ", program.status().message()));
   }
-  const bool mistral = variant.format == ChatFormat::kMistral;
-  if (tokenizer.eos_id() < 0) {
+  programs_.insert_or_assign(name, *std::move(program));
+  absl::StrAppend(&fingerprint_, " ", name, "=", HashBytes(text));
+  return absl::OkStatus();
+}
+
+absl::Status ChatTemplate::AddPrograms(const Tokenizer& tokenizer) {
+  const std::string& name = options_.name;
+  if (name == "auto") {
+    const std::string& directory = options_.model_directory;
+    MT_ASSIGN_OR_RETURN(const auto programs, ReadChatPrograms(directory, options_.files));
+    for (const char* key : {kDefault, kToolUse}) {
+      const auto found = programs.find(key);
+      if (found == programs.end()) continue;
+      MT_RETURN_IF_ERROR(AddProgram(key, found->second.text, found->second.file));
+    }
+    return programs_.empty() ? NoProgram(directory, programs) : absl::OkStatus();
+  }
+  if (absl::EndsWith(name, ".jinja")) {
+    MT_ASSIGN_OR_RETURN(const std::string text, ReadProgramFile(name, options_.files));
+    return AddProgram(kDefault, text, name);
+  }
+  const BuiltInProgram* const program = FindBuiltInProgram(name);
+  if (program == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("chat_template \"", name, "\" is not known; these are: auto, ",
+                     kChatTemplateNames, ", the path of a .jinja file"));
+  }
+  if (program->needs_eos && tokenizer.eos_id() < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the ", mistral ? "mistral" : "alpaca",
+        "the ", name,
         " template ends a response with the end-of-text token, and tokenizer_config.json names no "
         "eos_token"));
   }
-  return mistral ? MakeMistralTemplate(std::move(variant), bos, eos) : MakeAlpacaTemplate(eos);
+  return AddProgram(kDefault, std::string(program->text), name);
 }
 
-absl::Status ChatTemplate::Render(absl::Span<const ChatMessage> messages,
-                                  const Tokenizer& tokenizer, std::vector<int32_t>* ids,
-                                  std::vector<uint8_t>* target) const {
-  MT_ASSIGN_OR_RETURN(const Rendered rendered, RenderText(messages));
+absl::Status ChatTemplate::AddSpecialTokens(const Tokenizer& tokenizer) {
+  std::map<std::string, std::string> tokens;
+  if (!options_.model_directory.empty()) {
+    MT_ASSIGN_OR_RETURN(tokens, ReadSpecialTokens(options_.model_directory, options_.files));
+  }
+  // The tokenizer may be another than the directory's.
+  for (const auto& [name, id] :
+       {std::pair{"bos_token", tokenizer.bos_id()}, std::pair{"eos_token", tokenizer.eos_id()},
+        std::pair{"pad_token", tokenizer.pad_id()}}) {
+    if (id >= 0) tokens[name] = tokenizer.Decode({id}, /*skip_special=*/false);
+  }
+  for (const auto& [name, text] : tokens) {
+    const bool read =
+        std::any_of(programs_.begin(), programs_.end(),
+                    [&name = name](const auto& p) { return p.second.mentions(name); });
+    if (!read) continue;
+    special_tokens_.emplace_back(name, JinjaValue::String(text));
+    absl::StrAppend(&fingerprint_, " ", name, "=", text);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(
+    const ChatTemplateOptions& options, const Tokenizer& tokenizer) {
+  std::unique_ptr<ChatTemplate> chat(new ChatTemplate(options));
+  chat->fingerprint_ = kVersion;
+  MT_RETURN_IF_ERROR(chat->AddPrograms(tokenizer));
+  MT_RETURN_IF_ERROR(chat->AddSpecialTokens(tokenizer));
+  if (chat->uses_day()) {
+    absl::StrAppend(&chat->fingerprint_, " day=", absl::FormatCivilTime(options.day));
+  }
+  absl::StrAppend(&chat->fingerprint_, " on=", static_cast<int>(options.train_on));
+  return chat;
+}
+
+bool ChatTemplate::uses_day() const {
+  return std::any_of(programs_.begin(), programs_.end(),
+                     [](const auto& program) { return program.second.uses_clock(); });
+}
+
+absl::StatusOr<const JinjaProgram*> ChatTemplate::Choose(const Conversation& conversation) const {
+  auto found = programs_.end();
+  if (!conversation.tools.is_none()) found = programs_.find(kToolUse);
+  if (found == programs_.end()) found = programs_.find(kDefault);
+  if (found == programs_.end()) {
+    return absl::InvalidArgumentError(
+        "the record has no tools, and the model's only chat template is \"tool_use\"");
+  }
+  return &found->second;
+}
+
+absl::StatusOr<RenderedChat> ChatTemplate::RenderText(const Conversation& conversation) const {
+  MT_ASSIGN_OR_RETURN(const JinjaProgram* const program, Choose(conversation));
+  return RenderChat(*program, special_tokens_, options_.day, options_.train_on, conversation);
+}
+
+absl::Status ChatTemplate::Render(const Conversation& conversation, const Tokenizer& tokenizer,
+                                  std::vector<int32_t>* ids, std::vector<uint8_t>* target,
+                                  int64_t* turns_left_out) const {
+  MT_ASSIGN_OR_RETURN(const RenderedChat rendered, RenderText(conversation));
+  *turns_left_out += rendered.turns_left_out;
   const size_t first = ids->size();
   std::vector<size_t> offsets;
   MT_RETURN_IF_ERROR(tokenizer.EncodeWithOffsets(rendered.text, ids, &offsets));

@@ -1,76 +1,99 @@
-// Turns conversations into token ids in a model family's chat format, and marks the tokens that the
-// loss is computed on.
+// Turns conversations into token ids in a model's chat format, and marks the tokens that the loss
+// is computed on. The format is a Jinja program, which is run as apply_chat_template of
+// transformers runs it (jinja/jinja_program.h).
+//
+// The program. `data.chat_template` names it: "auto" is the model directory's own
+// (template_files.h), a name is a built-in one (built_in_programs.h), and a path that ends in
+// .jinja is that file. Of a directory's several programs "tool_use" renders records with tools, and
+// "default" all others.
+//
+// Its variables: messages, tools, documents, add_generation_prompt, the special tokens by name
+// (bos_token and so on), and the record's chat_template_kwargs. bos_token, eos_token and pad_token
+// are the tokenizer's. `reasoning_content` and `thinking` of a message are filled from each other
+// and from `reasoning`, as transformers does. strftime_now sees the day of `data.template_date` at
+// midnight. A content in parts becomes its texts, with a line feed between them, for a program that
+// does not go through parts; transformers would print Python's text of a list.
+//
+// Nothing is dropped without a word. Where a record has tools, documents or variables that the
+// program does not mention, or a message has a key that it does not mention, the record is refused.
+// Of the keys, role, content, name and tool_call_id may go unread. A message with a role that the
+// program does not mention is refused if the rendered text is the same without it.
+//
+// The loss is on the assistant's turns: the messages of role `assistant`.
+// - If the program has {% generation %}, a turn is what its blocks wrote.
+// - Otherwise turn_finder.h says what a turn is: from the end of the generation prompt to the
+//   end-of-turn mark. A turn whose place is uncertain is left out, and counted.
 #ifndef MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 #define MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "absl/time/civil_time.h"
 #include "engine/base/file.h"
+#include "engine/chat/conversation.h"
+#include "engine/chat/jinja/jinja_program.h"
+#include "engine/chat/rendered_chat.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace megatrain {
 
-struct ChatMessage {
-  std::string role;  // "system", "user" or "assistant"
-  std::string content;
-  // For the alpaca template only: `content` holds "instruction\ninput", and this is the byte offset
-  // of the input; 0 if there is no input.
-  size_t input_begin = 0;
+struct ChatTemplateOptions {
+  std::string name = "auto";    // data.chat_template
+  std::string model_directory;  // may be "" if `name` is not "auto"
+  absl::CivilDay day;           // what strftime_now tells
+  TrainOn train_on = TrainOn::kAssistant;
+  FileSystem* files = PosixFileSystem();  // used by Create only
 };
 
 // Thread safety: const methods may be called from several threads.
 class ChatTemplate {
  public:
-  // `name` is the job file's `data.chat_template`: "chatml", "llama3", "mistral", "gemma", "alpaca"
-  // or "auto". "auto" takes the template of the model directory, from chat_template.jinja or else
-  // tokenizer_config.json. `tokenizer` and `files` are used during the call only.
-  //
-  // A family's name selects the directory's own variant of that format if it is a known one.
-  // Otherwise it selects the plain variant: chatml without a default system turn, Llama 3 without a
-  // date, Mistral 7B Instruct v0.3, or Gemma 1 and 2, which refuse a system message.
-  //
-  // Mistral's templates since v0.3 put the system message into the last message if that is the
-  // user's. A training conversation ends with the assistant's answer, so its system message is left
-  // out.
-  //
-  // Returns InvalidArgument for an unknown name, or if mistral or alpaca is chosen and the
-  // tokenizer has no end-of-text token. For "auto" it returns NotFound if the directory has no
-  // template, and Unimplemented, listing the known ones, for a template that is not known.
-  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(
-      const std::string& name, const std::string& model_directory, const Tokenizer& tokenizer,
-      FileSystem* files = PosixFileSystem());
-  virtual ~ChatTemplate() = default;
+  // `tokenizer` is used during the call only. Returns InvalidArgument for an unknown name, for a
+  // file that is no Jinja program (with the line), and if a built-in program needs an end-of-text
+  // token and the tokenizer has none. Returns NotFound if "auto" finds no program or the file is
+  // missing, and the errors of reading.
+  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(const ChatTemplateOptions& options,
+                                                              const Tokenizer& tokenizer);
 
-  // Renders the whole conversation, without a generation prompt, and appends its token ids to
-  // `ids`. For each id it appends to `target` 1 if the loss is computed on it, else 0. The loss is
-  // on the assistant's turns, each from the end of the generation prompt to its end-of-turn token.
-  // A token that straddles the start of such a stretch belongs to it. A conversation without an
-  // assistant's turn has no target and is not an error here.
-  //
-  // Returns InvalidArgument for an empty conversation and, naming the message, for an unknown role,
-  // invalid UTF-8 or an order of roles that the family's template refuses.
-  absl::Status Render(absl::Span<const ChatMessage> messages, const Tokenizer& tokenizer,
-                      std::vector<int32_t>* ids, std::vector<uint8_t>* target) const;
+  // Renders the whole conversation, without a generation prompt. Returns InvalidArgument if it has
+  // no messages, holds what the program does not read (see above), or the program refuses it
+  // (raise_exception), fails or takes too long. A conversation without a turn that the loss is on
+  // has no target and is not an error.
+  absl::StatusOr<RenderedChat> RenderText(const Conversation& conversation) const;
 
-  // The rendered text, and the byte ranges [begin, end) of it that the loss is computed on, in
-  // ascending order.
-  struct Rendered {
-    std::string text;
-    std::vector<std::pair<size_t, size_t>> target;
-  };
-  // Renders the whole conversation as text. Returns the errors of Render.
-  virtual absl::StatusOr<Rendered> RenderText(absl::Span<const ChatMessage> messages) const = 0;
+  // Appends the token ids of RenderText's text to `ids`, and for each id to `target` 1 if the loss
+  // is computed on it, else 0. A token that straddles the start or the end of a range belongs to
+  // it. Adds to `*turns_left_out`. Returns the errors of RenderText and of the tokenizer.
+  absl::Status Render(const Conversation& conversation, const Tokenizer& tokenizer,
+                      std::vector<int32_t>* ids, std::vector<uint8_t>* target,
+                      int64_t* turns_left_out) const;
 
-  // Identifies the template and every setting that affects its text. It is part of the key of
-  // cached data.
-  virtual std::string fingerprint() const = 0;
+  // True if a program uses strftime_now, so that its text depends on the day.
+  bool uses_day() const;
+  absl::CivilDay day() const { return options_.day; }
+
+  // Identifies the programs and every setting that affects the text and its ranges. It is part of
+  // the key of cached data.
+  const std::string& fingerprint() const { return fingerprint_; }
+
+ private:
+  explicit ChatTemplate(const ChatTemplateOptions& options) : options_(options) {}
+  absl::Status AddPrograms(const Tokenizer& tokenizer);
+  absl::Status AddSpecialTokens(const Tokenizer& tokenizer);
+  absl::Status AddProgram(const std::string& name, const std::string& text,
+                          const std::string& file);
+  absl::StatusOr<const JinjaProgram*> Choose(const Conversation& conversation) const;
+
+  const ChatTemplateOptions options_;
+  std::map<std::string, JinjaProgram> programs_;  // by name; "default", "tool_use" or both
+  JinjaVariables special_tokens_;
+  std::string fingerprint_;
 };
 
 }  // namespace megatrain

@@ -155,6 +155,19 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& dire
   return checkpoints;
 }
 
+std::string NewestSpecValue(const std::string& directory, const std::string& key,
+                            FileSystem* files) {
+  const absl::StatusOr<std::vector<std::string>> checkpoints = ListCheckpoints(directory, files);
+  if (!checkpoints.ok()) return "";
+  for (const std::string& checkpoint : *checkpoints) {
+    const absl::StatusOr<CheckpointState> state = ReadCheckpointState(checkpoint, files);
+    if (!state.ok()) continue;
+    const auto found = state->spec.find(key);
+    return found == state->spec.end() ? "" : found->second;
+  }
+  return "";
+}
+
 absl::StatusOr<std::optional<std::string>> FindNewestToLoad(const std::string& directory,
                                                             std::vector<DamagedCheckpoint>* damaged,
                                                             FileSystem* files) {

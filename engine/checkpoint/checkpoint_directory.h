@@ -46,6 +46,11 @@ absl::StatusOr<std::vector<int64_t>> ListSteps(const std::string& directory,
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& directory,
                                                          FileSystem* files = PosixFileSystem());
 
+// Returns the value of a job key (CheckpointState::spec) in the newest checkpoint in `directory`
+// whose manifest can be read, or "" if there is none.
+std::string NewestSpecValue(const std::string& directory, const std::string& key,
+                            FileSystem* files = PosixFileSystem());
+
 struct DamagedCheckpoint {
   int64_t step = 0;
   std::string what;  // a text that names the file and the defect

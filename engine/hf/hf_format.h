@@ -26,9 +26,16 @@ inline constexpr int64_t kHfIndexBytesMax = int64_t{1} << 30;
 // The files besides config.json and the weights that are needed to use a model. They are copied
 // without being parsed.
 inline constexpr const char* kHfSideFileNames[] = {
-    "added_tokens.json", "chat_template.jinja",     "generation_config.json",
-    "merges.txt",        "special_tokens_map.json", "tokenizer.json",
-    "tokenizer.model",   "tokenizer_config.json",   "vocab.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
 };
 
 // Returns for example "model-00002-of-00017.safetensors". REQUIRES: 1 <= shard <= shards.

@@ -137,6 +137,11 @@ std::string DatasetWarnings(const DatasetReport& report) {
     absl::StrAppend(&text, FormatCount(report.examples_without_target),
                     " examples have no token that the loss is on and were passed over\n");
   }
+  if (report.turns_left_out > 0) {
+    absl::StrAppend(&text, FormatCount(report.turns_left_out),
+                    " turns of the assistant have no loss, because the chat template writes them "
+                    "otherwise when further messages follow\n");
+  }
   if (report.dropped_tokens > 0) {
     absl::StrAppend(&text, FormatCount(report.dropped_tokens),
                     " tokens at the end are less than a sequence and were dropped\n");

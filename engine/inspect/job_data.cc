@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "engine/base/status.h"
+#include "engine/checkpoint/checkpoint_directory.h"
 #include "engine/hf/config_json.h"
 #include "engine/tokenizer/open_tokenizer.h"
 
@@ -26,8 +27,12 @@ absl::StatusOr<JobData> OpenJobData(const JobSpec& spec) {
   if (NeedsTokenizer(spec)) {
     MT_ASSIGN_OR_RETURN(data.tokenizer, OpenTokenizer(spec.model.path, spec.data.tokenizer));
   }
+  JobSpec dated = spec;
+  if (spec.data.template_date.empty()) {
+    dated.data.template_date = NewestSpecValue(spec.checkpoint.directory, "data.template_date");
+  }
   MT_ASSIGN_OR_RETURN(data.dataset,
-                      OpenDataset(spec, data.tokenizer, spec.model.path, config.vocabulary,
+                      OpenDataset(dated, data.tokenizer, spec.model.path, config.vocabulary,
                                   spec.checkpoint.directory + "/data", nullptr));
   return data;
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/civil_time.h"
 #include "engine/config/config_values.h"
 #include "engine/job/device_name.h"
 
@@ -107,6 +108,28 @@ std::vector<ConfigKey> ModelKeys(JobSpec::Model& model) {
   };
 }
 
+constexpr char kTemplatePattern[] = "^(auto|chatml|llama3|mistral|gemma|alpaca|.*\\.jinja)$";
+
+bool IsTemplateName(const std::string& name) {
+  for (const char* known : {"auto", "chatml", "llama3", "mistral", "gemma", "alpaca"}) {
+    if (name == known) return true;
+  }
+  return absl::EndsWith(name, ".jinja");
+}
+
+bool IsDayOrEmpty(const std::string& text) {
+  absl::CivilDay day;
+  return text.empty() || (text.size() == 10 && absl::ParseCivilTime(text, &day) &&
+                          absl::FormatCivilTime(day) == text);
+}
+
+ConfigValue DayValue(std::string* field) {
+  ConfigValue value =
+      Text(field, "a day as 2026-01-31", "^([0-9]{4}-[0-9]{2}-[0-9]{2})?$", IsDayOrEmpty);
+  value.note = "\"\" = the day on which the data is first prepared";
+  return value;
+}
+
 std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
   return {
       {.path = "data.train",
@@ -128,11 +151,18 @@ std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
       {"data.cache_directory",
        Path(&data.cache_directory, "a path", "data/ in the checkpoint directory"),
        "directory of tokenised data"},
-      {"data.train_on_prompt", Boolean(&data.train_on_prompt),
-       "chat data: the loss counts the whole conversation"},
+      {"data.train_on", Choice(&data.train_on, {"assistant", "last", "all"}),
+       "chat data: the loss is on the assistant's turns, the last of them, or the whole "
+       "conversation"},
+      {"data.train_on_prompt", Boolean(&data.train_on_prompt), "the same as train_on: all"},
       {"data.chat_template",
-       Choice(&data.chat_template, {"auto", "chatml", "llama3", "mistral", "gemma", "alpaca"}),
-       "template that makes text of chat data; auto = the model directory's own"},
+       Text(&data.chat_template,
+            "auto, chatml, llama3, mistral, gemma, alpaca or a path to a .jinja", kTemplatePattern,
+            IsTemplateName),
+       "template that makes text of chat data; auto = the model directory's own; chatml, llama3, "
+       "mistral, gemma or alpaca; or the path of a .jinja file"},
+      {"data.template_date", DayValue(&data.template_date),
+       "day that a chat template sees as the present one, as 2026-01-31"},
       {"data.tokenizer", Choice(&data.tokenizer, {"auto", "bytes"}),
        "what makes tokens; auto = tokenizer.json; bytes = 256 bytes and 3 specials, needs no file"},
   };

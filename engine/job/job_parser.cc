@@ -4,6 +4,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/config/config_reader.h"
@@ -37,6 +38,16 @@ absl::Status CheckTogether(const std::string& name, const GivenKeys& given, JobS
                  absl::StrCat("micro_batch must divide global_batch; ", spec->training.micro_batch,
                               " does not divide ", spec->training.global_batch));
   }
+  const bool on_all = spec->data.train_on == "all";
+  if (given.contains("data.train_on_prompt") && given.contains("data.train_on") &&
+      on_all != spec->data.train_on_prompt) {
+    return error("data.train_on_prompt",
+                 absl::StrCat("contradicts data.train_on: ", spec->data.train_on, " (",
+                              given.at("data.train_on"), "); give one of them"));
+  }
+  // Either key says the same.
+  if (on_all) spec->data.train_on_prompt = true;
+  if (spec->data.train_on_prompt) spec->data.train_on = "all";
   if (!spec->data.eval.empty() && spec->data.eval_fraction > 0) {
     return error("data.eval_fraction",
                  "data.eval is given too; the fraction is split off only without it");
@@ -56,6 +67,9 @@ std::vector<std::pair<std::string, std::string*>> Paths(JobSpec* spec) {
   for (DataFile& file : spec->data.train) paths.emplace_back("data.train", &file.path);
   for (DataFile& file : spec->data.eval) paths.emplace_back("data.eval", &file.path);
   paths.emplace_back("data.cache_directory", &spec->data.cache_directory);
+  if (absl::EndsWith(spec->data.chat_template, ".jinja")) {
+    paths.emplace_back("data.chat_template", &spec->data.chat_template);
+  }
   paths.emplace_back("checkpoint.directory", &spec->checkpoint.directory);
   paths.emplace_back("output.directory", &spec->output.directory);
   return paths;

@@ -38,9 +38,11 @@ struct JobSpec {
     bool packing = true;
     bool shuffle = true;
     std::string cache_directory;
-    bool train_on_prompt = false;
-    std::string chat_template = "auto";
-    std::string tokenizer = "auto";  // auto | bytes
+    std::string train_on = "assistant";  // assistant | last | all
+    bool train_on_prompt = false;        // true if and only if train_on is "all"
+    std::string chat_template = "auto";  // auto, the name of a built-in one, or an absolute path
+    std::string template_date;           // YYYY-MM-DD; empty = the day the data is first prepared
+    std::string tokenizer = "auto";      // auto | bytes
   } data;
   struct Training {
     int64_t steps = 0;  // 0 = not given; then epochs is

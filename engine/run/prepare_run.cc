@@ -37,6 +37,9 @@ std::string DescribeData(const char* what, const DatasetReport& report) {
   };
   add(report.truncated_examples, " examples longer than a sequence were truncated");
   add(report.examples_without_target, " examples had no token to learn and were left out");
+  add(report.turns_left_out,
+      " turns of the assistant are without loss, because the chat template writes them otherwise "
+      "when further messages follow");
   add(report.dropped_tokens, " tokens at the end fill no sequence and were dropped");
   return line;
 }
@@ -76,9 +79,23 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   return absl::OkStatus();
 }
 
+// Returns the day that the chat template saw when the run that is to be resumed began, or "". A run
+// that is resumed later must see the same data.
+std::string SavedTemplateDate(RunContext& run) {
+  constexpr char kKey[] = "data.template_date";
+  if (run.options().resume != ResumeMode::kPath) {
+    return NewestSpecValue(run.spec().checkpoint.directory, kKey, run.files());
+  }
+  const auto state = ReadCheckpointState(run.options().resume_path, run.files());
+  if (!state.ok()) return "";
+  const auto found = state->spec.find(kKey);
+  return found == state->spec.end() ? "" : found->second;
+}
+
 absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   constexpr char kActivity[] = "reading and tokenising the data";
-  const JobSpec& spec = run.spec();
+  JobSpec spec = run.spec();
+  if (spec.data.template_date.empty()) spec.data.template_date = SavedTemplateDate(run);
   run.Report(TrainingPhase::kPreparing, kActivity);
   std::shared_ptr<const Tokenizer> tokenizer;
   if (NeedsTokenizer(spec)) {
@@ -101,6 +118,10 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   prepared.dataset = *std::move(dataset);
   MT_ASSIGN_OR_RETURN(prepared.total_steps, TotalSteps(spec, prepared.dataset->train_sequences()));
   run.Say(DescribeData("train", prepared.dataset->train_report()));
+  if (spec.data.template_date.empty() && !prepared.dataset->template_date().empty()) {
+    run.Say(absl::StrCat("the chat template sees the day ", prepared.dataset->template_date(),
+                         "; data.template_date sets it"));
+  }
   if (prepared.dataset->eval_sequences() > 0) {
     run.Say(
         absl::StrCat("held out: ", FormatCount(prepared.dataset->eval_sequences()), " sequences"));
@@ -191,6 +212,10 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
   state.data_fingerprint = dataset->fingerprint();
   state.model_fingerprint = ModelFingerprint(layout);
   state.spec = SpecValues(spec);
+  // The day itself where the job leaves it open.
+  if (const std::string day = dataset->template_date(); !day.empty()) {
+    state.spec["data.template_date"] = day;
+  }
   state.threads = session->settings.threads;
   state.arithmetic = session->device->Arithmetic(spec.engine.attention);
   state.steps_total = total_steps;

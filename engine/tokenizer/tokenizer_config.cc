@@ -124,29 +124,6 @@ absl::Status ReadAddedTokens(const Json& root, std::vector<AddedToken>* out) {
   return absl::OkStatus();
 }
 
-absl::Status ReadChatTemplate(const Json& root, std::optional<std::string>* out) {
-  const auto found = root.find("chat_template");
-  if (found == root.end() || found->is_null()) return absl::OkStatus();
-  if (found->is_string()) {
-    *out = found->get<std::string>();
-    return absl::OkStatus();
-  }
-  if (found->is_array()) {  // [{"name": "default", "template": ".."}, ..]
-    for (const Json& item : *found) {
-      if (!item.is_object()) continue;
-      const auto name = item.find("name");
-      const auto text = item.find("template");
-      if (name != item.end() && *name == "default" && text != item.end() && text->is_string()) {
-        *out = text->get<std::string>();
-        return absl::OkStatus();
-      }
-    }
-  }
-  return absl::InvalidArgumentError(
-      "tokenizer_config.json: chat_template is neither a string nor a list with a template named "
-      "\"default\"");
-}
-
 // eos_token_id: an id or a list of ids.
 std::vector<int32_t> ReadEosIds(const Json& root) {
   std::vector<int32_t> out;
@@ -199,7 +176,6 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view tokenizer_
   if (!tokenizer_config.empty()) {
     MT_ASSIGN_OR_RETURN(root, Parse(tokenizer_config, "tokenizer_config.json"));
     MT_RETURN_IF_ERROR(ReadAddedTokens(root, &out.added_tokens));
-    MT_RETURN_IF_ERROR(ReadChatTemplate(root, &out.chat_template));
     MT_RETURN_IF_ERROR(ReadFlags(root, &out));
   }
   Json over = Json::object();

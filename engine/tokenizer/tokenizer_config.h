@@ -29,8 +29,6 @@ struct TokenizerConfig {
   std::string model_type;                 // of config.json; "" if there is none
   std::optional<bool> legacy;
   std::optional<bool> add_prefix_space;
-  // The Jinja program. Of several, the one named "default".
-  std::optional<std::string> chat_template;
 };
 
 // Parses the contents of the files. Each may be empty, which leaves its fields unset. Returns

@@ -66,6 +66,7 @@ nlohmann::ordered_json ReportJson(const DatasetReport& report) {
   json["truncated_examples"] = report.truncated_examples;
   json["dropped_tokens"] = report.dropped_tokens;
   json["examples_without_target"] = report.examples_without_target;
+  json["turns_left_out"] = report.turns_left_out;
   return json;
 }
 

@@ -41,6 +41,7 @@ absl::Status DataSide::AddDocuments(absl::Span<const DataFile> files,
                                                      options_.stream.files));
   const PackingCounts& counts = run.index->counts();
   report_.documents += run.stream->documents();
+  report_.turns_left_out += run.stream->turns_left_out();
   report_.tokens += counts.tokens;
   report_.sequences += counts.sequences;
   report_.truncated_examples += counts.truncated_examples;

@@ -9,6 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/civil_time.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
 #include "engine/data/records/data_file_io.h"
@@ -32,6 +35,7 @@ class PreparedDataset : public Dataset {
   DatasetReport train_report_value;
   DatasetReport eval_report_value;
   std::string fingerprint_value;
+  std::string template_date_value;
 
   int64_t train_sequences() const override { return train_count; }
   int64_t eval_sequences() const override { return eval_count; }
@@ -55,6 +59,7 @@ class PreparedDataset : public Dataset {
   const DatasetReport& train_report() const override { return train_report_value; }
   const DatasetReport& eval_report() const override { return eval_report_value; }
   std::string fingerprint() const override { return fingerprint_value; }
+  std::string template_date() const override { return template_date_value; }
 
  private:
   static absl::Status OutOfRange(const char* what, int64_t index, int64_t count) {
@@ -155,6 +160,27 @@ absl::StatusOr<int64_t> ProgressBytes(const JobSpec::Data& data, FileSystem* fil
   return total;
 }
 
+absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
+                                                    const std::string& model_directory,
+                                                    FileSystem* files) {
+  ChatTemplateOptions options;
+  options.name = data.chat_template;
+  options.model_directory = model_directory;
+  options.files = files;
+  if (data.train_on_prompt || data.train_on == "all") {
+    options.train_on = TrainOn::kAll;
+  } else if (data.train_on == "last") {
+    options.train_on = TrainOn::kLast;
+  }
+  if (data.template_date.empty()) {
+    options.day = absl::ToCivilDay(absl::Now(), absl::LocalTimeZone());
+  } else if (!absl::ParseCivilTime(data.template_date, &options.day)) {
+    return absl::InvalidArgumentError(absl::StrCat("data.template_date: \"", data.template_date,
+                                                   "\" is not a day as 2026-01-31"));
+  }
+  return options;
+}
+
 // Settles the encoder's end of text and the chat template, where files need them.
 absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenizer,
                             const std::string& model_directory, FileSystem* files,
@@ -176,8 +202,9 @@ absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenize
                           EosId(*tokenizer, model_directory, encoder.vocabulary, files));
     }
     if (IsChat(file) && chat_template == nullptr) {
-      MT_ASSIGN_OR_RETURN(chat_template, ChatTemplate::Create(data.chat_template, model_directory,
-                                                              *tokenizer, files));
+      MT_ASSIGN_OR_RETURN(const ChatTemplateOptions options,
+                          TemplateOptions(data, model_directory, files));
+      MT_ASSIGN_OR_RETURN(chat_template, ChatTemplate::Create(options, *tokenizer));
       encoder.chat_template = chat_template.get();
     }
   }
@@ -235,10 +262,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
   options.stream.threads = spec.engine.threads > 0
                                ? static_cast<int>(spec.engine.threads)
                                : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  options.stream.encoder.train_on_prompt = data.train_on_prompt;
   options.stream.encoder.vocabulary = model_vocabulary;
   MT_RETURN_IF_ERROR(PrepareEncoder(data, tokenizer.get(), model_directory, files,
                                     options.stream.encoder, dataset->chat_template));
+  if (dataset->chat_template != nullptr && dataset->chat_template->uses_day()) {
+    dataset->template_date_value = absl::FormatCivilTime(dataset->chat_template->day());
+  }
 
   ByteProgress counted;
   int64_t bytes_done = 0;

@@ -24,6 +24,8 @@ struct DatasetReport {
   int64_t truncated_examples = 0;       // cut to the length of a sequence
   int64_t dropped_tokens = 0;           // `tokens` format: less than a sequence at the end
   int64_t examples_without_target = 0;  // left out: the loss is on none of their tokens
+  // Turns of the assistant without loss, because their place in the rendered text is uncertain.
+  int64_t turns_left_out = 0;
 };
 
 // The job's tokenised and packed sequences, numbered in file order. Memory use does not grow with
@@ -46,6 +48,9 @@ class Dataset {
   // Returns the XXH3-128 (32 hex digits) of the files' contents and all settings that affect the
   // sequences and their order. A job resumes only from a checkpoint with the same fingerprint.
   virtual std::string fingerprint() const = 0;
+  // Returns the day that the chat template saw, as spec.data.template_date has it, or "" if its
+  // text does not depend on the day.
+  virtual std::string template_date() const = 0;
 };
 
 // Called often while data is prepared, by the thread that called OpenDataset. If it returns an
@@ -53,9 +58,9 @@ class Dataset {
 using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t bytes_total)>;
 
 // Reads the files of `spec`, tokenises them or finds the result in the cache, and packs it into
-// sequences. Paths in `spec` must be absolute. `tokenizer` may be null if all files have format
-// `tokens`. `cache_directory` is used if the spec names none. `progress` may be null. `files` must
-// outlive the dataset.
+// sequences. Paths in `spec` must be absolute. An empty data.template_date means today's.
+// `tokenizer` may be null if all files have format `tokens`. `cache_directory` is used if the spec
+// names none. `progress` may be null. `files` must outlive the dataset.
 //
 // Returns InvalidArgument, naming the file and the place in it, for malformed data and for an id
 // that is not below `model_vocabulary`. Returns InvalidArgument also if the data makes no sequence.

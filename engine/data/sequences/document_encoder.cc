@@ -54,15 +54,14 @@ absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_
 
   ids_.clear();
   target_.clear();
-  MT_RETURN_IF_ERROR(
-      options_.chat_template->Render(example.messages, *options_.tokenizer, &ids_, &target_));
+  MT_RETURN_IF_ERROR(options_.chat_template->Render(example.conversation, *options_.tokenizer,
+                                                    &ids_, &target_, &turns_left_out_));
   if (ids_.empty() || ids_.size() != target_.size()) {
     return absl::InvalidArgumentError("the chat template makes no token of the example");
   }
   MT_RETURN_IF_ERROR(CheckIds());
   for (size_t i = 0; i < ids_.size(); ++i) {
-    const bool target = options_.train_on_prompt || target_[i] != 0;
-    words->push_back(static_cast<uint32_t>(ids_[i]) | (target ? kTargetBit : 0) |
+    words->push_back(static_cast<uint32_t>(ids_[i]) | (target_[i] != 0 ? kTargetBit : 0) |
                      (i == 0 ? kDocumentBit | kWholeBit : 0));
   }
   return absl::OkStatus();

@@ -26,7 +26,6 @@ struct DocumentEncoderOptions {
   const Tokenizer* tokenizer = nullptr;         // not owned
   const ChatTemplate* chat_template = nullptr;  // not owned; null if no example is a chat
   int32_t eos_id = -1;                          // ends a text document
-  bool train_on_prompt = false;                 // true: the loss is on all tokens of chats
   int64_t vocabulary = 0;                       // an id at or above it is an error
   size_t text_piece_bytes = kTextPieceBytes;
 };
@@ -54,6 +53,9 @@ class DocumentEncoder {
 
   // Returns the largest id encoded so far, or -1 if there is none.
   int64_t largest_id() const { return largest_id_; }
+  // Returns the number of assistant's turns so far without loss, because their place in the text is
+  // uncertain.
+  int64_t turns_left_out() const { return turns_left_out_; }
 
  private:
   absl::Status CheckIds();
@@ -64,6 +66,7 @@ class DocumentEncoder {
   PieceState piece_;    // of the text document that is being encoded
   bool begun_ = false;  // it has a token
   int64_t largest_id_ = -1;
+  int64_t turns_left_out_ = 0;
 };
 
 }  // namespace megatrain

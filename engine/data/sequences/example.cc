@@ -10,31 +10,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "engine/base/status.h"
+#include "engine/chat/conversation_record.h"
+#include "engine/chat/record_json.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
 namespace {
 
 namespace dom = simdjson::dom;
-
-const char* TypeName(dom::element_type type) {
-  switch (type) {
-    case dom::element_type::ARRAY:
-      return "a list";
-    case dom::element_type::OBJECT:
-      return "an object";
-    case dom::element_type::STRING:
-      return "a string";
-    case dom::element_type::BOOL:
-      return "true or false";
-    case dom::element_type::NULL_VALUE:
-      return "null";
-    default:
-      return "a number";
-  }
-}
 
 // Only finds where a text stops being JSON, to the end of the first wrong token; simdjson does not
 // say.
@@ -81,38 +65,6 @@ absl::Status Malformed(std::string_view json, simdjson::error_code code) {
   return absl::InvalidArgumentError(absl::StrCat("malformed JSON", where, ": ", what));
 }
 
-absl::StatusOr<std::string> String(dom::element value, const std::string& name) {
-  std::string_view text;
-  if (value.get(text) != simdjson::SUCCESS) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", name, "\" is ", TypeName(value.type()), "; a string is needed"));
-  }
-  return std::string(text);
-}
-
-std::string KeysOf(dom::object object) {
-  std::vector<std::string> keys;
-  for (dom::key_value_pair field : object) {
-    if (keys.size() == 8) {
-      keys.push_back("...");
-      break;
-    }
-    keys.push_back(absl::StrCat("\"", std::string(field.key), "\""));
-  }
-  return keys.empty() ? "no keys" : absl::StrJoin(keys, ", ");
-}
-
-// Sets *value once; a second field of the same name is an error, for which one counts depends on
-// the reader.
-absl::Status SetOnce(const std::string& name, dom::element value,
-                     std::optional<std::string>* target) {
-  if (target->has_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is there twice"));
-  }
-  MT_ASSIGN_OR_RETURN(*target, String(value, name));
-  return absl::OkStatus();
-}
-
 absl::Status Missing(DataFormat format, const std::string& name, dom::object record) {
   std::string advice;
   for (dom::key_value_pair field : record) {
@@ -128,13 +80,13 @@ absl::Status Missing(DataFormat format, const std::string& name, dom::object rec
   }
   return absl::InvalidArgumentError(absl::StrCat("\"", name, "\" is missing, which format ",
                                                  DataFormatName(format), " needs; the record has ",
-                                                 KeysOf(record), advice));
+                                                 JsonKeys(record), advice));
 }
 
 absl::Status ParseText(dom::object record, Example* example) {
   std::optional<std::string> text;
   for (dom::key_value_pair field : record) {
-    if (field.key == "text") MT_RETURN_IF_ERROR(SetOnce("text", field.value, &text));
+    if (field.key == "text") MT_RETURN_IF_ERROR(SetJsonString("text", field.value, &text));
   }
   if (!text.has_value()) return Missing(DataFormat::kText, "text", record);
   example->is_chat = false;
@@ -142,147 +94,29 @@ absl::Status ParseText(dom::object record, Example* example) {
   return absl::OkStatus();
 }
 
-absl::Status ParseAlpaca(dom::object record, Example* example) {
-  std::optional<std::string> instruction, input, output;
-  for (dom::key_value_pair field : record) {
-    if (field.key == "instruction") {
-      MT_RETURN_IF_ERROR(SetOnce("instruction", field.value, &instruction));
-    } else if (field.key == "input" && !field.value.is_null()) {
-      MT_RETURN_IF_ERROR(SetOnce("input", field.value, &input));
-    } else if (field.key == "output") {
-      MT_RETURN_IF_ERROR(SetOnce("output", field.value, &output));
-    }
-  }
-  if (!instruction.has_value()) return Missing(DataFormat::kAlpaca, "instruction", record);
-  if (!output.has_value()) return Missing(DataFormat::kAlpaca, "output", record);
-  std::string user = *std::move(instruction);
-  size_t input_begin = 0;
-  if (input.has_value() && !input->empty()) {
-    input_begin = user.size() + 1;
-    absl::StrAppend(&user, "\n", *input);
-  }
+// Checks that the record has a key that its format needs.
+absl::Status CheckHas(DataFormat format, const char* key, dom::object record) {
+  dom::element value;
+  if (record[key].get(value) == simdjson::SUCCESS) return absl::OkStatus();
+  return Missing(format, key, record);
+}
+
+absl::Status ParseChat(DataFormat format, dom::object record, Example* example) {
   example->is_chat = true;
-  example->messages = {{"user", std::move(user), input_begin},
-                       {"assistant", *std::move(output), 0}};
-  return absl::OkStatus();
-}
-
-// The keys of a conversation's turn.
-struct TurnKeys {
-  const char* role;
-  const char* content;
-};
-
-absl::Status ParseTurn(dom::element value, const std::string& name, const TurnKeys& keys,
-                       ChatMessage* message) {
-  dom::object object;
-  if (value.get(object) != simdjson::SUCCESS) {
-    return absl::InvalidArgumentError(absl::StrCat(name, " is ", TypeName(value.type()),
-                                                   "; an object with \"", keys.role, "\" and \"",
-                                                   keys.content, "\" is needed"));
+  example->conversation = {};
+  Conversation* const conversation = &example->conversation;
+  switch (format) {
+    case DataFormat::kAlpaca:
+      MT_RETURN_IF_ERROR(CheckHas(format, "instruction", record));
+      MT_RETURN_IF_ERROR(CheckHas(format, "output", record));
+      return ReadAlpaca(record, conversation);
+    case DataFormat::kShareGpt:
+      MT_RETURN_IF_ERROR(CheckHas(format, "conversations", record));
+      return ReadShareGpt(record, conversation);
+    default:
+      MT_RETURN_IF_ERROR(CheckHas(format, "messages", record));
+      return ReadMessages(record, conversation);
   }
-  std::optional<std::string> role, content;
-  for (dom::key_value_pair field : object) {
-    if (field.key == keys.role) {
-      MT_RETURN_IF_ERROR(SetOnce(absl::StrCat(name, ".", keys.role), field.value, &role));
-    } else if (field.key == keys.content) {
-      MT_RETURN_IF_ERROR(SetOnce(absl::StrCat(name, ".", keys.content), field.value, &content));
-    } else if (field.key == "tool_calls" && !field.value.is_null()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", name, ".tool_calls\": tool calls are not supported"));
-    }
-  }
-  for (const auto& [key, field] :
-       {std::pair{keys.role, &role}, std::pair{keys.content, &content}}) {
-    if (!field->has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("\"", name, ".", key, "\" is missing; the message has ", KeysOf(object)));
-    }
-  }
-  message->role = *std::move(role);
-  message->content = *std::move(content);
-  return absl::OkStatus();
-}
-
-// No tools: absent, null, or an empty list or text.
-absl::Status CheckNoTools(dom::element tools) {
-  dom::array list;
-  std::string_view text;
-  if (tools.is_null() || (tools.get(list) == simdjson::SUCCESS && list.size() == 0) ||
-      (tools.get(text) == simdjson::SUCCESS && (text.empty() || text == "[]"))) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError("\"tools\": tools are not supported");
-}
-
-// The turns in `key`, which has to be there once. Refuses tools.
-absl::Status ParseTurns(DataFormat format, const char* key, const TurnKeys& keys,
-                        dom::object record, std::vector<ChatMessage>* messages) {
-  bool found = false;
-  messages->clear();
-  for (dom::key_value_pair field : record) {
-    if (field.key == "tools") MT_RETURN_IF_ERROR(CheckNoTools(field.value));
-    if (field.key != key) continue;
-    if (found) return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" is there twice"));
-    found = true;
-    dom::array list;
-    if (field.value.get(list) != simdjson::SUCCESS) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", key, "\" is ", TypeName(field.value.type()), "; a list of messages is needed"));
-    }
-    for (dom::element value : list) {
-      const std::string name = absl::StrCat(key, "[", messages->size(), "]");
-      MT_RETURN_IF_ERROR(ParseTurn(value, name, keys, &messages->emplace_back()));
-    }
-  }
-  if (!found) return Missing(format, key, record);
-  if (messages->empty()) return absl::InvalidArgumentError(absl::StrCat("\"", key, "\" is empty"));
-  return absl::OkStatus();
-}
-
-absl::Status ParseMessages(dom::object record, Example* example) {
-  example->is_chat = true;
-  return ParseTurns(DataFormat::kMessages, "messages", {"role", "content"}, record,
-                    &example->messages);
-}
-
-// The role of messages that `from` stands for.
-absl::StatusOr<std::string> RoleOf(const std::string& from, const std::string& name) {
-  if (from == "human" || from == "user") return "user";
-  if (from == "gpt" || from == "assistant") return "assistant";
-  if (from == "system") return "system";
-  if (from == "function_call" || from == "observation" || from == "tool") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", name, ".from\" is \"", from, "\": tool calls are not supported"));
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("\"", name, ".from\" is \"", from.substr(0, 80),
-                   "\"; human or user, gpt or assistant, or system is expected"));
-}
-
-absl::Status ParseShareGpt(dom::object record, Example* example) {
-  constexpr char kTurns[] = "conversations";
-  MT_RETURN_IF_ERROR(
-      ParseTurns(DataFormat::kShareGpt, kTurns, {"from", "value"}, record, &example->messages));
-  for (size_t i = 0; i < example->messages.size(); ++i) {
-    ChatMessage& message = example->messages[i];
-    MT_ASSIGN_OR_RETURN(message.role, RoleOf(message.role, absl::StrCat(kTurns, "[", i, "]")));
-  }
-  std::optional<std::string> system;
-  for (dom::key_value_pair field : record) {
-    if (field.key == "system" && !field.value.is_null()) {
-      MT_RETURN_IF_ERROR(SetOnce("system", field.value, &system));
-    }
-  }
-  if (system.has_value() && !system->empty()) {
-    if (example->messages[0].role == "system") {
-      return absl::InvalidArgumentError(
-          "\"system\" is there beside a conversation that begins with a system turn; give one");
-    }
-    example->messages.insert(example->messages.begin(), {"system", *std::move(system), 0});
-  }
-  example->is_chat = true;
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -296,8 +130,8 @@ struct ExampleParser::Impl {
     if (code != simdjson::SUCCESS) return Malformed(json, code);
     dom::object record;
     if (root.get(record) != simdjson::SUCCESS) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the record is ", TypeName(root.type()), "; an object ({...}) is needed"));
+      return absl::InvalidArgumentError(absl::StrCat("the record is ", JsonTypeName(root.type()),
+                                                     "; an object ({...}) is needed"));
     }
     return record;
   }
@@ -312,11 +146,9 @@ absl::Status ExampleParser::Parse(DataFormat format, std::string_view json, Exam
     case DataFormat::kText:
       return ParseText(record, example);
     case DataFormat::kAlpaca:
-      return ParseAlpaca(record, example);
     case DataFormat::kShareGpt:
-      return ParseShareGpt(record, example);
     case DataFormat::kMessages:
-      return ParseMessages(record, example);
+      return ParseChat(format, record, example);
     case DataFormat::kTokens:
       break;
   }
@@ -335,7 +167,7 @@ absl::StatusOr<DataFormat> ExampleParser::Guess(std::string_view json) {
   if (alpaca) return DataFormat::kAlpaca;
   if (text) return DataFormat::kText;
   return absl::InvalidArgumentError(absl::StrCat(
-      "no known format: the record has ", KeysOf(record),
+      "no known format: the record has ", JsonKeys(record),
       "; \"text\", \"instruction\" and \"output\", \"conversations\", or \"messages\" is "
       "expected"));
 }

@@ -5,32 +5,27 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/chat/chat_template.h"
+#include "engine/chat/conversation.h"
 #include "engine/job/data_format.h"
 
 namespace megatrain {
 
 struct Example {
   bool is_chat = false;
-  std::string text;                   // set unless is_chat
-  std::vector<ChatMessage> messages;  // set if is_chat
+  std::string text;           // set unless is_chat
+  Conversation conversation;  // set if is_chat
 };
 
 // Accepts these records:
 //   text      {"text": "..."}
-//   alpaca    {"instruction": "...", "input": "...", "output": "..."}. `input` may be missing or
-//             empty. The user's message is the instruction, followed by a newline and the input if
-//             there is one.
-//   sharegpt  {"conversations": [{"from": "...", "value": "..."}, ...], "system": "..."}. `from` is
-//             human or user, gpt or assistant, or system. `system` may be missing or empty;
-//             otherwise it becomes the first message.
+//   alpaca    {"instruction": "...", "input": "...", "output": "..."}
+//   sharegpt  {"conversations": [{"from": "...", "value": "..."}, ...]}
 //   messages  {"messages": [{"role": "...", "content": "..."}, ...]}
-// Other keys are ignored. Tools, tool calls and their results are refused because they would change
-// what a chat template renders. Not thread-safe, because it keeps a parser's buffers.
+// engine/chat/conversation_record.h describes conversations and the keys that may stand beside
+// them. Not thread-safe, because it keeps a parser's buffers.
 class ExampleParser {
  public:
   ExampleParser();

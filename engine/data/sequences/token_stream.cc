@@ -64,6 +64,11 @@ class StreamMaker {
   }
 
   int64_t documents() const { return documents_; }
+  int64_t turns_left_out() const {
+    int64_t turns = 0;
+    for (const Block& block : blocks_) turns += block.encoder.turns_left_out();
+    return turns;
+  }
   int64_t largest_id() const {
     int64_t largest = -1;
     for (const Block& block : blocks_) largest = std::max(largest, block.encoder.largest_id());
@@ -217,10 +222,14 @@ class StreamMaker {
 struct StreamMeta {
   int64_t documents = 0;
   int64_t largest_id = 0;
+  int64_t turns_left_out = 0;
 };
 
 std::string ToText(const StreamMeta& meta) {
-  return nlohmann::json{{"documents", meta.documents}, {"largest_id", meta.largest_id}}.dump();
+  return nlohmann::json{{"documents", meta.documents},
+                        {"largest_id", meta.largest_id},
+                        {"turns_left_out", meta.turns_left_out}}
+      .dump();
 }
 
 // The text is checksummed, so it is what ToText wrote.
@@ -230,6 +239,7 @@ StreamMeta FromText(const std::string& text) {
   if (json.is_object()) {
     meta.documents = json.value("documents", int64_t{0});
     meta.largest_id = json.value("largest_id", int64_t{0});
+    meta.turns_left_out = json.value("turns_left_out", int64_t{0});
   }
   return meta;
 }
@@ -242,8 +252,7 @@ std::string StreamKey(absl::Span<const DataFile> files, const std::vector<std::s
     absl::StrAppend(&text, DataFormatName(files[i].format), " ",
                     HoldsJsonRecords(files[i]) ? "records " : "plain ", hashes[i], "\n");
     if (files[i].format == DataFormat::kText) continue;
-    absl::StrAppend(&text, encoder.chat_template->fingerprint(), " ",
-                    encoder.train_on_prompt ? "all" : "answers", "\n");
+    absl::StrAppend(&text, encoder.chat_template->fingerprint(), "\n");
   }
   return HashText(text);
 }
@@ -284,7 +293,7 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
       if (meta.largest_id < options.encoder.vocabulary) {
         if (progress) MT_RETURN_IF_ERROR(progress(bytes));
         return std::unique_ptr<TokenStream>(
-            new TokenStream(*std::move(cache), key, meta.documents));
+            new TokenStream(*std::move(cache), key, meta.documents, meta.turns_left_out));
       }
     }
     MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFileWriter> writer,
@@ -295,12 +304,14 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
     for (size_t i = 0; i < files.size(); ++i) {
       MT_RETURN_IF_ERROR(maker.Add(files[i], *readers[i], hashes[i]));
     }
-    MT_RETURN_IF_ERROR(writer->Finish(ToText({maker.documents(), maker.largest_id()})));
+    MT_RETURN_IF_ERROR(
+        writer->Finish(ToText({maker.documents(), maker.largest_id(), maker.turns_left_out()})));
     writer.reset();
     MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFile> made,
                         CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t),
                                         progress, options.files));
-    return std::unique_ptr<TokenStream>(new TokenStream(std::move(made), key, maker.documents()));
+    return std::unique_ptr<TokenStream>(
+        new TokenStream(std::move(made), key, maker.documents(), maker.turns_left_out()));
   }
   return absl::DataLossError(absl::StrCat(options.cache_directory, "/", name,
                                           ": was made by another process and cannot be read"));

@@ -50,6 +50,8 @@ class TokenStream {
 
   int64_t words() const { return cache_->elements(); }
   int64_t documents() const { return documents_; }
+  // Returns the number of assistant's turns without loss, as DocumentEncoder counts them.
+  int64_t turns_left_out() const { return turns_left_out_; }
   // Returns the XXH3-128 (32 hex digits) of the files' contents and everything that affects the
   // words.
   const std::string& key() const { return key_; }
@@ -59,12 +61,17 @@ class TokenStream {
   }
 
  private:
-  TokenStream(std::unique_ptr<CacheFile> cache, std::string key, int64_t documents)
-      : cache_(std::move(cache)), key_(std::move(key)), documents_(documents) {}
+  TokenStream(std::unique_ptr<CacheFile> cache, std::string key, int64_t documents,
+              int64_t turns_left_out)
+      : cache_(std::move(cache)),
+        key_(std::move(key)),
+        documents_(documents),
+        turns_left_out_(turns_left_out) {}
 
   const std::unique_ptr<CacheFile> cache_;
   const std::string key_;
   const int64_t documents_;
+  const int64_t turns_left_out_;
 };
 
 }  // namespace megatrain

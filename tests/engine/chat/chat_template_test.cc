@@ -1,40 +1,52 @@
 // Rendered conversations, equal to what the `transformers` library makes of the families' own
-// programs (tests/golden/make_tokenizer_references.py), and what is refused.
+// programs (tests/golden/make_tokenizer_references.py), the built-in programs
+// (make_chat_mask_references.py), and the choice of a program.
 #include "engine/chat/chat_template.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
-#include "engine/chat/chat_template_text.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
 #include "engine/tokenizer/hf_tokenizer.h"
-#include "nlohmann/json.hpp"
+#include "tests/engine/chat/chat_test_support.h"
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
 
 namespace megatrain {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-constexpr char kNowhere[] = "/nonexistent";
+constexpr char kChats[] = "tests/golden/tokenizers/chat/";
 
-std::string Read(const std::string& path) {
-  std::ifstream file("tests/golden/tokenizers/" + path, std::ios::binary);
-  EXPECT_TRUE(file.good()) << path;
-  std::stringstream content;
-  content << file.rdbuf();
-  return content.str();
+Json Cases(const std::string& path) {
+  Json cases = Json::parse(ReadFileOrEmpty(path), nullptr, /*allow_exceptions=*/false);
+  EXPECT_FALSE(cases.is_discarded()) << path;
+  return cases;
 }
 
 std::shared_ptr<const Tokenizer> Open(const std::string& name, const std::string& config) {
+  const std::string path = "tests/golden/tokenizers/" + name + "/tokenizer.json";
   auto tokenizer = MakeHfTokenizer(
-      {.tokenizer_json = Read(name + "/tokenizer.json"), .tokenizer_config = config});
+      {.tokenizer_json = ReadFileOrEmpty(path), .tokenizer_config = config});
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return tokenizer.ok() ? *tokenizer : nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(const std::string& name,
+                                                     const std::string& directory,
+                                                     const Tokenizer& tokenizer,
+                                                     TrainOn train_on = TrainOn::kAssistant) {
+  ChatTemplateOptions options;
+  options.name = name;
+  options.model_directory = directory;
+  options.day = absl::CivilDay(2026, 1, 31);
+  options.train_on = train_on;
+  return ChatTemplate::Create(options, tokenizer);
 }
 
 // A tokenizer with a family's special tokens; what stands before and at the end of an answer.
@@ -61,14 +73,6 @@ const Family& FamilyOf(const std::string& name) {
                                          : kChatml;
 }
 
-std::vector<ChatMessage> Messages(const Json& item) {
-  std::vector<ChatMessage> messages;
-  for (const Json& message : item["messages"]) {
-    messages.push_back({message["role"], message["content"]});
-  }
-  return messages;
-}
-
 // The parameters are the folders of tests/golden/tokenizers/chat.
 class ChatGolden : public testing::TestWithParam<const char*> {};
 
@@ -77,24 +81,30 @@ TEST_P(ChatGolden, RenderedAsTheTemplateDoes) {
   const Family& family = FamilyOf(name);
   const auto tokenizer = Open(family.tokenizer, family.config);
   ASSERT_NE(tokenizer, nullptr);
-  const std::string folder = "tests/golden/tokenizers/chat/" + name;
-  const auto chat = ChatTemplate::Create("auto", folder, *tokenizer);
+  const auto chat = Create("auto", kChats + name, *tokenizer);
   ASSERT_TRUE(chat.ok()) << chat.status();
   size_t rendered_count = 0;
-  for (const Json& item : Json::parse(Read("chat/" + name + "/cases.json"))) {
-    const std::vector<ChatMessage> messages = Messages(item);
-    const auto rendered = (*chat)->RenderText(messages);
+  for (const Json& item : Cases(kChats + name + "/cases.json")) {
+    const Conversation conversation = ConversationOf(item["messages"]);
+    const auto rendered = (*chat)->RenderText(conversation);
     if (!item.contains("text")) {
       EXPECT_EQ(rendered.status().code(), absl::StatusCode::kInvalidArgument) << item;
-      EXPECT_THAT(std::string(rendered.status().message()), HasSubstr("messages[")) << item;
       continue;
     }
     ++rendered_count;
     ASSERT_TRUE(rendered.ok()) << rendered.status() << item;
     EXPECT_EQ(rendered->text, item["text"].get<std::string>());
-    const auto assistants = std::count_if(messages.begin(), messages.end(),
-                                          [](const auto& m) { return m.role == "assistant"; });
-    ASSERT_EQ(rendered->target.size(), static_cast<size_t>(assistants));
+    const auto assistants =
+        std::count_if(conversation.messages.begin(), conversation.messages.end(),
+                      [](const ChatMessage& message) { return message.is_assistant(); });
+    // This program moves the system message whenever a question is asked again, so that the place
+    // of the third answer is uncertain.
+    const bool moves = name == "mistral-last-user" || name == "mistral-nemo";
+    if (!moves || conversation.messages.size() != 8) {
+      EXPECT_EQ(rendered->turns_left_out, 0) << item;
+    }
+    EXPECT_EQ(static_cast<int64_t>(rendered->target.size()) + rendered->turns_left_out, assistants)
+        << item;
     for (const auto& [begin, end] : rendered->target) {
       EXPECT_EQ(rendered->text.substr(begin - family.before.size(), family.before.size()),
                 family.before);
@@ -102,7 +112,8 @@ TEST_P(ChatGolden, RenderedAsTheTemplateDoes) {
     }
     std::vector<int32_t> ids;
     std::vector<uint8_t> target;
-    ASSERT_TRUE((*chat)->Render(messages, *tokenizer, &ids, &target).ok());
+    int64_t turns_left_out = 0;
+    ASSERT_TRUE((*chat)->Render(conversation, *tokenizer, &ids, &target, &turns_left_out).ok());
     EXPECT_EQ(ids, item["ids"].get<std::vector<int32_t>>()) << item["text"];
     ASSERT_EQ(target.size(), ids.size());
   }
@@ -116,187 +127,200 @@ INSTANTIATE_TEST_SUITE_P(All, ChatGolden,
                                          "mistral-codestral", "mistral-last-user",
                                          "mistral-nemo-old", "mistral-nemo", "gemma", "gemma3"));
 
-TEST(ChatTemplate, TargetIsTheAnswerAndItsEnd) {
-  const auto tokenizer = Open("qwen", R"({"eos_token": "<|im_end|>"})");
-  const auto chat = ChatTemplate::Create("chatml", "/nonexistent", *tokenizer);
+class BuiltInGolden : public testing::TestWithParam<const char*> {};
+
+TEST_P(BuiltInGolden, RenderedAsTheFormatSays) {
+  const auto tokenizer = Open("gemma", R"({"bos_token": "<bos>", "eos_token": "<eos>"})");
+  ASSERT_NE(tokenizer, nullptr);
+  const auto chat = Create(GetParam(), "", *tokenizer);
   ASSERT_TRUE(chat.ok()) << chat.status();
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> target;
-  ASSERT_TRUE((*chat)
-                  ->Render({{"user", "Q?"}, {"assistant", "the answer"}}, *tokenizer, &ids, &target)
-                  .ok());
-  std::vector<int32_t> chosen;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (target[i] != 0) chosen.push_back(ids[i]);
+  size_t rendered_count = 0;
+  for (const Json& item : Cases("tests/golden/chat_masks/named.json")[GetParam()]) {
+    const auto rendered = (*chat)->RenderText(ConversationOf(item["messages"]));
+    ASSERT_EQ(rendered.ok(), item.contains("text")) << rendered.status() << item;
+    if (!rendered.ok()) continue;
+    ++rendered_count;
+    EXPECT_EQ(rendered->text, item["text"].get<std::string>());
+    std::vector<TextRange> target = item["target"].get<std::vector<TextRange>>();
+    EXPECT_EQ(rendered->target, target);
+    EXPECT_EQ(rendered->turns_left_out, 0);
   }
-  EXPECT_EQ(tokenizer->Decode(chosen, false), "the answer<|im_end|>");
-  EXPECT_FALSE((*chat)->Render({{"tool", "x"}}, *tokenizer, &ids, &target).ok());
-  EXPECT_FALSE((*chat)->Render({}, *tokenizer, &ids, &target).ok());
-  EXPECT_FALSE((*chat)->Render({{"user", "\xff"}}, *tokenizer, &ids, &target).ok());
-  for (const char* name : {"auto", "chatlm"}) {
-    EXPECT_FALSE(ChatTemplate::Create(name, "/nonexistent", *tokenizer).ok()) << name;
-  }
+  EXPECT_GE(rendered_count, 9u);
 }
 
-TEST(ChatTemplate, AlpacaIsStanfordsText) {
-  const auto tokenizer = MakeBytesTokenizer();
-  const auto chat = ChatTemplate::Create("alpaca", "/nonexistent", *tokenizer);
-  ASSERT_TRUE(chat.ok()) << chat.status();
-  const std::string user = "Add.\n1 2";
-  const auto with_input =
-      (*chat)->RenderText({{"user", user, /*input_begin=*/5}, {"assistant", "3"}});
-  ASSERT_TRUE(with_input.ok());
-  EXPECT_EQ(with_input->text,
-            "Below is an instruction that describes a task, paired with an input that provides "
-            "further context. Write a response that appropriately completes the request.\n\n"
-            "### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:3<|eos|>");
-  const auto without = (*chat)->RenderText({{"user", "Hi"}, {"assistant", "ok"}});
-  ASSERT_TRUE(without.ok());
-  EXPECT_EQ(without->text,
-            "Below is an instruction that describes a task. Write a response that appropriately "
-            "completes the request.\n\n### Instruction:\nHi\n\n### Response:ok<|eos|>");
-  std::vector<int32_t> ids;
-  std::vector<uint8_t> target;
-  ASSERT_TRUE(
-      (*chat)->Render({{"user", "Hi"}, {"assistant", "ok"}}, *tokenizer, &ids, &target).ok());
-  EXPECT_EQ(std::count(target.begin(), target.end(), 1), 3);  // o, k, end of text
-  EXPECT_FALSE((*chat)->RenderText({{"system", "x"}, {"user", "y"}}).ok());
-}
-
-std::string TextOf(const ChatTemplate& chat, std::vector<ChatMessage> messages) {
-  const auto rendered = chat.RenderText(messages);
-  return rendered.ok() ? rendered->text : std::string(rendered.status().message());
-}
+INSTANTIATE_TEST_SUITE_P(All, BuiltInGolden,
+                         testing::Values("chatml", "llama3", "mistral", "gemma", "alpaca"));
 
 // The text that the loss is on, by the tokens.
-std::string TargetOf(const ChatTemplate& chat, const Tokenizer& tokenizer,
-                     std::vector<ChatMessage> messages) {
+std::string TargetOf(const ChatTemplate& chat, const Tokenizer& tokenizer, const Json& messages) {
   std::vector<int32_t> ids, chosen;
   std::vector<uint8_t> target;
-  EXPECT_TRUE(chat.Render(messages, tokenizer, &ids, &target).ok());
+  int64_t turns_left_out = 0;
+  EXPECT_TRUE(
+      chat.Render(ConversationOf(messages), tokenizer, &ids, &target, &turns_left_out).ok());
   for (size_t i = 0; i < ids.size(); ++i) {
     if (target[i] != 0) chosen.push_back(ids[i]);
   }
   return tokenizer.Decode(chosen, false);
 }
 
-TEST(ChatTemplate, PlainMistralIsThatOfV03) {
-  const auto tokenizer = Open(kMistral.tokenizer, kMistral.config);
-  const auto chat = ChatTemplate::Create("mistral", kNowhere, *tokenizer);
-  ASSERT_TRUE(chat.ok()) << chat.status();
-  for (const Json& item : Json::parse(Read("chat/mistral-v0.3/cases.json"))) {
-    const auto rendered = (*chat)->RenderText(Messages(item));
-    ASSERT_EQ(rendered.ok(), item.contains("text"));
-    if (rendered.ok()) {
-      EXPECT_EQ(rendered->text, item["text"].get<std::string>());
-    }
-  }
-  EXPECT_EQ(TargetOf(**chat, *tokenizer,
-                     {{"user", "a"}, {"assistant", "b "}, {"user", "c"}, {"assistant", "d"}}),
-            " b</s> d</s>");
-  const auto own =
-      ChatTemplate::Create("mistral", "tests/golden/tokenizers/chat/mistral-nemo", *tokenizer);
-  ASSERT_TRUE(own.ok()) << own.status();
-  EXPECT_EQ(TextOf(**own, {{"user", "a"}}), "<s>[INST]a[/INST]");
-  EXPECT_NE((*own)->fingerprint(), (*chat)->fingerprint());
-  const auto foreign =
-      ChatTemplate::Create("mistral", "tests/golden/tokenizers/chat/gemma", *tokenizer);
-  ASSERT_TRUE(foreign.ok()) << foreign.status();
-  EXPECT_EQ((*foreign)->fingerprint(), (*chat)->fingerprint());
+const Json kTwoTurns = {{{"role", "user"}, {"content", "Q?"}},
+                        {{"role", "assistant"}, {"content", "the answer"}},
+                        {{"role", "user"}, {"content", "R?"}},
+                        {{"role", "assistant"}, {"content", "another"}}};
+
+TEST(ChatTemplate, TheLossIsOnTheAnswersTokens) {
+  const auto tokenizer = Open("qwen", R"({"eos_token": "<|im_end|>"})");
+  const auto loss_on = [&](TrainOn train_on) {
+    const auto chat = Create("chatml", "", *tokenizer, train_on);
+    EXPECT_TRUE(chat.ok()) << chat.status();
+    return TargetOf(**chat, *tokenizer, kTwoTurns);
+  };
+  EXPECT_EQ(loss_on(TrainOn::kAssistant), "the answer<|im_end|>another<|im_end|>");
+  EXPECT_EQ(loss_on(TrainOn::kLast), "another<|im_end|>");
+  EXPECT_EQ(loss_on(TrainOn::kAll),
+            "<|im_start|>user\nQ?<|im_end|>\n<|im_start|>assistant\nthe answer<|im_end|>\n"
+            "<|im_start|>user\nR?<|im_end|>\n<|im_start|>assistant\nanother<|im_end|>\n");
 }
 
-TEST(ChatTemplate, PlainGemmaRefusesASystemMessage) {
-  const auto tokenizer = Open(kGemma.tokenizer, kGemma.config);
-  const auto chat = ChatTemplate::Create("gemma", kNowhere, *tokenizer);
+TEST(ChatTemplate, AlpacaIsStanfordsText) {
+  const auto tokenizer = MakeBytesTokenizer();
+  const auto chat = Create("alpaca", "/nonexistent", *tokenizer);
   ASSERT_TRUE(chat.ok()) << chat.status();
-  EXPECT_EQ(TextOf(**chat, {{"user", " a\n"}, {"assistant", " b "}}),
-            "<bos><start_of_turn>user\na<end_of_turn>\n<start_of_turn>model\nb<end_of_turn>\n");
-  EXPECT_EQ(TargetOf(**chat, *tokenizer, {{"user", "a"}, {"assistant", "b"}}), "b<end_of_turn>");
-  EXPECT_THAT(TextOf(**chat, {{"system", "s"}, {"user", "a"}}),
-              HasSubstr("messages[0]: this gemma template takes no system message"));
-  const auto own = ChatTemplate::Create("gemma", "tests/golden/tokenizers/chat/gemma3", *tokenizer);
-  ASSERT_TRUE(own.ok()) << own.status();
-  EXPECT_EQ(TextOf(**own, {{"system", "s "}, {"user", " a"}}),
-            "<bos><start_of_turn>user\ns \n\na<end_of_turn>\n");
+  const auto conversation =
+      ReadConversation(R"({"instruction": "Add.\n", "input": "1 2", "output": "3"})", ReadAlpaca);
+  ASSERT_TRUE(conversation.ok()) << conversation.status();
+  const auto with_input = (*chat)->RenderText(*conversation);
+  ASSERT_TRUE(with_input.ok()) << with_input.status();
+  EXPECT_EQ(with_input->text,
+            "Below is an instruction that describes a task, paired with an input that provides "
+            "further context. Write a response that appropriately completes the request.\n\n"
+            "### Instruction:\nAdd.\n\n\n### Input:\n1 2\n\n### Response:3<|eos|>");
+  EXPECT_THAT(TargetTexts(*with_input), ElementsAre("3<|eos|>"));
+  EXPECT_EQ(
+      TargetOf(**chat, *tokenizer,
+               {{{"role", "user"}, {"content", "Hi"}}, {{"role", "assistant"}, {"content", "ok"}}}),
+      "ok<|eos|>");
+  EXPECT_THAT(std::string((*chat)->RenderText(ConversationOf(kTwoTurns)).status().message()),
+              HasSubstr("takes one user's message and the assistant's answer to it, not this "
+                        "conversation of 4 (use chatml or llama3)"));
 }
 
-TEST(ChatTemplate, OrdersOfRolesAreRefusedByMessage) {
-  const auto tokenizer = Open(kMistral.tokenizer, kMistral.config);
-  const auto chat = ChatTemplate::Create("mistral", kNowhere, *tokenizer);
-  ASSERT_TRUE(chat.ok()) << chat.status();
-  EXPECT_THAT(TextOf(**chat, {{"user", "a"}, {"user", "b"}}),
-              HasSubstr("messages[1] is the user's: the mistral template's roles alternate"));
-  EXPECT_THAT(TextOf(**chat, {{"system", "s"}, {"assistant", "b"}}),
-              HasSubstr("messages[1] is the assistant's"));
-  EXPECT_THAT(TextOf(**chat, {{"user", "a"}, {"system", "s"}}),
-              HasSubstr("messages[1]: the mistral template takes a system message only as"));
-  EXPECT_THAT(TextOf(**chat, {{"tool", "x"}}), HasSubstr("none of system, user, assistant"));
-  const auto old =
-      ChatTemplate::Create("auto", "tests/golden/tokenizers/chat/mistral-v0.1", *tokenizer);
-  ASSERT_TRUE(old.ok()) << old.status();
-  EXPECT_THAT(TextOf(**old, {{"system", "s"}, {"user", "a"}}),
-              HasSubstr("messages[0]: this mistral template takes no system message"));
-}
-
-TEST(ChatTemplate, MistralNeedsAnEosToken) {
+TEST(ChatTemplate, ATemplateThatNeedsAnEosTokenSaysSo) {
   const auto tokenizer = Open(kMistral.tokenizer, R"({"bos_token": "<s>"})");
-  const auto chat = ChatTemplate::Create("mistral", kNowhere, *tokenizer);
-  EXPECT_THAT(std::string(chat.status().message()), HasSubstr("names no eos_token"));
+  for (const char* name : {"mistral", "alpaca"}) {
+    EXPECT_THAT(std::string(Create(name, "", *tokenizer).status().message()),
+                HasSubstr("names no eos_token"));
+  }
+  EXPECT_TRUE(Create("chatml", "", *tokenizer).ok());
 }
 
-std::string Program(const std::string& name) {
-  return Read("chat/" + name + "/chat_template.jinja");
+class ChosenTemplate : public testing::Test {
+ protected:
+  // Returns the text of one message, or the error.
+  std::string Rendered(const std::string& name, const std::string& beside = "") {
+    const auto chat = Create(name, directory_.path(), *tokenizer_);
+    if (!chat.ok()) return std::string(chat.status().message());
+    const auto conversation =
+        ReadConversation(R"({"messages": [{"role": "user", "content": "q"}])" + beside + "}");
+    EXPECT_TRUE(conversation.ok()) << conversation.status();
+    const auto rendered = (*chat)->RenderText(*conversation);
+    return rendered.ok() ? rendered->text : std::string(rendered.status().message());
+  }
+
+  const std::shared_ptr<const Tokenizer> tokenizer_ = MakeBytesTokenizer();
+  const TestDirectory directory_;
+};
+
+TEST_F(ChosenTemplate, AutoIsTheDirectorysOwn) {
+  EXPECT_THAT(Rendered("auto"), HasSubstr("has no chat template (chat_template.jinja, or in "
+                                          "tokenizer_config.json): name one with"));
+  directory_.Write("chat_template.json", R"({"chat_template": "json {{ messages[0].content }}"})");
+  EXPECT_EQ(Rendered("auto"), "json q");
+  directory_.Write("tokenizer_config.json", R"({"chat_template": "config {{ unk_token }}",
+                                                "unk_token": {"content": "<unk>"}})");
+  EXPECT_EQ(Rendered("auto"), "config <unk>");
+  directory_.Write("chat_template.jinja", "file {{ bos_token }}{{ eos_token }}");
+  EXPECT_EQ(Rendered("auto"), "file <|bos|><|eos|>");
+  EXPECT_THAT(Rendered("chatml"), HasSubstr("<|im_start|>user\nq<|im_end|>"));
+  directory_.Write("chat_template.jinja", "{% for %}");
+  EXPECT_THAT(Rendered("auto"), HasSubstr("chat_template.jinja: is not a chat template: line 1: "));
 }
 
-std::string Refusal(const std::string& program) {
-  const auto variant = RecogniseChatTemplate(program);
-  if (variant.ok()) return "";
-  EXPECT_EQ(variant.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(
-      std::string(variant.status().message()),
-      HasSubstr("name one with data.chat_template: chatml, llama3, mistral, gemma, alpaca"));
-  return std::string(variant.status().message());
+TEST_F(ChosenTemplate, APathIsThatFile) {
+  const std::string path = directory_.Write("own.jinja", "own {{ messages[0].content }}");
+  EXPECT_EQ(Rendered(path), "own q");
+  EXPECT_THAT(Rendered(directory_ / "none.jinja"), HasSubstr("none.jinja: there is no such file"));
+  EXPECT_THAT(Rendered("chatlm"),
+              HasSubstr("chat_template \"chatlm\" is not known; these are: auto, chatml, llama3, "
+                        "mistral, gemma, alpaca, the path of a .jinja file"));
 }
 
-std::string Replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+constexpr char kTools[] = R"(, "tools": [{"name": "f"}])";
+
+TEST_F(ChosenTemplate, RecordsWithToolsTakeToolUse) {
+  directory_.Write("tokenizer_config.json", R"({"chat_template": [
+      {"name": "default", "template": "default {{ tools }}"},
+      {"name": "tool_use", "template": "tool_use {{ tools | tojson }}"},
+      {"name": "rag", "template": "{% not read %}"}]})");
+  EXPECT_EQ(Rendered("auto"), "default None");
+  EXPECT_EQ(Rendered("auto", kTools), R"(tool_use [{"name": "f"}])");
+  EXPECT_EQ(Rendered("auto", R"(, "tools": [])"), "default None");
+  directory_.Write("tokenizer_config.json",
+                   R"({"chat_template": [{"name": "rag", "template": ""}]})");
+  EXPECT_THAT(Rendered("auto"), HasSubstr("has several chat templates (rag) and none of them is"));
+  directory_.Write("tokenizer_config.json", R"({"chat_template": 5})");
+  EXPECT_THAT(Rendered("auto"), HasSubstr("tokenizer_config.json: chat_template is neither a"));
 }
 
-TEST(RecogniseChatTemplate, HowAProgramIsWrittenDoesNotMatter) {
-  const std::string program = Program("mistral-v0.2");
-  EXPECT_EQ(Refusal(program), "");
-  EXPECT_EQ(Refusal(Replaced(program, "message['content']", "message.content")), "");
-  EXPECT_EQ(Refusal(Replaced(program, "' [INST] ' + system", "\" [INST] \"+system")), "");
-  EXPECT_EQ(Refusal(Replaced(program, "'\\n\\n'", "'\n\n'")), "");
-  EXPECT_EQ(Refusal(Replaced(program, "{{- bos_token }}", "{#- x #}\r\n{{- bos_token -}}")), "");
-  EXPECT_EQ(Refusal(Program("gemma") + "\n"), "");
+TEST_F(ChosenTemplate, FurtherTemplatesLieInAFolder) {
+  ASSERT_TRUE(PosixFileSystem()->CreateDirectories(directory_ / "additional_chat_templates").ok());
+  directory_.Write("additional_chat_templates/tool_use.jinja", "tools");
+  EXPECT_THAT(Rendered("auto"), HasSubstr("the model's only chat template is \"tool_use\""));
+  directory_.Write("chat_template.jinja", "default");
+  EXPECT_EQ(Rendered("auto"), "default");
+  EXPECT_THAT(Rendered("auto", kTools), HasSubstr("the record has tools, which the chat template "
+                                                  "does not read"));
+  directory_.Write("additional_chat_templates/tool_use.jinja", "tool_use {{ tools | length }}");
+  EXPECT_EQ(Rendered("auto", kTools), "tool_use 1");
 }
 
-TEST(RecogniseChatTemplate, WhatIsNotWhollyKnownIsRefused) {
-  const std::string mistral = Program("mistral-v0.2");
-  // White space that is written: the tag does not take it away.
-  EXPECT_NE(Refusal(Replaced(mistral, "{{- bos_token }}", "{{ bos_token }}")), "");
-  EXPECT_NE(Refusal(mistral + " x"), "");
-  EXPECT_NE(Refusal(Replaced(mistral, "' [INST] ' + system", "'[INST] ' + system")), "");
-  EXPECT_NE(Refusal(Replaced(mistral, "'\\n\\n'", "'\\n'")), "");
-  EXPECT_NE(Refusal(Replaced(mistral, "loop.first", "loop.index == 2")), "");
-  EXPECT_NE(Refusal(Replaced(mistral, "eos_token}}", "eos_token")), "");
-  EXPECT_THAT(Refusal(Replaced(mistral, "{{- bos_token }}", "")), HasSubstr("{%for message in"));
-  EXPECT_THAT(Refusal("{%- set today = strftime_now('%Y-%m-%d') %}{{- bos_token }}"
-                      "{{- '[SYSTEM_PROMPT]' + system_message + '[/SYSTEM_PROMPT]' }}[INST]"),
-              HasSubstr("with [SYSTEM_PROMPT]"));
-  EXPECT_THAT(Refusal("{{ bos_token + '[INST] ' + '<<SYS>>' }}"), HasSubstr("Llama 2"));
-  EXPECT_THAT(Refusal(Replaced(Program("llama3"), "{{ content }}", "{{ content }}\n")),
-              HasSubstr("it writes text outside of its tags"));
-  const std::string gemma = Program("gemma");
-  EXPECT_NE(Refusal(Replaced(gemma, " | trim", "")), "");
-  EXPECT_NE(Refusal(Replaced(gemma, "'model'", "'assistant'")), "");
-  EXPECT_NE(Refusal(Replaced(gemma, "{{ bos_token }}", "{{ bos_token }}\n")), "");
-  EXPECT_NE(Refusal(Replaced(Program("gemma3"), "{{ message['content'] | trim }}\n",
-                             "{{ message['content'] | trim }}\n{{ 'x' }}")),
-            "");
+TEST_F(ChosenTemplate, SpecialTokensAreThoseOfTheFiles) {
+  directory_.Write("chat_template.jinja",
+                   "{{ unk_token }}|{{ image_token }}|{{ sep_token }}|{{ audio_token }}");
+  directory_.Write("special_tokens_map.json", R"({"unk_token": "<u>", "sep_token": "<sep>"})");
+  directory_.Write("tokenizer_config.json", R"({"unk_token": "<unk>", "add_bos_token": true,
+      "image_token": "<img>", "extra_special_tokens": {"audio_token": "<audio>"}})");
+  EXPECT_EQ(Rendered("auto"), "<unk>|<img>|<sep>|<audio>");
+  // A file with added_tokens_decoder stands alone.
+  directory_.Write("tokenizer_config.json",
+                   R"({"unk_token": "<unk>", "added_tokens_decoder": {}})");
+  EXPECT_EQ(Rendered("auto"), "<unk>|||");
+}
+
+TEST_F(ChosenTemplate, TheFingerprintHasAllThatChangesTheText) {
+  const auto fingerprint = [&](const std::string& text, absl::CivilDay day, TrainOn train_on) {
+    directory_.Write("chat_template.jinja", text);
+    ChatTemplateOptions options;
+    options.model_directory = directory_.path();
+    options.day = day;
+    options.train_on = train_on;
+    const auto chat = ChatTemplate::Create(options, *tokenizer_);
+    EXPECT_TRUE(chat.ok()) << chat.status();
+    return (*chat)->fingerprint();
+  };
+  const absl::CivilDay one(2026, 1, 31), other(2026, 2, 1);
+  const std::string base = fingerprint("a{{ unk_token }}", one, TrainOn::kAssistant);
+  EXPECT_EQ(fingerprint("a{{ unk_token }}", other, TrainOn::kAssistant), base);
+  EXPECT_NE(fingerprint("a{{ unk_token }}", one, TrainOn::kLast), base);
+  EXPECT_NE(fingerprint("b{{ unk_token }}", one, TrainOn::kAssistant), base);
+  directory_.Write("tokenizer_config.json", R"({"unk_token": "<unk>", "sep_token": "x"})");
+  const std::string with_unk = fingerprint("a{{ unk_token }}", one, TrainOn::kAssistant);
+  EXPECT_NE(with_unk, base);
+  directory_.Write("tokenizer_config.json", R"({"unk_token": "<unk>", "sep_token": "y"})");
+  EXPECT_EQ(fingerprint("a{{ unk_token }}", one, TrainOn::kAssistant), with_unk);
+  const std::string dated = fingerprint("{{ strftime_now('%d') }}", one, TrainOn::kAssistant);
+  EXPECT_NE(fingerprint("{{ strftime_now('%d') }}", other, TrainOn::kAssistant), dated);
 }
 
 }  // namespace

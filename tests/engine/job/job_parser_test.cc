@@ -72,8 +72,10 @@ data:
   packing: false
   shuffle: false
   cache_directory: cache
+  train_on: all
   train_on_prompt: true
-  chat_template: chatml
+  chat_template: own/chat.jinja
+  template_date: 2026-01-31
   tokenizer: bytes
 training:
   epochs: 1.5
@@ -117,7 +119,8 @@ engine:
   EXPECT_FALSE(spec->data.shuffle);
   EXPECT_EQ(spec->data.cache_directory, "/jobs/cache");
   EXPECT_TRUE(spec->data.train_on_prompt);
-  EXPECT_EQ(spec->data.chat_template, "chatml");
+  EXPECT_EQ(spec->data.chat_template, "/jobs/own/chat.jinja");
+  EXPECT_EQ(spec->data.template_date, "2026-01-31");
   EXPECT_EQ(spec->data.tokenizer, "bytes");
   EXPECT_EQ(spec->training.steps, 0);
   EXPECT_EQ(spec->training.epochs, 1.5);
@@ -258,7 +261,39 @@ TEST(JobParserTest, WhatIsNotSupportedYetIsRefusedByName) {
     EXPECT_EQ(with_template(name), "");
   }
   EXPECT_THAT(with_template("chatlm"),
-              HasSubstr("expects auto, chatml, llama3, mistral, gemma or alpaca"));
+              HasSubstr("expects auto, chatml, llama3, mistral, gemma, alpaca or a path to a "
+                        ".jinja"));
+}
+
+TEST(JobParserTest, TheLossOfChatsIsSaidOnce) {
+  const auto data = [](const std::string& keys) {
+    return Parse("model: {path: m}\ndata: {train: [{path: t, format: text}]" + keys + "}\n");
+  };
+  EXPECT_EQ(data("")->data.train_on, "assistant");
+  for (const char* keys :
+       {", train_on_prompt: true", ", train_on: all", ", train_on: all, train_on_prompt: true"}) {
+    const auto spec = data(keys);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->data.train_on, "all");
+    EXPECT_TRUE(spec->data.train_on_prompt);
+  }
+  EXPECT_FALSE(data(", train_on: last, train_on_prompt: false")->data.train_on_prompt);
+  for (const char* keys :
+       {", train_on: last, train_on_prompt: true", ", train_on: all, train_on_prompt: false"}) {
+    EXPECT_THAT(std::string(data(keys).status().message()),
+                HasSubstr("data.train_on_prompt: contradicts data.train_on: "));
+  }
+  EXPECT_THAT(std::string(data(", train_on: answers").status().message()),
+              HasSubstr("expects assistant, last or all"));
+}
+
+TEST(JobParserTest, TheDayOfTemplatesIsADay) {
+  EXPECT_EQ(Refusal("", {"data.template_date=2024-02-29"}), "accepted");
+  EXPECT_EQ(Refusal("", {"data.template_date="}), "accepted");
+  for (const char* day : {"2023-02-29", "2024-2-9", "today", "2024-02-29T00"}) {
+    EXPECT_THAT(Refusal("", {std::string("data.template_date=") + day}),
+                HasSubstr("expects a day as 2026-01-31"));
+  }
 }
 
 TEST(JobParserTest, Overrides) {

@@ -115,6 +115,43 @@ TEST_F(ResumeTest, ADamagedOneIsPassedOverAndGoesWhenALaterOneIsThere) {
   EXPECT_THAT(Steps(spec), ElementsAre(6, 5));
 }
 
+// The template writes the day. The run began on another one than today.
+TEST_F(ResumeTest, AResumedRunSeesTheDayOnWhichItBegan) {
+  JobSpec spec = HookedJob("day");
+  const std::string directory = fs::path(spec.checkpoint.directory).parent_path().string();
+  std::ofstream(directory + "/day.jinja")
+      << "{{ strftime_now('%Y-%m-%d') }}{% for m in messages %}{{ m.content }};{% endfor %}";
+  std::ofstream(directory + "/chats.jsonl") << R"({"instruction": "q", "output": "abc"})"
+                                            << "\n";
+  spec.data.train = {{directory + "/chats.jsonl", DataFormat::kAlpaca, ""}};
+  spec.data.eval.clear();
+  spec.data.chat_template = directory + "/day.jinja";
+  spec.data.tokenizer = "bytes";
+  spec.data.template_date = "2020-05-17";
+  spec.training.steps = 2;
+  {
+    HookedRun run;
+    ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  }
+  // As a job that leaves the day open has it in its checkpoints.
+  spec.data.template_date = "";
+  spec.training.steps = 3;
+  HookedRun resumed;
+  resumed.started = [](int64_t first_step) { EXPECT_EQ(first_step, 3); };
+  ASSERT_TRUE(resumed.Train(*host_, spec).ok()) << resumed.run.status;
+  EXPECT_EQ(ReadCheckpointState(Path(spec, 3))->spec["data.template_date"], "2020-05-17");
+  spec.training.steps = 4;
+  HookedRun by_path;
+  by_path.options.resume = ResumeMode::kPath;
+  by_path.options.resume_path = Path(spec, 3);
+  ASSERT_TRUE(by_path.Train(*host_, spec).ok()) << by_path.run.status;
+  spec.data.template_date = "2020-05-18";
+  HookedRun other;
+  EXPECT_THAT(Message(other.Train(*host_, spec).status()),
+              HasSubstr("data.template_date differs: the checkpoint has 2020-05-17, the job "
+                        "2020-05-18"));
+}
+
 // Fails to open what lies in one directory.
 class UnreadableFileSystem : public WatchedFileSystem {
  public:

@@ -43,6 +43,7 @@ class NumberedDataset : public Dataset {
   const DatasetReport& train_report() const override { return report_; }
   const DatasetReport& eval_report() const override { return report_; }
   std::string fingerprint() const override { return ""; }
+  std::string template_date() const override { return ""; }
 
  private:
   const int64_t n_;

@@ -1,0 +1,52 @@
+// Reads a conversation from the record of a training example.
+//
+// Keys of the record beside the conversation:
+//   tools                 a list of objects, or a JSON text of one
+//   documents             a list of objects
+//   chat_template_kwargs  an object: variables for the template
+//   system                a text: the first message, where the conversation does not begin with one
+// Keys that would change what a template renders, and are not among these (functions, tool_choice
+// and so on), are refused unless they are empty. All other keys of the record are passed over.
+//
+// Keys of a message are kept for the template, which may refuse them (chat_template.h). A key with
+// null is left out, as transformers leaves it out.
+#ifndef MEGATRAIN_ENGINE_CHAT_CONVERSATION_RECORD_H_
+#define MEGATRAIN_ENGINE_CHAT_CONVERSATION_RECORD_H_
+
+#include <simdjson.h>
+
+#include "absl/status/status.h"
+#include "engine/chat/conversation.h"
+
+namespace megatrain {
+
+// Each of these reads a record into an empty `*conversation`. They return InvalidArgument, naming
+// the key, for a missing or double field, a field of another type, or a key that is refused.
+
+// {"messages": [{"role": "...", "content": "..."}, ...]}. A content is a text or a list of
+// {"type": "text", "text": "..."}; it may be missing beside tool_calls or reasoning. tool_calls are
+// passed on as they are. `weight` of an assistant's message is 0 or 1.
+// REQUIRES: the record has `messages`.
+absl::Status ReadMessages(simdjson::dom::object record, Conversation* conversation);
+
+// {"conversations": [{"from": "...", "value": "..."}, ...]}. `from` stands for a role:
+//   human, user              user
+//   gpt, assistant           assistant
+//   system, developer        themselves
+//   function_call            assistant, with the tool calls that the value holds as JSON: an object
+//                            {"name", "arguments"} or a list of them
+//   observation, tool, function   tool
+// A tool without a "function" key is wrapped as {"type": "function", "function": tool}, which
+// templates expect. `weight` is as in messages.
+// REQUIRES: the record has `conversations`.
+absl::Status ReadShareGpt(simdjson::dom::object record, Conversation* conversation);
+
+// {"instruction": "...", "input": "...", "output": "...", "history": [["...", "..."], ...]}. The
+// user's message is the instruction, followed by a line feed and the input if there is one. History
+// holds earlier turns of user and assistant.
+// REQUIRES: the record has `instruction` and `output`.
+absl::Status ReadAlpaca(simdjson::dom::object record, Conversation* conversation);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHAT_CONVERSATION_RECORD_H_

@@ -1,0 +1,319 @@
+#include "engine/chat/rendered_chat.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+
+namespace megatrain {
+namespace {
+
+// The steps of all renderings that look for the turns of one conversation: about half a minute.
+constexpr int64_t kSearchStepsMax = 400'000'000;
+constexpr size_t kUnknownRolesMax = 16;
+
+constexpr const char* kReasoning[] = {"reasoning_content", "thinking", "reasoning"};
+
+// Returns the message as the program sees it.
+JinjaValue ValueOf(const ChatMessage& message, bool takes_parts) {
+  JinjaValue::Entries entries;
+  const JinjaValue* reasoning = nullptr;
+  for (const char* key : kReasoning) {
+    if (reasoning == nullptr) reasoning = message.Find(key);
+  }
+  if (reasoning != nullptr) entries.emplace_back("thinking", *reasoning);
+  for (const auto& [key, value] : message.fields) {
+    const bool joined = key == "content" && message.in_parts && !takes_parts;
+    entries.emplace_back(key, joined ? JinjaValue::String(message.text) : value);
+  }
+  if (reasoning != nullptr) entries.emplace_back("reasoning_content", *reasoning);
+  return JinjaValue::MakeDict(std::move(entries));
+}
+
+absl::Status Unread(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      what,
+      ", which the chat template does not read; remove it, or choose another template with "
+      "data.chat_template"));
+}
+
+// Checks that the program mentions everything in the conversation that could change its text.
+absl::Status CheckRead(const JinjaProgram& program, const Conversation& conversation) {
+  if (!conversation.tools.is_none() && !program.mentions("tools")) {
+    return Unread("the record has tools");
+  }
+  if (!conversation.documents.is_none() && !program.mentions("documents")) {
+    return Unread("the record has documents");
+  }
+  for (const auto& [key, value] : conversation.kwargs) {
+    if (!program.mentions(key)) {
+      return Unread(absl::StrCat("the record has chat_template_kwargs.", key));
+    }
+  }
+  const bool reads_reasoning =
+      std::any_of(std::begin(kReasoning), std::end(kReasoning),
+                  [&program](const char* key) { return program.mentions(key); });
+  for (size_t i = 0; i < conversation.messages.size(); ++i) {
+    for (const auto& [key, value] : conversation.messages[i].fields) {
+      if (key == "role" || key == "content" || key == "name" || key == "tool_call_id") continue;
+      const bool is_reasoning =
+          std::find(std::begin(kReasoning), std::end(kReasoning), key) != std::end(kReasoning);
+      if (is_reasoning ? reads_reasoning : program.mentions(key)) continue;
+      return Unread(absl::StrCat("messages[", i, "] has ", key));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// One conversation and its program.
+class Renderer {
+ public:
+  Renderer(const JinjaProgram& program, const JinjaVariables& special_tokens, absl::CivilDay day,
+           const Conversation& conversation)
+      : program_(program), messages_(conversation.messages), variables_(special_tokens) {
+    variables_.insert(variables_.end(), conversation.alpaca.begin(), conversation.alpaca.end());
+    variables_.insert(variables_.end(), conversation.kwargs.begin(), conversation.kwargs.end());
+    variables_.emplace_back("tools", conversation.tools);
+    variables_.emplace_back("documents", conversation.documents);
+    // A program that reads the text of parts goes through them.
+    const bool takes_parts = program.mentions("text");
+    for (const ChatMessage& message : messages_) values_.push_back(ValueOf(message, takes_parts));
+    options_.now = absl::FromCivil(day, absl::UTCTimeZone());
+  }
+
+  absl::StatusOr<RenderedChat> Render(TrainOn train_on);
+
+ private:
+  // Renders messages with or without the generation prompt.
+  absl::StatusOr<JinjaRendered> Run(JinjaValue::List messages, bool prompt) {
+    JinjaVariables variables = variables_;
+    variables.emplace_back("messages", JinjaValue::MakeList(std::move(messages)));
+    variables.emplace_back("add_generation_prompt", JinjaValue::Bool(prompt));
+    return program_.Render(variables, options_);
+  }
+  absl::StatusOr<JinjaRendered> RunFirst(size_t count, bool prompt) {
+    return Run({values_.begin(), values_.begin() + static_cast<ptrdiff_t>(count)}, prompt);
+  }
+
+  // Returns a rendering that only serves to find turns, or nullopt if the program refuses the
+  // messages or fails. Returns the error if it takes too long.
+  absl::StatusOr<std::optional<JinjaRendered>> TryFirst(size_t count, bool prompt);
+  absl::StatusOr<std::optional<std::string>> FirstPrompt(std::string_view turn);
+  absl::StatusOr<std::optional<std::string>> Prompt(size_t index, std::string_view turn);
+  absl::StatusOr<std::optional<std::string>> Turn(size_t index);
+
+  absl::Status CheckRoles();
+  absl::Status MarkGenerated(const std::vector<size_t>& wanted);
+  absl::StatusOr<bool> MarkExact(const std::vector<size_t>& wanted);
+  absl::Status MarkFound(const std::vector<size_t>& wanted);
+
+  const JinjaProgram& program_;
+  const std::vector<ChatMessage>& messages_;
+  JinjaVariables variables_;
+  JinjaValue::List values_;  // the messages
+  JinjaOptions options_;
+  std::vector<size_t> assistants_;  // their indices
+  std::vector<TextRange> generated_;
+  RenderedChat out_;
+};
+
+absl::Status AsBadExample(const absl::Status& status) {
+  const char* what = "the chat template fails: ";
+  if (status.code() == absl::StatusCode::kFailedPrecondition) {
+    what = "the chat template refuses the conversation: ";
+  }
+  return absl::InvalidArgumentError(absl::StrCat(what, status.message()));
+}
+
+absl::StatusOr<std::optional<JinjaRendered>> Renderer::TryFirst(size_t count, bool prompt) {
+  absl::StatusOr<JinjaRendered> rendered = RunFirst(count, prompt);
+  if (rendered.ok()) return std::optional<JinjaRendered>(*std::move(rendered));
+  if (rendered.status().code() != absl::StatusCode::kResourceExhausted) return std::nullopt;
+  return absl::InvalidArgumentError(
+      absl::StrCat("finding the assistant's turns takes too long, because the chat template has no "
+                   "{% generation %} and renders every turn anew (",
+                   rendered.status().message(), "); cut the conversation of ", messages_.size(),
+                   " messages into several"));
+}
+
+// Returns what stands before the turn `turn` that begins a conversation, for a program that writes
+// other things before it than without any message: up to the first generation prompt, as it follows
+// a user's message.
+absl::StatusOr<std::optional<std::string>> Renderer::FirstPrompt(std::string_view turn) {
+  const JinjaValue::List user = {ValueOf(ChatMessage::Of("user", "x"), false)};
+  const absl::StatusOr<JinjaRendered> with = Run(user, true);
+  const absl::StatusOr<JinjaRendered> without = Run(user, false);
+  if (!with.ok() || !without.ok()) return std::nullopt;
+  const size_t size = without->text.size();
+  if (with->text.size() <= size || with->text.compare(0, size, without->text) != 0) {
+    return std::nullopt;
+  }
+  const std::string_view prompt = std::string_view(with->text).substr(size);
+  const size_t at = turn.find(prompt);
+  if (at == std::string_view::npos) return std::nullopt;
+  return std::string(turn.substr(0, at + prompt.size()));
+}
+
+absl::StatusOr<std::optional<std::string>> Renderer::Prompt(size_t index, std::string_view turn) {
+  MT_ASSIGN_OR_RETURN(std::optional<JinjaRendered> prompt, TryFirst(index, true));
+  const bool begins = prompt.has_value() && turn.substr(0, prompt->text.size()) == prompt->text;
+  if (index == 0 && !begins) return FirstPrompt(turn);
+  if (!prompt.has_value()) return std::nullopt;
+  return std::move(prompt->text);
+}
+
+absl::StatusOr<std::optional<std::string>> Renderer::Turn(size_t index) {
+  if (index + 1 == messages_.size()) return out_.text;
+  MT_ASSIGN_OR_RETURN(std::optional<JinjaRendered> turn, TryFirst(index + 1, false));
+  if (!turn.has_value()) return std::nullopt;
+  return std::move(turn->text);
+}
+
+// Refuses messages that the program passes over because it does not know their role.
+absl::Status Renderer::CheckRoles() {
+  std::set<std::string_view> seen = {"system", "user", "assistant"};
+  const size_t known = seen.size();
+  for (size_t i = 0; i < messages_.size(); ++i) {
+    const std::string& role = messages_[i].role;
+    if (seen.count(role) > 0 || program_.mentions(role)) continue;
+    seen.insert(role);
+    if (seen.size() > known + kUnknownRolesMax) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the conversation has more than ", kUnknownRolesMax,
+                       " roles that the chat template does not name"));
+    }
+    JinjaValue::List others = values_;
+    others.erase(others.begin() + static_cast<ptrdiff_t>(i));
+    const absl::StatusOr<JinjaRendered> without = Run(std::move(others), false);
+    if (without.ok() && without->text == out_.text) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "messages[", i, "] has the role \"", role.substr(0, 80),
+          "\", which the chat template passes over; remove the message, or give it another role"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Marks what {% generation %} wrote for the wanted messages.
+absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
+  std::vector<TextRange> ranges;
+  if (wanted.size() == assistants_.size()) {
+    ranges = generated_;
+    out_.turns_left_out =
+        static_cast<int64_t>(assistants_.size() - std::min(assistants_.size(), ranges.size()));
+  } else {
+    const bool one_each = generated_.size() == assistants_.size();
+    for (const size_t index : wanted) {
+      const auto at = std::find(assistants_.begin(), assistants_.end(), index);
+      size_t begin = static_cast<size_t>(at - assistants_.begin());
+      size_t end = begin + 1;
+      if (!one_each) {
+        // The blocks of a turn are those that it adds.
+        MT_ASSIGN_OR_RETURN(const std::optional<JinjaRendered> before, TryFirst(index, false));
+        MT_ASSIGN_OR_RETURN(const std::optional<JinjaRendered> after, TryFirst(index + 1, false));
+        begin = before.has_value() ? before->generation.size() : generated_.size();
+        end = before.has_value() && after.has_value() ? after->generation.size() : begin;
+      }
+      end = std::min(end, generated_.size());
+      if (begin >= end) ++out_.turns_left_out;
+      for (; begin < end; ++begin) ranges.push_back(generated_[begin]);
+    }
+  }
+  std::sort(ranges.begin(), ranges.end());
+  for (auto [begin, end] : ranges) {
+    end = std::min(end, out_.text.size());
+    if (!out_.target.empty()) begin = std::max(begin, out_.target.back().second);
+    if (begin < end) out_.target.emplace_back(begin, end);
+  }
+  return absl::OkStatus();
+}
+
+// Marks the wanted turns if each of them is found by itself. Otherwise returns false.
+absl::StatusOr<bool> Renderer::MarkExact(const std::vector<size_t>& wanted) {
+  std::vector<TextRange> target;
+  for (const size_t index : wanted) {
+    MT_ASSIGN_OR_RETURN(const std::optional<std::string> turn, Turn(index));
+    if (!turn.has_value()) return false;
+    MT_ASSIGN_OR_RETURN(const std::optional<std::string> prompt, Prompt(index, *turn));
+    if (!prompt.has_value()) return false;
+    const std::optional<TextRange> range =
+        TurnFinder::FindExact(out_.text, *prompt, *turn, messages_[index].text);
+    if (!range.has_value()) return false;
+    if (range->first < range->second) target.push_back(*range);
+  }
+  out_.target = std::move(target);
+  return true;
+}
+
+absl::Status Renderer::MarkFound(const std::vector<size_t>& wanted) {
+  if (wanted.size() < assistants_.size()) {
+    MT_ASSIGN_OR_RETURN(const bool found, MarkExact(wanted));
+    if (found) return absl::OkStatus();
+  }
+  TurnFinder finder(out_.text);
+  for (const size_t index : assistants_) {
+    if (index > wanted.back()) break;
+    MT_ASSIGN_OR_RETURN(const std::optional<std::string> turn, Turn(index));
+    std::optional<std::string> prompt;
+    if (turn.has_value()) {
+      MT_ASSIGN_OR_RETURN(prompt, Prompt(index, *turn));
+    }
+    const std::optional<TextRange> range =
+        finder.Find(prompt, turn.value_or(""), messages_[index].text);
+    if (!std::binary_search(wanted.begin(), wanted.end(), index)) continue;
+    if (range.has_value()) {
+      out_.target.push_back(*range);
+    } else {
+      ++out_.turns_left_out;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RenderedChat> Renderer::Render(TrainOn train_on) {
+  absl::StatusOr<JinjaRendered> whole = RunFirst(messages_.size(), false);
+  if (!whole.ok()) return AsBadExample(whole.status());
+  out_.text = std::move(whole->text);
+  generated_ = std::move(whole->generation);
+  MT_RETURN_IF_ERROR(CheckRoles());
+  std::vector<size_t> wanted;  // messages that the loss is on
+  for (size_t i = 0; i < messages_.size(); ++i) {
+    if (!messages_[i].is_assistant()) continue;
+    assistants_.push_back(i);
+    if (train_on == TrainOn::kLast) wanted.clear();
+    if (messages_[i].trained) {
+      wanted.push_back(i);
+    } else if (train_on == TrainOn::kAll) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "messages[", i,
+          "] has weight 0, but the loss is to be on the whole conversation (data.train_on: all)"));
+    }
+  }
+  if (train_on == TrainOn::kAll) {
+    if (!out_.text.empty()) out_.target = {{0, out_.text.size()}};
+  } else if (!wanted.empty()) {
+    const int64_t renderings = 2 * static_cast<int64_t>(assistants_.size());
+    options_.limits.steps_max = std::min(options_.limits.steps_max, kSearchStepsMax / renderings);
+    MT_RETURN_IF_ERROR(program_.has_generation() ? MarkGenerated(wanted) : MarkFound(wanted));
+  }
+  return std::move(out_);
+}
+
+}  // namespace
+
+absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
+                                        const JinjaVariables& special_tokens, absl::CivilDay day,
+                                        TrainOn train_on, const Conversation& conversation) {
+  if (conversation.messages.empty()) {
+    return absl::InvalidArgumentError("a conversation without messages");
+  }
+  MT_RETURN_IF_ERROR(CheckRead(program, conversation));
+  return Renderer(program, special_tokens, day, conversation).Render(train_on);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,41 @@
+// Renders a conversation with a Jinja program and finds the text that the loss is on. ChatTemplate
+// (chat_template.h) chooses the program and its special tokens, and has the rules.
+#ifndef MEGATRAIN_ENGINE_CHAT_RENDERED_CHAT_H_
+#define MEGATRAIN_ENGINE_CHAT_RENDERED_CHAT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/civil_time.h"
+#include "engine/chat/conversation.h"
+#include "engine/chat/jinja/jinja_program.h"
+#include "engine/chat/turn_finder.h"
+
+namespace megatrain {
+
+// The part of a conversation that the loss is on. Messages with `weight: 0` are never part of it.
+enum class TrainOn {
+  kAssistant,  // the assistant's turns
+  kLast,       // the last of them
+  kAll,        // the whole conversation; a record with `weight: 0` is refused
+};
+
+struct RenderedChat {
+  std::string text;
+  // The byte ranges of `text` that the loss is computed on, in ascending order, without overlap.
+  std::vector<TextRange> target;
+  int64_t turns_left_out = 0;  // turns whose place is uncertain, so that no loss is on them
+};
+
+// Renders the conversation. A program without {% generation %} renders a conversation of n turns
+// that the loss is on up to 2n + 1 times; their work together is bounded. Returns the errors of
+// ChatTemplate::RenderText.
+absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
+                                        const JinjaVariables& special_tokens, absl::CivilDay day,
+                                        TrainOn train_on, const Conversation& conversation);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHAT_RENDERED_CHAT_H_

@@ -1,0 +1,38 @@
+// Reads from a model's directory the chat templates and the special tokens that transformers takes
+// from there.
+#ifndef MEGATRAIN_ENGINE_CHAT_TEMPLATE_FILES_H_
+#define MEGATRAIN_ENGINE_CHAT_TEMPLATE_FILES_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+
+namespace megatrain {
+
+struct ChatProgramText {
+  std::string text;  // the Jinja program
+  std::string file;  // where it stands, for messages
+};
+
+// Returns the programs by name; a directory with a single one has "default". They are those of the
+// first of these that is there:
+//   chat_template.jinja ("default") and additional_chat_templates/NAME.jinja
+//   chat_template in tokenizer_config.json: a text ("default"), or a list of {"name", "template"}
+//   chat_template in chat_template.json, in the same forms
+// Returns an empty map if there is none, InvalidArgument for a malformed file, and the errors of
+// reading.
+absl::StatusOr<std::map<std::string, ChatProgramText>> ReadChatPrograms(
+    const std::string& directory, FileSystem* files);
+
+// Returns the texts of the special tokens by the names of their variables (bos_token, eos_token and
+// so on, and further ones of the model whose names end in _token). They are those of
+// tokenizer_config.json. If that has no added_tokens_decoder, what it lacks is taken from
+// special_tokens_map.json. Returns InvalidArgument for a malformed file, and the errors of reading.
+absl::StatusOr<std::map<std::string, std::string>> ReadSpecialTokens(const std::string& directory,
+                                                                     FileSystem* files);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHAT_TEMPLATE_FILES_H_

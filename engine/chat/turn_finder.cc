@@ -1,0 +1,154 @@
+#include "engine/chat/turn_finder.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+constexpr std::string_view kSpace = " \t\r\n";
+
+std::string_view Stripped(std::string_view text) {
+  const size_t begin = text.find_first_not_of(kSpace);
+  if (begin == std::string_view::npos) return "";
+  return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
+}
+
+bool StartsWith(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+
+bool EndsWith(std::string_view text, std::string_view end) {
+  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+// The part of a message that all programs write as it is: behind its reasoning, which many rewrite.
+std::string_view Answer(std::string_view message) {
+  constexpr std::string_view kThinkEnd = "</think>";
+  const size_t end = message.rfind(kThinkEnd);
+  if (end != std::string_view::npos) message.remove_prefix(end + kThinkEnd.size());
+  return Stripped(message);
+}
+
+size_t CommonPrefix(std::string_view a, std::string_view b) {
+  const size_t size = std::min(a.size(), b.size());
+  return static_cast<size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(size), b.begin()).first -
+      a.begin());
+}
+
+// The length of the longest end of `text` that `start_of` begins with, by Knuth, Morris and Pratt's
+// failure function of `start_of`.
+size_t LongestOverlap(std::string_view text, std::string_view start_of) {
+  start_of = start_of.substr(0, text.size());
+  std::vector<size_t> failure(start_of.size(), 0);
+  size_t matched = 0;
+  for (size_t i = 1; i < start_of.size(); ++i) {
+    while (matched > 0 && start_of[i] != start_of[matched]) matched = failure[matched - 1];
+    if (start_of[i] == start_of[matched]) ++matched;
+    failure[i] = matched;
+  }
+  matched = 0;
+  for (const char c : text) {
+    while (matched > 0 && (matched == start_of.size() || c != start_of[matched])) {
+      matched = failure[matched - 1];
+    }
+    if (matched < start_of.size() && c == start_of[matched]) ++matched;
+  }
+  return matched;
+}
+
+// The place where the turn begins in T, if that is certain.
+std::optional<size_t> TurnBegin(std::string_view prompt, std::string_view turn,
+                                std::string_view answer) {
+  const size_t common = CommonPrefix(prompt, turn);
+  if (common == prompt.size()) return common;
+  const size_t rest = LongestOverlap(prompt.substr(common), turn.substr(common));
+  if (!Stripped(turn.substr(common, rest)).empty()) return common + rest;
+  // A piece at the end of P is missing. The message may begin with the same characters as that.
+  if (answer.empty()) return std::nullopt;
+  const size_t least = common - std::min(common, answer.size() - 1);
+  for (size_t at = common + 1; at-- > least;) {
+    if (StartsWith(turn.substr(at), answer)) return at;
+  }
+  return std::nullopt;
+}
+
+// Leaves out the white space behind the end-of-turn mark.
+TextRange WithoutSpace(std::string_view text, TextRange range, std::string_view answer) {
+  const std::string_view turn = text.substr(range.first, range.second - range.first);
+  const size_t last = turn.find_last_not_of(kSpace);
+  if (last == std::string_view::npos) return range;
+  if (!answer.empty() && EndsWith(turn.substr(0, last + 1), answer)) return range;
+  return {range.first, range.first + last + 1};
+}
+
+}  // namespace
+
+std::optional<TextRange> TurnFinder::FindExact(std::string_view whole, std::string_view prompt,
+                                               std::string_view turn, std::string_view message) {
+  if (!StartsWith(turn, prompt) || !StartsWith(whole, turn)) return std::nullopt;
+  return WithoutSpace(whole, {prompt.size(), turn.size()}, Answer(message));
+}
+
+// The turn begins at `turn_begin` of T. T from `from_turn` on is compared with F from `from_whole`
+// on. Returns the range of F with the white space at its end.
+std::optional<TextRange> TurnFinder::Place(size_t turn_begin, std::string_view turn,
+                                           size_t from_turn, size_t from_whole,
+                                           std::string_view answer) const {
+  if (turn_begin < from_turn) return std::nullopt;
+  const size_t begin = turn_begin - from_turn;
+  turn.remove_prefix(from_turn);
+  const std::string_view whole = whole_.substr(from_whole);
+  const auto range = [from_whole](size_t first, size_t last) {
+    return TextRange{from_whole + first, from_whole + last};
+  };
+  const size_t common = CommonPrefix(turn, whole);
+  if (common == turn.size()) return range(begin, common);
+
+  // The piece [common, cut_end) of T is missing in F.
+  const size_t rest = LongestOverlap(turn.substr(common), whole.substr(common));
+  const size_t cut_end = turn.size() - rest;
+  const size_t answer_at = answer.empty() ? turn.size() : turn.rfind(answer);
+  const bool found_answer = answer_at != std::string_view::npos && answer_at >= begin;
+  const size_t needed = found_answer && !answer.empty() ? answer_at + answer.size() : turn.size();
+  if (cut_end < needed && !Stripped(turn.substr(std::max(cut_end, begin))).empty()) {
+    if (!all_found_) return std::nullopt;
+    const size_t end = common + rest;
+    if (cut_end <= begin) return range(begin - (cut_end - common), end);
+    if (common >= begin) return range(begin, end);
+    // What is missing ends within the turn as it is written here. It ends before the turn if the
+    // turn's first characters are also those of the missing piece.
+    const size_t overlap = cut_end - begin;
+    const bool shifted =
+        overlap <= common && turn.substr(begin, overlap) == whole.substr(common - overlap, overlap);
+    return range(shifted ? common - overlap : common, end);
+  }
+  // F goes on otherwise behind the message's text.
+  if (answer.empty() || !found_answer || common < answer_at + answer.size()) return std::nullopt;
+  return range(begin, answer_at + answer.size());
+}
+
+std::optional<TextRange> TurnFinder::Find(std::optional<std::string_view> prompt,
+                                          std::string_view turn, std::string_view message) {
+  const std::string_view answer = Answer(message);
+  const std::optional<size_t> begin =
+      prompt.has_value() ? TurnBegin(*prompt, turn, answer) : std::nullopt;
+  std::optional<TextRange> found;
+  if (begin.has_value()) {
+    if (previous_end_ > 0 && StartsWith(turn, previous_turn_)) {
+      found = Place(*begin, turn, previous_turn_.size(), previous_end_, answer);
+    }
+    if (!found.has_value()) found = Place(*begin, turn, 0, 0, answer);
+  }
+  // Two turns do not share text.
+  if (!found.has_value() || found->first < previous_end_ || found->second <= found->first) {
+    all_found_ = false;
+    return std::nullopt;
+  }
+  previous_turn_ = turn;
+  previous_end_ = found->second;
+  return WithoutSpace(whole_, *found, answer);
+}
+
+}  // namespace megatrain

@@ -1,0 +1,62 @@
+// Conversations from JSON, and programs without a file.
+#ifndef MEGATRAIN_TESTS_ENGINE_CHAT_CHAT_TEST_SUPPORT_H_
+#define MEGATRAIN_TESTS_ENGINE_CHAT_CHAT_TEST_SUPPORT_H_
+
+#include <gtest/gtest.h>
+#include <simdjson.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/chat/conversation_record.h"
+#include "engine/chat/rendered_chat.h"
+
+namespace megatrain {
+
+// Reads a record {"messages": [...]} and so on by `read`.
+inline absl::StatusOr<Conversation> ReadConversation(
+    const std::string& json,
+    absl::Status (*read)(simdjson::dom::object, Conversation*) = ReadMessages) {
+  simdjson::dom::parser parser;
+  simdjson::dom::object record;
+  EXPECT_EQ(parser.parse(json).get(record), simdjson::SUCCESS) << json;
+  Conversation conversation;
+  const absl::Status status = read(record, &conversation);
+  if (!status.ok()) return status;
+  return conversation;
+}
+
+// The conversation of a list of messages.
+inline Conversation ConversationOf(const nlohmann::json& messages) {
+  const auto read = ReadConversation(nlohmann::json{{"messages", messages}}.dump());
+  EXPECT_TRUE(read.ok()) << read.status();
+  return read.ok() ? *read : Conversation();
+}
+
+// Renders `json`, a record of messages, with the program `text`.
+inline absl::StatusOr<RenderedChat> RenderWith(const std::string& text, const std::string& json,
+                                               TrainOn train_on = TrainOn::kAssistant) {
+  const auto program = JinjaProgram::Parse(text);
+  EXPECT_TRUE(program.ok()) << program.status();
+  const auto conversation = ReadConversation(json);
+  EXPECT_TRUE(conversation.ok()) << conversation.status();
+  if (!program.ok() || !conversation.ok()) return absl::InternalError("the test's own input");
+  const JinjaVariables special_tokens = {{"bos_token", JinjaValue::String("<s>")},
+                                         {"eos_token", JinjaValue::String("</s>")}};
+  return RenderChat(*program, special_tokens, absl::CivilDay(2026, 1, 31), train_on, *conversation);
+}
+
+// The stretches of text that the loss is on.
+inline std::vector<std::string> TargetTexts(const RenderedChat& rendered) {
+  std::vector<std::string> texts;
+  for (const auto& [begin, end] : rendered.target) {
+    texts.push_back(rendered.text.substr(begin, end - begin));
+  }
+  return texts;
+}
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_TESTS_ENGINE_CHAT_CHAT_TEST_SUPPORT_H_

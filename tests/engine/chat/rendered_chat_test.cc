@@ -1,0 +1,279 @@
+// What programs are given, what of it they must read, and the turns that the loss is on.
+#include "engine/chat/rendered_chat.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/engine/chat/chat_test_support.h"
+#include "tests/support/read_file.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Json = nlohmann::json;
+
+constexpr char kChatml[] =
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+std::string ErrorWith(const std::string& program, const std::string& record,
+                      TrainOn train_on = TrainOn::kAssistant) {
+  const auto rendered = RenderWith(program, record, train_on);
+  EXPECT_FALSE(rendered.ok()) << rendered->text;
+  EXPECT_EQ(rendered.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(rendered.status().message());
+}
+
+std::string TextWith(const std::string& program, const std::string& record) {
+  const auto rendered = RenderWith(program, record);
+  return rendered.ok() ? rendered->text : std::string(rendered.status().message());
+}
+
+std::vector<std::string> TargetsWith(const std::string& program, const std::string& record,
+                                     TrainOn train_on = TrainOn::kAssistant,
+                                     int64_t turns_left_out = 0) {
+  const auto rendered = RenderWith(program, record, train_on);
+  EXPECT_TRUE(rendered.ok()) << rendered.status();
+  if (!rendered.ok()) return {};
+  EXPECT_EQ(rendered->turns_left_out, turns_left_out) << rendered->text;
+  return TargetTexts(*rendered);
+}
+
+TEST(RenderChat, GenerationBlocksAreAsTransformersNotesThem) {
+  const Json references = Json::parse(ReadFileOrEmpty("tests/golden/chat_masks/generation.json"));
+  ASSERT_EQ(references.size(), 3u);
+  size_t cases = 0;
+  for (const auto& [name, reference] : references.items()) {
+    const std::string program = reference["program"];
+    for (const Json& item : reference["cases"]) {
+      const auto rendered = RenderWith(program, Json{{"messages", item["messages"]}}.dump());
+      ASSERT_TRUE(rendered.ok()) << rendered.status() << item;
+      EXPECT_EQ(rendered->text, item["text"].get<std::string>());
+      std::vector<TextRange> target = item["target"].get<std::vector<TextRange>>();
+      std::erase_if(target, [](const TextRange& range) { return range.first == range.second; });
+      EXPECT_EQ(rendered->target, target) << name << item;
+      ++cases;
+    }
+  }
+  EXPECT_EQ(cases, 11u);
+}
+
+constexpr char kMarked[] =
+    "{% for m in messages %}{{ m.role[0] }}:{% if m.role == 'assistant' %}"
+    "{% generation %}{{ m.content }};{% endgeneration %}{% else %}{{ m.content }}{% endif %}"
+    "{% endfor %}";
+constexpr char kThree[] =
+    R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "q"}, {"role": "assistant", "content": "b", "weight": 0},
+        {"role": "user", "content": "r"}, {"role": "assistant", "content": "c", "weight": 1}]})";
+
+TEST(RenderChat, WeightAndTheLastTurnChooseAmongTheTurns) {
+  EXPECT_THAT(TargetsWith(kMarked, kThree), ElementsAre("a;", "c;"));
+  EXPECT_THAT(TargetsWith(kMarked, kThree, TrainOn::kLast), ElementsAre("c;"));
+  EXPECT_THAT(TargetsWith(kChatml, kThree), ElementsAre("a<|im_end|>", "c<|im_end|>"));
+  EXPECT_THAT(TargetsWith(kChatml, kThree, TrainOn::kLast), ElementsAre("c<|im_end|>"));
+  // The last turn is the last one, whatever its weight.
+  const std::string last_untrained =
+      R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"},
+          {"role": "assistant", "content": "b", "weight": 0}]})";
+  EXPECT_THAT(TargetsWith(kChatml, last_untrained, TrainOn::kLast), IsEmpty());
+  EXPECT_THAT(ErrorWith(kChatml, kThree, TrainOn::kAll),
+              HasSubstr("messages[3] has weight 0, but the loss is to be on the whole"));
+  EXPECT_THAT(TargetsWith(kChatml,
+                          R"({"messages": [{"role": "user", "content": "p"},
+                              {"role": "assistant", "content": "a", "weight": 1}]})",
+                          TrainOn::kAll),
+              ElementsAre("<|im_start|>user\np<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"));
+}
+
+// Two blocks in the second turn and none in the first, which has no content.
+TEST(RenderChat, BlocksBelongToTheTurnThatAddsThem) {
+  const std::string program =
+      "{% for m in messages %}{% for p in m.content.split() %}{% if m.role == 'assistant' %}"
+      "{% generation %}<{{ p }}>{% endgeneration %}{% else %}{{ p }}{% endif %}{% endfor %}"
+      "{% endfor %}";
+  const std::string record =
+      R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": ""},
+          {"role": "assistant", "content": "a b"},
+          {"role": "assistant", "content": "c d", "weight": 0}]})";
+  EXPECT_THAT(TargetsWith(program, record, TrainOn::kAssistant, 1), ElementsAre("<a>", "<b>"));
+}
+
+TEST(RenderChat, TheTurnEndsWithItsMark) {
+  const std::string record =
+      R"({"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q "},
+          {"role": "assistant", "content": " a\n"}, {"role": "user", "content": "r"},
+          {"role": "assistant", "content": "b"}]})";
+  EXPECT_THAT(TargetsWith(kChatml, record), ElementsAre(" a\n<|im_end|>", "b<|im_end|>"));
+  // Without a mark the line feed is it.
+  const std::string plain =
+      "{% for m in messages %}{{ m.role + ': ' + m.content + '\n\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}assistant:{% endif %}";
+  EXPECT_THAT(TargetsWith(plain, record), ElementsAre("  a\n\n\n", " b\n\n"));
+  // A program without a generation prompt leaves the header to the model.
+  const std::string bare = "{% for m in messages %}[{{ m.role }}]{{ m.content }}</s> {% endfor %}";
+  EXPECT_THAT(TargetsWith(bare, record), ElementsAre("[assistant] a\n</s>", "[assistant]b</s>"));
+}
+
+TEST(RenderChat, AMarkThatOnlyEndsTheConversationIsTrainedOnThere) {
+  const std::string program =
+      "{% for m in messages %}{% if m.role == 'user' %}[Q]{{ m.content }}[/Q]{% else %}"
+      " {{ m.content }}{% if loop.last %}{{ eos_token }}{% endif %}{% endif %}{% endfor %}";
+  EXPECT_THAT(TargetsWith(program, kThree), ElementsAre(" a", " c</s>"));
+}
+
+constexpr char kDropsReasoning[] =
+    "{% set ns = namespace(last=0) %}{% for m in messages %}{% if m.role == 'user' %}"
+    "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
+    "{% for m in messages %}{{ '<' + m.role + '>' }}"
+    "{% if m.role == 'assistant' and loop.index0 > ns.last and m.reasoning_content %}"
+    "{{ '(' + m.reasoning_content + ')' }}{% endif %}{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}<e>\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}";
+
+TEST(RenderChat, ATurnThatLosesItsReasoningIsFoundWithoutIt) {
+  const std::string record = R"({"messages": [
+      {"role": "user", "content": "q"},
+      {"role": "assistant", "content": "", "reasoning_content": "one", "tool_calls": [
+          {"type": "function", "function": {"name": "f", "arguments": {}}}]},
+      {"role": "tool", "content": "t"},
+      {"role": "assistant", "content": "ok", "reasoning_content": "ok<e>\n"},
+      {"role": "user", "content": "r"},
+      {"role": "assistant", "content": "ok", "reasoning_content": "three"}]})";
+  EXPECT_THAT(TargetsWith(kDropsReasoning, record),
+              ElementsAre(R"({"name": "f", "arguments": {}}<e>)", "ok<e>", "(three)ok<e>"));
+  // The last one alone is found without the others.
+  EXPECT_THAT(TargetsWith(kDropsReasoning, record, TrainOn::kLast), ElementsAre("(three)ok<e>"));
+}
+
+TEST(RenderChat, ATurnWhosePlaceIsUncertainIsLeftOutAndCounted) {
+  // Earlier answers are written in capitals.
+  const std::string program =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content | upper if m.role == 'assistant' and "
+      "not loop.last else m.content }}<e>{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}";
+  EXPECT_THAT(TargetsWith(program, kThree, TrainOn::kAssistant, 1), ElementsAre("c<e>"));
+}
+
+TEST(RenderChat, APromptThatTheTextDoesNotKeepEndsBeforeTheAnswer) {
+  const std::string program =
+      "{% for m in messages %}<{{ m.role }}>{{ m.content.split('</think>')[-1] }}<e>{% endfor %}"
+      "{% if add_generation_prompt %}<assistant><think>\n{% endif %}";
+  const std::string record =
+      R"({"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "<table>"},
+          {"role": "user", "content": "r"},
+          {"role": "assistant", "content": "<think>\nhm</think><th>"}]})";
+  EXPECT_THAT(TargetsWith(program, record), ElementsAre("<table><e>", "<th><e>"));
+}
+
+TEST(RenderChat, AnAnswerMayBeginTheConversation) {
+  const std::string program =
+      "{% if messages[0].role != 'system' %}<system>default<e>{% endif %}"
+      "{% for m in messages %}<{{ m.role }}>{{ m.content }}<e>{% endfor %}"
+      "{% if add_generation_prompt %}<assistant>{% endif %}";
+  EXPECT_THAT(TargetsWith(program, R"({"messages": [{"role": "assistant", "content": "hi"},
+                                       {"role": "user", "content": "x"}]})"),
+              ElementsAre("hi<e>"));
+}
+
+TEST(RenderChat, WhatTheProgramDoesNotReadIsRefused) {
+  const auto with = [](const std::string& beside, const std::string& in_message) {
+    return R"({"messages": [{"role": "user", "content": "q"},
+               {"role": "assistant", "content": "a")" +
+           in_message + "}]" + beside + "}";
+  };
+  EXPECT_THAT(ErrorWith(kChatml, with(R"(, "tools": [{"name": "f"}])", "")),
+              HasSubstr("the record has tools, which the chat template does not read; remove it, "
+                        "or choose another template with data.chat_template"));
+  EXPECT_THAT(ErrorWith(kChatml, with(R"(, "documents": [{"text": "d"}])", "")),
+              HasSubstr("the record has documents"));
+  EXPECT_THAT(
+      ErrorWith(kChatml, with(R"(, "chat_template_kwargs": {"enable_thinkin": false})", "")),
+      HasSubstr("the record has chat_template_kwargs.enable_thinkin, which"));
+  for (const char* key : {"tool_calls", "reasoning_content", "thinking", "prefix"}) {
+    const std::string value = key == std::string("tool_calls") ? "[{}]" : "\"x\"";
+    EXPECT_THAT(ErrorWith(kChatml, with("", std::string(", \"") + key + "\": " + value)),
+                HasSubstr(std::string("messages[1] has ") + key));
+  }
+  EXPECT_THAT(TargetsWith(kChatml, with("", R"(, "name": "n", "tool_call_id": "i", "x": null)")),
+              ElementsAre("a<|im_end|>"));
+}
+
+TEST(RenderChat, ARoleThatIsPassedOverIsRefused) {
+  const std::string program =
+      "{% for m in messages %}{% if m.role == 'user' or m.role == 'assistant' %}{{ m.content }}"
+      "{% endif %}{% endfor %}";
+  EXPECT_THAT(ErrorWith(program, R"({"messages": [{"role": "user", "content": "q"},
+                                     {"role": "developer", "content": "d"}]})"),
+              HasSubstr("messages[1] has the role \"developer\", which the chat template passes "
+                        "over"));
+  EXPECT_EQ(TextWith(kChatml, R"({"messages": [{"role": "developer", "content": "d"}]})"),
+            "<|im_start|>developer\nd<|im_end|>\n");
+}
+
+TEST(RenderChat, ReasoningIsFilledFromItsOtherNames) {
+  const std::string program =
+      "{% for m in messages %}{{ m.thinking }}|{{ m.reasoning_content }}|{{ m.reasoning }};"
+      "{% endfor %}";
+  const auto with = [](const std::string& key) {
+    return R"({"messages": [{"role": "assistant", ")" + key + "\": \"r\"}]}";
+  };
+  EXPECT_EQ(TextWith(program, with("reasoning_content")), "r|r|;");
+  EXPECT_EQ(TextWith(program, with("thinking")), "r|r|;");
+  EXPECT_EQ(TextWith(program, with("reasoning")), "r|r|r;");
+}
+
+TEST(RenderChat, PartsAreJoinedForAProgramThatDoesNotReadThem) {
+  const std::string record = R"({"messages": [{"role": "user", "content": [
+      {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]})";
+  EXPECT_EQ(TextWith("{{ messages[0].content }}", record), "a\nb");
+  EXPECT_EQ(TextWith("{% for p in messages[0].content %}[{{ p.text }}]{% endfor %}", record),
+            "[a][b]");
+}
+
+TEST(RenderChat, ProgramsSeeTheRecordAsTransformersGivesIt) {
+  const std::string record = R"({"messages": [{"role": "user", "content": "q", "name": null}],
+      "tools": [{"type": "function", "function": {"name": "f", "x": [1, 2.5, null, true]}}],
+      "chat_template_kwargs": {"enable_thinking": false, "bos_token": "<b>"}})";
+  EXPECT_EQ(TextWith("{{ bos_token }}{{ tools | tojson }}{{ enable_thinking }}{{ documents }}"
+                     "{{ 'name' in messages[0] }}{{ add_generation_prompt }}",
+                     record),
+            R"(<b>[{"type": "function", "function": {"name": "f", "x": [1, 2.5, null, true]}}])"
+            "FalseNoneFalseFalse");
+  EXPECT_EQ(TextWith("{{ strftime_now('%d %b %Y %H:%M') }}{{ messages[0].content }}",
+                     R"({"messages": [{"role": "user", "content": "q"}]})"),
+            "31 Jan 2026 00:00q");
+}
+
+TEST(RenderChat, WhatAProgramRaisesIsTheExamplesError) {
+  const std::string record = R"({"messages": [{"role": "user", "content": "q"}]})";
+  EXPECT_EQ(ErrorWith("{{ raise_exception('Only tools!') }}", record),
+            "the chat template refuses the conversation: Only tools!");
+  EXPECT_THAT(ErrorWith("\n{{ 1 + messages[0].content }}", record),
+              HasSubstr("the chat template fails: line 2: "));
+  EXPECT_THAT(ErrorWith("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}"
+                        "{% endfor %}",
+                        record),
+              HasSubstr("the chat template fails: line 1: "));
+}
+
+TEST(RenderChat, FindingTheTurnsOfALongConversationIsBounded) {
+  Json messages;
+  for (int i = 0; i < 3000; ++i) {
+    messages.push_back({{"role", "user"}, {"content", "q"}});
+    messages.push_back({{"role", "assistant"}, {"content", "a"}});
+  }
+  const std::string record = Json{{"messages", messages}}.dump();
+  const std::string slow = std::string(
+                               "{% for m in messages %}{% for i in range(900) %}"
+                               "{% endfor %}{% endfor %}") +
+                           kChatml;
+  EXPECT_THAT(ErrorWith(slow, record), HasSubstr("finding the assistant's turns takes too long"));
+  EXPECT_EQ(TargetsWith(slow, record, TrainOn::kLast).size(), 0u);
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,90 @@
+#include "engine/chat/turn_finder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace megatrain {
+namespace {
+
+constexpr char kNone[] = "(none)";
+
+std::string Text(std::string_view whole, const std::optional<TextRange>& range) {
+  if (!range.has_value()) return kNone;
+  return std::string(whole.substr(0, range->first)) + "[" +
+         std::string(whole.substr(range->first, range->second - range->first)) + "]";
+}
+
+// The text of `whole` up to the end of its first turn, which stands in brackets.
+std::string Found(std::string_view whole, std::string_view prompt, std::string_view turn,
+                  std::string_view message) {
+  return Text(whole, TurnFinder(whole).Find(prompt, turn, message));
+}
+
+TEST(TurnFinder, FindsWhatFollowsThePrompt) {
+  EXPECT_EQ(Found("U:q A:a; U:r", "U:q A:", "U:q A:a;", "a"), "U:q A:[a;]");
+  EXPECT_EQ(Found("U:q A:a;\n\nU:r", "U:q A:", "U:q A:a;\n\n", "a"), "U:q A:[a;]");
+  EXPECT_EQ(Found("U:q A:a\n\nU:r", "U:q A:", "U:q A:a\n\n", "a"), "U:q A:[a\n\n]");
+  EXPECT_EQ(Found("U:q A:\nU:r", "U:q A:", "U:q A:\n", ""), "U:q A:[\n]");
+  EXPECT_EQ(Text("xy", TurnFinder::FindExact("xy", "x", "xy", "y")), "x[y]");
+  EXPECT_EQ(Text("xz", TurnFinder::FindExact("xz", "x", "xy", "y")), kNone);
+}
+
+TEST(TurnFinder, APieceOfThePromptMayBeMissing) {
+  EXPECT_EQ(Found("[S q] a;", "[S sys q]", "[S q] a;", "a"), "[S q][ a;]");
+  // What is missing and what stays begin alike.
+  EXPECT_EQ(Found("[quiet] a;", "[quick\n\nquiet]", "[quiet] a;", "a"), "[quiet][ a;]");
+  EXPECT_EQ(Found("q<A><table>;", "q<A><think>\n", "q<A><table>;", "<table>"), "q<A>[<table>;]");
+  EXPECT_EQ(Found("q<A>;", "q<A><think>\n", "q<A>;", ""), kNone);
+  EXPECT_EQ(Found("q<B>a;", "q<A>", "q<B>a;", "x"), kNone);
+}
+
+TEST(TurnFinder, APieceOfTheTurnMayBeMissing) {
+  EXPECT_EQ(Found("q<A>a;\nr", "q<A>", "q<A><think>t</think>a;\n", "<think>t</think>a"),
+            "q<A>[a;]");
+  EXPECT_EQ(Found("q<A><b>;\nr", "q<A>", "q<A><think>t</think><b>;\n", "<b>"), "q<A>[<b>;]");
+  // With a prompt that holds what is missing.
+  EXPECT_EQ(Found("q<A>a;r", "q<A><think></think>", "q<A><think></think>a;", "a"), "q<A>[a;]");
+  EXPECT_EQ(Found("q<A><b>;r", "q<A><think></think>", "q<A><think></think><b>;", "<b>"),
+            "q<A>[<b>;]");
+  // Nothing of the message is left before the mark.
+  EXPECT_EQ(Found("q<A>;r", "q<A>", "q<A>abc;", "abc"), kNone);
+}
+
+TEST(TurnFinder, TheMarkMayBeMissing) {
+  EXPECT_EQ(Found("q<A>a<U>r", "q<A>", "q<A>a</s>", "a"), "q<A>[a]");
+  EXPECT_EQ(Found("q<A>A<U>r", "q<A>", "q<A>a</s>", "a"), kNone);
+}
+
+TEST(TurnFinder, TurnsAreFoundBehindOneAnother) {
+  const std::string whole = "q<A>ok;<T>t<A>ok;<U>r<A>(3)ok;";
+  TurnFinder finder(whole);
+  EXPECT_EQ(Text(whole, finder.Find("q<A>", "q<A>(1)ok;", "ok")), "q<A>[ok;]");
+  EXPECT_EQ(Text(whole, finder.Find("q<A>(1)ok;<T>t<A>", "q<A>(1)ok;<T>t<A>(2)ok;", "ok")),
+            "q<A>ok;<T>t<A>[ok;]");
+  EXPECT_EQ(Text(whole, finder.Find("q<A>ok;<T>t<A>ok;<U>r<A>", whole, "ok")),
+            "q<A>ok;<T>t<A>ok;<U>r<A>[(3)ok;]");
+}
+
+TEST(TurnFinder, AfterAnUncertainTurnOnlyWhatIsWholeIsFound) {
+  const std::string whole = "q<A>XX;<U>r<A>ok;<U>s<A>ok;";
+  TurnFinder finder(whole);
+  EXPECT_EQ(Text(whole, finder.Find("q<A>", "q<A>xx;", "xx")), kNone);
+  EXPECT_EQ(Text(whole, finder.Find("q<A>XX;<U>r<A>", "q<A>XX;<U>r<A>(2)ok;", "ok")), kNone);
+  EXPECT_EQ(Text(whole, finder.Find("q<A>XX;<U>r<A>ok;<U>s<A>", whole, "ok")),
+            "q<A>XX;<U>r<A>ok;<U>s<A>[ok;]");
+  EXPECT_EQ(Text(whole, TurnFinder(whole).Find(std::nullopt, whole, "ok")), kNone);
+}
+
+// The same exchange twice, each with a piece that the whole lacks: the first one's place is taken.
+TEST(TurnFinder, ATurnIsNotFoundInThePlaceOfAnother) {
+  const std::string whole = "<U>q<A>ok;<U>q<A>ok;";
+  TurnFinder finder(whole);
+  EXPECT_EQ(Text(whole, finder.Find("<U>q<A>", "<U>q<A>(1)ok;", "ok")), "<U>q<A>[ok;]");
+  EXPECT_EQ(Text(whole, finder.Find("<U>q<A>(1)ok;<U>q<A>", "<U>q<A>(x)ok;<U>q<A>(2)ok;", "ok")),
+            kNone);
+}
+
+}  // namespace
+}  // namespace megatrain
