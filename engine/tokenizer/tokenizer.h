@@ -15,6 +15,18 @@
 
 namespace megatrain {
 
+// The ids that go before and after one text if special tokens are added.
+struct SpecialIds {
+  std::vector<int32_t> before, after;
+};
+
+// What encoding a long text piece by piece remembers from one piece to the next. A new one begins a
+// text.
+struct PieceState {
+  bool continued = false;  // a piece was encoded before
+  double score = 0;        // of the tokens given so far; used by Unigram
+};
+
 // Thread safety: const methods may be called from several threads.
 class Tokenizer {
  public:
@@ -28,6 +40,19 @@ class Tokenizer {
   // text does not put one here.
   virtual absl::Status EncodeContinued(std::string_view text, std::vector<int32_t>* ids) const {
     return Encode(text, ids);
+  }
+  // Encodes the beginning of `text` as far as no text that may follow can change its tokens,
+  // appends the ids, and returns the number of bytes encoded. These tokens, and those of later
+  // calls with the same `state` and the rest of the text, are those that Encode gives for the
+  // whole. Returns 0 if nothing is settled: call again with more text. If `last`, nothing follows
+  // and all of `text` is encoded. Unless `last`, `text` may end within a character. Returns the
+  // errors of Encode.
+  virtual absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
+                                             std::vector<int32_t>* ids) const {
+    if (!last) return 0;
+    const absl::Status status = Encode(text, ids);
+    if (!status.ok()) return status;
+    return text.size();
   }
   // Returns true if a text may be cut behind a single line feed between ASCII letters without
   // changing its tokens. The first piece is then encoded by Encode and the others by
@@ -51,6 +76,13 @@ class Tokenizer {
   virtual int64_t vocabulary() const = 0;
   // Returns the end-of-text token that ends a document, or -1 if there is none.
   virtual int32_t eos_id() const = 0;
+  // Returns the tokens at which generated text ends: the eos_token_id of generation_config.json or
+  // config.json, which may be several, and eos_id(). No id is there twice.
+  virtual std::vector<int32_t> end_ids() const {
+    return eos_id() < 0 ? std::vector<int32_t>() : std::vector<int32_t>{eos_id()};
+  }
+  // Returns the ids that `transformers` puts around one text with add_special_tokens=True.
+  virtual SpecialIds special_tokens_around() const { return {}; }
   virtual int32_t bos_id() const = 0;  // -1 if there is none
   virtual int32_t pad_id() const = 0;  // -1 if there is none
   // Returns a text that differs between tokenizers that give different ids. It is part of the key
