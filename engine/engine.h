@@ -27,6 +27,9 @@ struct TrainingOptions {
   // the run has saved its first checkpoint. If this is false and there are newer ones, the run is
   // refused (FailedPrecondition).
   bool discard_newer = false;
+  // Reads every data file and the whole cache of tokenised data before training, also those that
+  // look unchanged since they were read last.
+  bool verify_data = false;
   // Pauses the run in place when the disk of the checkpoints or of the output is full, and writes
   // again after Resume. If this is false, a checkpoint that does not fit is reported as
   // CheckpointFailed, and the run fails if the last checkpoint or the output does not fit.

@@ -20,15 +20,16 @@ bool NeedsTokenizer(const JobSpec& spec) {
 
 }  // namespace
 
-absl::StatusOr<JobData> OpenJobData(const JobSpec& spec) {
+absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data) {
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path));
   JobData data;
   if (NeedsTokenizer(spec)) {
     MT_ASSIGN_OR_RETURN(data.tokenizer, OpenTokenizer(spec.model.path, spec.data.tokenizer));
   }
-  MT_ASSIGN_OR_RETURN(data.dataset,
-                      OpenDataset(spec, data.tokenizer, spec.model.path, config.vocabulary,
-                                  spec.checkpoint.directory + "/data", nullptr));
+  MT_ASSIGN_OR_RETURN(
+      data.dataset,
+      OpenDataset(spec, data.tokenizer, spec.model.path, config.vocabulary,
+                  spec.checkpoint.directory + "/data", nullptr, PosixFileSystem(), verify_data));
   return data;
 }
 

@@ -35,13 +35,13 @@ absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word) {
 }
 
 FileKind KindOfFile(std::string_view path) {
-  std::string name = absl::AsciiStrToLower(path.substr(path.rfind('/') + 1));
+  std::string name = absl::AsciiStrToLower(std::string(path.substr(path.rfind('/') + 1)));
   FileKind kind;
   for (const auto& [end, compression] :
        {std::pair{".gz", Compression::kGzip}, std::pair{".zst", Compression::kZstd}}) {
     if (!absl::EndsWith(name, end)) continue;
     kind.compression = compression;
-    name.resize(name.size() - std::string_view(end).size());
+    name.erase(name.rfind('.'));
     break;
   }
   for (const auto& [end, content] :

@@ -90,9 +90,9 @@ class Finder {
 
   absl::StatusOr<std::vector<std::string>> List(const std::string& directory, int depth) {
     if (depth > kDepthMax) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(directory, ": is more than ", kDepthMax, " directories deep in ",
-                       entry_.path, "; a link may lead in a circle"));
+      return absl::InvalidArgumentError(absl::StrCat(directory, ": is more than ", kDepthMax,
+                                                     " directories deep in ", entry_.path,
+                                                     "; a link may lead in a circle"));
     }
     MT_ASSIGN_OR_RETURN(std::vector<std::string> names, files_->ListDirectory(directory));
     seen_ += 1 + static_cast<int64_t>(names.size());
@@ -116,8 +116,7 @@ absl::StatusOr<std::vector<DataFile>> ExpandDataFile(const DataFile& entry, File
   if (files->IsDirectory(entry.path)) {
     MT_RETURN_IF_ERROR(finder.AddDirectory(entry.path, 0));
   } else if (HasMagic(entry.path) && !files->FileExists(entry.path)) {
-    const std::vector<std::string> parts =
-        absl::StrSplit(entry.path, '/', absl::SkipEmpty());
+    const std::vector<std::string> parts = absl::StrSplit(entry.path, '/', absl::SkipEmpty());
     const bool absolute = entry.path.front() == '/';
     MT_RETURN_IF_ERROR(finder.AddMatches(absolute ? "/" : "", parts, 0, 0));
   } else {

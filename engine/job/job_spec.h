@@ -17,11 +17,15 @@ enum class ScheduleType { kCosine, kLinear, kConstant, kWarmupStableDecay };
 enum class StashPlace { kAuto, kDevice, kHost };
 enum class RecomputeMode { kAuto, kAll, kNone };
 enum class UpdateDevice { kAuto, kHost, kDevice };
+enum class AddBos { kAuto, kTrue, kFalse };
+enum class OnBadRecord { kFail, kSkip };
 
+// An entry of data.train or data.eval. Once its path is expanded (data_paths.h), one file.
 struct DataFile {
-  std::string path;  // absolute once a job file is parsed
+  std::string path;  // a file, a directory or a glob; absolute once a job file is parsed
   DataFormat format = DataFormat::kText;
   std::string dtype;  // "uint16" or "uint32" for tokens in .bin, else empty
+  double weight = 0;  // share of the training mix; 0 = not given, then no entry has one
 };
 
 struct JobSpec {
@@ -40,6 +44,8 @@ struct JobSpec {
     std::string cache_directory;
     bool train_on_prompt = false;
     std::string chat_template = "auto";
+    AddBos add_bos = AddBos::kAuto;
+    OnBadRecord on_bad_record = OnBadRecord::kFail;
     std::string tokenizer = "auto";  // auto | bytes
   } data;
   struct Training {

@@ -2,6 +2,7 @@
 
 #include <csv.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <nlohmann/json.hpp>
@@ -53,10 +54,10 @@ struct CsvRecordReader::State {
   size_t end = 0;
   bool begun = false;
   bool ended = false;
-  size_t row_bytes = 0;    // parsed since the last row ended
-  Fields open;             // the fields of the row that is being parsed
+  size_t row_bytes = 0;     // parsed since the last row ended
+  Fields open;              // the fields of the row that is being parsed
   std::deque<Fields> rows;  // that were parsed and not yet returned
-  int64_t row = 0;         // the number of the row returned last, from 1
+  int64_t row = 0;          // the number of the row returned last, from 1
   Fields columns;
   std::string json;
 
@@ -92,7 +93,7 @@ struct CsvRecordReader::State {
     position = 0;
     if (!begun) {
       // A short first read must not hide the byte order mark.
-      while (end > 0 && end < 3 && end < buffer.size()) {
+      while (end > 0 && end < 3) {
         MT_ASSIGN_OR_RETURN(const size_t more,
                             text->Read(buffer.data() + end, buffer.size() - end));
         if (more == 0) break;
@@ -157,7 +158,7 @@ struct CsvRecordReader::State {
                                                      fields.size() == 1 ? " field" : " fields",
                                                      "; the first row names ", columns.size()));
     }
-    json = "{";
+    json.assign(1, '{');  // not = "{": a warning of GCC 12 that is not true
     for (size_t i = 0; i < fields.size(); ++i) {
       const std::string& field = fields[i];
       const bool is_json = HoldsJson(columns[i]);
@@ -167,9 +168,9 @@ struct CsvRecordReader::State {
       json += ':';
       const size_t valid = Utf8ValidPrefix(field);
       if (valid < field.size()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("column \"", columns[i], "\": invalid UTF-8 at byte ", valid,
-                         " of the field; data files must be UTF-8"));
+        return absl::InvalidArgumentError(absl::StrCat("column \"", columns[i],
+                                                       "\": invalid UTF-8 at byte ", valid,
+                                                       " of the field; data files must be UTF-8"));
       }
       if (!is_json) {
         AppendJsonText(field, &json);
@@ -192,7 +193,7 @@ CsvRecordReader::CsvRecordReader(ByteSource* text, std::string path, size_t chun
   state.text = text;
   state.path = std::move(path);
   state.record_bytes_max = record_bytes_max;
-  state.buffer.resize(chunk_bytes);
+  state.buffer.resize(std::max(chunk_bytes, size_t{3}));  // a byte order mark has 3
   csv_init(&state.parser, CSV_STRICT | CSV_STRICT_FINI);
   csv_set_blk_size(&state.parser, size_t{64} << 10);
   // The library's default drops white space around fields.

@@ -19,10 +19,10 @@ namespace megatrain {
 // at the start is accepted.
 //
 // Each row becomes a JSON object with a text for every column. The columns `messages`,
-// `conversations` and `tools` hold JSON, which becomes the value itself; an empty field of theirs is
-// left out. Rows are numbered from 1, the names' row being the first. A row with another number of
-// fields than the first, a field that is not UTF-8, or one of those columns that is not JSON is the
-// record's defect.
+// `conversations` and `tools` hold JSON, which becomes the value itself; an empty field of theirs
+// is left out. Rows are numbered from 1, the names' row being the first. A row with another number
+// of fields than the first, a field that is not UTF-8, or one of those columns that is not JSON is
+// the record's defect.
 //
 // Next returns InvalidArgument, naming the row, for misplaced quotes, a row that is too long, and
 // names that are missing or there twice.

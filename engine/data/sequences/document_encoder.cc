@@ -26,10 +26,33 @@ size_t LastSafeCut(std::string_view text) {
   return 0;
 }
 
+absl::StatusOr<SpecialIds> IdsAroundText(const Tokenizer& tokenizer, AddBos add_bos) {
+  SpecialIds around = tokenizer.special_tokens_around();
+  if (add_bos == AddBos::kAuto) return around;
+  const int32_t bos = tokenizer.bos_id();
+  if (add_bos == AddBos::kTrue && bos < 0) {
+    return absl::InvalidArgumentError(
+        "data.add_bos: true, but the tokenizer names no beginning-of-text token (bos_token in "
+        "tokenizer_config.json)");
+  }
+  std::erase(around.before, bos);
+  if (add_bos == AddBos::kTrue) around.before.insert(around.before.begin(), bos);
+  return around;
+}
+
+bool DocumentEncoder::BeginWith(uint32_t bits, uint32_t target,
+                                std::vector<uint32_t>* words) const {
+  for (size_t i = 0; i < options_.around.before.size(); ++i) {
+    words->push_back(static_cast<uint32_t>(options_.around.before[i]) | target |
+                     (i == 0 ? bits : 0));
+  }
+  return !options_.around.before.empty();
+}
+
 absl::Status DocumentEncoder::CheckIds() {
   for (const int32_t id : ids_) {
     if (id < 0 || id >= options_.vocabulary || static_cast<uint32_t>(id) > kTokenMask) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return absl::OutOfRangeError(absl::StrCat(
           "the tokenizer gives token ", id, ", which is not below the model's vocabulary of ",
           options_.vocabulary, "; the tokenizer is not this model's"));
     }
@@ -44,16 +67,22 @@ absl::Status DocumentEncoder::TextPiece(std::string_view text, bool first,
   MT_RETURN_IF_ERROR(first ? options_.tokenizer->Encode(text, &ids_)
                            : options_.tokenizer->EncodeContinued(text, &ids_));
   MT_RETURN_IF_ERROR(CheckIds());
+  const bool begun = !first || BeginWith(kDocumentBit, kTargetBit, words);
   for (size_t i = 0; i < ids_.size(); ++i) {
     words->push_back(static_cast<uint32_t>(ids_[i]) | kTargetBit |
-                     (first && i == 0 ? kDocumentBit : 0));
+                     (!begun && i == 0 ? kDocumentBit : 0));
   }
   return absl::OkStatus();
 }
 
 void DocumentEncoder::EndText(bool first, std::vector<uint32_t>* words) const {
-  words->push_back(static_cast<uint32_t>(options_.eos_id) | kTargetBit |
-                   (first ? kDocumentBit : 0));
+  first = first && !BeginWith(kDocumentBit, kTargetBit, words);
+  std::vector<int32_t> end = options_.around.after;
+  if (end.empty() || end.back() != options_.eos_id) end.push_back(options_.eos_id);
+  for (size_t i = 0; i < end.size(); ++i) {
+    words->push_back(static_cast<uint32_t>(end[i]) | kTargetBit |
+                     (first && i == 0 ? kDocumentBit : 0));
+  }
 }
 
 absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_t>* words) {
@@ -81,10 +110,13 @@ absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_
     return absl::InvalidArgumentError("the chat template makes no token of the example");
   }
   MT_RETURN_IF_ERROR(CheckIds());
+  const bool begun =
+      options_.around_chats &&
+      BeginWith(kDocumentBit | kWholeBit, options_.train_on_prompt ? kTargetBit : 0, words);
   for (size_t i = 0; i < ids_.size(); ++i) {
     const bool target = options_.train_on_prompt || target_[i] != 0;
     words->push_back(static_cast<uint32_t>(ids_[i]) | (target ? kTargetBit : 0) |
-                     (i == 0 ? kDocumentBit | kWholeBit : 0));
+                     (!begun && i == 0 ? kDocumentBit | kWholeBit : 0));
   }
   return absl::OkStatus();
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/data/sequences/batch_loader.h"
-#include "engine/data/sequences/inspect_sequences.h"
+#include "engine/inspect/inspect_sequences.h"
 #include "tests/engine/data/sequences/data_test_support.h"
 #include "tests/support/read_file.h"
 

@@ -1,4 +1,4 @@
-#include "engine/data/sequences/inspect_sequences.h"
+#include "engine/inspect/inspect_sequences.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Shows prepared data to people and to other programs (`inspect`). Unless said otherwise, errors
 // are those of reading the dataset.
-#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
-#define MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
+#ifndef MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_
+#define MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_
 
 #include <cstdint>
 #include <string>
@@ -42,4 +42,4 @@ absl::StatusOr<DataFile> GuessDataFile(const std::string& path);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_INSPECT_SEQUENCES_H_
+#endif  // MEGATRAIN_ENGINE_INSPECT_INSPECT_SEQUENCES_H_
