@@ -92,6 +92,7 @@ struct GenerateOptions {
   double temperature = 0.8;  // 0 takes the likeliest token
   uint64_t seed = 42;
   std::string tokenizer = "auto";
+  AddBos add_bos = AddBos::kAuto;  // as data.add_bos
 };
 // Continues options.prompt with the model in `path`, a Hugging Face directory or a checkpoint. Uses
 // the host's threads, device and pool, and streams tiles as training does. `emit` is called on the

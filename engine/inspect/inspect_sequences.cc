@@ -182,6 +182,7 @@ absl::StatusOr<std::string> DescribeDataset(const Dataset& dataset, const Tokeni
 }
 
 absl::StatusOr<DataFile> GuessDataFile(const std::string& path) {
+  MT_RETURN_IF_ERROR(CheckReadable(path));
   DataFile file;
   file.path = path;
   const std::string lower = absl::AsciiStrToLower(path);

@@ -65,14 +65,23 @@ bool MayHold(const FileKind& kind, DataFormat format) {
          (kind.content != FileContent::kText || format == DataFormat::kText);
 }
 
+absl::Status CheckReadable(const std::string& path) {
+  if (KindOfFile(path).content != FileContent::kParquet) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      path,
+      ": Parquet is not read; convert it to JSON Lines, as with python3 -c \"import sys, "
+      "pandas; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', "
+      "lines=True)\" IN.parquet OUT.jsonl.gz"));
+}
+
 const char* FileNamesOf(DataFormat format) {
   switch (format) {
     case DataFormat::kTokens:
       return ".npy and .bin";
     case DataFormat::kText:
-      return ".txt, .jsonl, .json, .csv and .parquet, all but the last also with .gz or .zst";
+      return ".txt, .jsonl, .json and .csv, also with .gz or .zst,";
     default:
-      return ".jsonl, .json, .csv and .parquet, all but the last also with .gz or .zst";
+      return ".jsonl, .json and .csv, also with .gz or .zst,";
   }
 }
 

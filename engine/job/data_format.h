@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace megatrain {
@@ -30,12 +31,15 @@ struct FileKind {
 };
 
 // Tells by the end of the name, in upper or lower case: .txt, .jsonl or .json, .csv, .parquet, .npy
-// or .bin. A text's (the first four) may be followed by .gz or .zst.
+// or .bin. One of text (the first four) may be followed by .gz or .zst.
 FileKind KindOfFile(std::string_view path);
 
 // Returns true if files of `kind` may hold data of `format`. Ids are format `tokens`, and nothing
 // else is. A file of no known name may be text of any form.
 bool MayHold(const FileKind& kind, DataFormat format);
+
+// Returns Unimplemented, with what to do, for a file that this build cannot read.
+absl::Status CheckReadable(const std::string& path);
 
 // The ends of names that go with a format, for error messages.
 const char* FileNamesOf(DataFormat format);

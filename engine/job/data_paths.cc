@@ -120,10 +120,12 @@ absl::StatusOr<std::vector<DataFile>> ExpandDataFile(const DataFile& entry, File
     const bool absolute = entry.path.front() == '/';
     MT_RETURN_IF_ERROR(finder.AddMatches(absolute ? "/" : "", parts, 0, 0));
   } else {
+    MT_RETURN_IF_ERROR(CheckReadable(entry.path));
     return std::vector<DataFile>{entry};
   }
   std::vector<DataFile> found;
   for (std::string& path : finder.Sorted()) {
+    MT_RETURN_IF_ERROR(CheckReadable(path));
     found.push_back(entry);
     found.back().path = std::move(path);
   }

@@ -121,7 +121,7 @@ std::vector<ConfigKey> ModelKeys(JobSpec::Model& model) {
 ConfigValue AddBosValue(AddBos* field) {
   ConfigValue value = Choice<AddBos>(
       field, {{"auto", AddBos::kAuto}, {"true", AddBos::kTrue}, {"false", AddBos::kFalse}});
-  value.schema = {{"enum", {"auto", true, false}}};
+  value.schema = {{"type", {"string", "boolean"}}, {"enum", {"auto", true, false}}};
   return value;
 }
 
@@ -151,8 +151,11 @@ std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
       {"data.chat_template",
        Choice(&data.chat_template, {"auto", "chatml", "llama3", "mistral", "gemma", "alpaca"}),
        "template that makes text of chat data; auto = the model directory's own"},
-      {"data.add_bos", AddBosValue(&data.add_bos),
-       "beginning-of-text token before text; auto = as the tokenizer's own post-processor says"},
+      {.path = "data.add_bos",
+       .value = AddBosValue(&data.add_bos),
+       .help = "beginning-of-text token before text; auto = as the tokenizer's own post-processor "
+               "says",
+       .shown = R"("auto")"},
       {"data.on_bad_record",
        Choice<OnBadRecord>(&data.on_bad_record,
                            {{"fail", OnBadRecord::kFail}, {"skip", OnBadRecord::kSkip}}),

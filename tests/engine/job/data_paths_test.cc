@@ -80,6 +80,13 @@ TEST_F(DataPathsTest, WhatIsThereIsNoGlob) {
   EXPECT_THAT(Expand("data/none.txt"), ElementsAre("none.txt"));
 }
 
+TEST_F(DataPathsTest, ParquetIsRefusedWithWhatToDo) {
+  directory_.Write("data/sub/x.parquet", "PAR1");
+  for (const char* path : {"data", "data/sub/*.parquet", "data/sub/x.parquet"}) {
+    EXPECT_THAT(Expand(path), ElementsAre(HasSubstr("x.parquet: Parquet is not read; convert")));
+  }
+}
+
 TEST_F(DataPathsTest, LinksInACircleEnd) {
   fs::create_directory_symlink(directory_ / "data/sub", directory_ / "data/sub/loop");
   EXPECT_THAT(Expand("data"), ElementsAre(HasSubstr("a link may lead in a circle")));

@@ -123,7 +123,7 @@ class SurroundingTokenizer : public Tokenizer {
  private:
   const SpecialIds around_;
   const int32_t bos_;
-  const std::unique_ptr<const Tokenizer> bytes_ = MakeBytesTokenizer();
+  const std::shared_ptr<const Tokenizer> bytes_ = MakeBytesTokenizer();
 };
 
 TEST(IdsAroundTextTest, AreTheTokenizersUnlessTheJobSays) {
