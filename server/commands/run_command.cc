@@ -29,9 +29,11 @@ struct RunArguments {
   bool verify_data = false;
 };
 
-TrainingOptions ResumeOptions(const std::string& resume, bool discard_newer) {
+TrainingOptions OptionsOf(const RunArguments& arguments) {
+  const std::string& resume = arguments.resume;
   TrainingOptions options;
-  options.discard_newer = discard_newer;
+  options.discard_newer = arguments.discard_newer;
+  options.verify_data = arguments.verify_data;
   if (resume == "auto") {
     options.resume = ResumeMode::kAuto;
   } else if (resume == "never") {
@@ -82,9 +84,7 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
   if (!host->why_cpu().empty()) progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
   // The plan chooses by them, about a second against hours. Without them it goes by rule.
   if (host->device_id() != kCpuDeviceId) (void)host->MeasureRates();
-  TrainingOptions options = ResumeOptions(arguments.resume, arguments.discard_newer);
-  options.verify_data = arguments.verify_data;
-  return RunTraining(*host, spec, options, &control,
+  return RunTraining(*host, spec, OptionsOf(arguments), &control,
                      [&](const RunEvent& event) { std::visit(show, event); });
 }
 

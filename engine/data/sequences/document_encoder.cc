@@ -67,12 +67,27 @@ absl::Status DocumentEncoder::TextPiece(std::string_view text, bool first,
   MT_RETURN_IF_ERROR(first ? options_.tokenizer->Encode(text, &ids_)
                            : options_.tokenizer->EncodeContinued(text, &ids_));
   MT_RETURN_IF_ERROR(CheckIds());
+  AppendText(first, words);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> DocumentEncoder::SettledPiece(std::string_view text, bool first, bool last,
+                                                     PieceState* state,
+                                                     std::vector<uint32_t>* words) {
+  ids_.clear();
+  MT_ASSIGN_OR_RETURN(const size_t settled,
+                      options_.tokenizer->EncodePiece(text, last, state, &ids_));
+  MT_RETURN_IF_ERROR(CheckIds());
+  if (settled > 0) AppendText(first, words);
+  return settled;
+}
+
+void DocumentEncoder::AppendText(bool first, std::vector<uint32_t>* words) const {
   const bool begun = !first || BeginWith(kDocumentBit, kTargetBit, words);
   for (size_t i = 0; i < ids_.size(); ++i) {
     words->push_back(static_cast<uint32_t>(ids_[i]) | kTargetBit |
                      (!begun && i == 0 ? kDocumentBit : 0));
   }
-  return absl::OkStatus();
 }
 
 void DocumentEncoder::EndText(bool first, std::vector<uint32_t>* words) const {

@@ -58,10 +58,17 @@ class DocumentEncoder {
   // first one, then call EndText. Each piece but the last must end at a SafeCut. Returns
   // InvalidArgument for invalid UTF-8, and OutOfRange for an id that is not below the vocabulary.
   absl::Status TextPiece(std::string_view text, bool first, std::vector<uint32_t>* words);
+  // Does as TextPiece for the beginning of `text`, as far as what may follow cannot change its
+  // tokens, and returns its length in bytes; 0 if nothing is settled. If `last`, nothing follows
+  // and all is encoded. Begin with a new `state`, and go on with the rest and more text. For
+  // tokenizers without SafeCuts.
+  absl::StatusOr<size_t> SettledPiece(std::string_view text, bool first, bool last,
+                                      PieceState* state, std::vector<uint32_t>* words);
   // Appends the ids that go behind a text and the end-of-text token, unless it is the last of them.
   // `first` says that TextPiece was not called for the document.
   void EndText(bool first, std::vector<uint32_t>* words) const;
 
+  bool has_safe_cuts() const { return options_.tokenizer->cuts_at_line_feeds(); }
   // Returns the last place at which `text` can be cut for this tokenizer, or 0 if there is none.
   size_t SafeCut(std::string_view text) const {
     return options_.tokenizer->cuts_at_line_feeds() ? LastSafeCut(text) : 0;
@@ -73,6 +80,8 @@ class DocumentEncoder {
 
  private:
   absl::Status CheckIds();
+  // Appends the ids of a piece.
+  void AppendText(bool first, std::vector<uint32_t>* words) const;
   // Appends `around.before` if there is one; `bits` belong to the first word, `target` to all.
   // Returns true if it appended anything.
   bool BeginWith(uint32_t bits, uint32_t target, std::vector<uint32_t>* words) const;

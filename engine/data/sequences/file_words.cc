@@ -205,6 +205,25 @@ absl::Status FileWordMaker::EncodePieces(int64_t offset, bool first, Current& cu
   return Report(current);
 }
 
+absl::StatusOr<bool> FileWordMaker::EncodeSettled(int64_t offset, bool first, bool end,
+                                                  PieceState* state, std::string* rest,
+                                                  Current& current) {
+  constexpr size_t kCharacterBytesMax = 4;
+  const size_t valid = Utf8ValidPrefix(*rest);
+  if (valid < rest->size() && (end || valid + kCharacterBytesMax <= rest->size())) {
+    return Prefixed(current.file.path, InvalidUtf8(offset + static_cast<int64_t>(valid)));
+  }
+  Block& block = blocks_.front();
+  block.words.clear();
+  const absl::StatusOr<size_t> settled =
+      block.encoder.SettledPiece(*rest, first, end, state, &block.words);
+  if (!settled.ok()) return Prefixed(current.file.path, settled.status());
+  rest->erase(0, *settled);
+  MT_RETURN_IF_ERROR(current.writer->Append(block.words.data(), block.words.size()));
+  MT_RETURN_IF_ERROR(Report(current));
+  return !block.words.empty();
+}
+
 // The file is one document; a byte order mark is not part of it.
 absl::Status FileWordMaker::AddPlainText(ByteSource* text, Current& current) {
   const DocumentEncoder& encoder = blocks_.front().encoder;
@@ -213,6 +232,7 @@ absl::Status FileWordMaker::AddPlainText(ByteSource* text, Current& current) {
   int64_t rest_offset = 0;    // of `rest` in the text
   bool first = true;          // nothing was tokenised yet
   bool begun = false;         // the byte order mark was looked for
+  PieceState state;           // for tokenizers without safe cuts
   for (bool end = false; !end;) {
     // A longer rest is read on in longer steps, so that looking for a cut stays linear.
     const size_t have = rest.size();
@@ -236,6 +256,14 @@ absl::Status FileWordMaker::AddPlainText(ByteSource* text, Current& current) {
       rest_offset = pieces_offset = 3;
     }
     begun = true;
+    if (!encoder.has_safe_cuts()) {
+      const size_t before = rest.size();
+      MT_ASSIGN_OR_RETURN(const bool any,
+                          EncodeSettled(rest_offset, first, end, &state, &rest, current));
+      rest_offset += static_cast<int64_t>(before - rest.size());
+      first = first && !any;
+      continue;
+    }
     const size_t cut = end ? rest.size() : encoder.SafeCut(rest);
     if (cut > 0) {
       pieces_.push_back(rest.substr(0, cut));

@@ -97,6 +97,10 @@ class FileWordMaker {
   absl::Status AddPlainText(ByteSource* text, Current& current);
   // Encodes the pieces, each by one thread, and writes them.
   absl::Status EncodePieces(int64_t offset, bool first, Current& current);
+  // Encodes and writes the beginning of `rest` that no further text can change, and takes it off.
+  // `offset` is that of `rest` in the text. Returns true if anything was encoded.
+  absl::StatusOr<bool> EncodeSettled(int64_t offset, bool first, bool end, PieceState* state,
+                                     std::string* rest, Current& current);
   absl::Status Report(Current& current) const;
   void Run(int64_t blocks, absl::FunctionRef<void(int64_t)> work);
 

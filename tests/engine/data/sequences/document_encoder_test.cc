@@ -141,6 +141,35 @@ TEST(IdsAroundTextTest, AreTheTokenizersUnlessTheJobSays) {
               HasSubstr("data.add_bos: true, but the tokenizer names no beginning-of-text token"));
 }
 
+// Settles a text up to its last space.
+class SettlingTokenizer : public SurroundingTokenizer {
+ public:
+  SettlingTokenizer() : SurroundingTokenizer({{kBytesBosId}, {}}, kBytesBosId) {}
+  bool cuts_at_line_feeds() const override { return false; }
+  absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
+                                     std::vector<int32_t>* ids) const override {
+    const size_t settled = last ? text.size() : text.rfind(' ') + 1;  // npos + 1 is 0
+    state->continued = state->continued || settled > 0;
+    const absl::Status status = Encode(text.substr(0, settled), ids);
+    if (!status.ok()) return status;
+    return settled;
+  }
+};
+
+TEST(DocumentEncoderTest, SettledPiecesBeginADocumentOnce) {
+  const SettlingTokenizer tokenizer;
+  DocumentEncoder encoder(Options(&tokenizer));
+  EXPECT_FALSE(encoder.has_safe_cuts());
+  std::vector<uint32_t> words;
+  PieceState state;
+  EXPECT_EQ(*encoder.SettledPiece("ab", true, false, &state, &words), 0u);
+  EXPECT_TRUE(words.empty());
+  EXPECT_EQ(*encoder.SettledPiece("ab c", true, false, &state, &words), 3u);
+  EXPECT_EQ(*encoder.SettledPiece("c", false, true, &state, &words), 1u);
+  EXPECT_THAT(words, ElementsAre('a' | kTargetBit | kDocumentBit, 'b' | kTargetBit,
+                                 ' ' | kTargetBit, 'c' | kTargetBit));
+}
+
 TEST(DocumentEncoderTest, RefusesIdsOutsideTheVocabulary) {
   const auto tokenizer = MakeBytesTokenizer();
   DocumentEncoderOptions options = Options(tokenizer.get());
