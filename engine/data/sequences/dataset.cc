@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/bounded_file_system.h"
 #include "engine/base/status.h"
 #include "engine/data/cache/file_hashes.h"
 #include "engine/data/order/permutation.h"
 #include "engine/data/order/source_mix.h"
+#include "engine/data/records/bounded_file_system.h"
 #include "engine/data/records/data_file_io.h"
 #include "engine/data/sequences/batch_loader.h"
 #include "engine/data/sequences/data_side.h"

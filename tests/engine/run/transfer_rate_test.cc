@@ -28,7 +28,7 @@ TEST(TransferRateTest, TheRateIsThatOfTheLastMinute) {
     pace = rate.Pace(kBegin + absl::Seconds(second), done += 5000000, kTotal);
   }
   EXPECT_EQ(pace, ": 5 MB/s, 5 minutes left");
-  EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(201), done += 5000000, 100 * kTotal),
+  EXPECT_EQ(rate.Pace(kBegin + absl::Seconds(200), done += 5000000, 100 * kTotal),
             ": 5 MB/s, 12 hours left");
 }
 

@@ -1,4 +1,4 @@
-#include "engine/base/bounded_file_system.h"
+#include "engine/data/records/bounded_file_system.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

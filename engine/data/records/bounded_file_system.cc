@@ -1,5 +1,5 @@
 // Invariant: `recent` lists the files that have a descriptor, the one read last at its front.
-#include "engine/base/bounded_file_system.h"
+#include "engine/data/records/bounded_file_system.h"
 
 #include <list>
 #include <utility>
