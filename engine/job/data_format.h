@@ -20,7 +20,7 @@ absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
 // All words, for error messages.
 inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt or messages";
 
-// What a file's name says it holds. Text of no known name is kText.
+// The content that a file's name tells. A file of no known name is kText.
 enum class FileContent { kText, kJson, kCsv, kParquet, kIds };
 enum class Compression { kNone, kGzip, kZstd };
 

@@ -27,8 +27,8 @@ inline constexpr int64_t kDataPathsMax = 2000000;
 // over, except where a glob's own part begins with one.
 //
 // Returns InvalidArgument, naming the path, for a directory without data, a file in a directory
-// that does not go with the format, and a glob that nothing matches. Returns the errors of CheckReadable
-// and of `files`.
+// that does not go with the format, and a glob that nothing matches. Returns the errors of
+// CheckReadable and of `files`.
 absl::StatusOr<std::vector<DataFile>> ExpandDataFile(const DataFile& entry, FileSystem* files);
 
 // Returns the files of all entries, in the entries' order.

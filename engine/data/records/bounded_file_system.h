@@ -17,7 +17,7 @@ namespace megatrain {
 
 class BoundedFileSystem : public WatchedFileSystem {
  public:
-  // Of the files opened through it, those read last keep their descriptors, `descriptors` in all.
+  // The files that were read last keep their descriptors, `descriptors` in all.
   // `base` must outlive this object and all files opened through it. REQUIRES: descriptors >= 1.
   BoundedFileSystem(FileSystem* base, size_t descriptors);
   ~BoundedFileSystem() override;

@@ -28,7 +28,7 @@ bool HoldsRecords(const DataFile& file);
 // The bad records of a file that are named; of further ones only the number is told.
 inline constexpr size_t kNamedBadRecordsMax = 100;
 
-// What is known of a file's words beside the words. Kept in the cache as JSON.
+// Describes a file's words. Kept beside them in the cache as JSON.
 struct FileWordsMeta {
   int64_t documents = 0;
   int64_t largest_id = -1;

@@ -82,7 +82,7 @@ class SharedProgress {
   absl::Status error_;
 };
 
-// What was made or found of one file.
+// The words of one file, made or found.
 struct Prepared {
   std::unique_ptr<CacheFile> words;
   FileWordsMeta meta;

@@ -22,7 +22,7 @@ namespace megatrain {
 struct TokenStreamOptions {
   FileWordsOptions words;
   std::string cache_directory;
-  // What is known of the files' contents; not owned. If null, every file is hashed.
+  // Remembers the files' contents; not owned. If null, every file is hashed.
   FileHashes* hashes = nullptr;
   bool verify = false;                    // check the cache files whole, not as they are read
   FileSystem* files = PosixFileSystem();  // must outlive the stream

@@ -236,11 +236,11 @@ TEST(JobParserTest, DataMayBeMixedAndItsKeysHaveWords) {
   EXPECT_EQ(spec->data.add_bos, AddBos::kTrue);
   EXPECT_EQ(spec->data.on_bad_record, OnBadRecord::kSkip);
   EXPECT_EQ(JobSpec().data.add_bos, AddBos::kAuto);
-  EXPECT_THAT(std::string(
-                  Parse("model: {path: m}\ndata: {add_bos: yes, train: [{path: a, format: text}]}")
+  EXPECT_THAT(
+      std::string(Parse("model: {path: m}\ndata: {add_bos: yes, train: [{path: a, format: text}]}")
                       .status()
                       .message()),
-              HasSubstr("data.add_bos: expects auto, true or false"));
+      HasSubstr("data.add_bos: expects auto, true or false"));
 }
 
 TEST(JobParserTest, DataEntries) {

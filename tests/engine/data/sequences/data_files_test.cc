@@ -1,4 +1,4 @@
-// What a job's data may be: kinds of files, directories, bad records, and what is done only once.
+// Kinds of data files, directories of them, bad records, and data that is not read twice.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -145,7 +145,7 @@ TEST(DataFilesTest, BadRecordsAreSkippedCountedAndNamed) {
     }
     fingerprint = (*dataset)->fingerprint();
   }
-  // What was made with them left out is not taken where they end the job.
+  // Words without them are not taken where they end the job.
   spec.data.on_bad_record = OnBadRecord::kFail;
   EXPECT_THAT(Read(spec, directory), HasSubstr("r.jsonl:2: \"text\" is missing"));
 
