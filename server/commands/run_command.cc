@@ -26,11 +26,14 @@ struct RunArguments {
   std::string metrics_path;
   std::string resume = "auto";
   bool discard_newer = false;
+  bool verify_data = false;
 };
 
-TrainingOptions ResumeOptions(const std::string& resume, bool discard_newer) {
+TrainingOptions OptionsOf(const RunArguments& arguments) {
+  const std::string& resume = arguments.resume;
   TrainingOptions options;
-  options.discard_newer = discard_newer;
+  options.discard_newer = arguments.discard_newer;
+  options.verify_data = arguments.verify_data;
   if (resume == "auto") {
     options.resume = ResumeMode::kAuto;
   } else if (resume == "never") {
@@ -81,8 +84,8 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
   if (!host->why_cpu().empty()) progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
   // The plan chooses by them, about a second against hours. Without them it goes by rule.
   if (host->device_id() != kCpuDeviceId) (void)host->MeasureRates();
-  return RunTraining(*host, spec, ResumeOptions(arguments.resume, arguments.discard_newer),
-                     &control, [&](const RunEvent& event) { std::visit(show, event); });
+  return RunTraining(*host, spec, OptionsOf(arguments), &control,
+                     [&](const RunEvent& event) { std::visit(show, event); });
 }
 
 }  // namespace
@@ -101,6 +104,8 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
                    "auto: from the newest good checkpoint; never: refuse one; or a checkpoint")
       ->type_name("auto|never|PATH")
       ->capture_default_str();
+  command->add_flag("--verify-data", arguments->verify_data,
+                    "read data and prepared data again that look unchanged, and check them");
   command->add_flag("--discard-newer", arguments->discard_newer,
                     "remove checkpoints newer than the one resumed from, once a new one is saved");
   command->callback([arguments, exit_code] {
