@@ -191,7 +191,8 @@ std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
                            {{"fail", OnBadRecord::kFail}, {"skip", OnBadRecord::kSkip}}),
        "a record that cannot be read ends the job, or is left out, counted and named in the log"},
       {"data.tokenizer", Choice(&data.tokenizer, {"auto", "bytes"}),
-       "what makes tokens; auto = tokenizer.json; bytes = 256 bytes and 3 specials, needs no file"},
+       "what makes tokens; auto = tokenizer.json, else tokenizer.model; bytes = 256 bytes and 3 "
+       "specials, needs no file"},
   };
 }
 

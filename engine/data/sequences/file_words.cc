@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/job/data_format.h"
@@ -226,7 +225,7 @@ absl::Status FileWordMaker::AddPlainText(ByteSource* text, Current& current) {
     rest.resize(have + got);
     if (!begun && (rest.size() >= kByteOrderMark.size() || end)) {
       begun = true;
-      if (absl::StartsWith(rest, kByteOrderMark)) {
+      if (rest.starts_with(kByteOrderMark)) {
         offset = static_cast<int64_t>(kByteOrderMark.size());
         rest.erase(0, kByteOrderMark.size());
       }

@@ -187,10 +187,11 @@ absl::Status AsInvalid(const absl::Status& status) {
 }
 
 // Prepares files[begin, end), each by one thread. Sets results[begin, end), or returns the error of
-// the first bad one. The calling thread only tells `progress`, for one file may take long.
+// the first bad one. If `long_files`, the calling thread only calls `progress`; else it works too.
 absl::Status PrepareSideBySide(absl::Span<const DataFile> files, size_t begin, size_t end,
-                               const Preparer& preparer, const ByteProgress& progress,
-                               ThreadPool* pool, std::vector<Prepared>* results) {
+                               bool long_files, const Preparer& preparer,
+                               const ByteProgress& progress, ThreadPool* pool,
+                               std::vector<Prepared>* results) {
   // Files behind one that failed are not begun; those before it are.
   std::atomic<size_t> failed{end};
   std::vector<absl::Status> errors(end - begin);
@@ -207,11 +208,14 @@ absl::Status PrepareSideBySide(absl::Span<const DataFile> files, size_t begin, s
     while (i < first && !failed.compare_exchange_weak(first, i)) {
     }
   };
-  std::future<void> work = std::async(
-      std::launch::async, [&] { pool->ParallelFor(static_cast<int64_t>(end - begin), prepare); });
-  // An error of the progress ends the work, too.
-  while (work.wait_for(kProgressInterval) != std::future_status::ready) progress(0).IgnoreError();
-  work.get();
+  const auto all = [&] { pool->ParallelFor(static_cast<int64_t>(end - begin), prepare); };
+  if (long_files) {
+    std::future<void> work = std::async(std::launch::async, all);
+    // An error of the progress ends the work, too.
+    while (work.wait_for(kProgressInterval) != std::future_status::ready) progress(0).IgnoreError();
+  } else {
+    all();
+  }
   return failed < end ? errors[failed - begin] : absl::OkStatus();
 }
 
@@ -225,19 +229,23 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
   const Preparer preparer(options, counted);
   ThreadPool pool(options.threads);
   std::vector<Prepared> results(files.size());
-  // A plain text is encoded from its beginning to its end, so more threads would not help.
-  const auto is_for_one_thread = [&](const DataFile& file) {
-    if (!HoldsRecords(file)) return true;
+  const auto is_small = [&](const DataFile& file) {
     const absl::StatusOr<FileInfo> info = options.files->Examine(file.path);
     return info.ok() && info->bytes < kSmallFileBytes;
   };
   // The files' order is kept, so that the error of the first bad one is returned.
   for (size_t begin = 0; begin < files.size();) {
     size_t end = begin;
-    while (end < files.size() && is_for_one_thread(files[end])) ++end;
+    bool long_files = false;
+    for (; end < files.size(); ++end) {
+      if (is_small(files[end])) continue;
+      // A plain text is encoded from its beginning to its end, so more threads would not help.
+      if (HoldsRecords(files[end])) break;
+      long_files = true;
+    }
     absl::Status status;
     if (end > begin + 1) {
-      status = PrepareSideBySide(files, begin, end, preparer, counted, &pool, &results);
+      status = PrepareSideBySide(files, begin, end, long_files, preparer, counted, &pool, &results);
     } else {
       end = begin + 1;
       absl::StatusOr<Prepared> prepared = preparer.Prepare(files[begin], &pool);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/sequences/batch_loader.h"
 #include "tests/engine/data/records/token_bytes.h"
 #include "tests/engine/data/sequences/data_test_support.h"
 
