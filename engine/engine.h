@@ -27,6 +27,9 @@ struct TrainingOptions {
   // the run has saved its first checkpoint. If this is false and there are newer ones, the run is
   // refused (FailedPrecondition).
   bool discard_newer = false;
+  // The sections of the job file, of "optimizer" and "schedule", that a resumed run may change.
+  // Their changes are noted in the checkpoints.
+  std::vector<std::string> allow_change;
   // Pauses the run in place when the disk of the checkpoints or of the output is full, and writes
   // again after Resume. If this is false, a checkpoint that does not fit is reported as
   // CheckpointFailed, and the run fails if the last checkpoint or the output does not fit.
@@ -42,9 +45,10 @@ struct TrainingOptions {
 
 enum class TrainingOutcome {
   kFinished,
-  kInterrupted,  // by Stop; saved if a step was made
-  kReleased,     // by Release; saved if a step was made
-  kCancelled,    // by Cancel; not saved
+  kStoppedEarly,  // by training.stop_after_worse; saved, and the output written, like kFinished
+  kInterrupted,   // by Stop; saved if a step was made
+  kReleased,      // by Release; saved if a step was made
+  kCancelled,     // by Cancel; not saved
 };
 
 // Trains `spec` on the host's threads, device and pool, and returns when the job is finished or

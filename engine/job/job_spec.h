@@ -4,6 +4,7 @@
 #define MEGATRAIN_ENGINE_JOB_JOB_SPEC_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ enum class UpdateDevice { kAuto, kHost, kDevice };
 struct DataFile {
   std::string path;  // absolute once a job file is parsed
   DataFormat format = DataFormat::kText;
-  std::string dtype;  // "uint16" or "uint32" for tokens in .bin, else empty
+  std::string dtype;      // "uint16" or "uint32" for tokens in .bin, else empty
+  std::string name = "";  // data.eval only: the set that the file belongs to; empty: none
 };
 
 struct JobSpec {
@@ -53,6 +55,10 @@ struct JobSpec {
     Precision gradient_dtype = Precision::kFp32;
     uint64_t seed = 42;
     int64_t eval_every = 50;  // 0 = only after the last step
+    bool keep_best = false;
+    int64_t stop_after_worse = 0;     // evaluations; 0 = never
+    std::vector<int64_t> skip_steps;  // steps whose batch is left out
+    std::vector<std::string> freeze;  // patterns of tensor names (plan/training_layout.h)
   } training;
   struct Optimizer {
     double learning_rate = 3e-4;
@@ -61,6 +67,13 @@ struct JobSpec {
     double epsilon = 1e-8;
     double weight_decay = 0.1;
     double max_gradient_norm = 1.0;  // 0 = no clipping
+    // Rates of tensors whose names match a pattern. The first group that matches counts; what it
+    // does not give is as above.
+    struct Group {
+      std::string match;
+      std::optional<double> learning_rate, weight_decay;
+    };
+    std::vector<Group> groups;
   } optimizer;
   struct Schedule {
     ScheduleType type = ScheduleType::kCosine;
@@ -76,6 +89,9 @@ struct JobSpec {
   struct Output {
     std::string directory;  // empty = no export
   } output;
+  struct Report {
+    std::string tensorboard;  // a directory of TensorBoard event files; empty = none
+  } report;
   struct Engine {
     std::string device = "auto";  // auto | cpu | cuda | cuda:N
     AttentionChoice attention = AttentionChoice::kAuto;

@@ -26,11 +26,14 @@ struct RunArguments {
   std::string metrics_path;
   std::string resume = "auto";
   bool discard_newer = false;
+  std::vector<std::string> allow_change;
 };
 
-TrainingOptions ResumeOptions(const std::string& resume, bool discard_newer) {
+TrainingOptions ResumeOptions(const RunArguments& arguments) {
+  const std::string& resume = arguments.resume;
   TrainingOptions options;
-  options.discard_newer = discard_newer;
+  options.discard_newer = arguments.discard_newer;
+  options.allow_change = arguments.allow_change;
   if (resume == "auto") {
     options.resume = ResumeMode::kAuto;
   } else if (resume == "never") {
@@ -81,8 +84,8 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
   if (!host->why_cpu().empty()) progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
   // The plan chooses by them, about a second against hours. Without them it goes by rule.
   if (host->device_id() != kCpuDeviceId) (void)host->MeasureRates();
-  return RunTraining(*host, spec, ResumeOptions(arguments.resume, arguments.discard_newer),
-                     &control, [&](const RunEvent& event) { std::visit(show, event); });
+  return RunTraining(*host, spec, ResumeOptions(arguments), &control,
+                     [&](const RunEvent& event) { std::visit(show, event); });
 }
 
 }  // namespace
@@ -103,6 +106,12 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
       ->capture_default_str();
   command->add_flag("--discard-newer", arguments->discard_newer,
                     "remove checkpoints newer than the one resumed from, once a new one is saved");
+  command
+      ->add_option("--allow-change", arguments->allow_change,
+                   "sections of the job file that the resumed run may change")
+      ->type_name("optimizer,schedule")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"optimizer", "schedule"}));
   command->callback([arguments, exit_code] {
     bool started = false;
     const absl::StatusOr<TrainingOutcome> outcome = Run(*arguments, &started);
@@ -111,7 +120,9 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
       // What was asked for was sound: whatever went wrong since, the job failed.
       if (started) *exit_code = kExitFailed;
     } else {
-      *exit_code = *outcome == TrainingOutcome::kFinished ? kExitDone : kExitInterrupted;
+      const bool done =
+          *outcome == TrainingOutcome::kFinished || *outcome == TrainingOutcome::kStoppedEarly;
+      *exit_code = done ? kExitDone : kExitInterrupted;
     }
   });
 }

@@ -12,6 +12,7 @@
 #include "absl/time/civil_time.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/model_directory_file.h"
 #include "engine/base/status.h"
 #include "engine/data/records/data_file_io.h"
@@ -27,7 +28,8 @@ class PreparedDataset : public Dataset {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;
   std::unique_ptr<DataSide> train;
-  std::unique_ptr<DataSide> eval;  // null if split off, or if there is none
+  std::vector<std::unique_ptr<DataSide>> eval;  // by set; empty if split off, or if there is none
+  std::vector<EvalSet> eval_set_values;
   int64_t train_count = 0;
   int64_t eval_count = 0;
   bool shuffle = true;
@@ -39,6 +41,7 @@ class PreparedDataset : public Dataset {
 
   int64_t train_sequences() const override { return train_count; }
   int64_t eval_sequences() const override { return eval_count; }
+  std::vector<EvalSet> eval_sets() const override { return eval_set_values; }
 
   absl::StatusOr<Sequence> TrainSequence(int64_t index) const override {
     if (index < 0 || index >= train_count) return OutOfRange("training", index, train_count);
@@ -47,7 +50,10 @@ class PreparedDataset : public Dataset {
 
   absl::StatusOr<Sequence> EvalSequence(int64_t index) const override {
     if (index < 0 || index >= eval_count) return OutOfRange("evaluation", index, eval_count);
-    return eval != nullptr ? eval->Read(index) : train->Read(train_count + index);
+    if (eval.empty()) return train->Read(train_count + index);
+    size_t set = 0;
+    while (index >= eval_set_values[set].end) ++set;
+    return eval[set]->Read(index - eval_set_values[set].begin);
   }
 
   int64_t TrainingOrder(int64_t position) const override {
@@ -134,7 +140,8 @@ absl::Status CheckSpec(const JobSpec::Data& data) {
   return absl::OkStatus();
 }
 
-absl::Status NoSequence(const char* key, const DatasetReport& report, int64_t sequence_length) {
+absl::Status NoSequence(const std::string& key, const DatasetReport& report,
+                        int64_t sequence_length) {
   std::string why;
   if (report.dropped_tokens > 0) {
     why = absl::StrCat(report.dropped_tokens, " tokens are fewer than one sequence of ",
@@ -211,6 +218,40 @@ absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenize
   return absl::OkStatus();
 }
 
+void AddReport(const DatasetReport& report, DatasetReport* sum) {
+  for (int64_t DatasetReport::*count :
+       {&DatasetReport::documents, &DatasetReport::tokens, &DatasetReport::sequences,
+        &DatasetReport::truncated_examples, &DatasetReport::dropped_tokens,
+        &DatasetReport::examples_without_target}) {
+    sum->*count += report.*count;
+  }
+}
+
+// Opens data.eval, the files of each name as a set. No sequence holds tokens of two sets.
+absl::Status OpenEvalSets(const JobSpec::Data& data, const DataSideOptions& options,
+                          const ByteProgress& progress, PreparedDataset& dataset) {
+  std::vector<std::pair<std::string, std::vector<DataFile>>> sets;  // in the order of first files
+  for (const DataFile& file : data.eval) {
+    auto set = std::find_if(sets.begin(), sets.end(),
+                            [&](const auto& one) { return one.first == file.name; });
+    if (set == sets.end()) set = sets.insert(sets.end(), {file.name, {}});
+    set->second.push_back(file);
+  }
+  for (const auto& [name, files] : sets) {
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<DataSide> side, DataSide::Open(files, options, progress));
+    const int64_t sequences = side->sequences();
+    if (sequences == 0) {
+      return NoSequence(name.empty() ? "data.eval" : absl::StrCat("data.eval, set ", name),
+                        side->report(), data.sequence_length);
+    }
+    AddReport(side->report(), &dataset.eval_report_value);
+    dataset.eval_set_values.push_back({name, dataset.eval_count, dataset.eval_count + sequences});
+    dataset.eval_count += sequences;
+    dataset.eval.push_back(std::move(side));
+  }
+  return absl::OkStatus();
+}
+
 // Opens both sides, or splits one by data.eval_fraction.
 absl::Status OpenSides(const JobSpec::Data& data, const DataSideOptions& options,
                        const ByteProgress& progress, PreparedDataset& dataset) {
@@ -222,12 +263,7 @@ absl::Status OpenSides(const JobSpec::Data& data, const DataSideOptions& options
   }
   dataset.train_count = sequences;
   if (!data.eval.empty()) {
-    MT_ASSIGN_OR_RETURN(dataset.eval, DataSide::Open(data.eval, options, progress));
-    dataset.eval_report_value = dataset.eval->report();
-    dataset.eval_count = dataset.eval->sequences();
-    if (dataset.eval_count == 0) {
-      return NoSequence("data.eval", dataset.eval->report(), data.sequence_length);
-    }
+    MT_RETURN_IF_ERROR(OpenEvalSets(data, options, progress, dataset));
   } else if (data.eval_fraction > 0) {
     dataset.eval_count =
         static_cast<int64_t>(std::ceil(data.eval_fraction * static_cast<double>(sequences)));
@@ -240,6 +276,7 @@ absl::Status OpenSides(const JobSpec::Data& data, const DataSideOptions& options
     }
     dataset.train_report_value.sequences = dataset.train_count;
     dataset.eval_report_value.sequences = dataset.eval_count;
+    dataset.eval_set_values = {{"", 0, dataset.eval_count}};
   }
   return absl::OkStatus();
 }
@@ -282,9 +319,13 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
   dataset->shuffle = data.shuffle;
   dataset->seed = spec.training.seed;
   MT_RETURN_IF_ERROR(OpenSides(data, options, counted, *dataset));
+  const std::string eval_keys = absl::StrJoin(
+      dataset->eval, "\n", [](std::string* text, const std::unique_ptr<DataSide>& side) {
+        absl::StrAppend(text, side->key());
+      });
   dataset->fingerprint_value = HashText(absl::StrCat(
-      "megatrain data 1\n", dataset->train->key(), "\n",
-      dataset->eval != nullptr ? dataset->eval->key() : "", "\n", dataset->train_count, "\n",
+      "megatrain data 1\n", dataset->train->key(), "\n", eval_keys, "\n", dataset->train_count,
+      "\n",
       data.shuffle ? absl::StrCat("shuffled by ", spec.training.seed) : std::string("in order")));
   return dataset;
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,12 @@ struct DatasetReport {
   int64_t turns_left_out = 0;
 };
 
+// Evaluation sequences [begin, end) of the files of data.eval with one name.
+struct EvalSet {
+  std::string name;  // empty: of files without a name, or split off the training data
+  int64_t begin = 0, end = 0;
+};
+
 // The job's tokenised and packed sequences, numbered in file order. Memory use does not grow with
 // the data, because token ids stay in a cache file. TrainSequence and EvalSequence return
 // OutOfRange for an index that does not exist, and the errors of reading.
@@ -38,6 +45,8 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t train_sequences() const = 0;
   virtual int64_t eval_sequences() const = 0;
+  // Returns the parts of the evaluation sequences, in their order. Empty if there are none.
+  virtual std::vector<EvalSet> eval_sets() const = 0;
   virtual absl::StatusOr<Sequence> TrainSequence(int64_t index) const = 0;
   virtual absl::StatusOr<Sequence> EvalSequence(int64_t index) const = 0;
   // Returns the index for TrainSequence at `position` (from 0) of the training order, which

@@ -259,6 +259,9 @@ TEST(DatasetTest, SplitsTheLastSequencesOffForEvaluation) {
   ASSERT_TRUE(listed.ok()) << listed.status();
   EXPECT_EQ((*listed)->train_sequences(), 10);
   EXPECT_EQ((*listed)->eval_sequences(), 10);
+  ASSERT_EQ((*listed)->eval_sets().size(), 1u);
+  EXPECT_EQ((*listed)->eval_sets()[0].name, "");
+  EXPECT_EQ((*listed)->eval_sets()[0].end, 10);
 
   spec.data.eval.clear();
   spec.data.eval_fraction = 0.95;
