@@ -105,9 +105,9 @@ packages=(
   # The build.
   bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto g++
   # The libraries: third_party/system.BUILD gives each a target.
-  libabsl-dev libcivetweb-dev libcli11-dev libdnnl-dev libgrpc++-dev libhwy-dev libicu-dev
+  libabsl-dev libcivetweb-dev libcli11-dev libcsv-dev libdnnl-dev libgrpc++-dev libhwy-dev libicu-dev
   libpcre2-dev libprotobuf-dev libsimdjson-dev libsqlite3-dev libssl-dev libsystemd-dev libxxhash-dev
-  libyaml-cpp-dev nlohmann-json3-dev prometheus-cpp-dev
+  libyaml-cpp-dev libzstd-dev nlohmann-json3-dev prometheus-cpp-dev zlib1g-dev
   # The compilers of the API's protos.
   protobuf-compiler protobuf-compiler-grpc
 )

@@ -30,6 +30,9 @@ struct TrainingOptions {
   // The sections of the job file, of "optimizer" and "schedule", that a resumed run may change.
   // Their changes are noted in the checkpoints.
   std::vector<std::string> allow_change;
+  // Reads every data file and the whole cache of tokenised data before training, also those that
+  // look unchanged since they were read last.
+  bool verify_data = false;
   // Pauses the run in place when the disk of the checkpoints or of the output is full, and writes
   // again after Resume. If this is false, a checkpoint that does not fit is reported as
   // CheckpointFailed, and the run fails if the last checkpoint or the output does not fit.
@@ -93,6 +96,7 @@ struct GenerateOptions {
   double temperature = 0.8;  // 0 takes the likeliest token
   uint64_t seed = 42;
   std::string tokenizer = "auto";
+  AddBos add_bos = AddBos::kAuto;  // as data.add_bos
 };
 // Continues options.prompt with the model in `path`, a Hugging Face directory or a checkpoint. Uses
 // the host's threads, device and pool, and streams tiles as training does. `emit` is called on the

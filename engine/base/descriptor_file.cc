@@ -166,6 +166,7 @@ FileInfo InfoOf(const struct stat& info) {
   result.is_directory = S_ISDIR(info.st_mode);
   result.bytes = result.is_regular ? info.st_size : 0;
   result.modified = absl::TimeFromTimespec(info.st_mtim);
+  result.changed = absl::TimeFromTimespec(info.st_ctim);
   result.device = info.st_dev;
   result.inode = info.st_ino;
   return result;

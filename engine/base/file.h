@@ -68,6 +68,7 @@ struct FileInfo {
   bool is_directory = false;
   int64_t bytes = 0;    // 0 unless it is a regular file
   absl::Time modified;  // last change of the content
+  absl::Time changed;   // last change of the content, the name's rights or links; set by the kernel
   // Two paths name the same file if both of these are equal.
   uint64_t device = 0;
   uint64_t inode = 0;

@@ -77,6 +77,7 @@ class ChatTemplate {
   // True if a program uses strftime_now, so that its text depends on the day.
   bool uses_day() const;
   absl::CivilDay day() const { return options_.day; }
+  TrainOn train_on() const { return options_.train_on; }
 
   // Identifies the programs and every setting that affects the text and its ranges. It is part of
   // the key of cached data.

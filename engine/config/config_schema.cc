@@ -114,8 +114,10 @@ std::string ConfigListing(const ConfigTable& table) {
     std::string line = absl::StrCat(section.empty() ? "" : "  ", commented ? "# " : "", name, ": ",
                                     YamlText(ShownValue(key)));
     line.resize(std::max(line.size() + 1, kHelpColumn), ' ');
-    const std::vector<std::string> words =
-        key.value.schema.value("enum", std::vector<std::string>());
+    std::vector<std::string> words;
+    for (const Json& word : key.value.schema.value("enum", Json::array())) {
+      words.push_back(word.is_string() ? word.get<std::string>() : word.dump());
+    }
     absl::StrAppend(&line, "# ", words.size() > 1 ? absl::StrJoin(words, " | ") + "; " : "");
     absl::StrAppend(&listing, line, HelpText(key, table.change_mark), "\n");
   }

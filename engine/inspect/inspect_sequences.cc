@@ -12,10 +12,11 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/data/records/json_records.h"
+#include "engine/data/records/data_file_io.h"
+#include "engine/data/records/record_reader.h"
 #include "engine/data/sequences/example.h"
+#include "engine/data/sequences/file_words.h"
 #include "engine/data/sequences/sequence.h"
-#include "engine/data/sequences/token_stream.h"
 
 namespace megatrain {
 namespace {
@@ -146,6 +147,14 @@ std::string DatasetWarnings(const DatasetReport& report) {
     absl::StrAppend(&text, FormatCount(report.dropped_tokens),
                     " tokens at the end are less than a sequence and were dropped\n");
   }
+  if (report.bad_records > 0) {
+    absl::StrAppend(&text, FormatCount(report.bad_records),
+                    " records cannot be read and were passed over\n");
+  }
+  for (const std::string& bad : report.named_bad_records) absl::StrAppend(&text, "  ", bad, "\n");
+  const int64_t unnamed =
+      report.bad_records - static_cast<int64_t>(report.named_bad_records.size());
+  if (unnamed > 0) absl::StrAppend(&text, "  and ", FormatCount(unnamed), " more\n");
   return text;
 }
 
@@ -159,6 +168,15 @@ absl::StatusOr<std::string> DescribeDataset(const Dataset& dataset, const Tokeni
     absl::StrAppend(&text, ", ", FormatCount(dataset.eval_sequences()), " for evaluation");
   }
   text += "\n";
+  for (const MixedSource& source : report.mix) {
+    absl::StrAppendFormat(&text, "%s: %.4g%% of the mix, %s sequences, %.4g passes an epoch\n",
+                          source.path, 100 * source.share, FormatCount(source.sequences),
+                          source.passes);
+  }
+  if (!report.mix.empty()) {
+    absl::StrAppend(&text, "an epoch of the mix is ", FormatCount(dataset.epoch_sequences()),
+                    " sequences\n");
+  }
   text += DatasetWarnings(report);
   for (int64_t index = 0; index < std::min(samples, dataset.train_sequences()); ++index) {
     MT_ASSIGN_OR_RETURN(const Sequence sequence, dataset.TrainSequence(index));
@@ -169,6 +187,7 @@ absl::StatusOr<std::string> DescribeDataset(const Dataset& dataset, const Tokeni
 }
 
 absl::StatusOr<DataFile> GuessDataFile(const std::string& path) {
+  MT_RETURN_IF_ERROR(CheckReadable(path));
   DataFile file;
   file.path = path;
   const std::string lower = absl::AsciiStrToLower(path);
@@ -182,17 +201,22 @@ absl::StatusOr<DataFile> GuessDataFile(const std::string& path) {
     file.format = DataFormat::kTokens;
     return file;
   }
-  if (!HoldsJsonRecords(file)) return file;
+  if (!HoldsRecords(file)) return file;
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<DataFileReader> reader, DataFileReader::Open(path));
-  HashingStream stream(reader.get());
-  JsonRecordReader records(&stream, path);
-  JsonRecord record;
-  MT_ASSIGN_OR_RETURN(const bool any, records.Next(&record));
+  HashingStream raw(reader.get());
+  const Compression compression = KindOfFile(path).compression;
+  const std::unique_ptr<ByteSource> decompressed =
+      compression != Compression::kNone ? Decompress(compression, &raw, path) : nullptr;
+  const std::unique_ptr<RecordReader> records =
+      MakeRecordReader(decompressed != nullptr ? decompressed.get() : &raw, path);
+  Record record;
+  MT_ASSIGN_OR_RETURN(const bool any, records->Next(&record));
   if (!any) return absl::InvalidArgumentError(absl::StrCat(path, ": is empty"));
-  const absl::StatusOr<DataFormat> format = ExampleParser().Guess(record.json);
+  const absl::StatusOr<DataFormat> format =
+      record.defect.ok() ? ExampleParser().Guess(record.json) : record.defect;
   if (!format.ok()) {
-    return absl::Status(format.status().code(),
-                        absl::StrCat(records.Where(record), ": ", format.status().message()));
+    return absl::Status(format.status().code(), absl::StrCat(path, records->Place(record), ": ",
+                                                             format.status().message()));
   }
   file.format = *format;
   return file;

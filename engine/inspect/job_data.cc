@@ -21,7 +21,7 @@ bool NeedsTokenizer(const JobSpec& spec) {
 
 }  // namespace
 
-absl::StatusOr<JobData> OpenJobData(const JobSpec& spec) {
+absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data) {
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path));
   JobData data;
   if (NeedsTokenizer(spec)) {
@@ -31,9 +31,10 @@ absl::StatusOr<JobData> OpenJobData(const JobSpec& spec) {
   if (spec.data.template_date.empty()) {
     dated.data.template_date = NewestSpecValue(spec.checkpoint.directory, "data.template_date");
   }
-  MT_ASSIGN_OR_RETURN(data.dataset,
-                      OpenDataset(dated, data.tokenizer, spec.model.path, config.vocabulary,
-                                  spec.checkpoint.directory + "/data", nullptr));
+  MT_ASSIGN_OR_RETURN(
+      data.dataset,
+      OpenDataset(dated, data.tokenizer, spec.model.path, config.vocabulary,
+                  spec.checkpoint.directory + "/data", nullptr, PosixFileSystem(), verify_data));
   return data;
 }
 

@@ -20,7 +20,8 @@ struct JobData {
 // Opens the tokenizer, the token cache and the sequences that training would use for `spec`, whose
 // paths must be absolute. Tokenises data that is not in the cache. Returns the errors of
 // ReadModelConfig, OpenTokenizer and OpenDataset.
-absl::StatusOr<JobData> OpenJobData(const JobSpec& spec);
+// With `verify_data` data that looks unchanged is read again too.
+absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data = false);
 
 // A data file without a job file.
 struct LooseData {

@@ -1,6 +1,10 @@
 #include "engine/job/data_format.h"
 
+#include <utility>
+
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace megatrain {
@@ -28,6 +32,57 @@ absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("expects ", kDataFormatNames, ", got ", word.substr(0, 80)));
+}
+
+FileKind KindOfFile(std::string_view path) {
+  std::string name = absl::AsciiStrToLower(std::string(path.substr(path.rfind('/') + 1)));
+  FileKind kind;
+  for (const auto& [end, compression] :
+       {std::pair{".gz", Compression::kGzip}, std::pair{".zst", Compression::kZstd}}) {
+    if (!absl::EndsWith(name, end)) continue;
+    kind.compression = compression;
+    name.erase(name.rfind('.'));
+    break;
+  }
+  for (const auto& [end, content] :
+       {std::pair{".txt", FileContent::kText}, std::pair{".jsonl", FileContent::kJson},
+        std::pair{".json", FileContent::kJson}, std::pair{".csv", FileContent::kCsv},
+        std::pair{".parquet", FileContent::kParquet}, std::pair{".npy", FileContent::kIds},
+        std::pair{".bin", FileContent::kIds}}) {
+    if (!absl::EndsWith(name, end)) continue;
+    kind.content = content;
+    kind.known = kind.compression == Compression::kNone ||
+                 (content != FileContent::kParquet && content != FileContent::kIds);
+    break;
+  }
+  return kind;
+}
+
+bool MayHold(const FileKind& kind, DataFormat format) {
+  if (!kind.known) return format != DataFormat::kTokens;
+  if (format == DataFormat::kTokens) return kind.content == FileContent::kIds;
+  return kind.content != FileContent::kIds &&
+         (kind.content != FileContent::kText || format == DataFormat::kText);
+}
+
+absl::Status CheckReadable(const std::string& path) {
+  if (KindOfFile(path).content != FileContent::kParquet) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      path,
+      ": Parquet is not read; convert it to JSON Lines, as with python3 -c \"import sys, "
+      "pandas; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', "
+      "lines=True)\" IN.parquet OUT.jsonl.gz"));
+}
+
+const char* FileNamesOf(DataFormat format) {
+  switch (format) {
+    case DataFormat::kTokens:
+      return ".npy and .bin";
+    case DataFormat::kText:
+      return ".txt, .jsonl, .json and .csv, also with .gz or .zst,";
+    default:
+      return ".jsonl, .json and .csv, also with .gz or .zst,";
+  }
 }
 
 }  // namespace megatrain

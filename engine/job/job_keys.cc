@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/civil_time.h"
 #include "engine/config/config_values.h"
 #include "engine/job/device_name.h"
@@ -89,8 +90,9 @@ std::string GroupsText(const std::vector<JobSpec::Optimizer::Group>& groups) {
 std::vector<ConfigKey> DataFileKeys(DataFile* file) {
   return {
       {.path = "path",
-       .value = Path(&file->path, "the path of a file"),
-       .help = "the file; a relative path is taken from the job file's directory",
+       .value = Path(&file->path, "the path of a file, a directory or a glob"),
+       .help = "a file, a directory of such files, or a glob (*, ?, [...], **); a relative path is "
+               "taken from the job file's directory",
        .shown = "\"train.jsonl\"",
        .has_default = false,
        .missing = ""},
@@ -108,6 +110,12 @@ std::vector<ConfigKey> DataFileKeys(DataFile* file) {
        .value = Choice(&file->dtype, {"uint16", "uint32"}),
        .help = "type of the tokens in a .bin file; for format tokens only",
        .shown = "\"uint16\"",
+       .has_default = false},
+      {.path = "weight",
+       .value = Number(&file->weight, {0, 1e9, false, true}),
+       .help = "share of the training sequences that are taken from this entry, beside the others' "
+               "weights; on all entries of data.train or on none",
+       .shown = "0.7",
        .has_default = false},
   };
 }
@@ -128,21 +136,22 @@ std::vector<ConfigKey> EvalFileKeys(DataFile* file) {
   return keys;
 }
 
+// A path may also be a directory or a glob, whose files are looked at when they are found.
 std::optional<ValueError> CheckDataFile(const DataFile& file) {
-  const bool is_bin = absl::EndsWith(file.path, ".bin");
+  const FileKind kind = KindOfFile(file.path);
   if (file.format != DataFormat::kTokens) {
     if (file.dtype.empty()) return std::nullopt;
     return ValueError{absl::StrCat("is for format tokens, not ", DataFormatName(file.format)),
                       "dtype", ""};
   }
-  if (!is_bin && !absl::EndsWith(file.path, ".npy")) {
+  if (kind.known && kind.content != FileContent::kIds) {
     return ValueError{absl::StrCat("format tokens expects a .npy or .bin file, got ", file.path),
                       "path", ""};
   }
-  if (is_bin && file.dtype.empty()) {
+  if (absl::EndsWith(file.path, ".bin") && file.dtype.empty()) {
     return ValueError{"is missing; a .bin file needs dtype: uint16 or dtype: uint32", "dtype", ""};
   }
-  if (!is_bin && !file.dtype.empty()) {
+  if (absl::EndsWith(file.path, ".npy") && !file.dtype.empty()) {
     return ValueError{"is for .bin files; a .npy file says its own", "dtype", ""};
   }
   return std::nullopt;
@@ -156,6 +165,7 @@ std::string DataFilesText(const std::vector<DataFile>& files) {
                     "): ", file.path, ", format: ", DataFormatName(file.format));
     if (!file.dtype.empty()) absl::StrAppend(&text, ", dtype: ", file.dtype);
     if (!file.name.empty()) absl::StrAppend(&text, ", name: ", file.name);
+    if (file.weight > 0) absl::StrAppendFormat(&text, ", weight: %.17g", file.weight);
     text += "}";
   }
   return text + "]";
@@ -201,12 +211,20 @@ ConfigValue DayValue(std::string* field) {
   return value;
 }
 
+// In YAML true and false are booleans, and they are words of the choice here.
+ConfigValue AddBosValue(AddBos* field) {
+  ConfigValue value = Choice<AddBos>(
+      field, {{"auto", AddBos::kAuto}, {"true", AddBos::kTrue}, {"false", AddBos::kFalse}});
+  value.schema = {{"type", {"string", "boolean"}}, {"enum", {"auto", true, false}}};
+  return value;
+}
+
 std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
   return {
       {.path = "data.train",
        .value = DataFiles(&data.train),
-       .help = "training files, one after the other; format: text, tokens, alpaca, sharegpt or "
-               "messages",
+       .help = "training data, one entry after the other, or mixed if they have weights; format: "
+               "text, tokens, alpaca, sharegpt or messages",
        .shown = R"([{"path": "train.jsonl", "format": "alpaca"}])",
        .has_default = false,
        .missing = "; list the training files"},
@@ -236,6 +254,15 @@ std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
        "mistral, gemma or alpaca; or the path of a .jinja file"},
       {"data.template_date", DayValue(&data.template_date),
        "day that a chat template sees as the present one, as 2026-01-31"},
+      {.path = "data.add_bos",
+       .value = AddBosValue(&data.add_bos),
+       .help = "beginning-of-text token before text; auto = as the tokenizer's own post-processor "
+               "says",
+       .shown = R"("auto")"},
+      {"data.on_bad_record",
+       Choice<OnBadRecord>(&data.on_bad_record,
+                           {{"fail", OnBadRecord::kFail}, {"skip", OnBadRecord::kSkip}}),
+       "a record that cannot be read ends the job, or is left out, counted and named in the log"},
       {"data.tokenizer", Choice(&data.tokenizer, {"auto", "bytes"}),
        "what makes tokens; auto = tokenizer.json; bytes = 256 bytes and 3 specials, needs no file"},
   };

@@ -1,8 +1,11 @@
 #include "engine/job/job_parser.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -70,6 +73,18 @@ absl::Status CheckTogether(const std::string& name, const GivenKeys& given, JobS
   if (!spec->data.eval.empty() && spec->data.eval_fraction > 0) {
     return error("data.eval_fraction",
                  "data.eval is given too; the fraction is split off only without it");
+  }
+  const auto weighted = [](const DataFile& file) { return file.weight > 0; };
+  const std::vector<DataFile>& train = spec->data.train;
+  const auto with = std::count_if(train.begin(), train.end(), weighted);
+  if (with != 0 && with != static_cast<ptrdiff_t>(train.size())) {
+    const auto without = std::find_if_not(train.begin(), train.end(), weighted);
+    return error("data.train", absl::StrCat("weight is given for ", with, " of ", train.size(),
+                                            " entries, and not for ", without->path,
+                                            "; give it for all or for none"));
+  }
+  if (std::any_of(spec->data.eval.begin(), spec->data.eval.end(), weighted)) {
+    return error("data.eval", "weight is for data.train; evaluation takes every sequence once");
   }
   return absl::OkStatus();
 }

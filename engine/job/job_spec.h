@@ -18,11 +18,15 @@ enum class ScheduleType { kCosine, kLinear, kConstant, kWarmupStableDecay };
 enum class StashPlace { kAuto, kDevice, kHost };
 enum class RecomputeMode { kAuto, kAll, kNone };
 enum class UpdateDevice { kAuto, kHost, kDevice };
+enum class AddBos { kAuto, kTrue, kFalse };
+enum class OnBadRecord { kFail, kSkip };
 
+// An entry of data.train or data.eval. Once its path is expanded (data_paths.h), one file.
 struct DataFile {
-  std::string path;  // absolute once a job file is parsed
+  std::string path;  // a file, a directory or a glob; absolute once a job file is parsed
   DataFormat format = DataFormat::kText;
   std::string dtype;      // "uint16" or "uint32" for tokens in .bin, else empty
+  double weight = 0;      // share of the training mix; 0 = not given, then no entry has one
   std::string name = "";  // data.eval only: the set that the file belongs to; empty: none
 };
 
@@ -44,7 +48,9 @@ struct JobSpec {
     bool train_on_prompt = false;        // true if and only if train_on is "all"
     std::string chat_template = "auto";  // auto, the name of a built-in one, or an absolute path
     std::string template_date;           // YYYY-MM-DD; empty = the day the data is first prepared
-    std::string tokenizer = "auto";      // auto | bytes
+    AddBos add_bos = AddBos::kAuto;
+    OnBadRecord on_bad_record = OnBadRecord::kFail;
+    std::string tokenizer = "auto";  // auto | bytes
   } data;
   struct Training {
     int64_t steps = 0;  // 0 = not given; then epochs is

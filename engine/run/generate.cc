@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/data/sequences/batch.h"
+#include "engine/data/sequences/document_encoder.h"
 #include "engine/data/sequences/packing.h"
 #include "engine/engine.h"
 #include "engine/hf/config_json.h"
@@ -64,7 +65,9 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   const ModelLayout layout = BuildModelLayout(config);
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
                       OpenTokenizer(path, options.tokenizer));
-  std::vector<int32_t> ids;
+  // As before a text of the training data. What goes behind one would end it.
+  MT_ASSIGN_OR_RETURN(const SpecialIds around, IdsAroundText(*tokenizer, options.add_bos));
+  std::vector<int32_t> ids = around.before;
   MT_RETURN_IF_ERROR(tokenizer->Encode(options.prompt, &ids));
   if (ids.empty() && tokenizer->bos_id() >= 0) ids.push_back(tokenizer->bos_id());
   if (ids.empty()) {

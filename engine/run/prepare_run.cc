@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "engine/base/bytes.h"
 #include "engine/base/mutex.h"
 #include "engine/base/status.h"
@@ -19,6 +20,7 @@
 #include "engine/job/spec_values.h"
 #include "engine/plan/training_layout.h"
 #include "engine/run/machine_speed.h"
+#include "engine/run/transfer_rate.h"
 #include "engine/tokenizer/open_tokenizer.h"
 
 namespace megatrain {
@@ -42,7 +44,29 @@ std::string DescribeData(const char* what, const DatasetReport& report) {
       " turns of the assistant are without loss, because the chat template writes them otherwise "
       "when further messages follow");
   add(report.dropped_tokens, " tokens at the end fill no sequence and were dropped");
+  add(report.bad_records, " records could not be read and were left out");
   return line;
+}
+
+void SayWhatTheDataIs(const Dataset& dataset, const RunContext& run) {
+  const DatasetReport& report = dataset.train_report();
+  run.Say(DescribeData("train", report));
+  for (const MixedSource& source : report.mix) {
+    run.Say(absl::StrFormat("mix: %s: %.4g%%, %s sequences, %.4g passes an epoch", source.path,
+                            100 * source.share, FormatCount(source.sequences), source.passes));
+  }
+  if (!report.mix.empty()) {
+    run.Say(absl::StrCat("mix: an epoch is ", FormatCount(dataset.epoch_sequences()),
+                         " sequences: until every source was gone through"));
+  }
+  for (const DatasetReport* side : {&report, &dataset.eval_report()}) {
+    for (const std::string& bad : side->named_bad_records) run.Say("passed over: " + bad);
+    const int64_t unnamed =
+        side->bad_records - static_cast<int64_t>(side->named_bad_records.size());
+    if (unnamed > 0) {
+      run.Say(absl::StrCat("passed over: ", FormatCount(unnamed), " more bad records"));
+    }
+  }
 }
 
 absl::Status Plan(RunContext& run, PreparedRun& prepared) {
@@ -101,6 +125,7 @@ std::string SavedTemplateDate(RunContext& run) {
 
 absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   constexpr char kActivity[] = "reading and tokenising the data";
+  constexpr absl::Duration kSayInterval = absl::Seconds(30);
   JobSpec spec = run.spec();
   if (spec.data.template_date.empty()) spec.data.template_date = SavedTemplateDate(run);
   run.Report(TrainingPhase::kPreparing, kActivity);
@@ -109,22 +134,28 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
     MT_ASSIGN_OR_RETURN(tokenizer,
                         OpenTokenizer(spec.model.path, spec.data.tokenizer, run.files()));
   }
-  int64_t told_percent = -1;
+  TransferRate rate;
+  absl::Time said = absl::Now();
   const auto progress = [&](int64_t bytes_done, int64_t bytes_total) {
+    const absl::Time now = absl::Now();
+    const std::optional<std::string> pace = rate.Pace(now, bytes_done, bytes_total);
+    if (!pace.has_value()) return run.GoOn();
     const double fraction =
         static_cast<double>(bytes_done) / static_cast<double>(std::max<int64_t>(1, bytes_total));
-    const int64_t percent = static_cast<int64_t>(100 * fraction);
-    if (percent != told_percent) run.Report(TrainingPhase::kPreparing, kActivity, fraction);
-    told_percent = percent;
+    run.Report(TrainingPhase::kPreparing, absl::StrCat(kActivity, *pace), fraction);
+    if (now - said >= kSayInterval && !pace->empty()) {
+      run.Say(absl::StrFormat("%s: %.1f%%%s", kActivity, 100 * fraction, *pace));
+      said = now;
+    }
     return run.GoOn();
   };
-  absl::StatusOr<std::unique_ptr<Dataset>> dataset =
-      OpenDataset(spec, tokenizer, spec.model.path, prepared.layout.config.vocabulary,
-                  spec.checkpoint.directory + "/data", progress, run.files());
+  absl::StatusOr<std::unique_ptr<Dataset>> dataset = OpenDataset(
+      spec, tokenizer, spec.model.path, prepared.layout.config.vocabulary,
+      spec.checkpoint.directory + "/data", progress, run.files(), run.options().verify_data);
   if (!dataset.ok()) return AsInputError(dataset.status());
   prepared.dataset = *std::move(dataset);
-  MT_ASSIGN_OR_RETURN(prepared.total_steps, TotalSteps(spec, prepared.dataset->train_sequences()));
-  run.Say(DescribeData("train", prepared.dataset->train_report()));
+  MT_ASSIGN_OR_RETURN(prepared.total_steps, TotalSteps(spec, prepared.dataset->epoch_sequences()));
+  SayWhatTheDataIs(*prepared.dataset, run);
   if (spec.data.template_date.empty() && !prepared.dataset->template_date().empty()) {
     run.Say(absl::StrCat("the chat template sees the day ", prepared.dataset->template_date(),
                          "; data.template_date sets it"));

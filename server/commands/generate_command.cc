@@ -1,5 +1,6 @@
 // megatraind generate PATH: text from a model.
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -51,6 +52,11 @@ void AddGenerateCommand(CLI::App* app, int* exit_code) {
       ->check(CLI::Range(0.0, 100.0))
       ->capture_default_str();
   command->add_option("--seed", options.seed)->capture_default_str();
+  command
+      ->add_option("--add-bos", options.add_bos,
+                   "auto, true or false: the beginning-of-text token, as data.add_bos")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, AddBos>{
+          {"auto", AddBos::kAuto}, {"true", AddBos::kTrue}, {"false", AddBos::kFalse}}));
   command->add_option("--tokenizer", options.tokenizer, "auto, or bytes")
       ->check(CLI::IsMember({"auto", "bytes"}))
       ->capture_default_str();

@@ -32,6 +32,7 @@ struct InspectArguments {
   std::vector<std::string> overrides;
   std::string output = "table";
   std::string sequences;
+  bool verify_data = false;
   // Data files only.
   std::string format;
   std::string dtype;
@@ -67,6 +68,8 @@ nlohmann::ordered_json ReportJson(const DatasetReport& report) {
   json["dropped_tokens"] = report.dropped_tokens;
   json["examples_without_target"] = report.examples_without_target;
   json["turns_left_out"] = report.turns_left_out;
+  json["bad_records"] = report.bad_records;
+  json["named_bad_records"] = report.named_bad_records;
   return json;
 }
 
@@ -84,13 +87,22 @@ absl::StatusOr<std::string> InspectData(const JobData& data, const InspectArgume
   json["eval_sequences"] = dataset.eval_sequences();
   json["train"] = ReportJson(dataset.train_report());
   json["eval"] = ReportJson(dataset.eval_report());
+  if (!dataset.train_report().mix.empty()) {
+    json["epoch_sequences"] = dataset.epoch_sequences();
+    for (const MixedSource& source : dataset.train_report().mix) {
+      json["mix"].push_back({{"path", source.path},
+                             {"share", source.share},
+                             {"sequences", source.sequences},
+                             {"passes", source.passes}});
+    }
+  }
   json["fingerprint"] = dataset.fingerprint();
   return json.dump(2) + "\n";
 }
 
 absl::StatusOr<std::string> InspectJob(const InspectArguments& arguments) {
   MT_ASSIGN_OR_RETURN(const JobSpec spec, ParseJobFile(arguments.path, arguments.overrides));
-  MT_ASSIGN_OR_RETURN(const JobData data, OpenJobData(spec));
+  MT_ASSIGN_OR_RETURN(const JobData data, OpenJobData(spec, arguments.verify_data));
   return InspectData(data, arguments);
 }
 
@@ -174,6 +186,8 @@ void AddInspectCommand(CLI::App* app, int* exit_code) {
       ->add_option("--sequences", arguments->sequences,
                    "a job or data: the sequences at these positions of the training order")
       ->type_name("A:B");
+  command->add_flag("--verify-data", arguments->verify_data,
+                    "a job: read data again that looks unchanged");
   command->add_option("--set", arguments->overrides, "a job: replace a value; repeatable")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);

@@ -27,13 +27,15 @@ struct RunArguments {
   std::string resume = "auto";
   bool discard_newer = false;
   std::vector<std::string> allow_change;
+  bool verify_data = false;
 };
 
-TrainingOptions ResumeOptions(const RunArguments& arguments) {
+TrainingOptions OptionsOf(const RunArguments& arguments) {
   const std::string& resume = arguments.resume;
   TrainingOptions options;
   options.discard_newer = arguments.discard_newer;
   options.allow_change = arguments.allow_change;
+  options.verify_data = arguments.verify_data;
   if (resume == "auto") {
     options.resume = ResumeMode::kAuto;
   } else if (resume == "never") {
@@ -84,7 +86,7 @@ absl::StatusOr<TrainingOutcome> Run(const RunArguments& arguments, bool* started
   if (!host->why_cpu().empty()) progress.Message(absl::StrCat("on the cpu: ", host->why_cpu()));
   // The plan chooses by them, about a second against hours. Without them it goes by rule.
   if (host->device_id() != kCpuDeviceId) (void)host->MeasureRates();
-  return RunTraining(*host, spec, ResumeOptions(arguments), &control,
+  return RunTraining(*host, spec, OptionsOf(arguments), &control,
                      [&](const RunEvent& event) { std::visit(show, event); });
 }
 
@@ -104,6 +106,8 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
                    "auto: from the newest good checkpoint; never: refuse one; or a checkpoint")
       ->type_name("auto|never|PATH")
       ->capture_default_str();
+  command->add_flag("--verify-data", arguments->verify_data,
+                    "read data and prepared data again that look unchanged, and check them");
   command->add_flag("--discard-newer", arguments->discard_newer,
                     "remove checkpoints newer than the one resumed from, once a new one is saved");
   command

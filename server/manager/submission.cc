@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/job/data_paths.h"
 #include "engine/job/job_parser.h"
 #include "server/base/error_reason.h"
 
@@ -62,12 +63,8 @@ bool WritesInOwnDirectory(const JobSpec& spec, const std::string& state_director
 
 absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, FileSystem* files) {
   MT_RETURN_IF_ERROR(AtKey("model.path", CheckModel(spec.model.path, files)));
-  for (const DataFile& file : spec.data.train) {
-    MT_RETURN_IF_ERROR(AtKey("data.train", files->OpenForReading(file.path).status()));
-  }
-  for (const DataFile& file : spec.data.eval) {
-    MT_RETURN_IF_ERROR(AtKey("data.eval", files->OpenForReading(file.path).status()));
-  }
+  MT_RETURN_IF_ERROR(AtKey("data.train", CheckDataFiles(spec.data.train, files)));
+  MT_RETURN_IF_ERROR(AtKey("data.eval", CheckDataFiles(spec.data.eval, files)));
   if (!spec.data.cache_directory.empty()) {
     MT_RETURN_IF_ERROR(
         AtKey("data.cache_directory", files->CheckWritable(spec.data.cache_directory)));

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
+#include "engine/data/records/byte_source.h"
 
 namespace megatrain {
 
@@ -50,17 +51,17 @@ class DataFileReader {
 using ByteProgress = std::function<absl::Status(int64_t bytes)>;
 
 // Reads a file from front to back and computes the XXH3-128 of what was read.
-class HashingStream {
+class HashingStream : public ByteSource {
  public:
   // `file` must outlive the stream.
   explicit HashingStream(const DataFileReader* file);
-  ~HashingStream();
+  ~HashingStream() override;
   HashingStream(const HashingStream&) = delete;
   HashingStream& operator=(const HashingStream&) = delete;
 
   // Reads up to `bytes` more bytes and returns how many it read; 0 at the end of the file. Returns
   // the errors of DataFileReader.
-  absl::StatusOr<size_t> Read(void* to, size_t bytes);
+  absl::StatusOr<size_t> Read(void* to, size_t bytes) override;
   int64_t offset() const { return offset_; }
   // Returns the hash of everything read so far, as 32 hex digits.
   std::string Digest() const;

@@ -15,17 +15,17 @@ bool IsJsonSpace(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n
 
 }  // namespace
 
-JsonRecordReader::JsonRecordReader(HashingStream* stream, std::string path, size_t chunk_bytes,
+JsonRecordReader::JsonRecordReader(ByteSource* text, std::string path, size_t chunk_bytes,
                                    size_t record_bytes_max)
-    : stream_(stream),
+    : text_(text),
       path_(std::move(path)),
       chunk_bytes_(chunk_bytes),
       record_bytes_max_(record_bytes_max) {}
 
-std::string JsonRecordReader::Where(const JsonRecord& record) const {
-  std::string where = absl::StrCat(path_, ":", record.line);
-  if (record.element > 0) absl::StrAppend(&where, ": element ", record.element);
-  return where;
+std::string JsonRecordReader::Place(const Record& record) const {
+  std::string place = absl::StrCat(":", record.line);
+  if (record.element > 0) absl::StrAppend(&place, ": element ", record.element);
+  return place;
 }
 
 absl::Status JsonRecordReader::Error(int64_t line, const std::string& what) const {
@@ -49,7 +49,7 @@ absl::StatusOr<bool> JsonRecordReader::Fill() {
   if (buffer_.size() < end_ + chunk_bytes_) {
     buffer_.resize(std::max(end_ + chunk_bytes_, 2 * buffer_.size()));
   }
-  MT_ASSIGN_OR_RETURN(const size_t got, stream_->Read(buffer_.data() + end_, chunk_bytes_));
+  MT_ASSIGN_OR_RETURN(const size_t got, text_->Read(buffer_.data() + end_, chunk_bytes_));
   end_ += got;
   return got > 0;
 }
@@ -98,13 +98,13 @@ absl::Status JsonRecordReader::Begin() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> JsonRecordReader::Next(JsonRecord* record) {
+absl::StatusOr<bool> JsonRecordReader::Next(Record* record) {
   if (!begun_) MT_RETURN_IF_ERROR(Begin());
   if (done_) return false;
   return array_ ? NextElement(record) : NextLine(record);
 }
 
-absl::StatusOr<bool> JsonRecordReader::NextLine(JsonRecord* record) {
+absl::StatusOr<bool> JsonRecordReader::NextLine(Record* record) {
   MT_ASSIGN_OR_RETURN(const bool more, SkipWhiteSpace());
   if (!more) {
     done_ = true;
@@ -202,7 +202,7 @@ absl::Status JsonRecordReader::SkipElement() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> JsonRecordReader::NextElement(JsonRecord* record) {
+absl::StatusOr<bool> JsonRecordReader::NextElement(Record* record) {
   MT_ASSIGN_OR_RETURN(const bool more, FindElement());
   if (!more) return false;
   record->line = line_;

@@ -10,42 +10,25 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/data/records/data_file_io.h"
+#include "engine/data/records/record_reader.h"
 
 namespace megatrain {
 
-inline constexpr size_t kRecordChunkBytes = size_t{1} << 20;
-// The greatest length of a record. A longer one probably means that the file is not JSON Lines.
-inline constexpr size_t kRecordBytesMax = size_t{1} << 30;
-
-struct JsonRecord {
-  std::string_view json;  // valid until the next call of Next
-  int64_t line = 0;       // the line it begins on, from 1
-  int64_t element = 0;    // its number in the array, from 1; 0 in JSON Lines
-  int64_t offset = 0;     // in bytes from the start of the file
-};
-
-// Memory use is bounded by the longest record and one chunk, whatever the file's size. A file whose
-// first character is '[' is one array. Any other file is JSON Lines: one record on each line, with
-// blank lines skipped. A byte order mark at the start, CRLF line ends and a last line without an
-// end are accepted.
+// A file whose first character is '[' is one array. Any other file is JSON Lines: one record on
+// each line, with blank lines skipped. A byte order mark at the start, CRLF line ends and a last
+// line without an end are accepted.
 //
-// The reader finds where records begin and end and does not check that they are valid JSON. Not
-// thread-safe.
-class JsonRecordReader {
+// The reader finds where records begin and end and does not check that they are valid JSON.
+class JsonRecordReader : public RecordReader {
  public:
-  // `stream` must outlive the reader. `path` is used in messages. One read takes `chunk_bytes`.
-  explicit JsonRecordReader(HashingStream* stream, std::string path,
+  // `text` must outlive the reader. `path` is used in messages. One read takes `chunk_bytes`.
+  explicit JsonRecordReader(ByteSource* text, std::string path,
                             size_t chunk_bytes = kRecordChunkBytes,
                             size_t record_bytes_max = kRecordBytesMax);
 
-  // Reads the next record. Returns false at the end, when the file has been read to its last byte.
-  // Returns InvalidArgument, naming the file and the line, if the array is malformed or cut short
-  // or a record is too long. Returns the errors of reading.
-  absl::StatusOr<bool> Next(JsonRecord* record);
-
-  // Returns "PATH:LINE" or, in an array, "PATH:LINE: element N".
-  std::string Where(const JsonRecord& record) const;
+  // Returns InvalidArgument if the array is malformed or cut short or a record is too long.
+  absl::StatusOr<bool> Next(Record* record) override;
+  std::string Place(const Record& record) const override;
 
  private:
   // Reads one more chunk into the buffer. Returns false if the file has ended.
@@ -55,8 +38,8 @@ class JsonRecordReader {
   // Skips white space and counts lines. Returns false at the end of the file.
   absl::StatusOr<bool> SkipWhiteSpace();
   absl::Status Begin();
-  absl::StatusOr<bool> NextLine(JsonRecord* record);
-  absl::StatusOr<bool> NextElement(JsonRecord* record);
+  absl::StatusOr<bool> NextLine(Record* record);
+  absl::StatusOr<bool> NextElement(Record* record);
   // Goes to the array's next element and returns true, or past the array's end and returns false.
   absl::StatusOr<bool> FindElement();
   // Goes past the object that begins here.
@@ -64,7 +47,7 @@ class JsonRecordReader {
   absl::Status Error(int64_t line, const std::string& what) const;
   absl::Status TooLong(int64_t line) const;
 
-  HashingStream* const stream_;
+  ByteSource* const text_;
   const std::string path_;
   const size_t chunk_bytes_;
   const size_t record_bytes_max_;

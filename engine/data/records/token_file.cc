@@ -86,11 +86,13 @@ absl::StatusOr<Layout> NpyLayout(const DataFileReader& file, const std::string& 
   return layout;
 }
 
-// The first element of values[0, count) that is not below `limit`; count if none.
+// The first element of values[0, count) that is not below `limit`; count if none. Raises
+// *largest_id to the greatest element.
 template <typename T>
-size_t FirstNotBelow(const T* values, size_t count, uint64_t limit) {
+size_t FirstNotBelow(const T* values, size_t count, uint64_t limit, int64_t* largest_id) {
   T largest = 0;
   for (size_t i = 0; i < count; ++i) largest = std::max(largest, values[i]);
+  if (count > 0) *largest_id = std::max(*largest_id, static_cast<int64_t>(largest));
   if (largest < limit) return count;
   return std::find_if(values, values + count, [limit](T value) { return value >= limit; }) - values;
 }
@@ -121,8 +123,9 @@ absl::Status TokenFile::OutsideVocabulary(int64_t element, uint32_t id, int64_t 
       ") is token ", id, ", which is not below the model's vocabulary of ", vocabulary));
 }
 
-absl::StatusOr<std::string> TokenFile::Scan(int64_t vocabulary,
-                                            const ByteProgress& progress) const {
+absl::StatusOr<TokenFile::Scanned> TokenFile::Scan(int64_t vocabulary,
+                                                   const ByteProgress& progress) const {
+  Scanned scanned;
   HashingStream stream(reader_.get());
   std::vector<char> header(static_cast<size_t>(data_offset_));
   MT_RETURN_IF_ERROR(stream.Read(header.data(), header.size()).status());
@@ -133,10 +136,10 @@ absl::StatusOr<std::string> TokenFile::Scan(int64_t vocabulary,
     if (got == 0) break;
     const size_t count = got / static_cast<size_t>(element_bytes_);
     const uint64_t limit = static_cast<uint64_t>(vocabulary);
-    const size_t first =
-        element_bytes_ == 2
-            ? FirstNotBelow(reinterpret_cast<const uint16_t*>(buffer.data()), count, limit)
-            : FirstNotBelow(buffer.data(), count, limit);
+    const size_t first = element_bytes_ == 2
+                             ? FirstNotBelow(reinterpret_cast<const uint16_t*>(buffer.data()),
+                                             count, limit, &scanned.largest_id)
+                             : FirstNotBelow(buffer.data(), count, limit, &scanned.largest_id);
     if (first < count) {
       uint32_t id = 0;
       std::memcpy(&id, reinterpret_cast<const char*>(buffer.data()) + first * element_bytes_,
@@ -149,7 +152,8 @@ absl::StatusOr<std::string> TokenFile::Scan(int64_t vocabulary,
   if (element != tokens_) {
     return absl::DataLossError(absl::StrCat(path(), ": changed while it was read"));
   }
-  return stream.Digest();
+  scanned.hash = stream.Digest();
+  return scanned;
 }
 
 absl::Status TokenFile::Read(int64_t first, int64_t count, int64_t vocabulary, int32_t* ids) const {

@@ -33,10 +33,14 @@ class TokenFile {
   int64_t tokens() const { return tokens_; }
   int element_bytes() const { return element_bytes_; }  // 2 or 4
 
-  // Reads the whole file once, checks its ids and returns its XXH3-128 as 32 hex digits. Returns
-  // InvalidArgument, naming the element and the byte, for an id that is not below `vocabulary`, and
-  // DataLoss if the file changed its length. Returns the error of `progress`, which may be null.
-  absl::StatusOr<std::string> Scan(int64_t vocabulary, const ByteProgress& progress) const;
+  struct Scanned {
+    std::string hash;         // XXH3-128 of the file as 32 hex digits
+    int64_t largest_id = -1;  // -1 in an empty file
+  };
+  // Reads the whole file once, checks its ids and hashes it. Returns InvalidArgument, naming the
+  // element and the byte, for an id that is not below `vocabulary`, and DataLoss if the file
+  // changed its length. Returns the error of `progress`, which may be null.
+  absl::StatusOr<Scanned> Scan(int64_t vocabulary, const ByteProgress& progress) const;
 
   // Sets ids[0, count) to elements [first, first + count). The file may have changed since Scan, so
   // ids are checked against `vocabulary` again, with the same errors. REQUIRES: the range lies in

@@ -92,7 +92,7 @@ BatchLoader::BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t fi
   state.plan.total_steps = total_steps;
   if (spec.training.steps == 0 && spec.training.epochs > 0) {
     state.plan.positions = static_cast<int64_t>(
-        std::ceil(spec.training.epochs * static_cast<double>(dataset->train_sequences())));
+        std::ceil(spec.training.epochs * static_cast<double>(dataset->epoch_sequences())));
   }
   state.ahead = static_cast<size_t>(std::max(1, ahead));
   state.next_step = first_step;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/base/status.h"
 
 namespace megatrain {
@@ -36,9 +38,10 @@ absl::Status DataSide::AddDocuments(absl::Span<const DataFile> files,
   Run run;
   run.first_sequence = report_.sequences;
   MT_ASSIGN_OR_RETURN(run.stream, TokenStream::Open(files, options_.stream, progress));
-  MT_ASSIGN_OR_RETURN(run.index, SequenceIndex::Open(run.stream.get(), options_.packing,
-                                                     options_.stream.cache_directory, progress,
-                                                     options_.stream.files));
+  MT_ASSIGN_OR_RETURN(
+      run.index,
+      SequenceIndex::Open(run.stream.get(), options_.packing, options_.stream.cache_directory,
+                          progress, options_.stream.files, options_.stream.verify));
   const PackingCounts& counts = run.index->counts();
   report_.documents += run.stream->documents();
   report_.turns_left_out += run.stream->turns_left_out();
@@ -46,6 +49,12 @@ absl::Status DataSide::AddDocuments(absl::Span<const DataFile> files,
   report_.sequences += counts.sequences;
   report_.truncated_examples += counts.truncated_examples;
   report_.examples_without_target += counts.examples_without_target;
+  report_.bad_records += run.stream->bad_records();
+  for (const std::string& bad : run.stream->named_bad_records()) {
+    if (report_.named_bad_records.size() < kNamedBadRecordsMax) {
+      report_.named_bad_records.push_back(bad);
+    }
+  }
   absl::StrAppend(&key_, "\ndocuments ", run.stream->key(),
                   options_.packing.packing ? " packed" : " unpacked");
   runs_.push_back(std::move(run));
@@ -59,8 +68,7 @@ absl::Status DataSide::AddTokens(absl::Span<const DataFile> files, const BytePro
   for (const DataFile& file : files) {
     MT_ASSIGN_OR_RETURN(std::unique_ptr<TokenFile> opened,
                         TokenFile::Open(file, options_.stream.files));
-    MT_ASSIGN_OR_RETURN(const std::string hash,
-                        opened->Scan(options_.stream.encoder.vocabulary, progress));
+    MT_ASSIGN_OR_RETURN(const std::string hash, ScanOnce(*opened, progress));
     if (opened->tokens() == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat(file.path, ": is empty; training data is needed"));
@@ -79,6 +87,27 @@ absl::Status DataSide::AddTokens(absl::Span<const DataFile> files, const BytePro
   report_.dropped_tokens += tokens - kept;
   runs_.push_back(std::move(run));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> DataSide::ScanOnce(const TokenFile& file,
+                                               const ByteProgress& progress) const {
+  const int64_t vocabulary = options_.stream.words.encoder.vocabulary;
+  FileHashes* const hashes = options_.stream.hashes;
+  const absl::Time now = absl::Now();
+  MT_ASSIGN_OR_RETURN(const FileInfo info, options_.stream.files->Examine(file.path()));
+  if (hashes != nullptr) {
+    const std::optional<FileHash> known = hashes->Find(info);
+    if (known.has_value() && known->largest_id >= 0 && known->largest_id < vocabulary) {
+      if (progress) MT_RETURN_IF_ERROR(progress(info.bytes));
+      return known->hash;
+    }
+  }
+  MT_ASSIGN_OR_RETURN(const TokenFile::Scanned scanned, file.Scan(vocabulary, progress));
+  if (hashes != nullptr) {
+    hashes->Remember(info, {scanned.hash, scanned.largest_id}, now);
+    hashes->Save(/*seldom=*/true).IgnoreError();
+  }
+  return scanned.hash;
 }
 
 absl::StatusOr<Sequence> DataSide::Read(int64_t index) const {
@@ -102,8 +131,8 @@ absl::StatusOr<Sequence> DataSide::ReadTokens(const Run& run, int64_t index) con
   for (int64_t done = 0; done < length; ++file) {
     const int64_t inside = first + done - file->first;
     const int64_t take = std::min(length - done, file->second->tokens() - inside);
-    MT_RETURN_IF_ERROR(
-        file->second->Read(inside, take, options_.stream.encoder.vocabulary, ids.data() + done));
+    MT_RETURN_IF_ERROR(file->second->Read(inside, take, options_.stream.words.encoder.vocabulary,
+                                          ids.data() + done));
     done += take;
   }
   return WholeSequence(std::move(ids));

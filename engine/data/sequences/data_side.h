@@ -1,5 +1,5 @@
-// Prepares the sequences of one list of data files (`data.train` or `data.eval`), in file order.
-// OpenDataset uses one for each list.
+// Prepares the sequences of one list of data files, in file order. OpenDataset uses one for
+// `data.eval`, and one for `data.train` or, if that is a mix, for each entry of it.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DATA_SIDE_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DATA_SIDE_H_
 
@@ -58,6 +58,8 @@ class DataSide {
   explicit DataSide(const DataSideOptions& options) : options_(options) {}
   absl::Status AddDocuments(absl::Span<const DataFile> files, const ByteProgress& progress);
   absl::Status AddTokens(absl::Span<const DataFile> files, const ByteProgress& progress);
+  // Checks the file's ids and returns its hash, or what is remembered of both.
+  absl::StatusOr<std::string> ScanOnce(const TokenFile& file, const ByteProgress& progress) const;
   absl::StatusOr<Sequence> ReadTokens(const Run& run, int64_t index) const;
 
   const DataSideOptions options_;

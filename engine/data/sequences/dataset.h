@@ -17,6 +17,14 @@
 
 namespace megatrain {
 
+// A source of a training mix: an entry of data.train with a weight.
+struct MixedSource {
+  std::string path;       // as the job gives it
+  double share = 0;       // of the sequences of a step, on average
+  int64_t sequences = 0;  // for training
+  double passes = 0;      // how often an epoch of the mix goes through them
+};
+
 // Counts of what was prepared and what was left out.
 struct DatasetReport {
   int64_t documents = 0;
@@ -27,6 +35,9 @@ struct DatasetReport {
   int64_t examples_without_target = 0;  // left out: the loss is on none of their tokens
   // Turns of the assistant without loss, because their place in the rendered text is uncertain.
   int64_t turns_left_out = 0;
+  int64_t bad_records = 0;                     // left out: they could not be read
+  std::vector<std::string> named_bad_records;  // the first of them, "FILE:PLACE: REASON"
+  std::vector<MixedSource> mix;                // empty without weights
 };
 
 // Evaluation sequences [begin, end) of the files of data.eval with one name.
@@ -47,10 +58,14 @@ class Dataset {
   virtual int64_t eval_sequences() const = 0;
   // Returns the parts of the evaluation sequences, in their order. Empty if there are none.
   virtual std::vector<EvalSet> eval_sets() const = 0;
+  // Returns the positions of the training order that an epoch takes: train_sequences(), or in a mix
+  // the shortest beginning of the order in which every sequence of every source occurs.
+  virtual int64_t epoch_sequences() const { return train_sequences(); }
   virtual absl::StatusOr<Sequence> TrainSequence(int64_t index) const = 0;
   virtual absl::StatusOr<Sequence> EvalSequence(int64_t index) const = 0;
   // Returns the index for TrainSequence at `position` (from 0) of the training order, which
-  // continues through the epochs. Takes constant time.
+  // continues through the epochs. Takes constant time. In a mix the position decides the source
+  // (source_mix.h), and each source is gone through again and again, in a new order each time.
   virtual int64_t TrainingOrder(int64_t position) const = 0;
   virtual const DatasetReport& train_report() const = 0;
   virtual const DatasetReport& eval_report() const = 0;
@@ -62,29 +77,30 @@ class Dataset {
   virtual std::string template_date() const = 0;
 };
 
-// Called often while data is prepared, by the thread that called OpenDataset. If it returns an
-// error, such as Cancelled, OpenDataset stops and returns that error.
+// Called often while data is prepared, by the thread that called OpenDataset, with the bytes of the
+// data files that are ready and those of all. If it returns an error, such as Cancelled,
+// OpenDataset stops and returns that error.
 using DataProgress = std::function<absl::Status(int64_t bytes_done, int64_t bytes_total)>;
 
 // Reads the files of `spec`, tokenises them or finds the result in the cache, and packs it into
-// sequences. Paths in `spec` must be absolute. An empty data.template_date means today's.
+// sequences. With `verify_data` every data file is hashed and the cache is checked whole; else
+// files that look unchanged are taken for what they were (file_hashes.h), and the cache is checked
+// as it is read. Paths in `spec` must be absolute. An empty data.template_date means today's.
 // `tokenizer` may be null if all files have format `tokens`. `cache_directory` is used if the spec
 // names none. `progress` may be null. `files` must outlive the dataset.
 //
 // Returns InvalidArgument, naming the file and the place in it, for malformed data and for an id
 // that is not below `model_vocabulary`. Returns InvalidArgument also if the data makes no sequence.
 // Returns the errors of TokenStream::Open and ChatTemplate::Create.
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
-                                                     std::shared_ptr<const Tokenizer> tokenizer,
-                                                     const std::string& model_directory,
-                                                     int64_t model_vocabulary,
-                                                     const std::string& cache_directory,
-                                                     const DataProgress& progress,
-                                                     FileSystem* files = PosixFileSystem());
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
+    const JobSpec& spec, std::shared_ptr<const Tokenizer> tokenizer,
+    const std::string& model_directory, int64_t model_vocabulary,
+    const std::string& cache_directory, const DataProgress& progress,
+    FileSystem* files = PosixFileSystem(), bool verify_data = false);
 
 // Returns the number of steps that the spec asks for: `training.steps`, or ceil(epochs *
-// train_sequences / global_batch). InvalidArgument if the spec gives neither.
-absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t train_sequences);
+// epoch_sequences / global_batch). InvalidArgument if the spec gives neither.
+absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences);
 
 }  // namespace megatrain
 

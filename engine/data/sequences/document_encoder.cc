@@ -7,10 +7,34 @@
 #include "engine/data/sequences/packing.h"
 
 namespace megatrain {
+
+absl::StatusOr<SpecialIds> IdsAroundText(const Tokenizer& tokenizer, AddBos add_bos) {
+  SpecialIds around = tokenizer.special_tokens_around();
+  if (add_bos == AddBos::kAuto) return around;
+  const int32_t bos = tokenizer.bos_id();
+  if (add_bos == AddBos::kTrue && bos < 0) {
+    return absl::InvalidArgumentError(
+        "data.add_bos: true, but the tokenizer names no beginning-of-text token (bos_token in "
+        "tokenizer_config.json)");
+  }
+  std::erase(around.before, bos);
+  if (add_bos == AddBos::kTrue) around.before.insert(around.before.begin(), bos);
+  return around;
+}
+
+bool DocumentEncoder::BeginWith(uint32_t bits, uint32_t target,
+                                std::vector<uint32_t>* words) const {
+  for (size_t i = 0; i < options_.around.before.size(); ++i) {
+    words->push_back(static_cast<uint32_t>(options_.around.before[i]) | target |
+                     (i == 0 ? bits : 0));
+  }
+  return !options_.around.before.empty();
+}
+
 absl::Status DocumentEncoder::CheckIds() {
   for (const int32_t id : ids_) {
     if (id < 0 || id >= options_.vocabulary || static_cast<uint32_t>(id) > kTokenMask) {
-      return absl::InvalidArgumentError(absl::StrCat(
+      return absl::OutOfRangeError(absl::StrCat(
           "the tokenizer gives token ", id, ", which is not below the model's vocabulary of ",
           options_.vocabulary, "; the tokenizer is not this model's"));
     }
@@ -19,28 +43,45 @@ absl::Status DocumentEncoder::CheckIds() {
   return absl::OkStatus();
 }
 
+void DocumentEncoder::AppendText(std::vector<uint32_t>* words) {
+  if (!begun_ && !ids_.empty()) begun_ = BeginWith(kDocumentBit, kTargetBit, words);
+  for (const int32_t id : ids_) {
+    words->push_back(static_cast<uint32_t>(id) | kTargetBit | (begun_ ? 0 : kDocumentBit));
+    begun_ = true;
+  }
+}
+
 absl::StatusOr<size_t> DocumentEncoder::TextPiece(std::string_view text, bool last,
                                                   std::vector<uint32_t>* words) {
   ids_.clear();
   MT_ASSIGN_OR_RETURN(const size_t size,
                       options_.tokenizer->EncodePiece(text, last, &piece_, &ids_));
   MT_RETURN_IF_ERROR(CheckIds());
-  for (const int32_t id : ids_) {
-    words->push_back(static_cast<uint32_t>(id) | kTargetBit | (begun_ ? 0 : kDocumentBit));
-    begun_ = true;
-  }
+  AppendText(words);
   return size;
 }
 
 void DocumentEncoder::EndText(std::vector<uint32_t>* words) {
-  words->push_back(static_cast<uint32_t>(options_.eos_id) | kTargetBit |
-                   (begun_ ? 0 : kDocumentBit));
+  ids_ = options_.around.after;
+  if (ids_.empty() || ids_.back() != options_.eos_id) ids_.push_back(options_.eos_id);
+  AppendText(words);
+  ForgetText();
+}
+
+void DocumentEncoder::ForgetText() {
   piece_ = {};
   begun_ = false;
 }
 
+void DocumentEncoder::Restart() {
+  ForgetText();
+  largest_id_ = -1;
+  turns_left_out_ = 0;
+}
+
 absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_t>* words) {
   if (!example.is_chat) {
+    ForgetText();  // one before may have been refused
     std::string_view rest = example.text;
     for (size_t take = options_.text_piece_bytes; !rest.empty();) {
       const bool last = take >= rest.size();
@@ -54,15 +95,20 @@ absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_
 
   ids_.clear();
   target_.clear();
+  int64_t turns_left_out = 0;
   MT_RETURN_IF_ERROR(options_.chat_template->Render(example.conversation, *options_.tokenizer,
-                                                    &ids_, &target_, &turns_left_out_));
+                                                    &ids_, &target_, &turns_left_out));
   if (ids_.empty() || ids_.size() != target_.size()) {
     return absl::InvalidArgumentError("the chat template makes no token of the example");
   }
   MT_RETURN_IF_ERROR(CheckIds());
+  turns_left_out_ += turns_left_out;
+  const bool all = options_.chat_template->train_on() == TrainOn::kAll;
+  const bool begun =
+      options_.around_chats && BeginWith(kDocumentBit | kWholeBit, all ? kTargetBit : 0, words);
   for (size_t i = 0; i < ids_.size(); ++i) {
     words->push_back(static_cast<uint32_t>(ids_[i]) | (target_[i] != 0 ? kTargetBit : 0) |
-                     (i == 0 ? kDocumentBit | kWholeBit : 0));
+                     (!begun && i == 0 ? kDocumentBit | kWholeBit : 0));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/chat/chat_template.h"
 #include "engine/data/sequences/example.h"
+#include "engine/job/job_spec.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace megatrain {
@@ -22,10 +23,17 @@ inline constexpr size_t kTextPieceBytes = size_t{16} << 20;
 // endless word gets there.
 inline constexpr size_t kTextHeldBytesMax = size_t{1} << 30;
 
+// Returns the ids that go around a text: those of the tokenizer's post-processor, with the
+// beginning-of-text token put first or left out as `add_bos` says. Returns InvalidArgument if it is
+// to be put and the tokenizer has none.
+absl::StatusOr<SpecialIds> IdsAroundText(const Tokenizer& tokenizer, AddBos add_bos);
+
 struct DocumentEncoderOptions {
   const Tokenizer* tokenizer = nullptr;         // not owned
   const ChatTemplate* chat_template = nullptr;  // not owned; null if no example is a chat
   int32_t eos_id = -1;                          // ends a text document
+  SpecialIds around;                            // what goes around a text document
+  bool around_chats = false;                    // `around.before` goes before chats too
   int64_t vocabulary = 0;                       // an id at or above it is an error
   size_t text_piece_bytes = kTextPieceBytes;
 };
@@ -37,28 +45,36 @@ class DocumentEncoder {
   // The objects that `options` points to must outlive the encoder.
   explicit DocumentEncoder(const DocumentEncoderOptions& options) : options_(options) {}
 
-  // Appends the example's words. Returns InvalidArgument if the chat template refuses the example
-  // or a token id is not below the vocabulary. REQUIRES: `chat_template` was given if the example
-  // is a chat.
+  // Appends the example's words. Returns InvalidArgument if the chat template refuses the example,
+  // and OutOfRange if a token id is not below the vocabulary. REQUIRES: `chat_template` was given
+  // if the example is a chat.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
   // Appends the words of the beginning of what is left of a text document, and returns the number
   // of bytes that they stand for (Tokenizer::EncodePiece): 0 if more of the text is needed. `last`
   // says that `text` is all that is left. After that call EndText. If a text is given up, the
-  // encoder must not be used again. Returns InvalidArgument for invalid UTF-8 or an id that is not
-  // below the vocabulary.
+  // encoder must be restarted. Returns InvalidArgument for invalid UTF-8, and OutOfRange for an id
+  // that is not below the vocabulary.
   absl::StatusOr<size_t> TextPiece(std::string_view text, bool last, std::vector<uint32_t>* words);
-  // Appends the end-of-text token.
+  // Appends the ids that go behind a text and the end-of-text token, unless it is the last of them.
   void EndText(std::vector<uint32_t>* words);
 
-  // Returns the largest id encoded so far, or -1 if there is none.
+  // Returns the largest id encoded since Restart, or -1 if there is none.
   int64_t largest_id() const { return largest_id_; }
-  // Returns the number of assistant's turns so far without loss, because their place in the text is
-  // uncertain.
+  // Returns the number of assistant's turns since Restart without loss, because their place in the
+  // text is uncertain.
   int64_t turns_left_out() const { return turns_left_out_; }
+  // Forgets what was counted, and a text that was given up.
+  void Restart();
 
  private:
   absl::Status CheckIds();
+  // Appends `around.before` if there is one; `bits` belong to the first word, `target` to all.
+  // Returns true if it appended anything.
+  bool BeginWith(uint32_t bits, uint32_t target, std::vector<uint32_t>* words) const;
+  // Appends `ids_` as the next words of the text, after what goes before the first of them.
+  void AppendText(std::vector<uint32_t>* words);
+  void ForgetText();
 
   const DocumentEncoderOptions options_;
   std::vector<int32_t> ids_;

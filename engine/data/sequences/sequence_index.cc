@@ -56,14 +56,14 @@ absl::StatusOr<PackingCounts> Make(const TokenStream& stream, const PackingOptio
 
 absl::StatusOr<std::unique_ptr<SequenceIndex>> SequenceIndex::Open(
     const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory,
-    const ByteProgress& progress, FileSystem* files) {
+    const ByteProgress& progress, FileSystem* files, bool verify) {
   const std::string key =
       HashText(absl::StrCat(kIndexVersion, "\n", stream->key(), "\n", options.sequence_length, " ",
                             options.packing ? "packed" : "unpacked"));
   const std::string name = absl::StrCat("sequences-", key, ".cache");
   for (int round = 0; round < 2; ++round) {
     absl::StatusOr<std::unique_ptr<CacheFile>> begins =
-        CacheFile::Open(cache_directory, name, key, sizeof(uint64_t), progress, files);
+        CacheFile::Open(cache_directory, name, key, sizeof(uint64_t), progress, files, verify);
     if (absl::IsCancelled(begins.status())) return begins.status();
     if (begins.ok()) {
       const PackingCounts counts = FromText((*begins)->meta());

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "engine/data/cache/token_cache.h"
 #include "engine/data/sequences/packing.h"
-#include "engine/data/sequences/token_cache.h"
 #include "engine/data/sequences/token_stream.h"
 
 namespace megatrain {
@@ -18,14 +18,13 @@ namespace megatrain {
 // Thread safety: const methods may be called from several threads.
 class SequenceIndex {
  public:
-  // Opens the index in `cache_directory`, or makes it in one pass over `stream`. `stream` and
-  // `files` must outlive the result. `progress` may be null; it is called with 0 bytes while the
-  // work goes on. Returns the errors of `progress` and of reading and writing the cache.
-  static absl::StatusOr<std::unique_ptr<SequenceIndex>> Open(const TokenStream* stream,
-                                                             const PackingOptions& options,
-                                                             const std::string& cache_directory,
-                                                             const ByteProgress& progress,
-                                                             FileSystem* files = PosixFileSystem());
+  // Opens the index in `cache_directory`, or makes it in one pass over `stream`. With `verify` it
+  // is checked whole, else as it is read. `stream` and `files` must outlive the result. `progress`
+  // may be null; it is called with 0 bytes while the work goes on. Returns the errors of `progress`
+  // and of reading and writing the cache.
+  static absl::StatusOr<std::unique_ptr<SequenceIndex>> Open(
+      const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory,
+      const ByteProgress& progress, FileSystem* files = PosixFileSystem(), bool verify = false);
 
   const PackingCounts& counts() const { return counts_; }
   // Returns a sequence, in constant time, or the error of reading. Unused positions hold `pad_id`.

@@ -1,18 +1,18 @@
 #include "engine/data/sequences/token_stream.h"
 
 #include <algorithm>
-#include <deque>
-#include <nlohmann/json.hpp>
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <optional>
+#include <thread>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/bytes.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "engine/base/status.h"
 #include "engine/base/thread_pool.h"
-#include "engine/data/sequences/example.h"
-#include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
 namespace {
@@ -20,301 +20,269 @@ namespace {
 // Part of every key: a change of what the words mean or how they are made changes it.
 constexpr char kStreamVersion[] = "megatrain words 1";
 
-// Records that are tokenised at once, by all threads. Their text and words are held in memory.
-constexpr size_t kBatchBytes = size_t{4} << 20;
-// Blocks of a batch that each thread gets on average: they take different times.
-constexpr size_t kBlocksPerThread = 4;
+// Smaller files are made by one thread each. One of this size takes a few seconds.
+constexpr int64_t kSmallFileBytes = int64_t{8} << 20;
+// Time between two calls of the progress while files are made side by side.
+constexpr std::chrono::milliseconds kProgressInterval(200);
 
-absl::Status Prefixed(const std::string& where, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
+// A file's part of the key.
+std::string FileKey(const DataFile& file, const std::string& hash,
+                    const DocumentEncoderOptions& encoder) {
+  const FileKind kind = KindOfFile(file.path);
+  const bool is_text = file.format == DataFormat::kText;
+  std::string text = absl::StrCat(DataFormatName(file.format), " ");
+  if (kind.compression != Compression::kNone) {
+    absl::StrAppend(&text, kind.compression == Compression::kGzip ? "gzip " : "zstd ");
+  }
+  absl::StrAppend(&text,
+                  !HoldsRecords(file)                     ? "plain "
+                  : kind.content == FileContent::kCsv     ? "csv "
+                  : kind.content == FileContent::kParquet ? "parquet "
+                                                          : "records ",
+                  hash, "\n");
+  if (!is_text) {
+    absl::StrAppend(&text, encoder.chat_template->fingerprint(), "\n");
+  }
+  const std::vector<int32_t>& before = encoder.around.before;
+  const std::vector<int32_t>& after = encoder.around.after;
+  if (!before.empty() && (is_text || encoder.around_chats)) {
+    absl::StrAppend(&text, "before ", absl::StrJoin(before, " "), "\n");
+  }
+  if (is_text && !after.empty() && after != std::vector<int32_t>{encoder.eos_id}) {
+    absl::StrAppend(&text, "after ", absl::StrJoin(after, " "), "\n");
+  }
+  return text;
 }
 
-absl::Status InvalidUtf8(const std::string& path, int64_t offset) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": invalid UTF-8 at byte ", offset,
-                   "; data files must be UTF-8 (iconv converts other encodings)"));
+std::string Key(const std::string& file_keys, const DocumentEncoderOptions& encoder) {
+  return HashText(absl::StrCat(kStreamVersion, "\n", encoder.tokenizer->fingerprint(), "\n", "eos ",
+                               encoder.eos_id, "\n", file_keys));
 }
 
-// Makes the words of all files, one file at a time.
-class StreamMaker {
+// Counts bytes on several threads, and calls the progress on the thread that made it. After an
+// error of the progress every call returns an error.
+class SharedProgress {
  public:
-  StreamMaker(const TokenStreamOptions& options, const ByteProgress& progress,
-              CacheFileWriter* writer)
-      : options_(options), progress_(progress), writer_(writer), pool_(options.threads) {
-    const size_t blocks =
-        options.threads == 1 ? 1 : kBlocksPerThread * static_cast<size_t>(options.threads);
-    for (size_t i = 0; i < blocks; ++i) blocks_.emplace_back(options.encoder);
-  }
+  explicit SharedProgress(const ByteProgress& progress)
+      : progress_(progress), owner_(std::this_thread::get_id()) {}
 
-  // `hash` is what the file's content had when the key was made.
-  absl::Status Add(const DataFile& file, const DataFileReader& reader, const std::string& hash) {
-    HashingStream stream(&reader);
-    const int64_t before = documents_;
-    MT_RETURN_IF_ERROR(HoldsJsonRecords(file) ? AddRecords(file, &stream)
-                                              : AddPlainText(file, &stream));
-    if (documents_ == before) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(file.path, ": is empty; training data is needed"));
-    }
-    if (stream.Digest() != hash) {
-      return absl::AbortedError(
-          absl::StrCat(file.path, ": changed while it was read; start again when it is complete"));
-    }
-    return absl::OkStatus();
+  absl::Status Add(int64_t bytes) {
+    pending_ += bytes;
+    if (stopped_) return absl::CancelledError("abandoned");
+    if (std::this_thread::get_id() != owner_ || !progress_) return absl::OkStatus();
+    error_ = progress_(pending_.exchange(0));
+    stopped_ = !error_.ok();
+    return error_;
   }
+  // The error of the progress. REQUIRES: the calling thread made this.
+  const absl::Status& error() const { return error_; }
 
-  int64_t documents() const { return documents_; }
-  int64_t turns_left_out() const {
-    int64_t turns = 0;
-    for (const Block& block : blocks_) turns += block.encoder.turns_left_out();
-    return turns;
-  }
-  int64_t largest_id() const {
-    int64_t largest = -1;
-    for (const Block& block : blocks_) largest = std::max(largest, block.encoder.largest_id());
-    return largest;
+ private:
+  const ByteProgress& progress_;
+  const std::thread::id owner_;
+  std::atomic<int64_t> pending_{0};
+  std::atomic<bool> stopped_{false};
+  absl::Status error_;
+};
+
+// The words of one file, made or found.
+struct Prepared {
+  std::unique_ptr<CacheFile> words;
+  FileWordsMeta meta;
+  std::string key;  // FileKey
+};
+
+// Makes or finds the words of files, with what they have in common.
+class Preparer {
+ public:
+  Preparer(const TokenStreamOptions& options, const ByteProgress& progress)
+      : options_(options), progress_(progress) {}
+
+  // Uses the threads of `pool`, or the calling thread alone if it is null.
+  absl::StatusOr<Prepared> Prepare(const DataFile& file, ThreadPool* pool) const {
+    // Examined before it is read: what is then changed or replaced does not bear this hash.
+    const absl::Time now = absl::Now();
+    MT_ASSIGN_OR_RETURN(const FileInfo info, options_.files->Examine(file.path));
+    MT_ASSIGN_OR_RETURN(const std::string hash, Hash(file.path, info, now));
+    Prepared prepared;
+    prepared.key = FileKey(file, hash, options_.words.encoder);
+    const std::string key = Key(prepared.key, options_.words.encoder);
+    const std::string name = absl::StrCat("words-", key, ".cache");
+    // A second round finds what another process, or this one, has just made.
+    for (int round = 0; round < 3; ++round) {
+      absl::StatusOr<std::unique_ptr<CacheFile>> cache =
+          CacheFile::Open(options_.cache_directory, name, key, sizeof(uint32_t), progress_,
+                          options_.files, options_.verify);
+      if (absl::IsCancelled(cache.status())) return cache.status();
+      if (cache.ok()) {
+        prepared.meta = FileWordsMeta::FromText((*cache)->meta());
+        prepared.words = *std::move(cache);
+        // Else it is of a model with a larger vocabulary, or without the bad records; making it
+        // again finds where the id or the record is.
+        if (prepared.meta.largest_id < options_.words.encoder.vocabulary &&
+            (prepared.meta.bad_records == 0 || options_.words.skip_bad_records)) {
+          if (round == 0) MT_RETURN_IF_ERROR(progress_(info.bytes));
+          return prepared;
+        }
+      }
+      MT_RETURN_IF_ERROR(MakeWords(file, hash, name, key, pool));
+    }
+    return absl::DataLossError(
+        absl::StrCat(options_.cache_directory, "/", name, ": was just made and cannot be read"));
   }
 
  private:
-  struct Pending {
-    JsonRecord record;  // where it is; its text is gone
-    Example example;
-  };
-  struct Block {
-    explicit Block(const DocumentEncoderOptions& options) : encoder(options) {}
-    DocumentEncoder encoder;
-    std::vector<uint32_t> words;
-    absl::Status status;
-    size_t failed = 0;  // in the batch
-  };
+  // The hash that is remembered of the file, or else that of its content.
+  absl::StatusOr<std::string> Hash(const std::string& path, const FileInfo& info,
+                                   absl::Time now) const {
+    if (options_.hashes != nullptr) {
+      if (const std::optional<FileHash> known = options_.hashes->Find(info)) return known->hash;
+    }
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<DataFileReader> reader,
+                        DataFileReader::Open(path, options_.files));
+    MT_ASSIGN_OR_RETURN(const std::string hash,
+                        HashDataFile(*reader, [this](int64_t) { return progress_(0); }));
+    if (options_.hashes != nullptr) options_.hashes->Remember(info, {hash, -1}, now);
+    return hash;
+  }
 
-  absl::Status Write() {
-    MT_RETURN_IF_ERROR(writer_->Append(words_.data(), words_.size()));
-    words_.clear();
+  absl::Status MakeWords(const DataFile& file, const std::string& hash, const std::string& name,
+                         const std::string& key, ThreadPool* pool) const {
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<DataFileReader> reader,
+                        DataFileReader::Open(file.path, options_.files));
+    const auto create = [&] {
+      return CacheFileWriter::Create(options_.cache_directory, name, key, sizeof(uint32_t),
+                                     progress_, options_.files);
+    };
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFileWriter> writer, create());
+    if (writer == nullptr) return absl::OkStatus();  // another one made it
+    FileWordMaker maker(options_.words, pool);
+    absl::StatusOr<FileWordsMeta> meta = maker.Make(file, *reader, hash, writer.get(), progress_);
+    if (absl::IsInvalidArgument(meta.status()) && options_.words.skip_bad_records &&
+        !HoldsRecords(file)) {
+      // The document is the bad record.
+      writer.reset();
+      MT_ASSIGN_OR_RETURN(writer, create());
+      if (writer == nullptr) return absl::OkStatus();
+      const std::string why(meta.status().message());
+      meta = FileWordsMeta();
+      meta->bad_records = 1;
+      meta->named.push_back(why.substr(0, file.path.size()) == file.path
+                                ? why.substr(file.path.size())
+                                : absl::StrCat(": ", why));
+    }
+    MT_RETURN_IF_ERROR(meta.status());
+    MT_RETURN_IF_ERROR(writer->Finish(meta->ToText()));
+    // A hash that is not remembered costs another reading of its file, and nothing else.
+    if (options_.hashes != nullptr) options_.hashes->Save(/*seldom=*/true).IgnoreError();
     return absl::OkStatus();
-  }
-
-  absl::Status Report(const HashingStream& stream, int64_t* reported) const {
-    const int64_t bytes = stream.offset() - *reported;
-    *reported = stream.offset();
-    return progress_ ? progress_(bytes) : absl::OkStatus();
-  }
-
-  absl::Status AddRecords(const DataFile& file, HashingStream* stream) {
-    JsonRecordReader records(stream, file.path, options_.chunk_bytes);
-    ExampleParser parser;
-    JsonRecord record;
-    size_t batch_bytes = 0;
-    int64_t reported = 0;
-    while (true) {
-      MT_ASSIGN_OR_RETURN(const bool more, records.Next(&record));
-      if (!more) break;
-      Pending pending;
-      pending.record = record;
-      const absl::Status status = parser.Parse(file.format, record.json, &pending.example);
-      if (!status.ok()) {
-        // An error in an earlier record is reported first, whatever the batches.
-        MT_RETURN_IF_ERROR(EncodeBatch(records));
-        const size_t valid = Utf8ValidPrefix(record.json);
-        if (valid < record.json.size()) {
-          return InvalidUtf8(records.Where(record), record.offset + static_cast<int64_t>(valid));
-        }
-        return Prefixed(records.Where(record), status);
-      }
-      batch_.push_back(std::move(pending));
-      batch_bytes += record.json.size();
-      if (batch_bytes < kBatchBytes) continue;
-      MT_RETURN_IF_ERROR(EncodeBatch(records));
-      batch_bytes = 0;
-      MT_RETURN_IF_ERROR(Report(*stream, &reported));
-    }
-    MT_RETURN_IF_ERROR(EncodeBatch(records));
-    return Report(*stream, &reported);
-  }
-
-  // Tokenises the batch, each block of consecutive records by one thread, and writes the words in
-  // the records' order.
-  absl::Status EncodeBatch(const JsonRecordReader& records) {
-    const size_t share = (batch_.size() + blocks_.size() - 1) / blocks_.size();
-    pool_.ParallelFor(static_cast<int64_t>(blocks_.size()), [&](int64_t index) {
-      Block& block = blocks_[static_cast<size_t>(index)];
-      block.words.clear();
-      block.status = absl::OkStatus();
-      const size_t begin = std::min(batch_.size(), static_cast<size_t>(index) * share);
-      const size_t end = std::min(batch_.size(), begin + share);
-      for (size_t i = begin; i < end && block.status.ok(); ++i) {
-        block.status = block.encoder.Encode(batch_[i].example, &block.words);
-        block.failed = i;
-      }
-    });
-    for (Block& block : blocks_) {
-      if (!block.status.ok()) {
-        return Prefixed(records.Where(batch_[block.failed].record), block.status);
-      }
-      MT_RETURN_IF_ERROR(writer_->Append(block.words.data(), block.words.size()));
-    }
-    documents_ += static_cast<int64_t>(batch_.size());
-    batch_.clear();
-    return absl::OkStatus();
-  }
-
-  // The file is one document; a byte order mark is not part of it.
-  absl::Status AddPlainText(const DataFile& file, HashingStream* stream) {
-    const size_t piece_bytes = options_.encoder.text_piece_bytes;
-    DocumentEncoder& encoder = blocks_.front().encoder;
-    std::string buffer;
-    int64_t buffer_offset = 0;  // of buffer[0] in the file
-    int64_t reported = 0;
-    bool empty = true;   // no token was found yet
-    size_t enough = 0;   // the size of the buffer from which on it is tokenised
-    bool begun = false;  // the byte order mark was looked for
-    while (true) {
-      const size_t have = buffer.size();
-      buffer.resize(have + piece_bytes);
-      MT_ASSIGN_OR_RETURN(const size_t got, stream->Read(buffer.data() + have, piece_bytes));
-      buffer.resize(have + got);
-      const bool end = got < piece_bytes;
-      if (!begun && (buffer.size() >= 3 || end)) {
-        begun = true;
-        if (absl::StartsWith(buffer, "\xef\xbb\xbf")) {
-          buffer.erase(0, 3);
-          buffer_offset = 3;
-        }
-      }
-      if (end || buffer.size() >= enough) {
-        // The last character may not be whole.
-        const size_t valid = Utf8ValidPrefix(buffer);
-        if (valid < buffer.size() && (end || buffer.size() - valid >= 4)) {
-          return InvalidUtf8(file.path, buffer_offset + static_cast<int64_t>(valid));
-        }
-        const absl::StatusOr<size_t> size = encoder.TextPiece(buffer, end, &words_);
-        if (!size.ok()) return Prefixed(file.path, size.status());
-        empty = empty && words_.empty();
-        MT_RETURN_IF_ERROR(Write());
-        enough = *size == 0 ? 2 * buffer.size() : 0;
-        if (*size == 0 && buffer.size() > kTextHeldBytesMax) {
-          return absl::InvalidArgumentError(absl::StrCat(
-              file.path, ": from byte ", buffer_offset, " on, ", buffer.size(),
-              " bytes have no place at which a token must end; put white space into the text"));
-        }
-        buffer.erase(0, *size);
-        buffer_offset += static_cast<int64_t>(*size);
-      }
-      MT_RETURN_IF_ERROR(Report(*stream, &reported));
-      if (end) break;
-    }
-    if (empty) return absl::OkStatus();
-    encoder.EndText(&words_);
-    ++documents_;
-    return Write();
   }
 
   const TokenStreamOptions& options_;
   const ByteProgress& progress_;
-  CacheFileWriter* const writer_;
-  ThreadPool pool_;
-  std::deque<Block> blocks_;
-  std::vector<Pending> batch_;
-  std::vector<uint32_t> words_;  // of a plain text's piece
-  int64_t documents_ = 0;
 };
 
-struct StreamMeta {
-  int64_t documents = 0;
-  int64_t largest_id = 0;
-  int64_t turns_left_out = 0;
-};
-
-std::string ToText(const StreamMeta& meta) {
-  return nlohmann::json{{"documents", meta.documents},
-                        {"largest_id", meta.largest_id},
-                        {"turns_left_out", meta.turns_left_out}}
-      .dump();
+absl::Status AsInvalid(const absl::Status& status) {
+  return absl::IsOutOfRange(status) ? absl::InvalidArgumentError(status.message()) : status;
 }
 
-// The text is checksummed, so it is what ToText wrote.
-StreamMeta FromText(const std::string& text) {
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  StreamMeta meta;
-  if (json.is_object()) {
-    meta.documents = json.value("documents", int64_t{0});
-    meta.largest_id = json.value("largest_id", int64_t{0});
-    meta.turns_left_out = json.value("turns_left_out", int64_t{0});
-  }
-  return meta;
-}
-
-std::string StreamKey(absl::Span<const DataFile> files, const std::vector<std::string>& hashes,
-                      const DocumentEncoderOptions& encoder) {
-  std::string text = absl::StrCat(kStreamVersion, "\n", encoder.tokenizer->fingerprint(), "\n",
-                                  "eos ", encoder.eos_id, "\n");
-  for (size_t i = 0; i < files.size(); ++i) {
-    absl::StrAppend(&text, DataFormatName(files[i].format), " ",
-                    HoldsJsonRecords(files[i]) ? "records " : "plain ", hashes[i], "\n");
-    if (files[i].format == DataFormat::kText) continue;
-    absl::StrAppend(&text, encoder.chat_template->fingerprint(), "\n");
-  }
-  return HashText(text);
+// Prepares files[begin, end), each by one thread. Sets results[begin, end), or returns the error of
+// the first bad one. The calling thread only tells `progress`, for one file may take long.
+absl::Status PrepareSideBySide(absl::Span<const DataFile> files, size_t begin, size_t end,
+                               const Preparer& preparer, const ByteProgress& progress,
+                               ThreadPool* pool, std::vector<Prepared>* results) {
+  // Files behind one that failed are not begun; those before it are.
+  std::atomic<size_t> failed{end};
+  std::vector<absl::Status> errors(end - begin);
+  const auto prepare = [&](int64_t block) {
+    const size_t i = begin + static_cast<size_t>(block);
+    if (i > failed) return;
+    absl::StatusOr<Prepared> prepared = preparer.Prepare(files[i], nullptr);
+    if (prepared.ok()) {
+      (*results)[i] = *std::move(prepared);
+      return;
+    }
+    errors[i - begin] = prepared.status();
+    size_t first = failed;
+    while (i < first && !failed.compare_exchange_weak(first, i)) {
+    }
+  };
+  std::future<void> work = std::async(
+      std::launch::async, [&] { pool->ParallelFor(static_cast<int64_t>(end - begin), prepare); });
+  // An error of the progress ends the work, too.
+  while (work.wait_for(kProgressInterval) != std::future_status::ready) progress(0).IgnoreError();
+  work.get();
+  return failed < end ? errors[failed - begin] : absl::OkStatus();
 }
 
 }  // namespace
 
-bool HoldsJsonRecords(const DataFile& file) {
-  if (file.format != DataFormat::kText) return true;
-  const std::string lower = absl::AsciiStrToLower(file.path);
-  return absl::EndsWith(lower, ".jsonl") || absl::EndsWith(lower, ".json");
-}
-
 absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const DataFile> files,
                                                                const TokenStreamOptions& options,
                                                                const ByteProgress& progress) {
-  std::vector<std::unique_ptr<DataFileReader>> readers;
-  std::vector<std::string> hashes;
-  int64_t bytes = 0;
-  for (const DataFile& file : files) {
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<DataFileReader> reader,
-                        DataFileReader::Open(file.path, options.files));
-    MT_ASSIGN_OR_RETURN(std::string hash, HashDataFile(*reader, progress));
-    bytes += reader->size();
-    readers.push_back(std::move(reader));
-    hashes.push_back(std::move(hash));
+  SharedProgress shared(progress);
+  const ByteProgress counted = [&shared](int64_t bytes) { return shared.Add(bytes); };
+  const Preparer preparer(options, counted);
+  ThreadPool pool(options.threads);
+  std::vector<Prepared> results(files.size());
+  // A plain text is encoded from its beginning to its end, so more threads would not help.
+  const auto is_for_one_thread = [&](const DataFile& file) {
+    if (!HoldsRecords(file)) return true;
+    const absl::StatusOr<FileInfo> info = options.files->Examine(file.path);
+    return info.ok() && info->bytes < kSmallFileBytes;
+  };
+  // The files' order is kept, so that the error of the first bad one is returned.
+  for (size_t begin = 0; begin < files.size();) {
+    size_t end = begin;
+    while (end < files.size() && is_for_one_thread(files[end])) ++end;
+    absl::Status status;
+    if (end > begin + 1) {
+      status = PrepareSideBySide(files, begin, end, preparer, counted, &pool, &results);
+    } else {
+      end = begin + 1;
+      absl::StatusOr<Prepared> prepared = preparer.Prepare(files[begin], &pool);
+      if (prepared.ok()) results[begin] = *std::move(prepared);
+      status = prepared.status();
+    }
+    MT_RETURN_IF_ERROR(shared.error());
+    MT_RETURN_IF_ERROR(AsInvalid(status));
+    begin = end;
   }
-  const std::string key = StreamKey(files, hashes, options.encoder);
-  const std::string name = absl::StrCat("words-", key, ".cache");
+  MT_RETURN_IF_ERROR(shared.Add(0));
 
-  // A second round finds what another process has just made.
-  for (int round = 0; round < 2; ++round) {
-    absl::StatusOr<std::unique_ptr<CacheFile>> cache = CacheFile::Open(
-        options.cache_directory, name, key, sizeof(uint32_t), progress, options.files);
-    if (absl::IsCancelled(cache.status())) return cache.status();
-    if (cache.ok()) {
-      const StreamMeta meta = FromText((*cache)->meta());
-      // Else it is of a model with a larger vocabulary; making it again finds where the id is.
-      if (meta.largest_id < options.encoder.vocabulary) {
-        if (progress) MT_RETURN_IF_ERROR(progress(bytes));
-        return std::unique_ptr<TokenStream>(
-            new TokenStream(*std::move(cache), key, meta.documents, meta.turns_left_out));
-      }
+  std::unique_ptr<TokenStream> stream(new TokenStream());
+  std::string keys;
+  for (size_t i = 0; i < files.size(); ++i) {
+    Prepared& prepared = results[i];
+    keys += prepared.key;
+    stream->documents_ += prepared.meta.documents;
+    stream->turns_left_out_ += prepared.meta.turns_left_out;
+    stream->bad_records_ += prepared.meta.bad_records;
+    for (const std::string& bad : prepared.meta.named) {
+      if (stream->named_.size() == kNamedBadRecordsMax) break;
+      stream->named_.push_back(files[i].path + bad);
     }
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFileWriter> writer,
-                        CacheFileWriter::Create(options.cache_directory, name, key,
-                                                sizeof(uint32_t), progress, options.files));
-    if (writer == nullptr) continue;
-    StreamMaker maker(options, progress, writer.get());
-    for (size_t i = 0; i < files.size(); ++i) {
-      MT_RETURN_IF_ERROR(maker.Add(files[i], *readers[i], hashes[i]));
-    }
-    MT_RETURN_IF_ERROR(
-        writer->Finish(ToText({maker.documents(), maker.largest_id(), maker.turns_left_out()})));
-    writer.reset();
-    MT_ASSIGN_OR_RETURN(std::unique_ptr<CacheFile> made,
-                        CacheFile::Open(options.cache_directory, name, key, sizeof(uint32_t),
-                                        progress, options.files));
-    return std::unique_ptr<TokenStream>(
-        new TokenStream(std::move(made), key, maker.documents(), maker.turns_left_out()));
+    const int64_t words = prepared.words->elements();
+    if (words > 0) stream->parts_.push_back({stream->words_, std::move(prepared.words)});
+    stream->words_ += words;
   }
-  return absl::DataLossError(absl::StrCat(options.cache_directory, "/", name,
-                                          ": was made by another process and cannot be read"));
+  stream->key_ = Key(keys, options.words.encoder);
+  return stream;
+}
+
+absl::Status TokenStream::Read(int64_t first, int64_t count, uint32_t* words) const {
+  if (count == 0) return absl::OkStatus();
+  auto part = std::upper_bound(parts_.begin(), parts_.end(), first,
+                               [](int64_t value, const Part& p) { return value < p.first; });
+  for (--part; count > 0; ++part) {
+    const int64_t inside = first - part->first;
+    const int64_t take = std::min(count, part->words->elements() - inside);
+    MT_RETURN_IF_ERROR(part->words->Read(inside, take, words));
+    first += take;
+    count -= take;
+    words += take;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace megatrain

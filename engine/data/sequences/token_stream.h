@@ -1,9 +1,8 @@
-// The tokenised documents of consecutive data files. They are tokenised once and kept in a cache
-// file.
+// The tokenised documents of consecutive data files. Each file is tokenised once and kept in a
+// cache file of its own.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_STREAM_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,65 +12,68 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/base/file.h"
-#include "engine/data/records/json_records.h"
-#include "engine/data/sequences/document_encoder.h"
-#include "engine/data/sequences/token_cache.h"
+#include "engine/data/cache/file_hashes.h"
+#include "engine/data/cache/token_cache.h"
+#include "engine/data/sequences/file_words.h"
 #include "engine/job/job_spec.h"
 
 namespace megatrain {
 
 struct TokenStreamOptions {
-  DocumentEncoderOptions encoder;
+  FileWordsOptions words;
   std::string cache_directory;
-  size_t chunk_bytes = kRecordChunkBytes;  // the size of one read from a data file
-  FileSystem* files = PosixFileSystem();   // must outlive the stream
-  int threads = 1;                         // for tokenising; the words do not depend on it
+  // Remembers the files' contents; not owned. If null, every file is hashed.
+  FileHashes* hashes = nullptr;
+  bool verify = false;                    // check the cache files whole, not as they are read
+  FileSystem* files = PosixFileSystem();  // must outlive the stream
+  int threads = 1;                        // for tokenising; the words do not depend on it
 };
-
-// Returns true if the file holds JSON records. All formats but `text` do, and `text` does in files
-// named .jsonl or .json. Any other text file is one document.
-bool HoldsJsonRecords(const DataFile& file);
 
 // The words (packing.h) of the documents of some files, in order. Thread safety: const methods may
 // be called from several threads.
 class TokenStream {
  public:
-  // Hashes the files, then finds their stream in the cache or makes it. `progress` may be null. It
-  // counts every file's bytes twice, once hashed and once tokenised. The tokenizer and the chat
-  // template of `options` are used during the call only; the file system must outlive the result.
-  // REQUIRES: no file has format `tokens`.
+  // Finds each file's words in the cache or makes them. Small files and plain texts are made side
+  // by side, each by one thread, larger files of records one by one, each by all threads. What was
+  // made stays in the cache if a later file fails. `progress` may be null. It is called on the
+  // calling thread with the bytes of the files whose words are there, or with 0. The tokenizer and
+  // the chat template of `options` are used during the call only; the file system must outlive the
+  // result. REQUIRES: no file has format `tokens`.
   //
-  // Returns InvalidArgument, naming the file and the line, element or byte, for malformed data,
-  // invalid UTF-8, an empty file, or an id that is not below the vocabulary. Returns Aborted if a
-  // file changes while it is read.
+  // Returns the errors of FileWordMaker for the first bad file, but InvalidArgument for an id that
+  // is not below the vocabulary.
   static absl::StatusOr<std::unique_ptr<TokenStream>> Open(absl::Span<const DataFile> files,
                                                            const TokenStreamOptions& options,
                                                            const ByteProgress& progress);
 
-  int64_t words() const { return cache_->elements(); }
+  int64_t words() const { return words_; }
   int64_t documents() const { return documents_; }
   // Returns the number of assistant's turns without loss, as DocumentEncoder counts them.
   int64_t turns_left_out() const { return turns_left_out_; }
+  int64_t bad_records() const { return bad_records_; }
+  // The first bad records, at most kNamedBadRecordsMax, each as "FILE:PLACE: REASON".
+  const std::vector<std::string>& named_bad_records() const { return named_; }
   // Returns the XXH3-128 (32 hex digits) of the files' contents and everything that affects the
   // words.
   const std::string& key() const { return key_; }
   // Reads words [first, first + count). REQUIRES: the range lies in the stream.
-  absl::Status Read(int64_t first, int64_t count, uint32_t* words) const {
-    return cache_->Read(first, count, words);
-  }
+  absl::Status Read(int64_t first, int64_t count, uint32_t* words) const;
 
  private:
-  TokenStream(std::unique_ptr<CacheFile> cache, std::string key, int64_t documents,
-              int64_t turns_left_out)
-      : cache_(std::move(cache)),
-        key_(std::move(key)),
-        documents_(documents),
-        turns_left_out_(turns_left_out) {}
+  // The words of one file, and the place of the first of them in the stream.
+  struct Part {
+    int64_t first = 0;
+    std::unique_ptr<CacheFile> words;
+  };
+  TokenStream() = default;
 
-  const std::unique_ptr<CacheFile> cache_;
-  const std::string key_;
-  const int64_t documents_;
-  const int64_t turns_left_out_;
+  std::vector<Part> parts_;  // those with words
+  int64_t words_ = 0;
+  int64_t documents_ = 0;
+  int64_t turns_left_out_ = 0;
+  int64_t bad_records_ = 0;
+  std::vector<std::string> named_;
+  std::string key_;
 };
 
 }  // namespace megatrain

@@ -30,8 +30,8 @@ Json Cases(const std::string& path) {
 
 std::shared_ptr<const Tokenizer> Open(const std::string& name, const std::string& config) {
   const std::string path = "tests/golden/tokenizers/" + name + "/tokenizer.json";
-  auto tokenizer = MakeHfTokenizer(
-      {.tokenizer_json = ReadFileOrEmpty(path), .tokenizer_config = config});
+  auto tokenizer =
+      MakeHfTokenizer({.tokenizer_json = ReadFileOrEmpty(path), .tokenizer_config = config});
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
   return tokenizer.ok() ? *tokenizer : nullptr;
 }

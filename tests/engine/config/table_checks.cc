@@ -70,7 +70,11 @@ Samples NumberSamples(const Json& schema) {
 // Values at the bounds that the schema tells, and beyond them.
 Samples SamplesOf(const Json& schema) {
   if (schema.contains("enum")) {
-    return {schema["enum"].get<std::vector<std::string>>(), {"none-of-them", "", "[]"}};
+    Samples samples{{}, {"none-of-them", "", "[]"}};
+    for (const Json& word : schema["enum"]) {
+      samples.good.push_back(word.is_string() ? word.get<std::string>() : word.dump());
+    }
+    return samples;
   }
   if (schema["type"] == "integer") return WholeSamples(schema);
   if (schema["type"] == "number") return NumberSamples(schema);

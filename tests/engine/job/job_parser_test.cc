@@ -267,6 +267,25 @@ std::string DataRefusal(const std::string& entry) {
   return std::string(Parse(text).status().message());
 }
 
+TEST(JobParserTest, DataMayBeMixedAndItsKeysHaveWords) {
+  const auto spec = Parse(
+      "model: {path: m}\ndata:\n  add_bos: true\n  on_bad_record: skip\n  train:\n"
+      "    - {path: dir/, format: tokens, weight: 0.25}\n"
+      "    - {path: \"*.csv.gz\", format: text, weight: 3}\n");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->data.train[0].weight, 0.25);
+  EXPECT_EQ(spec->data.train[0].path.substr(spec->data.train[0].path.size() - 4), "/dir");
+  EXPECT_EQ(spec->data.train[1].weight, 3);
+  EXPECT_EQ(spec->data.add_bos, AddBos::kTrue);
+  EXPECT_EQ(spec->data.on_bad_record, OnBadRecord::kSkip);
+  EXPECT_EQ(JobSpec().data.add_bos, AddBos::kAuto);
+  EXPECT_THAT(
+      std::string(Parse("model: {path: m}\ndata: {add_bos: yes, train: [{path: a, format: text}]}")
+                      .status()
+                      .message()),
+      HasSubstr("data.add_bos: expects auto, true or false"));
+}
+
 TEST(JobParserTest, DataEntries) {
   EXPECT_EQ(
       DataRefusal("{path: a}"),
@@ -280,6 +299,13 @@ TEST(JobParserTest, DataEntries) {
   EXPECT_THAT(DataRefusal("{path: a.bin, format: tokens}"), HasSubstr("dtype: is missing"));
   EXPECT_THAT(DataRefusal("{path: a.bin, format: tokens, dtype: int8}"),
               HasSubstr("uint16 or uint32"));
+  EXPECT_THAT(DataRefusal("{path: a, format: text, weight: 0}"),
+              HasSubstr("data.train[0].weight: expects a number above 0"));
+  EXPECT_THAT(DataRefusal("{path: a, format: text, weight: 1}\n    - {path: b, format: text}"),
+              HasSubstr("data.train: weight is given for 1 of 2 entries, and not for "));
+  EXPECT_THAT(DataRefusal("{path: a, format: text}\n  eval:\n"
+                          "    - {path: b, format: text, weight: 2}"),
+              HasSubstr("data.eval: weight is for data.train"));
   EXPECT_THAT(DataRefusal("{path: a.npy, format: tokens, dtype: uint16}"),
               HasSubstr("is for .bin files"));
   EXPECT_THAT(DataRefusal("{path: a.txt, format: tokens}"), HasSubstr(".npy or .bin"));

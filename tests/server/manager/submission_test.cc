@@ -98,8 +98,8 @@ TEST_F(SubmissionTest, NamesTheKeyOfWhatIsNotThereOrNotWhatItMustBe) {
   spec_ = sound;
   spec_.data.train[0].path = directory_ / "root/none.jsonl";
   ExpectRefused("data.train", "none.jsonl", "INVALID_JOB_FILE");
-  spec_.data.train[0].path = directory_ / "root/model";
-  ExpectRefused("data.train", "is a directory", "INVALID_JOB_FILE");
+  spec_.data.train[0].path = directory_ / "root/*.none";
+  ExpectRefused("data.train", "no file matches this pattern", "INVALID_JOB_FILE");
   spec_ = sound;
   spec_.checkpoint.directory = directory_ / "root/train.jsonl";
   ExpectRefused("checkpoint.directory", "is not a directory", "INVALID_JOB_FILE");

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/records/data_file_io.h"
 #include "tests/support/test_directory.h"
 
 namespace megatrain {
@@ -29,7 +30,7 @@ Read ReadAll(const std::string& content, size_t chunk_bytes, size_t bytes_max = 
   HashingStream stream(reader->get());
   JsonRecordReader records(&stream, "file.jsonl", chunk_bytes, bytes_max);
   Read read;
-  JsonRecord record;
+  Record record;
   while (true) {
     const absl::StatusOr<bool> more = records.Next(&record);
     read.status = more.status();

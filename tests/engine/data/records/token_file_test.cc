@@ -46,9 +46,10 @@ TEST(TokenFileTest, ReadsNpyOfEitherWidthAndEveryVersion) {
     std::vector<int32_t> ids(3);
     ASSERT_TRUE((*file)->Read(1, 3, 60001, ids.data()).ok());
     EXPECT_THAT(ids, ElementsAre(2, 60000, 4));
-    const auto hash = (*file)->Scan(60001, nullptr);
-    ASSERT_TRUE(hash.ok()) << hash.status();
-    EXPECT_EQ(*hash, HashText(ReadFileOrEmpty(path)));
+    const auto scanned = (*file)->Scan(60001, nullptr);
+    ASSERT_TRUE(scanned.ok()) << scanned.status();
+    EXPECT_EQ(scanned->hash, HashText(ReadFileOrEmpty(path)));
+    EXPECT_EQ(scanned->largest_id, 60000);
   }
   const auto wide = TokenFile::Open(Tokens(directory.Write(
       "d.npy", Npy("{'descr': '<u4', 'fortran_order': False, 'shape': (4,), }", data4))));

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/order/permutation.h"
 #include "engine/data/sequences/packing.h"
-#include "engine/data/sequences/permutation.h"
 #include "tests/engine/data/sequences/data_test_support.h"
 
 namespace megatrain {

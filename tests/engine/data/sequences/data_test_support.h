@@ -27,9 +27,10 @@ inline JobSpec SpecOf(std::vector<DataFile> train, int64_t sequence_length) {
 }
 
 inline absl::StatusOr<std::unique_ptr<Dataset>> OpenWithBytes(const JobSpec& spec,
-                                                              const TestDirectory& directory) {
+                                                              const TestDirectory& directory,
+                                                              bool verify_data = false) {
   return OpenDataset(spec, MakeBytesTokenizer(), directory.path(), kBytesVocabulary,
-                     directory / "cache", nullptr);
+                     directory / "cache", nullptr, PosixFileSystem(), verify_data);
 }
 
 }  // namespace megatrain

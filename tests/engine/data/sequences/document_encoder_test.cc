@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,132 @@ TEST(DocumentEncoderTest, PiecesGiveTheSameWordsAsTheWhole) {
     ASSERT_TRUE(DocumentEncoder(options).Encode(example, &words).ok());
     EXPECT_EQ(words, whole) << piece;
   }
+}
+
+TEST(DocumentEncoderTest, IdsGoAroundTextsAndNoEndIsThereTwice) {
+  const auto tokenizer = MakeBytesTokenizer();
+  DocumentEncoderOptions options = Options(tokenizer.get());
+  options.around = {{kBytesBosId}, {kBytesEosId}};
+  DocumentEncoder encoder(options);
+  std::vector<uint32_t> words;
+  Example example;
+  example.text = "a";
+  ASSERT_TRUE(encoder.Encode(example, &words).ok());
+  EXPECT_THAT(words, ElementsAre(kBytesBosId | kTargetBit | kDocumentBit, 'a' | kTargetBit,
+                                 kBytesEosId | kTargetBit));
+  words.clear();
+  example.text = "";
+  ASSERT_TRUE(encoder.Encode(example, &words).ok());
+  EXPECT_THAT(words,
+              ElementsAre(kBytesBosId | kTargetBit | kDocumentBit, kBytesEosId | kTargetBit));
+  // A text in pieces has one beginning.
+  options.text_piece_bytes = 2;
+  words.clear();
+  example.text = "a\nb\nc";
+  ASSERT_TRUE(DocumentEncoder(options).Encode(example, &words).ok());
+  EXPECT_EQ(std::count(words.begin(), words.end(), kBytesBosId | kTargetBit), 0);
+  EXPECT_EQ(words.front(), kBytesBosId | kTargetBit | kDocumentBit);
+  EXPECT_EQ(words.size(), 7u);
+  // Other ids behind a text come before its end.
+  options.around = {{}, {'x'}};
+  words.clear();
+  example.text = "";
+  ASSERT_TRUE(DocumentEncoder(options).Encode(example, &words).ok());
+  EXPECT_THAT(words, ElementsAre('x' | kTargetBit | kDocumentBit, kBytesEosId | kTargetBit));
+}
+
+// The bytes tokenizer with other ids around a text.
+class SurroundingTokenizer : public Tokenizer {
+ public:
+  explicit SurroundingTokenizer(SpecialIds around, int32_t bos)
+      : around_(std::move(around)), bos_(bos) {}
+  absl::Status Encode(std::string_view text, std::vector<int32_t>* ids) const override {
+    return bytes_->Encode(text, ids);
+  }
+  absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
+                                     std::vector<int32_t>* ids) const override {
+    return bytes_->EncodePiece(text, last, state, ids);
+  }
+  std::string Decode(const std::vector<int32_t>& ids, bool skip_special) const override {
+    return bytes_->Decode(ids, skip_special);
+  }
+  std::optional<int32_t> TokenId(std::string_view) const override { return std::nullopt; }
+  int64_t vocabulary() const override { return kBytesVocabulary; }
+  int32_t eos_id() const override { return kBytesEosId; }
+  int32_t bos_id() const override { return bos_; }
+  int32_t pad_id() const override { return -1; }
+  std::string fingerprint() const override { return "surrounding"; }
+  SpecialIds special_tokens_around() const override { return around_; }
+
+ private:
+  const SpecialIds around_;
+  const int32_t bos_;
+  const std::shared_ptr<const Tokenizer> bytes_ = MakeBytesTokenizer();
+};
+
+TEST(IdsAroundTextTest, AreTheTokenizersUnlessTheJobSays) {
+  const SurroundingTokenizer with({{kBytesBosId, 'p'}, {'q'}}, kBytesBosId);
+  EXPECT_THAT(IdsAroundText(with, AddBos::kAuto)->before, ElementsAre(kBytesBosId, 'p'));
+  EXPECT_THAT(IdsAroundText(with, AddBos::kTrue)->before, ElementsAre(kBytesBosId, 'p'));
+  EXPECT_THAT(IdsAroundText(with, AddBos::kFalse)->before, ElementsAre('p'));
+  EXPECT_THAT(IdsAroundText(with, AddBos::kFalse)->after, ElementsAre('q'));
+  const SurroundingTokenizer without({}, kBytesBosId);
+  EXPECT_THAT(IdsAroundText(without, AddBos::kAuto)->before, ElementsAre());
+  EXPECT_THAT(IdsAroundText(without, AddBos::kTrue)->before, ElementsAre(kBytesBosId));
+  const SurroundingTokenizer none({}, -1);
+  EXPECT_TRUE(IdsAroundText(none, AddBos::kFalse).ok());
+  EXPECT_THAT(std::string(IdsAroundText(none, AddBos::kTrue).status().message()),
+              HasSubstr("data.add_bos: true, but the tokenizer names no beginning-of-text token"));
+}
+
+// Settles a text up to its last space.
+class SettlingTokenizer : public SurroundingTokenizer {
+ public:
+  SettlingTokenizer() : SurroundingTokenizer({{kBytesBosId}, {}}, kBytesBosId) {}
+  absl::StatusOr<size_t> EncodePiece(std::string_view text, bool last, PieceState* state,
+                                     std::vector<int32_t>* ids) const override {
+    const size_t settled = last ? text.size() : text.rfind(' ') + 1;  // npos + 1 is 0
+    state->continued = state->continued || settled > 0;
+    const absl::Status status = Encode(text.substr(0, settled), ids);
+    if (!status.ok()) return status;
+    return settled;
+  }
+};
+
+TEST(DocumentEncoderTest, PiecesOfATextHaveOneBeginningAndOneEnd) {
+  const SettlingTokenizer tokenizer;
+  DocumentEncoderOptions options = Options(&tokenizer);
+  options.around = {{kBytesBosId}, {}};
+  DocumentEncoder encoder(options);
+  std::vector<uint32_t> words;
+  EXPECT_EQ(*encoder.TextPiece("ab", false, &words), 0u);
+  EXPECT_TRUE(words.empty());
+  EXPECT_EQ(*encoder.TextPiece("ab c", false, &words), 3u);
+  EXPECT_EQ(*encoder.TextPiece("c", true, &words), 1u);
+  encoder.EndText(&words);
+  EXPECT_THAT(words, ElementsAre(kBytesBosId | kTargetBit | kDocumentBit, 'a' | kTargetBit,
+                                 'b' | kTargetBit, ' ' | kTargetBit, 'c' | kTargetBit,
+                                 kBytesEosId | kTargetBit));
+}
+
+TEST(DocumentEncoderTest, NothingOfATextThatWasGivenUpIsInTheNext) {
+  const SettlingTokenizer tokenizer;
+  DocumentEncoderOptions options = Options(&tokenizer);
+  options.around = {{kBytesBosId}, {}};
+  options.text_piece_bytes = 2;
+  DocumentEncoder encoder(options);
+  std::vector<uint32_t> words;
+  EXPECT_EQ(*encoder.TextPiece("a b", false, &words), 2u);
+  encoder.Restart();
+  EXPECT_EQ(encoder.largest_id(), -1);
+  Example example;
+  for (const bool bad : {true, false}) {
+    words.clear();
+    example.text = bad ? "a \xff b" : "d";
+    EXPECT_EQ(encoder.Encode(example, &words).ok(), !bad);
+  }
+  EXPECT_THAT(words, ElementsAre(kBytesBosId | kTargetBit | kDocumentBit, 'd' | kTargetBit,
+                                 kBytesEosId | kTargetBit));
 }
 
 TEST(DocumentEncoderTest, RefusesIdsOutsideTheVocabulary) {

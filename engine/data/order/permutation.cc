@@ -1,7 +1,7 @@
 // A Feistel network is a bijection of [0, 4^h) whatever its round function. Indices that fall at or
 // above n are sent through again ("cycle walking") until one falls below: that is a bijection of
 // [0, n), for it follows the cycles of the larger permutation and leaves out the rest.
-#include "engine/data/sequences/permutation.h"
+#include "engine/data/order/permutation.h"
 
 #include <bit>
 

@@ -1,4 +1,4 @@
-#include "engine/data/sequences/permutation.h"
+#include "engine/data/order/permutation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,15 @@
 // The cache files of prepared data: arrays of numbers with checksums.
 //
 // Layout (little-endian):
-//   elements * element_bytes of payload | meta_bytes of text that describes it | CacheTrailer
-// A file is written as NAME.tmp, synced and renamed, and its trailer has checksums of everything.
-// So neither a half-written nor a damaged file is taken for a good one.
-#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_CACHE_H_
-#define MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_CACHE_H_
+//   elements * element_bytes of payload
+//   the XXH3-64 of each block of kCacheBlockBytes of the payload, of which the last may be shorter
+//   meta_bytes of text that describes the payload
+//   CacheTrailer
+// A file is written as NAME.tmp, synced and renamed. Its trailer and text are checked when it is
+// opened, and each block when it is read. So neither a half-written nor a damaged file is taken for
+// a good one, and opening takes the same time whatever the size.
+#ifndef MEGATRAIN_ENGINE_DATA_CACHE_TOKEN_CACHE_H_
+#define MEGATRAIN_ENGINE_DATA_CACHE_TOKEN_CACHE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -19,18 +23,19 @@
 
 namespace megatrain {
 
+inline constexpr uint32_t kCacheBlockBytes = uint32_t{1} << 16;
+
 struct CacheTrailer {
-  char magic[8];  // "MTCACHE2"
-  uint32_t element_bytes;
-  uint32_t reserved;  // 0
+  char magic[8];           // "MTCACHE3"
+  uint32_t element_bytes;  // divides kCacheBlockBytes
+  uint32_t block_bytes;    // kCacheBlockBytes
   uint64_t elements;
   uint64_t meta_bytes;
   char key[32];           // XXH3-128 in hex of everything that affects the content
-  uint64_t payload_xxh3;  // XXH3-64, like the next two
-  uint64_t meta_xxh3;
+  uint64_t meta_xxh3;     // XXH3-64, like the next one
   uint64_t trailer_xxh3;  // covers the fields above
 };
-static_assert(sizeof(CacheTrailer) == 88);
+static_assert(sizeof(CacheTrailer) == 80);
 
 // Writes one cache file. Not thread-safe.
 class CacheFileWriter {
@@ -64,29 +69,36 @@ class CacheFileWriter {
 // threads.
 class CacheFile {
  public:
-  // Reads the whole file once and verifies its checksums. Returns NotFound if there is none, and
-  // DataLoss if it is damaged or does not match `key` and `element_bytes`; in both cases it must be
-  // made again. `progress` is called with 0 bytes while it reads, and its error is returned.
-  // `files` must outlive the result.
-  static absl::StatusOr<std::unique_ptr<CacheFile>> Open(const std::string& directory,
-                                                         const std::string& name,
-                                                         const std::string& key,
-                                                         size_t element_bytes,
-                                                         const ByteProgress& progress = {},
-                                                         FileSystem* files = PosixFileSystem());
+  // Returns NotFound if there is no such file, and DataLoss if it is damaged or does not match
+  // `key` and `element_bytes`; in both cases it must be made again. With `verify` it reads every
+  // block and checks it; `progress` is then called with 0 bytes while it reads, and its error is
+  // returned. `files` must outlive the result.
+  static absl::StatusOr<std::unique_ptr<CacheFile>> Open(
+      const std::string& directory, const std::string& name, const std::string& key,
+      size_t element_bytes, const ByteProgress& progress = {},
+      FileSystem* files = PosixFileSystem(), bool verify = false);
   int64_t elements() const { return elements_; }
   const std::string& meta() const { return meta_; }
-  // Reads elements [first, first + count). REQUIRES: the range lies in the file.
+  // Reads elements [first, first + count) and checks the blocks that they lie in. Returns DataLoss
+  // if one is damaged, and removes the file, so that it is made again at the next start. REQUIRES:
+  // the range lies in the file.
   absl::Status Read(int64_t first, int64_t count, void* elements) const;
 
  private:
-  CacheFile(std::unique_ptr<DataFileReader> reader, size_t element_bytes, int64_t elements,
-            std::string meta)
+  CacheFile(std::unique_ptr<DataFileReader> reader, FileSystem* files, size_t element_bytes,
+            int64_t elements, std::string meta)
       : reader_(std::move(reader)),
+        files_(files),
         element_bytes_(element_bytes),
         elements_(elements),
         meta_(std::move(meta)) {}
+  int64_t payload_bytes() const { return elements_ * static_cast<int64_t>(element_bytes_); }
+  // Reads the blocks that bytes [begin, end) of the payload lie in, checks them, and copies the
+  // bytes.
+  absl::Status ReadChecked(int64_t begin, int64_t end, char* to) const;
+
   const std::unique_ptr<DataFileReader> reader_;
+  FileSystem* const files_;
   const size_t element_bytes_;
   const int64_t elements_;
   const std::string meta_;
@@ -94,4 +106,4 @@ class CacheFile {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_TOKEN_CACHE_H_
+#endif  // MEGATRAIN_ENGINE_DATA_CACHE_TOKEN_CACHE_H_

@@ -1,6 +1,6 @@
 // Computes the training order: a permutation of the sequences for each epoch, without a table.
-#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_PERMUTATION_H_
-#define MEGATRAIN_ENGINE_DATA_SEQUENCES_PERMUTATION_H_
+#ifndef MEGATRAIN_ENGINE_DATA_ORDER_PERMUTATION_H_
+#define MEGATRAIN_ENGINE_DATA_ORDER_PERMUTATION_H_
 
 #include <cstdint>
 
@@ -13,4 +13,4 @@ int64_t PermutedIndex(uint64_t seed, uint64_t epoch, int64_t n, int64_t position
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_PERMUTATION_H_
+#endif  // MEGATRAIN_ENGINE_DATA_ORDER_PERMUTATION_H_

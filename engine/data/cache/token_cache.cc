@@ -1,4 +1,4 @@
-#include "engine/data/sequences/token_cache.h"
+#include "engine/data/cache/token_cache.h"
 
 #include <xxhash.h>
 
@@ -15,14 +15,22 @@
 namespace megatrain {
 namespace {
 
-constexpr char kMagic[9] = "MTCACHE2";
-constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr char kMagic[9] = "MTCACHE3";
+constexpr size_t kBufferBytes = size_t{1} << 20;  // whole blocks
+static_assert(kBufferBytes % kCacheBlockBytes == 0);
 constexpr uint64_t kMetaBytesMax = uint64_t{1} << 24;
 // Short beside making such a file, and no load.
 constexpr std::chrono::milliseconds kLockPoll{50};
 
 uint64_t TrailerHash(const CacheTrailer& trailer) {
   return XXH3_64bits(&trailer, offsetof(CacheTrailer, trailer_xxh3));
+}
+
+// The checksums of the blocks of `bytes` bytes, of which the first begins a block.
+void AppendSums(const char* data, size_t bytes, std::vector<uint64_t>* sums) {
+  for (size_t at = 0; at < bytes; at += kCacheBlockBytes) {
+    sums->push_back(XXH3_64bits(data + at, std::min<size_t>(kCacheBlockBytes, bytes - at)));
+  }
 }
 
 absl::Status Explained(const absl::Status& status) {
@@ -62,17 +70,17 @@ struct CacheFileWriter::State {
   bool finished = false;
   CacheTrailer trailer = {};
   std::vector<char> buffer;
-  XXH3_state_t* hash = XXH3_createState();
+  std::vector<uint64_t> sums;  // of the blocks written
 
   ~State() {
     // Removed while the lock is held: nobody else's file can bear the name.
     if (lock != nullptr && !finished) files->RemoveFile(temporary).IgnoreError();
-    XXH3_freeState(hash);
   }
 
+  // REQUIRES: the buffer is full, or nothing follows.
   absl::Status Flush() {
     MT_RETURN_IF_ERROR(Write(buffer.data(), buffer.size()));
-    XXH3_64bits_update(hash, buffer.data(), buffer.size());
+    AppendSums(buffer.data(), buffer.size(), &sums);
     buffer.clear();
     return absl::OkStatus();
   }
@@ -100,9 +108,9 @@ absl::StatusOr<std::unique_ptr<CacheFileWriter>> CacheFileWriter::Create(
   state->file = *std::move(file);
   std::memcpy(state->trailer.magic, kMagic, sizeof(state->trailer.magic));
   state->trailer.element_bytes = static_cast<uint32_t>(element_bytes);
+  state->trailer.block_bytes = kCacheBlockBytes;
   std::memcpy(state->trailer.key, key.data(), std::min(key.size(), sizeof(state->trailer.key)));
   state->buffer.reserve(kBufferBytes);
-  XXH3_64bits_reset(state->hash);
   return std::unique_ptr<CacheFileWriter>(new CacheFileWriter(std::move(state)));
 }
 
@@ -123,8 +131,8 @@ absl::Status CacheFileWriter::Append(const void* elements, size_t count) {
 absl::Status CacheFileWriter::Finish(const std::string& meta) {
   State& state = *state_;
   MT_RETURN_IF_ERROR(state.Flush());
+  MT_RETURN_IF_ERROR(state.Write(state.sums.data(), state.sums.size() * sizeof(uint64_t)));
   MT_RETURN_IF_ERROR(state.Write(meta.data(), meta.size()));
-  state.trailer.payload_xxh3 = XXH3_64bits_digest(state.hash);
   state.trailer.meta_bytes = meta.size();
   state.trailer.meta_xxh3 = XXH3_64bits(meta.data(), meta.size());
   state.trailer.trailer_xxh3 = TrailerHash(state.trailer);
@@ -138,7 +146,7 @@ absl::Status CacheFileWriter::Finish(const std::string& meta) {
 
 absl::StatusOr<std::unique_ptr<CacheFile>> CacheFile::Open(
     const std::string& directory, const std::string& name, const std::string& key,
-    size_t element_bytes, const ByteProgress& progress, FileSystem* files) {
+    size_t element_bytes, const ByteProgress& progress, FileSystem* files, bool verify) {
   const std::string path = absl::StrCat(directory, "/", name);
   MT_ASSIGN_OR_RETURN(std::unique_ptr<DataFileReader> reader, DataFileReader::Open(path, files));
   const auto damaged = [&path](const char* what) {
@@ -158,43 +166,61 @@ absl::StatusOr<std::unique_ptr<CacheFile>> CacheFile::Open(
       std::memcmp(trailer.key, expected.key, sizeof(trailer.key)) != 0) {
     return damaged("is prepared from other data");
   }
-  const uint64_t before = static_cast<uint64_t>(rest);
   // Divided, not multiplied, as nothing is known of the numbers but their checksum.
-  if (trailer.meta_bytes > kMetaBytesMax || trailer.meta_bytes > before ||
-      (before - trailer.meta_bytes) % element_bytes != 0 ||
-      (before - trailer.meta_bytes) / element_bytes != trailer.elements) {
+  const uint64_t before = static_cast<uint64_t>(rest);
+  const uint64_t payload = trailer.elements * element_bytes;
+  const uint64_t sums =
+      (payload / kCacheBlockBytes + (payload % kCacheBlockBytes != 0 ? 1 : 0)) * sizeof(uint64_t);
+  if (trailer.block_bytes != kCacheBlockBytes || trailer.meta_bytes > kMetaBytesMax ||
+      trailer.elements > before / element_bytes || payload + sums + trailer.meta_bytes != before) {
     return damaged("its size is not what its trailer says");
   }
-  XXH3_state_t* const state = XXH3_createState();
-  XXH3_64bits_reset(state);
-  std::vector<char> buffer(kBufferBytes);
-  uint64_t left = before - trailer.meta_bytes;
-  int64_t offset = 0;
-  absl::Status read;
-  while (left > 0 && read.ok()) {
-    const size_t take = static_cast<size_t>(std::min<uint64_t>(left, buffer.size()));
-    read = reader->ReadAt(offset, buffer.data(), take);
-    if (read.ok()) XXH3_64bits_update(state, buffer.data(), take);
-    if (read.ok() && progress) read = progress(0);
-    offset += static_cast<int64_t>(take);
-    left -= take;
-  }
-  const uint64_t payload_hash = XXH3_64bits_digest(state);
-  XXH3_freeState(state);
-  MT_RETURN_IF_ERROR(read);
-  if (payload_hash != trailer.payload_xxh3) return damaged("its content is damaged");
   std::string meta(static_cast<size_t>(trailer.meta_bytes), '\0');
-  MT_RETURN_IF_ERROR(reader->ReadAt(offset, meta.data(), meta.size()));
+  MT_RETURN_IF_ERROR(
+      reader->ReadAt(static_cast<int64_t>(payload + sums), meta.data(), meta.size()));
   if (XXH3_64bits(meta.data(), meta.size()) != trailer.meta_xxh3) {
     return damaged("its description is damaged");
   }
-  return std::unique_ptr<CacheFile>(new CacheFile(
-      std::move(reader), element_bytes, static_cast<int64_t>(trailer.elements), std::move(meta)));
+  std::unique_ptr<CacheFile> cache(new CacheFile(std::move(reader), files, element_bytes,
+                                                 static_cast<int64_t>(trailer.elements),
+                                                 std::move(meta)));
+  if (!verify) return cache;
+  std::vector<char> buffer(kBufferBytes);
+  for (int64_t at = 0; at < cache->payload_bytes(); at += static_cast<int64_t>(kBufferBytes)) {
+    const int64_t end = std::min(cache->payload_bytes(), at + static_cast<int64_t>(kBufferBytes));
+    MT_RETURN_IF_ERROR(cache->ReadChecked(at, end, buffer.data()));
+    if (progress) MT_RETURN_IF_ERROR(progress(0));
+  }
+  return cache;
+}
+
+absl::Status CacheFile::ReadChecked(int64_t begin, int64_t end, char* to) const {
+  if (begin == end) return absl::OkStatus();
+  constexpr int64_t kBlock = kCacheBlockBytes;
+  const int64_t first = begin / kBlock * kBlock;
+  const int64_t last = std::min(payload_bytes(), (end + kBlock - 1) / kBlock * kBlock);
+  std::vector<char> blocks(static_cast<size_t>(last - first));
+  MT_RETURN_IF_ERROR(reader_->ReadAt(first, blocks.data(), blocks.size()));
+  std::vector<uint64_t> read;
+  AppendSums(blocks.data(), blocks.size(), &read);
+  std::vector<uint64_t> sums(read.size());
+  const int64_t sums_offset =
+      payload_bytes() + first / kBlock * static_cast<int64_t>(sizeof(uint64_t));
+  MT_RETURN_IF_ERROR(reader_->ReadAt(sums_offset, sums.data(), sums.size() * sizeof(uint64_t)));
+  if (read != sums) {
+    files_->RemoveFile(reader_->path()).IgnoreError();
+    return absl::DataLossError(absl::StrCat(reader_->path(), ": its content is damaged near byte ",
+                                            first,
+                                            "; it was removed, and is made again from the data "
+                                            "when the job is started again"));
+  }
+  std::memcpy(to, blocks.data() + (begin - first), static_cast<size_t>(end - begin));
+  return absl::OkStatus();
 }
 
 absl::Status CacheFile::Read(int64_t first, int64_t count, void* elements) const {
-  return reader_->ReadAt(first * static_cast<int64_t>(element_bytes_), elements,
-                         static_cast<size_t>(count) * element_bytes_);
+  const int64_t bytes = static_cast<int64_t>(element_bytes_);
+  return ReadChecked(first * bytes, (first + count) * bytes, static_cast<char*>(elements));
 }
 
 }  // namespace megatrain

@@ -1,4 +1,4 @@
-#include "engine/data/sequences/token_cache.h"
+#include "engine/data/cache/token_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,14 +56,18 @@ TEST(TokenCacheTest, RefusesEveryDamage) {
   const std::string whole = ReadFileOrEmpty(directory / "x.cache");
   const auto opens = [&](const std::string& content) {
     directory.Write("x.cache", content);
-    return CacheFile::Open(directory.path(), "x.cache", kKey, 4).ok();
+    return CacheFile::Open(directory.path(), "x.cache", kKey, 4, {}, PosixFileSystem(),
+                           /*verify=*/true)
+        .ok();
   };
   ASSERT_TRUE(opens(whole));
-  // A flipped bit anywhere in the trailer, at some places in the payload, and in the meta.
+  // A flipped bit anywhere in the trailer, at some places in the payload, in the blocks' checksums
+  // and in the meta.
   const size_t trailer = whole.size() - sizeof(CacheTrailer);
   std::vector<size_t> places(sizeof(CacheTrailer));
   std::iota(places.begin(), places.end(), trailer);
-  for (const size_t place : {size_t{0}, whole.size() / 2, trailer - 9, trailer - 8, trailer - 1}) {
+  for (const size_t place : {size_t{0}, whole.size() / 2, size_t{1599999}, size_t{1600000},
+                             trailer - 9, trailer - 8, trailer - 1}) {
     places.push_back(place);
   }
   for (const size_t place : places) {
@@ -79,6 +83,42 @@ TEST(TokenCacheTest, RefusesEveryDamage) {
   ASSERT_TRUE(opens(whole));
   EXPECT_FALSE(CacheFile::Open(directory.path(), "x.cache", HashText("other"), 4).ok());
   EXPECT_FALSE(CacheFile::Open(directory.path(), "x.cache", kKey, 8).ok());
+}
+
+TEST(TokenCacheTest, ChecksWhatIsReadAndRemovesADamagedFile) {
+  TestDirectory directory;
+  WriteCache(directory.path());
+  std::string damaged = ReadFileOrEmpty(directory / "x.cache");
+  damaged[3 * kCacheBlockBytes + 5] ^= 1;
+  directory.Write("x.cache", damaged);
+  const auto cache = CacheFile::Open(directory.path(), "x.cache", kKey, 4);
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  std::vector<uint32_t> words(kCacheBlockBytes / 2);  // of two blocks
+  const auto read = [&](int64_t block, int64_t offset) {
+    return (*cache)->Read(block * (kCacheBlockBytes / 4) + offset, 16384, words.data());
+  };
+  EXPECT_TRUE(read(0, 0).ok());
+  EXPECT_TRUE(read(1, 0).ok());
+  EXPECT_EQ(words[0], 5u + 16384);
+  EXPECT_TRUE(read(4, 0).ok());
+  EXPECT_TRUE(read(23, 0).ok());  // up to the last block, which is shorter
+  EXPECT_TRUE((*cache)->Read(399999, 1, words.data()).ok());
+  EXPECT_TRUE(std::filesystem::exists(directory / "x.cache"));
+  const absl::Status status = read(2, 1);  // its last word is the damaged block's first
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("damaged near byte 131072; it was removed"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "x.cache"));
+}
+
+TEST(TokenCacheTest, AnEmptyFileIsWhole) {
+  TestDirectory directory;
+  auto writer = CacheFileWriter::Create(directory.path(), "x.cache", kKey, 4);
+  ASSERT_TRUE((*writer)->Finish("nothing").ok());
+  const auto cache = CacheFile::Open(directory.path(), "x.cache", kKey, 4, {}, PosixFileSystem(),
+                                     /*verify=*/true);
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  EXPECT_EQ((*cache)->elements(), 0);
+  EXPECT_EQ((*cache)->meta(), "nothing");
 }
 
 TEST(TokenCacheTest, AnUnfinishedFileIsNeverThere) {

@@ -1,0 +1,69 @@
+// Remembers the content hashes of data files beside the cache, so that files that did not change
+// are not read again at every start.
+//
+// A file is taken for unchanged if its device, inode, size, time of last change of the content and
+// time of last change of the inode are what they were. The last is set by the kernel at every write
+// and cannot be set back by programs. What was changed so shortly before it was hashed that a later
+// change could bear the same time is not remembered.
+//
+// Thread safety: all methods may be called from several threads.
+#ifndef MEGATRAIN_ENGINE_DATA_CACHE_FILE_HASHES_H_
+#define MEGATRAIN_ENGINE_DATA_CACHE_FILE_HASHES_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "engine/base/file.h"
+#include "engine/base/mutex.h"
+
+namespace megatrain {
+
+struct FileHash {
+  std::string hash;         // XXH3-128 as 32 hex digits
+  int64_t largest_id = -1;  // in a file of ids; else -1
+};
+
+class FileHashes {
+ public:
+  // Reads `directory`/hashes.cache; without one, or with a damaged one, nothing is remembered. With
+  // `forget` nothing is remembered either, and what is learnt now replaces it. `files` must outlive
+  // this.
+  FileHashes(std::string directory, bool forget, FileSystem* files);
+
+  // Returns what is remembered of a file, or nullopt.
+  std::optional<FileHash> Find(const FileInfo& info) const;
+  // Remembers the hash of a file that was examined before it was read. `now` is the time at which
+  // reading began.
+  void Remember(const FileInfo& info, const FileHash& hash, absl::Time now);
+  // Writes the file if anything new was learnt. If `seldom`, does nothing within ten seconds of the
+  // last time. What another process has remembered meanwhile is kept. Returns the errors of
+  // writing.
+  absl::Status Save(bool seldom);
+
+ private:
+  struct Known {
+    int64_t bytes = 0;
+    int64_t modified = 0;  // nanoseconds of Unix time, like the next
+    int64_t changed = 0;
+    FileHash hash;
+  };
+  using Table = std::map<std::pair<uint64_t, uint64_t>, Known>;  // by device and inode
+
+  Table Read() const;
+
+  const std::string directory_;
+  FileSystem* const files_;
+  mutable Mutex mutex_;
+  Table table_ ABSL_GUARDED_BY(mutex_);
+  Table learnt_ ABSL_GUARDED_BY(mutex_);  // not yet written
+  absl::Time saved_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_CACHE_FILE_HASHES_H_

@@ -1,0 +1,58 @@
+// Mixes sources of sequences by weight, by a rule without state.
+#ifndef MEGATRAIN_ENGINE_DATA_ORDER_SOURCE_MIX_H_
+#define MEGATRAIN_ENGINE_DATA_ORDER_SOURCE_MIX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace megatrain {
+
+// An endless list of sources that has a period: position p takes the sequence number At(p).number,
+// from 0, of source At(p).source. Of the first n positions a source with share w of the weights has
+// more than n * w - 1 and less than n * w + 1, for every n. The order within the period is that of
+// R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980).
+//
+// Weights become whole shares of a period. They are exact if they are whole numbers, or decimals of
+// up to six places, whose sum without their common factor and decimal point is at most
+// kMixPeriodMax. Others are rounded to such parts of kMixPeriodMax, at least one each, and the
+// bounds above hold for what they are rounded to.
+//
+// Thread safety: const methods may be called from several threads.
+inline constexpr int64_t kMixPeriodMax = int64_t{1} << 20;  // with over 128 sources, less
+inline constexpr size_t kMixSourcesMax = 1024;
+
+class SourceMix {
+ public:
+  // Takes up to a second, and 8 bytes for each position of the period. REQUIRES: from 1 to
+  // kMixSourcesMax weights, all above 0.
+  explicit SourceMix(absl::Span<const double> weights);
+
+  struct Place {
+    size_t source = 0;
+    int64_t number = 0;  // how many earlier positions have the same source
+  };
+  // Takes constant time. REQUIRES: position >= 0.
+  Place At(int64_t position) const;
+  // Returns the position of a source's sequence `number`: the inverse of At. Takes time in
+  // proportion to the period.
+  int64_t PositionOf(size_t source, int64_t number) const;
+
+  int64_t period() const { return static_cast<int64_t>(places_.size()); }
+  // The sources' positions in a period.
+  const std::vector<int64_t>& shares() const { return shares_; }
+
+ private:
+  struct ShortPlace {
+    uint32_t source = 0;
+    uint32_t number = 0;  // within the period
+  };
+  std::vector<int64_t> shares_;
+  std::vector<ShortPlace> places_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_ORDER_SOURCE_MIX_H_

@@ -1,0 +1,40 @@
+// A file system through which any number of files can be open for reading at the cost of a bounded
+// number of descriptors. All other operations go straight to the underlying file system.
+//
+// Thread safety: as FileSystem's.
+#ifndef MEGATRAIN_ENGINE_BASE_BOUNDED_FILE_SYSTEM_H_
+#define MEGATRAIN_ENGINE_BASE_BOUNDED_FILE_SYSTEM_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+#include "engine/base/watched_file_system.h"
+
+namespace megatrain {
+
+class BoundedFileSystem : public WatchedFileSystem {
+ public:
+  // The files that were read last keep their descriptors, `descriptors` in all.
+  // `base` must outlive this object and all files opened through it. REQUIRES: descriptors >= 1.
+  BoundedFileSystem(FileSystem* base, size_t descriptors);
+  ~BoundedFileSystem() override;
+
+  // Returns a file that is opened again by its path when it is read without a descriptor. ReadUpTo
+  // then returns the errors of opening, and Aborted if the path leads to another file by now, or to
+  // a file of another size or time of change.
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override;
+
+ private:
+  class File;
+  struct State;
+  FileSystem* const base_;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_BASE_BOUNDED_FILE_SYSTEM_H_

@@ -1,0 +1,35 @@
+// A stream of bytes that is read from front to back, and its decompressed form.
+#ifndef MEGATRAIN_ENGINE_DATA_RECORDS_BYTE_SOURCE_H_
+#define MEGATRAIN_ENGINE_DATA_RECORDS_BYTE_SOURCE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "engine/job/data_format.h"
+
+namespace megatrain {
+
+// Not thread-safe.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  // Reads up to `bytes` more bytes and returns how many it read; 0 only at the end of the stream.
+  // REQUIRES: bytes > 0.
+  virtual absl::StatusOr<size_t> Read(void* to, size_t bytes) = 0;
+};
+
+// Returns the decompressed content of `source`, which must outlive the result. gzip files may have
+// several members and zstd files several frames. `path` is used in messages. Memory use is bounded
+// whatever the content: 64 KiB for gzip, and for zstd the frame's window, of at most 128 MiB.
+//
+// Read returns the errors of `source`, and InvalidArgument, naming the file and the byte in the
+// compressed data, for data that is damaged, cut short, or not of this compression.
+// REQUIRES: `compression` is not kNone.
+std::unique_ptr<ByteSource> Decompress(Compression compression, ByteSource* source,
+                                       std::string path);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_RECORDS_BYTE_SOURCE_H_

@@ -1,0 +1,232 @@
+#include "engine/data/records/csv_records.h"
+
+#include <csv.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/bytes.h"
+#include "engine/base/status.h"
+#include "engine/tokenizer/text/utf8.h"
+
+namespace megatrain {
+namespace {
+
+using Fields = std::vector<std::string>;
+
+bool HoldsJson(std::string_view column) {
+  return column == "messages" || column == "conversations" || column == "tools";
+}
+
+// Columns with names that data of other kinds may have too.
+bool MayHoldJson(std::string_view column) {
+  return column == "documents" || column == "history" || column == "chat_template_kwargs";
+}
+
+void AppendJsonText(std::string_view text, std::string* json) {
+  *json += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      *json += '\\';
+      *json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      absl::StrAppendFormat(json, "\\u%04x", static_cast<unsigned char>(c));
+    } else {
+      *json += c;
+    }
+  }
+  *json += '"';
+}
+
+}  // namespace
+
+struct CsvRecordReader::State {
+  ByteSource* text = nullptr;
+  std::string path;
+  size_t record_bytes_max = 0;
+
+  csv_parser parser = {};
+  std::vector<char> buffer;
+  size_t position = 0;  // the next byte of the buffer to parse
+  size_t end = 0;
+  bool begun = false;
+  bool ended = false;
+  size_t row_bytes = 0;     // parsed since the last row ended
+  Fields open;              // the fields of the row that is being parsed
+  std::deque<Fields> rows;  // that were parsed and not yet returned
+  int64_t row = 0;          // the number of the row returned last, from 1
+  Fields columns;
+  std::string json;
+
+  ~State() { csv_free(&parser); }
+
+  absl::Status Error(int64_t at, const std::string& what) const {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": row ", at, ": ", what));
+  }
+  int64_t open_row() const { return row + static_cast<int64_t>(rows.size()) + 1; }
+
+  static void TakeField(void* field, size_t bytes, void* self) {
+    static_cast<State*>(self)->open.emplace_back(static_cast<const char*>(field), bytes);
+  }
+  static void TakeRow(int, void* self) {
+    State& state = *static_cast<State*>(self);
+    state.rows.push_back(std::move(state.open));
+    state.open.clear();
+    state.row_bytes = 0;
+  }
+
+  absl::Status ParserError() const {
+    if (csv_error(const_cast<csv_parser*>(&parser)) == CSV_EPARSE) {
+      return Error(open_row(),
+                   "a quote is misplaced: a field with a quote, a comma or a line end must be in "
+                   "quotes, and its own quotes doubled");
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": row ", open_row(), ": no memory for its fields"));
+  }
+
+  absl::Status Fill() {
+    MT_ASSIGN_OR_RETURN(end, text->Read(buffer.data(), buffer.size()));
+    position = 0;
+    if (!begun) {
+      // A short first read must not hide the byte order mark.
+      while (end > 0 && end < 3) {
+        MT_ASSIGN_OR_RETURN(const size_t more,
+                            text->Read(buffer.data() + end, buffer.size() - end));
+        if (more == 0) break;
+        end += more;
+      }
+      begun = true;
+      if (end >= 3 && std::memcmp(buffer.data(), "\xef\xbb\xbf", 3) == 0) position = 3;
+    }
+    return absl::OkStatus();
+  }
+
+  // Parses on, at most to the end of a line. Sets `ended` at the end of the file.
+  absl::Status Parse() {
+    if (position == end) MT_RETURN_IF_ERROR(Fill());
+    if (end == 0) {
+      ended = true;
+      if (csv_fini(&parser, TakeField, TakeRow, this) == 0) return absl::OkStatus();
+      if (csv_error(&parser) != CSV_EPARSE) return ParserError();
+      return Error(open_row(), "the file ends inside a field in quotes, which begins here");
+    }
+    const char* const from = buffer.data() + position;
+    const void* const feed = std::memchr(from, '\n', end - position);
+    const size_t take = feed == nullptr
+                            ? end - position
+                            : static_cast<size_t>(static_cast<const char*>(feed) - from) + 1;
+    row_bytes += take;
+    if (csv_parse(&parser, from, take, TakeField, TakeRow, this) != take) return ParserError();
+    position += take;
+    if (row_bytes > record_bytes_max) {
+      return Error(open_row(), absl::StrCat("is longer than ",
+                                            FormatBytes(static_cast<int64_t>(record_bytes_max)),
+                                            "; a quote that is not closed may be the reason"));
+    }
+    return absl::OkStatus();
+  }
+
+  // Takes the next row. Returns false at the end of the file.
+  absl::StatusOr<bool> NextRow(Fields* fields) {
+    while (rows.empty() && !ended) MT_RETURN_IF_ERROR(Parse());
+    if (rows.empty()) return false;
+    *fields = std::move(rows.front());
+    rows.pop_front();
+    ++row;
+    return true;
+  }
+
+  absl::Status CheckColumns() const {
+    std::set<std::string> seen;
+    for (const std::string& column : columns) {
+      if (column.empty()) return Error(row, "a column has no name; the first row names them");
+      if (!CheckUtf8(column).ok()) return Error(row, "a column's name is not UTF-8");
+      if (!seen.insert(column).second) {
+        return Error(row, absl::StrCat("the column \"", column, "\" is there twice"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ToJson(const Fields& fields) {
+    if (fields.size() != columns.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("has ", fields.size(),
+                                                     fields.size() == 1 ? " field" : " fields",
+                                                     "; the first row names ", columns.size()));
+    }
+    json.assign(1, '{');  // not = "{": a warning of GCC 12 that is not true
+    for (size_t i = 0; i < fields.size(); ++i) {
+      const std::string& field = fields[i];
+      const bool is_json = HoldsJson(columns[i]);
+      const bool may_be_json = MayHoldJson(columns[i]);
+      if ((is_json || may_be_json) && field.empty()) continue;
+      if (json.size() > 1) json += ',';
+      AppendJsonText(columns[i], &json);
+      json += ':';
+      const size_t valid = Utf8ValidPrefix(field);
+      if (valid < field.size()) {
+        return absl::InvalidArgumentError(absl::StrCat("column \"", columns[i],
+                                                       "\": invalid UTF-8 at byte ", valid,
+                                                       " of the field; data files must be UTF-8"));
+      }
+      if (!is_json && !(may_be_json && nlohmann::json::accept(field))) {
+        AppendJsonText(field, &json);
+      } else if (nlohmann::json::accept(field)) {
+        json += field;
+      } else {
+        return absl::InvalidArgumentError(
+            absl::StrCat("column \"", columns[i], "\": is not JSON text"));
+      }
+    }
+    json += '}';
+    return absl::OkStatus();
+  }
+};
+
+CsvRecordReader::CsvRecordReader(ByteSource* text, std::string path, size_t chunk_bytes,
+                                 size_t record_bytes_max)
+    : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.text = text;
+  state.path = std::move(path);
+  state.record_bytes_max = record_bytes_max;
+  state.buffer.resize(std::max(chunk_bytes, size_t{3}));  // a byte order mark has 3
+  csv_init(&state.parser, CSV_STRICT | CSV_STRICT_FINI);
+  csv_set_blk_size(&state.parser, size_t{64} << 10);
+  // The library's default drops white space around fields.
+  csv_set_space_func(&state.parser, [](unsigned char) { return 0; });
+}
+
+CsvRecordReader::~CsvRecordReader() = default;
+
+std::string CsvRecordReader::Place(const Record& record) const {
+  return absl::StrCat(": row ", record.element);
+}
+
+absl::StatusOr<bool> CsvRecordReader::Next(Record* record) {
+  State& state = *state_;
+  Fields fields;
+  if (state.columns.empty()) {
+    MT_ASSIGN_OR_RETURN(const bool any, state.NextRow(&state.columns));
+    if (!any) return false;
+    MT_RETURN_IF_ERROR(state.CheckColumns());
+  }
+  MT_ASSIGN_OR_RETURN(const bool more, state.NextRow(&fields));
+  if (!more) return false;
+  *record = Record();
+  record->element = state.row;
+  record->defect = state.ToJson(fields);
+  if (record->defect.ok()) record->json = state.json;
+  return true;
+}
+
+}  // namespace megatrain

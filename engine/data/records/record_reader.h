@@ -1,0 +1,51 @@
+// Reads a data file as records, each told as the text of a JSON object, whatever the file's kind.
+#ifndef MEGATRAIN_ENGINE_DATA_RECORDS_RECORD_READER_H_
+#define MEGATRAIN_ENGINE_DATA_RECORDS_RECORD_READER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/data/records/byte_source.h"
+
+namespace megatrain {
+
+inline constexpr size_t kRecordChunkBytes = size_t{1} << 20;
+// The greatest length of a record. A longer one probably means that the file is of another kind.
+inline constexpr size_t kRecordBytesMax = size_t{1} << 30;
+
+struct Record {
+  std::string_view json;  // valid until the next call of Next
+  int64_t line = 0;       // the line it begins on, from 1; 0 if the file has no lines
+  int64_t element = 0;    // its number in a JSON array, from 1, or its row; 0 in JSON Lines
+  int64_t offset = 0;  // of `json` in the file's text, in bytes; 0 if that is not the file's text
+  // Not OK if this record cannot be used and the reader can go on. `json` is then empty. The
+  // message does not name the record.
+  absl::Status defect;
+};
+
+// Memory use is bounded by the longest record and one chunk, whatever the file's size. Not
+// thread-safe.
+class RecordReader {
+ public:
+  virtual ~RecordReader() = default;
+  // Reads the next record. Returns false at the end, when the file has been read to its last byte.
+  // Returns InvalidArgument, naming the file and the place, for a file that cannot be read on.
+  // Returns the errors of reading.
+  virtual absl::StatusOr<bool> Next(Record* record) = 0;
+  // Returns the record's place behind the path: ":LINE", ":LINE: element N" or ": row N".
+  virtual std::string Place(const Record& record) const = 0;
+};
+
+// Returns the reader of a file: of comma-separated values if `path` says so, else of JSON. `text`
+// is the file's decompressed content and must outlive the result. One read takes `chunk_bytes`.
+std::unique_ptr<RecordReader> MakeRecordReader(ByteSource* text, const std::string& path,
+                                               size_t chunk_bytes = kRecordChunkBytes);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_RECORDS_RECORD_READER_H_

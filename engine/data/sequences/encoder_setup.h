@@ -1,0 +1,37 @@
+// Settles how a job's documents are tokenised: the chat template, and the ids that end, surround
+// and pad texts.
+#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_ENCODER_SETUP_H_
+#define MEGATRAIN_ENGINE_DATA_SEQUENCES_ENCODER_SETUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "engine/base/file.h"
+#include "engine/chat/chat_template.h"
+#include "engine/data/sequences/document_encoder.h"
+#include "engine/job/job_spec.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace megatrain {
+
+// Returns the id that fills the rest of a sequence. It is masked and nothing sees it, so any id of
+// the model will do. `tokenizer` may be null.
+int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary);
+
+// Sets what the data needs in `encoder`, whose vocabulary is set, and in `chat_template`, to which
+// `encoder` then points. `tokenizer` may be null if all data has format `tokens`. `files` is used
+// during the call only.
+//
+// Returns InvalidArgument, naming the entry, if a tokenizer is missing, if nothing says which token
+// ends a text, or if a token that goes around texts is not the model's. Returns the errors of
+// ChatTemplate::Create and IdsAroundText.
+absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenizer,
+                            const std::string& model_directory, FileSystem* files,
+                            DocumentEncoderOptions& encoder,
+                            std::unique_ptr<ChatTemplate>& chat_template);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_ENCODER_SETUP_H_

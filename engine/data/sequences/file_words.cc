@@ -1,0 +1,249 @@
+#include "engine/data/sequences/file_words.h"
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
+#include "engine/job/data_format.h"
+#include "engine/tokenizer/text/utf8.h"
+
+namespace megatrain {
+namespace {
+
+// Records that are tokenised at once, for each thread. Their text and words are held in memory.
+constexpr size_t kBatchBytesPerThread = size_t{1} << 20;
+// Blocks of a batch that each thread gets on average: they take different times.
+constexpr size_t kBlocksPerThread = 4;
+constexpr size_t kReasonBytesMax = 300;
+constexpr size_t kCharacterBytesMax = 4;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+absl::Status Prefixed(const std::string& where, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
+}
+
+absl::Status InvalidUtf8(int64_t offset) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("invalid UTF-8 at byte ", offset,
+                   "; data files must be UTF-8 (iconv converts other encodings)"));
+}
+
+}  // namespace
+
+bool HoldsRecords(const DataFile& file) {
+  return file.format != DataFormat::kText || KindOfFile(file.path).content != FileContent::kText;
+}
+
+std::string FileWordsMeta::ToText() const {
+  return nlohmann::json{{"documents", documents},
+                        {"largest_id", largest_id},
+                        {"turns_left_out", turns_left_out},
+                        {"bad_records", bad_records},
+                        {"named", named}}
+      .dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+}
+
+FileWordsMeta FileWordsMeta::FromText(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  FileWordsMeta meta;
+  if (!json.is_object()) return meta;
+  meta.documents = json.value("documents", int64_t{0});
+  meta.largest_id = json.value("largest_id", int64_t{0});
+  meta.turns_left_out = json.value("turns_left_out", int64_t{0});
+  meta.bad_records = json.value("bad_records", int64_t{0});
+  meta.named = json.value("named", std::vector<std::string>());
+  return meta;
+}
+
+FileWordMaker::FileWordMaker(const FileWordsOptions& options, ThreadPool* pool)
+    : options_(options), pool_(pool) {
+  const size_t threads = pool != nullptr ? static_cast<size_t>(pool->threads()) : 1;
+  const size_t blocks = threads == 1 ? 1 : kBlocksPerThread * threads;
+  for (size_t i = 0; i < blocks; ++i) blocks_.emplace_back(options.encoder);
+}
+
+void FileWordMaker::Run(int64_t blocks, absl::FunctionRef<void(int64_t)> work) {
+  if (pool_ != nullptr) return pool_->ParallelFor(blocks, work);
+  for (int64_t i = 0; i < blocks; ++i) work(i);
+}
+
+absl::Status FileWordMaker::Report(Current& current) const {
+  const int64_t bytes = current.raw.offset() - current.reported;
+  current.reported = current.raw.offset();
+  return current.progress ? current.progress(bytes) : absl::OkStatus();
+}
+
+absl::StatusOr<FileWordsMeta> FileWordMaker::Make(const DataFile& file,
+                                                  const DataFileReader& reader,
+                                                  const std::string& hash, CacheFileWriter* writer,
+                                                  const ByteProgress& progress) {
+  HashingStream raw(&reader);
+  ByteSource* text = &raw;
+  std::unique_ptr<ByteSource> decompressed;
+  const Compression compression = KindOfFile(file.path).compression;
+  if (compression != Compression::kNone) {
+    decompressed = Decompress(compression, &raw, file.path);
+    text = decompressed.get();
+  }
+  Current current = {file, raw, writer, progress, 0, {}};
+  batch_.clear();
+  for (Block& block : blocks_) block.encoder.Restart();
+  MT_RETURN_IF_ERROR(HoldsRecords(file) ? AddRecords(text, current) : AddPlainText(text, current));
+  if (current.meta.documents == 0 && current.meta.bad_records == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path, ": is empty; training data is needed"));
+  }
+  if (raw.Digest() != hash) {
+    return absl::AbortedError(
+        absl::StrCat(file.path, ": changed while it was read; start again when it is complete"));
+  }
+  for (const Block& block : blocks_) {
+    current.meta.largest_id = std::max(current.meta.largest_id, block.encoder.largest_id());
+    current.meta.turns_left_out += block.encoder.turns_left_out();
+  }
+  return std::move(current.meta);
+}
+
+absl::Status FileWordMaker::AddRecords(ByteSource* text, Current& current) {
+  const std::unique_ptr<RecordReader> records =
+      MakeRecordReader(text, current.file.path, options_.chunk_bytes);
+  const size_t batch_bytes_max =
+      kBatchBytesPerThread * (pool_ != nullptr ? static_cast<size_t>(pool_->threads()) : 1);
+  Record record;
+  size_t batch_bytes = 0;
+  while (true) {
+    const absl::StatusOr<bool> more = records->Next(&record);
+    // An error in an earlier record is reported first, whatever the batches.
+    if (!more.ok()) MT_RETURN_IF_ERROR(EncodeBatch(*records, current));
+    MT_RETURN_IF_ERROR(more.status());
+    if (!*more) break;
+    batch_.push_back({record, std::string(record.json)});
+    batch_bytes += record.json.size() + sizeof(Pending);
+    if (batch_bytes < batch_bytes_max) continue;
+    MT_RETURN_IF_ERROR(EncodeBatch(*records, current));
+    batch_bytes = 0;
+    MT_RETURN_IF_ERROR(Report(current));
+  }
+  MT_RETURN_IF_ERROR(EncodeBatch(*records, current));
+  return Report(current);
+}
+
+absl::Status FileWordMaker::EncodeRecord(const Pending& pending, const DataFile& file,
+                                         Block& block) {
+  const size_t before = block.words.size();
+  absl::Status status = pending.record.defect;
+  if (status.ok()) status = block.parser.Parse(file.format, pending.json, &block.example);
+  if (!status.ok() && pending.record.defect.ok()) {
+    const size_t valid = Utf8ValidPrefix(pending.json);
+    if (valid < pending.json.size()) {
+      status = InvalidUtf8(pending.record.offset + static_cast<int64_t>(valid));
+    }
+  }
+  if (status.ok()) status = block.encoder.Encode(block.example, &block.words);
+  if (!status.ok()) block.words.resize(before);
+  return status;
+}
+
+// Each block of consecutive records is made by one thread, and the words are written in the
+// records' order.
+absl::Status FileWordMaker::EncodeBatch(const RecordReader& records, Current& current) {
+  const size_t share = (batch_.size() + blocks_.size() - 1) / blocks_.size();
+  Run(static_cast<int64_t>(blocks_.size()), [&](int64_t index) {
+    Block& block = blocks_[static_cast<size_t>(index)];
+    block.words.clear();
+    block.bad.clear();
+    block.status = absl::OkStatus();
+    const size_t begin = std::min(batch_.size(), static_cast<size_t>(index) * share);
+    const size_t end = std::min(batch_.size(), begin + share);
+    for (size_t i = begin; i < end; ++i) {
+      const absl::Status status = EncodeRecord(batch_[i], current.file, block);
+      if (status.ok()) continue;
+      const std::string place = records.Place(batch_[i].record);
+      if (!options_.skip_bad_records || absl::IsOutOfRange(status)) {
+        block.status = Prefixed(absl::StrCat(current.file.path, place), status);
+        return;
+      }
+      block.bad.push_back(absl::StrCat(place, ": ", status.message().substr(0, kReasonBytesMax)));
+    }
+  });
+  current.meta.documents += static_cast<int64_t>(batch_.size());
+  batch_.clear();
+  for (Block& block : blocks_) {
+    MT_RETURN_IF_ERROR(block.status);
+    MT_RETURN_IF_ERROR(current.writer->Append(block.words.data(), block.words.size()));
+    FileWordsMeta& meta = current.meta;
+    meta.bad_records += static_cast<int64_t>(block.bad.size());
+    meta.documents -= static_cast<int64_t>(block.bad.size());
+    for (std::string& bad : block.bad) {
+      if (meta.named.size() < kNamedBadRecordsMax) meta.named.push_back(std::move(bad));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> FileWordMaker::EncodePiece(std::string_view rest, int64_t offset, bool end,
+                                                  Current& current) {
+  const size_t valid = Utf8ValidPrefix(rest);
+  // The last character may not be whole.
+  if (valid < rest.size() && (end || rest.size() - valid >= kCharacterBytesMax)) {
+    return Prefixed(current.file.path, InvalidUtf8(offset + static_cast<int64_t>(valid)));
+  }
+  Block& block = blocks_.front();
+  block.words.clear();
+  const absl::StatusOr<size_t> size = block.encoder.TextPiece(rest, end, &block.words);
+  if (!size.ok()) return Prefixed(current.file.path, size.status());
+  if (*size == 0 && rest.size() > kTextHeldBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        current.file.path, ": from byte ", offset, " on, ", rest.size(),
+        " bytes have no place at which a token must end; put white space into the text"));
+  }
+  // A text without a token is no document.
+  if (!block.words.empty()) current.meta.documents = 1;
+  MT_RETURN_IF_ERROR(current.writer->Append(block.words.data(), block.words.size()));
+  return *size;
+}
+
+// The file is one document; a byte order mark is not part of it.
+absl::Status FileWordMaker::AddPlainText(ByteSource* text, Current& current) {
+  const size_t step = options_.encoder.text_piece_bytes;
+  std::string rest;    // read, and not yet encoded
+  int64_t offset = 0;  // of `rest` in the text
+  size_t enough = 0;   // the size of `rest` from which on it is encoded
+  bool begun = false;  // the byte order mark was looked for
+  for (bool end = false; !end;) {
+    const size_t have = rest.size();
+    rest.resize(have + step);
+    size_t got = 0;
+    while (got < step && !end) {
+      MT_ASSIGN_OR_RETURN(const size_t more, text->Read(rest.data() + have + got, step - got));
+      got += more;
+      end = more == 0;
+    }
+    rest.resize(have + got);
+    if (!begun && (rest.size() >= kByteOrderMark.size() || end)) {
+      begun = true;
+      if (absl::StartsWith(rest, kByteOrderMark)) {
+        offset = static_cast<int64_t>(kByteOrderMark.size());
+        rest.erase(0, kByteOrderMark.size());
+      }
+    }
+    if (end || (begun && rest.size() >= enough)) {
+      MT_ASSIGN_OR_RETURN(const size_t size, EncodePiece(rest, offset, end, current));
+      // What is looked at again and again grows twofold, so that the time stays linear.
+      enough = size == 0 ? 2 * rest.size() : 0;
+      rest.erase(0, size);
+      offset += static_cast<int64_t>(size);
+    }
+    MT_RETURN_IF_ERROR(Report(current));
+  }
+  if (current.meta.documents == 0) return absl::OkStatus();
+  std::vector<uint32_t> words;
+  blocks_.front().encoder.EndText(&words);
+  return current.writer->Append(words.data(), words.size());
+}
+
+}  // namespace megatrain

@@ -1,0 +1,114 @@
+// Tokenises one data file into the words of a token stream (packing.h describes them).
+#ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_FILE_WORDS_H_
+#define MEGATRAIN_ENGINE_DATA_SEQUENCES_FILE_WORDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/thread_pool.h"
+#include "engine/data/cache/token_cache.h"
+#include "engine/data/records/data_file_io.h"
+#include "engine/data/records/record_reader.h"
+#include "engine/data/sequences/document_encoder.h"
+#include "engine/data/sequences/example.h"
+#include "engine/job/job_spec.h"
+
+namespace megatrain {
+
+// Returns true if the file holds records, each of which is a document. All formats but `text` do,
+// and `text` does in files of JSON, CSV and Parquet. Any other text file is one document.
+bool HoldsRecords(const DataFile& file);
+
+// The bad records of a file that are named; of further ones only the number is told.
+inline constexpr size_t kNamedBadRecordsMax = 100;
+
+// Describes a file's words. Kept beside them in the cache as JSON.
+struct FileWordsMeta {
+  int64_t documents = 0;
+  int64_t largest_id = -1;
+  int64_t turns_left_out = 0;  // as DocumentEncoder counts them
+  int64_t bad_records = 0;     // left out
+  // The first of them, each as its place behind the file's path and the reason.
+  std::vector<std::string> named;
+
+  std::string ToText() const;
+  // `text` comes from ToText.
+  static FileWordsMeta FromText(const std::string& text);
+};
+
+struct FileWordsOptions {
+  DocumentEncoderOptions encoder;
+  bool skip_bad_records = false;
+  size_t chunk_bytes = kRecordChunkBytes;  // the size of one read from a data file
+};
+
+// Not thread-safe.
+class FileWordMaker {
+ public:
+  // Works on the threads of `pool`, or on the calling thread alone if it is null. The words do not
+  // depend on it. The pool and what `options` points to must outlive the maker.
+  FileWordMaker(const FileWordsOptions& options, ThreadPool* pool);
+
+  // Appends the file's words to `writer`. `hash` is the XXH3-128 that the file's content had
+  // before. `progress` may be null; it is called with the bytes of the file that are finished.
+  //
+  // Returns InvalidArgument, naming the file and the place, for data that cannot be read, and for a
+  // file without a record. A record that cannot be read is counted instead if bad ones are skipped;
+  // so is a plain text file as a whole, and then nothing of what was appended may be used. Returns
+  // OutOfRange if an id is not below the vocabulary, and Aborted if the content is not that of
+  // `hash`.
+  absl::StatusOr<FileWordsMeta> Make(const DataFile& file, const DataFileReader& reader,
+                                     const std::string& hash, CacheFileWriter* writer,
+                                     const ByteProgress& progress);
+
+ private:
+  struct Pending {
+    Record record;  // where it is; `json` is not used
+    std::string json;
+  };
+  struct Block {
+    explicit Block(const DocumentEncoderOptions& options) : encoder(options) {}
+    DocumentEncoder encoder;
+    ExampleParser parser;
+    Example example;
+    std::vector<uint32_t> words;
+    std::vector<std::string> bad;  // as FileWordsMeta::named, of all bad records
+    absl::Status status;
+  };
+  // The file that is being made.
+  struct Current {
+    const DataFile& file;
+    const HashingStream& raw;
+    CacheFileWriter* writer;
+    const ByteProgress& progress;
+    int64_t reported = 0;
+    FileWordsMeta meta;
+  };
+
+  absl::Status AddRecords(ByteSource* text, Current& current);
+  absl::Status EncodeBatch(const RecordReader& records, Current& current);
+  // Encodes a record of the batch behind the block's words, which stay as they are if it is bad.
+  absl::Status EncodeRecord(const Pending& pending, const DataFile& file, Block& block);
+  absl::Status AddPlainText(ByteSource* text, Current& current);
+  // Encodes and writes the beginning of `rest` that no further text can change, and returns its
+  // size. `end` says that nothing follows. `offset` is that of `rest` in the text.
+  absl::StatusOr<size_t> EncodePiece(std::string_view rest, int64_t offset, bool end,
+                                     Current& current);
+  absl::Status Report(Current& current) const;
+  void Run(int64_t blocks, absl::FunctionRef<void(int64_t)> work);
+
+  const FileWordsOptions options_;
+  ThreadPool* const pool_;
+  std::deque<Block> blocks_;
+  std::vector<Pending> batch_;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_SEQUENCES_FILE_WORDS_H_

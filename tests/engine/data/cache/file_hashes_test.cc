@@ -1,0 +1,105 @@
+#include "engine/data/cache/file_hashes.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/support/read_file.h"
+#include "tests/support/test_directory.h"
+
+namespace megatrain {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1700000000);
+const FileHash kHash = {std::string(32, 'a'), 17};
+
+FileInfo Info() {
+  FileInfo info;
+  info.bytes = 100;
+  info.modified = kNow - absl::Hours(2) + absl::Nanoseconds(5);
+  info.changed = kNow - absl::Hours(1) + absl::Nanoseconds(7);
+  info.device = 3;
+  info.inode = 4;
+  return info;
+}
+
+TEST(FileHashesTest, RemembersAcrossProcesses) {
+  TestDirectory directory;
+  {
+    FileHashes hashes(directory / "cache", false, PosixFileSystem());
+    EXPECT_FALSE(hashes.Find(Info()).has_value());
+    hashes.Remember(Info(), kHash, kNow);
+    EXPECT_TRUE(hashes.Find(Info()).has_value());
+    ASSERT_TRUE(hashes.Save(false).ok());
+  }
+  const FileHashes again(directory / "cache", false, PosixFileSystem());
+  const auto found = again.Find(Info());
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->hash, kHash.hash);
+  EXPECT_EQ(found->largest_id, 17);
+  // All that tells a file from another or from what it was.
+  for (const auto& change : {+[](FileInfo* i) { ++i->bytes; }, +[](FileInfo* i) { ++i->inode; },
+                             +[](FileInfo* i) { ++i->device; },
+                             +[](FileInfo* i) { i->modified += absl::Nanoseconds(1); },
+                             +[](FileInfo* i) { i->changed += absl::Nanoseconds(1); }}) {
+    FileInfo other = Info();
+    change(&other);
+    EXPECT_FALSE(again.Find(other).has_value());
+  }
+  const FileHashes forgetful(directory / "cache", true, PosixFileSystem());
+  EXPECT_FALSE(forgetful.Find(Info()).has_value());
+}
+
+TEST(FileHashesTest, WhatWasJustChangedIsNotRemembered) {
+  TestDirectory directory;
+  FileHashes hashes(directory.path(), false, PosixFileSystem());
+  FileInfo info = Info();
+  info.changed = kNow - absl::Milliseconds(10);
+  hashes.Remember(info, kHash, kNow);
+  EXPECT_FALSE(hashes.Find(info).has_value());
+  info.changed = kNow - absl::Seconds(2);  // a whole second: of a file system with coarse times
+  hashes.Remember(info, kHash, kNow);
+  EXPECT_FALSE(hashes.Find(info).has_value());
+  info.changed = kNow - absl::Milliseconds(300);
+  hashes.Remember(info, kHash, kNow);
+  EXPECT_TRUE(hashes.Find(info).has_value());
+}
+
+TEST(FileHashesTest, KeepsWhatOthersRemembered) {
+  TestDirectory directory;
+  FileInfo other = Info();
+  other.inode = 9;
+  FileHashes one(directory.path(), false, PosixFileSystem());
+  FileHashes two(directory.path(), false, PosixFileSystem());
+  one.Remember(Info(), kHash, kNow);
+  two.Remember(other, kHash, kNow);
+  ASSERT_TRUE(one.Save(false).ok());
+  ASSERT_TRUE(two.Save(true).ok());  // too soon
+  EXPECT_FALSE(FileHashes(directory.path(), false, PosixFileSystem()).Find(other).has_value());
+  ASSERT_TRUE(two.Save(false).ok());
+  const FileHashes both(directory.path(), false, PosixFileSystem());
+  EXPECT_TRUE(both.Find(Info()).has_value());
+  EXPECT_TRUE(both.Find(other).has_value());
+}
+
+TEST(FileHashesTest, ADamagedFileIsForgotten) {
+  TestDirectory directory;
+  FileHashes hashes(directory.path(), false, PosixFileSystem());
+  hashes.Remember(Info(), kHash, kNow);
+  ASSERT_TRUE(hashes.Save(false).ok());
+  const std::string whole = ReadFileOrEmpty(directory / "hashes.cache");
+  const auto remembers = [&](const std::string& text) {
+    directory.Write("hashes.cache", text);
+    return FileHashes(directory.path(), false, PosixFileSystem()).Find(Info()).has_value();
+  };
+  ASSERT_TRUE(remembers(whole));
+  for (size_t i = 0; i + 1 < whole.size(); ++i) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    EXPECT_FALSE(remembers(damaged)) << i;
+    EXPECT_FALSE(remembers(whole.substr(0, i))) << i;
+  }
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,117 @@
+#include "engine/data/records/csv_records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/engine/data/records/text_source.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+struct Read {
+  std::vector<std::string> records;  // as JSON; a defect as "PLACE: REASON"
+  std::string error;
+};
+
+Read ReadAll(const std::string& text, size_t chunk_bytes, size_t bytes_max = kRecordBytesMax) {
+  TextSource source(text);
+  CsvRecordReader reader(&source, "f.csv", chunk_bytes, bytes_max);
+  Read read;
+  Record record;
+  while (true) {
+    const absl::StatusOr<bool> more = reader.Next(&record);
+    if (!more.ok()) read.error = std::string(more.status().message());
+    if (!more.ok() || !*more) return read;
+    if (record.defect.ok()) {
+      const nlohmann::json json = nlohmann::json::parse(record.json, nullptr, false);
+      EXPECT_TRUE(json.is_object()) << record.json;
+      read.records.push_back(json.dump());
+    } else {
+      read.records.push_back(reader.Place(record) + ": " + std::string(record.defect.message()));
+    }
+  }
+}
+
+class CsvRecordsTest : public ::testing::TestWithParam<size_t> {};
+INSTANTIATE_TEST_SUITE_P(ChunkBytes, CsvRecordsTest, ::testing::Values(1, 2, 3, 7, 1 << 20));
+
+TEST_P(CsvRecordsTest, RowsAreObjectsOfTexts) {
+  const Read read =
+      ReadAll("\xef\xbb\xbftext,n\r\nplain,1\r\n\r\n\"a, \"\"b\"\"\nc\",\r\n  spaced ,\"\"\nlast,2",
+              GetParam());
+  EXPECT_EQ(read.error, "");
+  EXPECT_THAT(read.records,
+              ElementsAre(R"({"n":"1","text":"plain"})", R"({"n":"","text":"a, \"b\"\nc"})",
+                          R"({"n":"","text":"  spaced "})", R"({"n":"2","text":"last"})"));
+}
+
+TEST_P(CsvRecordsTest, LoneCarriageReturnsEndRows) {
+  EXPECT_THAT(ReadAll("text\ra\rb\r", GetParam()).records,
+              ElementsAre(R"({"text":"a"})", R"({"text":"b"})"));
+}
+
+TEST_P(CsvRecordsTest, EscapesWhatJsonCannotHold) {
+  EXPECT_THAT(ReadAll("text\n\"\\ \t \x01 \xc3\xa9\"\n", GetParam()).records,
+              ElementsAre("{\"text\":\"\\\\ \\t \\u0001 \xc3\xa9\"}"));
+}
+
+TEST_P(CsvRecordsTest, SomeColumnsHoldJson) {
+  const Read read = ReadAll(
+      "messages,tools,x\n\"[{\"\"role\"\": \"\"user\"\"}]\",,1\n"
+      "\"[1], \"\"more\"\": 2\",,\n[],[],\n",
+      GetParam());
+  EXPECT_THAT(read.records, ElementsAre(R"({"messages":[{"role":"user"}],"x":"1"})",
+                                        ": row 3: column \"messages\": is not JSON text",
+                                        R"({"messages":[],"tools":[],"x":""})"));
+}
+
+TEST_P(CsvRecordsTest, SomeColumnsHoldJsonOrText) {
+  const Read read =
+      ReadAll("history,documents\n\"[[\"\"q\"\", \"\"a\"\"]]\",of last year\n,\n", GetParam());
+  EXPECT_THAT(read.records,
+              ElementsAre(R"({"history":[["q", "a"]],"documents":"of last year"})", "{}"));
+}
+
+TEST_P(CsvRecordsTest, BadRowsAreDefectsWithTheirNumbers) {
+  const Read read = ReadAll("a,b\n1,2\n3\n4,5,6\n\"\xff\",8\n9,10\n", GetParam());
+  EXPECT_EQ(read.error, "");
+  EXPECT_THAT(read.records,
+              ElementsAre(R"({"a":"1","b":"2"})", ": row 3: has 1 field; the first row names 2",
+                          ": row 4: has 3 fields; the first row names 2",
+                          ": row 5: column \"a\": invalid UTF-8 at byte 0 of the field; data files "
+                          "must be UTF-8",
+                          R"({"a":"9","b":"10"})"));
+}
+
+TEST_P(CsvRecordsTest, RefusesWhatCannotBeReadOn) {
+  const auto error = [](const std::string& text) { return ReadAll(text, GetParam()).error; };
+  EXPECT_THAT(error("a,b\n1,2\n3,x\"y\n5,6\n"), HasSubstr("f.csv: row 3: a quote is misplaced"));
+  EXPECT_THAT(error("a\n\"b\"c\n"), HasSubstr("f.csv: row 2: a quote is misplaced"));
+  EXPECT_THAT(error("a\nb\n\"c\nd\n"),
+              HasSubstr("f.csv: row 3: the file ends inside a field in quotes"));
+  EXPECT_THAT(error("a,a\n1,2\n"), HasSubstr("f.csv: row 1: the column \"a\" is there twice"));
+  EXPECT_THAT(error("a,\n1,2\n"), HasSubstr("f.csv: row 1: a column has no name"));
+  EXPECT_THAT(
+      ReadAll("a\n\"" + std::string(100, 'x') + "\n" + std::string(100, 'x'), GetParam(), 150)
+          .error,
+      HasSubstr("f.csv: row 2: is longer than 150 bytes"));
+}
+
+TEST_P(CsvRecordsTest, NothingIsReadFromEmptyFiles) {
+  for (const char* text : {"", "\n\r\n", "a,b\n", "\xef\xbb\xbf"}) {
+    const Read read = ReadAll(text, GetParam());
+    EXPECT_EQ(read.error, "") << text;
+    EXPECT_THAT(read.records, IsEmpty()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace megatrain

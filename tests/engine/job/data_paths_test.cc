@@ -1,0 +1,107 @@
+#include "engine/job/data_paths.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/test_directory.h"
+
+namespace megatrain {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class DataPathsTest : public ::testing::Test {
+ protected:
+  DataPathsTest() {
+    for (const char* name : {"b.jsonl", "a.jsonl.gz", "sub/c.txt", "sub/deep/d.json", ".hidden.md",
+                             ".cache/x.md", "sub/e.CSV", "c-1.txt.zst"}) {
+      fs::create_directories(fs::path(directory_ / "data" + "/" + name).parent_path());
+      directory_.Write(std::string("data/") + name, "x");
+    }
+  }
+  // The paths beneath data/ that an entry leads to, or the error.
+  std::vector<std::string> Expand(const std::string& path, DataFormat format = DataFormat::kText) {
+    const std::string base = directory_ / "data/";
+    const auto files = ExpandDataFile({directory_ / path, format, ""}, PosixFileSystem());
+    if (!files.ok()) return {std::string(files.status().message())};
+    std::vector<std::string> names;
+    for (const DataFile& file : *files) {
+      EXPECT_EQ(file.format, format);
+      names.push_back(file.path.substr(base.size()));
+    }
+    return names;
+  }
+  TestDirectory directory_;
+};
+
+TEST_F(DataPathsTest, ADirectoryStandsForTheFilesBeneathIt) {
+  EXPECT_THAT(Expand("data"), ElementsAre("a.jsonl.gz", "b.jsonl", "c-1.txt.zst", "sub/c.txt",
+                                          "sub/deep/d.json", "sub/e.CSV"));
+}
+
+TEST_F(DataPathsTest, ADirectoryMayHoldNothingElse) {
+  directory_.Write("data/sub/notes.md", "x");
+  EXPECT_THAT(Expand("data"),
+              ElementsAre(HasSubstr("data/sub/notes.md: is in a directory of format text and is no "
+                                    "file of it; such a directory may hold .txt, .jsonl")));
+  fs::remove(directory_ / "data/sub/notes.md");
+  EXPECT_THAT(Expand("data", DataFormat::kMessages),
+              ElementsAre(HasSubstr("c-1.txt.zst: is in a directory of format messages")));
+  EXPECT_THAT(Expand("data", DataFormat::kTokens),
+              ElementsAre(HasSubstr("may hold .npy and .bin files")));
+  fs::create_directories(directory_ / "data/empty");
+  EXPECT_THAT(Expand("data/empty"), ElementsAre(HasSubstr("data/empty: holds no data file")));
+}
+
+TEST_F(DataPathsTest, GlobsMatchNamesAndDirectories) {
+  EXPECT_THAT(Expand("data/*.jsonl*"), ElementsAre("a.jsonl.gz", "b.jsonl"));
+  EXPECT_THAT(Expand("data/[ab].jsonl"), ElementsAre("b.jsonl"));
+  EXPECT_THAT(Expand("data/s*/?.*"), ElementsAre("sub/c.txt", "sub/e.CSV"));
+  EXPECT_THAT(Expand("data/*/deep/d.json"), ElementsAre("sub/deep/d.json"));
+  EXPECT_THAT(Expand("data/**/*.json"), ElementsAre("sub/deep/d.json"));
+  EXPECT_THAT(Expand("data/**/*.txt*"), ElementsAre("c-1.txt.zst", "sub/c.txt"));
+  // A directory that matches stands for its files.
+  EXPECT_THAT(Expand("data/s*"), ElementsAre("sub/c.txt", "sub/deep/d.json", "sub/e.CSV"));
+  EXPECT_THAT(Expand("data/.h*"), ElementsAre(".hidden.md"));
+  EXPECT_THAT(Expand("data/*.npy"), ElementsAre(HasSubstr("*.npy: no file matches this pattern")));
+  EXPECT_THAT(Expand("none/*/x"), ElementsAre(HasSubstr("no file matches")));
+}
+
+TEST_F(DataPathsTest, WhatIsThereIsNoGlob) {
+  directory_.Write("data/[b].jsonl", "x");
+  EXPECT_THAT(Expand("data/[b].jsonl"), ElementsAre("[b].jsonl"));
+  // A file that is not there is told when it is opened.
+  EXPECT_THAT(Expand("data/none.txt"), ElementsAre("none.txt"));
+}
+
+TEST_F(DataPathsTest, ParquetIsRefusedWithWhatToDo) {
+  directory_.Write("data/sub/x.parquet", "PAR1");
+  for (const char* path : {"data", "data/sub/*.parquet", "data/sub/x.parquet"}) {
+    EXPECT_THAT(Expand(path), ElementsAre(HasSubstr("x.parquet: Parquet is not read; convert")));
+  }
+}
+
+TEST_F(DataPathsTest, LinksInACircleEnd) {
+  fs::create_directory_symlink(directory_ / "data/sub", directory_ / "data/sub/loop");
+  EXPECT_THAT(Expand("data"), ElementsAre(HasSubstr("a link may lead in a circle")));
+}
+
+TEST_F(DataPathsTest, ChecksThatEveryEntryCanBeOpened) {
+  const auto check = [&](const std::string& path) {
+    return CheckDataFiles(
+        {{directory_ / "data", DataFormat::kText, ""}, {directory_ / path, DataFormat::kText, ""}},
+        PosixFileSystem());
+  };
+  EXPECT_TRUE(check("data/b.jsonl").ok());
+  EXPECT_EQ(check("data/none.jsonl").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(check("data/*.none").code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace megatrain
