@@ -12,21 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string OpenError(const JobSpec& spec, const TestDirectory& directory) {
-  const auto dataset = OpenWithBytes(spec, directory);
-  EXPECT_FALSE(dataset.ok());
-  return std::string(dataset.status().message());
-}
-
-std::string TextOf(const Sequence& sequence) {
-  std::string text;
-  for (size_t t = 0; t < sequence.input_ids.size(); ++t) {
-    if (sequence.document_ids[t] < 0) break;
-    text += sequence.@ @;
-  }
-  return text;
-}
-
 TEST(ChatDatasetTest, ChatsAreMaskedOutsideTheAnswer) {
   TestDirectory directory;
   const std::string path =

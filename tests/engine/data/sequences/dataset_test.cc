@@ -21,23 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr int32_t kEos = kBytesEosId;
-
-std::string OpenError(const JobSpec& spec, const TestDirectory& directory) {
-  const auto dataset = OpenWithBytes(spec, directory);
-  EXPECT_FALSE(dataset.ok());
-  return std::string(dataset.status().message());
-}
-
-std::string TextOf(const Sequence& sequence) {
-  std::string text;
-  for (size_t t = 0; t < sequence.input_ids.size(); ++t) {
-    if (sequence.document_ids[t] < 0) break;
-    text += sequence.input_ids[t] == kEos ? '$' : static_cast<char>(sequence.input_ids[t]);
-  }
-  return text;
-}
-
 std::vector<std::string> TrainTexts(const Dataset& dataset) {
   std::vector<std::string> texts;
   for (int64_t i = 0; i < dataset.train_sequences(); ++i) {
