@@ -27,6 +27,9 @@ struct TrainingOptions {
   // the run has saved its first checkpoint. If this is false and there are newer ones, the run is
   // refused (FailedPrecondition).
   bool discard_newer = false;
+  // The sections of the job file, of "optimizer" and "schedule", that a resumed run may change.
+  // Their changes are noted in the checkpoints.
+  std::vector<std::string> allow_change;
   // Reads every data file and the whole cache of tokenised data before training, also those that
   // look unchanged since they were read last.
   bool verify_data = false;
@@ -45,9 +48,10 @@ struct TrainingOptions {
 
 enum class TrainingOutcome {
   kFinished,
-  kInterrupted,  // by Stop; saved if a step was made
-  kReleased,     // by Release; saved if a step was made
-  kCancelled,    // by Cancel; not saved
+  kStoppedEarly,  // by training.stop_after_worse; saved, and the output written, like kFinished
+  kInterrupted,   // by Stop; saved if a step was made
+  kReleased,      // by Release; saved if a step was made
+  kCancelled,     // by Cancel; not saved
 };
 
 // Trains `spec` on the host's threads, device and pool, and returns when the job is finished or

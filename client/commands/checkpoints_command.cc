@@ -39,10 +39,14 @@ absl::StatusOr<ExitCode> Checkpoints(const Invocation& invocation, const std::st
   Table table({{.heading = "STEP", .right = true},
                {.heading = "SIZE", .right = true},
                {.heading = "WRITTEN", .dispensable = 1},
+               {.heading = "BEST", .dispensable = 2},
                {.heading = "DIRECTORY", .width_min = 20}});
   for (const v1::Checkpoint& each : checkpoints) {
-    table.AddRow({absl::StrCat(each.step()), SizeText(each.bytes()),
-                  FormatLocalTime(ToTime(each.create_time()), environment.zone), each.directory()});
+    table.AddRow(
+        {absl::StrCat(each.step()), SizeText(each.bytes()),
+         FormatLocalTime(ToTime(each.create_time()), environment.zone),
+         each.has_best_eval_loss() ? absl::StrCat("eval_loss ", each.best_eval_loss()) : "",
+         each.directory()});
   }
   invocation.Print(table.Render(invocation.table_width(), environment.charset));
   return kExitDone;

@@ -107,6 +107,12 @@ class Renderer {
   absl::StatusOr<std::optional<std::string>> Prompt(size_t index, std::string_view turn);
   absl::StatusOr<std::optional<std::string>> Turn(size_t index);
 
+  // Shares the steps of the search among the renderings for so many turns.
+  void LimitSearch(size_t turns) {
+    const int64_t share = kSearchStepsMax / (2 * static_cast<int64_t>(turns));
+    options_.limits.steps_max = std::min(JinjaLimits().steps_max, share);
+  }
+
   absl::Status CheckRoles();
   absl::Status MarkGenerated(const std::vector<size_t>& wanted);
   absl::StatusOr<bool> MarkExact(const std::vector<size_t>& wanted);
@@ -207,6 +213,7 @@ absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
     out_.turns_left_out =
         static_cast<int64_t>(assistants_.size() - std::min(assistants_.size(), ranges.size()));
   } else {
+    LimitSearch(wanted.size());
     const bool one_each = generated_.size() == assistants_.size();
     for (const size_t index : wanted) {
       const auto at = std::find(assistants_.begin(), assistants_.end(), index);
@@ -235,6 +242,7 @@ absl::Status Renderer::MarkGenerated(const std::vector<size_t>& wanted) {
 
 // Marks the wanted turns if each of them is found by itself. Otherwise returns false.
 absl::StatusOr<bool> Renderer::MarkExact(const std::vector<size_t>& wanted) {
+  LimitSearch(wanted.size());
   std::vector<TextRange> target;
   for (const size_t index : wanted) {
     MT_ASSIGN_OR_RETURN(const std::optional<std::string> turn, Turn(index));
@@ -255,6 +263,7 @@ absl::Status Renderer::MarkFound(const std::vector<size_t>& wanted) {
     MT_ASSIGN_OR_RETURN(const bool found, MarkExact(wanted));
     if (found) return absl::OkStatus();
   }
+  LimitSearch(assistants_.size());
   TurnFinder finder(out_.text);
   for (const size_t index : assistants_) {
     if (index > wanted.back()) break;
@@ -297,8 +306,6 @@ absl::StatusOr<RenderedChat> Renderer::Render(TrainOn train_on) {
   if (train_on == TrainOn::kAll) {
     if (!out_.text.empty()) out_.target = {{0, out_.text.size()}};
   } else if (!wanted.empty()) {
-    const int64_t renderings = 2 * static_cast<int64_t>(assistants_.size());
-    options_.limits.steps_max = std::min(options_.limits.steps_max, kSearchStepsMax / renderings);
     MT_RETURN_IF_ERROR(program_.has_generation() ? MarkGenerated(wanted) : MarkFound(wanted));
   }
   return std::move(out_);

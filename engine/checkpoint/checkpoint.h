@@ -5,7 +5,8 @@
 // N it holds
 //   model-0000i-of-0000N.safetensors       the weights under their Hugging Face names
 //   optimizer-0000i-of-0000N.safetensors   NAME.exp_avg and NAME.exp_avg_sq (F32), and with BF16
-//                                          weights NAME.remainder (I16)
+//                                          weights NAME.remainder (I16); of tensors that are
+//                                          not frozen
 // and once
 //   model.safetensors.index.json, config.json, tokenizer files
 //   manifest.json                          the size and XXH3-128 of every file, and the

@@ -160,16 +160,18 @@ absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,
   return absl::IsDataLoss(file) ? file : status;
 }
 
-// Everything in a section that belongs to no tensor.
-void ZeroPadding(const TileLayout& layout, void* section, int64_t element_bytes) {
+// Everything in a section that belongs to no tensor. Sections of the `state` have no frozen ones.
+void ZeroPadding(const TileLayout& layout, void* section, int64_t element_bytes, bool state) {
   if (section == nullptr) return;
   char* const bytes = static_cast<char*>(section);
   int64_t end = 0;
   for (const TensorSpec& tensor : layout.tensors) {
+    if (state && tensor.frozen) continue;
     std::memset(bytes + end * element_bytes, 0, (tensor.offset - end) * element_bytes);
     end = tensor.offset + tensor.elements;
   }
-  std::memset(bytes + end * element_bytes, 0, (layout.elements - end) * element_bytes);
+  const int64_t elements = state ? layout.state_elements() : layout.elements;
+  std::memset(bytes + end * element_bytes, 0, (elements - end) * element_bytes);
 }
 
 }  // namespace
@@ -238,10 +240,10 @@ absl::Status LoadCheckpointTile(const std::string& checkpoint, const ModelLayout
     MT_RETURN_IF_ERROR(LoadPieces(checkpoint, manifest, OptimizerFileName(index, tiles),
                                   OptimizerPieces(tile), files));
   }
-  ZeroPadding(*tile.layout, tile.weights, DTypeBytes(tile.weight_dtype));
-  ZeroPadding(*tile.layout, tile.remainder, 2);
-  ZeroPadding(*tile.layout, tile.exp_avg, 4);
-  ZeroPadding(*tile.layout, tile.exp_avg_sq, 4);
+  ZeroPadding(*tile.layout, tile.weights, DTypeBytes(tile.weight_dtype), /*state=*/false);
+  ZeroPadding(*tile.layout, tile.remainder, 2, /*state=*/true);
+  ZeroPadding(*tile.layout, tile.exp_avg, 4, /*state=*/true);
+  ZeroPadding(*tile.layout, tile.exp_avg_sq, 4, /*state=*/true);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,7 @@
 #include "engine/checkpoint/checkpoint_state.h"
 
+#include <algorithm>
+#include <cmath>
 #include <random>
 #include <set>
 #include <string>
@@ -26,6 +28,16 @@ std::string Quoted(const std::string* value) {
 
 }  // namespace
 
+bool Evaluations::Add(int64_t step, double loss) {
+  const bool better = std::isfinite(loss) && (best_step == 0 || loss < best_loss);
+  if (!better) {
+    ++since_best;
+    return false;
+  }
+  *this = {step, loss, 0};
+  return true;
+}
+
 std::string ModelFingerprint(const ModelLayout& layout) {
   const ModelConfig& c = layout.config;
   // %a prints a double exactly. Heads and kv_heads with equal products give equal shapes.
@@ -35,7 +47,8 @@ std::string ModelFingerprint(const ModelLayout& layout) {
       c.norm_epsilon, static_cast<int>(c.rope.type), c.rope.theta, c.rope.factor,
       c.rope.low_frequency_factor, c.rope.high_frequency_factor, c.rope.original_positions,
       c.rope.beta_fast, c.rope.beta_slow, c.rope.attention_factor);
-  ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
+  // In the order in which nothing is frozen: that is another key's matter.
+  ForEachTensor(BuildModelLayout(c), [&](int tile, const TensorSpec& tensor) {
     absl::StrAppend(&text, tile, " ", tensor.name, " [", absl::StrJoin(tensor.shape, ","), "]\n");
   });
   return HashBytes(text);
@@ -54,10 +67,14 @@ std::string RunName(const CheckpointState& state) {
   return HashBytes(text);
 }
 
-absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted) {
+absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted,
+                            const std::vector<std::string>& allowed,
+                            std::vector<AllowedChange>* changes) {
   constexpr char kWhatToDo[] =
       "; restore it, or start anew in another checkpoint.directory (a resumed run may change only "
-      "training.steps, training.epochs, training.eval_every, checkpoint, output and engine)";
+      "training.steps, training.epochs, training.eval_every, training.keep_best, "
+      "training.stop_after_worse, training.skip_steps, checkpoint, output, report and engine, and "
+      "with --allow-change also optimizer and schedule)";
   if (saved.model_fingerprint != wanted.model_fingerprint) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the checkpoint is of another model: its fingerprint is ", saved.model_fingerprint,
@@ -76,6 +93,11 @@ absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState&
     const std::string* before = Find(saved.spec, key);
     const std::string* now = Find(wanted.spec, key);
     if (before != nullptr && now != nullptr && *before == *now) continue;
+    if (std::find(allowed.begin(), allowed.end(), key.substr(0, key.find('.'))) != allowed.end()) {
+      const auto text = [](const std::string* value) { return value == nullptr ? "" : *value; };
+      if (changes != nullptr) changes->push_back({saved.step, key, text(before), text(now)});
+      continue;
+    }
     differences.push_back(absl::StrCat(key, " differs: the checkpoint has ", Quoted(before),
                                        ", the job ", Quoted(now)));
   }

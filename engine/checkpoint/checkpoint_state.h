@@ -6,12 +6,29 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
 #include "engine/model/model_layout.h"
 
 namespace megatrain {
+
+// The evaluations of a run so far.
+struct Evaluations {
+  int64_t best_step = 0;   // the step of the lowest finite loss, the first of equal ones; 0: none
+  double best_loss = 0;    // its loss
+  int64_t since_best = 0;  // evaluations after it; all if there is no best
+
+  // Adds an evaluation after `step`. Returns true if it is the best so far.
+  bool Add(int64_t step, double loss);
+};
+
+// A change of a key that only --allow-change admits.
+struct AllowedChange {
+  int64_t step = 0;  // the checkpoint that the run resumed from
+  std::string key, before, now;
+};
 
 struct CheckpointState {
   int64_t step = 0;  // optimizer updates applied
@@ -31,7 +48,9 @@ struct CheckpointState {
   // Device::Arithmetic(). Resuming on a device with another one may change bits and logs a warning.
   // Empty in checkpoints of versions that did not have it.
   std::string arithmetic;
-  int64_t steps_total = 0;  // planned when the checkpoint was written
+  int64_t steps_total = 0;                     // planned when the checkpoint was written
+  std::vector<AllowedChange> allowed_changes;  // of the whole run, in their order
+  Evaluations evaluations;                     // up to and with that of this step
 };
 
 // Returns 32 hex digits: a hash of the names and shapes of all tensors and of the configuration
@@ -45,11 +64,14 @@ std::string NewRunName();
 // change, which is the same in all checkpoints of such a run.
 std::string RunName(const CheckpointState& state);
 
-// Checks that a job whose fresh state would be `wanted` may resume from `saved`. Returns
+// Checks that a job whose fresh state would be `wanted` may resume from `saved`. Spec keys of the
+// sections in `allowed` ("optimizer") may differ; the differences are added to `*changes`. Returns
 // FailedPrecondition, naming what differs with both values. The order of comparison is the model,
 // the precision, the spec keys (all that differ are named), the seed and the data. Other fields are
 // not compared.
-absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted);
+absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState& wanted,
+                            const std::vector<std::string>& allowed = {},
+                            std::vector<AllowedChange>* changes = nullptr);
 
 }  // namespace megatrain
 

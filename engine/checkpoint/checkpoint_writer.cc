@@ -85,6 +85,10 @@ class Writer : public CheckpointWriter {
     return Remember(WriteTileFiles(index, tile));
   }
 
+  void SetEvaluations(const Evaluations& evaluations) override {
+    manifest_.state.evaluations = evaluations;
+  }
+
   absl::StatusOr<std::string> Finish(const Retention& retention) override {
     MT_RETURN_IF_ERROR(Remember(FinishDirectory(retention)));
     PruneCheckpoints(directory_, manifest_.state, retention, &notes_, files_);

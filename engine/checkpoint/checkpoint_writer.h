@@ -42,6 +42,10 @@ class CheckpointWriter {
   // order. `tile` must not change during the call and is not needed afterwards.
   virtual absl::Status WriteTile(int index, const Tile& tile) = 0;
 
+  // Sets the evaluations that the manifest notes, in place of those of Begin's state: that of the
+  // checkpoint's own step is made while its tiles are written.
+  virtual void SetEvaluations(const Evaluations& evaluations) = 0;
+
   // Writes the index and the manifest, reads the whole checkpoint back from the disk, verifies it
   // and gives it its name. Then removes older checkpoints of the same run as `retention` says.
   // Returns the path of the checkpoint.

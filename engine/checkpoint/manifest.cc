@@ -69,6 +69,17 @@ Json StateToJson(const CheckpointState& state) {
   json["threads"] = state.threads;
   json["arithmetic"] = state.arithmetic;
   json["steps_total"] = state.steps_total;
+  const Evaluations& evaluations = state.evaluations;
+  if (evaluations.best_step > 0) {
+    json["best"] = {{"step", evaluations.best_step}, {"eval_loss", evaluations.best_loss}};
+  }
+  json["evaluations_since_best"] = evaluations.since_best;
+  for (const AllowedChange& change : state.allowed_changes) {
+    json["allowed_changes"].push_back({{"step", change.step},
+                                       {"key", change.key},
+                                       {"before", change.before},
+                                       {"now", change.now}});
+  }
   json["spec"] = Json::object();
   for (const auto& [key, value] : state.spec) json["spec"][key] = value;
   return json;
@@ -104,6 +115,30 @@ absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
     MT_ASSIGN_OR_RETURN(state.arithmetic, GetString(json, "arithmetic"));
   }
   MT_ASSIGN_OR_RETURN(state.steps_total, GetInteger(json, "steps_total", 0));
+  // Versions before had none of these.
+  if (json.contains("allowed_changes")) {
+    MT_ASSIGN_OR_RETURN(const Json* changes,
+                        GetMember(json, "allowed_changes", Json::value_t::array));
+    for (const Json& entry : *changes) {
+      if (!entry.is_object()) return Bad("an entry of \"allowed_changes\" is not an object");
+      AllowedChange& change = state.allowed_changes.emplace_back();
+      MT_ASSIGN_OR_RETURN(change.step, GetInteger(entry, "step", 0));
+      MT_ASSIGN_OR_RETURN(change.key, GetString(entry, "key"));
+      MT_ASSIGN_OR_RETURN(change.before, GetString(entry, "before"));
+      MT_ASSIGN_OR_RETURN(change.now, GetString(entry, "now"));
+    }
+  }
+  if (json.contains("evaluations_since_best")) {
+    MT_ASSIGN_OR_RETURN(state.evaluations.since_best,
+                        GetInteger(json, "evaluations_since_best", 0));
+  }
+  if (json.contains("best")) {
+    MT_ASSIGN_OR_RETURN(const Json* best, GetMember(json, "best", Json::value_t::object));
+    MT_ASSIGN_OR_RETURN(state.evaluations.best_step, GetInteger(*best, "step", 1));
+    const auto loss = best->find("eval_loss");
+    if (loss == best->end() || !loss->is_number()) return Bad("\"eval_loss\" is not a number");
+    state.evaluations.best_loss = loss->get<double>();
+  }
   MT_ASSIGN_OR_RETURN(const Json* spec, GetMember(json, "spec", Json::value_t::object));
   for (const auto& [key, value] : spec->items()) {
     if (!value.is_string()) return Bad(absl::StrCat("\"spec\".\"", key, "\" is not a string"));

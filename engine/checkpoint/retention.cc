@@ -64,7 +64,7 @@ std::vector<int64_t> StepsToRemove(std::vector<int64_t> steps, int64_t verified,
   std::vector<int64_t> doomed;
   int64_t kept = 1;  // `verified`
   for (const int64_t step : steps) {
-    if (step >= verified) continue;
+    if (step >= verified || step == retention.best) continue;
     if (kept < retention.keep && !absl::c_linear_search(retention.damaged, step)) {
       ++kept;
     } else {

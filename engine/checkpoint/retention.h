@@ -21,6 +21,7 @@ struct Retention {
   // Steps, of any run, that are newer than the checkpoint from which the run resumed. The first
   // checkpoint that the run saves replaces them (CheckpointWriter::Finish).
   std::vector<int64_t> discard;
+  int64_t best = 0;  // the step of a checkpoint to keep beside those; 0: none
 };
 
 // Returns the steps of the checkpoints in `directory` that are newer than `step`, highest first,
@@ -35,6 +36,7 @@ absl::StatusOr<std::vector<int64_t>> ListNewer(const std::string& directory, int
 // `verified` was written and verified. The result depends on the arguments only.
 // - `verified` stays, so at least one good checkpoint remains whatever `keep` says.
 // - Of the earlier ones that are not damaged, the newest `keep` - 1 stay.
+// - `retention.best` stays and does not count.
 // - Later ones stay, because a new checkpoint does not replace them.
 std::vector<int64_t> StepsToRemove(std::vector<int64_t> steps, int64_t verified,
                                    const Retention& retention);

@@ -29,17 +29,14 @@ std::vector<TilePiece> WeightsPieces(const Tile& tile) {
 
 std::vector<TilePiece> OptimizerPieces(const Tile& tile) {
   std::vector<TilePiece> pieces;
-  for (const TensorSpec& tensor : tile.layout->tensors) {
-    pieces.push_back(Piece(tensor, ".exp_avg", "F32", tile.exp_avg, 4));
-  }
-  for (const TensorSpec& tensor : tile.layout->tensors) {
-    pieces.push_back(Piece(tensor, ".exp_avg_sq", "F32", tile.exp_avg_sq, 4));
-  }
-  if (tile.weight_dtype == DType::kBF16) {
+  const auto add = [&](const char* suffix, const char* dtype, void* section, int64_t bytes) {
     for (const TensorSpec& tensor : tile.layout->tensors) {
-      pieces.push_back(Piece(tensor, ".remainder", "I16", tile.remainder, 2));
+      if (!tensor.frozen) pieces.push_back(Piece(tensor, suffix, dtype, section, bytes));
     }
-  }
+  };
+  add(".exp_avg", "F32", tile.exp_avg, 4);
+  add(".exp_avg_sq", "F32", tile.exp_avg_sq, 4);
+  if (tile.weight_dtype == DType::kBF16) add(".remainder", "I16", tile.remainder, 2);
   return pieces;
 }
 

@@ -174,6 +174,29 @@ ConfigValue Texts(std::vector<std::string>* field, const std::string& expects,
   return value;
 }
 
+ConfigValue Wholes(std::vector<int64_t>* field, int64_t min, int64_t max) {
+  ConfigValue value;
+  value.expects = absl::StrCat("a list of whole numbers from ", min, " to ", max);
+  value.schema["type"] = "array";
+  value.schema["items"] = {{"type", "integer"}, {"minimum", min}, {"maximum", max}};
+  value.read = [=](const YamlNode& node) -> std::optional<ValueError> {
+    if (node.kind != YamlNode::Kind::kSequence) return ValueError{};
+    field->clear();
+    for (const YamlNode& item : node.items) {
+      int64_t number = 0;
+      if (Whole(&number, min, max).read(item).has_value()) {
+        return ValueError{absl::StrCat("expects a whole number from ", min, " to ", max, ", got ",
+                                       item.Describe()),
+                          "", item.where};
+      }
+      field->push_back(number);
+    }
+    return std::nullopt;
+  };
+  value.text = [field] { return Json(*field).dump(); };
+  return value;
+}
+
 ConfigValue OneOf(const std::vector<std::string>& words, std::function<void(size_t)> set,
                   std::function<size_t()> get) {
   ConfigValue value;

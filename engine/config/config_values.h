@@ -55,6 +55,9 @@ ConfigValue Texts(std::vector<std::string>* field, const std::string& expects,
                   const std::string& pattern = "",
                   std::string (*wrong)(const std::string&) = nullptr);
 
+// A list of whole numbers in [min, max].
+ConfigValue Wholes(std::vector<int64_t>* field, int64_t min, int64_t max);
+
 // One of `words`. `set` receives the index of the word read, `get` returns the index of the present
 // one. Their captures must outlive the result.
 ConfigValue OneOf(const std::vector<std::string>& words, std::function<void(size_t)> set,

@@ -50,7 +50,7 @@ struct RmsNormArgs {
   float* rstd = nullptr;  // [rows, groups], written; may be null
 };
 
-// Computes dx, the gradient by x, and dweight, the gradient by weight.
+// Computes dx, the gradient by x, and dweight, the gradient by weight, unless that is null.
 struct RmsNormBackwardArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, groups = 1, width = 0;
@@ -63,7 +63,7 @@ struct RmsNormBackwardArgs {
   void* dx = nullptr;  // [rows, groups, width]; may be dy when `accumulate` is false
   int64_t dx_stride = 0;
   bool accumulate = false;   // adds to dx (the residual stream), in FP32, rounded once
-  float* dweight = nullptr;  // [width], FP32
+  float* dweight = nullptr;  // [width], FP32; may be null
   bool add_dweight = true;   // false: dweight is overwritten
 };
 

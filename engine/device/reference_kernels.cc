@@ -123,7 +123,7 @@ absl::Status ReferenceKernels::RmsNormBackward(Stream&, const RmsNormBackwardArg
       }
     }
   }
-  for (int64_t i = 0; i < args.width; ++i) {
+  for (int64_t i = 0; args.dweight != nullptr && i < args.width; ++i) {
     const double before = args.add_dweight ? args.dweight[i] : 0.0;
     args.dweight[i] = static_cast<float>(before + dweight[static_cast<size_t>(i)]);
   }

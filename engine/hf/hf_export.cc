@@ -27,6 +27,7 @@ bool SameTensors(const ModelLayout& a, const ModelLayout& b) {
     ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
       tensors.push_back({tensor.name, tensor.shape});
     });
+    std::sort(tensors.begin(), tensors.end());  // their order depends on what is frozen
     return tensors;
   };
   return signature(a) == signature(b);
@@ -75,7 +76,7 @@ absl::Status AppendTensor(const Tile& tile, const TensorSpec& tensor, DType dtyp
   std::vector<char> chunk(std::min(tensor.elements, kChunkElements) * DTypeBytes(dtype));
   for (int64_t done = 0; done < tensor.elements;) {
     const int64_t elements = std::min(tensor.elements - done, kChunkElements);
-    LoadMaster(tile, tensor.offset + done, elements, dtype, chunk.data());
+    LoadMaster(SectionsOf(tile, tensor), tensor.offset + done, elements, dtype, chunk.data());
     MT_RETURN_IF_ERROR(writer->Append(chunk.data(), elements * DTypeBytes(dtype)));
     done += elements;
   }

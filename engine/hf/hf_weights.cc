@@ -136,7 +136,8 @@ class Weights : public HfWeights {
       const int64_t elements = std::min(tensor.elements - done, kChunkBytes / size);
       MT_RETURN_IF_ERROR(
           source.reader->Read(*source.tensor, done * size, chunk.data(), elements * size));
-      const int64_t bad = StoreMaster(dtype, chunk.data(), elements, tile, tensor.offset + done);
+      const int64_t bad = StoreMaster(dtype, chunk.data(), elements, SectionsOf(tile, tensor),
+                                      tensor.offset + done);
       if (bad >= 0) {
         return absl::InvalidArgumentError(absl::StrCat(
             source.reader->path(), ": tensor \"", tensor.name, "\": element ", done + bad,

@@ -110,9 +110,6 @@ void ZeroPaddingAndMoments(const Tile& tile) {
   const auto zero = [&](int64_t begin, int64_t end) {
     const int64_t bytes = DTypeBytes(tile.weight_dtype);
     std::memset(static_cast<char*>(tile.weights) + begin * bytes, 0, (end - begin) * bytes);
-    if (tile.remainder != nullptr) {
-      std::memset(tile.remainder + begin, 0, (end - begin) * sizeof(int16_t));
-    }
   };
   int64_t covered = 0;
   for (const TensorSpec& tensor : layout.tensors) {
@@ -120,8 +117,10 @@ void ZeroPaddingAndMoments(const Tile& tile) {
     covered = tensor.offset + tensor.elements;
   }
   zero(covered, layout.elements);
-  if (tile.exp_avg != nullptr) std::memset(tile.exp_avg, 0, layout.elements * sizeof(float));
-  if (tile.exp_avg_sq != nullptr) std::memset(tile.exp_avg_sq, 0, layout.elements * sizeof(float));
+  const int64_t n = layout.state_elements();
+  if (tile.remainder != nullptr) std::memset(tile.remainder, 0, n * sizeof(int16_t));
+  if (tile.exp_avg != nullptr) std::memset(tile.exp_avg, 0, n * sizeof(float));
+  if (tile.exp_avg_sq != nullptr) std::memset(tile.exp_avg_sq, 0, n * sizeof(float));
 }
 
 }  // namespace megatrain

@@ -28,8 +28,8 @@ int64_t StoreMaster(FileDType dtype, const void* values, int64_t elements, const
 // EncodeMaster does.
 void LoadMaster(const Tile& tile, int64_t offset, int64_t elements, DType dtype, void* values);
 
-// Sets the padding between tensors to zero in weights and remainder, and the moments everywhere.
-// Remainder and moments may be null.
+// Sets the weights to zero between tensors, and remainder and moments everywhere. Remainder and
+// moments may be null.
 void ZeroPaddingAndMoments(const Tile& tile);
 
 }  // namespace megatrain

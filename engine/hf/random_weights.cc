@@ -118,7 +118,8 @@ void InitializeTile(const ModelConfig& config, uint64_t seed, const Tile& tile, 
       const int64_t elements = std::min(tensor.elements - done, kConvertElements);
       FillRandomWeights(config, seed, tensor, done, elements, values.data(), pool);
       // Every value is finite: a deviate is below 7, initializer_range at most 1000.
-      StoreMaster(FileDType::kF32, values.data(), elements, tile, tensor.offset + done);
+      StoreMaster(FileDType::kF32, values.data(), elements, SectionsOf(tile, tensor),
+                  tensor.offset + done);
       done += elements;
     }
   }

@@ -33,6 +33,60 @@ bool IsJobName(const std::string& name) {
   return good;
 }
 
+// Patterns of tensor names. The longest name has some sixty characters.
+constexpr size_t kPatternBytesMax = 200;
+constexpr char kPatternRule[] = "^.{1,200}$";
+constexpr char kPatternExpected[] =
+    "a tensor name of at most 200 characters, in which * stands for any text";
+constexpr char kPatternsExpected[] =
+    "tensor names of at most 200 characters, in which * stands for any text, as in "
+    "[model.embed_tokens.*]";
+bool IsPattern(const std::string& text) { return !text.empty() && text.size() <= kPatternBytesMax; }
+
+// The ranges of optimizer.learning_rate and weight_decay, and of those of groups.
+constexpr NumberRange kLearningRates = {0, 1000}, kWeightDecays = {0, 1000};
+
+ConfigValue GroupRate(std::optional<double>* field, const NumberRange& range) {
+  return Optional(field, [&](double* rate) { return Number(rate, range); });
+}
+
+std::vector<ConfigKey> GroupKeys(JobSpec::Optimizer::Group* group) {
+  return {
+      {.path = "match",
+       .value = Text(&group->match, kPatternExpected, kPatternRule, IsPattern),
+       .help = "names of tensors, * stands for any text",
+       .shown = "\"model.layers.*.mlp.*\"",
+       .has_default = false,
+       .missing = "; name tensors, as in model.layers.*.mlp.*"},
+      {.path = "learning_rate",
+       .value = GroupRate(&group->learning_rate, kLearningRates),
+       .help = "peak of the same schedule",
+       .shown = "1.0e-5",
+       .has_default = false},
+      {.path = "weight_decay",
+       .value = GroupRate(&group->weight_decay, kWeightDecays),
+       .help = "of the matrices among them",
+       .shown = "0",
+       .has_default = false},
+  };
+}
+
+std::optional<ValueError> CheckGroup(const JobSpec::Optimizer::Group& group) {
+  if (group.learning_rate.has_value() || group.weight_decay.has_value()) return std::nullopt;
+  return ValueError{"changes nothing; give learning_rate, weight_decay or both", "match", ""};
+}
+
+std::string GroupsText(const std::vector<JobSpec::Optimizer::Group>& groups) {
+  std::string text = "[";
+  for (JobSpec::Optimizer::Group group : groups) {
+    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", "{match(", group.match.size(),
+                    "): ", group.match,
+                    ", learning_rate: ", GroupRate(&group.learning_rate, kLearningRates).text(),
+                    ", weight_decay: ", GroupRate(&group.weight_decay, kWeightDecays).text(), "}");
+  }
+  return text + "]";
+}
+
 std::vector<ConfigKey> DataFileKeys(DataFile* file) {
   return {
       {.path = "path",
@@ -66,6 +120,22 @@ std::vector<ConfigKey> DataFileKeys(DataFile* file) {
   };
 }
 
+// Names become parts of metrics' names.
+bool IsSetName(const std::string& name) {
+  return !name.empty() && name.size() <= 64 && IsJobName(name);
+}
+
+std::vector<ConfigKey> EvalFileKeys(DataFile* file) {
+  std::vector<ConfigKey> keys = DataFileKeys(file);
+  keys.push_back({.path = "name",
+                  .value = Text(&file->name, "1 to 64 letters, digits, '-', '_' or '.'",
+                                "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", IsSetName),
+                  .help = "evaluation set with a loss of its own; files of one name are one set",
+                  .shown = "\"chat\"",
+                  .has_default = false});
+  return keys;
+}
+
 // A path may also be a directory or a glob, whose files are looked at when they are found.
 std::optional<ValueError> CheckDataFile(const DataFile& file) {
   const FileKind kind = KindOfFile(file.path);
@@ -94,6 +164,7 @@ std::string DataFilesText(const std::vector<DataFile>& files) {
     absl::StrAppend(&text, text.size() == 1 ? "" : ", ", "{path(", file.path.size(),
                     "): ", file.path, ", format: ", DataFormatName(file.format));
     if (!file.dtype.empty()) absl::StrAppend(&text, ", dtype: ", file.dtype);
+    if (!file.name.empty()) absl::StrAppend(&text, ", name: ", file.name);
     if (file.weight > 0) absl::StrAppendFormat(&text, ", weight: %.17g", file.weight);
     text += "}";
   }
@@ -157,7 +228,9 @@ std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
        .shown = R"([{"path": "train.jsonl", "format": "alpaca"}])",
        .has_default = false,
        .missing = "; list the training files"},
-      {"data.eval", DataFiles(&data.eval), "evaluation files, in the same form"},
+      {"data.eval", ListOf(&data.eval, EvalFileKeys, CheckDataFile, DataFilesText),
+       "evaluation files, in the same form; those with a name: have a loss of their own beside the "
+       "loss of all"},
       {"data.eval_fraction", Number(&data.eval_fraction, {0, 1, true, false}),
        "fraction of the training sequences, the last ones, held out for evaluation; not beside "
        "eval"},
@@ -225,6 +298,23 @@ std::vector<ConfigKey> TrainingKeys(JobSpec::Training& training) {
        "seed of random weights and of the order of sequences"},
       {"training.eval_every", Whole(&training.eval_every, 0, kNoMax, "only after the last step"),
        "steps between evaluations", kMayChange},
+      {"training.keep_best", Boolean(&training.keep_best),
+       "keep the checkpoint of the lowest eval_loss beside the newest ones; an evaluation that is "
+       "the best so far is saved",
+       kMayChange},
+      {"training.stop_after_worse", Whole(&training.stop_after_worse, 0, 1000000000, "never"),
+       "end after this many evaluations in a row without a new lowest eval_loss", kMayChange},
+      {"training.skip_steps", Wholes(&training.skip_steps, 1, 1000000000000),
+       "steps that make no update: their batch is left out, as one that gave a loss that is not "
+       "finite",
+       kMayChange},
+      {"training.freeze",
+       Texts(&training.freeze, kPatternsExpected, kPatternRule,
+             [](const std::string& pattern) {
+               return IsPattern(pattern) ? std::string() : kPatternsExpected;
+             }),
+       "names of tensors that are not trained, as in [model.embed_tokens.*, \"*.bias\"]: no "
+       "gradient, no optimizer state"},
   };
 }
 
@@ -235,7 +325,7 @@ std::vector<ConfigKey> OptimizerKeys(JobSpec::Optimizer& optimizer) {
        OneOf(
            {"adamw"}, [](size_t) {}, [] { return size_t{0}; }),
        "the optimizer, as torch.optim.AdamW"},
-      {"optimizer.learning_rate", Number(&optimizer.learning_rate, {0, 1000}),
+      {"optimizer.learning_rate", Number(&optimizer.learning_rate, kLearningRates),
        "peak learning rate, reached at the end of the warmup"},
       {"optimizer.beta1", Number(&optimizer.beta1, {0, 1, true, false}),
        "decay of Adam's first moment at each step"},
@@ -244,11 +334,15 @@ std::vector<ConfigKey> OptimizerKeys(JobSpec::Optimizer& optimizer) {
       // Zero would make 0/0 of an element whose gradients are all zero.
       {"optimizer.epsilon", Number(&optimizer.epsilon, {1e-30, 1}),
        "added to the square root of the second moment"},
-      {"optimizer.weight_decay", Number(&optimizer.weight_decay, {0, 1000}),
+      {"optimizer.weight_decay", Number(&optimizer.weight_decay, kWeightDecays),
        "decoupled weight decay of matrices; norms and biases have none"},
       {"optimizer.max_gradient_norm",
        Number(&optimizer.max_gradient_norm, {0, 1e30}, "no clipping"),
        "global norm that gradients are clipped to"},
+      {"optimizer.groups", ListOf(&optimizer.groups, GroupKeys, CheckGroup, GroupsText),
+       "tensors with a learning rate or weight decay of their own, as in [{match: "
+       "\"model.layers.*.mlp.*\", learning_rate: 1.0e-5, weight_decay: 0}]; the first that matches "
+       "counts"},
   };
 }
 
@@ -287,6 +381,13 @@ std::vector<ConfigKey> OutputKeys(JobSpec::Output& output) {
   return {
       {"output.directory", Path(&output.directory, "a path", "none"),
        "Hugging Face directory that is written at the end", kMayChange},
+  };
+}
+
+std::vector<ConfigKey> ReportKeys(JobSpec::Report& report) {
+  return {
+      {"report.tensorboard", Path(&report.tensorboard, "a path", "none"),
+       "directory in which each run writes a TensorBoard event file", kMayChange},
   };
 }
 
@@ -358,7 +459,8 @@ ConfigTable JobKeys(JobSpec* spec) {
   std::array sections{ModelKeys(spec->model),       DataKeys(spec->data),
                       TrainingKeys(spec->training), OptimizerKeys(spec->optimizer),
                       ScheduleKeys(spec->schedule), CheckpointKeys(spec->checkpoint),
-                      OutputKeys(spec->output),     EngineKeys(spec->engine)};
+                      OutputKeys(spec->output),     ReportKeys(spec->report),
+                      EngineKeys(spec->engine)};
   for (std::vector<ConfigKey>& section : sections) {
     std::move(section.begin(), section.end(), std::back_inserter(table.keys));
   }

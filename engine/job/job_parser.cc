@@ -16,6 +16,9 @@
 namespace megatrain {
 namespace {
 
+// Each pattern is compared with each tensor's name.
+constexpr size_t kPatternsMax = 256;
+
 // The place of a key: where it was given, else the file.
 std::string Where(const GivenKeys& given, const std::string& key, const std::string& name) {
   const auto found = given.find(key);
@@ -51,6 +54,22 @@ absl::Status CheckTogether(const std::string& name, const GivenKeys& given, JobS
   // Either key says the same.
   if (on_all) spec->data.train_on_prompt = true;
   if (spec->data.train_on_prompt) spec->data.train_on = "all";
+  if (spec->training.freeze.size() > kPatternsMax) {
+    return error("training.freeze", absl::StrCat("at most ", kPatternsMax, " patterns"));
+  }
+  if (spec->optimizer.groups.size() > kPatternsMax) {
+    return error("optimizer.groups", absl::StrCat("at most ", kPatternsMax, " groups"));
+  }
+  if (spec->data.eval.empty() && spec->data.eval_fraction == 0) {
+    for (const char* key : {"training.keep_best", "training.stop_after_worse"}) {
+      const bool on = key == std::string_view("training.keep_best")
+                          ? spec->training.keep_best
+                          : spec->training.stop_after_worse > 0;
+      if (on) {
+        return error(key, "there is nothing to evaluate; give data.eval or data.eval_fraction");
+      }
+    }
+  }
   if (!spec->data.eval.empty() && spec->data.eval_fraction > 0) {
     return error("data.eval_fraction",
                  "data.eval is given too; the fraction is split off only without it");
@@ -87,6 +106,7 @@ std::vector<std::pair<std::string, std::string*>> Paths(JobSpec* spec) {
   }
   paths.emplace_back("checkpoint.directory", &spec->checkpoint.directory);
   paths.emplace_back("output.directory", &spec->output.directory);
+  paths.emplace_back("report.tensorboard", &spec->report.tensorboard);
   return paths;
 }
 

@@ -4,6 +4,7 @@
 #define MEGATRAIN_ENGINE_JOB_JOB_SPEC_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,9 @@ enum class OnBadRecord { kFail, kSkip };
 struct DataFile {
   std::string path;  // a file, a directory or a glob; absolute once a job file is parsed
   DataFormat format = DataFormat::kText;
-  std::string dtype;  // "uint16" or "uint32" for tokens in .bin, else empty
-  double weight = 0;  // share of the training mix; 0 = not given, then no entry has one
+  std::string dtype;      // "uint16" or "uint32" for tokens in .bin, else empty
+  double weight = 0;      // share of the training mix; 0 = not given, then no entry has one
+  std::string name = "";  // data.eval only: the set that the file belongs to; empty: none
 };
 
 struct JobSpec {
@@ -59,6 +61,10 @@ struct JobSpec {
     Precision gradient_dtype = Precision::kFp32;
     uint64_t seed = 42;
     int64_t eval_every = 50;  // 0 = only after the last step
+    bool keep_best = false;
+    int64_t stop_after_worse = 0;     // evaluations; 0 = never
+    std::vector<int64_t> skip_steps;  // steps whose batch is left out
+    std::vector<std::string> freeze;  // patterns of tensor names (plan/training_layout.h)
   } training;
   struct Optimizer {
     double learning_rate = 3e-4;
@@ -67,6 +73,13 @@ struct JobSpec {
     double epsilon = 1e-8;
     double weight_decay = 0.1;
     double max_gradient_norm = 1.0;  // 0 = no clipping
+    // Rates of tensors whose names match a pattern. The first group that matches counts; what it
+    // does not give is as above.
+    struct Group {
+      std::string match;
+      std::optional<double> learning_rate, weight_decay;
+    };
+    std::vector<Group> groups;
   } optimizer;
   struct Schedule {
     ScheduleType type = ScheduleType::kCosine;
@@ -82,6 +95,9 @@ struct JobSpec {
   struct Output {
     std::string directory;  // empty = no export
   } output;
+  struct Report {
+    std::string tensorboard;  // a directory of TensorBoard event files; empty = none
+  } report;
   struct Engine {
     std::string device = "auto";  // auto | cpu | cuda | cuda:N
     AttentionChoice attention = AttentionChoice::kAuto;

@@ -135,11 +135,19 @@ absl::Status RecomputeAttention(const BoundLayer& l, const void* x) {
   return l.ForChunks([&](const Chunk& chunk) { return PrepareQueriesAndKeys(l, chunk); });
 }
 
+bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient) {
+  const int64_t hidden = l.c.hidden;
+  return gradient.input || l.Trains(l.o.input_norm, hidden) ||
+         l.Trains(l.o.qkv, l.qkv_width * hidden) || l.Trains(l.o.qkv_bias, l.qkv_width) ||
+         l.Trains(l.o.q_norm, l.c.head_dim) || l.Trains(l.o.k_norm, l.c.head_dim);
+}
+
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
                                      const LayerBackwardScratch& scratch,
                                      const TileGradient& gradient) {
   MT_RETURN_IF_ERROR(l.LinearWeightGradient(chunk, l.Rows(l.a.attention, chunk, l.q_width),
                                             l.q_width, dh, l.c.hidden, l.o.o, gradient));
+  if (!NeedsAttentionGradient(l, gradient)) return absl::OkStatus();
   return l.LinearInputGradient(chunk, dh, l.c.hidden, l.o.o, l.q_width,
                                l.Rows(scratch.dattention, chunk, l.q_width));
 }
@@ -168,13 +176,14 @@ absl::Status AttentionInputBackward(const BoundLayer& l, const Chunk& chunk, con
     MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, KeyHeads(l), dqkv, gradient));
   }
   if (l.c.qkv_bias) {
-    MT_RETURN_IF_ERROR(l.kernels.BiasBackward(l.stream, l.context.dtype, chunk.tokens, l.qkv_width,
-                                              dqkv, l.qkv_width, gradient.At(l.o.qkv_bias),
-                                              gradient.add));
+    MT_RETURN_IF_ERROR(l.BiasGradient(chunk, dqkv, l.qkv_width, l.o.qkv_bias, gradient));
   }
-  if (!l.keeps_all) MT_RETURN_IF_ERROR(Norm(l, chunk, x));
+  if (!l.keeps_all && l.Trains(l.o.qkv, l.qkv_width * l.c.hidden)) {
+    MT_RETURN_IF_ERROR(Norm(l, chunk, x));
+  }
   MT_RETURN_IF_ERROR(
       l.LinearWeightGradient(chunk, normed, l.c.hidden, dqkv, l.qkv_width, l.o.qkv, gradient));
+  if (!gradient.input && !l.Trains(l.o.input_norm, l.c.hidden)) return absl::OkStatus();
   MT_RETURN_IF_ERROR(l.LinearInputGradient(chunk, dqkv, l.qkv_width, l.o.qkv, l.c.hidden, normed));
   return l.kernels.RmsNormBackward(
       l.stream, l.NormBackwardArgs(chunk, l.Rows(x, chunk, l.c.hidden), l.o.input_norm,

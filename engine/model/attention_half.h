@@ -25,6 +25,9 @@ absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void
 // called before them, unless everything was kept.
 absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 
+// Returns true if the backward pass must go through attention: for the gradient by the layer's
+// input, or for a weight before attention. If false, only AttentionOutputBackward is called.
+bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient);
 // Computes the chunk's rows of scratch.dattention from `dh`, the chunk's rows of the gradient by
 // Middle.
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
@@ -34,7 +37,8 @@ absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, co
 // scratch.dqkv. PrepareAttention takes the same arguments.
 AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackwardScratch& scratch);
 // Computes the gradient by the chunk's rows of x from scratch.dqkv and adds it to those rows of
-// `dh` [all tokens, hidden]. Overwrites the chunk's rows of scratch.dqkv and of the normed input.
+// `dh` [all tokens, hidden]. Stops as soon as nothing before is needed. Overwrites the chunk's rows
+// of scratch.dqkv and of the normed input.
 absl::Status AttentionInputBackward(const BoundLayer& l, const Chunk& chunk, const void* x,
                                     const LayerBackwardScratch& scratch, void* dh,
                                     const TileGradient& gradient);

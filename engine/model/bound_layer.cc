@@ -22,7 +22,8 @@ BoundLayer::BoundLayer(const LayerContext& context, const void* weights,
                        const MicroBatchView& batch, const LayerActivations& activations)
     : context(context),
       c(context.layout->config),
-      o(context.layout->layer_offsets),
+      tile(context.layout->tiles[1 + context.layer]),
+      o(tile.offsets),
       kernels(*context.kernels),
       stream(*context.stream),
       weights(static_cast<const char*>(weights)),
@@ -59,17 +60,30 @@ absl::Status BoundLayer::Linear(const Chunk& chunk, const void* x, int64_t in, i
 absl::Status BoundLayer::LinearWeightGradient(const Chunk& chunk, const void* x, int64_t in,
                                               const void* dy, int64_t out, int64_t weight,
                                               const TileGradient& gradient) const {
-  MatMulArgs args = Product(context.dtype, out, in, chunk.tokens);
-  args.out_dtype = DType::kF32;
-  args.a = dy;
-  args.a_stride = out;
-  args.transpose_a = true;
-  args.b = x;
-  args.b_stride = in;
-  args.out = gradient.At(weight);
-  args.out_stride = in;
-  args.addend = gradient.add ? args.out : nullptr;
-  return kernels.MatMul(stream, args);
+  for (const ElementRange& rows : TrainedRanges(tile, {weight, weight + out * in})) {
+    MatMulArgs args = Product(context.dtype, (rows.end - rows.begin) / in, in, chunk.tokens);
+    args.out_dtype = DType::kF32;
+    args.a = Offset(dy, (rows.begin - weight) / in);
+    args.a_stride = out;
+    args.transpose_a = true;
+    args.b = x;
+    args.b_stride = in;
+    args.out = gradient.At(rows.begin);
+    args.out_stride = in;
+    args.addend = gradient.add ? args.out : nullptr;
+    MT_RETURN_IF_ERROR(kernels.MatMul(stream, args));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BoundLayer::BiasGradient(const Chunk& chunk, const void* dy, int64_t n, int64_t bias,
+                                      const TileGradient& gradient) const {
+  for (const ElementRange& part : TrainedRanges(tile, {bias, bias + n})) {
+    MT_RETURN_IF_ERROR(kernels.BiasBackward(stream, context.dtype, chunk.tokens,
+                                            part.end - part.begin, Offset(dy, part.begin - bias), n,
+                                            gradient.At(part.begin), gradient.add));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status BoundLayer::LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out,
@@ -116,7 +130,7 @@ RmsNormBackwardArgs BoundLayer::NormBackwardArgs(const Chunk& chunk, const void*
   args.dx = dh;
   args.dx_stride = c.hidden;
   args.accumulate = true;
-  args.dweight = gradient.At(weight);
+  args.dweight = IsTrained(tile, weight) ? gradient.At(weight) : nullptr;
   args.add_dweight = gradient.add;
   return args;
 }

@@ -18,8 +18,9 @@ struct Chunk {
 
 // Weight gradients of one tile, FP32 in the tile's layout.
 struct TileGradient {
-  float* data = nullptr;
-  bool add = true;  // false: sums are written, not added
+  float* data = nullptr;  // may be null if all tensors are frozen
+  bool add = true;        // false: sums are written, not added
+  bool input = true;      // the gradient by the layer's input is needed too
 
   float* At(int64_t offset) const { return data + offset; }
 };
@@ -39,21 +40,29 @@ struct BoundLayer {
   // tile, here and below. Without a bias `bias` is -1; without an addend `addend` is null.
   absl::Status Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight, int64_t out,
                       void* y, int64_t bias = -1, const void* addend = nullptr) const;
-  // dW[out, in] (+)= dy^T x, in FP32
+  // dW[out, in] (+)= dy^T x, in FP32, for the rows of tensors that are not frozen
   absl::Status LinearWeightGradient(const Chunk& chunk, const void* x, int64_t in, const void* dy,
                                     int64_t out, int64_t weight,
                                     const TileGradient& gradient) const;
   // dx[tokens, in] = dy[tokens, out] W
   absl::Status LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out, int64_t weight,
                                    int64_t in, void* dx) const;
+  // dbias[n] (+)= the sum of the rows of dy[tokens, n], for the tensors that are not frozen
+  absl::Status BiasGradient(const Chunk& chunk, const void* dy, int64_t n, int64_t bias,
+                            const TileGradient& gradient) const;
   // Returns the arguments for the norm of rows of the residual stream.
   RmsNormArgs NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,
                        float* rstd) const;
   // Returns the arguments for dh += the gradient by x, where `dy` is the gradient by the norm of x.
-  // Rows are those of the residual stream.
+  // Rows are those of the residual stream. The gradient of a frozen weight is left out.
   RmsNormBackwardArgs NormBackwardArgs(const Chunk& chunk, const void* x, int64_t weight,
                                        const float* rstd, const void* dy, void* dh,
                                        const TileGradient& gradient) const;
+
+  // Returns true if any of elements [offset, offset + elements) of the tile is trained.
+  bool Trains(int64_t offset, int64_t elements) const {
+    return offset >= 0 && !TrainedRanges(tile, {offset, offset + elements}).empty();
+  }
 
   // Return `base` plus a number of elements of the activation type.
   const void* Offset(const void* base, int64_t elements) const {
@@ -78,6 +87,7 @@ struct BoundLayer {
 
   const LayerContext& context;
   const ModelConfig& c;
+  const TileLayout& tile;
   const LayerOffsets& o;
   Kernels& kernels;
   Stream& stream;

@@ -39,11 +39,12 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
                                   const MicroBatchView& batch, const void* x,
                                   const LayerActivations& activations,
                                   const LayerBackwardScratch& scratch, void* dh, float* gradient,
-                                  bool first) {
+                                  bool first, bool input_gradient) {
   const BoundLayer layer(context, weights, batch, activations);
   const auto gradient_of = [&](const Chunk& chunk) {
-    return TileGradient{gradient, !(first && chunk.begin == 0)};
+    return TileGradient{gradient, !(first && chunk.begin == 0), input_gradient};
   };
+  const bool into_attention = NeedsAttentionGradient(layer, gradient_of({}));
   MT_RETURN_IF_ERROR(RecomputeAttention(layer, x));
   MT_RETURN_IF_ERROR(layer.ForChunks([&](const Chunk& chunk) {
     void* const dh_rows = layer.Rows(dh, chunk, layer.c.hidden);
@@ -52,6 +53,7 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
     MT_RETURN_IF_ERROR(MlpBackward(layer, chunk, dh_rows, gradient_of(chunk)));
     return AttentionOutputBackward(layer, chunk, dh_rows, scratch, gradient_of(chunk));
   }));
+  if (!into_attention) return absl::OkStatus();
   MT_RETURN_IF_ERROR(
       layer.kernels.AttentionBackward(layer.stream, AttentionGradient(layer, scratch)));
   return layer.ForChunks([&](const Chunk& chunk) {

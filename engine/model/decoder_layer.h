@@ -38,12 +38,14 @@ struct LayerBackwardScratch {
 // Recomputes the activations that were not kept, then computes the gradients. `dh` [tokens, hidden]
 // holds the gradient of the loss by y on entry and by x on return. Weight gradients are added to
 // `gradient` (FP32, in the tile's layout) chunk by chunk, in token order. With `first` they replace
-// its content instead; padding between tensors is not written. The activations are overwritten.
+// its content instead; padding between tensors and frozen tensors are not written. The activations
+// are overwritten. Without `input_gradient`, which means that nothing before this layer is trained,
+// only what the layer's own weight gradients need is computed, and `dh` is undefined on return.
 absl::Status DecoderLayerBackward(const LayerContext& context, const void* weights,
                                   const MicroBatchView& batch, const void* x,
                                   const LayerActivations& activations,
                                   const LayerBackwardScratch& scratch, void* dh, float* gradient,
-                                  bool first);
+                                  bool first, bool input_gradient = true);
 
 }  // namespace megatrain
 

@@ -128,8 +128,11 @@ absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
-                                 float* gradient, bool first) {
+                                 float* gradient, bool first, bool input_gradient) {
   const ModelConfig& c = context.layout->config;
+  const TileLayout& tile = context.layout->tiles[context.layout->head_tile];
+  const bool trains_matrix = IsTrained(tile, context.layout->head_offset);
+  const bool trains_norm = IsTrained(tile, context.layout->final_norm_offset);
   const int64_t dlogits_stride = c.vocabulary * 4 / DTypeBytes(context.dtype);
   for (int64_t begin = 0; begin < batch.tokens; begin += scratch.chunk_tokens) {
     const int64_t tokens = std::min(scratch.chunk_tokens, batch.tokens - begin);
@@ -149,10 +152,13 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
     dweight.transpose_a = true;
     dweight.b = scratch.normed;
     dweight.b_stride = c.hidden;
-    dweight.out = gradient + context.layout->head_offset;
-    dweight.out_stride = c.hidden;
-    dweight.addend = add ? dweight.out : nullptr;
-    MT_RETURN_IF_ERROR(context.kernels->MatMul(*context.stream, dweight));
+    if (trains_matrix) {
+      dweight.out = gradient + context.layout->head_offset;
+      dweight.out_stride = c.hidden;
+      dweight.addend = add ? dweight.out : nullptr;
+      MT_RETURN_IF_ERROR(context.kernels->MatMul(*context.stream, dweight));
+    }
+    if (!trains_norm && !input_gradient) continue;
 
     MatMulArgs dinput;  // dnormed[tokens, hidden] = dlogits W, over the normed rows: they are dead
     dinput.m = tokens;
@@ -179,7 +185,7 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
     norm.dy_stride = c.hidden;
     norm.dx = At(context, dh, begin * c.hidden);
     norm.dx_stride = c.hidden;
-    norm.dweight = gradient + context.layout->final_norm_offset;
+    norm.dweight = trains_norm ? gradient + context.layout->final_norm_offset : nullptr;
     norm.add_dweight = add;
     MT_RETURN_IF_ERROR(context.kernels->RmsNormBackward(*context.stream, norm));
   }

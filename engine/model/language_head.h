@@ -46,11 +46,12 @@ absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView
 // Computes the loss of each prediction (`losses`, FP32 [tokens] on the device) and the gradients of
 // the sum of losses times `scale`. The gradient by x is written to dh [tokens, hidden], which may
 // be x itself. The gradient by the weights is added to `gradient` (FP32, in the layout of the
-// head's tile); with `first` it replaces the content, as in DecoderLayerBackward.
+// head's tile); with `first` it replaces the content, as in DecoderLayerBackward. Frozen tensors
+// have no gradient, and `input_gradient` is as there.
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
-                                 float* gradient, bool first);
+                                 float* gradient, bool first, bool input_gradient = true);
 
 // Computes the losses as HeadForwardBackward does, without gradients.
 absl::Status HeadLoss(const LayerContext& context, const void* weights, const MicroBatchView& batch,

@@ -32,6 +32,7 @@ struct LayerContext {
   const float* rope_cosine = nullptr;  // device [positions, head_dim / 2]
   const float* rope_sine = nullptr;    // device [positions, head_dim / 2]
   int64_t chunk_tokens = 0;            // LayerChunkTokens; for decoder layers
+  int layer = 0;                       // whose weights are bound; for decoder layers
 };
 
 }  // namespace megatrain

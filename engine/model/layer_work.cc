@@ -160,6 +160,22 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   return work;
 }
 
+LayerWork DecoderLayerWeightGradientWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  const double matrices = s.layer_matrices_but_down() + s.down();
+  LayerWork work = InChunks(shape, Products(s, matrices, 4));
+  work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), false);
+  return work;
+}
+
+LayerWork HeadWeightGradientWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  const double chunks = Chunks(shape.tokens, shape.head_chunk_tokens);
+  LayerWork work = Products(s, s.vocabulary * s.hidden, chunks);
+  work.device_bytes += SumBytes(s.vocabulary * s.hidden, chunks, false);
+  return work;
+}
+
 LayerWork HeadForwardBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
   const double chunks = Chunks(shape.tokens, shape.head_chunk_tokens);

@@ -47,6 +47,9 @@ LayerWork DecoderLayerForwardWork(const WorkShape& shape);
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level);
 // The backward pass without recomputation.
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first);
+// The parts of the backward passes that compute the gradients of weights.
+LayerWork DecoderLayerWeightGradientWork(const WorkShape& shape);
+LayerWork HeadWeightGradientWork(const WorkShape& shape);
 LayerWork HeadForwardBackwardWork(const WorkShape& shape, bool first);
 LayerWork HeadLossWork(const WorkShape& shape);
 // The work on a tile's gradient of `elements` after its last micro-batch: the sum of squares, and

@@ -4,6 +4,11 @@
 // The tiles in forward order are the embedding, one for each decoder layer, and the final norm with
 // the LM head. With tied embeddings the first tile also holds the final norm and serves both ends,
 // so there are 1 + layers tiles.
+//
+// A frozen tensor has a weight but no gradient, remainder or moments. Groups whose tensors are all
+// frozen lie at the end of their tile, so that a tile's gradient and state are a prefix of its
+// elements. A group of which only some tensors are frozen (q but not v) lies in this prefix, where
+// the frozen ones are treated as padding.
 #ifndef MEGATRAIN_ENGINE_MODEL_MODEL_LAYOUT_H_
 #define MEGATRAIN_ENGINE_MODEL_MODEL_LAYOUT_H_
 
@@ -11,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
 #include "engine/model/model_config.h"
 
@@ -28,19 +34,11 @@ struct TensorSpec {
   bool decays = false;   // has weight decay: matrices only, as in transformers' Trainer
   bool is_norm = false;  // initialised to 1
   bool is_bias = false;  // initialised to 0
+  bool frozen = false;   // not trained
+  int rates = 0;         // the index of its learning rate and weight decay (AdamWStep::rates)
 };
 
 enum class TileKind { kEmbedding, kLayer, kHead, kTiedEmbedding };
-
-struct TileLayout {
-  TileKind kind = TileKind::kLayer;
-  int64_t layer = -1;  // the index of the layer, for kLayer
-  // Elements of one section with padding, a multiple of kTensorAlignmentElements. Padding is always
-  // zero.
-  int64_t elements = 0;
-  int64_t parameters = 0;           // without padding
-  std::vector<TensorSpec> tensors;  // ordered by offset
-};
 
 // Offsets, in elements, of the groups of tensors in a decoder layer's tile; -1 if absent. The
 // tensors of a group are adjacent without padding: qkv is the rows of q, k and v, gate_up those of
@@ -57,22 +55,63 @@ struct LayerOffsets {
   int64_t down = 0;        // [hidden, intermediate]
 };
 
+struct TileLayout {
+  TileKind kind = TileKind::kLayer;
+  int64_t layer = -1;    // the index of the layer, for kLayer
+  LayerOffsets offsets;  // for kLayer
+  // Elements of the weights with padding, a multiple of kTensorAlignmentElements. Padding is always
+  // zero.
+  int64_t elements = 0;
+  // The last elements, which have neither gradient nor state; a multiple of
+  // kTensorAlignmentElements.
+  int64_t stateless_elements = 0;
+  int64_t parameters = 0;           // without padding
+  std::vector<TensorSpec> tensors;  // ordered by offset
+
+  // Returns the elements of the gradient and of every section of the state but the weights.
+  int64_t state_elements() const { return elements - stateless_elements; }
+};
+
+// Elements [begin, end) of a tile's sections.
+struct ElementRange {
+  int64_t begin = 0, end = 0;
+
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
+// Returns the parts of `range` that belong to tensors which are not frozen, in order. Neighbours
+// are one part.
+absl::InlinedVector<ElementRange, 2> TrainedRanges(const TileLayout& tile, ElementRange range);
+// Returns true if the tensor at `offset` is there and not frozen.
+bool IsTrained(const TileLayout& tile, int64_t offset);
+
 struct ModelLayout {
   ModelConfig config;
-  std::vector<TileLayout> tiles;  // forward order
-  LayerOffsets layer_offsets;
-  int64_t embedding_offset = 0;   // in tiles[0]: [vocabulary, hidden]
-  int64_t final_norm_offset = 0;  // in tiles[head_tile]: [hidden]
-  int64_t head_offset = 0;        // in tiles[head_tile]: [vocabulary, hidden]
-  int head_tile = 0;              // 0 if tied, else layers + 1
-  int64_t parameters = 0;         // a tied matrix counted once
+  std::vector<TileLayout> tiles;   // forward order
+  int64_t embedding_offset = 0;    // in tiles[0]: [vocabulary, hidden]
+  int64_t final_norm_offset = 0;   // in tiles[head_tile]: [hidden]
+  int64_t head_offset = 0;         // in tiles[head_tile]: [vocabulary, hidden]
+  int head_tile = 0;               // 0 if tied, else layers + 1
+  int64_t parameters = 0;          // a tied matrix counted once
+  int64_t trained_parameters = 0;  // those of tensors that are not frozen
   int64_t tile_elements_max = 0;
 
   int tile_count() const { return static_cast<int>(tiles.size()); }
 };
 
-// Returns the layout of a model. The same configuration gives the same layout.
+// The part of a tensor's specification that a job chooses.
+struct TensorTraits {
+  bool frozen = false;
+  int rates = 0;
+};
+
+// Returns the layout of a model whose tensors are all trained alike. The same configuration gives
+// the same layout.
 ModelLayout BuildModelLayout(const ModelConfig& config);
+// Returns the layout of a model whose tensors have the traits that `traits` returns for their
+// names.
+ModelLayout BuildModelLayout(const ModelConfig& config,
+                             absl::FunctionRef<TensorTraits(const std::string& name)> traits);
 
 // Calls `visit` for every tensor of the model in forward order.
 void ForEachTensor(const ModelLayout& layout,

@@ -19,12 +19,12 @@ std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range) {
   for (const TensorSpec& tensor : layout.tensors) {
     const ElementRange part{std::max(range.begin, tensor.offset),
                             std::min(range.end, tensor.offset + tensor.elements)};
-    if (part.begin >= part.end) continue;
+    if (tensor.frozen || part.begin >= part.end) continue;
     if (!runs.empty() && runs.back().elements.end == part.begin &&
-        runs.back().decays == tensor.decays) {
+        runs.back().decays == tensor.decays && runs.back().rates == tensor.rates) {
       runs.back().elements.end = part.end;
     } else {
-      runs.push_back({part, tensor.decays});
+      runs.push_back({part, tensor.decays, tensor.rates});
     }
   }
   return runs;
@@ -35,12 +35,12 @@ std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block
   int64_t left = 0;
   for (const AdamWRun& run : runs) left += run.elements.end - run.elements.begin;
   std::vector<AdamWRun> blocks;
-  for (const auto& [elements, decays] : runs) {
+  for (const auto& [elements, decays, rates] : runs) {
     for (int64_t begin = elements.begin; begin < elements.end;) {
       const int64_t share = left / (kBlocksOfThread * threads) / kBlockUnit * kBlockUnit;
       const int64_t taken =
           std::min({block_elements, std::max(share, kBlockUnit), elements.end - begin});
-      blocks.push_back({{begin, begin + taken}, decays});
+      blocks.push_back({{begin, begin + taken}, decays, rates});
       begin += taken;
       left -= taken;
     }
@@ -63,7 +63,10 @@ AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dty
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, absl::Span<const ElementRange> ranges,
                  const MemoryNodes& nodes, const AdamWTuning& tuning) {
-  const AdamWConstants constants = AdamWConstants::Make(step);
+  std::vector<AdamWConstants> constants;  // by AdamWRun::rates
+  for (size_t rates = 0; rates <= step.groups.size(); ++rates) {
+    constants.push_back(AdamWConstants::Make(step, static_cast<int>(rates)));
+  }
   std::vector<AdamWRun> runs;
   for (const ElementRange& range : ranges) {
     const std::vector<AdamWRun> of_range = AdamWRuns(*tile.layout, range);
@@ -74,11 +77,11 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
   const std::vector<AdamWRun> blocks = AdamWBlocks(runs, tuning.block_elements, threads);
   std::atomic<bool> trusted{true};
   const auto update = [&](int64_t index) {
-    const auto& [elements, decays] = blocks[index];
+    const auto& [elements, decays, rates] = blocks[index];
     const AdamWSpan span =
         AdamWSpanAt(tile, gradient, gradient_dtype, elements.begin, elements.end - elements.begin);
-    if (!AdamWUpdateSpan(constants, decays ? constants.decay : 1.0f, gradient_dtype, span,
-                         tuning.prefetch_elements)) {
+    if (!AdamWUpdateSpan(constants[rates], decays ? constants[rates].decay : 1.0f, gradient_dtype,
+                         span, tuning.prefetch_elements)) {
       trusted.store(false, std::memory_order_relaxed);
     }
   };
@@ -98,15 +101,16 @@ bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
 bool AdamWUpdate(ThreadPool& pool, const AdamWStep& step, const void* gradient,
                  DType gradient_dtype, const Tile& tile, const MemoryNodes& nodes,
                  const AdamWTuning& tuning) {
-  const ElementRange whole[] = {{0, tile.layout->elements}};
+  const ElementRange whole[] = {{0, tile.layout->state_elements()}};
   return AdamWUpdate(pool, step, gradient, gradient_dtype, tile, whole, nodes, tuning);
 }
 
 bool AdamWUpdateReference(const AdamWStep& step, const void* gradient, DType gradient_dtype,
                           const Tile& tile) {
-  const AdamWConstants constants = AdamWConstants::Make(step);
   bool trusted = true;
   for (const TensorSpec& tensor : tile.layout->tensors) {
+    if (tensor.frozen) continue;
+    const AdamWConstants constants = AdamWConstants::Make(step, tensor.rates);
     const bool of_tensor = AdamWUpdateSpanReference(
         constants, tensor.decays ? constants.decay : 1.0f, gradient_dtype,
         AdamWSpanAt(tile, gradient, gradient_dtype, tensor.offset, tensor.elements));

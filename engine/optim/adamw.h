@@ -4,6 +4,7 @@
 //   m += (1 - beta1) (g - m)              with g = gradient_scale * gradient
 //   v  = beta2 v + (1 - beta2) g^2
 //   p -= (lr / (1 - beta1^step)) m / (sqrt(v) / sqrt(1 - beta2^step) + epsilon)
+// where lr and weight_decay are those of the tensor (TensorSpec::rates).
 // An update is one pass over memory, element by element, so results depend neither on the threads
 // nor on the tuning.
 #ifndef MEGATRAIN_ENGINE_OPTIM_ADAMW_H_
@@ -34,19 +35,14 @@ struct AdamWTuning {
   int threads = 0;  // the most threads of the pool to use; 0: all
 };
 
-// Elements [begin, end) of a tile's sections.
-struct ElementRange {
-  int64_t begin = 0, end = 0;
-
-  friend bool operator==(const ElementRange&, const ElementRange&) = default;
-};
-
-// A range of elements that all have weight decay or all have none.
+// A range of elements that all have the same rates, and weight decay or none.
 struct AdamWRun {
   ElementRange elements;
   bool decays = false;
+  int rates = 0;  // TensorSpec::rates
 };
-// Returns the parts of `range` that are not padding, in order. They depend on the layout alone.
+// Returns the parts of `range` that are neither padding nor frozen, in order. They depend on the
+// layout alone.
 std::vector<AdamWRun> AdamWRuns(const TileLayout& layout, ElementRange range);
 
 // Cuts runs into blocks that threads take one after another. Blocks have block_elements at most and
@@ -60,9 +56,9 @@ std::vector<AdamWRun> AdamWBlocks(absl::Span<const AdamWRun> runs, int64_t block
 AdamWSpan AdamWSpanAt(const Tile& tile, const void* gradient, DType gradient_dtype, int64_t begin,
                       int64_t elements);
 
-// Updates `ranges` of the tile in place. They must ascend and not overlap. `gradient`
-// [tile.layout->elements] is in the tile's element order. Padding is neither read nor written. An
-// element's bits do not depend on the ranges. Returns when the update is done.
+// Updates `ranges` of the tile in place, except frozen tensors. They must ascend and not overlap.
+// `gradient` [tile.layout->state_elements()] is in the tile's element order. Padding is neither
+// read nor written. An element's bits do not depend on the ranges. Returns when the update is done.
 //
 // Returns false if an updated master is not finite or (with split masters) would round to infinity
 // in BF16, or if a second moment is not finite. All ranges are updated in that case too, but the

@@ -9,24 +9,28 @@ namespace megatrain {
 namespace {
 
 int64_t AccumulatorElements(const PipelineDimensions& d, int accumulator) {
-  if (accumulator == 2) return d.shape.tile_elements[0];
+  if (accumulator == 2) return d.shape.state_elements(0);
   int64_t elements = 0;
   for (int tile = d.shape.tied ? 1 : 0; tile < d.shape.tiles(); ++tile) {
-    elements = std::max(elements, d.shape.tile_elements[tile]);
+    elements = std::max(elements, d.shape.state_elements(tile));
   }
   return elements;
 }
 
 // Elements of slab `i`: its tile's with a slab a tile, else the largest tile's.
 int64_t SlabElements(const PipelineDimensions& d, int i) {
-  return d.shape.slab_per_tile
-             ? d.shape.tile_elements[i]
-             : *std::max_element(d.shape.tile_elements.begin(), d.shape.tile_elements.end());
+  if (d.shape.slab_per_tile) return d.shape.state_elements(i);
+  int64_t elements = 0;
+  for (int tile = 0; tile < d.shape.tiles(); ++tile) {
+    elements = std::max(elements, d.shape.state_elements(tile));
+  }
+  return elements;
 }
 
 int64_t TileBlockBytes(const PipelineDimensions& d, int tile) {
   const int64_t elements = d.shape.tile_elements[tile];
-  return d.training ? TileBytes(elements, d.dtype) : elements * DTypeBytes(d.dtype);
+  return d.training ? TileBytes(elements, d.dtype, elements - d.shape.state_elements(tile))
+                    : elements * DTypeBytes(d.dtype);
 }
 
 int64_t SumsBytes(const PipelineDimensions& d) {
@@ -164,7 +168,7 @@ std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d) {
     add(HostKind::kGradientSlabs, SlabElements(d, i) * d.slab_element_bytes());
   }
   if (d.shape.stash_on_host) {
-    for (int layer = 0; layer < d.shape.layers; ++layer) {
+    for (int layer = d.shape.lowest_layer(); layer < d.shape.layers; ++layer) {
       add(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes());
     }
   }
@@ -186,7 +190,7 @@ absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPo
     }
   }
   if (d.training && d.shape.stash_on_host) {
-    for (int layer = 0; layer < d.shape.layers; ++layer) {
+    for (int layer = d.shape.lowest_layer(); layer < d.shape.layers; ++layer) {
       MT_ASSIGN_OR_RETURN(
           HostLease lease,
           pool.Lease(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes()));

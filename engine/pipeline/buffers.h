@@ -43,7 +43,7 @@ struct PipelineDimensions {
   // Returns the number of micro-batches whose gradient by the embedding's output waits on the host
   // for the last sweep.
   int embedding_stash_micro_batches() const {
-    if (!shape.tied) return 0;
+    if (!shape.tied || !shape.embedding_trained) return 0;
     return (micro_batches - 1) / shape.sweep_micro_batches * shape.sweep_micro_batches;
   }
   // Returns the largest number of elements that one update operation on the device has; 0 if there
@@ -51,8 +51,10 @@ struct PipelineDimensions {
   // the memory is known.
   int64_t update_piece_elements() const {
     if (!device_updates) return 0;
-    const int64_t elements =
-        *std::max_element(shape.tile_elements.begin() + 1, shape.tile_elements.end());
+    int64_t elements = 0;
+    for (int tile = 1; tile < shape.tiles(); ++tile) {
+      elements = std::max(elements, shape.state_elements(tile));
+    }
     return std::min(elements, shape.device_piece_elements);
   }
   // Returns the bytes of an element of a gradient slab. Partial sums are kept in FP32.

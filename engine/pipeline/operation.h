@@ -94,8 +94,11 @@ struct LayerForwardOp {  // input_slot -> output_slot
 };
 struct HeadOp {  // input_slot -> losses, hidden gradient, accumulator
   static constexpr char kName[] = "head";
-  int tile, micro_batch, sweep_index, weight_buffer, accumulator, input_slot;
+  int tile, micro_batch, sweep_index, weight_buffer;
+  std::optional<int> accumulator;  // none if all of the tile is frozen
+  int input_slot;
   bool first;
+  bool input_gradient;  // something before the head is trained
 };
 struct HeadLossOp {  // input_slot -> losses (evaluation)
   static constexpr char kName[] = "head loss";
@@ -103,9 +106,12 @@ struct HeadLossOp {  // input_slot -> losses (evaluation)
 };
 struct LayerBackwardOp {  // input_slot, hidden gradient -> hidden gradient, accumulator
   static constexpr char kName[] = "layer backward";
-  int layer, micro_batch, sweep_index, weight_buffer, accumulator, input_slot;
+  int layer, micro_batch, sweep_index, weight_buffer;
+  std::optional<int> accumulator;  // none if all of the tile is frozen
+  int input_slot;
   bool first;
   std::optional<KeptActivations> kept;
+  bool input_gradient;  // something before the layer is trained
 };
 struct EmbedBackwardOp {
   static constexpr char kName[] = "embedding backward";

@@ -23,6 +23,7 @@
 #ifndef MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 #define MEGATRAIN_ENGINE_PIPELINE_SCHEDULE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -55,6 +56,8 @@ struct StepWork {
   LayerWork layer_backward;            // with everything kept
   std::array<LayerWork, 3> recompute;  // the work before layer_backward, by KeepLevel
   LayerWork head, head_loss;
+  // The parts of layer_backward and head that compute weight gradients.
+  LayerWork layer_weights, head_weights;
   // Device bytes by which the first micro-batch of a gradient differs from the others.
   double embed_first_bytes = 0, layer_first_bytes = 0, head_first_bytes = 0;
 };
@@ -64,6 +67,10 @@ struct PipelineShape {
   int layers = 0;
   bool tied = false;  // tile 0 is embedding and head; else tile 0, layers 1..L, head L + 1
   std::vector<int64_t> tile_elements;
+  // The last elements of each tile, which have no gradient and no state (TileLayout). Empty if
+  // there are none.
+  std::vector<int64_t> stateless_elements;
+  bool embedding_trained = true;       // the embedding's matrix; a tied one is the head's too
   int64_t weight_element_bytes = 4;    // streamed
   int64_t gradient_element_bytes = 4;  // across the link, final gradient
   int weight_buffers = 2;
@@ -97,6 +104,24 @@ struct PipelineShape {
 
   int tiles() const { return static_cast<int>(tile_elements.size()); }
   int head_tile() const { return tied ? 0 : tiles() - 1; }
+  // Returns the number of a tile's first elements, which have a gradient and state. A tile without
+  // any is loaded, but it has no gradient operations and no updates.
+  int64_t state_elements(int tile) const {
+    return tile_elements[tile] - (stateless_elements.empty() ? 0 : stateless_elements[tile]);
+  }
+  // Returns the lowest layer that the backward pass reaches: the embedding or a tensor of this
+  // layer is trained. `layers` if the head alone is trained.
+  int lowest_layer() const {
+    if (embedding_trained) return 0;
+    int layer = 0;
+    while (layer < layers && state_elements(layer + 1) == 0) ++layer;
+    return layer;
+  }
+  // Returns true if anything before layer `layer` is trained (before the head for `layers`), so
+  // that the gradient by its input is needed.
+  bool trains_before(int layer) const { return embedding_trained || lowest_layer() < layer; }
+  // Returns the number of layers that the backward pass reaches.
+  int backward_layers() const { return layers - lowest_layer(); }
   // Returns how many of the tile's kUpdateParts the device updates.
   int device_parts(int tile) const {
     if (tile == 0) return 0;
@@ -105,7 +130,7 @@ struct PipelineShape {
   // Returns the number of the tile's first elements that the host updates. The device updates the
   // others.
   int64_t host_elements(int tile) const {
-    const int64_t elements = tile_elements[tile];
+    const int64_t elements = state_elements(tile);
     const int parts = device_parts(tile);
     if (parts == 0) return elements;
     return elements * (kUpdateParts - parts) / kUpdateParts / kUpdateAlignment * kUpdateAlignment;
@@ -130,11 +155,12 @@ struct PipelineShape {
   Resource host_norm(int step_slot, int tile) const {
     return {ResourceKind::kHostNorm, step_slot * tiles() + tile};
   }
-  bool updates_on_device(int tile) const { return host_elements(tile) < tile_elements[tile]; }
+  bool updates_on_device(int tile) const { return host_elements(tile) < state_elements(tile); }
   bool updates_on_device() const {
     return device_update_parts > 0 || (clipping && first_tile_device_parts > 0);
   }
-  // Return slots of the stash on the host. It holds the inputs of every layer. For a tied model
+  // Return slots of the stash on the host. It holds the inputs of every layer that the backward
+  // pass reaches. For a tied model
   // with several sweeps it also holds the gradients by the embedding's output, of all sweeps but
   // the last (see StepBuilder::EmbedBackward).
   int stash_slot(int layer, int sweep_index) const {
@@ -147,10 +173,12 @@ struct PipelineShape {
   // from the head's backward to the embedding's.
   int accumulators() const { return tied ? 3 : 2; }
   // Returns the number of device slots for hidden states. With the stash on the device every
-  // boundary has slots. Otherwise there is a ring with the slots of one boundary and two more, so
-  // that outputs do not wait for the copy of the inputs just used.
+  // boundary that the backward pass reads has slots, and two at least. Boundaries before these take
+  // the slots of the first two in turn. Otherwise there is a ring with the slots of one boundary
+  // and two more, so that outputs do not wait for the copy of the inputs just used.
   int hidden_slots() const {
-    return stash_on_host ? sweep_micro_batches + 2 : (layers + 1) * sweep_micro_batches;
+    return stash_on_host ? sweep_micro_batches + 2
+                         : std::max(backward_layers() + 1, 2) * sweep_micro_batches;
   }
 };
 

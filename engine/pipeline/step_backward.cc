@@ -18,17 +18,18 @@ void StepBuilder::Head() {
                       .weight_buffer = buffer,
                       .accumulator = accumulator_of_head_,
                       .input_slot = ForwardSlot(shape_.layers, i),
-                      .first = MicroBatch(i) == 0};
+                      .first = MicroBatch(i) == 0,
+                      .input_gradient = shape_.trains_before(shape_.layers)};
     Op& op = Add(Lane::kCompute, head);
-    op.work = Part(i) * shape_.work.head;
+    op.work = Part(i) * BackwardWork(tile, shape_.work.head, shape_.work.head_weights);
     if (head.first) op.work.device_bytes += shape_.work.head_first_bytes;
     op.reads = {{ResourceKind::kWeightBuffer, buffer},
                 {ResourceKind::kHidden, head.input_slot},
                 {ResourceKind::kDeviceBatch, slot_}};
     op.writes = {{ResourceKind::kHiddenGradient, i},
-                 {ResourceKind::kAccumulator, accumulator_of_head_},
                  {ResourceKind::kScratch},
                  {ResourceKind::kDeviceLosses, slot_}};
+    if (head.accumulator) op.writes.push_back({ResourceKind::kAccumulator, *head.accumulator});
     LoadStashBehind(BackwardNumber(shape_.layers, i));
   }
   EndUse();
@@ -38,12 +39,13 @@ void StepBuilder::Head() {
       Add(Lane::kUpdate, CheckLossesOp{}).reads = {{ResourceKind::kHostLosses, slot_}};
     }
   }
-  if (!shape_.tied) EndGradient(tile, accumulator_of_head_);
+  // A tied matrix has more to come, from the embedding's end.
+  if (!shape_.tied || !shape_.embedding_trained) EndGradient(tile, accumulator_of_head_);
 }
 
 void StepBuilder::LayerBackward(int layer) {
   const int tile = layer + 1;
-  const int accumulator = BeginGradient(tile);
+  const std::optional<int> accumulator = BeginGradient(tile);
   const int buffer = Use();
   Prefetch();
   for (int i = 0; i < sweep_size_; ++i) {
@@ -54,18 +56,18 @@ void StepBuilder::LayerBackward(int layer) {
                                    .accumulator = accumulator,
                                    .input_slot = BackwardSlot(layer, i),
                                    .first = MicroBatch(i) == 0,
-                                   .kept = Kept(layer, i)};
+                                   .kept = Kept(layer, i),
+                                   .input_gradient = shape_.trains_before(layer)};
     Op& op = Add(Lane::kCompute, backward);
     const KeepLevel keep = backward.kept ? backward.kept->level : KeepLevel::kNothing;
-    op.work =
-        Part(i) * (shape_.work.layer_backward + shape_.work.recompute[static_cast<size_t>(keep)]);
+    op.work = Part(i) * (BackwardWork(tile, shape_.work.layer_backward, shape_.work.layer_weights) +
+                         shape_.work.recompute[static_cast<size_t>(keep)]);
     if (backward.first) op.work.device_bytes += shape_.work.layer_first_bytes;
     op.reads = {{ResourceKind::kWeightBuffer, buffer},
                 {ResourceKind::kHidden, backward.input_slot},
                 {ResourceKind::kDeviceBatch, slot_}};
-    op.writes = {{ResourceKind::kHiddenGradient, i},
-                 {ResourceKind::kAccumulator, accumulator},
-                 {ResourceKind::kScratch}};
+    op.writes = {{ResourceKind::kHiddenGradient, i}, {ResourceKind::kScratch}};
+    if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
     // Backward overwrites what was kept.
     if (backward.kept) op.writes.push_back({ResourceKind::kKept, backward.kept->slot});
     LoadStashBehind(BackwardNumber(layer, i));
@@ -78,7 +80,7 @@ void StepBuilder::LayerBackward(int layer) {
 // embedding's. Sweeps before the last therefore put theirs by, so that the bits do not depend on
 // the number of sweeps.
 void StepBuilder::EmbedBackward() {
-  const int accumulator = shape_.tied ? accumulator_of_head_ : BeginGradient(0);
+  const int accumulator = (shape_.tied ? accumulator_of_head_ : BeginGradient(0)).value();
   if (shape_.tied && !last_sweep()) {
     for (int i = 0; i < sweep_size_; ++i) {
       const int m = MicroBatch(i);
@@ -124,7 +126,8 @@ void StepBuilder::EmbedBackward(int m, int accumulator, Resource hidden_gradient
 // while its successor computes, ahead of a tile in the link's queue that waits for a buffer.
 void StepBuilder::LoadStashBehind(int number) {
   if (!shape_.stash_on_host) return;
-  const int end = std::min(number + 1 + shape_.hidden_slots(), (shape_.layers + 1) * sweep_size_);
+  const int end =
+      std::min(number + 1 + shape_.hidden_slots(), (shape_.backward_layers() + 1) * sweep_size_);
   for (; next_input_ < end; ++next_input_) {
     const int layer = shape_.layers - next_input_ / sweep_size_;
     const int i = next_input_ % sweep_size_;
@@ -136,9 +139,20 @@ void StepBuilder::LoadStashBehind(int number) {
   }
 }
 
-// The accumulator of `tile`. The first sweep's first operation on it writes it (`first`), the
-// others' begin with the sum over the sweeps before.
-int StepBuilder::TakeAccumulator(int tile) {
+// The work of a backward pass, without the weight gradients that frozen tensors do not have. Which
+// tensors those are counts by their elements.
+LayerWork StepBuilder::BackwardWork(int tile, const LayerWork& whole,
+                                    const LayerWork& weights) const {
+  const int64_t frozen = shape_.tile_elements[tile] - shape_.state_elements(tile);
+  if (frozen == 0) return whole;
+  return whole +
+         (-static_cast<double>(frozen) / static_cast<double>(shape_.tile_elements[tile])) * weights;
+}
+
+// The accumulator of `tile`, none if the tile has no gradient. The first sweep's first operation on
+// it writes it (`first`), the others' begin with the sum over the sweeps before.
+std::optional<int> StepBuilder::TakeAccumulator(int tile) {
+  if (shape_.state_elements(tile) == 0) return std::nullopt;
   if (shape_.tied && tile == 0) return 2;
   const int accumulator = state_.next_accumulator;
   state_.next_accumulator = (accumulator + 1) % 2;
@@ -146,30 +160,32 @@ int StepBuilder::TakeAccumulator(int tile) {
 }
 
 // Lists the load of part `part` of `parts` of that sum.
-void StepBuilder::LoadPartial(int tile, int accumulator, int part, int parts) {
-  if (sweep_ == 0) return;
-  const auto cut = [&](int at) { return shape_.tile_elements[tile] * at / parts; };
+void StepBuilder::LoadPartial(int tile, std::optional<int> accumulator, int part, int parts) {
+  if (sweep_ == 0 || !accumulator) return;
+  const auto cut = [&](int at) { return shape_.state_elements(tile) * at / parts; };
   const LoadPartialOp load{.tile = tile,
-                           .accumulator = accumulator,
+                           .accumulator = *accumulator,
                            .slab = tile,
                            .begin = cut(part),
                            .end = cut(part + 1)};
   Op& op = Add(Lane::kH2D, load);
   op.bytes = (load.end - load.begin) * 4;
   op.reads = {{ResourceKind::kSlab, tile}};
-  op.writes = {{ResourceKind::kAccumulator, accumulator}};
+  op.writes = {{ResourceKind::kAccumulator, *accumulator}};
 }
 
 // Goes ahead of Prefetch, whose loads wait in the link's queue for a buffer longer than this for
 // the accumulator.
-int StepBuilder::BeginGradient(int tile) {
-  const int accumulator = TakeAccumulator(tile);
+std::optional<int> StepBuilder::BeginGradient(int tile) {
+  const std::optional<int> accumulator = TakeAccumulator(tile);
   LoadPartial(tile, accumulator, 0, 1);
   return accumulator;
 }
 
-void StepBuilder::EndGradient(int tile, int accumulator) {
-  const int64_t elements = shape_.tile_elements[tile];
+void StepBuilder::EndGradient(int tile, std::optional<int> taken) {
+  if (!taken) return;
+  const int accumulator = *taken;
+  const int64_t elements = shape_.state_elements(tile);
   if (!last_sweep()) {
     Op& op =
         Add(Lane::kD2H, StorePartialOp{.tile = tile, .accumulator = accumulator, .slab = tile});

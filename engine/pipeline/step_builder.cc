@@ -29,13 +29,17 @@ Schedule StepBuilder::Train() {
     accumulator_of_head_ = TakeAccumulator(shape_.head_tile());
     Forward(/*train=*/true);
     Head();
-    for (int layer = shape_.layers - 1; layer >= 0; --layer) LayerBackward(layer);
-    EmbedBackward();
+    for (int layer = shape_.layers - 1; layer >= shape_.lowest_layer(); --layer) {
+      LayerBackward(layer);
+    }
+    if (shape_.embedding_trained) EmbedBackward();
   }
   if (shape_.clipping) {
     constexpr int kBuffer = 0;  // any: this step needs none any more
     updates_.ClipAndUpdate(accumulator_of_first_, kBuffer);
-    for (int tile = 0; tile < shape_.tiles(); ++tile) uses_.Forget(tile);
+    for (int tile = 0; tile < shape_.tiles(); ++tile) {
+      if (shape_.state_elements(tile) > 0) uses_.Forget(tile);
+    }
     if (shape_.first_tile_in_buffer()) {
       state_.buffer_tile[kBuffer] = 1;
       state_.first_tile_partly = true;
@@ -62,7 +66,7 @@ void StepBuilder::ListUses(bool backward) {
   for (int tile = first; tile <= shape_.layers; ++tile) uses_.Append(tile);
   uses_.Append(shape_.head_tile());
   if (!backward) return;
-  for (int tile = shape_.layers; tile >= 1; --tile) uses_.Append(tile);
+  for (int tile = shape_.layers; tile > shape_.lowest_layer(); --tile) uses_.Append(tile);
 }
 
 void StepBuilder::Prefetch() {
@@ -75,13 +79,17 @@ int StepBuilder::Buffer(int ahead) {
   const WeightUses::Place place = uses_.Take(ahead);
   const int tile = place.tile;
   const bool partly = tile == 1 && std::exchange(state_.first_tile_partly, false);
+  // What no update changes comes first, for it waits for none.
+  if (place.load || partly) {
+    Load(place, -1, shape_.state_elements(tile), shape_.tile_elements[tile]);
+  }
   // Apart, for one side may be later than the other.
   for (int part = 0; (place.load || partly) && part < shape_.host_parts(tile); ++part) {
     Load(place, shape_.host_part(tile, part), shape_.host_cut(tile, part),
          shape_.host_cut(tile, part + 1));
   }
   if (place.load) {
-    Load(place, shape_.device_part(tile), shape_.host_elements(tile), shape_.tile_elements[tile]);
+    Load(place, shape_.device_part(tile), shape_.host_elements(tile), shape_.state_elements(tile));
   }
   return place.buffer;
 }
@@ -90,7 +98,7 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
   if (begin == end) return;
   Op& op = Add(Lane::kH2D, LoadTileOp{place.tile, place.buffer, begin, end});
   op.bytes = (end - begin) * shape_.weight_element_bytes;
-  op.reads = {{ResourceKind::kTileWeights, part}};
+  if (part >= 0) op.reads = {{ResourceKind::kTileWeights, part}};
   // A part that is loaded beside the device's update does not wait for the update's end.
   op.writes = {place.load ? Resource{ResourceKind::kWeightBuffer, place.buffer}
                           : Resource{ResourceKind::kFirstTile}};

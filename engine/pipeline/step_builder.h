@@ -52,7 +52,10 @@ class StepBuilder {
   // --- Hidden states.
 
   int ForwardSlot(int boundary, int i) const {
-    if (!shape_.stash_on_host) return boundary * shape_.sweep_micro_batches + i;
+    if (!shape_.stash_on_host) {
+      const int kept = boundary - shape_.lowest_layer();
+      return (kept >= 0 ? kept : -kept % 2) * shape_.sweep_micro_batches + i;
+    }
     const int ring = shape_.hidden_slots();
     return ((i - 2 * boundary) % ring + ring) % ring;
   }
@@ -96,10 +99,11 @@ class StepBuilder {
 
   // --- Gradients.
 
-  int TakeAccumulator(int tile);
-  void LoadPartial(int tile, int accumulator, int part, int parts);
-  int BeginGradient(int tile);
-  void EndGradient(int tile, int accumulator);
+  std::optional<int> TakeAccumulator(int tile);
+  void LoadPartial(int tile, std::optional<int> accumulator, int part, int parts);
+  std::optional<int> BeginGradient(int tile);
+  LayerWork BackwardWork(int tile, const LayerWork& whole, const LayerWork& weights) const;
+  void EndGradient(int tile, std::optional<int> taken);
 
   const PipelineShape& shape_;
   const std::vector<int64_t>& tokens_;
@@ -114,7 +118,7 @@ class StepBuilder {
   int first_ = 0;       // the sweep's first micro-batch
   int sweep_size_ = 0;  // micro-batches in it
   int next_input_ = 0;  // the BackwardNumber of the next input to load
-  int accumulator_of_head_ = -1;
+  std::optional<int> accumulator_of_head_;
   int accumulator_of_first_ = -1;  // tile 1's
 };
 

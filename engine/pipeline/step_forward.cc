@@ -64,6 +64,7 @@ void StepBuilder::EmbedForward(bool train) {
 }
 
 void StepBuilder::StoreStash(int layer, int i) {
+  if (layer < shape_.lowest_layer()) return;
   const int input = ForwardSlot(layer, i);
   Op& op =
       Add(Lane::kD2H,

@@ -45,7 +45,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
     WriteDocumentBounds(state.document_starts[m], arrays.document_bounds + 2 * base);
     first += tokens;
   }
-  if (d.training && d.shape.embedding_from_host) FindRows(slot);
+  if (d.training && d.shape.embedding_from_host && d.shape.embedding_trained) FindRows(slot);
   for (int i = 0; i < static_cast<int>(state.micro_batch_tokens.size()); ++i) {
     PrepareDecoderLayer(Context(nullptr), View(slot, i),
                         d.training ? p_.device_buffers->backward.workspace_bytes : 0);
@@ -71,7 +71,7 @@ MicroBatchView StepRunner::View(int slot, int micro_batch) const {
   return view;
 }
 
-LayerContext StepRunner::Context(Stream* stream) const {
+LayerContext StepRunner::Context(Stream* stream, int layer) const {
   LayerContext context;
   context.layout = p_.dimensions->layout;
   context.dtype = p_.dimensions->dtype;
@@ -81,11 +81,13 @@ LayerContext StepRunner::Context(Stream* stream) const {
   context.rope_cosine = p_.device_buffers->rope_cosine;
   context.rope_sine = p_.device_buffers->rope_sine;
   context.chunk_tokens = p_.dimensions->layer_chunk_tokens;
+  context.layer = layer;
   return context;
 }
 
 void* StepRunner::StashData(int layer, int sweep_index) const {
-  return static_cast<char*>(p_.host_buffers->stash[layer].data()) +
+  const int stashed = layer - p_.dimensions->shape.lowest_layer();
+  return static_cast<char*>(p_.host_buffers->stash[stashed].data()) +
          sweep_index * p_.dimensions->hidden_bytes();
 }
 
@@ -197,30 +199,35 @@ absl::Status StepRunner::Do(const EmbedForwardOp& embed, const Op& op, Stream* s
 
 absl::Status StepRunner::Do(const LayerForwardOp& layer, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
-  return DecoderLayerForward(Context(stream), b.weights[layer.weight_buffer],
+  return DecoderLayerForward(Context(stream, layer.layer), b.weights[layer.weight_buffer],
                              View(op.step_slot, layer.micro_batch), b.hidden[layer.input_slot],
                              Activations(layer.kept), b.hidden[layer.output_slot]);
 }
 
 absl::Status StepRunner::Do(const LayerBackwardOp& layer, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
-  float* const gradient = b.accumulators[layer.accumulator];
-  if (layer.first) MT_RETURN_IF_ERROR(ZeroPadding(layer.layer + 1, gradient, *stream));
-  return DecoderLayerBackward(Context(stream), b.weights[layer.weight_buffer],
+  float* const gradient = layer.accumulator ? b.accumulators[*layer.accumulator] : nullptr;
+  if (layer.first && gradient != nullptr) {
+    MT_RETURN_IF_ERROR(ZeroPadding(layer.layer + 1, gradient, *stream));
+  }
+  return DecoderLayerBackward(Context(stream, layer.layer), b.weights[layer.weight_buffer],
                               View(op.step_slot, layer.micro_batch), b.hidden[layer.input_slot],
                               Activations(layer.kept), b.backward,
-                              b.hidden_gradient[layer.sweep_index], gradient, layer.first);
+                              b.hidden_gradient[layer.sweep_index], gradient, layer.first,
+                              layer.input_gradient);
 }
 
 absl::Status StepRunner::Do(const HeadOp& head, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
-  float* const gradient = b.accumulators[head.accumulator];
-  if (head.first) MT_RETURN_IF_ERROR(ZeroPadding(head.tile, gradient, *stream));
+  float* const gradient = head.accumulator ? b.accumulators[*head.accumulator] : nullptr;
+  if (head.first && gradient != nullptr) {
+    MT_RETURN_IF_ERROR(ZeroPadding(head.tile, gradient, *stream));
+  }
   const double predictions = static_cast<double>(states_[op.step_slot].predictions);
   MT_RETURN_IF_ERROR(HeadForwardBackward(
       Context(stream), b.weights[head.weight_buffer], View(op.step_slot, head.micro_batch),
       b.hidden[head.input_slot], static_cast<float>(1.0 / predictions), b.head, b.losses,
-      b.hidden_gradient[head.sweep_index], gradient, head.first));
+      b.hidden_gradient[head.sweep_index], gradient, head.first, head.input_gradient));
   return SumLosses(op.step_slot, head.micro_batch, *stream);
 }
 
@@ -255,7 +262,7 @@ absl::Status StepRunner::Do(const EmbedBackwardOp& embed, const Op& op, Stream* 
 absl::Status StepRunner::Do(const FinishGradientOp& finish, const Op&, Stream* stream) {
   Kernels& kernels = p_.device->kernels();
   float* const gradient = p_.device_buffers->accumulators[finish.accumulator];
-  const int64_t elements = p_.dimensions->shape.tile_elements[finish.tile];
+  const int64_t elements = p_.dimensions->shape.state_elements(finish.tile);
   MT_RETURN_IF_ERROR(kernels.SumOfSquares(*stream, gradient, elements,
                                           p_.device_buffers->norms + finish.accumulator));
   if (p_.dimensions->gradient_dtype == DType::kBF16) {
@@ -264,8 +271,8 @@ absl::Status StepRunner::Do(const FinishGradientOp& finish, const Op&, Stream* s
   return absl::OkStatus();
 }
 
-// Zeroes the padding between a tile's tensors. No kernel writes it, but the norm, the slab and the
-// update read the accumulator as a whole.
+// Zeroes the padding between a tile's tensors, and the gradient of frozen ones. No kernel writes
+// it, but the norm, the slab and the update read the accumulator as a whole.
 absl::Status StepRunner::ZeroPadding(int index, float* gradient, Stream& stream) {
   const TileLayout& tile = p_.dimensions->layout->tiles[index];
   int64_t end = 0;  // of the tensor before
@@ -275,10 +282,11 @@ absl::Status StepRunner::ZeroPadding(int index, float* gradient, Stream& stream)
                                                     (begin - end) * int64_t{sizeof(float)});
   };
   for (const TensorSpec& tensor : tile.tensors) {
+    if (tensor.frozen) continue;
     MT_RETURN_IF_ERROR(zero_to(tensor.offset));
     end = tensor.offset + tensor.elements;
   }
-  return zero_to(tile.elements);
+  return zero_to(tile.state_elements());
 }
 
 absl::Status StepRunner::TakeLogits(const HeadLossOp& head, int slot, Stream& stream) {
@@ -307,6 +315,7 @@ void StepRunner::CollectLoss(int slot) {
 void StepRunner::CollectNorm(int slot) {
   double sum = 0;
   for (int tile = 0; tile < p_.dimensions->shape.tiles(); ++tile) {
+    if (p_.dimensions->shape.state_elements(tile) == 0) continue;
     sum += p_.host_buffers->norms[slot][tile];
   }
   states_[slot].gradient_norm = std::sqrt(sum);

@@ -9,6 +9,7 @@
 #define MEGATRAIN_ENGINE_PIPELINE_STEP_RUNNER_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -95,15 +96,21 @@ class StepRunner : public OpRunner {
   // and otherwise the errors of the kernels and copies.
   absl::Status Run(const Op& op, Stream* stream) override;
 
-  // Set loss_sum and gradient_norm of the slot's state from the sums that StoreLossesOp
-  // and StoreNormOp copied. REQUIRES: these operations are done.
+  // Set loss_sum and gradient_norm of the slot's state from the sums that StoreLossesOp and
+  // StoreNormOp copied. Frozen tensors do not count for the norm. REQUIRES: these operations are
+  // done.
   void CollectLoss(int slot);
   void CollectNorm(int slot);
+
+  // Returns the step that failed a check before it changed anything, 0 if there is none: the tiles
+  // then hold the state after the step before.
+  int64_t failed_unchanged_step() const { return failed_unchanged_step_.load(); }
 
  private:
   void FindRows(int slot);
   MicroBatchView View(int slot, int micro_batch) const;
-  LayerContext Context(Stream* stream) const;
+  // `layer` is the decoder layer whose weights are bound, if any are.
+  LayerContext Context(Stream* stream, int layer = 0) const;
   LayerActivations Activations(const std::optional<KeptActivations>& kept) const;
   // Returns the place of an element of the tile in a weight buffer.
   void* BufferAt(int weight_buffer, int64_t element) const;
@@ -139,6 +146,7 @@ class StepRunner : public OpRunner {
 
   absl::Status CheckLosses(int slot);
   absl::Status CheckNorm(int slot, int tile) const;
+  absl::Status CheckBeforeChanges(int slot);
   absl::Status UpdateOnHost(int slot, int tile, int slab, absl::Span<const ElementRange> ranges);
   absl::Status NotTrusted(int slot, int tile) const;
   absl::Status SumLosses(int slot, int micro_batch, Stream& stream);
@@ -150,6 +158,7 @@ class StepRunner : public OpRunner {
   const StepRunnerParts p_;
   std::array<StepState, kStepSlots> states_;
   SaveCalls save_calls_;
+  std::atomic<int64_t> failed_unchanged_step_{0};
 
   Mutex rows_mutex_;
   // The rows that the batch after offered_step_ looks up.

@@ -10,7 +10,7 @@
 namespace megatrain {
 
 absl::Status StepRunner::Do(const CheckLossesOp&, const Op& op, Stream*) {
-  return CheckLosses(op.step_slot);
+  return CheckBeforeChanges(op.step_slot);
 }
 
 absl::Status StepRunner::CheckLosses(int slot) {
@@ -33,11 +33,22 @@ absl::Status StepRunner::CheckNorm(int slot, int tile) const {
                    "lengthen the warm-up"));
 }
 
-absl::Status StepRunner::Do(const ClipOp&, const Op& op, Stream*) {
-  MT_RETURN_IF_ERROR(CheckLosses(op.step_slot));
-  for (int tile = 0; tile < p_.dimensions->shape.tiles(); ++tile) {
-    MT_RETURN_IF_ERROR(CheckNorm(op.step_slot, tile));
+// Checks the step's losses and, with clipping, its norms. Without clipping the device may have
+// begun its updates by then.
+absl::Status StepRunner::CheckBeforeChanges(int slot) {
+  const PipelineShape& shape = p_.dimensions->shape;
+  absl::Status status = CheckLosses(slot);
+  for (int tile = 0; shape.clipping && tile < shape.tiles(); ++tile) {
+    if (shape.state_elements(tile) > 0) status.Update(CheckNorm(slot, tile));
   }
+  if (!status.ok() && (shape.clipping || !shape.updates_on_device())) {
+    failed_unchanged_step_ = states_[slot].step;
+  }
+  return status;
+}
+
+absl::Status StepRunner::Do(const ClipOp&, const Op& op, Stream*) {
+  MT_RETURN_IF_ERROR(CheckBeforeChanges(op.step_slot));
   CollectNorm(op.step_slot);
   StepState& state = states_[op.step_slot];
   state.adamw.gradient_scale =
@@ -80,7 +91,7 @@ bool StepRunner::OfferRows(int slot) {
 // The whole tile, if the next batch is not known yet.
 absl::Status StepRunner::Do(const UpdateRowsOp& update, const Op& op, Stream*) {
   StepState& state = states_[op.step_slot];
-  state.updated_rows = {{0, (*p_.tiles)[0].layout->elements}};
+  state.updated_rows = {{0, (*p_.tiles)[0].layout->state_elements()}};
   {
     MutexLock lock(&rows_mutex_);
     updating_step_ = state.step;
@@ -160,10 +171,10 @@ absl::Status StepRunner::Do(const DeviceUpdateOp& piece, const Op& op, Stream* s
     gradient = reinterpret_cast<const char*>(b.accumulators[source]) + gradient_begin;
   }
   AdamWArgs args;
-  args.constants = AdamWConstants::Make(states_[op.step_slot].adamw);
   args.gradient_dtype = gradient_dtype;
   args.untrusted = b.update_flags + piece.tile;
   for (const AdamWRun& run : AdamWRuns(*host.layout, {piece.begin, piece.end})) {
+    args.constants = AdamWConstants::Make(states_[op.step_slot].adamw, run.rates);
     args.decays = run.decays;
     args.span = AdamWSpanAt(device, gradient, gradient_dtype, run.elements.begin - piece.begin,
                             run.elements.end - run.elements.begin);

@@ -10,14 +10,16 @@ int64_t UpdateBuilder::UpdateBytes(int64_t elements) const {
 }
 
 int64_t UpdateBuilder::RowElements() const {
-  return shape_.embedding_from_host ? std::min(shape_.row_elements, shape_.tile_elements[0]) : 0;
+  return shape_.embedding_from_host && shape_.embedding_trained
+             ? std::min(shape_.row_elements, shape_.state_elements(0))
+             : 0;
 }
 
 void UpdateBuilder::ClipAndUpdate(int first_accumulator, int first_buffer) {
   Op& op = Add(Lane::kUpdate, ClipOp{});
   op.reads = {{ResourceKind::kHostLosses, slot_}};
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
-    op.reads.push_back(shape_.host_norm(slot_, tile));
+    if (shape_.state_elements(tile) > 0) op.reads.push_back(shape_.host_norm(slot_, tile));
   }
   op.writes = {{ResourceKind::kClip, slot_}};
   // The order in which the next step needs them: tile i's update runs just ahead of its load. The
@@ -57,7 +59,7 @@ Op& UpdateBuilder::AddOnHost(const AnyOp& what, int tile, int slab) {
 }
 
 void UpdateBuilder::UpdateRows(int slab) {
-  if (!shape_.embedding_from_host) return;
+  if (!shape_.embedding_from_host || !shape_.embedding_trained) return;
   Op& op = AddOnHost(UpdateRowsOp{slab}, 0, slab);
   op.bytes = UpdateBytes(RowElements());
   op.writes.push_back({ResourceKind::kEmbeddingRows});
@@ -92,7 +94,7 @@ void UpdateBuilder::UpdateOnDevice(int tile, Resource gradient, std::optional<in
       op.writes.push_back({ResourceKind::kFirstTile});
     }
   }
-  const int64_t first = shape_.host_elements(tile), elements = shape_.tile_elements[tile];
+  const int64_t first = shape_.host_elements(tile), elements = shape_.state_elements(tile);
   for (int64_t begin = first; begin < elements; begin += shape_.device_piece_elements) {
     if (begin > first) next_lane_ = (next_lane_ + 1) % kDeviceUpdateLanes;
     const int64_t n = std::min(elements - begin, shape_.device_piece_elements);

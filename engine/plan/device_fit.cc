@@ -59,7 +59,7 @@ double SavedSeconds(const KeptPairs& keep, const StepWork& work, const HardwareP
 void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
           const HardwareProfile* profile, PipelineDimensions& d) {
   PipelineShape& shape = d.shape;
-  const int pairs = shape.layers * shape.sweep_micro_batches;
+  const int pairs = shape.backward_layers() * shape.sweep_micro_batches;
   shape.kept = shape.kept_everything = 0;
   if (spec.engine.recompute == RecomputeMode::kAll) return;
   if (spec.engine.recompute == RecomputeMode::kNone) {

@@ -36,7 +36,11 @@ PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
   PipelineShape shape;
   shape.layers = static_cast<int>(c.layers);
   shape.tied = c.tied_embeddings;
-  for (const TileLayout& tile : layout.tiles) shape.tile_elements.push_back(tile.elements);
+  for (const TileLayout& tile : layout.tiles) {
+    shape.tile_elements.push_back(tile.elements);
+    shape.stateless_elements.push_back(tile.stateless_elements);
+  }
+  shape.embedding_trained = IsTrained(layout.tiles[0], layout.embedding_offset);
   shape.weight_element_bytes = DTypeBytes(dtype);
   shape.hidden_bytes_per_token = c.hidden * DTypeBytes(dtype);
   shape.embedding_from_host = true;
@@ -71,6 +75,8 @@ StepWork WorkOf(const PipelineDimensions& d) {
   }
   work.head = HeadForwardBackwardWork(s, /*first=*/false);
   work.head_loss = HeadLossWork(s);
+  work.layer_weights = DecoderLayerWeightGradientWork(s);
+  work.head_weights = HeadWeightGradientWork(s);
   const auto more = [](const LayerWork& first, const LayerWork& other) {
     return first.device_bytes - other.device_bytes;
   };
@@ -119,8 +125,8 @@ void Finish(const KernelSizes& sizes, MemoryPlan& plan) {
     plan.host.push_back({"device's memory", plan.device_bytes});
     plan.host_bytes += plan.device_bytes;
   }
-  for (int64_t elements : d.shape.tile_elements) {
-    plan.checkpoint_bytes += TileBytes(elements, d.dtype);
+  for (const TileLayout& tile : d.layout->tiles) {
+    plan.checkpoint_bytes += TileBytes(tile.elements, d.dtype, tile.stateless_elements);
   }
   const int64_t beside_bytes = plan.host_bytes - plan.pool_bytes;
   const int64_t beside_limit =
@@ -279,6 +285,10 @@ std::string MemoryPlan::Table() const {
   };
   absl::StrAppendFormat(&out, "%s parameters, %s, %d tiles\n", FormatCount(parameters),
                         DTypeName(d.dtype), d.shape.tiles());
+  if (d.layout->trained_parameters < parameters) {
+    absl::StrAppendFormat(&out, "%s of them are trained, the others are frozen\n",
+                          FormatCount(d.layout->trained_parameters));
+  }
   absl::StrAppend(&out, "host\n");
   for (const Item& item : host) line(item.name, item.bytes);
   line("host total", host_bytes);
@@ -293,7 +303,7 @@ std::string MemoryPlan::Table() const {
   absl::StrAppend(&out, "disk\n");
   line("each checkpoint", checkpoint_bytes);
   if (d.training) {
-    const int pairs = d.shape.layers * d.shape.sweep_micro_batches;
+    const int pairs = d.shape.backward_layers() * d.shape.sweep_micro_batches;
     absl::StrAppendFormat(&out,
                           "micro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
                           "whole: %d of %d, norms recomputed: %d, recomputed: %d (layer "

@@ -45,21 +45,30 @@ double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profil
   const PipelineShape& shape = d.shape;
   const StepWork& work = shape.work;
   const auto seconds = [&](const LayerWork& of) { return WorkSeconds(of, profile); };
+  // With frozen tensors some weight gradients are not computed: the least is none.
+  const bool frozen = std::any_of(shape.stateless_elements.begin(), shape.stateless_elements.end(),
+                                  [](int64_t elements) { return elements > 0; });
+  const auto least = [&](const LayerWork& whole, const LayerWork& weights) {
+    return frozen ? whole + -1 * weights : whole;
+  };
+  const LayerWork layer_backward = least(work.layer_backward, work.layer_weights);
   const auto backward = [&](KeepLevel level) {
-    return seconds(work.layer_backward + work.recompute[static_cast<size_t>(level)]);
+    return seconds(layer_backward + work.recompute[static_cast<size_t>(level)]);
   };
   const auto layers = [&](int sweep_size) {
-    const int pairs = shape.layers * sweep_size;
+    const int pairs = shape.backward_layers() * sweep_size;
     const int whole = std::min(pairs, shape.kept_everything), kept = std::min(pairs, shape.kept);
-    return pairs * seconds(work.layer_forward) + whole * backward(KeepLevel::kEverything) +
+    return shape.layers * sweep_size * seconds(work.layer_forward) +
+           whole * backward(KeepLevel::kEverything) +
            (kept - whole) * backward(KeepLevel::kCheapRecomputed) +
            (pairs - kept) * backward(KeepLevel::kNothing);
   };
   const int sweeps = d.micro_batches / shape.sweep_micro_batches;
   return sweeps * layers(shape.sweep_micro_batches) +
          layers(d.micro_batches % shape.sweep_micro_batches) +
-         d.micro_batches *
-             (seconds(work.embed_forward) + seconds(work.embed_backward) + seconds(work.head));
+         d.micro_batches * (seconds(work.embed_forward) +
+                            (shape.embedding_trained ? seconds(work.embed_backward) : 0) +
+                            seconds(least(work.head, work.head_weights)));
 }
 
 // Returns how many of kUpdateParts the device updates in as much time as the host updates the

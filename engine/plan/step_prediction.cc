@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <iterator>
-#include <numeric>
 #include <vector>
 
 #include "engine/pipeline/schedule.h"
@@ -151,8 +150,8 @@ StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& mach
   const StepResources& resources = machine.resources;
   const HardwareProfile profile = ProfileOf(d.dtype, machine);
   PipelineShape shape = d.shape;
-  const int64_t elements =
-      std::accumulate(shape.tile_elements.begin(), shape.tile_elements.end(), int64_t{0});
+  int64_t elements = 0;
+  for (int tile = 0; tile < shape.tiles(); ++tile) elements += shape.state_elements(tile);
   shape.device_piece_elements =
       std::max(shape.device_piece_elements,
                elements / kDevicePiecesMax / kUpdateAlignment * kUpdateAlignment);

@@ -1,5 +1,6 @@
 #include "engine/run/checkpoint_saver.h"
 
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,11 +21,13 @@ struct CheckpointSaver::Save {
 
   void TakeTile(int index, const Tile& tile) {
     if (!status.ok()) return;
+    taken.insert(index);
     status = writer->WriteTile(index, tile);
     if (!status.ok()) Close();  // removes what was written: the disk may be full
   }
   void Finish() {
     if (!status.ok()) return;
+    writer->SetEvaluations(evaluations);
     absl::StatusOr<std::string> finished = writer->Finish(retention);
     status = finished.status();
     if (finished.ok()) directory = *std::move(finished);
@@ -38,8 +41,11 @@ struct CheckpointSaver::Save {
   const int64_t step;
   const absl::Time since = absl::Now();
   bool committed = false;
-  const Retention retention;
+  // Both are up to date when the save is committed.
+  Retention retention;
+  Evaluations evaluations;
   std::unique_ptr<CheckpointWriter> writer;
+  std::set<int> taken;  // tiles
   absl::Status status;
   std::string directory;
   std::vector<std::string> notes;  // lines for the log
@@ -73,6 +79,15 @@ absl::Status CheckpointSaver::Begin(int64_t step) {
   return absl::OkStatus();
 }
 
+absl::Status CheckpointSaver::SaveBest(int64_t step) {
+  if (!run_.spec().training.keep_best || Saves(step)) return absl::OkStatus();
+  // The last step's is SaveNow's.
+  if (step == prepared_.total_steps) return absl::OkStatus();
+  run_.Say(absl::StrFormat("eval_loss %.6g is the lowest so far: step %d is saved for it",
+                           progress_.evaluations.best_loss, step));
+  return Begin(step);
+}
+
 absl::Status CheckpointSaver::Start(int64_t step) {
   if (save_ != nullptr) MT_RETURN_IF_ERROR(EndAndTell());
   MT_ASSIGN_OR_RETURN(
@@ -88,6 +103,9 @@ absl::Status CheckpointSaver::Start(int64_t step) {
 
 void CheckpointSaver::Commit() {
   run_.Tell(BeforeCheckpoint{save_->step});
+  save_->evaluations = progress_.evaluations;
+  // The one before stays until this one is there.
+  save_->retention.best = IsBest(save_->step) ? save_->step : retention_.best;
   trainer_.CommitSave();
   save_->committed = true;
 }
@@ -103,18 +121,73 @@ absl::Status CheckpointSaver::End() {
   for (const std::string& note : save->notes) run_.Say(note);
   MT_RETURN_IF_ERROR(status);
   MT_RETURN_IF_ERROR(save->status);
-  saved_ = {save->step, save->directory, absl::ToDoubleSeconds(absl::Now() - save->since)};
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  if (stalled && seconds > 1) {
+    run_.Say(absl::StrFormat("training waited %.1f s for the disk", seconds));
+  }
+  NoteSaved(*save);
+  return absl::OkStatus();
+}
+
+void CheckpointSaver::NoteSaved(const Save& save) {
+  saved_ = {save.step, save.directory, absl::ToDoubleSeconds(absl::Now() - save.since)};
+  if (IsBest(saved_.step)) retention_.best = saved_.step;
   // They are gone, and a damaged one of this step was replaced by a good one.
   retention_.discard.clear();
   std::erase(retention_.damaged, saved_.step);
-  std::string line = absl::StrCat("saved ", saved_.directory);
-  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
-  if (stalled && seconds > 1) {
-    absl::StrAppendFormat(&line, " (training waited %.1f s for the disk)", seconds);
-  }
-  run_.Say(line);
+  run_.Say(absl::StrCat("saved ", saved_.directory));
   run_.Tell(saved_);
+}
+
+absl::Status CheckpointSaver::FinishInterrupted() {
+  const bool committed = save_->committed;
+  if (!committed) Commit();
+  trainer_.AwaitSave().IgnoreError();  // the step's error; no lane works for the save any more
+  const std::shared_ptr<Save> save = std::exchange(save_, nullptr);
+  const int tiles = prepared_.layout.tile_count();
+  for (int tile = 0; save->writer != nullptr && tile < tiles; ++tile) {
+    if (!save->taken.contains(tile)) save->TakeTile(tile, trainer_.tiles()[tile]);
+  }
+  if (save->writer != nullptr) save->Finish();
+  for (const std::string& note : save->notes) run_.Say(note);
+  MT_RETURN_IF_ERROR(save->status);
+  NoteSaved(*save);
   return absl::OkStatus();
+}
+
+absl::Status CheckpointSaver::SaveTiles() {
+  const int64_t step = progress_.done;
+  MT_ASSIGN_OR_RETURN(
+      std::unique_ptr<CheckpointWriter> writer,
+      CheckpointWriter::Begin(run_.spec().checkpoint.directory, prepared_.layout,
+                              prepared_.StateAt(run_.spec(), step, progress_.total_tokens),
+                              run_.spec().model.path, run_.files()));
+  Save save(step, retention_, std::move(writer));
+  save.evaluations = progress_.evaluations;
+  if (IsBest(step)) save.retention.best = step;
+  for (int tile = 0; tile < prepared_.layout.tile_count(); ++tile) {
+    save.TakeTile(tile, trainer_.tiles()[tile]);
+  }
+  run_.Tell(BeforeCheckpoint{step});
+  save.Finish();
+  for (const std::string& note : save.notes) run_.Say(note);
+  MT_RETURN_IF_ERROR(save.status);
+  NoteSaved(save);
+  return absl::OkStatus();
+}
+
+std::string CheckpointSaver::SaveAfterFailedStep() {
+  run_.Report(TrainingPhase::kSaving, "saving what is good");
+  if (save_ != nullptr && save_->step <= progress_.done) {
+    const int64_t step = save_->step;
+    if (const absl::Status status = FinishInterrupted(); !status.ok()) NoteFailure(step, status);
+  }
+  const int64_t done = progress_.done;
+  if (trainer_.failed_unchanged_step() == done + 1 && done > saved_.step) {
+    if (const absl::Status status = SaveTiles(); !status.ok()) NoteFailure(done, status);
+  }
+  if (saved_.step == 0) return "no step before it was saved";
+  return absl::StrCat("the run can go on from ", saved_.directory);
 }
 
 absl::Status CheckpointSaver::EndAndTell() {
@@ -181,6 +254,16 @@ void CheckpointSaver::NoteFailure(int64_t step, const absl::Status& status) {
 TrainingPause CheckpointSaver::PauseForCheckpoint(const absl::Status& status) const {
   return {status, run_.spec().checkpoint.directory,
           CheckpointWriter::EstimateBytes(prepared_.layout, prepared_.plan.dimensions.dtype)};
+}
+
+void CheckpointSaver::TellBest() const {
+  const int64_t step = retention_.best;
+  if (step == 0 || step == saved_.step) return;
+  const std::string path = JoinPath(run_.spec().checkpoint.directory, StepDirectoryName(step));
+  run_.Say(absl::StrFormat(
+      "the lowest eval_loss, %.6g, was that of step %d: %s; `megatraind export %s --out DIR` makes "
+      "a model directory of it",
+      progress_.evaluations.best_loss, step, path, path));
 }
 
 absl::Status CheckpointSaver::Export() {

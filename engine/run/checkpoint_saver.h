@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -45,6 +46,10 @@ class CheckpointSaver {
   // training here. Returns Aborted if a training step failed. A failure of a save is reported, and
   // the result is OK. REQUIRES: `step` is the step submitted last, and !MustWait(step).
   absl::Status Begin(int64_t step);
+  // Begins to save the state after `step`, whose evaluation is the best so far, if the job keeps
+  // the best and no save of it is under way. Returns what Begin returns. REQUIRES: no step is in
+  // flight, and the record of `step` is not reported yet.
+  absl::Status SaveBest(int64_t step);
   // Must be called after each record is reported. Commits the save of the last collected step, and
   // ends a committed save that is written, without waiting. Returns what Begin returns.
   absl::Status AfterStep();
@@ -64,6 +69,13 @@ class CheckpointSaver {
   // disk is full and the options say so. Does nothing once the run is cancelled.
   void NoteFailure(int64_t step, const absl::Status& status);
 
+  // Saves what can be saved after a step has failed: finishes a save under way and, if the step has
+  // changed nothing, saves the state before it. Reports failures. Returns a sentence for people
+  // about where the run can go on from. REQUIRES: no step is submitted any more.
+  std::string SaveAfterFailedStep();
+  // Reports where the checkpoint of the lowest evaluation loss is, if the job keeps it and it is
+  // not the last one.
+  void TellBest() const;
   // Writes the model to output.directory. Returns the errors of ExportHfDirectory. REQUIRES: no
   // step is in flight.
   absl::Status Export();
@@ -74,6 +86,17 @@ class CheckpointSaver {
  private:
   struct Save;
 
+  // Returns true if the job keeps the best checkpoint and that of `step` is it.
+  bool IsBest(int64_t step) const {
+    return run_.spec().training.keep_best && progress_.evaluations.best_step == step;
+  }
+  // Finishes the save under way although no lane runs any more. The tiles that it has not taken yet
+  // have not changed since its step.
+  absl::Status FinishInterrupted();
+  // Writes the state that the tiles hold, that after the last collected step.
+  absl::Status SaveTiles();
+  // Reports a checkpoint that was written.
+  void NoteSaved(const Save& save);
   // Does what Begin does, but returns the new save's failure.
   absl::Status Start(int64_t step);
   void Commit();

@@ -101,8 +101,7 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }
 
-  std::vector<int64_t> ends = config.eos_token_ids;
-  if (tokenizer->eos_id() >= 0) ends.push_back(tokenizer->eos_id());
+  const std::vector<int32_t> ends = tokenizer->end_ids();
   std::mt19937_64 random(options.seed);
   // What is new is told from the whole: a tokenizer may decode a text's first token differently.
   size_t emitted = tokenizer->Decode(ids, /*skip_special=*/true).size();

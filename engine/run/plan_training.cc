@@ -17,6 +17,7 @@
 #include "engine/model/model_layout.h"
 #include "engine/plan/memory_plan.h"
 #include "engine/plan/step_prediction.h"
+#include "engine/plan/training_layout.h"
 #include "engine/run/machine_speed.h"
 
 namespace megatrain {
@@ -99,7 +100,7 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
                                 FileSystem* files,
                                 const std::string& source = "this machine's measured rates") {
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path, files));
-  const ModelLayout layout = BuildModelLayout(config);
+  MT_ASSIGN_OR_RETURN(const ModelLayout layout, BuildTrainingLayout(config, spec));
   const std::unique_ptr<KernelSizes> sizes = SizesOf(settings);
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
                       PlanMemory(spec, layout, *sizes, budget, SpeedOf(settings, rates)));

@@ -18,6 +18,7 @@
 #include "engine/hf/hf_weights.h"
 #include "engine/hf/random_weights.h"
 #include "engine/job/spec_values.h"
+#include "engine/plan/training_layout.h"
 #include "engine/run/machine_speed.h"
 #include "engine/run/transfer_rate.h"
 #include "engine/tokenizer/open_tokenizer.h"
@@ -73,7 +74,7 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   EngineHost& host = run.host();
   run.Report(TrainingPhase::kPreparing, "planning");
   MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path, run.files()));
-  prepared.layout = BuildModelLayout(config);
+  MT_ASSIGN_OR_RETURN(prepared.layout, BuildTrainingLayout(config, spec));
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
   const Session& session = *prepared.session;
   const Kernels& kernels = session.device->kernels();
@@ -100,6 +101,12 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
                           plan.dimensions.dtype == DType::kBF16 ? "bf16" : "fp32",
                           session.device->Describe(), FormatBytesShort(plan.pool_bytes),
                           FormatBytesShort(plan.device_bytes)));
+  if (prepared.layout.trained_parameters < plan.parameters) {
+    run.Say(absl::StrCat("training.freeze: ", FormatCount(prepared.layout.trained_parameters),
+                         " parameters are trained, ",
+                         FormatCount(plan.parameters - prepared.layout.trained_parameters),
+                         " are frozen"));
+  }
   return absl::OkStatus();
 }
 
@@ -250,12 +257,20 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
   state.threads = session->settings.threads;
   state.arithmetic = session->device->Arithmetic(spec.engine.attention);
   state.steps_total = total_steps;
+  state.allowed_changes = start.allowed_changes;
   return state;
 }
 
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   auto prepared = std::make_unique<PreparedRun>();
   MT_RETURN_IF_ERROR(run.GoOn());
+  if (const std::string& directory = run.spec().report.tensorboard; !directory.empty()) {
+    const absl::Status writable = run.files()->CheckWritable(directory);
+    if (!writable.ok()) {
+      return absl::Status(writable.code(),
+                          absl::StrCat("report.tensorboard: ", writable.message()));
+    }
+  }
   MT_RETURN_IF_ERROR(Plan(run, *prepared));
   MT_RETURN_IF_ERROR(OpenData(run, *prepared));
   MT_ASSIGN_OR_RETURN(prepared->start, FindResumePoint(run, prepared->StateAt(run.spec(), 0, 0)));

@@ -39,6 +39,9 @@ struct RunProgress {
   int64_t done = 0;              // the last step collected
   int64_t submitted_tokens = 0;  // input tokens of all steps submitted since step 1
   int64_t total_tokens = 0;      // input tokens of all steps collected since step 1
+  Evaluations evaluations;       // since step 1
+  // training.stop_after_worse has ended the steps before the last one.
+  bool stopped_early = false;
 };
 
 // Makes the plan, opens the data and finds the checkpoint to resume from. Returns the errors of

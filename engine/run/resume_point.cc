@@ -2,10 +2,12 @@
 
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/directory_lock.h"
+#include "engine/job/spec_values.h"
 
 namespace megatrain {
 namespace {
@@ -36,6 +38,23 @@ absl::Status CheckThereIsNone(RunContext& run) {
       absl::StrCat("--resume never: ", present.front(),
                    " is there already; use another checkpoint.directory, remove it, or "
                    "resume from it (--resume auto)"));
+}
+
+// Keeps the best checkpoint, if the job wants that and it is there.
+absl::Status KeepBest(RunContext& run, ResumePoint& point) {
+  if (!run.spec().training.keep_best || point.evaluations.best_step == 0) return absl::OkStatus();
+  const int64_t step = point.evaluations.best_step;
+  MT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,
+                      ListSteps(run.spec().checkpoint.directory, run.files()));
+  if (absl::c_linear_search(steps, step)) {
+    point.retention.best = step;
+    return absl::OkStatus();
+  }
+  run.Say(absl::StrCat("training.keep_best: the checkpoint of step ", step,
+                       ", which had the lowest eval_loss so far (", point.evaluations.best_loss,
+                       "), is gone; the best is kept from here on"));
+  point.evaluations = {};
+  return absl::OkStatus();
 }
 
 absl::Status FindCheckpoint(RunContext& run, ResumePoint& point) {
@@ -87,12 +106,23 @@ absl::Status CheckNewer(RunContext& run, ResumePoint& point) {
 absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint& point) {
   MT_RETURN_IF_ERROR(FindCheckpoint(run, point));
   if (!point.checkpoint.has_value()) return absl::OkStatus();
-  MT_ASSIGN_OR_RETURN(const CheckpointState saved,
-                      ReadCheckpointState(*point.checkpoint, run.files()));
-  MT_RETURN_IF_ERROR(CheckResumable(saved, wanted));
+  MT_ASSIGN_OR_RETURN(CheckpointState saved, ReadCheckpointState(*point.checkpoint, run.files()));
   point.run_name = RunName(saved);
+  // A key that the checkpoint's version did not have had its default.
+  for (const auto& [key, value] : SpecValues(JobSpec())) saved.spec.try_emplace(key, value);
+  point.allowed_changes = saved.allowed_changes;
+  const size_t known = point.allowed_changes.size();
+  MT_RETURN_IF_ERROR(
+      CheckResumable(saved, wanted, run.options().allow_change, &point.allowed_changes));
+  for (size_t i = known; i < point.allowed_changes.size(); ++i) {
+    const AllowedChange& change = point.allowed_changes[i];
+    run.Say(absl::StrCat("--allow-change: ", change.key, " was ", change.before, " and is ",
+                         change.now, " after step ", change.step));
+  }
   point.step = saved.step;
   point.input_tokens = saved.input_tokens;
+  point.evaluations = saved.evaluations;
+  MT_RETURN_IF_ERROR(KeepBest(run, point));
   MT_RETURN_IF_ERROR(CheckNewer(run, point));
   if (!saved.arithmetic.empty() && saved.arithmetic != wanted.arithmetic) {
     run.Say(absl::StrCat("the checkpoint was made on ", saved.arithmetic, "; this run computes on ",

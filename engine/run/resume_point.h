@@ -27,13 +27,15 @@
 namespace megatrain {
 
 struct ResumePoint {
-  std::unique_ptr<FileLock> lock;          // locks checkpoint.directory while the run lasts
-  std::optional<std::string> checkpoint;   // a step directory; nullopt if the run begins anew
-  int64_t step = 0;                        // the checkpoint's step; 0 if the run begins anew
-  int64_t input_tokens = 0;                // tokens trained on up to that step
-  std::string run_name;                    // CheckpointState::run
-  Retention retention;                     // for the checkpoints that the run will save
-  std::vector<DamagedCheckpoint> damaged;  // those that were found so, the first one first
+  std::unique_ptr<FileLock> lock;              // locks checkpoint.directory while the run lasts
+  std::optional<std::string> checkpoint;       // a step directory; nullopt if the run begins anew
+  int64_t step = 0;                            // the checkpoint's step; 0 if the run begins anew
+  int64_t input_tokens = 0;                    // tokens trained on up to that step
+  std::string run_name;                        // CheckpointState::run
+  Evaluations evaluations;                     // up to that step
+  std::vector<AllowedChange> allowed_changes;  // of the run so far
+  Retention retention;                         // for the checkpoints that the run will save
+  std::vector<DamagedCheckpoint> damaged;      // those that were found so, the first one first
 };
 
 // Locks checkpoint.directory, removes what a dead process left there (RemoveLeftovers), and chooses

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_writer.h"
 #include "engine/engine.h"
@@ -10,6 +11,7 @@
 #include "engine/run/pause_handler.h"
 #include "engine/run/prepare_run.h"
 #include "engine/run/run_context.h"
+#include "engine/run/tensorboard_report.h"
 #include "engine/run/trainer.h"
 #include "engine/run/training_loop.h"
 
@@ -31,24 +33,49 @@ absl::StatusOr<Ending> SaveAndExport(RunContext& run, const PreparedRun& prepare
                            [&saver] { return saver.Export(); });
 }
 
+// Saves what is good, and adds to the error of `step` how the run can go on.
+absl::Status NotFinite(const absl::Status& status, int64_t step, CheckpointSaver& saver) {
+  const std::string from = saver.SaveAfterFailedStep();
+  return absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), "; ", from, ". To leave this step's batch out, set ",
+                   "training.skip_steps: [", step,
+                   "]; to go on with another learning rate, change it and resume with "
+                   "--allow-change optimizer,schedule"));
+}
+
 absl::StatusOr<TrainingOutcome> PrepareAndTrain(RunContext& run) {
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<PreparedRun> prepared, PrepareRun(run));
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> trainer, LoadTrainer(run, *prepared));
   run.EndPreparing();
   const int64_t done = prepared->start.step, total = prepared->total_steps;
   RunProgress progress = {done + 1, done, prepared->start.input_tokens,
-                          prepared->start.input_tokens};
+                          prepared->start.input_tokens, prepared->start.evaluations};
+  progress.stopped_early = done < total && EnoughWorse(run.spec(), progress.evaluations);
   CheckpointSaver saver(run, *prepared, progress, *trainer);
   PauseHandler pause(run, progress, total, *trainer, saver);
   if (done >= total) run.Say(absl::StrCat("finished already: step ", done, " of ", total));
   run.Tell(StepsBegin{done + 1, total});
-  if (done < total) {
+  if (done < total && !progress.stopped_early) {
     TrainingLoop loop({run, *prepared, progress, *trainer, saver, pause});
-    MT_ASSIGN_OR_RETURN(const Ending ending, loop.Run());
-    if (ending.has_value()) return *ending;
+    const absl::StatusOr<Ending> ending = loop.Run();
+    if (absl::IsAborted(ending.status())) {
+      return NotFinite(ending.status(), progress.done + 1, saver);
+    }
+    MT_RETURN_IF_ERROR(ending.status());
+    if (ending->has_value()) return **ending;
+  }
+  if (progress.stopped_early) {
+    run.Say(absl::StrFormat(
+        "stopped at step %d of %d by training.stop_after_worse: %d evaluations in a row were no "
+        "better than eval_loss %.6g of step %d",
+        progress.done, total, progress.evaluations.since_best, progress.evaluations.best_loss,
+        progress.evaluations.best_step));
   }
   MT_ASSIGN_OR_RETURN(const Ending ending, SaveAndExport(run, *prepared, saver, pause));
-  return ending.value_or(TrainingOutcome::kFinished);
+  if (ending.has_value()) return *ending;
+  saver.TellBest();
+  return progress.stopped_early ? TrainingOutcome::kStoppedEarly : TrainingOutcome::kFinished;
 }
 
 }  // namespace
@@ -56,7 +83,16 @@ absl::StatusOr<TrainingOutcome> PrepareAndTrain(RunContext& run) {
 absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spec,
                                             const TrainingOptions& options,
                                             TrainingControl* control, const RunSink& tell) {
-  RunContext run(host, spec, options, *control, tell);
+  TensorBoardReport tensorboard(spec, options.files != nullptr ? options.files : host.files());
+  const RunSink observed = [&](const RunEvent& event) {
+    if (tell) tell(event);
+    const absl::Status status = tensorboard.Note(event);
+    if (!status.ok() && tell) {
+      tell(RunMessage{absl::StrCat("report.tensorboard: ", status.message(),
+                                   "; training goes on, and no more is written there")});
+    }
+  };
+  RunContext run(host, spec, options, *control, observed);
   absl::StatusOr<TrainingOutcome> outcome = PrepareAndTrain(run);
   // A run that was told to end has not failed.
   if (!outcome.ok() && !run.GoOn().ok()) return *run.AskedToEnd();

@@ -95,7 +95,8 @@ absl::Status Trainer::UploadRopeTables() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
+absl::Status Trainer::Submit(const Batch& batch, double learning_rate,
+                             absl::Span<const double> group_rates) {
   MT_RETURN_IF_ERROR(executor_->status());
   Pending pending;
   pending.slot = pipeline_state_.next_step_slot;
@@ -108,6 +109,10 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate) {
   state.adamw.beta2 = spec_.optimizer.beta2;
   state.adamw.epsilon = spec_.optimizer.epsilon;
   state.adamw.weight_decay = spec_.optimizer.weight_decay;
+  for (size_t i = 0; i < group_rates.size(); ++i) {
+    state.adamw.groups.push_back({group_rates[i], spec_.optimizer.groups[i].weight_decay.value_or(
+                                                      spec_.optimizer.weight_decay)});
+  }
   pending.record.step = batch.step;
   pending.record.learning_rate = learning_rate;
   pending.record.tokens = batch.predictions;
@@ -196,7 +201,7 @@ absl::StatusOr<std::vector<float>> Trainer::Logits(const Batch& batch, int64_t f
 
 absl::Span<const float> Trainer::HeldGradient(int tile) const {
   return absl::MakeConstSpan(static_cast<const float*>(host_buffers_.slabs[tile].data()),
-                             plan_.dimensions.shape.tile_elements[tile]);
+                             plan_.dimensions.shape.state_elements(tile));
 }
 
 void Trainer::BeginSave(SaveCalls calls) {

@@ -48,8 +48,10 @@ class Trainer {
   // Queues the training step batch.step and copies the batch. Two steps may be in flight, because
   // the forward pass of one overlaps the updates of the one before. Returns InvalidArgument and
   // queues nothing if the batch has a token id that the model does not have. Returns the error of
-  // an earlier step. REQUIRES: in_flight() < 2, steps are submitted in order, the device is held.
-  absl::Status Submit(const Batch& batch, double learning_rate);
+  // an earlier step. `group_rates` has the learning rates of optimizer.groups, in their order.
+  // REQUIRES: in_flight() < 2, steps are submitted in order, the device is held.
+  absl::Status Submit(const Batch& batch, double learning_rate,
+                      absl::Span<const double> group_rates = {});
   int in_flight() const { return static_cast<int>(pending_.size()); }
   // Takes back the step submitted last, and returns true. Its results are lost, and it may be
   // submitted again once SettleWithdrawn has returned. Returns false, and the step stays, if it has
@@ -66,6 +68,9 @@ class Trainer {
   bool AwaitStep(absl::FunctionRef<bool()> interrupted);
   // Makes AwaitStep call `interrupted`.
   void Interrupt() { executor_->Interrupt(); }
+  // Returns the step that failed before it changed anything, 0 if there is none. The tiles then
+  // hold the state after the step before. REQUIRES: a step has failed.
+  int64_t failed_unchanged_step() const { return runner_->failed_unchanged_step(); }
   // Waits for the oldest step, including its updates. Returns Aborted, naming the step and the
   // tile, if a value is not finite. The record lacks total_tokens, eval_loss and time. REQUIRES:
   // in_flight() > 0.
@@ -91,7 +96,7 @@ class Trainer {
   // Returns true if AwaitSave would return at once.
   bool save_done() const;
   // Waits for calls.finish and ends the save. No call runs once this returns. Returns the error of
-  // a step; some calls may not have been made then. REQUIRES: CommitSave was called.
+  // a step if some calls were not made because of it. REQUIRES: CommitSave was called.
   absl::Status AwaitSave();
 
   // Gives the device's memory back and keeps the state, which may still be saved. REQUIRES:

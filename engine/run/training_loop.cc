@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
@@ -31,7 +32,11 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
   p_.run.Report(TrainingPhase::kRunning);
   control.TellRequests([this] { p_.trainer.Interrupt(); });
   const absl::Cleanup untold = [&control] { control.TellRequests(nullptr); };
-  while (p_.progress.done < p_.prepared.total_steps) {
+  while (p_.progress.done < p_.prepared.total_steps && !p_.progress.stopped_early) {
+    if (p_.trainer.in_flight() == 0 && SkipsNext()) {
+      MT_RETURN_IF_ERROR(SkipNext());
+      continue;
+    }
     MT_RETURN_IF_ERROR(SubmitSteps());
     // A request waits for the steps that go on; nothing is submitted behind them.
     const bool asked = control.Any();
@@ -50,7 +55,10 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
     }
     MT_RETURN_IF_ERROR(p_.trainer.SettleWithdrawn());
     barrier_ = false;
-    if (p_.progress.done == p_.prepared.total_steps || !control.Any()) continue;
+    if (p_.progress.done == p_.prepared.total_steps || p_.progress.stopped_early ||
+        !control.Any()) {
+      continue;
+    }
     MT_ASSIGN_OR_RETURN(const Ending ending, p_.pause.Honour());
     if (ending.has_value()) return ending;
   }
@@ -59,7 +67,8 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
 
 absl::Status TrainingLoop::SubmitSteps() {
   while (!barrier_ && !p_.run.control().Any() && p_.progress.next_step <= p_.prepared.total_steps &&
-         p_.trainer.in_flight() < kStepSlots && !p_.saver.MustWait(p_.progress.next_step)) {
+         !SkipsNext() && p_.trainer.in_flight() < kStepSlots &&
+         !p_.saver.MustWait(p_.progress.next_step)) {
     const int64_t step = p_.progress.next_step;
     MT_RETURN_IF_ERROR(SubmitNext());
     barrier_ = EvaluationDue(step) || step == p_.prepared.total_steps;
@@ -79,9 +88,14 @@ absl::Status TrainingLoop::SubmitNext() {
   }
   const JobSpec& spec = p_.run.spec();
   const int64_t step = p_.progress.next_step;
-  MT_RETURN_IF_ERROR(p_.trainer.Submit(
-      *batch,
-      LearningRate(spec.schedule, spec.optimizer.learning_rate, step, p_.prepared.total_steps)));
+  const auto rate = [&](double peak) {
+    return LearningRate(spec.schedule, peak, step, p_.prepared.total_steps);
+  };
+  std::vector<double> group_rates;
+  for (const JobSpec::Optimizer::Group& group : spec.optimizer.groups) {
+    group_rates.push_back(rate(group.learning_rate.value_or(spec.optimizer.learning_rate)));
+  }
+  MT_RETURN_IF_ERROR(p_.trainer.Submit(*batch, rate(spec.optimizer.learning_rate), group_rates));
   p_.progress.submitted_tokens += batch->input_tokens;
   submitted_.push_back(std::move(batch));
   // The last step's is SaveNow's.
@@ -89,6 +103,21 @@ absl::Status TrainingLoop::SubmitNext() {
     MT_RETURN_IF_ERROR(p_.saver.Begin(step));
   ++p_.progress.next_step;
   return absl::OkStatus();
+}
+
+bool TrainingLoop::SkipsNext() const {
+  const std::vector<int64_t>& skipped = p_.run.spec().training.skip_steps;
+  return std::find(skipped.begin(), skipped.end(), p_.progress.next_step) != skipped.end();
+}
+
+// Steps that were taken back come before any that is left out.
+absl::Status TrainingLoop::SkipNext() {
+  const absl::StatusOr<std::shared_ptr<const Batch>> batch = loader_.Next();
+  if (!batch.ok()) return AsInputError(batch.status());
+  p_.progress.done = p_.progress.next_step++;
+  p_.run.Say(absl::StrCat("step ", p_.progress.done,
+                          ": no update, its batch is left out (training.skip_steps)"));
+  return p_.saver.AfterStep();
 }
 
 void TrainingLoop::WithdrawSteps() {
@@ -121,7 +150,13 @@ absl::Status TrainingLoop::CollectOne() {
   p_.progress.total_tokens += record.input_tokens;
   record.total_tokens = p_.progress.total_tokens;
   if (EvaluationDue(record.step)) {
-    MT_ASSIGN_OR_RETURN(record.eval_loss, Evaluate());
+    MT_RETURN_IF_ERROR(Evaluate(record));
+    Evaluations& evaluations = p_.progress.evaluations;
+    if (evaluations.Add(record.step, *record.eval_loss)) {
+      MT_RETURN_IF_ERROR(p_.saver.SaveBest(record.step));
+    }
+    p_.progress.stopped_early =
+        record.step < p_.prepared.total_steps && EnoughWorse(p_.run.spec(), evaluations);
   }
   record.time = absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone());
   p_.run.Tell(record);
@@ -134,24 +169,39 @@ bool TrainingLoop::EvaluationDue(int64_t step) const {
   return step == p_.prepared.total_steps || (every > 0 && step % every == 0);
 }
 
-absl::StatusOr<double> TrainingLoop::Evaluate() {
-  double sum = 0;
-  int64_t predictions = 0;
-  const int64_t n = p_.prepared.dataset->eval_sequences();
-  const int64_t batch_sequences = p_.run.spec().training.global_batch;
-  for (int64_t first = 0; first < n; first += batch_sequences) {
-    MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
-    MT_ASSIGN_OR_RETURN(const Batch batch,
-                        EvalBatch(*p_.prepared.dataset, first, std::min(n, first + batch_sequences),
-                                  p_.run.spec().training.micro_batch));
-    predictions += batch.predictions;
-    MT_ASSIGN_OR_RETURN(const double loss, p_.trainer.EvaluateLossSum(batch));
-    sum += loss;
+absl::Status TrainingLoop::Evaluate(StepRecord& record) {
+  LossSum all;
+  for (const EvalSet& set : p_.prepared.dataset->eval_sets()) {
+    MT_ASSIGN_OR_RETURN(const LossSum one, EvaluateSet(set));
+    all.sum += one.sum;
+    all.predictions += one.predictions;
+    if (set.name.empty()) continue;
+    if (one.predictions == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("data.eval: the set ", set.name, " holds no prediction to measure"));
+    }
+    record.eval_losses[set.name] = one.sum / static_cast<double>(one.predictions);
   }
-  if (predictions == 0) {
+  if (all.predictions == 0) {
     return absl::InvalidArgumentError("the evaluation data holds no prediction to measure");
   }
-  return sum / static_cast<double>(predictions);
+  record.eval_loss = all.sum / static_cast<double>(all.predictions);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TrainingLoop::LossSum> TrainingLoop::EvaluateSet(const EvalSet& set) {
+  LossSum result;
+  const int64_t batch_sequences = p_.run.spec().training.global_batch;
+  for (int64_t first = set.begin; first < set.end; first += batch_sequences) {
+    MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
+    MT_ASSIGN_OR_RETURN(const Batch batch, EvalBatch(*p_.prepared.dataset, first,
+                                                     std::min(set.end, first + batch_sequences),
+                                                     p_.run.spec().training.micro_batch));
+    result.predictions += batch.predictions;
+    MT_ASSIGN_OR_RETURN(const double loss, p_.trainer.EvaluateLossSum(batch));
+    result.sum += loss;
+  }
+  return result;
 }
 
 }  // namespace megatrain

@@ -34,6 +34,12 @@ struct RunParts {
   PauseHandler& pause;
 };
 
+// Returns true if training.stop_after_worse ends a run after these evaluations.
+inline bool EnoughWorse(const JobSpec& spec, const Evaluations& evaluations) {
+  const int64_t worse_max = spec.training.stop_after_worse;
+  return worse_max > 0 && evaluations.since_best >= worse_max;
+}
+
 class TrainingLoop {
  public:
   explicit TrainingLoop(const RunParts& parts)
@@ -41,7 +47,8 @@ class TrainingLoop {
         loader_(p_.prepared.dataset.get(), p_.run.spec(), p_.prepared.first_step(),
                 p_.prepared.total_steps, /*ahead=*/2) {}
 
-  // Makes the steps that are left. Returns nullopt when the last one is collected, or how the run
+  // Makes the steps that are left. Returns nullopt when the last one is collected, or one that
+  // training.stop_after_worse makes the last (RunProgress::stopped_early), or how the run
   // ends before that. The last step's checkpoint is left to the caller. Returns the errors of
   // RunTraining. REQUIRES: it is called once.
   absl::StatusOr<Ending> Run();
@@ -51,11 +58,22 @@ class TrainingLoop {
   absl::Status SubmitSteps();
   absl::Status SubmitNext();
   absl::Status CollectOne();
+  // Returns true if the job leaves the batch of the next step out.
+  bool SkipsNext() const;
+  // Makes no update for the next step. REQUIRES: SkipsNext(), and no step is in flight.
+  absl::Status SkipNext();
   // Gives up steps that have hardly begun, so that a request need not wait for them. They are made
   // again later.
   void WithdrawSteps();
   bool EvaluationDue(int64_t step) const;
-  absl::StatusOr<double> Evaluate();
+  // Measures the loss over all evaluation data and that of each named set, and adds them to
+  // `record`.
+  absl::Status Evaluate(StepRecord& record);
+  struct LossSum {
+    double sum = 0;
+    int64_t predictions = 0;
+  };
+  absl::StatusOr<LossSum> EvaluateSet(const EvalSet& set);
 
   const RunParts p_;
   BatchLoader loader_;

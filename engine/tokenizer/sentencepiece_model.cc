@@ -39,6 +39,12 @@ Family FamilyOf(const TokenizerConfig& config) {
              : Family::kOther;
 }
 
+// Returns true if transformers reads a model of this class without a conversion of its own.
+bool IsGeneric(const std::string& tokenizer_class) {
+  return tokenizer_class.empty() || tokenizer_class == "PreTrainedTokenizer" ||
+         tokenizer_class == "TokenizersBackend";
+}
+
 absl::Status CheckPieces(const Proto& proto) {
   if (proto.pieces_size() == 0) return absl::InvalidArgumentError("there are no pieces");
   if (proto.pieces_size() > kTokenIdMax) {
@@ -188,6 +194,12 @@ absl::StatusOr<TokenizerJson> ParseSentencePieceModel(std::string_view model,
   MT_RETURN_IF_ERROR(CheckPieces(proto));
   const int type = proto.trainer().model_type();
   const Family family = FamilyOf(*config);
+  if (family == Family::kOther && !IsGeneric(config->tokenizer_class)) {
+    return absl::UnimplementedError(
+        absl::StrCat("tokenizer_config.json: tokenizer_class ", config->tokenizer_class,
+                     " makes of a SentencePiece model what is not known here; put the "
+                     "tokenizer.json beside it that save_pretrained of transformers writes"));
+  }
   if (type != kUnigram && type != kBpe) {
     return absl::UnimplementedError(absl::StrCat("a SentencePiece model of type ", type,
                                                  " (3 is word, 4 character) is not supported"));

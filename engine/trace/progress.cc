@@ -86,8 +86,8 @@ void Progress::Step(const StepRecord& record) {
   if (options_.is_terminal) {
     if (record.eval_loss.has_value()) {
       ClearBar();
-      std::fprintf(file_, "step %lld: eval loss %.4f\n", static_cast<long long>(record.step),
-                   *record.eval_loss);
+      std::fprintf(file_, "step %lld: %s\n", static_cast<long long>(record.step),
+                   EvalLossText(record).c_str());
     }
     DrawBar();
   } else if (first || record.step == total_steps_ || record.eval_loss.has_value() ||

@@ -74,13 +74,23 @@ std::string ProgressBarLine(const StepRecord& record, int64_t total_steps, doubl
   return cells < kBarCellsMin ? text : absl::StrCat(Bar(fraction, cells), " ", text);
 }
 
+std::string EvalLossText(const StepRecord& record) {
+  std::string text = absl::StrFormat("eval loss %.4f", *record.eval_loss);
+  const char* join = " (";
+  for (const auto& [name, loss] : record.eval_losses) {
+    absl::StrAppendFormat(&text, "%s%s %.4f", join, name, loss);
+    join = ", ";
+  }
+  if (!record.eval_losses.empty()) text += ")";
+  return text;
+}
+
 std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, double seconds_left) {
   std::string line =
       absl::StrFormat("step %d/%d  loss %.4f  gradient norm %.3f  learning rate %.3e  %s tokens/s",
                       record.step, total_steps, record.loss, record.gradient_norm,
                       record.learning_rate, FormatRate(record.tokens_per_second));
-  if (record.eval_loss.has_value())
-    absl::StrAppendFormat(&line, "  eval loss %.4f", *record.eval_loss);
+  if (record.eval_loss.has_value()) absl::StrAppend(&line, "  ", EvalLossText(record));
   absl::StrAppend(&line, "  ETA ", FormatDuration(seconds_left));
   return line;
 }

@@ -23,6 +23,10 @@ std::string FormatRate(double per_second);
 std::string ProgressBarLine(const StepRecord& record, int64_t total_steps, double seconds_left,
                             int width);
 
+// Returns the losses of an evaluation: "eval loss 2.1000 (chat 1.9000, code 2.4000)". REQUIRES:
+// record.eval_loss.
+std::string EvalLossText(const StepRecord& record);
+
 // Returns one line for a log: the same without a bar, with the gradient norm and, if it was
 // measured, the evaluation loss.
 std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, double seconds_left);

@@ -50,6 +50,7 @@ std::string StepRecordJson(const StepRecord& record) {
   json["host_bytes"] = record.host_bytes;
   json["device_bytes"] = record.device_bytes;
   if (record.eval_loss.has_value()) json["eval_loss"] = *record.eval_loss;
+  if (!record.eval_losses.empty()) json["eval_losses"] = record.eval_losses;
   json["time"] = record.time;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -87,6 +88,11 @@ absl::StatusOr<StepRecord> ParseStepRecord(std::string_view text) {
   record.host_bytes = Whole(json, "host_bytes");
   record.device_bytes = Whole(json, "device_bytes");
   if (json.contains("eval_loss")) record.eval_loss = Number(json, "eval_loss");
+  if (const auto sets = json.find("eval_losses"); sets != json.end() && sets->is_object()) {
+    for (const auto& [name, loss] : sets->items()) {
+      record.eval_losses[name] = Number(*sets, name.c_str());
+    }
+  }
   if (const auto time = json.find("time"); time != json.end() && time->is_string()) {
     record.time = time->get<std::string>();
   }

@@ -3,6 +3,7 @@
 #define MEGATRAIN_ENGINE_TRACE_STEP_RECORD_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,12 +36,14 @@ struct StepRecord {
   // the previous step's updates can overlap with this part only.
   double forward_seconds = 0;
   int64_t host_bytes = 0, device_bytes = 0;
-  std::optional<double> eval_loss;
-  std::string time;  // RFC 3339
+  std::optional<double> eval_loss;            // over all evaluation data
+  std::map<std::string, double> eval_losses;  // of the named sets of data.eval
+  std::string time;                           // RFC 3339
 };
 
 // Returns the record as one JSON object without a line end. eval_loss is left out if it was not
-// measured. A number that is not finite becomes null, so that the line is valid JSON.
+// measured, and eval_losses if there are none. A number that is not finite becomes null, so that
+// the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or

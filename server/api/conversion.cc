@@ -136,6 +136,7 @@ void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Che
   proto->set_directory(ValidUtf8(checkpoint.directory));
   proto->set_bytes(checkpoint.bytes);
   if (IsSet(checkpoint.created)) *proto->mutable_create_time() = ToTimestamp(checkpoint.created);
+  if (checkpoint.best_eval_loss.has_value()) proto->set_best_eval_loss(*checkpoint.best_eval_loss);
 }
 
 void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
@@ -163,6 +164,7 @@ void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
   proto->set_host_bytes(record.host_bytes);
   proto->set_device_bytes(record.device_bytes);
   if (record.eval_loss.has_value()) proto->set_eval_loss(*record.eval_loss);
+  proto->mutable_eval_losses()->insert(record.eval_losses.begin(), record.eval_losses.end());
   SetTime(record.time, proto);
 }
 

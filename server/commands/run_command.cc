@@ -26,6 +26,7 @@ struct RunArguments {
   std::string metrics_path;
   std::string resume = "auto";
   bool discard_newer = false;
+  std::vector<std::string> allow_change;
   bool verify_data = false;
 };
 
@@ -33,6 +34,7 @@ TrainingOptions OptionsOf(const RunArguments& arguments) {
   const std::string& resume = arguments.resume;
   TrainingOptions options;
   options.discard_newer = arguments.discard_newer;
+  options.allow_change = arguments.allow_change;
   options.verify_data = arguments.verify_data;
   if (resume == "auto") {
     options.resume = ResumeMode::kAuto;
@@ -108,6 +110,12 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
                     "read data and prepared data again that look unchanged, and check them");
   command->add_flag("--discard-newer", arguments->discard_newer,
                     "remove checkpoints newer than the one resumed from, once a new one is saved");
+  command
+      ->add_option("--allow-change", arguments->allow_change,
+                   "sections of the job file that the resumed run may change")
+      ->type_name("optimizer,schedule")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"optimizer", "schedule"}));
   command->callback([arguments, exit_code] {
     bool started = false;
     const absl::StatusOr<TrainingOutcome> outcome = Run(*arguments, &started);
@@ -116,7 +124,9 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
       // What was asked for was sound: whatever went wrong since, the job failed.
       if (started) *exit_code = kExitFailed;
     } else {
-      *exit_code = *outcome == TrainingOutcome::kFinished ? kExitDone : kExitInterrupted;
+      const bool done =
+          *outcome == TrainingOutcome::kFinished || *outcome == TrainingOutcome::kStoppedEarly;
+      *exit_code = done ? kExitDone : kExitInterrupted;
     }
   });
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_directory.h"
+#include "engine/checkpoint/checkpoint_reader.h"
 #include "server/base/error_reason.h"
 #include "server/manager/admission.h"
 #include "server/manager/submission.h"
@@ -374,6 +375,14 @@ absl::StatusOr<std::vector<JobCheckpoint>> JobManager::CheckpointsOf(const Job& 
                       megatrain::ListCheckpoints(job.spec->checkpoint.directory, files));
   for (const std::string& directory : directories) {
     checkpoints.push_back(DescribeCheckpoint(directory, files));
+  }
+  // The newest one knows which was the best.
+  if (directories.empty()) return checkpoints;
+  const absl::StatusOr<CheckpointState> state = ReadCheckpointState(directories.front(), files);
+  for (JobCheckpoint& checkpoint : checkpoints) {
+    if (state.ok() && checkpoint.step == state->evaluations.best_step) {
+      checkpoint.best_eval_loss = state->evaluations.best_loss;
+    }
   }
   return checkpoints;
 }

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,7 @@ struct JobCheckpoint {
   std::string directory;
   int64_t bytes = 0;  // of all its files
   absl::Time created;
+  std::optional<double> best_eval_loss;  // if it is the lowest of the job so far
 };
 
 struct JobPlan {

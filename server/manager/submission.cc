@@ -74,6 +74,10 @@ absl::Status CheckPaths(const JobSpec& spec, const std::string& own_directory, F
     MT_RETURN_IF_ERROR(
         AtKey("checkpoint.directory", files->CheckWritable(spec.checkpoint.directory)));
   }
+  if (!spec.report.tensorboard.empty()) {
+    MT_RETURN_IF_ERROR(
+        AtKey("report.tensorboard", CheckPlaceOfDirectory(spec.report.tensorboard, files)));
+  }
   if (spec.output.directory.empty()) return absl::OkStatus();
   return AtKey("output.directory", CheckPlaceOfDirectory(spec.output.directory, files));
 }

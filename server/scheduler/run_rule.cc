@@ -67,7 +67,7 @@ JobReason ReasonOfFailure(const absl::Status& status) {
 
 // ---- The run has ended ----
 
-RunAction DecideFinished(const Job& job) {
+RunAction DecideFinished(const Job& job, const RunEnd& end) {
   switch (job.state) {
     case JobState::kPreparing:  // all steps were done before
       return Become(JobState::kRunning, JobReason::kNone, "all steps are done already");
@@ -75,8 +75,8 @@ RunAction DecideFinished(const Job& job) {
       return Become(JobState::kCancelled, job.reason,
                     "its last step was done when it was cancelled; what it wrote is whole");
     default:
-      return Become(JobState::kSucceeded, JobReason::kNone, "", [](Job* edited) {
-        edited->step = std::max(edited->step, edited->total_steps);
+      return Become(JobState::kSucceeded, JobReason::kNone, end.early, [end](Job* edited) {
+        if (end.early.empty()) edited->step = std::max(edited->step, edited->total_steps);
         ForgetHostMemory(edited);
       });
   }
@@ -139,7 +139,7 @@ RunAction DecideEnded(const Job& job, const RunEnd& end) {
   }
   switch (end.kind) {
     case RunEnd::Kind::kFinished:
-      return DecideFinished(job);
+      return DecideFinished(job, end);
     case RunEnd::Kind::kFailed:
       if (const RunFailure failure = FailureOf(end.status);
           failure == RunFailure::kDiskFull || failure == RunFailure::kPoolBusy) {

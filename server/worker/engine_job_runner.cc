@@ -21,6 +21,7 @@ constexpr int64_t kRecordsRoomBytes = int64_t{64} << 20;
 RunEnd::Kind KindOf(TrainingOutcome outcome) {
   switch (outcome) {
     case TrainingOutcome::kFinished:
+    case TrainingOutcome::kStoppedEarly:
       return RunEnd::Kind::kFinished;
     case TrainingOutcome::kInterrupted:
       return RunEnd::Kind::kStopped;
@@ -245,6 +246,11 @@ RunEnd EngineJobRunner::Train(Run& run) {
   RunEnd end;
   if (outcome.ok()) {
     end.kind = KindOf(*outcome);
+    if (*outcome == TrainingOutcome::kStoppedEarly) {
+      end.early = absl::StrCat(
+          "stopped by training.stop_after_worse: ", run.request.spec.training.stop_after_worse,
+          " evaluations in a row without a lower eval_loss");
+    }
     return end;
   }
   end.status = outcome.status();

@@ -62,7 +62,8 @@ struct RunEnd {
     kFailed,
   };
   Kind kind = Kind::kFailed;
-  absl::Status status;  // why kFailed; why kStopped could not be saved; else OK
+  absl::Status status;     // why kFailed; why kStopped could not be saved; else OK
+  std::string early = "";  // kFinished: why before the last step; empty if after it
 };
 
 // JobRunEvent has the alternatives of the engine's RunEvent, and RunEnd.

@@ -12,6 +12,8 @@ For each family a directory with
   tokens.bin                       uint16 stream of the loss curves: step k trains on the next
                                    global_batch sequences of sequence_length
   reference.json                   everything else; see write_reference
+and choices/choices.json: loss curves of jobs that freeze tensors (requires_grad=False) or give
+groups of them rates of their own (parameter groups); see CHOICES.
 
 The batch of the logits and gradients holds packed documents (positions restart, documents do not
 see each other), masked labels and padding. FP32 is PyTorch's FP32 on the CPU; FP64 is the same
@@ -20,6 +22,7 @@ transformers with every weight and activation in BF16. All with SDPA attention.
 """
 import argparse
 import copy
+import fnmatch
 import json
 import math
 import os
@@ -92,6 +95,26 @@ FAMILIES = {
                             num_attention_heads=4, num_key_value_heads=2, intermediate_size=72,
                             head_dim=24, rms_norm_eps=1e-6, tie_word_embeddings=False),
                   rope=dict(rope_type="default", rope_theta=1000000.0)),
+}
+
+
+# name: (family, training.freeze, optimizer.groups as (match, learning_rate, weight_decay))
+CHOICES = {
+    "prefix": ("llama_linear", ["model.embed_tokens.*", "model.layers.[01].*"], []),
+    "suffix": ("qwen3", ["lm_head.*", "model.norm.*", "model.layers.2.*"], []),
+    "head_alone": ("llama", ["model.*"], []),
+    "tied_by_the_head": ("qwen2", ["lm_head.weight", "model.layers.0.*"], []),
+    "tied_all": ("llama_tied", ["model.embed_tokens.*", "model.norm.*"], []),
+    "parts": ("qwen2", ["*.bias", "*.q_proj.weight", "*.up_proj.weight", "model.norm.weight"], []),
+    "key_bias": ("qwen2", ["*.k_proj.*", "*.gate_proj.weight"], []),
+    "lowest_layer_mlp": ("qwen3", ["model.embed_tokens.*", "*self_attn*", "*input_layernorm*",
+                                   "model.layers.0.post*"], []),
+    "lowest_layer_q": ("llama", ["model.embed_tokens.*", "model.layers.0.input_layernorm.weight",
+                                 "model.layers.0.mlp.*", "*.v_proj.weight"], []),
+    "rates": ("llama", [], [("model.layers.0.*", 1e-4, None), ("*.mlp.*", 1e-3, 0.0),
+                            ("lm_head.*", None, 5.0)]),
+    "rates_and_frozen": ("qwen2", ["model.layers.0.mlp.*"],
+                         [("model.embed_tokens.*", 3e-5, 0.0), ("*.q_proj.*", 0.0, None)]),
 }
 
 
@@ -273,22 +296,44 @@ def curve_stream(vocabulary, seed):
     return stream
 
 
-def curve(directory, stream, precision, max_norm):
+def matches(name, pattern, tied):
+    names = [name] + (["lm_head.weight"] if tied and name == "model.embed_tokens.weight" else [])
+    return any(fnmatch.fnmatchcase(n, pattern) for n in names)
+
+
+def parameter_groups(model, groups):
+    """A group of each (rates, decaying or not); the first pattern that matches counts."""
+    chosen = {}
+    for name, p in model.named_parameters():
+        if not p.requires_grad:
+            continue
+        rate, decay = CURVE["learning_rate"], CURVE["weight_decay"]
+        for pattern, own_rate, own_decay in groups:
+            if matches(name, pattern, model.config.tie_word_embeddings):
+                rate = rate if own_rate is None else own_rate
+                decay = decay if own_decay is None else own_decay
+                break
+        decay = decay if p.dim() >= 2 else 0.0
+        chosen.setdefault((rate, decay), []).append(p)
+    return [dict(params=params, lr=rate, peak=rate, weight_decay=decay)
+            for (rate, decay), params in chosen.items()]
+
+
+def curve(directory, stream, precision, max_norm, freeze=(), groups=()):
     """Losses and norms before clipping of AdamW steps; in bf16 on an FP32 master."""
     model = load(directory, torch.float64 if precision == "fp64" else torch.float32)
+    for name, p in model.named_parameters():
+        p.requires_grad = not any(
+            matches(name, pattern, model.config.tie_word_embeddings) for pattern in freeze)
     worker = copy.deepcopy(model).to(torch.bfloat16) if precision == "bf16" else model
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
-    optimizer = torch.optim.AdamW(
-        [dict(params=matrices, weight_decay=CURVE["weight_decay"]),
-         dict(params=vectors, weight_decay=0.0)],
-        lr=CURVE["learning_rate"], betas=(CURVE["beta1"], CURVE["beta2"]), eps=CURVE["epsilon"])
+    optimizer = torch.optim.AdamW(parameter_groups(model, groups),
+                                  betas=(CURVE["beta1"], CURVE["beta2"]), eps=CURVE["epsilon"])
     sequences = stream.reshape(CURVE["steps"], CURVE["global_batch"], CURVE["sequence_length"])
     n = CURVE["sequence_length"]
     losses, norms = [], []
     for step in range(CURVE["steps"]):
         for group in optimizer.param_groups:
-            group["lr"] = CURVE["learning_rate"] * min(1.0, (step + 1) / CURVE["warmup_steps"])
+            group["lr"] = group["peak"] * min(1.0, (step + 1) / CURVE["warmup_steps"])
         ids = sequences[step].astype(np.int64).tolist()
         rows = len(ids)
         batch = dict(input_ids=ids, labels=ids, position_ids=[list(range(n))] * rows,
@@ -302,7 +347,7 @@ def curve(directory, stream, precision, max_norm):
         loss.backward()
         if worker is not model:
             for w, p in zip(worker.parameters(), model.parameters()):
-                p.grad = w.grad.float()
+                p.grad = None if w.grad is None else w.grad.float()
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm or float("inf"))
         losses.append(loss.item())
         norms.append(norm.item())
@@ -364,15 +409,36 @@ def write_reference(name, out):
                     for k, c in curves.items()), flush=True)
 
 
+def write_choices(out):
+    choices = {}
+    for name, (family, freeze, groups) in CHOICES.items():
+        directory = os.path.join(out, family)
+        vocabulary = FAMILIES[family]["keys"]["vocab_size"]
+        stream = curve_stream(vocabulary, sum(map(ord, family)) + 1)
+        keys = ("match", "learning_rate", "weight_decay")
+        choices[name] = dict(
+            family=family, freeze=freeze,
+            groups=[{k: v for k, v in zip(keys, g) if v is not None} for g in groups],
+            curves={clipping: {p: curve(directory, stream, p, max_norm, freeze, groups)
+                               for p in ("fp32", "fp64", "bf16")}
+                    for clipping, max_norm in (("clipped", 1.0), ("unclipped", 0.0))})
+        losses = choices[name]["curves"]["clipped"]["fp32"]["loss"]
+        print(f"{name}: loss {losses[0]:.3f} to {losses[-1]:.3f}", flush=True)
+    os.makedirs(os.path.join(out, "choices"), exist_ok=True)
+    with open(os.path.join(out, "choices", "choices.json"), "w") as f:
+        json.dump(choices, f, separators=(",", ":"))
+        f.write("\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", default=os.path.join(os.path.dirname(__file__), "models"))
-    parser.add_argument("family", nargs="*", default=list(FAMILIES))
+    parser.add_argument("family", nargs="*", default=[*FAMILIES, "choices"])
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     for name in arguments.family:
-        write_reference(name, arguments.out)
+        write_choices(arguments.out) if name == "choices" else write_reference(name, arguments.out)
 
 
 if __name__ == "__main__":

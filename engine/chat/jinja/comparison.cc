@@ -131,11 +131,7 @@ bool IsHashable(const JinjaValue& value) {
   if (value.kind() != Kind::kSequence) return true;
   const Sequence& sequence = SequenceOf(value);
   if (sequence.kind == SequenceKind::kRange || sequence.kind == SequenceKind::kValues) return true;
-  if (sequence.kind != SequenceKind::kTuple) return false;
-  for (const JinjaValue& item : sequence.items) {
-    if (!IsHashable(item)) return false;
-  }
-  return true;
+  return sequence.kind == SequenceKind::kTuple && sequence.hashable;
 }
 
 bool Equal(Runtime& runtime, const JinjaValue& a, const JinjaValue& b) {

@@ -12,7 +12,9 @@
 // - An object that Python prints with its address (a generator, a function) is an error to print.
 // - Strings hold no lone surrogates: "\ud800" in a program is an error.
 // - Tables of characters are ICU's, which may know a later Unicode than Python's.
-// - lipsum, urlize, pprint, random and the {% block %} functions self and super are not there.
+// - lipsum, urlize, pprint, random, wordwrap, striptags, xmlattr, str.encode, dict.fromkeys,
+//   {% autoescape true %} and the {% block %} functions self and super are not there.
+// - int() and float() read ASCII digits only. After a loop has ended, its saved `loop` is spent.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_
 

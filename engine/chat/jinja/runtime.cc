@@ -66,6 +66,7 @@ Result Runtime::MakeSequence(SequenceKind kind, std::vector<JinjaValue> items) {
   sequence->kind = kind;
   for (const JinjaValue& item : items) {
     sequence->depth = std::max(sequence->depth, DepthOf(item) + 1);
+    sequence->hashable = sequence->hashable && IsHashable(item);
   }
   MT_RETURN_IF_ERROR(CheckDepth(sequence->depth));
   sequence->items = std::move(items);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/civil_time.h"
 #include "engine/base/status.h"
 #include "engine/data/cache/file_hashes.h"
@@ -47,7 +48,8 @@ class PreparedDataset : public Dataset {
   std::unique_ptr<FileHashes> hashes;
   std::vector<Source> sources;  // one without weights
   std::optional<SourceMix> mix;
-  std::unique_ptr<DataSide> eval;  // null if split off, or if there is none
+  std::vector<std::unique_ptr<DataSide>> eval;  // by set; empty if split off, or if there is none
+  std::vector<EvalSet> eval_set_values;
   int64_t train_count = 0;
   int64_t eval_count = 0;
   int64_t epoch_count = 0;
@@ -60,6 +62,7 @@ class PreparedDataset : public Dataset {
 
   int64_t train_sequences() const override { return train_count; }
   int64_t eval_sequences() const override { return eval_count; }
+  std::vector<EvalSet> eval_sets() const override { return eval_set_values; }
   int64_t epoch_sequences() const override { return epoch_count; }
 
   absl::StatusOr<Sequence> TrainSequence(int64_t index) const override {
@@ -70,7 +73,11 @@ class PreparedDataset : public Dataset {
 
   absl::StatusOr<Sequence> EvalSequence(int64_t index) const override {
     if (index < 0 || index >= eval_count) return OutOfRange("evaluation", index, eval_count);
-    if (eval != nullptr) return eval->Read(index);
+    if (!eval.empty()) {
+      size_t set = 0;
+      while (index >= eval_set_values[set].end) ++set;
+      return eval[set]->Read(index - eval_set_values[set].begin);
+    }
     const Source& source = SourceOf(index, &Source::first_eval);
     return source.side->Read(source.train_count + index - source.first_eval);
   }
@@ -128,7 +135,8 @@ absl::Status CheckSpec(const JobSpec::Data& data) {
   return absl::OkStatus();
 }
 
-absl::Status NoSequence(const char* key, const DatasetReport& report, int64_t sequence_length) {
+absl::Status NoSequence(const std::string& key, const DatasetReport& report,
+                        int64_t sequence_length) {
   std::string why;
   if (report.documents == 0 && report.bad_records > 0) {
     why = absl::StrCat("none of its ", report.bad_records,
@@ -224,6 +232,33 @@ absl::Status OpenTraining(const JobSpec::Data& data, const DataPaths& paths,
   }
   dataset.train_report_value.sequences = dataset.train_count;
   dataset.eval_report_value.sequences = dataset.eval_count;
+  if (dataset.eval_count > 0) dataset.eval_set_values = {{"", 0, dataset.eval_count}};
+  return absl::OkStatus();
+}
+
+// Opens data.eval, the files of each name as a set. No sequence holds tokens of two sets.
+absl::Status OpenEvalSets(const std::vector<DataFile>& eval, const JobSpec::Data& data,
+                          const DataSideOptions& options, const ByteProgress& progress,
+                          PreparedDataset& dataset) {
+  std::vector<std::pair<std::string, std::vector<DataFile>>> sets;  // in the order of first files
+  for (const DataFile& file : eval) {
+    auto set = std::find_if(sets.begin(), sets.end(),
+                            [&](const auto& one) { return one.first == file.name; });
+    if (set == sets.end()) set = sets.insert(sets.end(), {file.name, {}});
+    set->second.push_back(file);
+  }
+  for (const auto& [name, files] : sets) {
+    MT_ASSIGN_OR_RETURN(std::unique_ptr<DataSide> side, DataSide::Open(files, options, progress));
+    const int64_t sequences = side->sequences();
+    if (sequences == 0) {
+      return NoSequence(name.empty() ? "data.eval" : absl::StrCat("data.eval, set ", name),
+                        side->report(), data.sequence_length);
+    }
+    Add(side->report(), &dataset.eval_report_value);
+    dataset.eval_set_values.push_back({name, dataset.eval_count, dataset.eval_count + sequences});
+    dataset.eval_count += sequences;
+    dataset.eval.push_back(std::move(side));
+  }
   return absl::OkStatus();
 }
 
@@ -262,7 +297,12 @@ std::string Fingerprint(const JobSpec& spec, const PreparedDataset& dataset) {
     }
   }
   absl::StrAppend(
-      &text, dataset.eval != nullptr ? dataset.eval->key() : "", "\n", dataset.train_count, "\n",
+      &text,
+      absl::StrJoin(dataset.eval, "\n",
+                    [](std::string* out, const std::unique_ptr<DataSide>& side) {
+                      absl::StrAppend(out, side->key());
+                    }),
+      "\n", dataset.train_count, "\n",
       dataset.shuffle ? absl::StrCat("shuffled by ", spec.training.seed) : std::string("in order"));
   return HashText(text);
 }
@@ -320,21 +360,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
   dataset->shuffle = data.shuffle;
   dataset->seed = spec.training.seed;
   absl::Status opened = OpenTraining(data, paths, options, counted, *dataset);
-  if (opened.ok() && !data.eval.empty()) {
-    absl::StatusOr<std::unique_ptr<DataSide>> eval = DataSide::Open(paths.eval, options, counted);
-    opened = eval.status();
-    if (opened.ok()) dataset->eval = *std::move(eval);
-  }
+  if (opened.ok()) opened = OpenEvalSets(paths.eval, data, options, counted, *dataset);
   // A hash that is not remembered costs another reading of its file, and nothing else.
   dataset->hashes->Save(/*seldom=*/false).IgnoreError();
   MT_RETURN_IF_ERROR(opened);
-  if (dataset->eval != nullptr) {
-    dataset->eval_report_value = dataset->eval->report();
-    dataset->eval_count = dataset->eval->sequences();
-    if (dataset->eval_count == 0) {
-      return NoSequence("data.eval", dataset->eval->report(), data.sequence_length);
-    }
-  }
   MixSources(data, *dataset);
   dataset->fingerprint_value = Fingerprint(spec, *dataset);
   return dataset;

@@ -40,6 +40,12 @@ struct DatasetReport {
   std::vector<MixedSource> mix;                // empty without weights
 };
 
+// Evaluation sequences [begin, end) of the files of data.eval with one name.
+struct EvalSet {
+  std::string name;  // empty: of files without a name, or split off the training data
+  int64_t begin = 0, end = 0;
+};
+
 // The job's tokenised and packed sequences, numbered in file order. Memory use does not grow with
 // the data, because token ids stay in a cache file. TrainSequence and EvalSequence return
 // OutOfRange for an index that does not exist, and the errors of reading.
@@ -50,6 +56,8 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t train_sequences() const = 0;
   virtual int64_t eval_sequences() const = 0;
+  // Returns the parts of the evaluation sequences, in their order. Empty if there are none.
+  virtual std::vector<EvalSet> eval_sets() const = 0;
   // Returns the positions of the training order that an epoch takes: train_sequences(), or in a mix
   // the shortest beginning of the order in which every sequence of every source occurs.
   virtual int64_t epoch_sequences() const { return train_sequences(); }

@@ -79,7 +79,9 @@ absl::Status CpuKernels::RmsNormBackward(Stream&, const RmsNormBackwardArgs& arg
   ForRanges(pool_, args.rows, rows, [&](int64_t begin, int64_t end) {
     RmsNormBackwardRows(args, begin, end, parts + begin / rows * args.width);
   });
-  AddParts(pool_, parts, count, args.width, args.add_dweight, args.dweight);
+  if (args.dweight != nullptr) {
+    AddParts(pool_, parts, count, args.width, args.add_dweight, args.dweight);
+  }
   return absl::OkStatus();
 }
 

@@ -244,7 +244,9 @@ namespace megatrain {
 
 HWY_EXPORT(UpdateSpanDispatch);
 
-AdamWConstants AdamWConstants::Make(const AdamWStep& step) {
+AdamWConstants AdamWConstants::Make(const AdamWStep& step, int rates) {
+  const AdamWRates own = rates == 0 ? AdamWRates{step.learning_rate, step.weight_decay}
+                                    : step.groups[static_cast<size_t>(rates) - 1];
   const double exponent = static_cast<double>(step.step);
   const double bias1 = 1 - std::pow(step.beta1, exponent);
   const double bias2 = 1 - std::pow(step.beta2, exponent);
@@ -255,8 +257,8 @@ AdamWConstants AdamWConstants::Make(const AdamWStep& step) {
   c.one_minus_beta2 = static_cast<float>(1 - step.beta2);
   c.inverse_sqrt_bias2 = static_cast<float>(1 / std::sqrt(bias2));
   c.epsilon = static_cast<float>(step.epsilon);
-  c.step_size = static_cast<float>(step.learning_rate / bias1);
-  c.decay = static_cast<float>(1 - step.learning_rate * step.weight_decay);
+  c.step_size = static_cast<float>(own.learning_rate / bias1);
+  c.decay = static_cast<float>(1 - own.learning_rate * own.weight_decay);
   return c;
 }
 

@@ -4,14 +4,23 @@
 #define MEGATRAIN_ENGINE_OPTIM_KERNEL_ADAMW_SPAN_H_
 
 #include <cstdint>
+#include <vector>
 
 namespace megatrain {
+
+// What groups of tensors may have of their own.
+struct AdamWRates {
+  double learning_rate = 0, weight_decay = 0;
+};
 
 struct AdamWStep {
   int64_t step = 1;  // from 1; the exponent of the bias correction
   double learning_rate = 0;
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0;
   float gradient_scale = 1;  // the clipping coefficient
+  // The rates of groups: those of elements with `rates` i > 0 are groups[i - 1]. Elements with 0
+  // have the rates above.
+  std::vector<AdamWRates> groups;
 };
 
 // The scalars of a step, computed in FP64 and rounded once.
@@ -25,7 +34,8 @@ struct AdamWConstants {
   float step_size = 0;  // learning_rate / (1 - beta1^step)
   float decay = 1;      // 1 - learning_rate * weight_decay
 
-  static AdamWConstants Make(const AdamWStep& step);
+  // Returns the scalars for elements with `rates`. REQUIRES: 0 <= rates <= step.groups.size().
+  static AdamWConstants Make(const AdamWStep& step, int rates = 0);
 };
 
 // Streams of `elements` elements each, which must not overlap.

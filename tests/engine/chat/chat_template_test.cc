@@ -19,7 +19,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Json = nlohmann::json;
 
 constexpr char kChats[] = "tests/golden/tokenizers/chat/";
 
@@ -135,7 +134,8 @@ TEST_P(BuiltInGolden, RenderedAsTheFormatSays) {
   const auto chat = Create(GetParam(), "", *tokenizer);
   ASSERT_TRUE(chat.ok()) << chat.status();
   size_t rendered_count = 0;
-  for (const Json& item : Cases("tests/golden/chat_masks/named.json")[GetParam()]) {
+  const Json named = Cases("tests/golden/chat_masks/named.json");
+  for (const Json& item : named[GetParam()]) {
     const auto rendered = (*chat)->RenderText(ConversationOf(item["messages"]));
     ASSERT_EQ(rendered.ok(), item.contains("text")) << rendered.status() << item;
     if (!rendered.ok()) continue;

@@ -28,9 +28,12 @@ inline absl::StatusOr<Conversation> ReadConversation(
   return conversation;
 }
 
+// Keeps the order of keys, which a program may write.
+using Json = nlohmann::ordered_json;
+
 // The conversation of a list of messages.
-inline Conversation ConversationOf(const nlohmann::json& messages) {
-  const auto read = ReadConversation(nlohmann::json{{"messages", messages}}.dump());
+inline Conversation ConversationOf(const Json& messages) {
+  const auto read = ReadConversation(Json{{"messages", messages}}.dump());
   EXPECT_TRUE(read.ok()) << read.status();
   return read.ok() ? *read : Conversation();
 }

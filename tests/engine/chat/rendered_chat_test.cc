@@ -13,7 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using Json = nlohmann::json;
 
 constexpr char kChatml[] =
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
@@ -262,17 +261,18 @@ TEST(RenderChat, WhatAProgramRaisesIsTheExamplesError) {
 
 TEST(RenderChat, FindingTheTurnsOfALongConversationIsBounded) {
   Json messages;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 300; ++i) {
     messages.push_back({{"role", "user"}, {"content", "q"}});
     messages.push_back({{"role", "assistant"}, {"content", "a"}});
   }
   const std::string record = Json{{"messages", messages}}.dump();
   const std::string slow = std::string(
-                               "{% for m in messages %}{% for i in range(900) %}"
+                               "{% for i in range(1000) %}{% for j in range(1000) %}"
                                "{% endfor %}{% endfor %}") +
                            kChatml;
   EXPECT_THAT(ErrorWith(slow, record), HasSubstr("finding the assistant's turns takes too long"));
-  EXPECT_EQ(TargetsWith(slow, record, TrainOn::kLast).size(), 0u);
+  EXPECT_THAT(TargetsWith(slow, record, TrainOn::kLast), ElementsAre("a<|im_end|>"));
+  EXPECT_EQ(TargetsWith(kChatml, record).size(), 300u);
 }
 
 }  // namespace

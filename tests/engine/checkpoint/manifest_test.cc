@@ -21,6 +21,8 @@ Manifest MakeManifest() {
   manifest.tiles = 2;
   manifest.state = MakeState(TinyLayout(), DType::kBF16, 100);
   manifest.state.seed = ~uint64_t{0};
+  manifest.state.evaluations = {80, 2.25, 3};
+  manifest.state.allowed_changes = {{40, "optimizer.learning_rate", "0.0003", "1e-05"}};
   manifest.state.spec["data.train[0].path"] = "a \"quoted\" näme\n";
   for (int tile = 0; tile < 2; ++tile) {
     manifest.files.push_back({WeightsFileName(tile, 2), 1000 + tile, std::string(32, 'a')});
@@ -56,6 +58,14 @@ TEST(ManifestTest, RoundTrip) {
   EXPECT_EQ(after->state.arithmetic, "cpu, some library");
   EXPECT_EQ(after->state.steps_total, before.state.steps_total);
   EXPECT_EQ(after->state.spec, before.state.spec);
+  EXPECT_EQ(after->state.evaluations.best_step, 80);
+  EXPECT_EQ(after->state.evaluations.best_loss, 2.25);
+  EXPECT_EQ(after->state.evaluations.since_best, 3);
+  ASSERT_EQ(after->state.allowed_changes.size(), 1u);
+  EXPECT_EQ(after->state.allowed_changes[0].step, 40);
+  EXPECT_EQ(after->state.allowed_changes[0].key, "optimizer.learning_rate");
+  EXPECT_EQ(after->state.allowed_changes[0].before, "0.0003");
+  EXPECT_EQ(after->state.allowed_changes[0].now, "1e-05");
   EXPECT_EQ(after->state.data_fingerprint, before.state.data_fingerprint);
   EXPECT_EQ(after->state.model_fingerprint, before.state.model_fingerprint);
   ASSERT_EQ(after->files.size(), before.files.size());

@@ -145,6 +145,46 @@ engine:
   EXPECT_EQ(spec->engine.link_gigabytes_per_second, 2.5);
 }
 
+TEST(JobParserTest, KeysOfFineTuning) {
+  const auto spec = Parse(R"(model: {path: m}
+data:
+  train: [{path: t, format: text}]
+  eval: [{path: e, format: text, name: chat}, {path: f, format: text}]
+training:
+  freeze: ["model.embed_tokens.*", "*.bias"]
+  skip_steps: [7, 9]
+  keep_best: true
+  stop_after_worse: 3
+optimizer:
+  groups:
+    - {match: "*.mlp.*", learning_rate: 1.0e-5}
+    - {match: lm_head.weight, weight_decay: 0}
+report: {tensorboard: board}
+)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->data.eval[0].name, "chat");
+  EXPECT_EQ(spec->data.eval[1].name, "");
+  EXPECT_EQ(spec->training.freeze, (std::vector<std::string>{"model.embed_tokens.*", "*.bias"}));
+  EXPECT_EQ(spec->training.skip_steps, (std::vector<int64_t>{7, 9}));
+  EXPECT_TRUE(spec->training.keep_best);
+  EXPECT_EQ(spec->training.stop_after_worse, 3);
+  ASSERT_EQ(spec->optimizer.groups.size(), 2u);
+  EXPECT_EQ(spec->optimizer.groups[0].learning_rate, 1e-5);
+  EXPECT_FALSE(spec->optimizer.groups[0].weight_decay.has_value());
+  EXPECT_FALSE(spec->optimizer.groups[1].learning_rate.has_value());
+  EXPECT_EQ(spec->optimizer.groups[1].weight_decay, 0.0);
+  EXPECT_EQ(spec->report.tensorboard, "/jobs/board");
+
+  EXPECT_THAT(Refusal("training: {freeze: [\"\"]}\n"), HasSubstr("tensor names"));
+  EXPECT_THAT(Refusal("training: {skip_steps: [0]}\n"), HasSubstr("whole number from 1"));
+  EXPECT_THAT(Refusal("optimizer: {groups: [{match: a}]}\n"), HasSubstr("changes nothing"));
+  EXPECT_THAT(Refusal("optimizer: {groups: [{learning_rate: 1}]}\n"), HasSubstr("match"));
+  EXPECT_THAT(Refusal("optimizer: {groups: [{match: a, learning_rate: -1}]}\n"),
+              HasSubstr("groups[0].learning_rate"));
+  EXPECT_THAT(Refusal("training: {keep_best: true}\n"), HasSubstr("nothing to evaluate"));
+  EXPECT_THAT(Refusal("training: {stop_after_worse: 2}\n"), HasSubstr("nothing to evaluate"));
+}
+
 TEST(JobParserTest, UnknownKeysNameKeyLineAndNearest) {
   EXPECT_EQ(Refusal("training:\n  setps: 5\n"),
             "job.yaml:6: training.setps: unknown key; did you mean training.steps?");

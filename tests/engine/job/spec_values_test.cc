@@ -12,7 +12,10 @@ TEST(SpecValuesTest, HoldsWhatAResumedRunMayNotChange) {
   EXPECT_EQ(values.at("training.global_batch"), "8");
   EXPECT_EQ(values.at("optimizer.learning_rate"), "0.0003");
   EXPECT_EQ(values.at("data.train"), "[]");
+  EXPECT_EQ(values.at("training.freeze"), "[]");
+  EXPECT_EQ(values.at("optimizer.groups"), "[]");
   for (const char* free : {"training.steps", "training.epochs", "training.eval_every",
+                           "training.keep_best", "training.skip_steps", "report.tensorboard",
                            "checkpoint.keep", "output.directory", "engine.threads"}) {
     EXPECT_EQ(values.count(free), 0u) << free;
   }

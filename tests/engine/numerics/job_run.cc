@@ -71,15 +71,20 @@ JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after) {
   return run;
 }
 
-std::map<std::string, std::string> CheckpointTensorFiles(const JobSpec& spec) {
+std::string NewestCheckpoint(const JobSpec& spec) {
   std::filesystem::path newest;
-  std::map<std::string, std::string> files;
-  if (!std::filesystem::exists(spec.checkpoint.directory)) return files;
+  if (!std::filesystem::exists(spec.checkpoint.directory)) return "";
   for (const auto& entry : std::filesystem::directory_iterator(spec.checkpoint.directory)) {
     const bool whole =
         entry.path().filename().string().rfind("step-", 0) == 0 && entry.path().extension().empty();
     if (whole && entry.path().filename() > newest.filename()) newest = entry.path();
   }
+  return newest;
+}
+
+std::map<std::string, std::string> CheckpointTensorFiles(const JobSpec& spec) {
+  std::map<std::string, std::string> files;
+  const std::string newest = NewestCheckpoint(spec);
   if (newest.empty()) return files;
   for (const auto& entry : std::filesystem::directory_iterator(newest)) {
     if (entry.path().extension() == ".safetensors") {

@@ -36,6 +36,8 @@ JobRun Train(const JobSpec& spec, int64_t stop_after = 0);
 // The same on a host that is there; its device and the job's must go together.
 JobRun TrainOnHost(EngineHost& host, const JobSpec& spec, int64_t stop_after = 0);
 
+// The path of the newest checkpoint in the job's directory; "" if there is none.
+std::string NewestCheckpoint(const JobSpec& spec);
 // The tensor files of the newest checkpoint in the job's directory, whole, by file name: weights,
 // remainders and moments; none if there is no checkpoint.
 std::map<std::string, std::string> CheckpointTensorFiles(const JobSpec& spec);

@@ -135,6 +135,29 @@ ModelReference LoadModelReference(const std::string& family) {
   return reference;
 }
 
+std::vector<ChoiceReference> LoadChoices() {
+  std::vector<ChoiceReference> choices;
+  const auto json =
+      nlohmann::ordered_json::parse(ReadBytes("tests/golden/models/choices/choices.json"));
+  for (const auto& [name, entry] : json.items()) {
+    ChoiceReference& choice = choices.emplace_back();
+    choice.name = name;
+    choice.family = entry.at("family");
+    choice.freeze = entry.at("freeze").get<std::vector<std::string>>();
+    for (const auto& group : entry.at("groups")) {
+      choice.groups.push_back({group.at("match"), group.value("learning_rate", -1.0),
+                               group.value("weight_decay", -1.0)});
+    }
+    for (const int clipped : {0, 1}) {
+      const auto& curves = entry.at("curves").at(clipped ? "clipped" : "unclipped");
+      choice.fp32_curve[clipped] = ReadCurve(curves.at("fp32"));
+      choice.fp64_curve[clipped] = ReadCurve(curves.at("fp64"));
+      choice.bf16_curve[clipped] = ReadCurve(curves.at("bf16"));
+    }
+  }
+  return choices;
+}
+
 double RelativeError(const std::vector<float>& actual, const std::vector<float>& expected) {
   if (actual.size() != expected.size()) return INFINITY;
   double difference = 0, norm = 0;

@@ -60,6 +60,19 @@ std::vector<std::string> ReferenceFamilies();
 // Ends the test run with a message if a file is missing.
 ModelReference LoadModelReference(const std::string& family);
 
+// A job that freezes tensors or gives groups of them rates of their own, on a family's tokens.
+struct ChoiceReference {
+  struct Rates {
+    std::string match;
+    double learning_rate = -1, weight_decay = -1;  // negative: the job's
+  };
+  std::string name, family;
+  std::vector<std::string> freeze;
+  std::vector<Rates> groups;
+  LossCurve fp32_curve[2], fp64_curve[2], bf16_curve[2];  // as in ModelReference
+};
+std::vector<ChoiceReference> LoadChoices();
+
 // The tensors of a safetensors file of F32 and BF16.
 NamedTensors ReadFloatTensors(const std::string& path);
 

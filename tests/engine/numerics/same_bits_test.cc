@@ -21,6 +21,7 @@ struct Case {
   std::string family;
   Precision precision;
   bool clipped;
+  std::vector<std::string> freeze = {};
 };
 
 void ExpectSame(const JobRun& run, const JobRun& expected) {
@@ -51,6 +52,7 @@ class SameBitsTest : public ::testing::TestWithParam<Case> {
     const ModelReference reference = LoadModelReference(GetParam().family);
     JobSpec spec =
         CurveJob(reference, GetParam().precision, GetParam().clipped, FreshDirectory(directory));
+    spec.training.freeze = GetParam().freeze;
     spec.training.steps = kSteps;
     spec.training.micro_batch = 1;  // four micro-batches a step
     return spec;
@@ -168,7 +170,17 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"untied_fp32_clipped", "llama", Precision::kFp32, true},
                       Case{"untied_bf16_unclipped", "qwen3", Precision::kBf16, false},
                       Case{"tied_bf16_clipped", "qwen2", Precision::kBf16, true},
-                      Case{"tied_fp32_unclipped", "llama_tied", Precision::kFp32, false}),
+                      Case{"tied_fp32_unclipped", "llama_tied", Precision::kFp32, false},
+                      Case{"frozen_prefix",
+                           "qwen3",
+                           Precision::kBf16,
+                           true,
+                           {"model.embed_tokens.*", "model.layers.[01].*"}},
+                      Case{"frozen_parts",
+                           "qwen2",
+                           Precision::kFp32,
+                           false,
+                           {"lm_head.*", "*.k_proj.*", "*.mlp.*", "model.layers.0.*"}}),
     [](const auto& info) { return info.param.name; });
 
 // A random model and random tokens, small, of odd sizes. Micro-batches have more tokens, and layers

@@ -26,7 +26,10 @@ Resources Parts(const PipelineShape& shape, ResourceKind kind, int tile, int64_t
     if (overlap <= 0) continue;
     parts.insert({kind, kind == kTileWeights ? HostPart(shape, tile, part) : tile});
   }
-  if (end > shape.host_elements(tile)) parts.insert({kind, shape.tiles() + tile});
+  // What is behind the state is not updated, so that it is no resource.
+  if (std::max(begin, shape.host_elements(tile)) < std::min(end, shape.state_elements(tile))) {
+    parts.insert({kind, shape.tiles() + tile});
+  }
   return parts;
 }
 
@@ -55,13 +58,16 @@ const DeviceUpdateOp& NextPiece(const Schedule& schedule, size_t at) {
 // Tile 1 is loaded into a buffer that the device updates its own elements in: those are not loaded,
 // though they are not the host's.
 bool LoadsBesideUpdate(const Schedule& schedule, size_t at, const PipelineShape& shape) {
-  if (schedule.ops[at].as<LoadTileOp>()->tile != 1 || !shape.first_tile_in_buffer()) return false;
-  int64_t end = 0;
-  for (const LoadTileOp* load; (load = schedule.ops[at].as<LoadTileOp>()) && load->tile == 1;
-       ++at) {
-    end = load->end;
+  const auto loads = [&](size_t i) {
+    const LoadTileOp* const load = schedule.ops[i].as<LoadTileOp>();
+    return load != nullptr && load->tile == 1;
+  };
+  if (!loads(at) || !shape.first_tile_in_buffer()) return false;
+  while (at > 0 && loads(at - 1)) --at;
+  for (; loads(at); ++at) {
+    if (schedule.ops[at].as<LoadTileOp>()->end == shape.state_elements(1)) return false;
   }
-  return end < shape.tile_elements[1];
+  return true;
 }
 
 // Returns the access of operation `at` of a schedule, given its fields.
@@ -118,15 +124,18 @@ struct Access {
   }
   OpAccess operator()(const HeadOp& op) const {
     // The head's chunk and the tokens' losses are scratch; their sum is the step's.
-    return {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)},
-            {{kHiddenGradient, op.sweep_index}, Accumulator(op.accumulator), scratch, losses}};
+    OpAccess access = {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)},
+                       {{kHiddenGradient, op.sweep_index}, scratch, losses}};
+    if (op.accumulator) access.writes.insert(Accumulator(*op.accumulator));
+    return access;
   }
   OpAccess operator()(const HeadLossOp& op) const {
     return {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)}, {scratch, losses}};
   }
   OpAccess operator()(const LayerBackwardOp& op) const {
     OpAccess access = {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)},
-                       {{kHiddenGradient, op.sweep_index}, Accumulator(op.accumulator), scratch}};
+                       {{kHiddenGradient, op.sweep_index}, scratch}};
+    if (op.accumulator) access.writes.insert(Accumulator(*op.accumulator));
     // What was kept is overwritten.
     if (op.kept) access.writes.insert({kKept, op.kept->slot});
     return access;
@@ -156,7 +165,9 @@ struct Access {
   OpAccess operator()(const CheckLossesOp&) const { return {{host_losses}, {}}; }
   OpAccess operator()(const ClipOp&) const {
     OpAccess access = {{host_losses}, {clip}};
-    for (int tile = 0; tile < shape.tiles(); ++tile) access.reads.insert(Norm(tile));
+    for (int tile = 0; tile < shape.tiles(); ++tile) {
+      if (shape.state_elements(tile) > 0) access.reads.insert(Norm(tile));
+    }
     return access;
   }
   // AdamW on the host: the gradient in the slab, the tile's norm, which is checked first, and with

@@ -26,8 +26,10 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
     EXPECT_LE(counts_.loads[tile], 2 * sweeps) << "tile " << tile;
     const int on_host = shape_.host_elements(tile) > 0 ? 1 : 0;
+    const int trained = shape_.state_elements(tile) > 0 ? 1 : 0;
     // Without clipping, and of tile 1, the device takes its part from the accumulator.
-    EXPECT_EQ(counts_.stores[tile], shape_.clipping && tile != 1 ? 1 : on_host) << "tile " << tile;
+    EXPECT_EQ(counts_.stores[tile], shape_.clipping && tile != 1 ? trained : on_host)
+        << "tile " << tile;
     EXPECT_EQ(counts_.updates[tile], on_host) << "tile " << tile;
     EXPECT_EQ(counts_.device_updates[tile], shape_.updates_on_device(tile) ? 1 : 0)
         << "tile " << tile;
@@ -35,6 +37,12 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
   // At the turn the last layer's tile is still there, if there is a second buffer.
   if (shape_.weight_buffers >= 2) {
     EXPECT_LE(counts_.loads[shape_.layers], sweeps);
+  }
+  // Nothing is computed before the first tensor that is trained.
+  for (int layer = 0; layer < shape_.layers; ++layer) {
+    bool needed = shape_.embedding_trained;
+    for (int tile = 1; tile <= layer + 1; ++tile) needed |= shape_.state_elements(tile) > 0;
+    EXPECT_EQ(counts_.backwards[layer], needed ? micro_batches : 0) << "layer " << layer;
   }
   ++step_;
 }
@@ -47,7 +55,7 @@ void ScheduleReplay::Do(const LoadTileOp& op) {
 void ScheduleReplay::Do(const EmbedForwardOp& op) {
   if (shape_.embedding_from_host) {
     EXPECT_FALSE(op.weight_buffer);
-    EXPECT_EQ(rows_version_, step_);
+    EXPECT_EQ(rows_version_, shape_.embedding_trained ? step_ : 0);
   } else {
     CheckWeights(op.weight_buffer.value(), 0);
   }
@@ -74,8 +82,8 @@ void ScheduleReplay::Do(const LayerForwardOp& op) {
 void ScheduleReplay::Do(const HeadOp& op) {
   CheckWeights(op.weight_buffer, op.tile);
   EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
-  Accumulate(op, op.tile);
-  gradient_[op.sweep_index] = Hidden(shape_.layers, op.micro_batch);
+  AccumulateIfTrained(op, op.tile);
+  gradient_[op.sweep_index] = op.input_gradient ? Hidden(shape_.layers, op.micro_batch) : "none";
 }
 
 void ScheduleReplay::Do(const HeadLossOp& op) {
@@ -87,12 +95,13 @@ void ScheduleReplay::Do(const LayerBackwardOp& op) {
   CheckWeights(op.weight_buffer, op.layer + 1);
   EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
   EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.layer + 1, op.micro_batch));
-  gradient_[op.sweep_index] = Hidden(op.layer, op.micro_batch);
+  gradient_[op.sweep_index] = op.input_gradient ? Hidden(op.layer, op.micro_batch) : "none";
+  ++counts_.backwards[op.layer];
   if (op.kept) {
     EXPECT_NE(op.kept->level, KeepLevel::kNothing);
     EXPECT_EQ(kept_[op.kept->slot], Hidden(op.layer, op.micro_batch));
   }
-  Accumulate(op, op.layer + 1);
+  AccumulateIfTrained(op, op.layer + 1);
 }
 
 void ScheduleReplay::Do(const StoreHiddenGradientOp& op) {
@@ -107,7 +116,7 @@ void ScheduleReplay::Do(const EmbedBackwardOp& op) {
   const Resource& source = op.hidden_gradient;
   EXPECT_EQ(source.kind == ResourceKind::kHidden ? hidden_[source.index] : gradient_[source.index],
             Hidden(0, op.micro_batch));
-  Accumulate(op, 0);
+  Accumulate(op, op.accumulator, 0);
 }
 
 void ScheduleReplay::Do(const StorePartialOp& op) {
@@ -126,7 +135,7 @@ void ScheduleReplay::Do(const LoadPartialOp& op) {
   // Piece by piece, whole in the end.
   EXPECT_EQ(op.begin, op.begin == 0 ? 0 : partial_end_[op.accumulator]);
   partial_end_[op.accumulator] = op.end;
-  if (op.end == shape_.tile_elements[op.tile]) {
+  if (op.end == shape_.state_elements(op.tile)) {
     accumulator_[op.accumulator] = slab_[op.slab];
   }
 }
@@ -135,7 +144,7 @@ void ScheduleReplay::Do(const UpdateTileOp& op) {
   EXPECT_EQ(slab_[op.slab].first, op.tile);
   // The tied tile gets each micro-batch from both ends, every other tile once; always in
   // order.
-  const bool both = shape_.tied && op.tile == 0;
+  const bool both = shape_.tied && op.tile == 0 && shape_.embedding_trained;
   EXPECT_EQ(slab_[op.slab].second.size(), static_cast<size_t>(micro_batches_) * (both ? 2 : 1));
   for (size_t i = 0; i < slab_[op.slab].second.size(); ++i) {
     EXPECT_EQ(slab_[op.slab].second[i], static_cast<int>(i) % micro_batches_);
@@ -174,7 +183,7 @@ void ScheduleReplay::Do(const DeviceUpdateOp& op) {
 }
 
 void ScheduleReplay::Do(const EndDeviceUpdateOp& op) {
-  EXPECT_EQ(device_end_[op.tile], shape_.tile_elements[op.tile]);
+  EXPECT_EQ(device_end_[op.tile], shape_.state_elements(op.tile));
   ++counts_.device_updates[op.tile];
 }
 

@@ -31,6 +31,7 @@ class ScheduleReplay {
   // How often each tile was loaded, stored and updated in a step.
   struct Counts {
     std::map<int, int> loads, stores, updates, device_updates;
+    std::map<int, int> backwards;  // by layer
   };
 
   void Do(const LoadTileOp& op);
@@ -73,10 +74,15 @@ class ScheduleReplay {
     buffer_[b] = Version(op.tile);
   }
   template <typename Op>
-  void Accumulate(const Op& op, int tile) {
-    if (op.first) accumulator_[op.accumulator] = {tile, {}};
-    EXPECT_EQ(accumulator_[op.accumulator].first, tile);
-    accumulator_[op.accumulator].second.push_back(op.micro_batch);
+  void Accumulate(const Op& op, int accumulator, int tile) {
+    if (op.first) accumulator_[accumulator] = {tile, {}};
+    EXPECT_EQ(accumulator_[accumulator].first, tile);
+    accumulator_[accumulator].second.push_back(op.micro_batch);
+  }
+  template <typename Op>
+  void AccumulateIfTrained(const Op& op, int tile) {
+    EXPECT_EQ(op.accumulator.has_value(), shape_.state_elements(tile) > 0);
+    if (op.accumulator) Accumulate(op, *op.accumulator, tile);
   }
 
   const PipelineShape shape_;

@@ -50,17 +50,20 @@ void ExpectDeclared(const Schedule& schedule, const PipelineShape& shape, bool e
 
 // Parts updated on the device, and whether the embedding is read from the host.
 using Updates = std::pair<int, bool>;
-// layers, tied, buffers, clipping, stash on the host, micro-batches, sweep, updates
-using Grid = std::tuple<int, bool, int, bool, bool, int, int, Updates>;
+enum class Frozen { kNothing, kEmbedding, kPrefix, kSuffix, kAllButHead, kParts };
+// layers, tied, buffers, clipping, stash on the host, micro-batches, sweep, updates, frozen
+using Grid = std::tuple<int, bool, int, bool, bool, int, int, Updates, Frozen>;
 
 class ScheduleProperties : public testing::TestWithParam<Grid> {
  protected:
   PipelineShape Shape() const {
-    const auto [layers, tied, buffers, clipping, host, micro_batches, sweep, updates] = GetParam();
+    const auto [layers, tied, buffers, clipping, host, micro_batches, sweep, updates, frozen] =
+        GetParam();
     PipelineShape shape = MakeShape(layers, tied, buffers, clipping, host, sweep, 3);
     shape.slab_per_tile = clipping || micro_batches > sweep;
     if (shape.slab_per_tile) shape.gradient_slabs = shape.tiles();
-    shape.kept = layers * sweep / 2;
+    Freeze(frozen, shape);
+    shape.kept = shape.backward_layers() * sweep / 2;
     shape.kept_everything = shape.kept / 2;
     shape.device_update_parts = updates.first;
     shape.first_tile_device_parts = updates.first == 24 ? 40 : updates.first;
@@ -68,6 +71,23 @@ class ScheduleProperties : public testing::TestWithParam<Grid> {
     shape.embedding_from_host = updates.second;
     shape.row_elements = 300;
     return shape;
+  }
+  // A tied tile keeps its norm's state where its matrix is frozen.
+  static void Freeze(Frozen frozen, PipelineShape& shape) {
+    if (frozen == Frozen::kNothing) return;
+    std::vector<int64_t>& stateless = shape.stateless_elements;
+    stateless.assign(shape.tiles(), frozen == Frozen::kParts ? 384 : 0);
+    if (frozen == Frozen::kParts) return;
+    const int last = shape.tied ? shape.layers : shape.layers + 1;
+    for (int tile = 1; tile <= last; ++tile) {
+      const bool is_frozen = (frozen == Frozen::kPrefix && tile <= shape.layers / 2) ||
+                             (frozen == Frozen::kSuffix && tile > shape.layers / 2) ||
+                             (frozen == Frozen::kAllButHead && tile <= shape.layers);
+      if (is_frozen) stateless[tile] = 1000;
+    }
+    if (frozen == Frozen::kSuffix) return;
+    shape.embedding_trained = false;
+    stateless[0] = shape.tied ? 872 : 1000;
   }
   std::vector<int64_t> Tokens() const { return std::vector<int64_t>(std::get<5>(GetParam()), 16); }
 };
@@ -179,11 +199,37 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values(1, 2, 5), testing::Bool(), testing::Values(1, 2, 3, 5),
                      testing::Bool(), testing::Bool(), testing::Values(1, 2, 5),
                      testing::Values(1, 2, 5),
-                     testing::Values(Updates(0, false), Updates(24, true), Updates(64, true))));
+                     testing::Values(Updates(0, false), Updates(24, true), Updates(64, true)),
+                     testing::Values(Frozen::kNothing)));
+
+INSTANTIATE_TEST_SUITE_P(FrozenShapes, ScheduleProperties,
+                         testing::Combine(testing::Values(1, 4), testing::Bool(),
+                                          testing::Values(2), testing::Bool(), testing::Bool(),
+                                          testing::Values(5), testing::Values(2, 5),
+                                          testing::Values(Updates(0, false), Updates(24, true)),
+                                          testing::Values(Frozen::kEmbedding, Frozen::kPrefix,
+                                                          Frozen::kSuffix, Frozen::kAllButHead,
+                                                          Frozen::kParts)));
 
 TEST(ScheduleTest, DeviceSlotsDoNotDependOnDepthWithTheStashOnTheHost) {
   EXPECT_EQ(MakeShape(4, false, 2, true, true, 3, 6).hidden_slots(),
             MakeShape(48, false, 2, true, true, 3, 50).hidden_slots());
+}
+
+TEST(ScheduleTest, TheStashHoldsOnlyWhatBackwardReads) {
+  PipelineShape shape = MakeShape(8, false, 2, true, false, 3, 10);
+  EXPECT_EQ(shape.hidden_slots(), 9 * 3);
+  shape.embedding_trained = false;
+  shape.stateless_elements = {1000, 1000, 1000, 1000, 1000, 1000, 0, 0, 0, 0};
+  EXPECT_EQ(shape.lowest_layer(), 5);
+  EXPECT_EQ(shape.hidden_slots(), 4 * 3);
+  shape.stash_on_host = true;
+  PipelineState state;
+  std::set<int> stashed;
+  for (const Op& op : BuildTrainingStep(shape, {16, 16, 16}, state).ops) {
+    if (const auto* store = op.as<StoreStashOp>()) stashed.insert(store->layer);
+  }
+  EXPECT_EQ(stashed, (std::set<int>{5, 6, 7}));
 }
 
 TEST(ScheduleTest, SlabsTakeTurnsWithoutClipping) {

@@ -348,7 +348,7 @@ int LaunchBackward(const Queue& queue, const RmsNormBackwardArgs& args, float* p
     return Launch(RmsNormBackwardKernel<T, kCount, Shape>, Grid(blocks), kThreads,
                   static_cast<int>(shared), queue, args, static_cast<uint32_t>(items), partial);
   });
-  if (error != 0) return error;
+  if (error != 0 || args.dweight == nullptr) return error;
   return AddPartialSums(queue, partial, blocks, args.width, args.add_dweight, args.dweight);
 }
 

@@ -25,6 +25,7 @@ class NumberedDataset : public Dataset {
   int64_t failing = -1;
 
   int64_t train_sequences() const override { return n_; }
+  std::vector<EvalSet> eval_sets() const override { return {}; }
   int64_t eval_sequences() const override { return 0; }
   absl::StatusOr<Sequence> TrainSequence(int64_t index) const override {
     if (index == failing) return absl::DataLossError("x.bin: cannot be read");

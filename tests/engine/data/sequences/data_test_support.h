@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,23 @@ inline absl::StatusOr<std::unique_ptr<Dataset>> OpenWithBytes(const JobSpec& spe
                                                               bool verify_data = false) {
   return OpenDataset(spec, MakeBytesTokenizer(), directory.path(), kBytesVocabulary,
                      directory / "cache", nullptr, PosixFileSystem(), verify_data);
+}
+
+// The message with which the data is refused.
+inline std::string OpenError(const JobSpec& spec, const TestDirectory& directory) {
+  const auto dataset = OpenWithBytes(spec, directory);
+  return dataset.ok() ? "it was opened" : std::string(dataset.status().message());
+}
+
+// The text of a sequence, with '$' for the end of a text.
+inline std::string TextOf(const Sequence& sequence) {
+  std::string text;
+  for (size_t t = 0; t < sequence.input_ids.size(); ++t) {
+    if (sequence.document_ids[t] < 0) break;
+    const int32_t id = sequence.input_ids[t];
+    text += id == kBytesEosId ? '$' : static_cast<char>(id);
+  }
+  return text;
 }
 
 }  // namespace megatrain

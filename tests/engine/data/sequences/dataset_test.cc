@@ -21,23 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr int32_t kEos = kBytesEosId;
-
-std::string OpenError(const JobSpec& spec, const TestDirectory& directory) {
-  const auto dataset = OpenWithBytes(spec, directory);
-  EXPECT_FALSE(dataset.ok());
-  return std::string(dataset.status().message());
-}
-
-std::string TextOf(const Sequence& sequence) {
-  std::string text;
-  for (size_t t = 0; t < sequence.input_ids.size(); ++t) {
-    if (sequence.document_ids[t] < 0) break;
-    text += sequence.input_ids[t] == kEos ? '$' : static_cast<char>(sequence.input_ids[t]);
-  }
-  return text;
-}
-
 std::vector<std::string> TrainTexts(const Dataset& dataset) {
   std::vector<std::string> texts;
   for (int64_t i = 0; i < dataset.train_sequences(); ++i) {
@@ -162,93 +145,6 @@ TEST(DatasetTest, MixedListsKeepTheirOrder) {
   EXPECT_THAT(TrainTexts(**dataset), ElementsAre("abcd", "e$", "ABCD", "abcd", "e$"));
 }
 
-TEST(DatasetTest, ChatsAreMaskedOutsideTheAnswer) {
-  TestDirectory directory;
-  const std::string path =
-      directory.Write("a.jsonl", "{\"instruction\":\"Add\",\"input\":\"1 1\",\"output\":\"2\"}\n");
-  JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 100);
-  const auto dataset = OpenWithBytes(spec, directory);
-  ASSERT_TRUE(dataset.ok()) << dataset.status();
-  const auto sequence = (*dataset)->TrainSequence(0);
-  EXPECT_EQ(TextOf(*sequence),
-            "<|im_start|>user\nAdd\n1 1<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n");
-  std::string learnt;
-  for (const int32_t label : sequence->labels) {
-    if (label != kMaskedLabel) learnt += static_cast<char>(label);
-  }
-  EXPECT_EQ(learnt, "2<|im_end|>");
-
-  spec.data.train_on_prompt = true;
-  const auto all = OpenWithBytes(spec, directory);
-  ASSERT_TRUE(all.ok()) << all.status();
-  EXPECT_EQ((*all)->TrainSequence(0)->labels[0], '<');
-  EXPECT_NE((*all)->fingerprint(), (*dataset)->fingerprint());
-}
-
-TEST(DatasetTest, TheTemplatesDayIsPartOfTheDataWhereItIsRead) {
-  TestDirectory directory;
-  const std::string path = directory.Write("a.jsonl", R"({"instruction": "q", "output": "a"})"
-                                                      "\n");
-  JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 100);
-  spec.data.template_date = "2026-01-31";
-  EXPECT_EQ((*OpenWithBytes(spec, directory))->template_date(), "") << "chatml has no day";
-
-  spec.data.chat_template = directory.Write(
-      "day.jinja",
-      "{{ strftime_now('%d %B %Y') }}{% for m in messages %}|{{ m.content }}{% endfor %}");
-  const auto dated = OpenWithBytes(spec, directory);
-  ASSERT_TRUE(dated.ok()) << dated.status();
-  EXPECT_EQ((*dated)->template_date(), "2026-01-31");
-  EXPECT_EQ(TextOf(*(*dated)->TrainSequence(0)), "31 January 2026|q|a");
-  spec.data.template_date = "2026-02-01";
-  const auto later = OpenWithBytes(spec, directory);
-  EXPECT_EQ(TextOf(*(*later)->TrainSequence(0)), "01 February 2026|q|a");
-  EXPECT_NE((*later)->fingerprint(), (*dated)->fingerprint());
-  spec.data.template_date = "";
-  EXPECT_EQ((*OpenWithBytes(spec, directory))->template_date().size(), 10u);
-  spec.data.template_date = "2026-02-30";
-  EXPECT_THAT(OpenError(spec, directory), HasSubstr("data.template_date: \"2026-02-30\" is not"));
-}
-
-TEST(DatasetTest, TurnsWithoutACertainPlaceAreCounted) {
-  TestDirectory directory;
-  const std::string record =
-      R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"},
-          {"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}]})";
-  std::string line = record;
-  std::erase(line, '\n');
-  JobSpec spec = SpecOf(
-      {{directory.Write("a.jsonl", line + "\n" + line + "\n"), DataFormat::kMessages, ""}}, 100);
-  spec.data.packing = false;
-  // Writes all answers but the last one in capitals.
-  spec.data.chat_template =
-      directory.Write("capitals.jinja",
-                      "{% for m in messages %}{{ m.content if m.role == 'user' or loop.last else "
-                      "m.content | upper }};{% endfor %}");
-  for (int round = 0; round < 2; ++round) {  // made, and found in the cache
-    const auto dataset = OpenWithBytes(spec, directory);
-    ASSERT_TRUE(dataset.ok()) << dataset.status();
-    EXPECT_EQ((*dataset)->train_report().turns_left_out, 2);
-    EXPECT_EQ(TextOf(*(*dataset)->TrainSequence(0)), "p;A;q;b;");
-  }
-  spec.data.train_on = "last";
-  EXPECT_EQ((*OpenWithBytes(spec, directory))->train_report().turns_left_out, 0);
-}
-
-TEST(DatasetTest, WhatATemplateRaisesNamesTheRecord) {
-  TestDirectory directory;
-  const std::string path = directory.Write("a.jsonl",
-                                           "{\"instruction\": \"q\", \"output\": \"a\"}\n"
-                                           "{\"instruction\": \"r\", \"output\": \"\"}\n");
-  JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 100);
-  spec.data.chat_template = directory.Write(
-      "raises.jinja",
-      "{% for m in messages %}{% if not m.content %}{{ raise_exception('nothing said') }}"
-      "{% endif %}{{ m.content }}{% endfor %}");
-  EXPECT_EQ(OpenError(spec, directory),
-            path + ":2: the chat template refuses the conversation: nothing said");
-}
-
 TEST(DatasetTest, SplitsTheLastSequencesOffForEvaluation) {
   TestDirectory directory;
   std::vector<uint16_t> ids(100);
@@ -270,6 +166,9 @@ TEST(DatasetTest, SplitsTheLastSequencesOffForEvaluation) {
   ASSERT_TRUE(listed.ok()) << listed.status();
   EXPECT_EQ((*listed)->train_sequences(), 10);
   EXPECT_EQ((*listed)->eval_sequences(), 10);
+  ASSERT_EQ((*listed)->eval_sets().size(), 1u);
+  EXPECT_EQ((*listed)->eval_sets()[0].name, "");
+  EXPECT_EQ((*listed)->eval_sets()[0].end, 10);
 
   spec.data.eval.clear();
   spec.data.eval_fraction = 0.95;

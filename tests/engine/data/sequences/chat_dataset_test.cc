@@ -1,0 +1,103 @@
+// Tests of data sets of conversations.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "engine/data/sequences/dataset.h"
+#include "tests/engine/data/sequences/data_test_support.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ChatDatasetTest, ChatsAreMaskedOutsideTheAnswer) {
+  TestDirectory directory;
+  const std::string path =
+      directory.Write("a.jsonl", "{\"instruction\":\"Add\",\"input\":\"1 1\",\"output\":\"2\"}\n");
+  JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 100);
+  const auto dataset = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const auto sequence = (*dataset)->TrainSequence(0);
+  EXPECT_EQ(TextOf(*sequence),
+            "<|im_start|>user\nAdd\n1 1<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n");
+  std::string learnt;
+  for (const int32_t label : sequence->labels) {
+    if (label != kMaskedLabel) learnt += static_cast<char>(label);
+  }
+  EXPECT_EQ(learnt, "2<|im_end|>");
+
+  spec.data.train_on_prompt = true;
+  const auto all = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ((*all)->TrainSequence(0)->labels[0], '<');
+  EXPECT_NE((*all)->fingerprint(), (*dataset)->fingerprint());
+}
+
+TEST(ChatDatasetTest, TheTemplatesDayIsPartOfTheDataWhereItIsRead) {
+  TestDirectory directory;
+  const std::string path = directory.Write("a.jsonl", R"({"instruction": "q", "output": "a"})"
+                                                      "\n");
+  JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 100);
+  spec.data.template_date = "2026-01-31";
+  EXPECT_EQ((*OpenWithBytes(spec, directory))->template_date(), "") << "chatml has no day";
+
+  spec.data.chat_template = directory.Write(
+      "day.jinja",
+      "{{ strftime_now('%d %B %Y') }}{% for m in messages %}|{{ m.content }}{% endfor %}");
+  const auto dated = OpenWithBytes(spec, directory);
+  ASSERT_TRUE(dated.ok()) << dated.status();
+  EXPECT_EQ((*dated)->template_date(), "2026-01-31");
+  EXPECT_EQ(TextOf(*(*dated)->TrainSequence(0)), "31 January 2026|q|a");
+  spec.data.template_date = "2026-02-01";
+  const auto later = OpenWithBytes(spec, directory);
+  EXPECT_EQ(TextOf(*(*later)->TrainSequence(0)), "01 February 2026|q|a");
+  EXPECT_NE((*later)->fingerprint(), (*dated)->fingerprint());
+  spec.data.template_date = "";
+  EXPECT_EQ((*OpenWithBytes(spec, directory))->template_date().size(), 10u);
+  spec.data.template_date = "2026-02-30";
+  EXPECT_THAT(OpenError(spec, directory), HasSubstr("data.template_date: \"2026-02-30\" is not"));
+}
+
+TEST(ChatDatasetTest, TurnsWithoutACertainPlaceAreCounted) {
+  TestDirectory directory;
+  const std::string record =
+      R"({"messages": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"},
+          {"role": "user", "content": "q"}, {"role": "assistant", "content": "b"}]})";
+  std::string line = record;
+  std::erase(line, '\n');
+  JobSpec spec = SpecOf(
+      {{directory.Write("a.jsonl", line + "\n" + line + "\n"), DataFormat::kMessages, ""}}, 100);
+  spec.data.packing = false;
+  // Writes all answers but the last one in capitals.
+  spec.data.chat_template =
+      directory.Write("capitals.jinja",
+                      "{% for m in messages %}{{ m.content if m.role == 'user' or loop.last else "
+                      "m.content | upper }};{% endfor %}");
+  for (int round = 0; round < 2; ++round) {  // made, and found in the cache
+    const auto dataset = OpenWithBytes(spec, directory);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_EQ((*dataset)->train_report().turns_left_out, 2);
+    EXPECT_EQ(TextOf(*(*dataset)->TrainSequence(0)), "p;A;q;b;");
+  }
+  spec.data.train_on = "last";
+  EXPECT_EQ((*OpenWithBytes(spec, directory))->train_report().turns_left_out, 0);
+}
+
+TEST(ChatDatasetTest, WhatATemplateRaisesNamesTheRecord) {
+  TestDirectory directory;
+  const std::string path = directory.Write("a.jsonl",
+                                           "{\"instruction\": \"q\", \"output\": \"a\"}\n"
+                                           "{\"instruction\": \"r\", \"output\": \"\"}\n");
+  JobSpec spec = SpecOf({{path, DataFormat::kAlpaca, ""}}, 100);
+  spec.data.chat_template = directory.Write(
+      "raises.jinja",
+      "{% for m in messages %}{% if not m.content %}{{ raise_exception('nothing said') }}"
+      "{% endif %}{{ m.content }}{% endfor %}");
+  EXPECT_EQ(OpenError(spec, directory),
+            path + ":2: the chat template refuses the conversation: nothing said");
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,131 @@
+#include "engine/plan/training_layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+ModelConfig Config(bool tied) {
+  ModelConfig config;
+  config.family = ModelFamily::kQwen2;
+  config.vocabulary = 100;
+  config.hidden = 16;
+  config.layers = 3;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.head_dim = 4;
+  config.intermediate = 24;
+  config.qkv_bias = true;
+  config.tied_embeddings = tied;
+  return config;
+}
+
+JobSpec Freezing(const std::vector<std::string>& patterns) {
+  JobSpec spec;
+  spec.training.freeze = patterns;
+  return spec;
+}
+
+const TensorSpec& Find(const ModelLayout& layout, const std::string& name) {
+  for (const TileLayout& tile : layout.tiles) {
+    for (const TensorSpec& tensor : tile.tensors) {
+      if (tensor.name == name) return tensor;
+    }
+  }
+  ADD_FAILURE() << name;
+  return layout.tiles[0].tensors[0];
+}
+
+TEST(TrainingLayoutTest, WithoutPatternsItIsThePlainLayout) {
+  const ModelLayout plain = BuildModelLayout(Config(false));
+  const auto layout = BuildTrainingLayout(Config(false), JobSpec());
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->trained_parameters, plain.parameters);
+  ASSERT_EQ(layout->tile_count(), plain.tile_count());
+  for (int i = 0; i < plain.tile_count(); ++i) {
+    EXPECT_EQ(layout->tiles[i].state_elements(), plain.tiles[i].elements);
+  }
+}
+
+TEST(TrainingLayoutTest, FrozenGroupsLieBehindTheStateAndPartsOfAGroupWithinIt) {
+  const auto layout = BuildTrainingLayout(
+      Config(false), Freezing({"model.layers.0.*", "*.mlp.down_proj.*", "*.bias", "*.k_proj.*"}));
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(layout->tiles[0].stateless_elements, 0);
+  EXPECT_EQ(layout->tiles[1].state_elements(), 0) << "layer 0";
+  const TileLayout& tile = layout->tiles[2];
+  EXPECT_TRUE(Find(*layout, "model.layers.1.mlp.down_proj.weight").frozen);
+  EXPECT_GE(tile.offsets.down, tile.state_elements());
+  EXPECT_GE(tile.offsets.qkv_bias, tile.state_elements());
+  // Queries, keys and values are one product's.
+  const TensorSpec& key = Find(*layout, "model.layers.1.self_attn.k_proj.weight");
+  EXPECT_TRUE(key.frozen);
+  EXPECT_LT(key.offset, tile.state_elements());
+  EXPECT_EQ(key.offset, tile.offsets.qkv + 16 * 16);
+  const int64_t end = tile.offsets.qkv + 32 * 16;
+  const auto trained = TrainedRanges(tile, {tile.offsets.qkv, end});
+  ASSERT_EQ(trained.size(), 2u);
+  EXPECT_EQ(trained[0], (ElementRange{tile.offsets.qkv, key.offset}));
+  EXPECT_EQ(trained[1], (ElementRange{key.offset + 8 * 16, end}));
+  int64_t tensors_end = 0, frozen = 0;
+  for (const TensorSpec& tensor : tile.tensors) {
+    EXPECT_GE(tensor.offset, tensors_end) << "ordered by offset";
+    tensors_end = tensor.offset + tensor.elements;
+  }
+  ForEachTensor(*layout, [&](int, const TensorSpec& t) { frozen += t.frozen ? t.elements : 0; });
+  EXPECT_EQ(layout->trained_parameters, layout->parameters - frozen);
+}
+
+TEST(TrainingLayoutTest, ATiedMatrixHasBothNames) {
+  for (const char* name : {"lm_head.weight", "model.embed_tokens.weight", "lm_head.*"}) {
+    const auto layout = BuildTrainingLayout(Config(true), Freezing({name}));
+    ASSERT_TRUE(layout.ok()) << layout.status();
+    EXPECT_TRUE(Find(*layout, "model.embed_tokens.weight").frozen) << name;
+    EXPECT_FALSE(Find(*layout, "model.norm.weight").frozen);
+    EXPECT_EQ(layout->tiles[0].state_elements(), kTensorAlignmentElements) << "the norm";
+  }
+  const auto untied = BuildTrainingLayout(Config(false), Freezing({"lm_head.weight"}));
+  ASSERT_TRUE(untied.ok()) << untied.status();
+  EXPECT_FALSE(Find(*untied, "model.embed_tokens.weight").frozen);
+}
+
+TEST(TrainingLayoutTest, TheFirstGroupThatMatchesCounts) {
+  JobSpec spec;
+  spec.optimizer.groups = {{"model.layers.0.*", 1e-5, {}}, {"*.mlp.*", {}, 0.0}};
+  const auto layout = BuildTrainingLayout(Config(false), spec);
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  EXPECT_EQ(Find(*layout, "model.layers.0.mlp.up_proj.weight").rates, 1);
+  EXPECT_EQ(Find(*layout, "model.layers.1.mlp.up_proj.weight").rates, 2);
+  EXPECT_EQ(Find(*layout, "model.layers.1.self_attn.o_proj.weight").rates, 0);
+
+  const auto refusal = [&](const std::string& match) {
+    spec.optimizer.groups[1].match = match;
+    return std::string(BuildTrainingLayout(Config(false), spec).status().message());
+  };
+  EXPECT_THAT(refusal("*.mpl.*"),
+              AllOf(HasSubstr("optimizer.groups[1].match: \"*.mpl.*\" matches no tensor"),
+                    HasSubstr("model.layers.0.mlp.gate_proj.weight")));
+  EXPECT_THAT(refusal("model.layers.0.mlp.*"), HasSubstr("belongs to an earlier group"));
+}
+
+TEST(TrainingLayoutTest, RefusesWhatWouldDoNothing) {
+  const absl::Status nothing =
+      BuildTrainingLayout(Config(false), Freezing({"*.bias", "model.embed_token.*"})).status();
+  EXPECT_EQ(nothing.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(nothing.message()),
+              AllOf(HasSubstr("training.freeze[1]: \"model.embed_token.*\" matches no tensor"),
+                    HasSubstr("model.embed_tokens.weight")));
+  const absl::Status all = BuildTrainingLayout(Config(true), Freezing({"model.*"})).status();
+  EXPECT_EQ(all.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(all.message()), HasSubstr("every tensor of the model is frozen"));
+}
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,134 @@
+// Event files of whole runs, read back by a reader of the tests' own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "engine/engine.h"
+#include "engine/trace/event_file.h"
+#include "tensorboard_event.pb.h"
+#include "tests/engine/numerics/model_reference.h"
+#include "tests/engine/run/hooked_run.h"
+
+namespace megatrain {
+namespace {
+
+using tensorboard::Event;
+using tensorboard::SessionLog;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+std::vector<Event> ReadEvents(const std::string& path) {
+  const std::string bytes = ReadBytes(path);
+  std::vector<Event> events;
+  for (size_t at = 0; at < bytes.size();) {
+    uint64_t size = 0;
+    uint32_t size_crc = 0, crc = 0;
+    std::memcpy(&size, bytes.data() + at, 8);
+    std::memcpy(&size_crc, bytes.data() + at + 8, 4);
+    EXPECT_EQ(size_crc, MaskedCrc32c(bytes.substr(at, 8)));
+    const std::string record = bytes.substr(at + 12, size);
+    std::memcpy(&crc, bytes.data() + at + 12 + size, 4);
+    EXPECT_EQ(crc, MaskedCrc32c(record));
+    EXPECT_TRUE(events.emplace_back().ParseFromString(record));
+    at += 8 + 4 + size + 4;
+  }
+  return events;
+}
+
+std::vector<std::string> Files(const std::string& directory) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    EXPECT_TRUE(absl::StartsWith(entry.path().filename().string(), "events.out.tfevents."));
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::map<std::string, float> Scalars(const Event& event) {
+  std::map<std::string, float> scalars;
+  for (const auto& value : event.summary().value()) scalars[value.tag()] = value.simple_value();
+  return scalars;
+}
+
+class TensorBoardReportTest : public ::testing::Test {
+ protected:
+  static JobSpec Job(const std::string& name) {
+    JobSpec spec = HookedJob(name);
+    spec.report.tensorboard = spec.checkpoint.directory + "_board";
+    std::filesystem::remove_all(spec.report.tensorboard);
+    return spec;
+  }
+  std::unique_ptr<EngineHost> host_ = HostWithPool();
+};
+
+TEST_F(TensorBoardReportTest, HoldsTheJobAndEveryStepsScalars) {
+  JobSpec spec = Job("scalars");
+  spec.training.eval_every = 2;
+  DataFile file = spec.data.train[0];
+  file.name = "again";
+  spec.data.eval = {file};
+  HookedRun run;
+  ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  const std::vector<std::string> files = Files(spec.report.tensorboard);
+  ASSERT_EQ(files.size(), 1u);
+  const std::vector<Event> events = ReadEvents(files[0]);
+  ASSERT_EQ(events.size(), 3u + kHookedSteps);
+  EXPECT_EQ(events[0].file_version(), "brain.Event:2");
+  EXPECT_GT(events[0].wall_time(), 1.7e9);
+  EXPECT_EQ(events[1].session_log().status(), SessionLog::START);
+  EXPECT_EQ(events[1].step(), 1);
+  const auto& text = events[2].summary().value(0);
+  EXPECT_EQ(text.tag(), "job");
+  EXPECT_EQ(text.metadata().plugin_data().plugin_name(), "text");
+  EXPECT_THAT(text.tensor().string_val(0), HasSubstr("    training.steps: 4\n"));
+  for (int64_t step = 1; step <= kHookedSteps; ++step) {
+    const StepRecord& record = run.run.records[step - 1];
+    std::map<std::string, float> expected = {{"loss", record.loss},
+                                             {"gradient_norm", record.gradient_norm},
+                                             {"learning_rate", record.learning_rate},
+                                             {"tokens_per_second", record.tokens_per_second},
+                                             {"step_seconds", record.step_seconds}};
+    EXPECT_EQ(record.eval_loss.has_value(), step % 2 == 0);
+    if (record.eval_loss.has_value()) {
+      expected["eval_loss"] = *record.eval_loss;
+      expected["eval_loss/again"] = record.eval_losses.at("again");
+    }
+    EXPECT_EQ(events[2 + step].step(), step);
+    EXPECT_EQ(Scalars(events[2 + step]), expected);
+  }
+}
+
+TEST_F(TensorBoardReportTest, AResumedRunPurgesWhatItMakesAgain) {
+  JobSpec spec = Job("resumed");
+  spec.training.steps = 2;
+  HookedRun run, resumed;
+  ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+  spec.training.steps = 4;
+  ASSERT_TRUE(resumed.Train(*host_, spec).ok()) << resumed.run.status;
+  const std::vector<std::string> files = Files(spec.report.tensorboard);
+  ASSERT_EQ(files.size(), 2u);
+  const std::vector<Event> events = ReadEvents(files[1]);
+  ASSERT_EQ(events.size(), 5u);
+  EXPECT_EQ(events[1].session_log().status(), SessionLog::START);
+  EXPECT_EQ(events[1].step(), 3);
+  EXPECT_EQ(events[3].step(), 3);
+}
+
+TEST_F(TensorBoardReportTest, APlaceThatCannotBeWrittenIsRefusedAtOnce) {
+  JobSpec spec = Job("refused");
+  spec.report.tensorboard = spec.data.train[0].path;
+  HookedRun run;
+  const absl::Status status = run.Train(*host_, spec).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("report.tensorboard: "));
+}
+
+}  // namespace
+}  // namespace megatrain
