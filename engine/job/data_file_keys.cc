@@ -1,0 +1,114 @@
+#include "engine/job/data_file_keys.h"
+
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/config/config_values.h"
+
+namespace megatrain {
+namespace {
+
+std::vector<ConfigKey> DataFileKeys(DataFile* file) {
+  return {
+      {.path = "path",
+       .value = Path(&file->path, "the path of a file, a directory or a glob"),
+       .help = "a file, a directory of such files, or a glob (*, ?, [...], **); a relative path is "
+               "taken from the job file's directory",
+       .shown = "\"train.jsonl\"",
+       .has_default = false,
+       .missing = ""},
+      {.path = "format",
+       .value = Choice<DataFormat>(&file->format, {{"text", DataFormat::kText},
+                                                   {"tokens", DataFormat::kTokens},
+                                                   {"alpaca", DataFormat::kAlpaca},
+                                                   {"sharegpt", DataFormat::kShareGpt},
+                                                   {"messages", DataFormat::kMessages}}),
+       .help = "what the file holds",
+       .shown = "\"alpaca\"",
+       .has_default = false,
+       .missing = absl::StrCat("; there are ", kDataFormatNames)},
+      {.path = "dtype",
+       .value = Choice(&file->dtype, {"uint16", "uint32"}),
+       .help = "type of the tokens in a .bin file; for format tokens only",
+       .shown = "\"uint16\"",
+       .has_default = false},
+      {.path = "weight",
+       .value = Number(&file->weight, {0, 1e9, false, true}),
+       .help = "share of the training sequences that are taken from this entry, beside the others' "
+               "weights; on all entries of data.train or on none",
+       .shown = "0.7",
+       .has_default = false},
+  };
+}
+
+// Names become parts of metrics' names.
+bool IsSetName(const std::string& name) { return IsPlainName(name, 64); }
+
+std::vector<ConfigKey> EvalFileKeys(DataFile* file) {
+  std::vector<ConfigKey> keys = DataFileKeys(file);
+  keys.push_back({.path = "name",
+                  .value = Text(&file->name, "1 to 64 letters, digits, '-', '_' or '.'",
+                                "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$", IsSetName),
+                  .help = "evaluation set with a loss of its own; files of one name are one set",
+                  .shown = "\"chat\"",
+                  .has_default = false});
+  return keys;
+}
+
+// A path may also be a directory or a glob, whose files are looked at when they are found.
+std::optional<ValueError> CheckDataFile(const DataFile& file) {
+  const FileKind kind = KindOfFile(file.path);
+  if (file.format != DataFormat::kTokens) {
+    if (file.dtype.empty()) return std::nullopt;
+    return ValueError{absl::StrCat("is for format tokens, not ", DataFormatName(file.format)),
+                      "dtype", ""};
+  }
+  if (kind.known && kind.content != FileContent::kIds) {
+    return ValueError{absl::StrCat("format tokens expects a .npy or .bin file, got ", file.path),
+                      "path", ""};
+  }
+  if (absl::EndsWith(file.path, ".bin") && file.dtype.empty()) {
+    return ValueError{"is missing; a .bin file needs dtype: uint16 or dtype: uint32", "dtype", ""};
+  }
+  if (absl::EndsWith(file.path, ".npy") && !file.dtype.empty()) {
+    return ValueError{"is for .bin files; a .npy file says its own", "dtype", ""};
+  }
+  return std::nullopt;
+}
+
+std::string DataFilesText(const std::vector<DataFile>& files) {
+  std::string text = "[";
+  for (const DataFile& file : files) {
+    // The length before the path keeps the text unambiguous whatever the path holds.
+    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", "{path(", file.path.size(),
+                    "): ", file.path, ", format: ", DataFormatName(file.format));
+    if (!file.dtype.empty()) absl::StrAppend(&text, ", dtype: ", file.dtype);
+    if (!file.name.empty()) absl::StrAppend(&text, ", name: ", file.name);
+    if (file.weight > 0) absl::StrAppendFormat(&text, ", weight: %.17g", file.weight);
+    text += "}";
+  }
+  return text + "]";
+}
+
+}  // namespace
+
+bool IsPlainName(const std::string& name, size_t bytes_max) {
+  bool good = !name.empty() && name.size() <= bytes_max && name[0] != '.' && name[0] != '-';
+  for (const char c : name) {
+    good = good && (absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.');
+  }
+  return good;
+}
+
+ConfigValue TrainFiles(std::vector<DataFile>* files) {
+  return ListOf(files, DataFileKeys, CheckDataFile, DataFilesText);
+}
+
+ConfigValue EvalFiles(std::vector<DataFile>* files) {
+  return ListOf(files, EvalFileKeys, CheckDataFile, DataFilesText);
+}
+
+}  // namespace megatrain

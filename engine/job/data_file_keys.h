@@ -1,0 +1,24 @@
+// Declares the keys of the entries of data.train and data.eval.
+#ifndef MEGATRAIN_ENGINE_JOB_DATA_FILE_KEYS_H_
+#define MEGATRAIN_ENGINE_JOB_DATA_FILE_KEYS_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "engine/config/config_key.h"
+#include "engine/job/job_spec.h"
+
+namespace megatrain {
+
+// Return the values of data.train and data.eval, bound to `files`, which must outlive the result.
+ConfigValue TrainFiles(std::vector<DataFile>* files);
+ConfigValue EvalFiles(std::vector<DataFile>* files);
+
+// Returns true for a name of 1 to `bytes_max` letters, digits, '-', '_' and '.' that begins with
+// neither '-' nor '.'.
+bool IsPlainName(const std::string& name, size_t bytes_max);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_JOB_DATA_FILE_KEYS_H_
