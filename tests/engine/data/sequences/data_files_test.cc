@@ -263,5 +263,33 @@ TEST(DataFilesTest, WhatLooksUnchangedIsReadAgainOnlyWhenAsked) {
   EXPECT_NE((*changed)->fingerprint(), (*first)->fingerprint());
 }
 
+TEST(DataFilesTest, LongPlainTextsAreMadeSideBySideAndToldOf) {
+  TestDirectory directory;
+  const int64_t bytes = int64_t{9} << 20;
+  std::vector<DataFile> files;
+  for (const char* name : {"a.txt", "b.txt"}) {
+    files.push_back({directory.Write(name, std::string(static_cast<size_t>(bytes), name[0])),
+                     DataFormat::kText, ""});
+  }
+  JobSpec spec = SpecOf(files, 4096);
+  spec.engine.threads = 2;
+  const auto open = [&](const absl::Status& answer, int64_t* last) {
+    return OpenDataset(spec, MakeBytesTokenizer(), directory.path(), kBytesVocabulary,
+                       directory / "cache", [&answer, last](int64_t done, int64_t) {
+                         *last = done;
+                         return answer;
+                       });
+  };
+  int64_t last = -1;
+  EXPECT_EQ(open(absl::CancelledError("abandoned"), &last).status().code(),
+            absl::StatusCode::kCancelled);
+  const auto dataset = open(absl::OkStatus(), &last);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ(last, 2 * bytes);
+  EXPECT_EQ((*dataset)->train_report().documents, 2);
+  EXPECT_EQ((*dataset)->train_report().tokens, 2 * (bytes + 1));
+  EXPECT_EQ((*dataset)->TrainSequence(0)->input_ids[0], 'a');
+}
+
 }  // namespace
 }  // namespace megatrain
