@@ -6,6 +6,9 @@ namespace {
 // Turns between <|im_start|> and <|im_end|>, without a default system turn.
 constexpr std::string_view kChatml = R"jinja(
 {%- for message in messages %}
+    {%- if message['role'] not in ['system', 'user', 'assistant'] %}
+        {{- raise_exception('messages[' ~ loop.index0 ~ ']: role "' ~ message['role'] ~ '" is none of system, user, assistant') }}
+    {%- endif %}
     {{- '<|im_start|>' + message['role'] + '\n' }}
     {%- if message['role'] == 'assistant' %}
         {%- generation %}{{- message['content'] + '<|im_end|>' }}{%- endgeneration %}
@@ -22,6 +25,9 @@ constexpr std::string_view kChatml = R"jinja(
 constexpr std::string_view kLlama3 = R"jinja(
 {{- bos_token }}
 {%- for message in messages %}
+    {%- if message['role'] not in ['system', 'user', 'assistant'] %}
+        {{- raise_exception('messages[' ~ loop.index0 ~ ']: role "' ~ message['role'] ~ '" is none of system, user, assistant') }}
+    {%- endif %}
     {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}
     {%- if message['role'] == 'assistant' %}
         {%- generation %}{{- message['content'] | trim + '<|eot_id|>' }}{%- endgeneration %}
@@ -69,6 +75,9 @@ constexpr std::string_view kGemma = R"jinja(
     {{- raise_exception("System role not supported (put it into the first user's message)") }}
 {%- endif %}
 {%- for message in messages %}
+    {%- if message['role'] not in ['system', 'user', 'assistant'] %}
+        {{- raise_exception('messages[' ~ loop.index0 ~ ']: role "' ~ message['role'] ~ '" is none of system, user, assistant') }}
+    {%- endif %}
     {%- if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}
         {{- raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}
     {%- endif %}

@@ -16,7 +16,7 @@
 //
 // Nothing is dropped without a word. Where a record has tools, documents or variables that the
 // program does not mention, or a message has a key that it does not mention, the record is refused.
-// Of the keys, role, content, name and tool_call_id may go unread. A message with a role that the
+// Only role, content, name and tool_call_id may go unread. A message with a role that the
 // program does not mention is refused if the rendered text is the same without it.
 //
 // The loss is on the assistant's turns: the messages of role `assistant`.

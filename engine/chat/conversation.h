@@ -12,7 +12,7 @@
 namespace megatrain {
 
 struct ChatMessage {
-  // What the message holds, in its order: role, content, tool_calls and so on. A content is a
+  // The keys of the message, in its order: role, content, tool_calls and so on. A content is a
   // string, or a list of parts {"type": "text", "text": "..."}. There are no nulls and no key
   // twice.
   JinjaValue::Entries fields;

@@ -117,7 +117,7 @@ std::optional<TextRange> TurnFinder::Place(size_t turn_begin, std::string_view t
     const size_t end = common + rest;
     if (cut_end <= begin) return range(begin - (cut_end - common), end);
     if (common >= begin) return range(begin, end);
-    // What is missing ends within the turn as it is written here. It ends before the turn if the
+    // The missing piece ends within the turn as it is written here. It ends before the turn if the
     // turn's first characters are also those of the missing piece.
     const size_t overlap = cut_end - begin;
     const bool shifted =

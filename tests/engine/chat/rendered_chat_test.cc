@@ -1,4 +1,4 @@
-// What programs are given, what of it they must read, and the turns that the loss is on.
+// Tests what programs are given, what of it they must read, and the turns that the loss is on.
 #include "engine/chat/rendered_chat.h"
 
 #include <gmock/gmock.h>

@@ -33,7 +33,7 @@ TEST(TurnFinder, FindsWhatFollowsThePrompt) {
 
 TEST(TurnFinder, APieceOfThePromptMayBeMissing) {
   EXPECT_EQ(Found("[S q] a;", "[S sys q]", "[S q] a;", "a"), "[S q][ a;]");
-  // What is missing and what stays begin alike.
+  // The missing text and the rest begin alike.
   EXPECT_EQ(Found("[quiet] a;", "[quick\n\nquiet]", "[quiet] a;", "a"), "[quiet][ a;]");
   EXPECT_EQ(Found("q<A><table>;", "q<A><think>\n", "q<A><table>;", "<table>"), "q<A>[<table>;]");
   EXPECT_EQ(Found("q<A>;", "q<A><think>\n", "q<A>;", ""), kNone);
