@@ -226,7 +226,7 @@ class OldFiles : public WatchedFileSystem {
   }
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override {
-    if (path.find("cache") == std::string::npos) opened.push_back(path);
+    if (!path.ends_with(".cache")) opened.push_back(path);
     return PosixFileSystem()->OpenForReading(path);
   }
   std::vector<std::string> opened;  // of the data
