@@ -5,6 +5,8 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cmath>
+#include <map>
+#include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -59,6 +61,19 @@ Json Value(const Message& message, const FieldDescriptor* field, int i) {
   return nullptr;
 }
 
+// A map with names as keys, in their order.
+Json MapJson(const Message& message, const FieldDescriptor* field) {
+  const Reflection* const reflection = message.GetReflection();
+  std::map<std::string, Json> entries;
+  for (int i = 0; i < reflection->FieldSize(message, field); ++i) {
+    const Message& entry = reflection->GetRepeatedMessage(message, field, i);
+    const auto* const descriptor = entry.GetDescriptor();
+    entries[Value(entry, descriptor->map_key(), 0).get<std::string>()] =
+        Value(entry, descriptor->map_value(), 0);
+  }
+  return entries;
+}
+
 Json MessageJson(const Message& message) {
   if (message.GetDescriptor() == google::protobuf::Timestamp::descriptor()) {
     const absl::Time time = ToTime(static_cast<const google::protobuf::Timestamp&>(message));
@@ -69,7 +84,11 @@ Json MessageJson(const Message& message) {
   Json json = Json::object();
   for (int i = 0; i < descriptor->field_count(); ++i) {
     const FieldDescriptor* const field = descriptor->field(i);
-    if (field->is_repeated()) {
+    if (field->is_map()) {
+      if (reflection->FieldSize(message, field) > 0) {
+        json[field->name()] = MapJson(message, field);
+      }
+    } else if (field->is_repeated()) {
       Json& list = json[field->name()] = Json::array();
       for (int j = 0; j < reflection->FieldSize(message, field); ++j) {
         list.push_back(Value(message, field, j));

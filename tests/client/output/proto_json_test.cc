@@ -33,6 +33,13 @@ TEST(ProtoJsonTest, StepMetricsHaveTheKeysOfTheMetricsFiles) {
             R"("time":"1970-01-01T00:16:40.005Z"})");
 }
 
+TEST(ProtoJsonTest, LossesOfEvaluationSetsStandByName) {
+  v1::StepMetrics metrics = Metrics();
+  (*metrics.mutable_eval_losses())["code"] = 1.5;
+  (*metrics.mutable_eval_losses())["chat"] = 2;
+  EXPECT_EQ(JsonLine(ToJson(metrics)["eval_losses"]), R"({"chat":2.0,"code":1.5})");
+}
+
 TEST(ProtoJsonTest, ARecordAddsItsPlaceAndWhetherItCounts) {
   v1::StepMetricsRecord record;
   *record.mutable_metrics() = Metrics();
