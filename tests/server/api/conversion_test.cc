@@ -58,7 +58,10 @@ TEST(ConversionTest, EveryStateAndReasonHasItsNameInTheApi) {
 TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
   StepRecord record = MakeRecord();
   for (const bool evaluated : {false, true}) {
-    if (evaluated) record.eval_loss = 2.25;
+    if (evaluated) {
+      record.eval_loss = 2.25;
+      record.eval_losses = {{"chat", 2.0}, {"code", 2.5}};
+    }
     v1::StepMetrics direct, stored;
     ToProto(record, &direct);
     const auto parsed = ParseStepRecord(StepRecordJson(record));
@@ -76,9 +79,12 @@ TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
   v1::StepMetrics all;
   ToProto(record, &all);
   const auto* const fields = v1::StepMetrics::descriptor();
+  const auto* const reflection = v1::StepMetrics::GetReflection();
   for (int i = 0; i < fields->field_count(); ++i) {
-    EXPECT_TRUE(v1::StepMetrics::GetReflection()->HasField(all, fields->field(i)))
-        << fields->field(i)->name();
+    const auto* const field = fields->field(i);
+    EXPECT_TRUE(field->is_repeated() ? reflection->FieldSize(all, field) > 0
+                                     : reflection->HasField(all, field))
+        << field->name();
   }
 }
 
