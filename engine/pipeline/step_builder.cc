@@ -79,7 +79,7 @@ int StepBuilder::Buffer(int ahead) {
   const WeightUses::Place place = uses_.Take(ahead);
   const int tile = place.tile;
   const bool partly = tile == 1 && std::exchange(state_.first_tile_partly, false);
-  // What no update changes comes first, for it waits for none.
+  // Elements that no update changes come first, for they wait for none.
   if (place.load || partly) {
     Load(place, -1, shape_.state_elements(tile), shape_.tile_elements[tile]);
   }

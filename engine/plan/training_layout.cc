@@ -89,9 +89,7 @@ absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelConfig& config, const
   }
   std::vector<bool> counts(groups.size());
   ModelLayout layout = BuildModelLayout(config, [&](const std::string& name) {
-    const auto matches = [&](const std::string& pattern) {
-      return Matches(pattern, name, config);
-    };
+    const auto matches = [&](const std::string& pattern) { return Matches(pattern, name, config); };
     TensorTraits traits;
     traits.frozen = std::any_of(freeze.begin(), freeze.end(), matches);
     const auto group = std::find_if(groups.begin(), groups.end(),

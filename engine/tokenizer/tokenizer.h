@@ -20,8 +20,8 @@ struct SpecialIds {
   std::vector<int32_t> before, after;
 };
 
-// What encoding a long text piece by piece remembers from one piece to the next. A new one begins a
-// text.
+// The state of encoding a long text piece by piece, kept from one piece to the next. A new one
+// begins a text.
 struct PieceState {
   bool continued = false;  // a piece was encoded before
   double score = 0;        // of the tokens given so far; used by Unigram

@@ -50,7 +50,7 @@ absl::Status ForEachComponent(const nlohmann::json& component, std::string_view 
                               const char* list,
                               absl::FunctionRef<absl::Status(const nlohmann::json&)> read);
 
-// What the components say of each other.
+// The relations between the components.
 struct ComponentKinds {
   bool byte_level = false;  // the pre-tokenizer makes bytes of words
 };

@@ -48,8 +48,8 @@ std::vector<std::string> CheckpointFileNames() {
   return Names(files, Path(10));
 }
 
-// What a job does when it starts: finds the newest checkpoint and loads it, and goes to an older
-// one if it is damaged. Returns its step, -1 if there is none, or the error.
+// Does what a job does when it starts: finds the newest checkpoint and loads it, and goes to an
+// older one if it is damaged. Returns its step, -1 if there is none, or the error.
 absl::StatusOr<int64_t> Resume(FaultInjectionFileSystem& files,
                                std::vector<DamagedCheckpoint>& damaged) {
   while (true) {

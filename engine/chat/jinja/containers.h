@@ -1,4 +1,4 @@
-// What JinjaValue shares between its copies: text, lists, dicts and objects.
+// The objects that copies of a JinjaValue share: text, lists, dicts and objects of the evaluator.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_CONTAINERS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_CONTAINERS_H_
 
@@ -40,7 +40,7 @@ struct Sequence {
   bool hashable = true;  // whether all items are; kept, because tuples may share items many times
   std::vector<JinjaValue> items;
   std::string range_text;  // of a range: "range(0, 3)"
-  // Of a tuple of the filter groupby, whose items have the names grouper and list.
+  // True for a tuple of the filter groupby, whose items have the names grouper and list.
   bool is_group = false;
 };
 

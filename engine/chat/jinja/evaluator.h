@@ -52,7 +52,7 @@ class Evaluator {
                                                          Cursor* cursor);
 
  private:
-  // What ended a body early.
+  // The statement that ended a body early.
   enum class Flow { kNone, kBreak, kContinue };
 
   // Expressions.

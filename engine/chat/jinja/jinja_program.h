@@ -36,7 +36,7 @@ namespace jinja {
 struct Program;
 }
 
-// What one rendering may cost. Programs and conversations come from strangers. A rendering beyond a
+// The limits of one rendering. Programs and conversations come from strangers. A rendering beyond a
 // limit ends with ResourceExhausted, which names the limit.
 struct JinjaLimits {
   // Work: one step is an evaluated node of the program, an item of a sequence that was visited, or

@@ -15,7 +15,7 @@ namespace megatrain::jinja {
 
 // bool(value).
 bool IsTrue(const JinjaValue& value);
-// Whether hash(value) is possible.
+// Returns true if hash(value) is possible.
 bool IsHashable(const JinjaValue& value);
 
 // a == b. If the steps run out it is false, and runtime.budget() is an error.

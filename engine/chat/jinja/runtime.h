@@ -1,5 +1,5 @@
-// What every operation of a rendering needs: the limits, makers of values that count against them,
-// and iteration.
+// The context of every operation of a rendering: the limits, makers of values that count against
+// them, and iteration.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_RUNTIME_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_RUNTIME_H_
 

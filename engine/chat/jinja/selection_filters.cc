@@ -37,7 +37,7 @@ Result Lazily(Call& call, Prepare prepare) {
   };
   auto state = std::make_shared<State>();
   const JinjaValue source = call.self;
-  // What the generator holds counts as its depth.
+  // The values that the generator holds count as its depth.
   std::vector<JinjaValue> held = call.rest.positional;
   held.push_back(source);
   for (const auto& [name, value] : call.rest.named) held.push_back(value);

@@ -8,7 +8,7 @@
 
 namespace megatrain {
 
-// What groups of tensors may have of their own.
+// The rates that a group of tensors may have of its own.
 struct AdamWRates {
   double learning_rate = 0, weight_decay = 0;
 };

@@ -26,7 +26,7 @@ Resources Parts(const PipelineShape& shape, ResourceKind kind, int tile, int64_t
     if (overlap <= 0) continue;
     parts.insert({kind, kind == kTileWeights ? HostPart(shape, tile, part) : tile});
   }
-  // What is behind the state is not updated, so that it is no resource.
+  // Elements behind the state are not updated, so that they are no resource.
   if (std::max(begin, shape.host_elements(tile)) < std::min(end, shape.state_elements(tile))) {
     parts.insert({kind, shape.tiles() + tile});
   }

@@ -1,4 +1,4 @@
-// What evaluations decide: which checkpoint is kept as the best, and when a run ends early.
+// The decisions of evaluations: which checkpoint is kept as the best, and when a run ends early.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

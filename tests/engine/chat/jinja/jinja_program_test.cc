@@ -265,7 +265,7 @@ TEST(JinjaProgramTest, HostileProgramsEndAtALimit) {
   }
 }
 
-// What refers to itself must not outlive the rendering. (The sanitizers see a leak.)
+// A value that refers to itself must not outlive the rendering. (The sanitizers see a leak.)
 TEST(JinjaProgramTest, CyclesAreFreed) {
   ASSERT_TRUE(
       Render("{% set ns = namespace() %}{% set ns.me = [ns, {'a': ns}] %}"
