@@ -91,20 +91,82 @@ absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const EngineBudget&
                                         FileSystem* files);
 
 struct GenerateOptions {
-  std::string prompt;
-  int64_t tokens = 128;      // at most; an end-of-sequence token ends the text earlier
-  double temperature = 0.8;  // 0 takes the likeliest token
+  std::vector<Prompt> prompts;
+  std::vector<std::string> prompt_places;  // of each, for messages: "prompts.txt:3"
+  // Prompts with a text are a user's turn. A record with `messages` always is a conversation.
+  bool chat = false;
+  std::string chat_template = "auto";  // as data.chat_template
+  int64_t tokens = 128;                // at most; a stop ends an answer earlier
+  double temperature = 0.8;            // 0 takes the likeliest token
+  int64_t top_k = 0;                   // 0 = all tokens
+  double top_p = 1;                    // 1 = all tokens
+  // Every prompt has random numbers of its own, which begin from this, or from the `seed` of its
+  // record.
   uint64_t seed = 42;
+  // End an answer besides the model's own end tokens. A text that is the name of a token is that
+  // token too.
+  std::vector<std::string> stop_texts;
+  std::vector<int64_t> stop_ids;
   std::string tokenizer = "auto";
   AddBos add_bos = AddBos::kAuto;  // as data.add_bos
+  // Of engine.device_memory the key-value cache takes what it needs; the rest holds weights, which
+  // are then not loaded again for every token. If it is 0, a GPU's free memory is the limit, and on
+  // the cpu device all weights are streamed.
+  JobSpec::Engine engine = {};
 };
-// Continues options.prompt with the model in `path`, a Hugging Face directory or a checkpoint. Uses
-// the host's threads, device and pool, and streams tiles as training does. `emit` is called on the
-// calling thread with each new piece of text, in whole UTF-8 characters. Returns InvalidArgument
-// for a prompt without tokens or one that is too long with options.tokens, ResourceExhausted if the
+
+struct GeneratedText {
+  std::string text;
+  int64_t prompt_tokens = 0, tokens = 0;
+  bool stopped = false;  // by a stop, not by its length
+};
+
+struct GenerateSink {
+  // Receives each new piece of an answer, in whole UTF-8 characters. May be empty.
+  std::function<void(size_t prompt, const std::string& text)> piece;
+  // Receives the answers in the order of the prompts, when those that are generated together are
+  // done. May be empty.
+  std::function<void(size_t prompt, const GeneratedText& answer)> answer;
+  // Receives lines for people. May be empty.
+  std::function<void(const std::string& line)> say;
+};
+// Answers the prompts with the model in `path`, a Hugging Face directory or a checkpoint. Uses the
+// host's threads, device and pool, and streams tiles as training does: a tile is loaded once for
+// the tokens of all prompts. As many prompts are answered together as the device's memory holds the
+// keys and values of. An answer does not depend on the other prompts. The sink is called on the
+// calling thread. Returns InvalidArgument for a prompt without tokens, one that is too long with
+// options.tokens and one that the chat template refuses, ResourceExhausted, with the bytes, if the
 // model does not fit, and the errors of reading the model.
 absl::Status Generate(EngineHost& host, const std::string& path, const GenerateOptions& options,
-                      const std::function<void(const std::string& text)>& emit);
+                      const GenerateSink& sink);
+// Reads prompts from a file and appends them with their places: of a .jsonl file its records, of
+// any other file its lines, without those that are empty. Returns InvalidArgument for a file
+// without prompts and the errors of reading.
+absl::Status ReadPrompts(const std::string& path, FileSystem* files, GenerateOptions* options);
+
+struct EvaluatedSet {
+  std::string name;  // empty: of files without a name
+  double loss_sum = 0;
+  int64_t predictions = 0;
+
+  double loss() const { return loss_sum / static_cast<double>(predictions); }  // of a prediction
+  double perplexity() const;                                                   // exp(loss)
+};
+
+struct EvaluationReport {
+  EvaluatedSet all;
+  std::vector<EvaluatedSet> sets;  // those with a name
+  int64_t documents = 0, tokens = 0, sequences = 0;
+};
+// Measures the loss over the files of data.eval with the model in spec.model.path, a Hugging Face
+// directory or a checkpoint. The data is read as a run reads it, with `data`, and evaluated as it
+// evaluates it, with the sizes of `training`'s batches and the precision that the weights are
+// stored in. data.train is not read. Tokenised data goes to data.cache_directory, or to
+// `cache_directory` if that is empty. `say` receives lines for people; it may be empty. Returns
+// ResourceExhausted, with the bytes, if it does not fit, and the errors of reading the files.
+absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& spec,
+                                          const std::string& cache_directory,
+                                          const std::function<void(const std::string&)>& say);
 
 }  // namespace megatrain
 

@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   megatrain::AddInspectCommand(&app, &exit_code);
   megatrain::AddInitCommand(&app, &exit_code);
   megatrain::AddGenerateCommand(&app, &exit_code);
+  megatrain::AddEvaluateCommand(&app, &exit_code);
   megatrain::AddExportCommand(&app, &exit_code);
   megatrain::AddVerifyCommand(&app, &exit_code);
   megatrain::AddSchemaCommand(&app, &exit_code);

@@ -153,6 +153,11 @@ absl::StatusOr<RenderedChat> ChatTemplate::RenderText(const Conversation& conver
   return RenderChat(*program, special_tokens_, options_.day, options_.train_on, conversation);
 }
 
+absl::StatusOr<std::string> ChatTemplate::RenderPrompt(const Conversation& conversation) const {
+  MT_ASSIGN_OR_RETURN(const JinjaProgram* const program, Choose(conversation));
+  return RenderChatPrompt(*program, special_tokens_, options_.day, conversation);
+}
+
 absl::Status ChatTemplate::Render(const Conversation& conversation, const Tokenizer& tokenizer,
                                   std::vector<int32_t>* ids, std::vector<uint8_t>* target,
                                   int64_t* turns_left_out) const {

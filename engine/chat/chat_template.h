@@ -67,6 +67,9 @@ class ChatTemplate {
   // has no target and is not an error.
   absl::StatusOr<RenderedChat> RenderText(const Conversation& conversation) const;
 
+  // Renders the whole conversation with a generation prompt. Returns the errors of RenderText.
+  absl::StatusOr<std::string> RenderPrompt(const Conversation& conversation) const;
+
   // Appends the token ids of RenderText's text to `ids`, and for each id to `target` 1 if the loss
   // is computed on it, else 0. A token that straddles the start or the end of a range belongs to
   // it. Adds to `*turns_left_out`. Returns the errors of RenderText and of the tokenizer.

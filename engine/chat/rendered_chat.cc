@@ -87,6 +87,7 @@ class Renderer {
   }
 
   absl::StatusOr<RenderedChat> Render(TrainOn train_on);
+  absl::StatusOr<std::string> RenderPrompt();
 
  private:
   // Renders messages with or without the generation prompt.
@@ -113,6 +114,7 @@ class Renderer {
     options_.limits.steps_max = std::min(JinjaLimits().steps_max, share);
   }
 
+  absl::Status RenderWhole();
   absl::Status CheckRoles();
   absl::Status MarkGenerated(const std::vector<size_t>& wanted);
   absl::StatusOr<bool> MarkExact(const std::vector<size_t>& wanted);
@@ -284,12 +286,23 @@ absl::Status Renderer::MarkFound(const std::vector<size_t>& wanted) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RenderedChat> Renderer::Render(TrainOn train_on) {
+absl::Status Renderer::RenderWhole() {
   absl::StatusOr<JinjaRendered> whole = RunFirst(messages_.size(), false);
   if (!whole.ok()) return AsBadExample(whole.status());
   out_.text = std::move(whole->text);
   generated_ = std::move(whole->generation);
-  MT_RETURN_IF_ERROR(CheckRoles());
+  return CheckRoles();
+}
+
+absl::StatusOr<std::string> Renderer::RenderPrompt() {
+  MT_RETURN_IF_ERROR(RenderWhole());
+  absl::StatusOr<JinjaRendered> prompt = RunFirst(messages_.size(), true);
+  if (!prompt.ok()) return AsBadExample(prompt.status());
+  return std::move(prompt->text);
+}
+
+absl::StatusOr<RenderedChat> Renderer::Render(TrainOn train_on) {
+  MT_RETURN_IF_ERROR(RenderWhole());
   std::vector<size_t> wanted;  // messages that the loss is on
   for (size_t i = 0; i < messages_.size(); ++i) {
     if (!messages_[i].is_assistant()) continue;
@@ -311,16 +324,28 @@ absl::StatusOr<RenderedChat> Renderer::Render(TrainOn train_on) {
   return std::move(out_);
 }
 
+absl::Status Check(const JinjaProgram& program, const Conversation& conversation) {
+  if (conversation.messages.empty()) {
+    return absl::InvalidArgumentError("a conversation without messages");
+  }
+  return CheckRead(program, conversation);
+}
+
 }  // namespace
 
 absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
                                         const JinjaVariables& special_tokens, absl::CivilDay day,
                                         TrainOn train_on, const Conversation& conversation) {
-  if (conversation.messages.empty()) {
-    return absl::InvalidArgumentError("a conversation without messages");
-  }
-  MT_RETURN_IF_ERROR(CheckRead(program, conversation));
+  MT_RETURN_IF_ERROR(Check(program, conversation));
   return Renderer(program, special_tokens, day, conversation).Render(train_on);
+}
+
+absl::StatusOr<std::string> RenderChatPrompt(const JinjaProgram& program,
+                                             const JinjaVariables& special_tokens,
+                                             absl::CivilDay day,
+                                             const Conversation& conversation) {
+  MT_RETURN_IF_ERROR(Check(program, conversation));
+  return Renderer(program, special_tokens, day, conversation).RenderPrompt();
 }
 
 }  // namespace megatrain

@@ -118,6 +118,25 @@ struct AttentionBackwardArgs {
   int64_t workspace_bytes = 0;
 };
 
+// The keys and values of tokens that later tokens attend to, for generation: a row of the cache for
+// each token, the tokens of a sequence one after another. A token of no sequence (a negative first
+// row) fills up a batch.
+struct CachedAttentionArgs {
+  DType dtype = DType::kF32;
+  int64_t tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;  // kv_heads divides heads
+  float scale = 0;                                            // 1 / sqrt(head_dim)
+  const int32_t* first_rows = nullptr;  // [tokens], the row of the first token of its sequence
+  const int32_t* positions = nullptr;   // [tokens], in its sequence, from 0
+  const void* q = nullptr;              // [tokens, heads, head_dim]
+  int64_t q_stride = 0;
+  const void* k = nullptr;  // [tokens, kv_heads, head_dim]
+  int64_t k_stride = 0;
+  const void* v = nullptr;  // [tokens, kv_heads, head_dim]
+  int64_t v_stride = 0;
+  void* cache = nullptr;  // [rows, 2, kv_heads, head_dim]: keys, then values
+  void* out = nullptr;    // [tokens, heads, head_dim], contiguous
+};
+
 // out = silu(gate) * up. Shazeer 2020.
 struct SwiGluArgs {
   DType dtype = DType::kF32;

@@ -33,6 +33,13 @@ class Kernels : public KernelSizes {
   // forward pass alone. Of the pointers only document_starts is read, during the call. A call that
   // was not announced takes longer but is correct.
   virtual void PrepareAttention(const AttentionBackwardArgs& args) { (void)args; }
+  // Writes the keys and values of the tokens to their rows of the cache, first_rows + positions.
+  // Reads neither `q` nor `heads`, and leaves `out` alone.
+  virtual absl::Status StoreInCache(Stream& stream, const CachedAttentionArgs& args) = 0;
+  // Attention of each token over the rows first_rows to first_rows + positions of the cache, which
+  // are stored already: of the tokens before it and itself. `k` and `v` are not read. The output of
+  // a token of no sequence is 0. A token's bits depend on no other token of the call.
+  virtual absl::Status CachedAttention(Stream& stream, const CachedAttentionArgs& args) = 0;
   virtual absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) = 0;
   virtual absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) = 0;
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;

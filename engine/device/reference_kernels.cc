@@ -223,6 +223,54 @@ absl::Status ReferenceKernels::AttentionBackward(Stream&, const AttentionBackwar
   return absl::OkStatus();
 }
 
+absl::Status ReferenceKernels::StoreInCache(Stream&, const CachedAttentionArgs& args) {
+  const int64_t width = args.kv_heads * args.head_dim;
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    if (args.first_rows[t] < 0) continue;
+    const int64_t row = args.first_rows[t] + args.positions[t];
+    for (int64_t i = 0; i < width; ++i) {
+      Set(args.dtype, args.cache, row * 2 * width + i,
+          Get(args.dtype, args.k, t * args.k_stride + i));
+      Set(args.dtype, args.cache, (row * 2 + 1) * width + i,
+          Get(args.dtype, args.v, t * args.v_stride + i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::CachedAttention(Stream&, const CachedAttentionArgs& args) {
+  const int64_t dim = args.head_dim, width = args.kv_heads * dim;
+  const auto cached = [&](int64_t row, int64_t at) {
+    return Get(args.dtype, args.cache, row * 2 * width + at);
+  };
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t h = 0; h < args.heads; ++h) {
+      const int64_t kv = h / (args.heads / args.kv_heads) * dim, out = (t * args.heads + h) * dim;
+      std::vector<double> scores;
+      for (int64_t s = 0; args.first_rows[t] >= 0 && s <= args.positions[t]; ++s) {
+        double dot = 0;
+        for (int64_t i = 0; i < dim; ++i) {
+          dot += Get(args.dtype, args.q, t * args.q_stride + h * dim + i) *
+                 cached(args.first_rows[t] + s, kv + i);
+        }
+        scores.push_back(dot * args.scale);
+      }
+      double largest = -INFINITY, sum = 0;
+      for (const double score : scores) largest = std::max(largest, score);
+      for (double& score : scores) sum += score = std::exp(score - largest);
+      for (int64_t i = 0; i < dim; ++i) {
+        double value = 0;
+        for (size_t s = 0; s < scores.size(); ++s) {
+          value += scores[s] / sum *
+                   cached(args.first_rows[t] + static_cast<int64_t>(s), width + kv + i);
+        }
+        Set(args.dtype, args.out, out + i, value);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReferenceKernels::SwiGlu(Stream&, const SwiGluArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
     for (int64_t i = 0; i < args.width; ++i) {

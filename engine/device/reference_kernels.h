@@ -16,6 +16,8 @@ class ReferenceKernels : public Kernels {
   absl::Status Rope(Stream& stream, const RopeArgs& args) override;
   absl::Status Attention(Stream& stream, const AttentionArgs& args) override;
   absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) override;
+  absl::Status StoreInCache(Stream& stream, const CachedAttentionArgs& args) override;
+  absl::Status CachedAttention(Stream& stream, const CachedAttentionArgs& args) override;
   absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) override;
   absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) override;
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;

@@ -30,6 +30,13 @@ struct DataFile {
   std::string name = "";  // data.eval only: the set that the file belongs to; empty: none
 };
 
+// A text for a model to go on from, or a conversation for it to answer.
+struct Prompt {
+  std::string text;
+  // A JSON object with the key `prompt` or `messages`, in place of a text; else empty.
+  std::string record;
+};
+
 struct JobSpec {
   std::string name = "demo";
   struct Model {

@@ -111,6 +111,31 @@ AttentionArgs Attention(const BoundLayer& l) {
   return args;
 }
 
+// Stores the keys and values, and attends to them and to those before.
+absl::Status AttentionWithCache(const BoundLayer& l) {
+  const AttentionArgs whole = Attention(l);
+  CachedAttentionArgs args;
+  args.dtype = whole.dtype;
+  args.tokens = whole.tokens;
+  args.heads = whole.heads;
+  args.kv_heads = whole.kv_heads;
+  args.head_dim = whole.head_dim;
+  args.scale = whole.scale;
+  args.first_rows = l.batch.first_rows;
+  args.positions = l.batch.positions;
+  args.q = whole.q;
+  args.q_stride = whole.q_stride;
+  args.k = whole.k;
+  args.k_stride = whole.k_stride;
+  args.v = whole.v;
+  args.v_stride = whole.v_stride;
+  args.cache = l.context.cache.rows;
+  args.out = whole.out;
+  MT_RETURN_IF_ERROR(l.kernels.StoreInCache(l.stream, args));
+  return l.context.cache.attend ? l.kernels.CachedAttention(l.stream, args)
+                                : l.kernels.Attention(l.stream, whole);
+}
+
 }  // namespace
 
 absl::Status AttentionForward(const BoundLayer& l, const void* x) {
@@ -120,7 +145,8 @@ absl::Status AttentionForward(const BoundLayer& l, const void* x) {
                                 l.Rows(l.a.qkv, chunk, l.qkv_width), l.o.qkv_bias));
     return PrepareQueriesAndKeys(l, chunk);
   }));
-  return l.kernels.Attention(l.stream, Attention(l));
+  return l.context.cache.rows != nullptr ? AttentionWithCache(l)
+                                         : l.kernels.Attention(l.stream, Attention(l));
 }
 
 absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x) {

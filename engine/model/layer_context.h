@@ -10,6 +10,14 @@
 
 namespace megatrain {
 
+// A layer's keys and values of earlier tokens, for generation. Does not own memory.
+struct LayerCache {
+  void* rows = nullptr;  // T [rows, 2, kv_heads, head_dim], as in CachedAttentionArgs; null if none
+  // The tokens attend to the cache. If false, they are only stored there, and documents attend to
+  // themselves.
+  bool attend = false;
+};
+
 // One micro-batch in device memory, except for document_starts. Does not own memory.
 struct MicroBatchView {
   int64_t tokens = 0;
@@ -20,6 +28,7 @@ struct MicroBatchView {
   const int32_t* document_bounds = nullptr;   // device [tokens, 2], as in AttentionArgs
   const int32_t* document_starts = nullptr;   // host [documents + 1]
   int64_t documents = 0;
+  const int32_t* first_rows = nullptr;  // device [tokens], as in CachedAttentionArgs; for a cache
 };
 
 // The model and the device that a function works with. Does not own what it points to.
@@ -33,6 +42,7 @@ struct LayerContext {
   const float* rope_sine = nullptr;    // device [positions, head_dim / 2]
   int64_t chunk_tokens = 0;            // LayerChunkTokens; for decoder layers
   int layer = 0;                       // whose weights are bound; for decoder layers
+  LayerCache cache;                    // of that layer
 };
 
 }  // namespace megatrain

@@ -126,6 +126,10 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
   b.backward.workspace = b.work;
   MT_RETURN_IF_ERROR(
       Reserve(arena, "losses", t * int64_t{sizeof(float)}, DeviceKind::kWorkspace, &b.losses));
+  if (d.cache_rows > 0) {
+    MT_RETURN_IF_ERROR(ReserveMany(arena, "key-value cache", d.shape.layers, d.cache_layer_bytes(),
+                                   DeviceKind::kActivations, &b.cache));
+  }
   if (!d.training) return b;
 
   b.accumulators.resize(d.shape.accumulators());

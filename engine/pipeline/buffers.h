@@ -33,12 +33,18 @@ struct PipelineDimensions {
   int micro_batches = 0;           // the most micro-batches of a step
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
   int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
-  bool training = true;            // false: forward only (generate)
+  bool training = true;            // false: forward only (generate, evaluate)
+  // The tokens whose keys and values are kept for generation, of all sequences. 0 if none are.
+  int64_t cache_rows = 0;
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
 
   int64_t hidden_bytes() const {  // hidden states of one micro-batch between two layers
     return micro_batch_tokens * layout->config.hidden * DTypeBytes(dtype);
+  }
+  int64_t cache_layer_bytes() const {
+    const ModelConfig& c = layout->config;
+    return cache_rows * 2 * c.kv_heads * c.head_dim * DTypeBytes(dtype);
   }
   // Returns the number of micro-batches whose gradient by the embedding's output waits on the host
   // for the last sweep.
@@ -65,22 +71,25 @@ struct PipelineDimensions {
 };
 
 // The integers of one step's batch in one block, made by StepRunner::PrepareBatch. Each array is
-// [micro_batches][micro_batch_tokens], the last one [micro_batches][micro_batch_tokens][2].
+// [micro_batches][micro_batch_tokens], document_bounds [micro_batches][micro_batch_tokens][2].
 struct BatchArrays {
   int32_t* ids = nullptr;
   int32_t* positions = nullptr;
   int32_t* targets = nullptr;
   int32_t* sorted_positions = nullptr;
   int32_t* document_bounds = nullptr;
+  int32_t* first_rows = nullptr;  // null if there is no key-value cache
 
   static int64_t Bytes(const PipelineDimensions& d) {
-    return 6 * int64_t{sizeof(int32_t)} * d.micro_batches * d.micro_batch_tokens;
+    const int64_t integers = d.cache_rows > 0 ? 7 : 6;
+    return integers * int64_t{sizeof(int32_t)} * d.micro_batches * d.micro_batch_tokens;
   }
   // Returns pointers into `block`, which has Bytes(d).
   static BatchArrays At(void* block, const PipelineDimensions& d) {
     const int64_t n = d.micro_batches * d.micro_batch_tokens;
     int32_t* ids = static_cast<int32_t*>(block);
-    return {ids, ids + n, ids + 2 * n, ids + 3 * n, ids + 4 * n};
+    return {ids,         ids + n,     ids + 2 * n,
+            ids + 3 * n, ids + 4 * n, d.cache_rows > 0 ? ids + 6 * n : nullptr};
   }
 };
 
@@ -91,6 +100,7 @@ struct DeviceBuffers {
   std::vector<void*> hidden;           // T [micro_batch_tokens, hidden] each
   std::vector<void*> hidden_gradient;  // T, one for each micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
+  std::vector<void*> cache;            // by layer: T [cache_rows, 2, kv_heads, head_dim]
   void* layer_scratch = nullptr;       // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,
   // or a chunk of the head. `backward` and `head` point into it.

@@ -34,6 +34,7 @@ enum class ResourceKind {
   kHiddenGradient,  // device, index: micro-batch in the sweep
   kHostStash,       // host, index: layer * sweep + micro-batch in the sweep
   kKept,            // device, kept activations of one layer and micro-batch
+  kCache,           // device, keys and values of one layer for generation; index: layer
   kScratch,         // device, activations and workspace that operations use in turn
   kDeviceBatch,     // device, ids and targets; index: step slot
   kDeviceLosses,    // device, sums of losses; index: step slot
@@ -82,6 +83,10 @@ struct KeptActivations {
   KeepLevel level;
 };
 
+// The use of the key-value cache in a layer. kFill stores the tokens' keys and values there, and
+// kAttend also attends to what is there.
+enum class CacheUse { kNone, kFill, kAttend };
+
 struct EmbedForwardOp {  // -> output_slot
   static constexpr char kName[] = "embedding forward";
   int micro_batch, output_slot;
@@ -91,6 +96,7 @@ struct LayerForwardOp {  // input_slot -> output_slot
   static constexpr char kName[] = "layer forward";
   int layer, micro_batch, weight_buffer, input_slot, output_slot;
   std::optional<KeptActivations> kept;
+  CacheUse cache = CacheUse::kNone;
 };
 struct HeadOp {  // input_slot -> losses, hidden gradient, accumulator
   static constexpr char kName[] = "head";
@@ -102,6 +108,10 @@ struct HeadOp {  // input_slot -> losses, hidden gradient, accumulator
 };
 struct HeadLossOp {  // input_slot -> losses (evaluation)
   static constexpr char kName[] = "head loss";
+  int micro_batch, weight_buffer, input_slot;
+};
+struct HeadLogitsOp {  // input_slot -> logits of the tokens asked for, on the host
+  static constexpr char kName[] = "head logits";
   int micro_batch, weight_buffer, input_slot;
 };
 struct LayerBackwardOp {  // input_slot, hidden gradient -> hidden gradient, accumulator
@@ -201,7 +211,7 @@ struct FinishCheckpointOp {
 
 using AnyOp =
     std::variant<UploadBatchOp, LoadTileOp, LoadStashOp, LoadPartialOp, LoadHiddenGradientOp,
-                 EmbedForwardOp, LayerForwardOp, HeadOp, HeadLossOp, LayerBackwardOp,
+                 EmbedForwardOp, LayerForwardOp, HeadOp, HeadLossOp, HeadLogitsOp, LayerBackwardOp,
                  EmbedBackwardOp, FinishGradientOp, StoreStashOp, StoreNormOp, StoreGradientOp,
                  StorePartialOp, StoreHiddenGradientOp, StoreLossesOp, CheckLossesOp, ClipOp,
                  UpdateRowsOp, UpdateTileOp, CheckUpdatesOp, BeginDeviceUpdateOp, DeviceUpdateOp,

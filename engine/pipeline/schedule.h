@@ -208,6 +208,12 @@ Schedule BuildTrainingStep(const PipelineShape& shape,
 Schedule BuildEvaluation(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
                          PipelineState& state);
 
+// Builds a forward pass that gives logits, with a key-value cache or without. The tiles with which
+// the next such pass begins are loaded at its end. `state` and REQUIRES are as for
+// BuildTrainingStep.
+Schedule BuildPrediction(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
+                         CacheUse cache, PipelineState& state);
+
 // Builds the saving of every tile, after its pending update and before its next one.
 Schedule BuildCheckpoint(const PipelineShape& shape);
 // Builds the operation that makes the saved tiles a checkpoint. It is a schedule of its own because

@@ -1,6 +1,6 @@
-// The order of a step: BuildTrainingStep and BuildEvaluation. Clipping changes it: with clipping
-// all updates wait for the last gradient and follow it (Train, and UpdateBuilder::ClipAndUpdate);
-// without it each follows its own gradient (EndGradient).
+// The order of a step: BuildTrainingStep, BuildEvaluation and BuildPrediction. Clipping changes it:
+// with clipping all updates wait for the last gradient and follow it (Train, and
+// UpdateBuilder::ClipAndUpdate); without it each follows its own gradient (EndGradient).
 #include "engine/pipeline/step_builder.h"
 
 #include <algorithm>
@@ -61,6 +61,19 @@ Schedule StepBuilder::Evaluate() {
   return std::move(schedule_);
 }
 
+Schedule StepBuilder::Predict(CacheUse cache) {
+  cache_ = cache;
+  // One pass follows another, so that the tiles kept are those which the next one uses first.
+  for (int sweep = 0; sweep <= sweeps_; ++sweep) ListUses(/*backward=*/false);
+  Upload();
+  for (int sweep = 0; sweep < sweeps_; ++sweep) {
+    BeginSweep(sweep);
+    Forward(/*train=*/false);
+    HeadLogits();
+  }
+  return std::move(schedule_);
+}
+
 void StepBuilder::ListUses(bool backward) {
   const int first = shape_.embedding_from_host ? 1 : 0;
   for (int tile = first; tile <= shape_.layers; ++tile) uses_.Append(tile);
@@ -106,7 +119,8 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
 
 void StepBuilder::Upload() {
   Op& op = Add(Lane::kH2D, UploadBatchOp{});
-  for (int64_t tokens : tokens_) op.bytes += tokens * 6 * int64_t{sizeof(int32_t)};
+  const int integers = cache_ == CacheUse::kNone ? 6 : 7;  // a token, as in BatchArrays
+  for (int64_t tokens : tokens_) op.bytes += tokens * integers * int64_t{sizeof(int32_t)};
   op.writes = {{ResourceKind::kDeviceBatch, slot_}};
 }
 
@@ -133,6 +147,21 @@ void StepBuilder::HeadLoss() {
   EndUse();
 }
 
+void StepBuilder::HeadLogits() {
+  const int buffer = Use();
+  Prefetch();
+  for (int i = 0; i < sweep_size_; ++i) {
+    const int input = ForwardSlot(shape_.layers, i);
+    Op& op = Add(
+        Lane::kCompute,
+        HeadLogitsOp{.micro_batch = MicroBatch(i), .weight_buffer = buffer, .input_slot = input});
+    op.work = Part(i) * shape_.work.head_loss;
+    op.reads = {{ResourceKind::kWeightBuffer, buffer}, {ResourceKind::kHidden, input}};
+    op.writes = {{ResourceKind::kScratch}};
+  }
+  EndUse();
+}
+
 void StepBuilder::StoreLosses() {
   Op& op = Add(Lane::kD2H, StoreLossesOp{});
   op.bytes = static_cast<int64_t>(micro_batches_) * 8;
@@ -148,6 +177,11 @@ Schedule BuildTrainingStep(const PipelineShape& shape,
 Schedule BuildEvaluation(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
                          PipelineState& state) {
   return StepBuilder(shape, micro_batch_tokens, state).Evaluate();
+}
+
+Schedule BuildPrediction(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
+                         CacheUse cache, PipelineState& state) {
+  return StepBuilder(shape, micro_batch_tokens, state).Predict(cache);
 }
 
 }  // namespace megatrain

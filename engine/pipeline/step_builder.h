@@ -1,7 +1,7 @@
-// StepBuilder builds the schedule of a step or an evaluation, for BuildTrainingStep and
-// BuildEvaluation (schedule.h). The order of a step is in step_builder.cc, its forward pass in
-// step_forward.cc, its backward pass and gradients in step_backward.cc, and its updates in
-// update_builder.h.
+// StepBuilder builds the schedule of a step or a forward pass, for BuildTrainingStep,
+// BuildEvaluation and BuildPrediction (schedule.h). The order of a step is in step_builder.cc, its
+// forward pass in step_forward.cc, its backward pass and gradients in step_backward.cc, and its
+// updates in update_builder.h.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
 #define MEGATRAIN_ENGINE_PIPELINE_STEP_BUILDER_H_
 
@@ -15,16 +15,17 @@
 
 namespace megatrain {
 
-// Builds one schedule. REQUIRES: either Train or Evaluate is called, and only once.
+// Builds one schedule. REQUIRES: one of Train, Evaluate and Predict is called, and only once.
 class StepBuilder {
  public:
   // All arguments must outlive this. `state` is changed as BuildTrainingStep says.
   StepBuilder(const PipelineShape& shape, const std::vector<int64_t>& micro_batch_tokens,
               PipelineState& state);
 
-  // Return the schedule of a training step or of an evaluation.
+  // Return the schedule of a training step, of an evaluation, or of a pass that gives logits.
   Schedule Train();
   Schedule Evaluate();
+  Schedule Predict(CacheUse cache);
 
  private:
   bool last_sweep() const { return sweep_ == sweeps_ - 1; }
@@ -90,6 +91,7 @@ class StepBuilder {
   void StoreStash(int layer, int i);
   void Head();
   void HeadLoss();
+  void HeadLogits();
   void StoreLosses();
   void LayerBackward(int layer);
   void LoadStashBehind(int number);
@@ -114,6 +116,7 @@ class StepBuilder {
   Schedule schedule_;
   WeightUses uses_;
   UpdateBuilder updates_;
+  CacheUse cache_ = CacheUse::kNone;
   int sweep_ = 0;
   int first_ = 0;       // the sweep's first micro-batch
   int sweep_size_ = 0;  // micro-batches in it

@@ -17,7 +17,8 @@ void StepBuilder::Forward(bool train) {
                                    .weight_buffer = buffer,
                                    .input_slot = ForwardSlot(layer, i),
                                    .output_slot = ForwardSlot(layer + 1, i),
-                                   .kept = train ? Kept(layer, i) : std::nullopt};
+                                   .kept = train ? Kept(layer, i) : std::nullopt,
+                                   .cache = cache_};
       Op& op = Add(Lane::kCompute, forward);
       op.work = Part(i) * shape_.work.layer_forward;
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
@@ -27,6 +28,7 @@ void StepBuilder::Forward(bool train) {
         op.reads.push_back({ResourceKind::kFirstTile});
       }
       op.writes = {{ResourceKind::kHidden, forward.output_slot}, {ResourceKind::kScratch}};
+      if (cache_ != CacheUse::kNone) op.writes.push_back({ResourceKind::kCache, layer});
       if (forward.kept) op.writes.push_back({ResourceKind::kKept, forward.kept->slot});
       if (stash && layer + 1 < shape_.layers) StoreStash(layer + 1, i);
     }

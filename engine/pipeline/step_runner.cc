@@ -34,6 +34,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   state.predictions = batch.predictions;
   state.micro_batch_tokens = batch.micro_batch_tokens;
   state.document_starts = batch.document_starts;
+  state.caches = !batch.first_rows.empty();
   int64_t first = 0;  // the micro-batch's first token
   for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
     const int64_t base = static_cast<int64_t>(m) * d.micro_batch_tokens;
@@ -43,9 +44,13 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
     std::copy_n(batch.targets.begin() + first, tokens, arrays.targets + base);
     std::copy_n(batch.sorted_positions.begin() + first, tokens, arrays.sorted_positions + base);
     WriteDocumentBounds(state.document_starts[m], arrays.document_bounds + 2 * base);
+    if (!batch.first_rows.empty()) {
+      std::copy_n(batch.first_rows.begin() + first, tokens, arrays.first_rows + base);
+    }
     first += tokens;
   }
   if (d.training && d.shape.embedding_from_host && d.shape.embedding_trained) FindRows(slot);
+  if (batch.continues) return absl::OkStatus();
   for (int i = 0; i < static_cast<int>(state.micro_batch_tokens.size()); ++i) {
     PrepareDecoderLayer(Context(nullptr), View(slot, i),
                         d.training ? p_.device_buffers->backward.workspace_bytes : 0);
@@ -66,6 +71,7 @@ MicroBatchView StepRunner::View(int slot, int micro_batch) const {
   view.targets = arrays.targets + base;
   view.sorted_positions = arrays.sorted_positions + base;
   view.document_bounds = arrays.document_bounds + 2 * base;
+  if (arrays.first_rows != nullptr) view.first_rows = arrays.first_rows + base;
   view.document_starts = starts.data();
   view.documents = static_cast<int64_t>(starts.size()) - 1;
   return view;
@@ -175,6 +181,10 @@ absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) 
     }
     MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, device.document_bounds + 2 * base,
                                                host.document_bounds + 2 * base, 2 * bytes));
+    if (state.caches) {
+      MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, device.first_rows + base,
+                                                 host.first_rows + base, bytes));
+    }
   }
   return absl::OkStatus();
 }
@@ -199,7 +209,11 @@ absl::Status StepRunner::Do(const EmbedForwardOp& embed, const Op& op, Stream* s
 
 absl::Status StepRunner::Do(const LayerForwardOp& layer, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
-  return DecoderLayerForward(Context(stream, layer.layer), b.weights[layer.weight_buffer],
+  LayerContext context = Context(stream, layer.layer);
+  if (layer.cache != CacheUse::kNone) {
+    context.cache = {b.cache[layer.layer], layer.cache == CacheUse::kAttend};
+  }
+  return DecoderLayerForward(context, b.weights[layer.weight_buffer],
                              View(op.step_slot, layer.micro_batch), b.hidden[layer.input_slot],
                              Activations(layer.kept), b.hidden[layer.output_slot]);
 }
@@ -233,13 +247,29 @@ absl::Status StepRunner::Do(const HeadOp& head, const Op& op, Stream* stream) {
 
 absl::Status StepRunner::Do(const HeadLossOp& head, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
-  if (states_[op.step_slot].logits != nullptr && head.micro_batch == 0) {
-    MT_RETURN_IF_ERROR(TakeLogits(head, op.step_slot, *stream));
-  }
   MT_RETURN_IF_ERROR(HeadLoss(Context(stream), b.weights[head.weight_buffer],
                               View(op.step_slot, head.micro_batch), b.hidden[head.input_slot],
                               b.head, b.losses));
   return SumLosses(op.step_slot, head.micro_batch, *stream);
+}
+
+absl::Status StepRunner::Do(const HeadLogitsOp& head, const Op& op, Stream* stream) {
+  LogitsRequest& request = *states_[op.step_slot].logits;
+  const size_t micro_batch = static_cast<size_t>(head.micro_batch);
+  if (micro_batch >= request.tokens.size()) return absl::OkStatus();
+  const int64_t vocabulary = p_.dimensions->layout->config.vocabulary;
+  int64_t before = 0;  // tokens of earlier micro-batches
+  for (size_t m = 0; m < micro_batch; ++m)
+    before += request.tokens[m].end - request.tokens[m].begin;
+  const TokenRange& tokens = request.tokens[micro_batch];
+  return HeadLogits(
+      Context(stream), p_.device_buffers->weights[head.weight_buffer],
+      p_.device_buffers->hidden[head.input_slot], tokens.begin, tokens.end, p_.device_buffers->head,
+      [&](int64_t first, int64_t count, const float* logits) {
+        return p_.device->Download(
+            *stream, request.logits.data() + (before + first - tokens.begin) * vocabulary, logits,
+            count * vocabulary * int64_t{sizeof(float)});
+      });
 }
 
 absl::Status StepRunner::SumLosses(int slot, int micro_batch, Stream& stream) {
@@ -287,21 +317,6 @@ absl::Status StepRunner::ZeroPadding(int index, float* gradient, Stream& stream)
     end = tensor.offset + tensor.elements;
   }
   return zero_to(tile.state_elements());
-}
-
-absl::Status StepRunner::TakeLogits(const HeadLossOp& head, int slot, Stream& stream) {
-  LogitsRequest& request = *states_[slot].logits;
-  const int64_t vocabulary = p_.dimensions->layout->config.vocabulary;
-  const int64_t end = states_[slot].micro_batch_tokens[0];
-  request.logits.resize((end - request.first_token) * vocabulary);
-  return HeadLogits(
-      Context(&stream), p_.device_buffers->weights[head.weight_buffer],
-      p_.device_buffers->hidden[head.input_slot], request.first_token, end, p_.device_buffers->head,
-      [&](int64_t first, int64_t tokens, const float* logits) {
-        return p_.device->Download(
-            stream, request.logits.data() + (first - request.first_token) * vocabulary, logits,
-            tokens * vocabulary * int64_t{sizeof(float)});
-      });
 }
 
 void StepRunner::CollectLoss(int slot) {

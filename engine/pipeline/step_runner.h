@@ -30,10 +30,15 @@
 
 namespace megatrain {
 
-// Requests the logits of the tokens of micro-batch 0 from first_token on, during an evaluation.
+// Tokens [begin, end) of a micro-batch.
+struct TokenRange {
+  int64_t begin = 0, end = 0;
+};
+
+// Requests the logits of some tokens of every micro-batch.
 struct LogitsRequest {
-  int64_t first_token = 0;
-  std::vector<float> logits;  // the result, [tokens, vocabulary]
+  std::vector<TokenRange> tokens;  // by micro-batch; those beyond the list give none
+  std::vector<float> logits;       // the result, [tokens of all ranges, vocabulary]
 };
 
 // The functions of a save, which are called on the io lane. After an error of a step some calls are
@@ -51,9 +56,10 @@ struct StepState {
   int64_t predictions = 0;
   std::vector<int64_t> micro_batch_tokens;
   std::vector<std::vector<int32_t>> document_starts;  // by micro-batch
+  bool caches = false;                                // tokens have rows of the key-value cache
   AdamWStep adamw;
   double max_gradient_norm = 0;
-  LogitsRequest* logits = nullptr;  // may be null; must outlive the step
+  LogitsRequest* logits = nullptr;  // for HeadLogitsOp; must outlive the step
   std::vector<ElementRange> rows;   // the elements of tile 0 that the batch looks up, ascending
   // Set during the step.
   std::vector<ElementRange> updated_rows;  // the elements that UpdateRowsOp has updated
@@ -80,9 +86,10 @@ class StepRunner : public OpRunner {
 
   // Copies a batch into the slot's host arrays and state, and makes document_bounds from its
   // document_starts. Announces its attention calls to the kernels, which may take long to prepare
-  // for them. Returns InvalidArgument for a token id that the model does not have (CheckTokenIds);
-  // the slot is then unchanged. REQUIRES: no schedule of this slot is in flight; the batch has at
-  // most the plan's micro-batches, each with at most micro_batch_tokens.
+  // for them, unless the batch attends to the cache. Returns InvalidArgument for a token id that
+  // the model does not have (CheckTokenIds); the slot is then unchanged. REQUIRES: no schedule of
+  // this slot is in flight; the batch has at most the plan's micro-batches, each with at most
+  // micro_batch_tokens.
   absl::Status PrepareBatch(int slot, const Batch& batch);
   StepState& state(int slot) { return states_[slot]; }
   // Asks the previous step to update the rows that this slot's batch looks up ahead of others.
@@ -124,6 +131,7 @@ class StepRunner : public OpRunner {
   absl::Status Do(const LayerForwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const HeadOp& what, const Op& op, Stream* stream);
   absl::Status Do(const HeadLossOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const HeadLogitsOp& what, const Op& op, Stream* stream);
   absl::Status Do(const LayerBackwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const EmbedBackwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const FinishGradientOp& what, const Op& op, Stream* stream);
@@ -150,7 +158,6 @@ class StepRunner : public OpRunner {
   absl::Status UpdateOnHost(int slot, int tile, int slab, absl::Span<const ElementRange> ranges);
   absl::Status NotTrusted(int slot, int tile) const;
   absl::Status SumLosses(int slot, int micro_batch, Stream& stream);
-  absl::Status TakeLogits(const HeadLossOp& head, int slot, Stream& stream);
   absl::Status ZeroPadding(int tile, float* gradient, Stream& stream);
   void* StashData(int layer, int sweep_index) const;
   void* EmbeddingStashData(int micro_batch) const;

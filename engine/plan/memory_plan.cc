@@ -12,40 +12,12 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/model/layer_work.h"
-#include "engine/model/tile.h"
 #include "engine/plan/device_fit.h"
 #include "engine/plan/plan_choice.h"
+#include "engine/plan/plan_parts.h"
 
 namespace megatrain {
 namespace {
-
-// The program, its libraries and what malloc holds back, measured on small models.
-constexpr int64_t kProgramBytes = int64_t{64} << 20;
-// Four arrays of 32 bits (batch.h). Two batches wait, two are in flight, and one is made beside the
-// sequences that it is made of.
-constexpr int64_t kBatchTokenBytes = 16;
-constexpr int64_t kBatchesAtOnce = 6;
-
-// Host memory beside the pool, without the kernels' scratch.
-int64_t ProcessBytes(const PipelineDimensions& d) {
-  return kProgramBytes + kBatchesAtOnce * kBatchTokenBytes * d.micro_batches * d.micro_batch_tokens;
-}
-
-PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
-  const ModelConfig& c = layout.config;
-  PipelineShape shape;
-  shape.layers = static_cast<int>(c.layers);
-  shape.tied = c.tied_embeddings;
-  for (const TileLayout& tile : layout.tiles) {
-    shape.tile_elements.push_back(tile.elements);
-    shape.stateless_elements.push_back(tile.stateless_elements);
-  }
-  shape.embedding_trained = IsTrained(layout.tiles[0], layout.embedding_offset);
-  shape.weight_element_bytes = DTypeBytes(dtype);
-  shape.hidden_bytes_per_token = c.hidden * DTypeBytes(dtype);
-  shape.embedding_from_host = true;
-  return shape;
-}
 
 // Elements of the rows of different tokens among those of a step: an estimate, for durations alone.
 // In text their number grows with a power of the tokens' (Heaps 1978).
@@ -91,89 +63,12 @@ int64_t HostBytes(const PipelineDimensions& d) {
   return std::accumulate(kinds.begin(), kinds.end(), int64_t{0});
 }
 
-void Finish(const KernelSizes& sizes, MemoryPlan& plan) {
-  const PipelineDimensions& d = plan.dimensions;
-  DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
-  (void)ReserveDeviceBuffers(d, sizes, arena);
-  plan.device.clear();
-  for (const DeviceArena::Item& item : arena.items()) {
-    auto same = std::find_if(plan.device.begin(), plan.device.end(),
-                             [&](const MemoryPlan::Item& i) { return i.name == item.name; });
-    if (same == plan.device.end()) {
-      plan.device.push_back({item.name, item.bytes});
-    } else {
-      same->bytes += item.bytes;
-    }
-  }
-  plan.arena_bytes = arena.used();
-  plan.device_bytes = plan.arena_bytes + sizes.StreamWorkspaceBytes();
-  if (sizes.StreamWorkspaceBytes() > 0) {
-    plan.device.push_back({"stream workspace", sizes.StreamWorkspaceBytes()});
-  }
-  const auto kinds = HostBufferBytes(d);
-  plan.host.clear();
-  for (int kind = 0; kind < kHostKinds; ++kind) {
-    if (kinds[kind] == 0) continue;
-    plan.host.push_back({HostKindName(static_cast<HostKind>(kind)), kinds[kind]});
-    plan.pool_bytes += kinds[kind];
-  }
-  plan.process_bytes =
-      ProcessBytes(d) + sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
-  plan.host.push_back({"process", plan.process_bytes});
-  plan.host_bytes = plan.pool_bytes + plan.process_bytes;
-  if (plan.budget.device_shares_host) {
-    plan.host.push_back({"device's memory", plan.device_bytes});
-    plan.host_bytes += plan.device_bytes;
-  }
-  for (const TileLayout& tile : d.layout->tiles) {
-    plan.checkpoint_bytes += TileBytes(tile.elements, d.dtype, tile.stateless_elements);
-  }
-  const int64_t beside_bytes = plan.host_bytes - plan.pool_bytes;
-  const int64_t beside_limit =
-      plan.budget.host_bytes - std::max<int64_t>(0, plan.budget.pool_bytes);
-  if (plan.budget.pool_bytes >= 0 && plan.pool_bytes > plan.budget.pool_bytes) {
-    plan.fits = false;
-    plan.misfit = absl::StrCat("host pool: needs ", FormatBytes(plan.pool_bytes), ", has ",
-                               FormatBytes(plan.budget.pool_bytes));
-  } else if (plan.budget.pool_bytes >= 0 && beside_bytes > beside_limit) {
-    plan.fits = false;
-    plan.misfit = absl::StrCat("host memory beside the pool: needs ", FormatBytes(beside_bytes),
-                               ", has ", FormatBytes(beside_limit));
-  } else if (plan.host_bytes > plan.host_limit) {
-    plan.fits = false;
-    plan.misfit = absl::StrCat("host memory: needs ", FormatBytes(plan.host_bytes), ", has ",
-                               FormatBytes(plan.host_limit));
-  }
-  if (plan.device_bytes > plan.device_limit) {
-    plan.fits = false;
-    if (!plan.misfit.empty()) plan.misfit += "; ";
-    absl::StrAppend(&plan.misfit, "device memory: needs ", FormatBytes(plan.device_bytes), ", has ",
-                    FormatBytes(plan.device_limit));
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine) {
-  const int64_t s = spec.data.sequence_length;
-  if (s > layout.config.max_positions) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.sequence_length: ", s, " tokens is longer than the model's ",
-                     layout.config.max_positions,
-                     " positions (max_position_embeddings in config.json); use at most that"));
-  }
-  const int64_t micro_batches =
-      (spec.training.global_batch + spec.training.micro_batch - 1) / spec.training.micro_batch;
-  const int64_t layers = layout.config.layers;
-  if (micro_batches > kStepLayerPassesMax / layers) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "training.global_batch: ", spec.training.global_batch, " in micro-batches of ",
-        spec.training.micro_batch, " is ", micro_batches, " of them a step, and with ", layers,
-        " layers at most ", kStepLayerPassesMax / layers,
-        " can be scheduled; use a larger training.micro_batch or a smaller global_batch"));
-  }
+  MT_RETURN_IF_ERROR(CheckBatch(spec, layout));
   MemoryPlan plan;
   plan.budget = budget;
   plan.parameters = layout.parameters;
@@ -181,11 +76,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.layout = &layout;
   d.dtype = spec.training.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   d.gradient_dtype = spec.training.gradient_dtype == Precision::kBf16 ? DType::kBF16 : DType::kF32;
-  d.sequence_length = s;
-  d.micro_batch_tokens = spec.training.micro_batch * s;
-  d.micro_batches = static_cast<int>(micro_batches);
-  d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens, sizes.HeadChunk());
-  d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
+  SetBatch(spec, layout, sizes, d);
   d.shape = BaseShape(layout, d.dtype);
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(
@@ -244,36 +135,11 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   const auto finish = [&](const PipelineDimensions& dimensions) {
     MemoryPlan finished = plan;
     finished.dimensions = dimensions;
-    Finish(sizes, finished);
+    FinishPlan(sizes, finished);
     return finished;
   };
   if (!machine.rates.measured()) return finish(d);
   return ChooseByTime(spec, sizes, machine, plan.device_limit, d, finish);
-}
-
-absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
-                                          const KernelSizes& sizes, const MemoryBudget& budget) {
-  MemoryPlan plan;
-  plan.budget = budget;
-  plan.parameters = layout.parameters;
-  plan.host_limit = budget.host_bytes;
-  PipelineDimensions& d = plan.dimensions;
-  d.layout = &layout;
-  d.dtype = d.gradient_dtype = dtype;
-  d.training = false;
-  d.sequence_length = d.micro_batch_tokens = tokens;
-  d.micro_batches = 1;
-  d.head_chunk_tokens = HeadChunkTokens(layout.config, tokens, sizes.HeadChunk());
-  d.layer_chunk_tokens = LayerChunkTokens(tokens);
-  d.shape = BaseShape(layout, dtype);
-  d.shape.stash_on_host = true;  // a ring of hidden states is all that forward needs
-  d.shape.clipping = d.shape.slab_per_tile = false;
-  d.shape.gradient_slabs = 0;
-  plan.device_limit = budget.device_shares_host && budget.device_bytes == 0
-                          ? std::numeric_limits<int64_t>::max()
-                          : budget.device_bytes;
-  Finish(sizes, plan);
-  return plan;
 }
 
 std::string MemoryPlan::Table() const {

@@ -82,10 +82,23 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {});
 
-// Plans forward passes over sequences of `tokens` tokens, for `generate`. Lifetimes and `fits` are
-// as for PlanMemory.
-absl::StatusOr<MemoryPlan> PlanGeneration(const ModelLayout& layout, DType dtype, int64_t tokens,
+// Plans an evaluation of `spec` with weights alone. Lifetimes and errors are as for PlanMemory.
+absl::StatusOr<MemoryPlan> PlanEvaluation(const JobSpec& spec, const ModelLayout& layout,
                                           const KernelSizes& sizes, const MemoryBudget& budget);
+
+// The prompts to be answered.
+struct GenerationNeed {
+  std::vector<int64_t> prompt_tokens;  // of each prompt, in their order
+  int64_t answer_tokens = 0;           // of each answer at most
+};
+// Plans the answers to prompts (generation_batch.h) with weights in `dtype`. The plan has the
+// largest waves of consecutive prompts that fit, dimensions.micro_batches of them, and as many
+// weight buffers as fit then; on a device that shares the host's memory only if
+// engine.device_memory is given. Lifetimes and `fits` are as for PlanMemory. REQUIRES: there are
+// prompts.
+MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layout, DType dtype,
+                          const GenerationNeed& need, const KernelSizes& sizes,
+                          const MemoryBudget& budget);
 
 }  // namespace megatrain
 

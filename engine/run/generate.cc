@@ -1,97 +1,117 @@
-// Text from a model: its tiles streamed as in training, the whole prefix computed anew for each
-// token.
+// Generate and ReadPrompts of engine.h.
 #include <algorithm>
-#include <cmath>
-#include <optional>
-#include <random>
+#include <memory>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "engine/base/status.h"
-#include "engine/data/sequences/batch.h"
-#include "engine/data/sequences/document_encoder.h"
-#include "engine/data/sequences/packing.h"
 #include "engine/engine.h"
+#include "engine/generation/prompt_encoder.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_weights.h"
 #include "engine/host/session.h"
 #include "engine/memory/host_pool.h"
+#include "engine/run/answer_wave.h"
 #include "engine/run/trainer.h"
 #include "engine/tokenizer/open_tokenizer.h"
 
 namespace megatrain {
 namespace {
 
-Batch OneSequence(const std::vector<int32_t>& ids) {
-  const Sequence sequence = WholeSequence(ids);
-  return MakeBatch(/*step=*/1, {&sequence, 1}, /*sequences_per_micro_batch=*/1);
+// Prompts are held in memory, and so are their tokens.
+constexpr int64_t kPromptFileBytesMax = int64_t{256} << 20;
+
+absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const GenerateOptions& options,
+                                                         const PromptEncoderOptions& encoding) {
+  if (options.prompts.empty()) return absl::InvalidArgumentError("there is no prompt to answer");
+  PromptEncoder encoder(encoding);
+  std::vector<EncodedPrompt> prompts;
+  for (size_t i = 0; i < options.prompts.size(); ++i) {
+    const std::string place = i < options.prompt_places.size() ? options.prompt_places[i]
+                                                               : absl::StrCat("prompt ", i + 1);
+    MT_ASSIGN_OR_RETURN(prompts.emplace_back(), encoder.Encode(options.prompts[i], place));
+  }
+  return prompts;
 }
 
-// temperature 0: the likeliest token, the lowest id of equals.
-int32_t Sample(const std::vector<float>& logits, double temperature, std::mt19937_64& random) {
-  const auto best = std::max_element(logits.begin(), logits.end());
-  if (temperature <= 0) return static_cast<int32_t>(best - logits.begin());
-  std::vector<double> weights(logits.size());
-  double sum = 0;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    sum += weights[i] = std::exp((static_cast<double>(logits[i]) - *best) / temperature);
+absl::StatusOr<AnswerSettings> SettingsOf(const GenerateOptions& options,
+                                          const Tokenizer& tokenizer, int64_t vocabulary) {
+  AnswerSettings settings;
+  settings.tokens = options.tokens;
+  settings.sampling = {options.temperature, options.top_k, options.top_p};
+  settings.seed = options.seed;
+  settings.stop.ids = tokenizer.end_ids();
+  for (const int64_t id : options.stop_ids) {
+    if (id < 0 || id >= vocabulary) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--stop-id: ", id, " is none of the model's ids, which are 0 to ", vocabulary - 1));
+    }
+    settings.stop.ids.push_back(static_cast<int32_t>(id));
   }
-  double left = sum * static_cast<double>(random() >> 11) * 0x1p-53;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    left -= weights[i];
-    if (left < 0) return static_cast<int32_t>(i);
+  for (const std::string& text : options.stop_texts) {
+    if (text.empty()) return absl::InvalidArgumentError("--stop: an empty text stops nothing");
+    settings.stop.texts.push_back(text);
+    if (const std::optional<int32_t> id = tokenizer.TokenId(text)) {
+      settings.stop.ids.push_back(*id);
+    }
   }
-  return static_cast<int32_t>(best - logits.begin());
+  return settings;
 }
 
-// The largest prefix of `text` that does not end inside a UTF-8 character.
-size_t WholeCharacters(const std::string& text) {
-  size_t end = text.size();
-  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
-    const unsigned char byte = text[text.size() - back];
-    if ((byte & 0xc0) == 0x80) continue;
-    const size_t length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
-    if (length > back) end = text.size() - back;
-    break;
+absl::StatusOr<MemoryPlan> Plan(const EngineHost& host, const GenerateOptions& options,
+                                const ModelLayout& layout, DType dtype,
+                                const std::vector<EncodedPrompt>& prompts, const Kernels& kernels) {
+  GenerationNeed need;
+  for (const EncodedPrompt& prompt : prompts) {
+    need.prompt_tokens.push_back(static_cast<int64_t>(prompt.ids.size()));
   }
-  return end;
+  need.answer_tokens = options.tokens;
+  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
+  MemoryPlan plan = PlanGeneration(options.engine, layout, dtype, need, kernels, budget);
+  if (!plan.fits) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the model does not fit with the key-value cache of one prompt\n", plan.Table()));
+  }
+  return plan;
 }
 
 }  // namespace
 
 absl::Status Generate(EngineHost& host, const std::string& path, const GenerateOptions& options,
-                      const std::function<void(const std::string& text)>& emit) {
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path));
+                      const GenerateSink& sink) {
+  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path, host.files()));
   const ModelLayout layout = BuildModelLayout(config);
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
-                      OpenTokenizer(path, options.tokenizer));
-  // As before a text of the training data. What goes behind one would end it.
-  MT_ASSIGN_OR_RETURN(const SpecialIds around, IdsAroundText(*tokenizer, options.add_bos));
-  std::vector<int32_t> ids = around.before;
-  MT_RETURN_IF_ERROR(tokenizer->Encode(options.prompt, &ids));
-  if (ids.empty() && tokenizer->bos_id() >= 0) ids.push_back(tokenizer->bos_id());
-  if (ids.empty()) {
-    return absl::InvalidArgumentError("--prompt: the model needs at least one token to go on from");
-  }
-  // Before the model is loaded; the trainer checks again whatever it is given.
-  if (const absl::Status known = CheckTokenIds(OneSequence(ids), config.vocabulary); !known.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("--prompt: ", known.message()));
-  }
-  const int64_t length = static_cast<int64_t>(ids.size()) + options.tokens;
-  if (length > config.max_positions) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--tokens: ", ids.size(), " tokens of prompt and ", options.tokens,
-                     " new ones are more than the model's ", config.max_positions, " positions"));
-  }
-
-  const JobSpec spec;
+                      OpenTokenizer(path, options.tokenizer, host.files()));
+  MT_ASSIGN_OR_RETURN(const std::vector<EncodedPrompt> prompts,
+                      EncodePrompts(options, {.tokenizer = tokenizer.get(),
+                                              .model_directory = path,
+                                              .chat = options.chat,
+                                              .chat_template = options.chat_template,
+                                              .add_bos = options.add_bos,
+                                              .vocabulary = config.vocabulary,
+                                              .max_positions = config.max_positions,
+                                              .answer_tokens = options.tokens,
+                                              .files = host.files()}));
+  MT_ASSIGN_OR_RETURN(const AnswerSettings settings,
+                      SettingsOf(options, *tokenizer, config.vocabulary));
+  JobSpec spec;
+  spec.engine = options.engine;
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Session> session, host.OpenSession(spec.engine));
-  MT_ASSIGN_OR_RETURN(const MemoryBudget budget, host.BudgetNow());
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights, HfWeights::Open(path, layout));
-  MT_ASSIGN_OR_RETURN(const MemoryPlan plan, PlanGeneration(layout, weights->ExactDType(), length,
-                                                            session->device->kernels(), budget));
-  if (!plan.fits) {
-    return absl::ResourceExhaustedError(absl::StrCat("the model does not fit\n", plan.Table()));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights,
+                      HfWeights::Open(path, layout, host.files()));
+  MT_ASSIGN_OR_RETURN(const MemoryPlan plan, Plan(host, options, layout, weights->ExactDType(),
+                                                  prompts, session->device->kernels()));
+  const int64_t together = plan.dimensions.micro_batches;
+  if (sink.say && together < static_cast<int64_t>(prompts.size())) {
+    sink.say(absl::StrCat("answers ", together, " of ", prompts.size(),
+                          " prompts at a time, whose keys and values the device has room for"));
   }
   MT_ASSIGN_OR_RETURN(HostPool* const pool, host.Pool(plan.pool_bytes, nullptr, nullptr));
   MT_ASSIGN_OR_RETURN(
@@ -100,23 +120,40 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
   for (int tile = 0; tile < layout.tile_count(); ++tile) {
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }
-
-  const std::vector<int32_t> ends = tokenizer->end_ids();
-  std::mt19937_64 random(options.seed);
-  // What is new is told from the whole: a tokenizer may decode a text's first token differently.
-  size_t emitted = tokenizer->Decode(ids, /*skip_special=*/true).size();
-  for (int64_t i = 0; i < options.tokens; ++i) {
-    MT_ASSIGN_OR_RETURN(const std::vector<float> logits,
-                        trainer->Logits(OneSequence(ids), static_cast<int64_t>(ids.size()) - 1));
-    const int32_t token = Sample(logits, options.temperature, random);
-    if (std::find(ends.begin(), ends.end(), token) != ends.end()) break;
-    ids.push_back(token);
-    const std::string text = tokenizer->Decode(ids, /*skip_special=*/true);
-    const size_t end = WholeCharacters(text);
-    if (end > emitted) {
-      emit(text.substr(emitted, end - emitted));
-      emitted = end;
+  for (size_t done = 0; done < prompts.size();) {
+    std::function<void(size_t, const std::string&)> piece;
+    if (sink.piece) {
+      piece = [&](size_t prompt, const std::string& text) { sink.piece(done + prompt, text); };
     }
+    MT_ASSIGN_OR_RETURN(
+        const std::vector<GeneratedText> answers,
+        AnswerWave(
+            *trainer, *session->compute_pool, *tokenizer, settings,
+            absl::MakeConstSpan(prompts).subspan(done), [] { return absl::OkStatus(); }, piece));
+    for (const GeneratedText& answer : answers) {
+      if (sink.answer) sink.answer(done, answer);
+      ++done;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadPrompts(const std::string& path, FileSystem* files, GenerateOptions* options) {
+  MT_ASSIGN_OR_RETURN(const std::string content, ReadWholeFile(files, path, kPromptFileBytesMax));
+  const bool records = absl::EndsWith(path, ".jsonl");
+  const size_t before = options->prompts.size();
+  int64_t number = 0;
+  for (absl::string_view line : absl::StrSplit(content, '\n')) {
+    ++number;
+    absl::ConsumeSuffix(&line, "\r");
+    if (absl::StripAsciiWhitespace(line).empty()) continue;
+    Prompt& prompt = options->prompts.emplace_back();
+    (records ? prompt.record : prompt.text) = std::string(line);
+    options->prompt_places.push_back(absl::StrCat(path, ":", number));
+  }
+  if (options->prompts.size() == before) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": holds no prompt; a prompt is a line of text, or of a .jsonl file a record"));
   }
   return absl::OkStatus();
 }

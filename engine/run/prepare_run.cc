@@ -60,12 +60,7 @@ void SayWhatTheDataIs(const Dataset& dataset, const RunContext& run) {
                          " sequences: until every source was gone through"));
   }
   for (const DatasetReport* side : {&report, &dataset.eval_report()}) {
-    for (const std::string& bad : side->named_bad_records) run.Say("passed over: " + bad);
-    const int64_t unnamed =
-        side->bad_records - static_cast<int64_t>(side->named_bad_records.size());
-    if (unnamed > 0) {
-      run.Say(absl::StrCat("passed over: ", FormatCount(unnamed), " more bad records"));
-    }
+    for (const std::string& line : DescribeBadRecords(*side)) run.Say(line);
   }
 }
 
@@ -230,6 +225,17 @@ absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
 }
 
 }  // namespace
+
+std::vector<std::string> DescribeBadRecords(const DatasetReport& report) {
+  std::vector<std::string> lines;
+  for (const std::string& bad : report.named_bad_records) lines.push_back("passed over: " + bad);
+  const int64_t unnamed =
+      report.bad_records - static_cast<int64_t>(report.named_bad_records.size());
+  if (unnamed > 0) {
+    lines.push_back(absl::StrCat("passed over: ", FormatCount(unnamed), " more bad records"));
+  }
+  return lines;
+}
 
 absl::Status AsInputError(const absl::Status& status) {
   if (status.code() != absl::StatusCode::kDataLoss && status.code() != absl::StatusCode::kAborted) {

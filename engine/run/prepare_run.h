@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -54,6 +56,9 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 // trainer. Returns ResourceExhausted if there is not enough memory, Cancelled once the run is asked
 // to end, and the errors of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
+
+// Returns lines for people about the records that were left out.
+std::vector<std::string> DescribeBadRecords(const DatasetReport& report);
 
 // Turns DataLoss and Aborted from reading data into InvalidArgument with the same message, because
 // these codes mean damaged checkpoints and non-finite numbers to the caller of RunTraining. Returns

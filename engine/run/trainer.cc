@@ -179,22 +179,31 @@ absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logit
   MT_RETURN_IF_ERROR(runner_->PrepareBatch(slot, batch));
   StepState& state = runner_->state(slot);
   state.logits = logits;
+  const PipelineShape& shape = plan_.dimensions.shape;
+  const CacheUse cache = batch.first_rows.empty() ? CacheUse::kNone
+                         : batch.continues        ? CacheUse::kAttend
+                                                  : CacheUse::kFill;
   auto ticket = executor_->Submit(
-      BuildEvaluation(plan_.dimensions.shape, state.micro_batch_tokens, pipeline_state_));
+      logits != nullptr ? BuildPrediction(shape, state.micro_batch_tokens, cache, pipeline_state_)
+                        : BuildEvaluation(shape, state.micro_batch_tokens, pipeline_state_));
   MT_ASSIGN_OR_RETURN(const Executor::Timing timing, executor_->Wait(ticket));
   last_finished_ = timing.finished;
-  runner_->CollectLoss(slot);
   return slot;
 }
 
 absl::StatusOr<double> Trainer::EvaluateLossSum(const Batch& batch) {
   MT_ASSIGN_OR_RETURN(const int slot, RunForward(batch, nullptr));
+  runner_->CollectLoss(slot);
   return runner_->state(slot).loss_sum;
 }
 
-absl::StatusOr<std::vector<float>> Trainer::Logits(const Batch& batch, int64_t first_token) {
+absl::StatusOr<std::vector<float>> Trainer::Logits(const Batch& batch,
+                                                   const std::vector<TokenRange>& tokens) {
   LogitsRequest request;
-  request.first_token = first_token;
+  request.tokens = tokens;
+  int64_t count = 0;
+  for (const TokenRange& range : tokens) count += range.end - range.begin;
+  request.logits.resize(count * plan_.dimensions.layout->config.vocabulary);
   MT_RETURN_IF_ERROR(RunForward(batch, &request).status());
   return std::move(request.logits);
 }

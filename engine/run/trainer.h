@@ -41,6 +41,7 @@ class Trainer {
   // Waits for operations that run. Those that have not started are dropped.
   ~Trainer();
 
+  const PipelineDimensions& dimensions() const { return plan_.dimensions; }
   // Returns the model's state, by tile. It is uninitialised until the caller fills it. It may be
   // read and changed while no step is in flight.
   const std::vector<Tile>& tiles() const { return tiles_; }
@@ -79,9 +80,12 @@ class Trainer {
   // Returns the sum of the losses of the batch's predictions, or the errors of Submit. REQUIRES:
   // in_flight() == 0.
   absl::StatusOr<double> EvaluateLossSum(const Batch& batch);
-  // Returns the logits [tokens, vocabulary] of the tokens of micro-batch 0 from `first_token` on,
-  // or the errors of Submit. REQUIRES: in_flight() == 0.
-  absl::StatusOr<std::vector<float>> Logits(const Batch& batch, int64_t first_token);
+  // Returns the logits [tokens, vocabulary] of these tokens of each micro-batch, or the errors of
+  // Submit. Micro-batches beyond the list give none. Tokens with a row of the key-value cache
+  // (Batch::first_rows) are kept there, until ReleaseDevice. REQUIRES: in_flight() == 0; the rows
+  // are among the plan's cache_rows.
+  absl::StatusOr<std::vector<float>> Logits(const Batch& batch,
+                                            const std::vector<TokenRange>& tokens);
   // Returns a tile's gradient in the last step before clipping, in the tile's layout. Valid until
   // the next Submit. REQUIRES: clipping is on, gradients cross the link as FP32, in_flight() == 0;
   // for tile 1 also that the host updates all of it.
@@ -116,6 +120,7 @@ class Trainer {
 
   Trainer(const JobSpec& spec, const MemoryPlan& plan) : spec_(spec), plan_(plan) {}
   absl::Status UploadRopeTables();
+  // Runs a forward pass that gives `logits`, or the losses if that is null. Returns its slot.
   absl::StatusOr<int> RunForward(const Batch& batch, LogitsRequest* logits);
 
   const JobSpec spec_;

@@ -10,22 +10,9 @@
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/optim/learning_rate.h"
+#include "engine/run/evaluation.h"
 
 namespace megatrain {
-namespace {
-
-absl::StatusOr<Batch> EvalBatch(const Dataset& dataset, int64_t begin, int64_t end,
-                                int64_t sequences_per_micro_batch) {
-  std::vector<Sequence> sequences;
-  for (int64_t i = begin; i < end; ++i) {
-    absl::StatusOr<Sequence> sequence = dataset.EvalSequence(i);
-    if (!sequence.ok()) return AsInputError(sequence.status());
-    sequences.push_back(*std::move(sequence));
-  }
-  return MakeBatch(/*step=*/0, sequences, sequences_per_micro_batch);
-}
-
-}  // namespace
 
 absl::StatusOr<Ending> TrainingLoop::Run() {
   TrainingControl& control = p_.run.control();
@@ -170,38 +157,12 @@ bool TrainingLoop::EvaluationDue(int64_t step) const {
 }
 
 absl::Status TrainingLoop::Evaluate(StepRecord& record) {
-  LossSum all;
-  for (const EvalSet& set : p_.prepared.dataset->eval_sets()) {
-    MT_ASSIGN_OR_RETURN(const LossSum one, EvaluateSet(set));
-    all.sum += one.sum;
-    all.predictions += one.predictions;
-    if (set.name.empty()) continue;
-    if (one.predictions == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("data.eval: the set ", set.name, " holds no prediction to measure"));
-    }
-    record.eval_losses[set.name] = one.sum / static_cast<double>(one.predictions);
-  }
-  if (all.predictions == 0) {
-    return absl::InvalidArgumentError("the evaluation data holds no prediction to measure");
-  }
-  record.eval_loss = all.sum / static_cast<double>(all.predictions);
+  MT_ASSIGN_OR_RETURN(const EvaluationReport report,
+                      EvaluateDataset(*p_.prepared.dataset, p_.run.spec(), p_.trainer,
+                                      [this] { return p_.pause.HonourAmidStep(); }));
+  for (const EvaluatedSet& set : report.sets) record.eval_losses[set.name] = set.loss();
+  record.eval_loss = report.all.loss();
   return absl::OkStatus();
-}
-
-absl::StatusOr<TrainingLoop::LossSum> TrainingLoop::EvaluateSet(const EvalSet& set) {
-  LossSum result;
-  const int64_t batch_sequences = p_.run.spec().training.global_batch;
-  for (int64_t first = set.begin; first < set.end; first += batch_sequences) {
-    MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
-    MT_ASSIGN_OR_RETURN(const Batch batch, EvalBatch(*p_.prepared.dataset, first,
-                                                     std::min(set.end, first + batch_sequences),
-                                                     p_.run.spec().training.micro_batch));
-    result.predictions += batch.predictions;
-    MT_ASSIGN_OR_RETURN(const double loss, p_.trainer.EvaluateLossSum(batch));
-    result.sum += loss;
-  }
-  return result;
 }
 
 }  // namespace megatrain

@@ -69,11 +69,6 @@ class TrainingLoop {
   // Measures the loss over all evaluation data and that of each named set, and adds them to
   // `record`.
   absl::Status Evaluate(StepRecord& record);
-  struct LossSum {
-    double sum = 0;
-    int64_t predictions = 0;
-  };
-  absl::StatusOr<LossSum> EvaluateSet(const EvalSet& set);
 
   const RunParts p_;
   BatchLoader loader_;

@@ -18,6 +18,7 @@ void AddPlanCommand(CLI::App* app, int* exit_code);
 void AddInspectCommand(CLI::App* app, int* exit_code);
 void AddInitCommand(CLI::App* app, int* exit_code);
 void AddGenerateCommand(CLI::App* app, int* exit_code);
+void AddEvaluateCommand(CLI::App* app, int* exit_code);
 void AddExportCommand(CLI::App* app, int* exit_code);
 void AddTokenCommands(CLI::App* app, int* exit_code);  // token add, ls, revoke
 void AddSchemaCommand(CLI::App* app, int* exit_code);

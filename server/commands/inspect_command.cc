@@ -1,6 +1,5 @@
 // megatraind inspect PATH: what a model, a checkpoint, data or a job's data hold.
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,6 +20,7 @@
 #include "engine/job/data_format.h"
 #include "engine/job/job_parser.h"
 #include "server/commands/command.h"
+#include "server/commands/temporary_directory.h"
 
 namespace megatrain {
 namespace {
@@ -105,30 +105,6 @@ absl::StatusOr<std::string> InspectJob(const InspectArguments& arguments) {
   MT_ASSIGN_OR_RETURN(const JobData data, OpenJobData(spec, arguments.verify_data));
   return InspectData(data, arguments);
 }
-
-// Removed with everything in it when the command ends: looking leaves no trace.
-class TemporaryDirectory {
- public:
-  static absl::StatusOr<std::unique_ptr<TemporaryDirectory>> Create() {
-    std::error_code error;
-    std::filesystem::path base = std::filesystem::temp_directory_path(error);
-    if (error) return absl::UnavailableError(absl::StrCat("temporary files: ", error.message()));
-    std::string path = (base / "megatrain-inspect-XXXXXX").string();
-    if (::mkdtemp(path.data()) == nullptr) {
-      return absl::UnavailableError(absl::StrCat(path, ": cannot be made"));
-    }
-    return std::unique_ptr<TemporaryDirectory>(new TemporaryDirectory(std::move(path)));
-  }
-  ~TemporaryDirectory() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
-};
 
 absl::StatusOr<std::string> InspectDataFile(const InspectArguments& arguments) {
   LooseData loose;

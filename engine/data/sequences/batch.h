@@ -29,6 +29,11 @@ struct Batch {
   // For each micro-batch, the number within it of every document's first token, then the number of
   // its tokens. Padding counts as a document.
   std::vector<std::vector<int32_t>> document_starts;
+  // Generation only. [tokens]: the row of the key-value cache at which the token's sequence begins,
+  // or -1 if the token is not kept. Empty if no token is.
+  std::vector<int32_t> first_rows;
+  // The tokens attend to the cache, and not to their documents.
+  bool continues = false;
 };
 
 // Makes the batch of `step` (from 1). The last micro-batch may have fewer sequences than the

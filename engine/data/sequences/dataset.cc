@@ -113,10 +113,12 @@ class PreparedDataset : public Dataset {
   }
 };
 
-bool IsMix(const JobSpec::Data& data) { return data.train.front().weight > 0; }
+bool IsMix(const JobSpec::Data& data) {
+  return !data.train.empty() && data.train.front().weight > 0;
+}
 
 absl::Status CheckSpec(const JobSpec::Data& data) {
-  if (data.train.empty()) {
+  if (data.train.empty() && data.eval.empty()) {
     return absl::InvalidArgumentError("data.train: names no file; training data is needed");
   }
   if (data.sequence_length < 2) {
@@ -164,7 +166,7 @@ absl::StatusOr<DataPaths> FindFiles(const JobSpec::Data& data, FileSystem* files
     for (const DataFile& entry : data.train) {
       MT_ASSIGN_OR_RETURN(paths.train.emplace_back(), ExpandDataFile(entry, files));
     }
-  } else {
+  } else if (!data.train.empty()) {
     MT_ASSIGN_OR_RETURN(paths.train.emplace_back(), ExpandDataFiles(data.train, files));
   }
   MT_ASSIGN_OR_RETURN(paths.eval, ExpandDataFiles(data.eval, files));
@@ -288,7 +290,8 @@ void MixSources(const JobSpec::Data& data, PreparedDataset& dataset) {
 std::string Fingerprint(const JobSpec& spec, const PreparedDataset& dataset) {
   std::string text;
   if (!dataset.mix.has_value()) {
-    text = absl::StrCat("megatrain data 1\n", dataset.sources.front().side->key(), "\n");
+    text = "megatrain data 1\n";
+    for (const Source& source : dataset.sources) absl::StrAppend(&text, source.side->key(), "\n");
   } else {
     text = "megatrain mix 1\n";
     for (size_t i = 0; i < dataset.sources.size(); ++i) {

@@ -57,6 +57,16 @@ absl::StatusOr<int32_t> EosId(const Tokenizer& tokenizer, const std::string& mod
   return eos;
 }
 
+}  // namespace
+
+int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary) {
+  if (tokenizer == nullptr) return 0;
+  for (const int32_t id : {tokenizer->pad_id(), tokenizer->eos_id()}) {
+    if (id >= 0 && id < vocabulary) return id;
+  }
+  return 0;
+}
+
 absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
                                                     const std::string& model_directory,
                                                     FileSystem* files) {
@@ -76,16 +86,6 @@ absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
                                                    "\" is not a day as 2026-01-31"));
   }
   return options;
-}
-
-}  // namespace
-
-int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary) {
-  if (tokenizer == nullptr) return 0;
-  for (const int32_t id : {tokenizer->pad_id(), tokenizer->eos_id()}) {
-    if (id >= 0 && id < vocabulary) return id;
-  }
-  return 0;
 }
 
 absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenizer,

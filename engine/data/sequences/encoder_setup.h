@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/base/file.h"
 #include "engine/chat/chat_template.h"
 #include "engine/data/sequences/document_encoder.h"
@@ -19,6 +20,12 @@ namespace megatrain {
 // Returns the id that fills the rest of a sequence. It is masked and nothing sees it, so any id of
 // the model will do. `tokenizer` may be null.
 int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary);
+
+// Returns the options of the chat template that the data names, as of data.template_date, or of
+// today if it names no day. Returns InvalidArgument if that is not a day.
+absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
+                                                    const std::string& model_directory,
+                                                    FileSystem* files);
 
 // Sets what the data needs in `encoder`, whose vocabulary is set, and in `chat_template`, to which
 // `encoder` then points. `tokenizer` may be null if all data has format `tokens`. `files` is used

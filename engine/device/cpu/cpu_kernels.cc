@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "engine/base/status.h"
 #include "engine/device/cpu/attention.h"
+#include "engine/device/cpu/cached_attention.h"
 #include "engine/device/cpu/cross_entropy.h"
 #include "engine/device/cpu/elementwise.h"
 #include "engine/device/cpu/matmul.h"
@@ -97,6 +98,21 @@ absl::Status CpuKernels::Attention(Stream&, const AttentionArgs& args) {
 
 absl::Status CpuKernels::AttentionBackward(Stream&, const AttentionBackwardArgs& args) {
   return RunAttentionBackward(args, native_bf16_, pool_, &workspaces_);
+}
+
+absl::Status CpuKernels::StoreInCache(Stream&, const CachedAttentionArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(2 * args.kv_heads * args.head_dim),
+            [&](int64_t begin, int64_t end) { StoreTokensInCache(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::CachedAttention(Stream&, const CachedAttentionArgs& args) {
+  pool_->ParallelFor(args.tokens * args.kv_heads, [&](int64_t task) {
+    const WorkspacePool::Lease workspace = workspaces_.Take();
+    void* const scratch = workspace->Buffer(1, CachedAttentionScratchBytes(args));
+    CachedAttentionGroup(args, task / args.kv_heads, task % args.kv_heads, scratch);
+  });
+  return absl::OkStatus();
 }
 
 absl::Status CpuKernels::SwiGlu(Stream&, const SwiGluArgs& args) {

@@ -109,6 +109,12 @@ void CudaKernels::PrepareAttention(const AttentionBackwardArgs& args) {
   if (args.forward.choice == AttentionChoice::kOwn) return;
   api_->PrepareAttention(args, kProductWorkspaceBytes);
 }
+absl::Status CudaKernels::StoreInCache(Stream& stream, const CachedAttentionArgs& args) {
+  return Launched(cuda::StoreInCache(QueueOf(stream), args), "StoreInCache");
+}
+absl::Status CudaKernels::CachedAttention(Stream& stream, const CachedAttentionArgs& args) {
+  return Launched(cuda::CachedAttention(QueueOf(stream), args), "CachedAttention");
+}
 absl::Status CudaKernels::SwiGlu(Stream& stream, const SwiGluArgs& args) {
   return Launched(cuda::SwiGlu(QueueOf(stream), args), "SwiGlu");
 }

@@ -114,10 +114,11 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
 
   // The rows of `logit_rows` that lie in micro-batch 0, whose logits the trainer gives.
   void CompareLogits(const BatchReference& expected, double limit) {
-    const absl::StatusOr<std::vector<float>> logits = trainer_->Logits(ReferenceStep(), 0);
-    ASSERT_TRUE(logits.ok()) << logits.status();
     const int64_t vocabulary = layout_.config.vocabulary;
     const int64_t tokens = spec_.training.micro_batch * spec_.data.sequence_length;
+    const absl::StatusOr<std::vector<float>> logits =
+        trainer_->Logits(ReferenceStep(), {{0, tokens}});
+    ASSERT_TRUE(logits.ok()) << logits.status();
     ASSERT_EQ(static_cast<int64_t>(logits->size()), tokens * vocabulary);
     std::vector<float> rows, expected_rows;
     for (size_t i = 0; i < reference_.logit_rows.size(); ++i) {
@@ -163,7 +164,7 @@ TEST_P(TrainerNumericsTest, TokensThatTheModelHasNotAreRefused) {
   const auto expect_refused = [&](const Batch& batch, int32_t id) {
     for (const absl::Status& status :
          {trainer_->Submit(batch, 1e-3), trainer_->EvaluateLossSum(batch).status(),
-          trainer_->Logits(batch, 0).status()}) {
+          trainer_->Logits(batch, {{0, 1}}).status()}) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
       EXPECT_THAT(std::string(status.message()),
                   AllOf(HasSubstr(absl::StrCat("token ", id, " at position 3 of sequence 1")),

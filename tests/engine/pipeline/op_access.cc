@@ -118,6 +118,7 @@ struct Access {
     OpAccess access = {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)},
                        {Hidden(op.output_slot), scratch}};
     if (op.kept) access.writes.insert({kKept, op.kept->slot});
+    if (op.cache != CacheUse::kNone) access.writes.insert({kCache, op.layer});
     // Weights came there beside the update of the step before.
     if (op.layer == 0 && shape.first_tile_in_buffer()) access.reads.insert({kFirstTile, 0});
     return access;
@@ -131,6 +132,10 @@ struct Access {
   }
   OpAccess operator()(const HeadLossOp& op) const {
     return {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)}, {scratch, losses}};
+  }
+  // Where the tokens are is told by the request.
+  OpAccess operator()(const HeadLogitsOp& op) const {
+    return {{Buffer(op.weight_buffer), Hidden(op.input_slot)}, {scratch}};
   }
   OpAccess operator()(const LayerBackwardOp& op) const {
     OpAccess access = {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)},

@@ -91,6 +91,11 @@ void ScheduleReplay::Do(const HeadLossOp& op) {
   EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
 }
 
+void ScheduleReplay::Do(const HeadLogitsOp& op) {
+  CheckWeights(op.weight_buffer, shape_.head_tile());
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
+}
+
 void ScheduleReplay::Do(const LayerBackwardOp& op) {
   CheckWeights(op.weight_buffer, op.layer + 1);
   EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));

@@ -41,6 +41,7 @@ class ScheduleReplay {
   void Do(const LayerForwardOp& op);
   void Do(const HeadOp& op);
   void Do(const HeadLossOp& op);
+  void Do(const HeadLogitsOp& op);
   void Do(const LayerBackwardOp& op);
   void Do(const StoreHiddenGradientOp& op);
   void Do(const LoadHiddenGradientOp& op);

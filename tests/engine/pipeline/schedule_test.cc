@@ -102,6 +102,10 @@ TEST_P(ScheduleProperties, EveryOperationFindsWhatItNeedsOverThreeSteps) {
     // An evaluation between steps finds the weights and leaves their whereabouts right.
     replay.Step(BuildEvaluation(shape, Tokens(), state), static_cast<int>(Tokens().size()),
                 /*training=*/false);
+    for (const CacheUse cache : {CacheUse::kFill, CacheUse::kAttend}) {
+      replay.Step(BuildPrediction(shape, Tokens(), cache, state),
+                  static_cast<int>(Tokens().size()), /*training=*/false);
+    }
   }
 }
 
@@ -113,6 +117,9 @@ TEST_P(ScheduleProperties, EveryOperationDeclaresWhatItReadsAndWrites) {
     state.rows_first = rows_first;
     ExpectDeclared(BuildTrainingStep(shape, Tokens(), state), shape, rows_first);
     ExpectDeclared(BuildEvaluation(shape, Tokens(), state), shape, /*embedding_rows=*/false);
+    for (const CacheUse cache : {CacheUse::kNone, CacheUse::kFill, CacheUse::kAttend}) {
+      ExpectDeclared(BuildPrediction(shape, Tokens(), cache, state), shape, false);
+    }
   }
   ExpectDeclared(BuildCheckpoint(shape), shape, false);
   ExpectDeclared(BuildCheckpointEnd(), shape, false);

@@ -34,6 +34,9 @@ inline constexpr int64_t kScratchBytes = int64_t{16} << 20;
 int RmsNorm(const Queue& queue, const RmsNormArgs& args);
 int RmsNormBackward(const Queue& queue, const RmsNormBackwardArgs& args, void* scratch);
 int Rope(const Queue& queue, const RopeArgs& args);
+int StoreInCache(const Queue& queue, const CachedAttentionArgs& args);
+// Takes head sizes up to kAttentionHeadDimMax.
+int CachedAttention(const Queue& queue, const CachedAttentionArgs& args);
 int SwiGlu(const Queue& queue, const SwiGluArgs& args);
 int SwiGluBackward(const Queue& queue, const SwiGluBackwardArgs& args);
 int Embedding(const Queue& queue, const EmbeddingArgs& args);

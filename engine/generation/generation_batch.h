@@ -1,0 +1,51 @@
+// The batches of generation: whole prompts, whose keys and values fill the cache, and then single
+// tokens that go on from it.
+//
+// Products of other shapes may round differently. So a prompt is a micro-batch by itself, and
+// single tokens go in micro-batches of one size, filled up with tokens of no sequence. What a
+// sequence gets does not depend on those beside it.
+#ifndef MEGATRAIN_ENGINE_GENERATION_GENERATION_BATCH_H_
+#define MEGATRAIN_ENGINE_GENERATION_GENERATION_BATCH_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "engine/data/sequences/batch.h"
+
+namespace megatrain {
+
+// The tokens of a micro-batch of single tokens. Prompts are filled up to a multiple of it, so that
+// few shapes of product occur. A smaller number would have a device read the weights more often for
+// a large batch, a larger one would compute more for a small batch: 32 rows of a product take 64
+// operations for each weight, which take less time than moving the weight.
+inline constexpr int64_t kGenerationTokens = 32;
+
+// A longer prompt goes through a layer in chunks of this size.
+inline constexpr int64_t kPromptChunkTokens = 16384;
+
+// Returns the tokens of the micro-batch of a prompt, at most `tokens_max`. REQUIRES: the prompt has
+// at most `tokens_max` tokens.
+constexpr int64_t PromptMicroBatchTokens(int64_t prompt_tokens, int64_t tokens_max) {
+  const int64_t filled =
+      (prompt_tokens + kGenerationTokens - 1) / kGenerationTokens * kGenerationTokens;
+  return std::min(filled, tokens_max);
+}
+
+// A sequence whose keys and values are kept from row `first_row` of the cache on.
+struct CachedSequence {
+  absl::Span<const int32_t> ids;  // not empty
+  int32_t first_row = 0;
+};
+
+// Returns a micro-batch for each sequence, with all its tokens.
+Batch PromptBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max);
+
+// Returns the last token of each sequence, in micro-batches of kGenerationTokens, or of
+// micro_batch_tokens_max if that is less. The keys and values of the tokens before are in the
+// cache.
+Batch LastTokensBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batch_tokens_max);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_GENERATION_GENERATION_BATCH_H_

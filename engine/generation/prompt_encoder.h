@@ -1,0 +1,63 @@
+// Makes the tokens of prompts: texts with what the tokenizer puts before them, conversations
+// through the model's chat template.
+#ifndef MEGATRAIN_ENGINE_GENERATION_PROMPT_ENCODER_H_
+#define MEGATRAIN_ENGINE_GENERATION_PROMPT_ENCODER_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+#include "engine/chat/chat_template.h"
+#include "engine/chat/conversation.h"
+#include "engine/job/job_spec.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace megatrain {
+
+struct PromptEncoderOptions {
+  const Tokenizer* tokenizer = nullptr;
+  std::string model_directory;
+  bool chat = false;  // texts are a user's turn
+  std::string chat_template = "auto";
+  std::string template_date;  // as data.template_date; empty means today
+  AddBos add_bos = AddBos::kAuto;
+  int64_t vocabulary = 0;     // the model's
+  int64_t max_positions = 0;  // of prompt and answer together
+  int64_t answer_tokens = 0;
+  FileSystem* files = PosixFileSystem();
+};
+
+struct EncodedPrompt {
+  std::vector<int32_t> ids;
+  std::optional<uint64_t> seed;  // of a record
+};
+
+class PromptEncoder {
+ public:
+  // What `options` points to must outlive the encoder.
+  explicit PromptEncoder(const PromptEncoderOptions& options) : options_(options) {}
+
+  // Returns the tokens of a prompt. `place` begins messages. Opens the chat template for the first
+  // conversation. Returns InvalidArgument for a record that is malformed, a conversation that the
+  // template refuses, a prompt without tokens, one that is too long, and one with a token that the
+  // model does not have; and the errors of ChatTemplate::Create.
+  absl::StatusOr<EncodedPrompt> Encode(const Prompt& prompt, const std::string& place);
+
+ private:
+  absl::StatusOr<EncodedPrompt> EncodeAny(const Prompt& prompt);
+  absl::Status EncodeText(const std::string& text, std::vector<int32_t>* ids);
+  absl::Status EncodeChat(const Conversation& conversation, std::vector<int32_t>* ids);
+  absl::Status Check(const std::vector<int32_t>& ids) const;
+
+  const PromptEncoderOptions options_;
+  std::unique_ptr<ChatTemplate> template_;  // null before the first conversation
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_GENERATION_PROMPT_ENCODER_H_

@@ -1,0 +1,146 @@
+#include "engine/plan/plan_parts.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/bytes.h"
+#include "engine/generation/generation_batch.h"
+#include "engine/model/language_head.h"
+#include "engine/model/tile.h"
+
+namespace megatrain {
+namespace {
+
+// The program, its libraries and what malloc holds back, measured on small models.
+constexpr int64_t kProgramBytes = int64_t{64} << 20;
+// Four arrays of 32 bits (batch.h). Two batches wait, two are in flight, and one is made beside the
+// sequences that it is made of.
+constexpr int64_t kBatchTokenBytes = 16;
+constexpr int64_t kBatchesAtOnce = 6;
+
+// Logits of the tokens of a generation, to choose the next ones from.
+int64_t LogitsBytes(const PipelineDimensions& d) {
+  if (d.cache_rows == 0) return 0;
+  const int64_t tokens = (d.micro_batches + kGenerationTokens - 1) / kGenerationTokens;
+  return tokens * kGenerationTokens * d.layout->config.vocabulary * int64_t{sizeof(float)};
+}
+
+int64_t MicroBatches(const JobSpec& spec) {
+  return (spec.training.global_batch + spec.training.micro_batch - 1) / spec.training.micro_batch;
+}
+
+}  // namespace
+
+int64_t ProcessBytes(const PipelineDimensions& d) {
+  return kProgramBytes + LogitsBytes(d) +
+         kBatchesAtOnce * kBatchTokenBytes * d.micro_batches * d.micro_batch_tokens;
+}
+
+PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
+  const ModelConfig& c = layout.config;
+  PipelineShape shape;
+  shape.layers = static_cast<int>(c.layers);
+  shape.tied = c.tied_embeddings;
+  for (const TileLayout& tile : layout.tiles) {
+    shape.tile_elements.push_back(tile.elements);
+    shape.stateless_elements.push_back(tile.stateless_elements);
+  }
+  shape.embedding_trained = IsTrained(layout.tiles[0], layout.embedding_offset);
+  shape.weight_element_bytes = DTypeBytes(dtype);
+  shape.hidden_bytes_per_token = c.hidden * DTypeBytes(dtype);
+  shape.embedding_from_host = true;
+  return shape;
+}
+
+absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
+  const int64_t s = spec.data.sequence_length;
+  if (s > layout.config.max_positions) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.sequence_length: ", s, " tokens is longer than the model's ",
+                     layout.config.max_positions,
+                     " positions (max_position_embeddings in config.json); use at most that"));
+  }
+  const int64_t micro_batches = MicroBatches(spec);
+  const int64_t layers = layout.config.layers;
+  if (micro_batches > kStepLayerPassesMax / layers) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "training.global_batch: ", spec.training.global_batch, " in micro-batches of ",
+        spec.training.micro_batch, " is ", micro_batches, " of them a step, and with ", layers,
+        " layers at most ", kStepLayerPassesMax / layers,
+        " can be scheduled; use a larger training.micro_batch or a smaller global_batch"));
+  }
+  return absl::OkStatus();
+}
+
+void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes& sizes,
+              PipelineDimensions& d) {
+  d.sequence_length = spec.data.sequence_length;
+  d.micro_batch_tokens = spec.training.micro_batch * d.sequence_length;
+  d.micro_batches = static_cast<int>(MicroBatches(spec));
+  d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens, sizes.HeadChunk());
+  d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
+}
+
+void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
+  const PipelineDimensions& d = plan.dimensions;
+  DeviceArena arena(nullptr, std::numeric_limits<int64_t>::max());
+  (void)ReserveDeviceBuffers(d, sizes, arena);
+  plan.device.clear();
+  for (const DeviceArena::Item& item : arena.items()) {
+    auto same = std::find_if(plan.device.begin(), plan.device.end(),
+                             [&](const MemoryPlan::Item& i) { return i.name == item.name; });
+    if (same == plan.device.end()) {
+      plan.device.push_back({item.name, item.bytes});
+    } else {
+      same->bytes += item.bytes;
+    }
+  }
+  plan.arena_bytes = arena.used();
+  plan.device_bytes = plan.arena_bytes + sizes.StreamWorkspaceBytes();
+  if (sizes.StreamWorkspaceBytes() > 0) {
+    plan.device.push_back({"stream workspace", sizes.StreamWorkspaceBytes()});
+  }
+  const auto kinds = HostBufferBytes(d);
+  plan.host.clear();
+  for (int kind = 0; kind < kHostKinds; ++kind) {
+    if (kinds[kind] == 0) continue;
+    plan.host.push_back({HostKindName(static_cast<HostKind>(kind)), kinds[kind]});
+    plan.pool_bytes += kinds[kind];
+  }
+  plan.process_bytes =
+      ProcessBytes(d) + sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
+  plan.host.push_back({"process", plan.process_bytes});
+  plan.host_bytes = plan.pool_bytes + plan.process_bytes;
+  if (plan.budget.device_shares_host) {
+    plan.host.push_back({"device's memory", plan.device_bytes});
+    plan.host_bytes += plan.device_bytes;
+  }
+  for (const TileLayout& tile : d.layout->tiles) {
+    plan.checkpoint_bytes += TileBytes(tile.elements, d.dtype, tile.stateless_elements);
+  }
+  const int64_t beside_bytes = plan.host_bytes - plan.pool_bytes;
+  const int64_t beside_limit =
+      plan.budget.host_bytes - std::max<int64_t>(0, plan.budget.pool_bytes);
+  if (plan.budget.pool_bytes >= 0 && plan.pool_bytes > plan.budget.pool_bytes) {
+    plan.fits = false;
+    plan.misfit = absl::StrCat("host pool: needs ", FormatBytes(plan.pool_bytes), ", has ",
+                               FormatBytes(plan.budget.pool_bytes));
+  } else if (plan.budget.pool_bytes >= 0 && beside_bytes > beside_limit) {
+    plan.fits = false;
+    plan.misfit = absl::StrCat("host memory beside the pool: needs ", FormatBytes(beside_bytes),
+                               ", has ", FormatBytes(beside_limit));
+  } else if (plan.host_bytes > plan.host_limit) {
+    plan.fits = false;
+    plan.misfit = absl::StrCat("host memory: needs ", FormatBytes(plan.host_bytes), ", has ",
+                               FormatBytes(plan.host_limit));
+  }
+  if (plan.device_bytes > plan.device_limit) {
+    plan.fits = false;
+    if (!plan.misfit.empty()) plan.misfit += "; ";
+    absl::StrAppend(&plan.misfit, "device memory: needs ", FormatBytes(plan.device_bytes), ", has ",
+                    FormatBytes(plan.device_limit));
+  }
+}
+
+}  // namespace megatrain

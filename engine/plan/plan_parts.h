@@ -1,0 +1,29 @@
+// The parts that plans of training, evaluation and generation share.
+#ifndef MEGATRAIN_ENGINE_PLAN_PLAN_PARTS_H_
+#define MEGATRAIN_ENGINE_PLAN_PLAN_PARTS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "engine/plan/memory_plan.h"
+
+namespace megatrain {
+
+// Returns the model's shape, with the decisions left open.
+PipelineShape BaseShape(const ModelLayout& layout, DType dtype);
+
+// Returns what of a batch's size is wrong on every machine, as PlanMemory does.
+absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout);
+// Sets the sizes of the job's batches in `d`.
+void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes& sizes,
+              PipelineDimensions& d);
+
+// Returns the host bytes beside the pool, without the kernels' scratch.
+int64_t ProcessBytes(const PipelineDimensions& d);
+
+// Counts the bytes of plan.dimensions, and sets whether they fit into the plan's limits.
+void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PLAN_PLAN_PARTS_H_

@@ -1,0 +1,45 @@
+// Answers prompts with a trainer's model: all prompts of a wave together, one pass over the model
+// for the prompts and one for each token of their answers.
+#ifndef MEGATRAIN_ENGINE_RUN_ANSWER_WAVE_H_
+#define MEGATRAIN_ENGINE_RUN_ANSWER_WAVE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/base/thread_pool.h"
+#include "engine/engine.h"
+#include "engine/generation/answer.h"
+#include "engine/generation/prompt_encoder.h"
+#include "engine/generation/sampler.h"
+#include "engine/run/trainer.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace megatrain {
+
+struct AnswerSettings {
+  int64_t tokens = 0;  // of each answer at most
+  SamplingOptions sampling;
+  uint64_t seed = 0;  // of prompts without their own
+  StopRules stop;
+};
+
+// Answers the first of `prompts`: as many as the rows of the key-value cache and the micro-batches
+// of the trainer's plan suffice for, at least one. Returns their answers. Calls go_on() before each
+// pass over the model and returns its error. `piece` is as in GenerateSink and counts from the
+// first of `prompts`. Returns ResourceExhausted if the first prompt and its answer have no room,
+// and the errors of Trainer::Logits. REQUIRES: `prompts` is not empty, trainer.in_flight() == 0.
+absl::StatusOr<std::vector<GeneratedText>> AnswerWave(
+    Trainer& trainer, ThreadPool& pool, const Tokenizer& tokenizer, const AnswerSettings& settings,
+    absl::Span<const EncodedPrompt> prompts, absl::FunctionRef<absl::Status()> go_on,
+    const std::function<void(size_t prompt, const std::string& text)>& piece);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_RUN_ANSWER_WAVE_H_

@@ -1,0 +1,27 @@
+// Measures the loss of a model over evaluation sets, for runs and for Evaluate of engine.h.
+#ifndef MEGATRAIN_ENGINE_RUN_EVALUATION_H_
+#define MEGATRAIN_ENGINE_RUN_EVALUATION_H_
+
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/data/sequences/dataset.h"
+#include "engine/engine.h"
+#include "engine/job/job_spec.h"
+#include "engine/run/trainer.h"
+
+namespace megatrain {
+
+// Returns the losses of all evaluation sequences of `dataset`, by set. Calls go_on() before each
+// batch, which has the sizes of the job's batches, and returns its error. Returns InvalidArgument
+// if a set with a name, or all sets together, hold no prediction, and the errors of reading and of
+// Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0.
+absl::StatusOr<EvaluationReport> EvaluateDataset(const Dataset& dataset, const JobSpec& spec,
+                                                 Trainer& trainer,
+                                                 absl::FunctionRef<absl::Status()> go_on);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_RUN_EVALUATION_H_

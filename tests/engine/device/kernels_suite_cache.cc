@@ -1,0 +1,150 @@
+// The suite's tests of attention over a cache of keys and values.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "engine/base/status.h"
+#include "tests/engine/device/kernels_suite.h"
+
+namespace megatrain {
+namespace {
+
+struct CacheCase {
+  int64_t heads, kv_heads, head_dim;
+  std::vector<int32_t> positions;  // of the tokens; -1: a token of no sequence
+  std::vector<int32_t> sequences;  // of the tokens; empty: each has one of its own
+};
+
+const std::vector<CacheCase>& CacheCases() {
+  static const std::vector<CacheCase>& cases = *new std::vector<CacheCase>{
+      {2, 2, 64, {0, 5, 299}, {}},
+      {6, 2, 10, {37, -1, 0, 1}, {}},
+      {8, 1, 128, {600, 511, 512, 513}, {}},
+      {5, 1, 16, {3, -1, -1, 8}, {}},
+      {1, 1, 256, {40}, {}},
+      {14, 2, 72, {7, 1100, 64, 31, 32}, {}},
+      // Several tokens of a sequence, which see each other.
+      {4, 2, 32, {20, 21, 22, 4, 5}, {0, 0, 0, 1, 1}},
+      {3, 3, 104, {-1, -1}, {}},
+  };
+  return cases;
+}
+
+// The rows of sequences lie in the cache one behind another, in no order of theirs.
+std::vector<int32_t> FirstRows(const CacheCase& c, int64_t* rows) {
+  std::vector<int32_t> sequences = c.sequences;
+  if (sequences.empty()) {
+    sequences.resize(c.positions.size());
+    std::iota(sequences.begin(), sequences.end(), 0);
+  }
+  std::vector<int32_t> first(c.positions.size(), -1);
+  *rows = 3;
+  for (int32_t s = *std::max_element(sequences.begin(), sequences.end()); s >= 0; --s) {
+    int32_t longest = -1;
+    for (size_t t = 0; t < first.size(); ++t) {
+      if (sequences[t] != s || c.positions[t] < 0) continue;
+      first[t] = static_cast<int32_t>(*rows);
+      longest = std::max(longest, c.positions[t]);
+    }
+    *rows += longest + 1;
+  }
+  return first;
+}
+
+}  // namespace
+
+TEST_P(KernelsSuite, CachedAttention) {
+  for (const CacheCase& c : CacheCases()) {
+    const int64_t tokens = static_cast<int64_t>(c.positions.size());
+    int64_t rows = 0;
+    const std::vector<int32_t> first_of = FirstRows(c, &rows);
+    if (!SizeIsTested(rows * c.heads * c.head_dim)) continue;
+    SCOPED_TRACE(testing::Message() << c.heads << " heads, " << c.kv_heads << " of keys, head_dim "
+                                    << c.head_dim << ", " << tokens << " tokens");
+    Operands operands(static_cast<uint64_t>(c.heads + c.head_dim));
+    const int64_t q_width = c.heads * c.head_dim, kv_width = c.kv_heads * c.head_dim;
+    const int64_t stride = q_width + 2 * kv_width;
+    const size_t qkv = operands.Random(dtype(), tokens * stride);
+    const size_t cache = operands.Random(dtype(), (rows + 1) * 2 * kv_width);
+    const size_t out = operands.RandomBefore(dtype(), tokens * q_width, q_width);
+    std::vector<int32_t> positions_of = c.positions;
+    for (int32_t& position : positions_of) position = std::max(position, 0);
+    const size_t first = operands.Ints(first_of), positions = operands.Ints(positions_of);
+    const auto call = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+      const auto at = [&](int64_t element) {
+        return static_cast<char*>(p[qkv]) + element * DTypeBytes(dtype());
+      };
+      const CachedAttentionArgs args{.dtype = dtype(),
+                                     .tokens = tokens,
+                                     .heads = c.heads,
+                                     .kv_heads = c.kv_heads,
+                                     .head_dim = c.head_dim,
+                                     .scale = 1 / std::sqrt(static_cast<float>(c.head_dim)),
+                                     .first_rows = static_cast<int32_t*>(p[first]),
+                                     .positions = static_cast<int32_t*>(p[positions]),
+                                     .q = at(0),
+                                     .q_stride = stride,
+                                     .k = at(q_width),
+                                     .k_stride = stride,
+                                     .v = at(q_width + kv_width),
+                                     .v_stride = stride,
+                                     .cache = p[cache],
+                                     .out = p[out]};
+      MT_RETURN_IF_ERROR(kernels.StoreInCache(stream, args));
+      return kernels.CachedAttention(stream, args);
+    };
+    const auto got = RunOn(device(), operands, call);
+    const auto want = RunOnReference(operands, call);
+    // Rows of no token stay as they are, the others are copies.
+    EXPECT_EQ(got[cache].bytes, want[cache].bytes);
+    const bool none =
+        std::all_of(first_of.begin(), first_of.end(), [](int32_t r) { return r < 0; });
+    if (none) {
+      for (int64_t i = 0; i < tokens * q_width; ++i) {
+        ASSERT_EQ(ValueOf(got[out], static_cast<size_t>(i)), 0) << i;
+      }
+    } else {
+      ExpectClose(got[out], want[out], dtype() == DType::kF32 ? 4e-6 : 3e-3, "out",
+                  &operands.all()[out]);
+    }
+  }
+}
+
+// What else is in the call changes no bit of a token, so that an answer does not depend on the
+// prompts beside it.
+TEST_P(KernelsSuite, CachedAttentionOfATokenIsItsOwn) {
+  constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 40, kRows = 90, kTokens = 3;
+  Operands operands(8);
+  const size_t q = operands.Random(dtype(), kTokens * kHeads * kDim);
+  const size_t cache = operands.Random(dtype(), kRows * 2 * kKvHeads * kDim);
+  const size_t whole = operands.Random(dtype(), kTokens * kHeads * kDim);
+  const size_t alone = operands.Random(dtype(), kTokens * kHeads * kDim);
+  const size_t first = operands.Ints({60, 2, 30}), positions = operands.Ints({29, 27, 3});
+  const auto got =
+      RunOn(device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+        const auto attend = [&](int64_t token, int64_t tokens, size_t out) {
+          const int64_t skip = token * kHeads * kDim * DTypeBytes(dtype());
+          return kernels.CachedAttention(stream,
+                                         {.dtype = dtype(),
+                                          .tokens = tokens,
+                                          .heads = kHeads,
+                                          .kv_heads = kKvHeads,
+                                          .head_dim = kDim,
+                                          .scale = 0.16f,
+                                          .first_rows = static_cast<int32_t*>(p[first]) + token,
+                                          .positions = static_cast<int32_t*>(p[positions]) + token,
+                                          .q = static_cast<char*>(p[q]) + skip,
+                                          .q_stride = kHeads * kDim,
+                                          .cache = p[cache],
+                                          .out = static_cast<char*>(p[out]) + skip});
+        };
+        MT_RETURN_IF_ERROR(attend(0, kTokens, whole));
+        for (int64_t token = 0; token < kTokens; ++token) {
+          MT_RETURN_IF_ERROR(attend(token, 1, alone));
+        }
+        return absl::OkStatus();
+      });
+  EXPECT_EQ(got[whole].bytes, got[alone].bytes);
+}
+
+}  // namespace megatrain
