@@ -10,19 +10,27 @@
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/optim/learning_rate.h"
+#include "engine/run/reference_pass.h"
 
 namespace megatrain {
 namespace {
 
-absl::StatusOr<Batch> EvalBatch(const Dataset& dataset, int64_t begin, int64_t end,
+absl::StatusOr<Batch> EvalBatch(const PreparedRun& prepared, int64_t begin, int64_t end,
                                 int64_t sequences_per_micro_batch) {
   std::vector<Sequence> sequences;
   for (int64_t i = begin; i < end; ++i) {
-    absl::StatusOr<Sequence> sequence = dataset.EvalSequence(i);
+    absl::StatusOr<Sequence> sequence = ReadEvalSequence(prepared, i);
     if (!sequence.ok()) return AsInputError(sequence.status());
     sequences.push_back(*std::move(sequence));
   }
   return MakeBatch(/*step=*/0, sequences, sequences_per_micro_batch);
+}
+
+void Add(const RewardSums& part, RewardSums& all) {
+  all.pairs += part.pairs;
+  all.chosen += part.chosen;
+  all.rejected += part.rejected;
+  all.preferred += part.preferred;
 }
 
 }  // namespace
@@ -174,18 +182,20 @@ absl::Status TrainingLoop::Evaluate(StepRecord& record) {
   for (const EvalSet& set : p_.prepared.dataset->eval_sets()) {
     MT_ASSIGN_OR_RETURN(const LossSum one, EvaluateSet(set));
     all.sum += one.sum;
-    all.predictions += one.predictions;
+    all.terms += one.terms;
+    Add(one.rewards, all.rewards);
     if (set.name.empty()) continue;
-    if (one.predictions == 0) {
+    if (one.terms == 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("data.eval: the set ", set.name, " holds no prediction to measure"));
     }
-    record.eval_losses[set.name] = one.sum / static_cast<double>(one.predictions);
+    record.eval_losses[set.name] = one.sum / static_cast<double>(one.terms);
   }
-  if (all.predictions == 0) {
+  if (all.terms == 0) {
     return absl::InvalidArgumentError("the evaluation data holds no prediction to measure");
   }
-  record.eval_loss = all.sum / static_cast<double>(all.predictions);
+  record.eval_loss = all.sum / static_cast<double>(all.terms);
+  if (all.rewards.pairs > 0) record.eval_rewards = RewardsOf(all.rewards);
   return absl::OkStatus();
 }
 
@@ -194,12 +204,14 @@ absl::StatusOr<TrainingLoop::LossSum> TrainingLoop::EvaluateSet(const EvalSet& s
   const int64_t batch_sequences = p_.run.spec().training.global_batch;
   for (int64_t first = set.begin; first < set.end; first += batch_sequences) {
     MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
-    MT_ASSIGN_OR_RETURN(const Batch batch, EvalBatch(*p_.prepared.dataset, first,
+    MT_ASSIGN_OR_RETURN(const Batch batch, EvalBatch(p_.prepared, first,
                                                      std::min(set.end, first + batch_sequences),
                                                      p_.run.spec().training.micro_batch));
-    result.predictions += batch.predictions;
-    MT_ASSIGN_OR_RETURN(const double loss, p_.trainer.EvaluateLossSum(batch));
+    result.terms += batch.loss_terms();
+    RewardSums rewards;
+    MT_ASSIGN_OR_RETURN(const double loss, p_.trainer.EvaluateLossSum(batch, &rewards));
     result.sum += loss;
+    Add(rewards, result.rewards);
   }
   return result;
 }

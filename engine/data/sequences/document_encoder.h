@@ -30,7 +30,8 @@ absl::StatusOr<SpecialIds> IdsAroundText(const Tokenizer& tokenizer, AddBos add_
 
 struct DocumentEncoderOptions {
   const Tokenizer* tokenizer = nullptr;         // not owned
-  const ChatTemplate* chat_template = nullptr;  // not owned; null if no example is a chat
+  // Not owned; null if there is none. A pair of conversations is then refused.
+  const ChatTemplate* chat_template = nullptr;
   int32_t eos_id = -1;                          // ends a text document
   SpecialIds around;                            // what goes around a text document
   bool around_chats = false;                    // `around.before` goes before chats too
@@ -45,7 +46,7 @@ class DocumentEncoder {
   // The objects that `options` points to must outlive the encoder.
   explicit DocumentEncoder(const DocumentEncoderOptions& options) : options_(options) {}
 
-  // Appends the example's words. Returns InvalidArgument if the chat template refuses the example,
+  // Appends the example's words: of a pair of answers those of two documents. Returns InvalidArgument if the chat template refuses the example,
   // and OutOfRange if a token id is not below the vocabulary. REQUIRES: `chat_template` was given
   // if the example is a chat.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
@@ -69,6 +70,10 @@ class DocumentEncoder {
 
  private:
   absl::Status CheckIds();
+  absl::Status EncodeChat(const Conversation& conversation, std::vector<uint32_t>* words);
+  // Encodes prompt and answer as one text; the loss is on the answer and the end-of-text token.
+  absl::Status EncodeAnswer(const std::string& prompt, const std::string& answer,
+                            std::vector<uint32_t>* words);
   // Appends `around.before` if there is one; `bits` belong to the first word, `target` to all.
   // Returns true if it appended anything.
   bool BeginWith(uint32_t bits, uint32_t target, std::vector<uint32_t>* words) const;

@@ -11,6 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/cross_entropy.h"
+#include "engine/device/cpu/preference_loss.h"
 #include "engine/device/cpu/elementwise.h"
 #include "engine/device/cpu/matmul.h"
 #include "engine/device/cpu/norm.h"
@@ -147,6 +148,11 @@ absl::Status CpuKernels::EmbeddingBackward(Stream& stream, const EmbeddingBackwa
 absl::Status CpuKernels::CrossEntropy(Stream&, const CrossEntropyArgs& args) {
   ForRanges(pool_, args.tokens, RowsInBlock(args.vocabulary),
             [&](int64_t begin, int64_t end) { CrossEntropyTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::PreferenceLoss(Stream&, const PreferenceLossArgs& args) {
+  pool_->ParallelFor(args.pairs, [&](int64_t pair) { PreferenceLossOfPair(args, pair); });
   return absl::OkStatus();
 }
 
