@@ -21,7 +21,9 @@ absl::Status ReadHistory(dom::element value, std::vector<ChatMessage>* messages)
   constexpr char kName[] = "history";
   if (IsJsonEmpty(value)) return absl::OkStatus();
   dom::array turns;
-  if (value.get(turns) != simdjson::SUCCESS) return Bad(kName, absl::StrCat("is ", JsonTypeName(value.type()), "; a list of pairs is needed"));
+  if (value.get(turns) != simdjson::SUCCESS)
+    return Bad(kName,
+               absl::StrCat("is ", JsonTypeName(value.type()), "; a list of pairs is needed"));
   for (dom::element turn : turns) {
     dom::array pair;
     if (turn.get(pair) != simdjson::SUCCESS || pair.size() != 2) {

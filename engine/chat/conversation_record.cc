@@ -359,8 +359,7 @@ absl::Status ReadList(dom::object record, const std::string& key, MessageForm fo
 }  // namespace
 
 absl::Status ReadMessages(dom::object record, Conversation* conversation) {
-  MT_RETURN_IF_ERROR(
-      ReadList(record, "messages", MessageForm::kMessages, &conversation->messages));
+  MT_RETURN_IF_ERROR(ReadList(record, "messages", MessageForm::kMessages, &conversation->messages));
   return ReadBeside(record, MessageForm::kMessages, conversation);
 }
 

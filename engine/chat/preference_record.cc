@@ -62,10 +62,9 @@ bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc
 // of the shorter.
 size_t CommonBytes(const std::string& a, const std::string& b) {
   const size_t least = std::min(a.size(), b.size());
-  size_t at = static_cast<size_t>(std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(least),
-                                                b.begin())
-                                      .first -
-                                  a.begin());
+  size_t at = static_cast<size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<ptrdiff_t>(least), b.begin()).first -
+      a.begin());
   const bool differs = at < least;
   if (!differs && at > 0) --at;
   while (at > 0 && !BeginsCharacter(a[at])) --at;
@@ -121,7 +120,8 @@ MessageForm FormOf(dom::element messages) {
   dom::array list;
   dom::object first;
   if (messages.get(list) == simdjson::SUCCESS) {
-    if (list.size() == 0 || list.at(0).get(first) != simdjson::SUCCESS) return MessageForm::kMessages;
+    if (list.size() == 0 || list.at(0).get(first) != simdjson::SUCCESS)
+      return MessageForm::kMessages;
   } else if (messages.get(first) != simdjson::SUCCESS) {
     return MessageForm::kMessages;
   }

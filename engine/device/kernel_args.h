@@ -171,8 +171,8 @@ struct CrossEntropyArgs {
   float scale = 0;                  // 1 / unmasked tokens of the step
   // [tokens], a factor of each row's gradient beside `scale`; null: all are 1.
   const float* weights = nullptr;
-  bool loss_only = false;           // evaluation: logits are left undefined
-  float* losses = nullptr;          // [tokens], each row's loss, 0 where masked
+  bool loss_only = false;   // evaluation: logits are left undefined
+  float* losses = nullptr;  // [tokens], each row's loss, 0 where masked
 };
 
 // What PreferenceLossArgs::results has of a pair.
@@ -190,10 +190,10 @@ struct PreferenceLossArgs {
   // [pairs, 4]: the tokens [0], [1] of the chosen answer's document, and [2], [3] of the rejected
   // one's. An answer is those of them that have a label.
   const int32_t* bounds = nullptr;
-  const int32_t* labels = nullptr;   // [tokens], as in CrossEntropyArgs
-  const float* losses = nullptr;     // [tokens], of CrossEntropyArgs
-  const double* reference = nullptr; // [pairs, 2]: the reference's log-probabilities, chosen first
-  double scale = 0;                  // 1 / pairs of the step
+  const int32_t* labels = nullptr;    // [tokens], as in CrossEntropyArgs
+  const float* losses = nullptr;      // [tokens], of CrossEntropyArgs
+  const double* reference = nullptr;  // [pairs, 2]: the reference's log-probabilities, chosen first
+  double scale = 0;                   // 1 / pairs of the step
   PreferenceResult* results = nullptr;  // [pairs]
   float* weights = nullptr;  // [tokens], written for the documents' tokens; null: not wanted
 };

@@ -3,7 +3,8 @@
 //
 // c and r are the log-probabilities of the chosen and the rejected answer, each minus that of the
 // reference, and z = beta (c - r). As DPOTrainer of TRL computes them:
-//   sigmoid  -(1 - s) log sigmoid(z) - s log sigmoid(-z)               Rafailov et al. 2023; s is the
+//   sigmoid  -(1 - s) log sigmoid(z) - s log sigmoid(-z)               Rafailov et al. 2023; s is
+//   the
 //            label smoothing of Mitchell 2023 (conservative DPO)
 //   robust   (-(1 - s) log sigmoid(z) + s log sigmoid(-z)) / (1 - 2 s)  Chowdhury et al. 2024
 //   hinge    max(0, 1 - z)                                              Zhao et al. 2023

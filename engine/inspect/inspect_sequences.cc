@@ -37,7 +37,8 @@ void AppendList(const char* name, const std::vector<int32_t>& values, std::strin
 // The documents of each pair: the chosen answer's, then the rejected one's.
 void AppendPairs(const Sequence& sequence, std::string* json) {
   int32_t documents = 0;
-  for (const int32_t document : sequence.document_ids) documents = std::max(documents, document + 1);
+  for (const int32_t document : sequence.document_ids)
+    documents = std::max(documents, document + 1);
   std::vector<std::string> pairs;
   for (int32_t chosen = 0; chosen < documents; chosen += 2) {
     pairs.push_back(absl::StrCat("[", chosen, ", ", chosen + 1, "]"));

@@ -19,8 +19,7 @@ const char* DataFormatName(DataFormat format);
 absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
 
 // All words, for error messages.
-inline constexpr char kDataFormatNames[] = 
-    "text, tokens, alpaca, sharegpt, messages or preference";
+inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt, messages or preference";
 
 // The content that a file's name tells. A file of no known name is kText.
 enum class FileContent { kText, kJson, kCsv, kParquet, kIds };

@@ -33,12 +33,17 @@ absl::Status CheckObjective(const std::string& name, const GivenKeys& given, con
     return KeyError(Where(given, key, name), key, message);
   };
   if (training.objective == Objective::kCausal) {
-    for (const auto& [key, where] : given) {
-      if (absl::StartsWith(key, "training.dpo_")) {
-        return error(key, "is for training.objective: dpo, and the objective is causal");
-      }
+    const PreferenceObjective none;
+    for (const auto& [key, changed] :
+         {std::pair{"training.dpo_beta", training.dpo.beta != none.beta},
+          std::pair{"training.dpo_loss", training.dpo.loss != none.loss},
+          std::pair{"training.dpo_label_smoothing",
+                    training.dpo.label_smoothing != none.label_smoothing},
+          std::pair{"training.dpo_reference_free", training.dpo_reference_free}}) {
+      if (changed) return error(key, "is for training.objective: dpo, and the objective is causal");
     }
-  } else if (training.dpo.label_smoothing > 0 && training.dpo.loss != PreferenceLossKind::kSigmoid &&
+  } else if (training.dpo.label_smoothing > 0 &&
+             training.dpo.loss != PreferenceLossKind::kSigmoid &&
              training.dpo.loss != PreferenceLossKind::kRobust) {
     return error("training.dpo_label_smoothing",
                  "is for dpo_loss: sigmoid or robust; the other losses have none");
@@ -50,8 +55,8 @@ absl::Status CheckObjective(const std::string& name, const GivenKeys& given, con
     return error("data.sequence_length",
                  absl::StrCat("a pair of answers takes at least ", kPairTokensMin, " tokens"));
   }
-  for (const auto& [key, files] : {std::pair{"data.train", &spec.data.train},
-                                   std::pair{"data.eval", &spec.data.eval}}) {
+  for (const auto& [key, files] :
+       {std::pair{"data.train", &spec.data.train}, std::pair{"data.eval", &spec.data.eval}}) {
     for (const DataFile& file : *files) {
       const bool pairs_only = file.format == DataFormat::kPreference;
       if (training.objective == Objective::kCausal && pairs_only) {

@@ -44,10 +44,11 @@ absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView
                                const void* dh, float* gradient, bool first);
 
 // Computes the loss of each prediction (`losses`, FP32 [tokens] on the device) and the gradients of
-// the sum of losses times `scale` and times `loss_weights` (FP32 [tokens], null: 1). The gradient by x is written to dh [tokens, hidden], which may
-// be x itself. The gradient by the weights is added to `gradient` (FP32, in the layout of the
-// head's tile); with `first` it replaces the content, as in DecoderLayerBackward. Frozen tensors
-// have no gradient, and `input_gradient` is as there.
+// the sum of losses times `scale` and times `loss_weights` (FP32 [tokens], null: 1). The gradient
+// by x is written to dh [tokens, hidden], which may be x itself. The gradient by the weights is
+// added to `gradient` (FP32, in the layout of the head's tile); with `first` it replaces the
+// content, as in DecoderLayerBackward. Frozen tensors have no gradient, and `input_gradient` is as
+// there.
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,

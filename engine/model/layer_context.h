@@ -21,8 +21,8 @@ struct MicroBatchView {
   const int32_t* document_starts = nullptr;   // host [documents + 1]
   int64_t documents = 0;
   // Pairs of answers, if the objective compares them; as in PreferenceLossArgs.
-  const int32_t* pair_bounds = nullptr;       // device [pairs, 4]
-  const double* reference_logps = nullptr;    // device [pairs, 2]
+  const int32_t* pair_bounds = nullptr;     // device [pairs, 4]
+  const double* reference_logps = nullptr;  // device [pairs, 2]
   int64_t pairs = 0;
 };
 

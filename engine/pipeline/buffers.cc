@@ -210,8 +210,8 @@ absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPo
     MT_ASSIGN_OR_RETURN(b.batch[slot],
                         pool.Lease(HostKind::kBatches, BatchArrays::Bytes(d) + SumsBytes(d)));
     b.loss_results[slot] = static_cast<char*>(b.batch[slot].data()) + BatchArrays::Bytes(d);
-    b.norms[slot] = reinterpret_cast<double*>(b.loss_results[slot] +
-                                              d.micro_batches * d.shape.loss_bytes());
+    b.norms[slot] =
+        reinterpret_cast<double*>(b.loss_results[slot] + d.micro_batches * d.shape.loss_bytes());
     b.update_flags[slot] = reinterpret_cast<int32_t*>(b.norms[slot] + d.shape.tiles());
   }
   return b;

@@ -79,8 +79,8 @@ struct BatchArrays {
   int32_t* pair_bounds = nullptr;     // rows of 4
 
   static int64_t Bytes(const PipelineDimensions& d) {
-    return d.micro_batches * (6 * int64_t{sizeof(int32_t)} * d.micro_batch_tokens +
-                              d.pairs_max() * kPairBytes);
+    return d.micro_batches *
+           (6 * int64_t{sizeof(int32_t)} * d.micro_batch_tokens + d.pairs_max() * kPairBytes);
   }
   // Returns pointers into `block`, which has Bytes(d).
   static BatchArrays At(void* block, const PipelineDimensions& d) {
@@ -105,12 +105,12 @@ struct DeviceBuffers {
   void* work = nullptr;
   LayerBackwardScratch backward;
   HeadScratch head;
-  float* losses = nullptr;                         // [micro_batch_tokens]
-  std::array<void*, kStepSlots> batch = {};        // BatchArrays
+  float* losses = nullptr;                   // [micro_batch_tokens]
+  std::array<void*, kStepSlots> batch = {};  // BatchArrays
   // [micro_batches], sums of losses; with pairs PreferenceResult [micro_batches][pairs_max()].
   std::array<char*, kStepSlots> loss_results = {};
   float* loss_weights = nullptr;  // [micro_batch_tokens]; with pairs only
-  double* norms = nullptr;                         // [accumulators]
+  double* norms = nullptr;        // [accumulators]
   // For each lane that updates: the state of a piece (a Tile without a layout) and, with clipping,
   // its gradient.
   std::array<Tile, kDeviceUpdateLanes> update_state = {};
@@ -132,7 +132,8 @@ struct HostBuffers {
   std::vector<HostLease> stash;
   HostLease
       embedding_stash;  // [micro-batches of all sweeps but the last][micro_batch_tokens, hidden]
-  std::array<HostLease, kStepSlots> batch;  // BatchArrays, then loss_results, norms and update_flags
+  std::array<HostLease, kStepSlots>
+      batch;  // BatchArrays, then loss_results, norms and update_flags
   std::array<char*, kStepSlots> loss_results = {};     // as DeviceBuffers::loss_results
   std::array<double*, kStepSlots> norms = {};          // [tiles]
   std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], set by device updates

@@ -45,7 +45,8 @@ inline constexpr int kUpdateParts = 64;
 // The parts in which the host updates tile 1, and how many of them precede the embedding's rows.
 inline constexpr int kFirstTileParts = 8;
 inline constexpr int kFirstTilePartsAhead = 4;
-// The bytes of a pair of answers in a batch: four bounds and two log-probabilities of the reference.
+// The bytes of a pair of answers in a batch: four bounds and two log-probabilities of the
+// reference.
 inline constexpr int64_t kPairBytes = 4 * sizeof(int32_t) + 2 * sizeof(double);
 // A tile's update is cut at multiples of this many elements: whole cache lines of every section.
 inline constexpr int64_t kUpdateAlignment = 128;

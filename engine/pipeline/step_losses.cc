@@ -58,8 +58,7 @@ void StepRunner::CollectLoss(int slot) {
   for (size_t m = 0; m < state.micro_batch_tokens.size() && !d.shape.pairs; ++m) {
     state.loss_sum += reinterpret_cast<const double*>(results)[m];
   }
-  const double* reference =
-      BatchArrays::At(p_.host_buffers->batch[slot].data(), d).reference_logps;
+  const double* reference = BatchArrays::At(p_.host_buffers->batch[slot].data(), d).reference_logps;
   for (size_t m = 0; m < state.pairs.size(); ++m, reference += 2 * d.pairs_max()) {
     const double* logp = reference;
     for (const PreferenceResult& pair : ResultsOf(slot, static_cast<int>(m))) {

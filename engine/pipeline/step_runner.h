@@ -58,7 +58,7 @@ struct StepState {
   int64_t step = 0;
   int64_t loss_terms = 0;  // Batch::loss_terms
   std::vector<int64_t> micro_batch_tokens;
-  std::vector<int64_t> pairs;  // by micro-batch, of a batch of pairs
+  std::vector<int64_t> pairs;                         // by micro-batch, of a batch of pairs
   std::vector<std::vector<int32_t>> document_starts;  // by micro-batch
   AdamWStep adamw;
   double max_gradient_norm = 0;

@@ -28,9 +28,8 @@ constexpr int64_t kBatchesAtOnce = 6;
 
 // Host memory beside the pool, without the kernels' scratch.
 int64_t ProcessBytes(const PipelineDimensions& d) {
-  return kProgramBytes +
-         kBatchesAtOnce * d.micro_batches *
-             (kBatchTokenBytes * d.micro_batch_tokens + kPairBytes * d.pairs_max());
+  return kProgramBytes + kBatchesAtOnce * d.micro_batches *
+                             (kBatchTokenBytes * d.micro_batch_tokens + kPairBytes * d.pairs_max());
 }
 
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
@@ -85,8 +84,8 @@ StepWork WorkOf(const PipelineDimensions& d) {
   };
   work.embed_first_bytes = more(EmbeddingBackwardWork(s, /*first=*/true), work.embed_backward);
   work.layer_first_bytes = more(DecoderLayerBackwardWork(s, /*first=*/true), work.layer_backward);
-  work.head_first_bytes = more(HeadForwardBackwardWork(s, /*first=*/true),
-                               HeadForwardBackwardWork(s, /*first=*/false));
+  work.head_first_bytes =
+      more(HeadForwardBackwardWork(s, /*first=*/true), HeadForwardBackwardWork(s, /*first=*/false));
   return work;
 }
 

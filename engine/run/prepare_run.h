@@ -50,11 +50,11 @@ struct RunProgress {
 // RunTraining, and Cancelled once the run is asked to end.
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 
-// Leases host memory from the host's pool, takes the device, makes prepared.reference if the job has
-// a reference, and fills the tiles from the checkpoint, from the model's files or at random. A checkpoint that is damaged is given up for an
-// older one, which `prepared.start` is then. `prepared` and the run's host must outlive the
-// trainer. Returns ResourceExhausted if there is not enough memory, Cancelled once the run is asked
-// to end, and the errors of reading the files.
+// Leases host memory from the host's pool, takes the device, makes prepared.reference if the job
+// has a reference, and fills the tiles from the checkpoint, from the model's files or at random. A
+// checkpoint that is damaged is given up for an older one, which `prepared.start` is then.
+// `prepared` and the run's host must outlive the trainer. Returns ResourceExhausted if there is not
+// enough memory, Cancelled once the run is asked to end, and the errors of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 // Turns DataLoss and Aborted from reading data into InvalidArgument with the same message, because

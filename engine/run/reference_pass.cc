@@ -28,8 +28,7 @@ std::string WeightsHash(const ModelLayout& layout, const std::vector<Tile>& tile
     const char* const begin =
         static_cast<const char*>(tiles[tile].weights) + tensor.offset * element;
     lines.push_back(absl::StrCat(
-        tensor.name, " ",
-        HashBytes({begin, static_cast<size_t>(tensor.elements * element)})));
+        tensor.name, " ", HashBytes({begin, static_cast<size_t>(tensor.elements * element)})));
   });
   std::sort(lines.begin(), lines.end());
   return HashBytes(absl::StrJoin(lines, "\n"));
@@ -39,10 +38,9 @@ std::unique_ptr<ReferenceLogps> MakeReference(RunContext& run, const PreparedRun
   const JobSpec& spec = run.spec();
   const JobSpec::Training& training = spec.training;
   const std::string key = absl::StrCat(
-      "megatrain reference 1\n", prepared.start.reference, "\n",
-      ModelFingerprint(prepared.layout), "\n", prepared.dataset->fingerprint(), "\n",
-      DTypeName(prepared.plan.dimensions.dtype), " ", training.global_batch, " ",
-      training.micro_batch, "\n",
+      "megatrain reference 1\n", prepared.start.reference, "\n", ModelFingerprint(prepared.layout),
+      "\n", prepared.dataset->fingerprint(), "\n", DTypeName(prepared.plan.dimensions.dtype), " ",
+      training.global_batch, " ", training.micro_batch, "\n",
       prepared.session->device->Arithmetic(spec.engine.attention));
   const int64_t steps = std::max<int64_t>(1, kPartSequences / training.global_batch);
   return std::make_unique<ReferenceLogps>(
@@ -78,18 +76,18 @@ absl::StatusOr<std::vector<std::vector<double>>> ComputePart(RunContext& run,
     MT_ASSIGN_OR_RETURN(const std::vector<double> values, trainer.AnswerLogps(batch));
     auto next = values.begin();
     for (const Sequence& sequence : sequences) {
-      const int32_t answers = *std::max_element(sequence.document_ids.begin(),
-                                                sequence.document_ids.end()) + 1;
+      const int32_t answers =
+          *std::max_element(sequence.document_ids.begin(), sequence.document_ids.end()) + 1;
       logps.emplace_back(next, next + answers);
       next += answers;
       if (std::all_of(logps.back().begin(), logps.back().end(),
                       [](double value) { return std::isfinite(value); })) {
         continue;
       }
-      return absl::InvalidArgumentError(absl::StrCat(
-          "training.objective: dpo: the model gives an answer of sequence ",
-          begin + static_cast<int64_t>(&sequence - sequences.data()),
-          " a log-probability that is not finite; its weights cannot be a reference"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("training.objective: dpo: the model gives an answer of sequence ",
+                       begin + static_cast<int64_t>(&sequence - sequences.data()),
+                       " a log-probability that is not finite; its weights cannot be a reference"));
     }
     begin = end;
   }
@@ -106,16 +104,17 @@ absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Tr
   if (!noted.empty()) {
     prepared.reference = MakeReference(run, prepared);
     if (prepared.reference->OpenAll()) return false;
-    run.Say("the reference's log-probabilities are not in the cache; they are made again from the "
-            "model that the job began with");
+    run.Say(
+        "the reference's log-probabilities are not in the cache; they are made again from the "
+        "model that the job began with");
   }
   MT_RETURN_IF_ERROR(fill());
   prepared.start.reference = WeightsHash(prepared.layout, trainer.tiles());
   if (!noted.empty() && noted != prepared.start.reference) {
     return absl::FailedPreconditionError(absl::StrCat(
         "model.path: ", run.spec().model.path,
-        " does not hold the weights with which the run began (their hash was ", noted,
-        " and is ", prepared.start.reference,
+        " does not hold the weights with which the run began (their hash was ", noted, " and is ",
+        prepared.start.reference,
         "), and the reference's log-probabilities have to be made again; restore the model, or the "
         "cache of prepared data"));
   }
@@ -138,9 +137,8 @@ absl::StatusOr<bool> PrepareReference(RunContext& run, PreparedRun& prepared, Tr
 absl::StatusOr<Sequence> ReadEvalSequence(const PreparedRun& prepared, int64_t index) {
   MT_ASSIGN_OR_RETURN(Sequence sequence, prepared.dataset->EvalSequence(index));
   if (prepared.reference != nullptr) {
-    MT_ASSIGN_OR_RETURN(
-        sequence.reference_logps,
-        prepared.reference->Read(prepared.dataset->train_sequences() + index));
+    MT_ASSIGN_OR_RETURN(sequence.reference_logps,
+                        prepared.reference->Read(prepared.dataset->train_sequences() + index));
   }
   return sequence;
 }

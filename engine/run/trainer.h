@@ -79,7 +79,8 @@ class Trainer {
   // in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
-  // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit. Sets
+  // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit.
+  // Sets
   // `*rewards`, if it is given, for a batch of pairs. REQUIRES: in_flight() == 0.
   absl::StatusOr<double> EvaluateLossSum(const Batch& batch, RewardSums* rewards = nullptr);
   // Returns the log-probability of each answer of the batch's pairs, [pairs, 2], or the errors of

@@ -204,9 +204,9 @@ absl::StatusOr<TrainingLoop::LossSum> TrainingLoop::EvaluateSet(const EvalSet& s
   const int64_t batch_sequences = p_.run.spec().training.global_batch;
   for (int64_t first = set.begin; first < set.end; first += batch_sequences) {
     MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
-    MT_ASSIGN_OR_RETURN(const Batch batch, EvalBatch(p_.prepared, first,
-                                                     std::min(set.end, first + batch_sequences),
-                                                     p_.run.spec().training.micro_batch));
+    MT_ASSIGN_OR_RETURN(const Batch batch,
+                        EvalBatch(p_.prepared, first, std::min(set.end, first + batch_sequences),
+                                  p_.run.spec().training.micro_batch));
     result.terms += batch.loss_terms();
     RewardSums rewards;
     MT_ASSIGN_OR_RETURN(const double loss, p_.trainer.EvaluateLossSum(batch, &rewards));

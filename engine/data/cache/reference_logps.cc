@@ -37,8 +37,8 @@ std::string ReferenceLogps::PartName(int64_t part) const {
 }
 
 bool ReferenceLogps::Open(int64_t part) {
-  absl::StatusOr<std::unique_ptr<CacheFile>> file = CacheFile::Open(
-      directory_, PartName(part), PartKey(part), kElementBytes, {}, files_.get());
+  absl::StatusOr<std::unique_ptr<CacheFile>> file =
+      CacheFile::Open(directory_, PartName(part), PartKey(part), kElementBytes, {}, files_.get());
   if (!file.ok() || (*file)->elements() < part_end(part) - part_begin(part) + 1) return false;
   parts_[static_cast<size_t>(part)] = *std::move(file);
   return true;
@@ -52,10 +52,9 @@ bool ReferenceLogps::OpenAll() {
 }
 
 absl::Status ReferenceLogps::Make(int64_t part, const std::vector<std::vector<double>>& logps) {
-  MT_ASSIGN_OR_RETURN(
-      const std::unique_ptr<CacheFileWriter> writer,
-      CacheFileWriter::Create(directory_, PartName(part), PartKey(part), kElementBytes, {},
-                              files_.get()));
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<CacheFileWriter> writer,
+                      CacheFileWriter::Create(directory_, PartName(part), PartKey(part),
+                                              kElementBytes, {}, files_.get()));
   if (writer != nullptr) {
     std::vector<uint64_t> begins = {logps.size() + 1};
     for (const std::vector<double>& values : logps) begins.push_back(begins.back() + values.size());

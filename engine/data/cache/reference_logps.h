@@ -40,8 +40,8 @@ class ReferenceLogps {
   // Writes and opens a part. `logps` has the values of each of its sequences. Returns the errors of
   // writing.
   absl::Status Make(int64_t part, const std::vector<std::vector<double>>& logps);
-  // Returns the values of a sequence, or DataLoss if they are damaged; the part is then removed, and
-  // made again at the next start. REQUIRES: its part is open.
+  // Returns the values of a sequence, or DataLoss if they are damaged; the part is then removed,
+  // and made again at the next start. REQUIRES: its part is open.
   absl::StatusOr<std::vector<double>> Read(int64_t sequence) const;
 
  private:

@@ -42,12 +42,14 @@ class ExampleParser {
   // invalid UTF-8 (with the byte). Messages name neither the file nor the record; callers add them.
   absl::Status Parse(DataFormat format, std::string_view json, Example* example);
 
-  // Parses a pair of answers (preference_record.h): of format preference as PreferenceForm::kPrompt,
-  // of the chat formats as the form of the same name. Errors are as for Parse.
+  // Parses a pair of answers (preference_record.h): of format preference as
+  // PreferenceForm::kPrompt, of the chat formats as the form of the same name. Errors are as for
+  // Parse.
   absl::Status ParsePair(DataFormat format, std::string_view json, Example* example);
 
-  // Returns the format that the record's keys suggest, or InvalidArgument if they fit none. A record
-  // with `chosen` and `rejected` is one of format preference, or of the format of its prompt.
+  // Returns the format that the record's keys suggest, or InvalidArgument if they fit none. A
+  // record with `chosen` and `rejected` is one of format preference, or of the format of its
+  // prompt.
   absl::StatusOr<DataFormat> Guess(std::string_view json);
 
  private:

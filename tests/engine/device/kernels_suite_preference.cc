@@ -34,12 +34,11 @@ TEST_P(KernelsSuite, PreferenceLoss) {
   std::vector<int32_t> labels_of(static_cast<size_t>(tokens), 1);
   for (size_t t = 0; t < labels_of.size(); t += 3) labels_of[t] = -100;
   for (const int32_t bound : bounds_of) labels_of[static_cast<size_t>(bound)] = 1;
-  for (const PreferenceLossKind kind :
-       {PreferenceLossKind::kSigmoid, PreferenceLossKind::kRobust, PreferenceLossKind::kHinge,
-        PreferenceLossKind::kIpo}) {
+  for (const PreferenceLossKind kind : {PreferenceLossKind::kSigmoid, PreferenceLossKind::kRobust,
+                                        PreferenceLossKind::kHinge, PreferenceLossKind::kIpo}) {
     for (const double smoothing : {0.0, 0.2}) {
-      SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(kind) << ", smoothing "
-                                      << smoothing);
+      SCOPED_TRACE(testing::Message()
+                   << "kind " << static_cast<int>(kind) << ", smoothing " << smoothing);
       Operands operands(17 + static_cast<uint64_t>(kind));
       std::vector<float> losses_of = Normal(operands.random(), tokens, 1.0);
       for (float& loss : losses_of) loss = std::abs(loss);
@@ -98,25 +97,24 @@ TEST_P(KernelsSuite, PreferenceLoss) {
 
 // A loss that is not a number is not hidden by any kind of comparison.
 TEST_P(KernelsSuite, PreferenceLossOfLossesThatAreNotFinite) {
-  for (const PreferenceLossKind kind :
-       {PreferenceLossKind::kSigmoid, PreferenceLossKind::kRobust, PreferenceLossKind::kHinge,
-        PreferenceLossKind::kIpo}) {
+  for (const PreferenceLossKind kind : {PreferenceLossKind::kSigmoid, PreferenceLossKind::kRobust,
+                                        PreferenceLossKind::kHinge, PreferenceLossKind::kIpo}) {
     Operands operands(3);
     const size_t losses = operands.Values(DType::kF32, {1, std::nanf(""), 1, 1});
     const size_t labels = operands.Ints({1, 1, 1, 1}), bounds = operands.Ints({0, 2, 2, 4});
     const size_t reference = operands.Doubles({0, 0}), results = operands.Raw(24);
-    const auto got = RunOn(
-        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-          PreferenceLossArgs args;
-          args.objective.loss = kind;
-          args.pairs = 1;
-          args.bounds = static_cast<int32_t*>(p[bounds]);
-          args.labels = static_cast<int32_t*>(p[labels]);
-          args.losses = static_cast<float*>(p[losses]);
-          args.reference = static_cast<double*>(p[reference]);
-          args.results = static_cast<PreferenceResult*>(p[results]);
-          return kernels.PreferenceLoss(stream, args);
-        });
+    const auto got = RunOn(device(), operands,
+                           [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                             PreferenceLossArgs args;
+                             args.objective.loss = kind;
+                             args.pairs = 1;
+                             args.bounds = static_cast<int32_t*>(p[bounds]);
+                             args.labels = static_cast<int32_t*>(p[labels]);
+                             args.losses = static_cast<float*>(p[losses]);
+                             args.reference = static_cast<double*>(p[reference]);
+                             args.results = static_cast<PreferenceResult*>(p[results]);
+                             return kernels.PreferenceLoss(stream, args);
+                           });
     EXPECT_TRUE(std::isnan(DoublesIn(got[results])[2])) << static_cast<int>(kind);
   }
 }

@@ -26,8 +26,8 @@ __global__ void __launch_bounds__(kThreads) PreferenceLossKernel(PreferenceLossA
   double logps[2], tokens[2];
   for (int side = 0; side < 2; ++side) {
     double logp = 0, count = 0;
-    for (int64_t t = bounds[2 * side] + static_cast<int64_t>(threadIdx.x);
-         t < bounds[2 * side + 1]; t += kThreads) {
+    for (int64_t t = bounds[2 * side] + static_cast<int64_t>(threadIdx.x); t < bounds[2 * side + 1];
+         t += kThreads) {
       if (args.labels[t] < 0) continue;
       logp -= args.losses[t];
       count += 1;
@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(kThreads) PreferenceLossKernel(PreferenceLossA
   for (int side = 0; side < 2; ++side) {
     const float weight =
         static_cast<float>(-(side == 0 ? term.by_chosen : term.by_rejected) * args.scale);
-    for (int64_t t = bounds[2 * side] + static_cast<int64_t>(threadIdx.x);
-         t < bounds[2 * side + 1]; t += kThreads) {
+    for (int64_t t = bounds[2 * side] + static_cast<int64_t>(threadIdx.x); t < bounds[2 * side + 1];
+         t += kThreads) {
       args.weights[t] = weight;
     }
   }
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(kThreads) PreferenceLossKernel(PreferenceLossA
 
 int PreferenceLoss(const Queue& queue, const PreferenceLossArgs& args) {
   if (args.pairs == 0) return 0;
-  return Launch(PreferenceLossKernel, Grid(args.pairs), kThreads,
-                4 * kWarps * int{sizeof(double)}, queue, args);
+  return Launch(PreferenceLossKernel, Grid(args.pairs), kThreads, 4 * kWarps * int{sizeof(double)},
+                queue, args);
 }
 
 }  // namespace megatrain::cuda
