@@ -147,7 +147,7 @@ absl::Status ReadPrompts(const std::string& path, FileSystem* files, GenerateOpt
 struct EvaluatedSet {
   std::string name;  // empty: of files without a name
   double loss_sum = 0;
-  int64_t predictions = 0;
+  int64_t predictions = 0;  // or pairs, of a preference objective
 
   double loss() const { return loss_sum / static_cast<double>(predictions); }  // of a prediction
   double perplexity() const;                                                   // exp(loss)

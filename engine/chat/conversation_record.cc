@@ -104,9 +104,9 @@ bool IsRefused(std::string_view key) {
   return std::find(std::begin(kRefused), std::end(kRefused), key) != std::end(kRefused);
 }
 
-// Reads what stands beside the turns, which are in the field `turns`.
-absl::Status ReadBeside(dom::object record, std::string_view turns, bool wrap_tools,
-                        Conversation* conversation) {
+}  // namespace
+
+absl::Status ReadBeside(dom::object record, MessageForm form, Conversation* conversation) {
   std::optional<std::string> system;
   bool tools = false, documents = false, kwargs = false;
   const auto once = [](bool* seen, const std::string& key) {
@@ -114,10 +114,10 @@ absl::Status ReadBeside(dom::object record, std::string_view turns, bool wrap_to
   };
   for (dom::key_value_pair field : record) {
     const std::string key(field.key);
-    if (key == turns) continue;
     if (key == "tools") {
       MT_RETURN_IF_ERROR(once(&tools, key));
-      MT_RETURN_IF_ERROR(SetTools(field.value, wrap_tools, &conversation->tools));
+      MT_RETURN_IF_ERROR(
+          SetTools(field.value, form == MessageForm::kShareGpt, &conversation->tools));
     } else if (key == "documents") {
       MT_RETURN_IF_ERROR(once(&documents, key));
       if (!IsJsonEmpty(field.value)) {
@@ -143,6 +143,8 @@ absl::Status ReadBeside(dom::object record, std::string_view turns, bool wrap_to
   messages.insert(messages.begin(), ChatMessage::Of("system", *std::move(system)));
   return absl::OkStatus();
 }
+
+namespace {
 
 absl::Status SetWeight(dom::element value, const std::string& name, ChatMessage* message) {
   int64_t weight = -1;
@@ -339,9 +341,8 @@ absl::Status ReadTurn(dom::object object, const std::string& name, ChatMessage* 
   return absl::OkStatus();
 }
 
-// Reads the list of messages in `key`, which has to be there once, each by `read`.
-template <typename Read>
-absl::Status ReadList(dom::object record, const std::string& key, const Read& read,
+// Reads the list of messages in `key`, which has to be there once.
+absl::Status ReadList(dom::object record, const std::string& key, MessageForm form,
                       std::vector<ChatMessage>* messages) {
   bool found = false;
   for (dom::key_value_pair field : record) {
@@ -349,69 +350,35 @@ absl::Status ReadList(dom::object record, const std::string& key, const Read& re
     if (found) return Bad(key, "is there twice");
     found = true;
     if (!field.value.is_array()) return IsNot(key, field.value, "a list of messages");
-    MT_RETURN_IF_ERROR(ForEachObject(
-        field.value, key, [&](dom::object object, dom::element, const std::string& name) {
-          return read(object, name, &messages->emplace_back());
-        }));
+    MT_RETURN_IF_ERROR(ReadMessageList(field.value, key, form, messages));
   }
   if (messages->empty()) return Bad(key, "is empty");
-  return absl::OkStatus();
-}
-
-absl::Status ReadHistory(dom::element value, std::vector<ChatMessage>* messages) {
-  constexpr char kName[] = "history";
-  if (IsJsonEmpty(value)) return absl::OkStatus();
-  dom::array turns;
-  if (value.get(turns) != simdjson::SUCCESS) return IsNot(kName, value, "a list of pairs");
-  for (dom::element turn : turns) {
-    dom::array pair;
-    if (turn.get(pair) != simdjson::SUCCESS || pair.size() != 2) {
-      return Bad(kName, "holds something that is not a pair [question, answer]");
-    }
-    for (dom::element text : pair) {
-      MT_ASSIGN_OR_RETURN(std::string content, JsonString(text, kName));
-      const char* role = messages->size() % 2 == 0 ? "user" : "assistant";
-      messages->push_back(ChatMessage::Of(role, std::move(content)));
-    }
-  }
   return absl::OkStatus();
 }
 
 }  // namespace
 
 absl::Status ReadMessages(dom::object record, Conversation* conversation) {
-  MT_RETURN_IF_ERROR(ReadList(record, "messages", ReadMessage, &conversation->messages));
-  return ReadBeside(record, "messages", /*wrap_tools=*/false, conversation);
+  MT_RETURN_IF_ERROR(ReadList(record, "messages", MessageForm::kMessages, &conversation->messages));
+  return ReadBeside(record, MessageForm::kMessages, conversation);
 }
 
 absl::Status ReadShareGpt(dom::object record, Conversation* conversation) {
-  MT_RETURN_IF_ERROR(ReadList(record, "conversations", ReadTurn, &conversation->messages));
-  return ReadBeside(record, "conversations", /*wrap_tools=*/true, conversation);
+  MT_RETURN_IF_ERROR(
+      ReadList(record, "conversations", MessageForm::kShareGpt, &conversation->messages));
+  return ReadBeside(record, MessageForm::kShareGpt, conversation);
 }
 
-absl::Status ReadAlpaca(dom::object record, Conversation* conversation) {
-  std::optional<std::string> instruction, input, output;
-  for (dom::key_value_pair field : record) {
-    if (field.key == "instruction") {
-      MT_RETURN_IF_ERROR(SetJsonString("instruction", field.value, &instruction));
-    } else if (field.key == "input" && !field.value.is_null()) {
-      MT_RETURN_IF_ERROR(SetJsonString("input", field.value, &input));
-    } else if (field.key == "output") {
-      MT_RETURN_IF_ERROR(SetJsonString("output", field.value, &output));
-    } else if (field.key == "history") {
-      if (!conversation->messages.empty()) return Bad("history", "is there twice");
-      MT_RETURN_IF_ERROR(ReadHistory(field.value, &conversation->messages));
-    }
-  }
-  conversation->alpaca.emplace_back("instruction", JinjaValue::String(*instruction));
-  std::string user = *std::move(instruction);
-  if (input.has_value() && !input->empty()) {
-    absl::StrAppend(&user, "\n", *input);
-    conversation->alpaca.emplace_back("input", JinjaValue::String(*std::move(input)));
-  }
-  conversation->messages.push_back(ChatMessage::Of("user", std::move(user)));
-  conversation->messages.push_back(ChatMessage::Of("assistant", *std::move(output)));
-  return ReadBeside(record, "", /*wrap_tools=*/false, conversation);
+absl::Status ReadMessageList(dom::element value, const std::string& name, MessageForm form,
+                             std::vector<ChatMessage>* messages) {
+  const auto read = [&](dom::object object, dom::element, const std::string& object_name) {
+    ChatMessage* const message = &messages->emplace_back();
+    return form == MessageForm::kMessages ? ReadMessage(object, object_name, message)
+                                          : ReadTurn(object, object_name, message);
+  };
+  dom::object single;
+  if (value.get(single) == simdjson::SUCCESS) return read(single, value, name);
+  return ForEachObject(value, name, read);
 }
 
 }  // namespace megatrain

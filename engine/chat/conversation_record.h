@@ -15,6 +15,9 @@
 
 #include <simdjson.h>
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "engine/chat/conversation.h"
 
@@ -46,6 +49,17 @@ absl::Status ReadShareGpt(simdjson::dom::object record, Conversation* conversati
 // holds earlier turns of user and assistant.
 // REQUIRES: the record has `instruction` and `output`.
 absl::Status ReadAlpaca(simdjson::dom::object record, Conversation* conversation);
+
+// The parts of these, for readers of other records (preference_record.h).
+
+enum class MessageForm { kMessages, kShareGpt };
+// Appends the messages of a list, or a single one, that is the value of key `name`.
+absl::Status ReadMessageList(simdjson::dom::element value, const std::string& name,
+                             MessageForm form, std::vector<ChatMessage>* messages);
+// Reads what stands beside the messages, which have been read.
+absl::Status ReadBeside(simdjson::dom::object record, MessageForm form, Conversation* conversation);
+// Reads the user's message and what goes before it from a record of alpaca.
+absl::Status ReadAlpacaPrompt(simdjson::dom::object record, Conversation* conversation);
 
 }  // namespace megatrain
 

@@ -51,6 +51,8 @@ struct CheckpointState {
   int64_t steps_total = 0;                     // planned when the checkpoint was written
   std::vector<AllowedChange> allowed_changes;  // of the whole run, in their order
   Evaluations evaluations;                     // up to and with that of this step
+  // A hash of the weights that the reference of a preference objective has; empty without one.
+  std::string reference;
 };
 
 // Returns 32 hex digits: a hash of the names and shapes of all tensors and of the configuration

@@ -74,6 +74,7 @@ Json StateToJson(const CheckpointState& state) {
     json["best"] = {{"step", evaluations.best_step}, {"eval_loss", evaluations.best_loss}};
   }
   json["evaluations_since_best"] = evaluations.since_best;
+  if (!state.reference.empty()) json["reference"] = state.reference;
   for (const AllowedChange& change : state.allowed_changes) {
     json["allowed_changes"].push_back({{"step", change.step},
                                        {"key", change.key},
@@ -127,6 +128,9 @@ absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
       MT_ASSIGN_OR_RETURN(change.before, GetString(entry, "before"));
       MT_ASSIGN_OR_RETURN(change.now, GetString(entry, "now"));
     }
+  }
+  if (json.contains("reference")) {
+    MT_ASSIGN_OR_RETURN(state.reference, GetString(json, "reference"));
   }
   if (json.contains("evaluations_since_best")) {
     MT_ASSIGN_OR_RETURN(state.evaluations.since_best,

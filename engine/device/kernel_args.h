@@ -12,6 +12,7 @@
 
 #include "engine/base/attention_choice.h"
 #include "engine/base/dtype.h"
+#include "engine/base/preference_objective.h"
 #include "engine/optim/kernel/adamw_span.h"
 
 namespace megatrain {
@@ -187,8 +188,33 @@ struct CrossEntropyArgs {
   int64_t logits_stride = 0;
   const int32_t* labels = nullptr;  // [tokens], already shifted; < 0: masked
   float scale = 0;                  // 1 / unmasked tokens of the step
-  bool loss_only = false;           // evaluation: logits are left undefined
-  float* losses = nullptr;          // [tokens], each row's loss, 0 where masked
+  // [tokens], a factor of each row's gradient beside `scale`; null: all are 1.
+  const float* weights = nullptr;
+  bool loss_only = false;   // evaluation: logits are left undefined
+  float* losses = nullptr;  // [tokens], each row's loss, 0 where masked
+};
+
+// What PreferenceLossArgs::results has of a pair.
+struct PreferenceResult {
+  double chosen_logp = 0, rejected_logp = 0;  // sums over the answers' tokens
+  double loss = 0;
+};
+
+// Computes the loss of pairs of answers to the same prompt (preference_term.h) from the losses of
+// their tokens, and the weights with which CrossEntropyArgs gives its gradient. Sums are FP64, in
+// an order that depends on the lengths of the answers alone.
+struct PreferenceLossArgs {
+  PreferenceObjective objective;
+  int64_t pairs = 0;
+  // [pairs, 4]: the tokens [0], [1] of the chosen answer's document, and [2], [3] of the rejected
+  // one's. An answer is those of them that have a label.
+  const int32_t* bounds = nullptr;
+  const int32_t* labels = nullptr;    // [tokens], as in CrossEntropyArgs
+  const float* losses = nullptr;      // [tokens], of CrossEntropyArgs
+  const double* reference = nullptr;  // [pairs, 2]: the reference's log-probabilities, chosen first
+  double scale = 0;                   // 1 / pairs of the step
+  PreferenceResult* results = nullptr;  // [pairs]
+  float* weights = nullptr;  // [tokens], written for the documents' tokens; null: not wanted
 };
 
 // AdamW over a run of elements (engine/optim/adamw.h). All pointers of `span` are to device memory.

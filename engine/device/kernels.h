@@ -45,6 +45,7 @@ class Kernels : public KernelSizes {
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;
+  virtual absl::Status PreferenceLoss(Stream& stream, const PreferenceLossArgs& args) = 0;
   // Computes dbias[n] += sum over rows of dy[rows, n], whose rows are `stride` elements apart.
   // Without `add`, dbias is overwritten.
   virtual absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n,

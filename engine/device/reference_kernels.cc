@@ -340,7 +340,55 @@ absl::Status ReferenceKernels::CrossEntropy(Stream&, const CrossEntropyArgs& arg
     if (args.loss_only) continue;
     for (int64_t i = 0; i < args.vocabulary; ++i) {
       const double p = std::exp(logits[static_cast<size_t>(i)] - lse) - (i == label ? 1.0 : 0.0);
-      Set(args.dtype, row, i, label < 0 ? 0.0 : p * args.scale);
+      const double scale = args.scale * (args.weights != nullptr ? double{args.weights[t]} : 1.0);
+      Set(args.dtype, row, i, label < 0 ? 0.0 : p * scale);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Written from the papers' formulas with logarithms of probabilities, not with preference_term.h.
+absl::Status ReferenceKernels::PreferenceLoss(Stream&, const PreferenceLossArgs& args) {
+  const double beta = args.objective.beta, s = args.objective.label_smoothing;
+  for (int64_t pair = 0; pair < args.pairs; ++pair) {
+    const int32_t* const bounds = args.bounds + 4 * pair;
+    double logp[2] = {0, 0}, tokens[2] = {0, 0}, ratio[2] = {0, 0};
+    for (int side = 0; side < 2; ++side) {
+      for (int32_t t = bounds[2 * side]; t < bounds[2 * side + 1]; ++t) {
+        if (args.labels[t] < 0) continue;
+        logp[side] -= args.losses[t];
+        tokens[side] += 1;
+      }
+      ratio[side] = logp[side] - args.reference[2 * pair + side];
+    }
+    const double z = beta * (ratio[0] - ratio[1]);
+    const double preferred = 1 / (1 + std::exp(-z)), other = 1 / (1 + std::exp(z));
+    double loss = 0, by_z = 0;
+    switch (args.objective.loss) {
+      case PreferenceLossKind::kSigmoid:
+        loss = -(1 - s) * std::log(preferred) - s * std::log(other);
+        by_z = beta * (s - other);
+        break;
+      case PreferenceLossKind::kRobust:
+        loss = (-(1 - s) * std::log(preferred) + s * std::log(other)) / (1 - 2 * s);
+        by_z = beta * (-(1 - s) * other - s * preferred) / (1 - 2 * s);
+        break;
+      case PreferenceLossKind::kHinge:
+        loss = std::max(0.0, 1 - z);
+        by_z = z < 1 ? -beta : 0;
+        break;
+      case PreferenceLossKind::kIpo:
+        by_z = 2 * (ratio[0] / tokens[0] - ratio[1] / tokens[1] - 1 / (2 * beta));
+        loss = by_z * by_z / 4;
+        break;
+    }
+    args.results[pair] = {logp[0], logp[1], loss};
+    for (int side = 0; args.weights != nullptr && side < 2; ++side) {
+      double weight = side == 0 ? -by_z : by_z;  // of a loss, which is minus a log-probability
+      if (args.objective.loss == PreferenceLossKind::kIpo) weight /= tokens[side];
+      for (int32_t t = bounds[2 * side]; t < bounds[2 * side + 1]; ++t) {
+        args.weights[t] = static_cast<float>(weight * args.scale);
+      }
     }
   }
   return absl::OkStatus();

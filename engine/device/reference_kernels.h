@@ -23,6 +23,7 @@ class ReferenceKernels : public Kernels {
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;
+  absl::Status PreferenceLoss(Stream& stream, const PreferenceLossArgs& args) override;
   absl::Status BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n, const void* dy,
                             int64_t stride, float* dbias, bool add) override;
   absl::Status SumOfSquares(Stream& stream, const float* x, int64_t n, double* sum) override;

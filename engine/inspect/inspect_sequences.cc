@@ -34,6 +34,18 @@ void AppendList(const char* name, const std::vector<int32_t>& values, std::strin
   absl::StrAppend(json, ", \"", name, "\": [", absl::StrJoin(values, ", "), "]");
 }
 
+// The documents of each pair: the chosen answer's, then the rejected one's.
+void AppendPairs(const Sequence& sequence, std::string* json) {
+  int32_t documents = 0;
+  for (const int32_t document : sequence.document_ids)
+    documents = std::max(documents, document + 1);
+  std::vector<std::string> pairs;
+  for (int32_t chosen = 0; chosen < documents; chosen += 2) {
+    pairs.push_back(absl::StrCat("[", chosen, ", ", chosen + 1, "]"));
+  }
+  absl::StrAppend(json, ", \"pairs\": [", absl::StrJoin(pairs, ", "), "]");
+}
+
 // Control characters as escapes, so that a stretch stays on its line.
 std::string OnOneLine(const std::string& text) {
   std::string line;
@@ -62,9 +74,14 @@ void AppendStretches(const Sequence& sequence, const std::vector<int32_t>& targe
   for (size_t begin = 0; begin < size && sequence.document_ids[begin] >= 0;) {
     size_t end = begin + 1;
     // A document's first token is never predicted; it is shown with what follows it.
-    const bool starts =
-        begin == 0 || sequence.document_ids[begin - 1] != sequence.document_ids[begin];
-    if (starts) absl::StrAppend(text, "  document ", sequence.document_ids[begin], "\n");
+    const int32_t document = sequence.document_ids[begin];
+    const bool starts = begin == 0 || sequence.document_ids[begin - 1] != document;
+    if (starts && sequence.pairs) {
+      absl::StrAppend(text, "  pair ", document / 2, document % 2 == 0 ? ", chosen" : ", rejected",
+                      "\n");
+    } else if (starts) {
+      absl::StrAppend(text, "  document ", document, "\n");
+    }
     const bool loss = predicted(begin);
     while (end < size && sequence.document_ids[end] == sequence.document_ids[begin] &&
            predicted(end) == loss) {
@@ -90,7 +107,10 @@ void AppendSequence(const Sequence& sequence, const Tokenizer* tokenizer, std::s
   const int64_t masked = std::count(targets.begin(), targets.end(), kMaskedLabel);
   absl::StrAppend(text, ": ", FormatCount(tokens), " tokens, ",
                   FormatCount(static_cast<int64_t>(sequence.input_ids.size()) - tokens),
-                  " padding, ", documents, documents == 1 ? " document, " : " documents, ",
+                  " padding, ", sequence.pairs ? documents / 2 : documents,
+                  sequence.pairs   ? documents == 2 ? " pair, " : " pairs, "
+                  : documents == 1 ? " document, "
+                                   : " documents, ",
                   FormatCount(static_cast<int64_t>(targets.size()) - masked), " predictions\n");
   AppendStretches(sequence, targets, tokenizer, text);
 }
@@ -109,6 +129,7 @@ absl::StatusOr<std::string> SequencesJson(const Dataset& dataset, int64_t begin,
     AppendList("labels", sequence.labels, &json);
     AppendList("position_ids", sequence.position_ids, &json);
     AppendList("document_ids", sequence.document_ids, &json);
+    if (sequence.pairs) AppendPairs(sequence, &json);
     json += "}";
   }
   json += "\n]\n";

@@ -16,7 +16,8 @@ namespace megatrain {
 // Returns the sequences at positions [begin, end) of the training order as a JSON list with one
 // object on each line. Position 0 is the first sequence of step 1, and positions continue through
 // the epochs. The members are position, sequence (the number in file order), input_ids, labels,
-// position_ids and document_ids. Returns InvalidArgument for an impossible range.
+// position_ids and document_ids, and of pairs of answers pairs: the documents of the chosen and the
+// rejected answer of each. Returns InvalidArgument for an impossible range.
 absl::StatusOr<std::string> SequencesJson(const Dataset& dataset, int64_t begin, int64_t end);
 
 // Returns the same sequences for people: the counts of each sequence, then its text in stretches

@@ -42,6 +42,7 @@ absl::StatusOr<JobData> OpenLooseData(const LooseData& loose) {
   JobSpec spec;
   spec.model.path = loose.model_directory;
   spec.data.train = {loose.file};
+  if (loose.file.format == DataFormat::kPreference) spec.training.objective = Objective::kDpo;
   spec.data.sequence_length = loose.sequence_length;
   spec.data.shuffle = false;
   spec.data.chat_template = loose.chat_template;

@@ -21,13 +21,16 @@ const char* DataFormatName(DataFormat format) {
       return "sharegpt";
     case DataFormat::kMessages:
       return "messages";
+    case DataFormat::kPreference:
+      return "preference";
   }
   return "unknown";
 }
 
 absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word) {
-  for (const DataFormat format : {DataFormat::kText, DataFormat::kTokens, DataFormat::kAlpaca,
-                                  DataFormat::kShareGpt, DataFormat::kMessages}) {
+  for (const DataFormat format :
+       {DataFormat::kText, DataFormat::kTokens, DataFormat::kAlpaca, DataFormat::kShareGpt,
+        DataFormat::kMessages, DataFormat::kPreference}) {
     if (word == DataFormatName(format)) return format;
   }
   return absl::InvalidArgumentError(

@@ -10,15 +10,16 @@
 
 namespace megatrain {
 
-enum class DataFormat { kText, kTokens, kAlpaca, kShareGpt, kMessages };
+enum class DataFormat { kText, kTokens, kAlpaca, kShareGpt, kMessages, kPreference };
 
-// Returns the job file's word: "text", "tokens", "alpaca", "sharegpt" or "messages".
+// Returns the job file's word: "text", "tokens", "alpaca", "sharegpt", "messages" or
+// "preference".
 const char* DataFormatName(DataFormat format);
 // Parses a word of DataFormatName. Returns InvalidArgument for other words.
 absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
 
 // All words, for error messages.
-inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt or messages";
+inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt, messages or preference";
 
 // The content that a file's name tells. A file of no known name is kText.
 enum class FileContent { kText, kJson, kCsv, kParquet, kIds };

@@ -131,7 +131,7 @@ std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
       {.path = "data.train",
        .value = TrainFiles(&data.train),
        .help = "training data, one entry after the other, or mixed if they have weights; format: "
-               "text, tokens, alpaca, sharegpt or messages",
+               "text, tokens, alpaca, sharegpt, messages or preference",
        .shown = R"([{"path": "train.jsonl", "format": "alpaca"}])",
        .has_default = false,
        .missing = "; list the training files"},
@@ -178,6 +178,23 @@ std::vector<ConfigKey> DataKeys(JobSpec::Data& data) {
 
 std::vector<ConfigKey> TrainingKeys(JobSpec::Training& training) {
   return {
+      {"training.objective",
+       Choice<Objective>(&training.objective,
+                         {{"causal", Objective::kCausal}, {"dpo", Objective::kDpo}}),
+       "causal = the next token's loss; dpo = direct preference optimization, over pairs of chosen "
+       "and rejected answers"},
+      {"training.dpo_beta", Number(&training.dpo.beta, {0, 1e6, false, true}),
+       "dpo: strength of the pull towards the reference, the model as the job begins"},
+      {"training.dpo_loss",
+       Choice<PreferenceLossKind>(&training.dpo.loss, {{"sigmoid", PreferenceLossKind::kSigmoid},
+                                                       {"robust", PreferenceLossKind::kRobust},
+                                                       {"hinge", PreferenceLossKind::kHinge},
+                                                       {"ipo", PreferenceLossKind::kIpo}}),
+       "dpo: loss of a pair, as loss_type of DPOTrainer in TRL"},
+      {"training.dpo_label_smoothing", Number(&training.dpo.label_smoothing, {0, 0.5, true, false}),
+       "dpo: probability that a pair is the wrong way round; for sigmoid and robust"},
+      {"training.dpo_reference_free", Boolean(&training.dpo_reference_free),
+       "dpo: no reference; log-probabilities count as they are"},
       {.path = "training.steps",
        .value = Whole(&training.steps, 1, 1000000000000),
        .help = "optimizer steps in all",

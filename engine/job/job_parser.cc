@@ -18,11 +18,61 @@ namespace {
 
 // Each pattern is compared with each tensor's name.
 constexpr size_t kPatternsMax = 256;
+// Two answers, each of a token and one before it.
+constexpr int64_t kPairTokensMin = 4;
 
 // The place of a key: where it was given, else the file.
 std::string Where(const GivenKeys& given, const std::string& key, const std::string& name) {
   const auto found = given.find(key);
   return found == given.end() ? name : found->second;
+}
+
+absl::Status CheckObjective(const std::string& name, const GivenKeys& given, const JobSpec& spec) {
+  const JobSpec::Training& training = spec.training;
+  const auto error = [&](const std::string& key, const std::string& message) {
+    return KeyError(Where(given, key, name), key, message);
+  };
+  if (training.objective == Objective::kCausal) {
+    const PreferenceObjective none;
+    for (const auto& [key, changed] :
+         {std::pair{"training.dpo_beta", training.dpo.beta != none.beta},
+          std::pair{"training.dpo_loss", training.dpo.loss != none.loss},
+          std::pair{"training.dpo_label_smoothing",
+                    training.dpo.label_smoothing != none.label_smoothing},
+          std::pair{"training.dpo_reference_free", training.dpo_reference_free}}) {
+      if (changed) return error(key, "is for training.objective: dpo, and the objective is causal");
+    }
+  } else if (training.dpo.label_smoothing > 0 &&
+             training.dpo.loss != PreferenceLossKind::kSigmoid &&
+             training.dpo.loss != PreferenceLossKind::kRobust) {
+    return error("training.dpo_label_smoothing",
+                 "is for dpo_loss: sigmoid or robust; the other losses have none");
+  } else if (spec.data.train_on == "all" || spec.data.train_on_prompt) {
+    return error(spec.data.train_on_prompt ? "data.train_on_prompt" : "data.train_on",
+                 "with training.objective: dpo the answers alone are compared; the prompt is the "
+                 "same for both");
+  } else if (spec.data.sequence_length < kPairTokensMin) {
+    return error("data.sequence_length",
+                 absl::StrCat("a pair of answers takes at least ", kPairTokensMin, " tokens"));
+  }
+  for (const auto& [key, files] :
+       {std::pair{"data.train", &spec.data.train}, std::pair{"data.eval", &spec.data.eval}}) {
+    for (const DataFile& file : *files) {
+      const bool pairs_only = file.format == DataFormat::kPreference;
+      if (training.objective == Objective::kCausal && pairs_only) {
+        return error(key, absl::StrCat(file.path,
+                                       ": format preference holds pairs of answers, which "
+                                       "training.objective: dpo takes"));
+      }
+      if (training.objective == Objective::kDpo &&
+          (file.format == DataFormat::kText || file.format == DataFormat::kTokens)) {
+        return error(key, absl::StrCat(file.path, ": format ", DataFormatName(file.format),
+                                       " holds no pairs of answers, which training.objective: dpo "
+                                       "needs; preference, alpaca, sharegpt and messages may"));
+      }
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Checks the rules that span several keys.
@@ -44,6 +94,7 @@ absl::Status CheckTogether(const std::string& name, const GivenKeys& given, JobS
                  absl::StrCat("micro_batch must divide global_batch; ", spec->training.micro_batch,
                               " does not divide ", spec->training.global_batch));
   }
+  MT_RETURN_IF_ERROR(CheckObjective(name, given, *spec));
   const bool on_all = spec->data.train_on == "all";
   if (given.contains("data.train_on_prompt") && given.contains("data.train_on") &&
       on_all != spec->data.train_on_prompt) {

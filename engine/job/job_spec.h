@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/base/attention_choice.h"
+#include "engine/base/preference_objective.h"
 #include "engine/job/data_format.h"
 
 namespace megatrain {
@@ -18,6 +19,7 @@ enum class ScheduleType { kCosine, kLinear, kConstant, kWarmupStableDecay };
 enum class StashPlace { kAuto, kDevice, kHost };
 enum class RecomputeMode { kAuto, kAll, kNone };
 enum class UpdateDevice { kAuto, kHost, kDevice };
+enum class Objective { kCausal, kDpo };
 enum class AddBos { kAuto, kTrue, kFalse };
 enum class OnBadRecord { kFail, kSkip };
 
@@ -60,6 +62,9 @@ struct JobSpec {
     std::string tokenizer = "auto";  // auto | bytes
   } data;
   struct Training {
+    Objective objective = Objective::kCausal;
+    PreferenceObjective dpo;
+    bool dpo_reference_free = false;
     int64_t steps = 0;  // 0 = not given; then epochs is
     double epochs = 0;  // 0 = not given
     int64_t global_batch = 8;

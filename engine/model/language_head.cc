@@ -52,7 +52,8 @@ absl::Status ChunkLogits(const LayerContext& context, const void* weights, const
 
 CrossEntropyArgs ChunkCrossEntropy(const LayerContext& context, const MicroBatchView& batch,
                                    int64_t begin, int64_t tokens, float scale,
-                                   const HeadScratch& scratch, float* losses) {
+                                   const HeadScratch& scratch, float* losses,
+                                   const float* loss_weights) {
   CrossEntropyArgs args;
   args.dtype = context.dtype;
   args.tokens = tokens;
@@ -61,6 +62,7 @@ CrossEntropyArgs ChunkCrossEntropy(const LayerContext& context, const MicroBatch
   args.logits_stride = args.vocabulary;
   args.labels = batch.targets + begin;
   args.scale = scale;
+  if (loss_weights != nullptr) args.weights = loss_weights + begin;
   args.losses = losses + begin;
   return args;
 }
@@ -128,7 +130,8 @@ absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
-                                 float* gradient, bool first, bool input_gradient) {
+                                 float* gradient, bool first, bool input_gradient,
+                                 const float* loss_weights) {
   const ModelConfig& c = context.layout->config;
   const TileLayout& tile = context.layout->tiles[context.layout->head_tile];
   const bool trains_matrix = IsTrained(tile, context.layout->head_offset);
@@ -138,7 +141,8 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
     const int64_t tokens = std::min(scratch.chunk_tokens, batch.tokens - begin);
     MT_RETURN_IF_ERROR(ChunkLogits(context, weights, x, begin, tokens, scratch));
     MT_RETURN_IF_ERROR(context.kernels->CrossEntropy(
-        *context.stream, ChunkCrossEntropy(context, batch, begin, tokens, scale, scratch, losses)));
+        *context.stream,
+        ChunkCrossEntropy(context, batch, begin, tokens, scale, scratch, losses, loss_weights)));
 
     const bool add = !first || begin > 0;
     MatMulArgs dweight;  // dW[vocabulary, hidden] (+)= dlogits^T normed
@@ -197,11 +201,31 @@ absl::Status HeadLoss(const LayerContext& context, const void* weights, const Mi
   for (int64_t begin = 0; begin < batch.tokens; begin += scratch.chunk_tokens) {
     const int64_t tokens = std::min(scratch.chunk_tokens, batch.tokens - begin);
     MT_RETURN_IF_ERROR(ChunkLogits(context, weights, x, begin, tokens, scratch));
-    CrossEntropyArgs args = ChunkCrossEntropy(context, batch, begin, tokens, 0, scratch, losses);
+    CrossEntropyArgs args =
+        ChunkCrossEntropy(context, batch, begin, tokens, 0, scratch, losses, nullptr);
     args.loss_only = true;
     MT_RETURN_IF_ERROR(context.kernels->CrossEntropy(*context.stream, args));
   }
   return absl::OkStatus();
+}
+
+absl::Status HeadPreference(const LayerContext& context, const void* weights,
+                            const MicroBatchView& batch, const void* x,
+                            const PreferenceObjective& objective, double scale,
+                            const HeadScratch& scratch, float* losses, PreferenceResult* results,
+                            float* loss_weights) {
+  MT_RETURN_IF_ERROR(HeadLoss(context, weights, batch, x, scratch, losses));
+  PreferenceLossArgs args;
+  args.objective = objective;
+  args.pairs = batch.pairs;
+  args.bounds = batch.pair_bounds;
+  args.labels = batch.targets;
+  args.losses = losses;
+  args.reference = batch.reference_logps;
+  args.scale = scale;
+  args.results = results;
+  args.weights = loss_weights;
+  return context.kernels->PreferenceLoss(*context.stream, args);
 }
 
 absl::Status HeadLogits(

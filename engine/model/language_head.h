@@ -44,18 +44,30 @@ absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView
                                const void* dh, float* gradient, bool first);
 
 // Computes the loss of each prediction (`losses`, FP32 [tokens] on the device) and the gradients of
-// the sum of losses times `scale`. The gradient by x is written to dh [tokens, hidden], which may
-// be x itself. The gradient by the weights is added to `gradient` (FP32, in the layout of the
-// head's tile); with `first` it replaces the content, as in DecoderLayerBackward. Frozen tensors
-// have no gradient, and `input_gradient` is as there.
+// the sum of losses times `scale` and times `loss_weights` (FP32 [tokens], null: 1). The gradient
+// by x is written to dh [tokens, hidden], which may be x itself. The gradient by the weights is
+// added to `gradient` (FP32, in the layout of the head's tile); with `first` it replaces the
+// content, as in DecoderLayerBackward. Frozen tensors have no gradient, and `input_gradient` is as
+// there.
 absl::Status HeadForwardBackward(const LayerContext& context, const void* weights,
                                  const MicroBatchView& batch, const void* x, float scale,
                                  const HeadScratch& scratch, float* losses, void* dh,
-                                 float* gradient, bool first, bool input_gradient = true);
+                                 float* gradient, bool first, bool input_gradient = true,
+                                 const float* loss_weights = nullptr);
 
 // Computes the losses as HeadForwardBackward does, without gradients.
 absl::Status HeadLoss(const LayerContext& context, const void* weights, const MicroBatchView& batch,
                       const void* x, const HeadScratch& scratch, float* losses);
+
+// Computes the losses as HeadLoss does, and from them the results [pairs] of the batch's pairs of
+// answers. `loss_weights` [tokens] receives the weights with which HeadForwardBackward, at a scale
+// of 1, gives the gradient of the sum of the pairs' losses times `scale`; null if there will be
+// none. The coefficient of a pair depends on all of its tokens, so the logits are computed twice.
+absl::Status HeadPreference(const LayerContext& context, const void* weights,
+                            const MicroBatchView& batch, const void* x,
+                            const PreferenceObjective& objective, double scale,
+                            const HeadScratch& scratch, float* losses, PreferenceResult* results,
+                            float* loss_weights);
 
 // Computes the logits of tokens [begin, end) in chunks and calls sink(first, tokens, logits) for
 // each, with a device pointer to [tokens, vocabulary]. `first` counts from the micro-batch's start.

@@ -29,6 +29,10 @@ struct MicroBatchView {
   const int32_t* document_starts = nullptr;   // host [documents + 1]
   int64_t documents = 0;
   const int32_t* first_rows = nullptr;  // device [tokens], as in CachedAttentionArgs; for a cache
+  // Pairs of answers, if the objective compares them; as in PreferenceLossArgs.
+  const int32_t* pair_bounds = nullptr;     // device [pairs, 4]
+  const double* reference_logps = nullptr;  // device [pairs, 2]
+  int64_t pairs = 0;
 };
 
 // The model and the device that a function works with. Does not own what it points to.

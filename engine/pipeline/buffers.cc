@@ -34,7 +34,7 @@ int64_t TileBlockBytes(const PipelineDimensions& d, int tile) {
 }
 
 int64_t SumsBytes(const PipelineDimensions& d) {
-  return int64_t{sizeof(double)} * (d.micro_batches + d.shape.tiles()) +
+  return d.micro_batches * d.shape.loss_bytes() + int64_t{sizeof(double)} * d.shape.tiles() +
          int64_t{sizeof(int32_t)} * d.shape.tiles();
 }
 
@@ -98,8 +98,8 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
   for (int slot = 0; slot < kStepSlots; ++slot) {
     MT_RETURN_IF_ERROR(
         Reserve(arena, "batches", BatchArrays::Bytes(d), DeviceKind::kBatches, &b.batch[slot]));
-    MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.micro_batches * int64_t{sizeof(double)},
-                               DeviceKind::kOther, &b.loss_sums[slot]));
+    MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.micro_batches * d.shape.loss_bytes(),
+                               DeviceKind::kOther, &b.loss_results[slot]));
   }
   const int64_t rope_bytes = d.sequence_length * (c.head_dim / 2) * int64_t{sizeof(float)};
   MT_RETURN_IF_ERROR(
@@ -131,6 +131,10 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                    DeviceKind::kActivations, &b.cache));
   }
   if (!d.training) return b;
+  if (d.shape.pairs) {
+    MT_RETURN_IF_ERROR(Reserve(arena, "losses", t * int64_t{sizeof(float)}, DeviceKind::kWorkspace,
+                               &b.loss_weights));
+  }
 
   b.accumulators.resize(d.shape.accumulators());
   MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.shape.accumulators() * int64_t{sizeof(double)},
@@ -209,9 +213,9 @@ absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPo
   for (int slot = 0; slot < kStepSlots; ++slot) {
     MT_ASSIGN_OR_RETURN(b.batch[slot],
                         pool.Lease(HostKind::kBatches, BatchArrays::Bytes(d) + SumsBytes(d)));
-    b.loss_sums[slot] =
-        reinterpret_cast<double*>(static_cast<char*>(b.batch[slot].data()) + BatchArrays::Bytes(d));
-    b.norms[slot] = b.loss_sums[slot] + d.micro_batches;
+    b.loss_results[slot] = static_cast<char*>(b.batch[slot].data()) + BatchArrays::Bytes(d);
+    b.norms[slot] =
+        reinterpret_cast<double*>(b.loss_results[slot] + d.micro_batches * d.shape.loss_bytes());
     b.update_flags[slot] = reinterpret_cast<int32_t*>(b.norms[slot] + d.shape.tiles());
   }
   return b;

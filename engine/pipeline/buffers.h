@@ -46,6 +46,8 @@ struct PipelineDimensions {
     const ModelConfig& c = layout->config;
     return cache_rows * 2 * c.kv_heads * c.head_dim * DTypeBytes(dtype);
   }
+  // Returns the pairs of answers that a micro-batch holds at most; 0 without pairs.
+  int64_t pairs_max() const { return shape.pairs_max(micro_batch_tokens); }
   // Returns the number of micro-batches whose gradient by the embedding's output waits on the host
   // for the last sweep.
   int embedding_stash_micro_batches() const {
@@ -71,25 +73,33 @@ struct PipelineDimensions {
 };
 
 // The integers of one step's batch in one block, made by StepRunner::PrepareBatch. Each array is
-// [micro_batches][micro_batch_tokens], document_bounds [micro_batches][micro_batch_tokens][2].
+// [micro_batches][micro_batch_tokens], document_bounds [micro_batches][micro_batch_tokens][2]. With
+// pairs of answers there are two more, of [micro_batches][pairs_max()] rows.
 struct BatchArrays {
   int32_t* ids = nullptr;
   int32_t* positions = nullptr;
   int32_t* targets = nullptr;
   int32_t* sorted_positions = nullptr;
   int32_t* document_bounds = nullptr;
-  int32_t* first_rows = nullptr;  // null if there is no key-value cache
+  int32_t* first_rows = nullptr;      // null if there is no key-value cache
+  double* reference_logps = nullptr;  // rows of 2
+  int32_t* pair_bounds = nullptr;     // rows of 4
 
+  // Returns the 32-bit integers of a token. REQUIRES: not both a cache and pairs.
+  static int64_t TokenIntegers(const PipelineDimensions& d) { return d.cache_rows > 0 ? 7 : 6; }
   static int64_t Bytes(const PipelineDimensions& d) {
-    const int64_t integers = d.cache_rows > 0 ? 7 : 6;
-    return integers * int64_t{sizeof(int32_t)} * d.micro_batches * d.micro_batch_tokens;
+    return d.micro_batches * (TokenIntegers(d) * int64_t{sizeof(int32_t)} * d.micro_batch_tokens +
+                              d.pairs_max() * kPairBytes);
   }
   // Returns pointers into `block`, which has Bytes(d).
   static BatchArrays At(void* block, const PipelineDimensions& d) {
     const int64_t n = d.micro_batches * d.micro_batch_tokens;
     int32_t* ids = static_cast<int32_t*>(block);
+    double* const logps = reinterpret_cast<double*>(ids + TokenIntegers(d) * n);
+    int32_t* const bounds = reinterpret_cast<int32_t*>(logps + 2 * d.micro_batches * d.pairs_max());
     return {ids,         ids + n,     ids + 2 * n,
-            ids + 3 * n, ids + 4 * n, d.cache_rows > 0 ? ids + 6 * n : nullptr};
+            ids + 3 * n, ids + 4 * n, d.cache_rows > 0 ? ids + 6 * n : nullptr,
+            logps,       bounds};
   }
 };
 
@@ -107,10 +117,12 @@ struct DeviceBuffers {
   void* work = nullptr;
   LayerBackwardScratch backward;
   HeadScratch head;
-  float* losses = nullptr;                         // [micro_batch_tokens]
-  std::array<void*, kStepSlots> batch = {};        // BatchArrays
-  std::array<double*, kStepSlots> loss_sums = {};  // [micro_batches]
-  double* norms = nullptr;                         // [accumulators]
+  float* losses = nullptr;                   // [micro_batch_tokens]
+  std::array<void*, kStepSlots> batch = {};  // BatchArrays
+  // [micro_batches], sums of losses; with pairs PreferenceResult [micro_batches][pairs_max()].
+  std::array<char*, kStepSlots> loss_results = {};
+  float* loss_weights = nullptr;  // [micro_batch_tokens]; with pairs only
+  double* norms = nullptr;        // [accumulators]
   // For each lane that updates: the state of a piece (a Tile without a layout) and, with clipping,
   // its gradient.
   std::array<Tile, kDeviceUpdateLanes> update_state = {};
@@ -132,8 +144,9 @@ struct HostBuffers {
   std::vector<HostLease> stash;
   HostLease
       embedding_stash;  // [micro-batches of all sweeps but the last][micro_batch_tokens, hidden]
-  std::array<HostLease, kStepSlots> batch;  // BatchArrays, then loss_sums, norms and update_flags
-  std::array<double*, kStepSlots> loss_sums = {};      // [micro_batches]
+  std::array<HostLease, kStepSlots>
+      batch;  // BatchArrays, then loss_results, norms and update_flags
+  std::array<char*, kStepSlots> loss_results = {};     // as DeviceBuffers::loss_results
   std::array<double*, kStepSlots> norms = {};          // [tiles]
   std::array<int32_t*, kStepSlots> update_flags = {};  // [tiles], set by device updates
 };

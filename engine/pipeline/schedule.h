@@ -28,6 +28,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/device/kernel_args.h"
 #include "engine/model/layer_work.h"
 #include "engine/pipeline/operation.h"
 
@@ -44,6 +45,9 @@ inline constexpr int kUpdateParts = 64;
 // The parts in which the host updates tile 1, and how many of them precede the embedding's rows.
 inline constexpr int kFirstTileParts = 8;
 inline constexpr int kFirstTilePartsAhead = 4;
+// The bytes of a pair of answers in a batch: four bounds and two log-probabilities of the
+// reference.
+inline constexpr int64_t kPairBytes = 4 * sizeof(int32_t) + 2 * sizeof(double);
 // A tile's update is cut at multiples of this many elements: whole cache lines of every section.
 inline constexpr int64_t kUpdateAlignment = 128;
 
@@ -100,9 +104,20 @@ struct PipelineShape {
   // The estimated elements of the rows that a batch looks up. Used for predicted durations only.
   int64_t row_elements = 0;
   int64_t hidden_bytes_per_token = 0;  // hidden states of a token at one boundary
+  // The objective compares pairs of answers (training.objective: dpo).
+  bool pairs = false;
   StepWork work;
 
   int tiles() const { return static_cast<int>(tile_elements.size()); }
+  // Returns the pairs that so many tokens hold at most. Each of the two answers has a token that
+  // is predicted, and one before it.
+  int64_t pairs_max(int64_t tokens) const { return pairs ? tokens / 4 : 0; }
+  // Returns the bytes of what the head leaves of a micro-batch's losses: their sum, or the results
+  // of pairs.
+  int64_t loss_bytes() const {
+    return pairs ? pairs_max(work.micro_batch_tokens) * int64_t{sizeof(PreferenceResult)}
+                 : int64_t{sizeof(double)};
+  }
   int head_tile() const { return tied ? 0 : tiles() - 1; }
   // Returns the number of a tile's first elements, which have a gradient and state. A tile without
   // any is loaded, but it has no gradient operations and no updates.

@@ -120,7 +120,10 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
 void StepBuilder::Upload() {
   Op& op = Add(Lane::kH2D, UploadBatchOp{});
   const int integers = cache_ == CacheUse::kNone ? 6 : 7;  // a token, as in BatchArrays
-  for (int64_t tokens : tokens_) op.bytes += tokens * integers * int64_t{sizeof(int32_t)};
+  for (int64_t tokens : tokens_) {
+    op.bytes +=
+        tokens * integers * int64_t{sizeof(int32_t)} + shape_.pairs_max(tokens) * kPairBytes;
+  }
   op.writes = {{ResourceKind::kDeviceBatch, slot_}};
 }
 
@@ -164,7 +167,7 @@ void StepBuilder::HeadLogits() {
 
 void StepBuilder::StoreLosses() {
   Op& op = Add(Lane::kD2H, StoreLossesOp{});
-  op.bytes = static_cast<int64_t>(micro_batches_) * 8;
+  op.bytes = micro_batches_ * shape_.loss_bytes();
   op.reads = {{ResourceKind::kDeviceLosses, slot_}};
   op.writes = {{ResourceKind::kHostLosses, slot_}};
 }

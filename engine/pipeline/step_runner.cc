@@ -31,7 +31,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   StepState& state = states_[slot];
   state = StepState{};
   state.step = batch.step;
-  state.predictions = batch.predictions;
+  state.loss_terms = batch.loss_terms();
   state.micro_batch_tokens = batch.micro_batch_tokens;
   state.document_starts = batch.document_starts;
   state.caches = !batch.first_rows.empty();
@@ -49,6 +49,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
     }
     first += tokens;
   }
+  if (d.shape.pairs) PreparePairs(slot, batch);
   if (d.training && d.shape.embedding_from_host && d.shape.embedding_trained) FindRows(slot);
   if (batch.continues) return absl::OkStatus();
   for (int i = 0; i < static_cast<int>(state.micro_batch_tokens.size()); ++i) {
@@ -74,6 +75,12 @@ MicroBatchView StepRunner::View(int slot, int micro_batch) const {
   if (arrays.first_rows != nullptr) view.first_rows = arrays.first_rows + base;
   view.document_starts = starts.data();
   view.documents = static_cast<int64_t>(starts.size()) - 1;
+  if (p_.dimensions->shape.pairs) {
+    const int64_t pair = micro_batch * d.pairs_max();
+    view.pairs = state.pairs[micro_batch];
+    view.pair_bounds = arrays.pair_bounds + 4 * pair;
+    view.reference_logps = arrays.reference_logps + 2 * pair;
+  }
   return view;
 }
 
@@ -150,8 +157,8 @@ absl::Status StepRunner::Do(const StorePartialOp& store, const Op& op, Stream* s
 }
 
 absl::Status StepRunner::Do(const StoreLossesOp&, const Op& op, Stream* stream) {
-  return p_.device->CopyToHost(*stream, p_.host_buffers->loss_sums[op.step_slot],
-                               p_.device_buffers->loss_sums[op.step_slot], op.bytes);
+  return p_.device->CopyToHost(*stream, p_.host_buffers->loss_results[op.step_slot],
+                               p_.device_buffers->loss_results[op.step_slot], op.bytes);
 }
 
 void* StepRunner::BufferAt(int weight_buffer, int64_t element) const {
@@ -185,6 +192,15 @@ absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) 
       MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, device.first_rows + base,
                                                  host.first_rows + base, bytes));
     }
+    if (!d.shape.pairs) continue;
+    const int64_t pair = static_cast<int64_t>(m) * d.pairs_max();
+    const int64_t pairs = state.pairs[m];
+    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, device.reference_logps + 2 * pair,
+                                               host.reference_logps + 2 * pair,
+                                               2 * pairs * int64_t{sizeof(double)}));
+    MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, device.pair_bounds + 4 * pair,
+                                               host.pair_bounds + 4 * pair,
+                                               4 * pairs * int64_t{sizeof(int32_t)}));
   }
   return absl::OkStatus();
 }
@@ -237,16 +253,26 @@ absl::Status StepRunner::Do(const HeadOp& head, const Op& op, Stream* stream) {
   if (head.first && gradient != nullptr) {
     MT_RETURN_IF_ERROR(ZeroPadding(head.tile, gradient, *stream));
   }
-  const double predictions = static_cast<double>(states_[op.step_slot].predictions);
+  const bool pairs = p_.dimensions->shape.pairs;
+  const double terms = static_cast<double>(states_[op.step_slot].loss_terms);
+  if (pairs) {
+    MT_RETURN_IF_ERROR(ComparePairs(op, head.micro_batch, head.weight_buffer, head.input_slot,
+                                    /*weighted=*/true, *stream));
+  }
   MT_RETURN_IF_ERROR(HeadForwardBackward(
       Context(stream), b.weights[head.weight_buffer], View(op.step_slot, head.micro_batch),
-      b.hidden[head.input_slot], static_cast<float>(1.0 / predictions), b.head, b.losses,
-      b.hidden_gradient[head.sweep_index], gradient, head.first, head.input_gradient));
-  return SumLosses(op.step_slot, head.micro_batch, *stream);
+      b.hidden[head.input_slot], pairs ? 1.0f : static_cast<float>(1.0 / terms), b.head, b.losses,
+      b.hidden_gradient[head.sweep_index], gradient, head.first, head.input_gradient,
+      pairs ? b.loss_weights : nullptr));
+  return pairs ? absl::OkStatus() : SumLosses(op.step_slot, head.micro_batch, *stream);
 }
 
 absl::Status StepRunner::Do(const HeadLossOp& head, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
+  if (p_.dimensions->shape.pairs) {
+    return ComparePairs(op, head.micro_batch, head.weight_buffer, head.input_slot,
+                        /*weighted=*/false, *stream);
+  }
   MT_RETURN_IF_ERROR(HeadLoss(Context(stream), b.weights[head.weight_buffer],
                               View(op.step_slot, head.micro_batch), b.hidden[head.input_slot],
                               b.head, b.losses));
@@ -275,7 +301,7 @@ absl::Status StepRunner::Do(const HeadLogitsOp& head, const Op& op, Stream* stre
 absl::Status StepRunner::SumLosses(int slot, int micro_batch, Stream& stream) {
   const DeviceBuffers& b = *p_.device_buffers;
   return p_.device->kernels().Sum(stream, b.losses, states_[slot].micro_batch_tokens[micro_batch],
-                                  b.loss_sums[slot] + micro_batch);
+                                  reinterpret_cast<double*>(b.loss_results[slot]) + micro_batch);
 }
 
 absl::Status StepRunner::Do(const EmbedBackwardOp& embed, const Op& op, Stream* stream) {
@@ -317,14 +343,6 @@ absl::Status StepRunner::ZeroPadding(int index, float* gradient, Stream& stream)
     end = tensor.offset + tensor.elements;
   }
   return zero_to(tile.state_elements());
-}
-
-void StepRunner::CollectLoss(int slot) {
-  StepState& state = states_[slot];
-  state.loss_sum = 0;
-  for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
-    state.loss_sum += p_.host_buffers->loss_sums[slot][m];
-  }
 }
 
 void StepRunner::CollectNorm(int slot) {

@@ -50,11 +50,20 @@ struct SaveCalls {
   std::function<void()> finish;  // called once, after all tiles were taken
 };
 
+// Sums over pairs of answers of their rewards: beta times the log-probability minus that of the
+// reference.
+struct RewardSums {
+  int64_t pairs = 0;
+  double chosen = 0, rejected = 0;
+  int64_t preferred = 0;  // pairs whose chosen answer has the higher reward
+};
+
 struct StepState {
   // Set before the schedule is submitted, except adamw.gradient_scale, which ClipOp sets.
   int64_t step = 0;
-  int64_t predictions = 0;
+  int64_t loss_terms = 0;  // Batch::loss_terms
   std::vector<int64_t> micro_batch_tokens;
+  std::vector<int64_t> pairs;                         // by micro-batch, of a batch of pairs
   std::vector<std::vector<int32_t>> document_starts;  // by micro-batch
   bool caches = false;                                // tokens have rows of the key-value cache
   AdamWStep adamw;
@@ -66,6 +75,7 @@ struct StepState {
   // Set by CollectLoss and CollectNorm.
   double loss_sum = 0;
   double gradient_norm = 0;
+  RewardSums rewards;
 };
 
 // The objects that a runner works on. They must outlive it.
@@ -73,6 +83,7 @@ struct StepRunnerParts {
   const PipelineDimensions* dimensions = nullptr;
   Device* device = nullptr;
   AttentionChoice attention = AttentionChoice::kAuto;
+  PreferenceObjective preference;  // of batches of pairs
   AdamWUpdater* updater = nullptr;
   const DeviceBuffers* device_buffers = nullptr;
   const HostBuffers* host_buffers = nullptr;
@@ -103,11 +114,15 @@ class StepRunner : public OpRunner {
   // and otherwise the errors of the kernels and copies.
   absl::Status Run(const Op& op, Stream* stream) override;
 
-  // Set loss_sum and gradient_norm of the slot's state from the sums that StoreLossesOp and
+  // Set loss_sum, rewards and gradient_norm of the slot's state from what StoreLossesOp and
   // StoreNormOp copied. Frozen tensors do not count for the norm. REQUIRES: these operations are
   // done.
   void CollectLoss(int slot);
   void CollectNorm(int slot);
+
+  // Returns the log-probabilities of the answers of each pair of the slot's batch, the chosen one's
+  // first. REQUIRES: as for CollectLoss, and the batch is one of pairs.
+  std::vector<double> AnswerLogps(int slot) const;
 
   // Returns the step that failed a check before it changed anything, 0 if there is none: the tiles
   // then hold the state after the step before.
@@ -115,6 +130,7 @@ class StepRunner : public OpRunner {
 
  private:
   void FindRows(int slot);
+  void PreparePairs(int slot, const Batch& batch);
   MicroBatchView View(int slot, int micro_batch) const;
   // `layer` is the decoder layer whose weights are bound, if any are.
   LayerContext Context(Stream* stream, int layer = 0) const;
@@ -158,6 +174,11 @@ class StepRunner : public OpRunner {
   absl::Status UpdateOnHost(int slot, int tile, int slab, absl::Span<const ElementRange> ranges);
   absl::Status NotTrusted(int slot, int tile) const;
   absl::Status SumLosses(int slot, int micro_batch, Stream& stream);
+  // Computes the results of the micro-batch's pairs, and if `weighted` its loss_weights.
+  absl::Status ComparePairs(const Op& op, int micro_batch, int weight_buffer, int input_slot,
+                            bool weighted, Stream& stream);
+  // Returns the results of a micro-batch's pairs on the host.
+  absl::Span<const PreferenceResult> ResultsOf(int slot, int micro_batch) const;
   absl::Status ZeroPadding(int tile, float* gradient, Stream& stream);
   void* StashData(int layer, int sweep_index) const;
   void* EmbeddingStashData(int micro_batch) const;

@@ -47,6 +47,7 @@ StepWork WorkOf(const PipelineDimensions& d) {
   }
   work.head = HeadForwardBackwardWork(s, /*first=*/false);
   work.head_loss = HeadLossWork(s);
+  if (d.shape.pairs) work.head += work.head_loss;
   work.layer_weights = DecoderLayerWeightGradientWork(s);
   work.head_weights = HeadWeightGradientWork(s);
   const auto more = [](const LayerWork& first, const LayerWork& other) {
@@ -54,7 +55,8 @@ StepWork WorkOf(const PipelineDimensions& d) {
   };
   work.embed_first_bytes = more(EmbeddingBackwardWork(s, /*first=*/true), work.embed_backward);
   work.layer_first_bytes = more(DecoderLayerBackwardWork(s, /*first=*/true), work.layer_backward);
-  work.head_first_bytes = more(HeadForwardBackwardWork(s, /*first=*/true), work.head);
+  work.head_first_bytes =
+      more(HeadForwardBackwardWork(s, /*first=*/true), HeadForwardBackwardWork(s, /*first=*/false));
   return work;
 }
 
@@ -81,6 +83,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(
       spec.engine.weight_buffers > 0 ? spec.engine.weight_buffers : kWeightBuffersMin);
+  d.shape.pairs = spec.training.objective == Objective::kDpo;
   d.shape.work = WorkOf(d);
   d.shape.row_elements = RowElements(d);
   d.shape.clipping = spec.optimizer.max_gradient_norm > 0;

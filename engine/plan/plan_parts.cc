@@ -34,7 +34,8 @@ int64_t MicroBatches(const JobSpec& spec) {
 
 int64_t ProcessBytes(const PipelineDimensions& d) {
   return kProgramBytes + LogitsBytes(d) +
-         kBatchesAtOnce * kBatchTokenBytes * d.micro_batches * d.micro_batch_tokens;
+         kBatchesAtOnce * d.micro_batches *
+             (kBatchTokenBytes * d.micro_batch_tokens + kPairBytes * d.pairs_max());
 }
 
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {

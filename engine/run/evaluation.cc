@@ -19,43 +19,56 @@
 namespace megatrain {
 namespace {
 
-absl::StatusOr<Batch> EvalBatch(const Dataset& dataset, int64_t begin, int64_t end,
+using ReadSequence = absl::FunctionRef<absl::StatusOr<Sequence>(int64_t index)>;
+
+absl::StatusOr<Batch> EvalBatch(ReadSequence read, int64_t begin, int64_t end,
                                 int64_t sequences_per_micro_batch) {
   std::vector<Sequence> sequences;
   for (int64_t i = begin; i < end; ++i) {
-    absl::StatusOr<Sequence> sequence = dataset.EvalSequence(i);
+    absl::StatusOr<Sequence> sequence = read(i);
     if (!sequence.ok()) return AsInputError(sequence.status());
     sequences.push_back(*std::move(sequence));
   }
   return MakeBatch(/*step=*/0, sequences, sequences_per_micro_batch);
 }
 
-absl::StatusOr<EvaluatedSet> EvaluateSet(const Dataset& dataset, const EvalSet& set,
-                                         const JobSpec& spec, Trainer& trainer,
-                                         absl::FunctionRef<absl::Status()> go_on) {
+void Add(const RewardSums& part, RewardSums& all) {
+  all.pairs += part.pairs;
+  all.chosen += part.chosen;
+  all.rejected += part.rejected;
+  all.preferred += part.preferred;
+}
+
+absl::StatusOr<EvaluatedSet> EvaluateSet(const EvalSet& set, ReadSequence read,
+                                         const JobSpec::Training& training, Trainer& trainer,
+                                         absl::FunctionRef<absl::Status()> go_on,
+                                         RewardSums* rewards) {
   EvaluatedSet result;
   result.name = set.name;
-  const int64_t batch_sequences = spec.training.global_batch;
-  for (int64_t first = set.begin; first < set.end; first += batch_sequences) {
+  for (int64_t first = set.begin; first < set.end; first += training.global_batch) {
     MT_RETURN_IF_ERROR(go_on());
     MT_ASSIGN_OR_RETURN(const Batch batch,
-                        EvalBatch(dataset, first, std::min(set.end, first + batch_sequences),
-                                  spec.training.micro_batch));
-    result.predictions += batch.predictions;
-    MT_ASSIGN_OR_RETURN(const double loss, trainer.EvaluateLossSum(batch));
+                        EvalBatch(read, first, std::min(set.end, first + training.global_batch),
+                                  training.micro_batch));
+    result.predictions += batch.loss_terms();
+    RewardSums of_batch;
+    MT_ASSIGN_OR_RETURN(const double loss, trainer.EvaluateLossSum(batch, &of_batch));
     result.loss_sum += loss;
+    if (rewards != nullptr) Add(of_batch, *rewards);
   }
   return result;
 }
 
 }  // namespace
 
-absl::StatusOr<EvaluationReport> EvaluateDataset(const Dataset& dataset, const JobSpec& spec,
-                                                 Trainer& trainer,
-                                                 absl::FunctionRef<absl::Status()> go_on) {
+absl::StatusOr<EvaluationReport> EvaluateDataset(const Dataset& dataset, ReadSequence read,
+                                                 const JobSpec& spec, Trainer& trainer,
+                                                 absl::FunctionRef<absl::Status()> go_on,
+                                                 RewardSums* rewards) {
   EvaluationReport report;
   for (const EvalSet& set : dataset.eval_sets()) {
-    MT_ASSIGN_OR_RETURN(const EvaluatedSet one, EvaluateSet(dataset, set, spec, trainer, go_on));
+    MT_ASSIGN_OR_RETURN(const EvaluatedSet one,
+                        EvaluateSet(set, read, spec.training, trainer, go_on, rewards));
     report.all.loss_sum += one.loss_sum;
     report.all.predictions += one.predictions;
     if (set.name.empty()) continue;
@@ -113,7 +126,9 @@ absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given
     MT_RETURN_IF_ERROR(weights->LoadTile(tile, trainer->tiles()[tile]));
   }
   MT_ASSIGN_OR_RETURN(EvaluationReport report,
-                      EvaluateDataset(**dataset, spec, *trainer, [] { return absl::OkStatus(); }));
+                      EvaluateDataset(
+                          **dataset, [&](int64_t index) { return (*dataset)->EvalSequence(index); },
+                          spec, *trainer, [] { return absl::OkStatus(); }));
   const DatasetReport& data = (*dataset)->eval_report();
   report.sequences = (*dataset)->eval_sequences();
   report.documents = data.documents;

@@ -14,13 +14,15 @@
 
 namespace megatrain {
 
-// Returns the losses of all evaluation sequences of `dataset`, by set. Calls go_on() before each
-// batch, which has the sizes of the job's batches, and returns its error. Returns InvalidArgument
-// if a set with a name, or all sets together, hold no prediction, and the errors of reading and of
-// Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0.
-absl::StatusOr<EvaluationReport> EvaluateDataset(const Dataset& dataset, const JobSpec& spec,
-                                                 Trainer& trainer,
-                                                 absl::FunctionRef<absl::Status()> go_on);
+// Returns the losses of all evaluation sequences of `dataset`, by set. `read` returns the sequence
+// of a number. Calls go_on() before each batch, which has the sizes of the job's batches, and
+// returns its error. Adds the rewards of pairs to `*rewards`, if it is given. Returns
+// InvalidArgument if a set with a name, or all sets together, hold no prediction, and the errors of
+// reading and of Trainer::EvaluateLossSum. REQUIRES: trainer.in_flight() == 0.
+absl::StatusOr<EvaluationReport> EvaluateDataset(
+    const Dataset& dataset, absl::FunctionRef<absl::StatusOr<Sequence>(int64_t index)> read,
+    const JobSpec& spec, Trainer& trainer, absl::FunctionRef<absl::Status()> go_on,
+    RewardSums* rewards = nullptr);
 
 }  // namespace megatrain
 

@@ -108,6 +108,15 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
   report.fits = plan.fits;
   report.misfit = plan.misfit;
   report.table = plan.Table();
+  if (spec.training.objective == Objective::kDpo) {
+    absl::StrAppend(&report.table,
+                    "objective: dpo, over pairs of answers; the head's forward pass "
+                    "is made twice a step",
+                    spec.training.dpo_reference_free
+                        ? ""
+                        : ", and all answers go forward once before the first step",
+                    "\n");
+  }
   report.model_family = ModelFamilyName(config.family);
   report.parameters = plan.parameters;
   report.host = ToItems(plan.host);

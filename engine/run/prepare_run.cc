@@ -20,6 +20,7 @@
 #include "engine/job/spec_values.h"
 #include "engine/plan/training_layout.h"
 #include "engine/run/machine_speed.h"
+#include "engine/run/reference_pass.h"
 #include "engine/run/transfer_rate.h"
 #include "engine/tokenizer/open_tokenizer.h"
 
@@ -32,13 +33,15 @@ bool NeedsTokenizer(const JobSpec& spec) {
          std::any_of(spec.data.eval.begin(), spec.data.eval.end(), is_text);
 }
 
-std::string DescribeData(const char* what, const DatasetReport& report) {
+std::string DescribeData(const char* what, const DatasetReport& report, bool pairs) {
   std::string line = absl::StrCat(what, ": ", FormatCount(report.sequences), " sequences, ",
                                   FormatCount(report.tokens), " tokens");
   auto add = [&line](int64_t count, const char* text) {
     if (count > 0) absl::StrAppend(&line, "; ", FormatCount(count), text);
   };
-  add(report.truncated_examples, " examples longer than a sequence were truncated");
+  add(pairs ? report.truncated_examples : 0,
+      " pairs had an answer longer than half a sequence, which was truncated");
+  add(pairs ? 0 : report.truncated_examples, " examples longer than a sequence were truncated");
   add(report.examples_without_target, " examples had no token to learn and were left out");
   add(report.turns_left_out,
       " turns of the assistant are without loss, because the chat template writes them otherwise "
@@ -50,7 +53,7 @@ std::string DescribeData(const char* what, const DatasetReport& report) {
 
 void SayWhatTheDataIs(const Dataset& dataset, const RunContext& run) {
   const DatasetReport& report = dataset.train_report();
-  run.Say(DescribeData("train", report));
+  run.Say(DescribeData("train", report, run.spec().training.objective == Objective::kDpo));
   for (const MixedSource& source : report.mix) {
     run.Say(absl::StrFormat("mix: %s: %.4g%%, %s sequences, %.4g passes an epoch", source.path,
                             100 * source.share, FormatCount(source.sequences), source.passes));
@@ -264,6 +267,7 @@ CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
   state.arithmetic = session->device->Arithmetic(spec.engine.attention);
   state.steps_total = total_steps;
   state.allowed_changes = start.allowed_changes;
+  state.reference = start.reference;
   return state;
 }
 
@@ -291,7 +295,10 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Trainer> trainer,
                       Trainer::Create(run.spec(), prepared.plan, session.device.get(),
                                       session.updater.get(), pool));
-  if (!prepared.start.checkpoint.has_value()) {
+  MT_ASSIGN_OR_RETURN(const bool filled, PrepareReference(run, prepared, *trainer, [&] {
+                        return FillFromModel(run, prepared, trainer->tiles());
+                      }));
+  if (!prepared.start.checkpoint.has_value() && !filled) {
     MT_RETURN_IF_ERROR(FillFromModel(run, prepared, trainer->tiles()));
   }
   while (prepared.start.checkpoint.has_value()) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/checkpoint_state.h"
+#include "engine/data/cache/reference_logps.h"
 #include "engine/data/sequences/dataset.h"
 #include "engine/host/session.h"
 #include "engine/model/model_layout.h"
@@ -27,6 +28,7 @@ struct PreparedRun {
   ModelLayout layout;  // the plan points to it
   MemoryPlan plan;
   std::unique_ptr<Dataset> dataset;
+  std::unique_ptr<ReferenceLogps> reference;  // null without one
   int64_t total_steps = 0;
   ResumePoint start;
 
@@ -50,11 +52,11 @@ struct RunProgress {
 // RunTraining, and Cancelled once the run is asked to end.
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 
-// Leases host memory from the host's pool, takes the device, and fills the tiles from the
-// checkpoint, from the model's files or at random. A checkpoint that is damaged is given up for an
-// older one, which `prepared.start` is then. `prepared` and the run's host must outlive the
-// trainer. Returns ResourceExhausted if there is not enough memory, Cancelled once the run is asked
-// to end, and the errors of reading the files.
+// Leases host memory from the host's pool, takes the device, makes prepared.reference if the job
+// has a reference, and fills the tiles from the checkpoint, from the model's files or at random. A
+// checkpoint that is damaged is given up for an older one, which `prepared.start` is then.
+// `prepared` and the run's host must outlive the trainer. Returns ResourceExhausted if there is not
+// enough memory, Cancelled once the run is asked to end, and the errors of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 // Returns lines for people about the records that were left out.

@@ -108,6 +108,7 @@ absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint&
   if (!point.checkpoint.has_value()) return absl::OkStatus();
   MT_ASSIGN_OR_RETURN(CheckpointState saved, ReadCheckpointState(*point.checkpoint, run.files()));
   point.run_name = RunName(saved);
+  point.reference = saved.reference;
   // A key that the checkpoint's version did not have had its default.
   for (const auto& [key, value] : SpecValues(JobSpec())) saved.spec.try_emplace(key, value);
   point.allowed_changes = saved.allowed_changes;

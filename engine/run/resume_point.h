@@ -31,6 +31,7 @@ struct ResumePoint {
   std::optional<std::string> checkpoint;       // a step directory; nullopt if the run begins anew
   int64_t step = 0;                            // the checkpoint's step; 0 if the run begins anew
   int64_t input_tokens = 0;                    // tokens trained on up to that step
+  std::string reference;                       // CheckpointState::reference
   std::string run_name;                        // CheckpointState::run
   Evaluations evaluations;                     // up to that step
   std::vector<AllowedChange> allowed_changes;  // of the run so far

@@ -113,6 +113,14 @@ absl::Status TensorBoardReport::Add(const StepRecord& record) {
   add("step_seconds", record.step_seconds);
   if (record.eval_loss.has_value()) add("eval_loss", *record.eval_loss);
   for (const auto& [name, loss] : record.eval_losses) add(absl::StrCat("eval_loss/", name), loss);
+  const auto add_rewards = [&](const std::string& prefix, const Rewards& rewards) {
+    add(prefix + "/chosen", rewards.chosen);
+    add(prefix + "/rejected", rewards.rejected);
+    add(prefix + "/margins", rewards.margins);
+    add(prefix + "/accuracies", rewards.accuracies);
+  };
+  if (record.rewards.has_value()) add_rewards("rewards", *record.rewards);
+  if (record.eval_rewards.has_value()) add_rewards("eval_rewards", *record.eval_rewards);
   return Append(event.SerializeAsString());
 }
 

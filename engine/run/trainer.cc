@@ -18,6 +18,14 @@ void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
 
 }  // namespace
 
+Rewards RewardsOf(const RewardSums& sums) {
+  const double pairs = static_cast<double>(sums.pairs);
+  return {.chosen = sums.chosen / pairs,
+          .rejected = sums.rejected / pairs,
+          .margins = (sums.chosen - sums.rejected) / pairs,
+          .accuracies = static_cast<double>(sums.preferred) / pairs};
+}
+
 absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
                                                          const MemoryPlan& plan, Device* device,
                                                          AdamWUpdater* updater, HostPool* pool) {
@@ -47,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> Trainer::Create(const JobSpec& spec,
   parts.dimensions = &d;
   parts.device = device;
   parts.attention = spec.engine.attention;
+  parts.preference = spec.training.dpo;
   parts.updater = updater;
   parts.device_buffers = &trainer->device_buffers_;
   parts.host_buffers = &trainer->host_buffers_;
@@ -155,7 +164,8 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
   runner_->CollectNorm(pending.slot);
   const StepState& state = runner_->state(pending.slot);
   StepRecord record = std::move(pending.record);
-  record.loss = state.loss_sum / static_cast<double>(state.predictions);
+  record.loss = state.loss_sum / static_cast<double>(state.loss_terms);
+  if (state.rewards.pairs > 0) record.rewards = RewardsOf(state.rewards);
   record.gradient_norm = state.gradient_norm;
   record.lane_busy_seconds = timing.busy;
   record.forward_seconds = timing.forward;
@@ -191,10 +201,16 @@ absl::StatusOr<int> Trainer::RunForward(const Batch& batch, LogitsRequest* logit
   return slot;
 }
 
-absl::StatusOr<double> Trainer::EvaluateLossSum(const Batch& batch) {
+absl::StatusOr<double> Trainer::EvaluateLossSum(const Batch& batch, RewardSums* rewards) {
   MT_ASSIGN_OR_RETURN(const int slot, RunForward(batch, nullptr));
   runner_->CollectLoss(slot);
+  if (rewards != nullptr) *rewards = runner_->state(slot).rewards;
   return runner_->state(slot).loss_sum;
+}
+
+absl::StatusOr<std::vector<double>> Trainer::AnswerLogps(const Batch& batch) {
+  MT_ASSIGN_OR_RETURN(const int slot, RunForward(batch, nullptr));
+  return runner_->AnswerLogps(slot);
 }
 
 absl::StatusOr<std::vector<float>> Trainer::Logits(const Batch& batch,

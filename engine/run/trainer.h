@@ -30,6 +30,9 @@
 
 namespace megatrain {
 
+// Returns the means. REQUIRES: there are pairs.
+Rewards RewardsOf(const RewardSums& sums);
+
 class Trainer {
  public:
   // Takes the memory of the plan from `pool` and `device`; the tiles are not filled. `spec`, which
@@ -77,9 +80,15 @@ class Trainer {
   // in_flight() > 0.
   absl::StatusOr<StepRecord> Collect();
 
-  // Returns the sum of the losses of the batch's predictions, or the errors of Submit. REQUIRES:
+  // Returns the sum of the losses of the batch's predictions or pairs, or the errors of Submit.
+  // Sets `*rewards`, if it is given, for a batch of pairs. REQUIRES: in_flight() == 0.
+  absl::StatusOr<double> EvaluateLossSum(const Batch& batch, RewardSums* rewards = nullptr);
+  // Returns the log-probability of each answer of the batch's pairs, [pairs, 2], or the errors of
+  // Submit. REQUIRES: in_flight() == 0, and the batch is one of pairs.
+  absl::StatusOr<std::vector<double>> AnswerLogps(const Batch& batch);
+  // Says that the caller has changed the tiles since weights were loaded to the device. REQUIRES:
   // in_flight() == 0.
-  absl::StatusOr<double> EvaluateLossSum(const Batch& batch);
+  void ForgetLoaded() { pipeline_state_ = {}; }
   // Returns the logits [tokens, vocabulary] of these tokens of each micro-batch, or the errors of
   // Submit. Micro-batches beyond the list give none. Tokens with a row of the key-value cache
   // (Batch::first_rows) are kept there, until ReleaseDevice. REQUIRES: in_flight() == 0; the rows

@@ -11,6 +11,7 @@
 #include "engine/base/status.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/run/evaluation.h"
+#include "engine/run/reference_pass.h"
 
 namespace megatrain {
 
@@ -157,11 +158,16 @@ bool TrainingLoop::EvaluationDue(int64_t step) const {
 }
 
 absl::Status TrainingLoop::Evaluate(StepRecord& record) {
-  MT_ASSIGN_OR_RETURN(const EvaluationReport report,
-                      EvaluateDataset(*p_.prepared.dataset, p_.run.spec(), p_.trainer,
-                                      [this] { return p_.pause.HonourAmidStep(); }));
+  RewardSums rewards;
+  MT_ASSIGN_OR_RETURN(
+      const EvaluationReport report,
+      EvaluateDataset(
+          *p_.prepared.dataset,
+          [this](int64_t index) { return ReadEvalSequence(p_.prepared, index); }, p_.run.spec(),
+          p_.trainer, [this] { return p_.pause.HonourAmidStep(); }, &rewards));
   for (const EvaluatedSet& set : report.sets) record.eval_losses[set.name] = set.loss();
   record.eval_loss = report.all.loss();
+  if (rewards.pairs > 0) record.eval_rewards = RewardsOf(rewards);
   return absl::OkStatus();
 }
 

@@ -90,6 +90,10 @@ std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, doubl
       absl::StrFormat("step %d/%d  loss %.4f  gradient norm %.3f  learning rate %.3e  %s tokens/s",
                       record.step, total_steps, record.loss, record.gradient_norm,
                       record.learning_rate, FormatRate(record.tokens_per_second));
+  if (record.rewards.has_value()) {
+    absl::StrAppendFormat(&line, "  reward margin %.3f  accuracy %.2f", record.rewards->margins,
+                          record.rewards->accuracies);
+  }
   if (record.eval_loss.has_value()) absl::StrAppend(&line, "  ", EvalLossText(record));
   absl::StrAppend(&line, "  ETA ", FormatDuration(seconds_left));
   return line;

@@ -21,6 +21,20 @@ int64_t Whole(const nlohmann::json& json, const char* key) {
   return found != json.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
+nlohmann::ordered_json ToJson(const Rewards& rewards) {
+  return {{"chosen", rewards.chosen},
+          {"rejected", rewards.rejected},
+          {"margins", rewards.margins},
+          {"accuracies", rewards.accuracies}};
+}
+
+std::optional<Rewards> RewardsIn(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_object()) return std::nullopt;
+  return Rewards{Number(*found, "chosen"), Number(*found, "rejected"), Number(*found, "margins"),
+                 Number(*found, "accuracies")};
+}
+
 }  // namespace
 
 std::string StepRecordJson(const StepRecord& record) {
@@ -51,6 +65,8 @@ std::string StepRecordJson(const StepRecord& record) {
   json["device_bytes"] = record.device_bytes;
   if (record.eval_loss.has_value()) json["eval_loss"] = *record.eval_loss;
   if (!record.eval_losses.empty()) json["eval_losses"] = record.eval_losses;
+  if (record.rewards.has_value()) json["rewards"] = ToJson(*record.rewards);
+  if (record.eval_rewards.has_value()) json["eval_rewards"] = ToJson(*record.eval_rewards);
   json["time"] = record.time;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -93,6 +109,8 @@ absl::StatusOr<StepRecord> ParseStepRecord(std::string_view text) {
       record.eval_losses[name] = Number(*sets, name.c_str());
     }
   }
+  record.rewards = RewardsIn(json, "rewards");
+  record.eval_rewards = RewardsIn(json, "eval_rewards");
   if (const auto time = json.find("time"); time != json.end() && time->is_string()) {
     record.time = time->get<std::string>();
   }

@@ -18,9 +18,17 @@ struct LaneSeconds {
   double h2d = 0, compute = 0, d2h = 0, update = 0, io = 0, device_update = 0;
 };
 
+// Means over pairs of answers, as DPOTrainer of TRL logs them (rewards/chosen and so on). A reward
+// is beta times the log-probability of an answer minus that of the reference.
+struct Rewards {
+  double chosen = 0, rejected = 0;
+  double margins = 0;     // chosen minus rejected
+  double accuracies = 0;  // the part of the pairs whose chosen answer has the higher reward
+};
+
 struct StepRecord {
   int64_t step = 0;          // from 1
-  double loss = 0;           // mean over unmasked predictions, before the update
+  double loss = 0;           // mean over unmasked predictions or pairs, before the update
   double gradient_norm = 0;  // L2, before clipping
   double learning_rate = 0;
   int64_t tokens = 0;        // predictions that count in the loss
@@ -38,12 +46,14 @@ struct StepRecord {
   int64_t host_bytes = 0, device_bytes = 0;
   std::optional<double> eval_loss;            // over all evaluation data
   std::map<std::string, double> eval_losses;  // of the named sets of data.eval
+  std::optional<Rewards> rewards;             // of a step over pairs of answers
+  std::optional<Rewards> eval_rewards;        // beside eval_loss
   std::string time;                           // RFC 3339
 };
 
 // Returns the record as one JSON object without a line end. eval_loss is left out if it was not
-// measured, and eval_losses if there are none. A number that is not finite becomes null, so that
-// the line is valid JSON.
+// measured, eval_losses if there are none, and rewards and eval_rewards without pairs. A number
+// that is not finite becomes null, so that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or

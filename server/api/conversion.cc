@@ -139,6 +139,17 @@ void ToProto(const std::string& job_id, const JobCheckpoint& checkpoint, v1::Che
   if (checkpoint.best_eval_loss.has_value()) proto->set_best_eval_loss(*checkpoint.best_eval_loss);
 }
 
+namespace {
+
+void ToProto(const Rewards& rewards, v1::Rewards* proto) {
+  proto->set_chosen(rewards.chosen);
+  proto->set_rejected(rewards.rejected);
+  proto->set_margins(rewards.margins);
+  proto->set_accuracies(rewards.accuracies);
+}
+
+}  // namespace
+
 void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
   proto->set_step(record.step);
   proto->set_loss(record.loss);
@@ -165,6 +176,8 @@ void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
   proto->set_device_bytes(record.device_bytes);
   if (record.eval_loss.has_value()) proto->set_eval_loss(*record.eval_loss);
   proto->mutable_eval_losses()->insert(record.eval_losses.begin(), record.eval_losses.end());
+  if (record.rewards.has_value()) ToProto(*record.rewards, proto->mutable_rewards());
+  if (record.eval_rewards.has_value()) ToProto(*record.eval_rewards, proto->mutable_eval_rewards());
   SetTime(record.time, proto);
 }
 

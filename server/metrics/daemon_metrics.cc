@@ -106,6 +106,7 @@ void DaemonMetrics::JobHasDevice(const MeasuredJob& job) {
   last_step_.reset();
   last_step_time_.reset();
   eval_loss_.reset();
+  eval_losses_.clear();
   checkpoint_time_.reset();
   checkpoint_seconds_.reset();
 }
@@ -120,7 +121,10 @@ void DaemonMetrics::StepDone(const StepRecord& record) {
   MutexLock lock(&mutex_);
   last_step_ = record;
   last_step_time_ = absl::Now();
-  if (record.eval_loss.has_value()) eval_loss_ = record.eval_loss;
+  if (record.eval_loss.has_value()) {
+    eval_loss_ = record.eval_loss;
+    eval_losses_ = record.eval_losses;
+  }
   tokens_ += record.input_tokens;
   h2d_bytes_ += record.h2d_bytes;
   d2h_bytes_ += record.d2h_bytes;
@@ -243,6 +247,19 @@ void DaemonMetrics::AddLastStep(MetricPage* page) const {
   page->Gauge("megatrain_step", "The job's last step.").Add(step);
   page->Gauge("megatrain_loss", "Loss of the last step's batch, before its update.").Add(loss);
   page->Gauge("megatrain_eval_loss", "Last loss on the evaluation data.").Add(eval_loss_);
+  auto sets = page->Gauge("megatrain_eval_set_loss", "Last loss on a named set of data.eval.");
+  for (const auto& [name, set_loss] : eval_losses_) sets.Add({{"set", name}}, set_loss);
+  auto rewards = page->Gauge("megatrain_reward",
+                             "Mean reward of the last step's chosen and rejected answers.");
+  std::optional<double> accuracy;
+  if (last_step_.has_value() && last_step_->rewards.has_value()) {
+    rewards.Add({{"answer", "chosen"}}, last_step_->rewards->chosen)
+        .Add({{"answer", "rejected"}}, last_step_->rewards->rejected);
+    accuracy = last_step_->rewards->accuracies;
+  }
+  page->Gauge("megatrain_reward_accuracy_ratio",
+              "Part of the last step's pairs whose chosen answer has the higher reward.")
+      .Add(accuracy);
   page->Gauge("megatrain_gradient_norm", "L2 norm of the last step's gradient, before clipping.")
       .Add(norm);
   page->Gauge("megatrain_learning_rate", "Learning rate of the last step.").Add(rate);

@@ -100,6 +100,7 @@ class DaemonMetrics {
   double peak_flops_per_second_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<StepRecord> last_step_ ABSL_GUARDED_BY(mutex_);
   std::optional<double> eval_loss_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, double> eval_losses_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Time> last_step_time_ ABSL_GUARDED_BY(mutex_);
   int64_t tokens_ ABSL_GUARDED_BY(mutex_) = 0;
   LaneSeconds lanes_ ABSL_GUARDED_BY(mutex_);

@@ -31,6 +31,23 @@ void Append(const Sequence& sequence, Batch& batch) {
       std::count_if(documents.begin(), documents.end(), [](int32_t id) { return id >= 0; });
 }
 
+// Appends the pairs of a sequence whose first token is `begin` to the last micro-batch.
+void AppendPairs(const Sequence& sequence, int64_t begin, Batch& batch) {
+  const std::vector<int32_t>& documents = sequence.document_ids;
+  std::vector<int32_t>& bounds = batch.pair_bounds.back();
+  for (size_t t = 0; t < documents.size() && documents[t] >= 0;) {
+    size_t end = t + 1;
+    while (end < documents.size() && documents[end] == documents[t]) ++end;
+    bounds.push_back(static_cast<int32_t>(begin + static_cast<int64_t>(t)));
+    bounds.push_back(static_cast<int32_t>(begin + static_cast<int64_t>(end)));
+    batch.pairs += documents[t] % 2;
+    t = end;
+  }
+  std::vector<double>& logps = batch.reference_logps.back();
+  logps.insert(logps.end(), sequence.reference_logps.begin(), sequence.reference_logps.end());
+  logps.resize(bounds.size() / 2);
+}
+
 // Ends the last micro-batch.
 void EndMicroBatch(Batch& batch) {
   const int64_t tokens = batch.micro_batch_tokens.back();
@@ -59,7 +76,14 @@ Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
     batch.micro_batch_tokens.push_back(0);
     batch.document_starts.emplace_back();
     const int64_t end = std::min(count, first + sequences_per_micro_batch);
-    for (int64_t i = first; i < end; ++i) Append(sequences[i], batch);
+    if (sequences[first].pairs) {
+      batch.pair_bounds.emplace_back();
+      batch.reference_logps.emplace_back();
+    }
+    for (int64_t i = first; i < end; ++i) {
+      if (sequences[i].pairs) AppendPairs(sequences[i], batch.micro_batch_tokens.back(), batch);
+      Append(sequences[i], batch);
+    }
     EndMicroBatch(batch);
   }
   return batch;

@@ -19,6 +19,7 @@ struct Batch {
   int64_t sequence_length = 0;
   int64_t predictions = 0;         // unmasked targets, by which the loss is normalised
   int64_t input_tokens = 0;        // tokens without padding
+  int64_t pairs = 0;               // pairs of answers, if that is what the sequences hold
   std::vector<int32_t> ids;        // [tokens]
   std::vector<int32_t> positions;  // [tokens], from 0 in each document
   std::vector<int32_t> targets;    // [tokens], PredictionTargets
@@ -34,10 +35,18 @@ struct Batch {
   std::vector<int32_t> first_rows;
   // The tokens attend to the cache, and not to their documents.
   bool continues = false;
+  // Of pairs, for each micro-batch: [pairs, 4], the tokens of the chosen answer's document [0, 1)
+  // and the rejected one's [2, 3), and [pairs, 2], Sequence::reference_logps. Empty without pairs.
+  std::vector<std::vector<int32_t>> pair_bounds;
+  std::vector<std::vector<double>> reference_logps;
+
+  // Returns the number of terms of the loss, by which it is normalised.
+  int64_t loss_terms() const { return pair_bounds.empty() ? predictions : pairs; }
 };
 
 // Makes the batch of `step` (from 1). The last micro-batch may have fewer sequences than the
-// others. REQUIRES: all sequences have the same length.
+// others. REQUIRES: all sequences have the same length, and all or none hold pairs, with or without
+// the reference's log-probabilities.
 Batch MakeBatch(int64_t step, absl::Span<const Sequence> sequences,
                 int64_t sequences_per_micro_batch);
 

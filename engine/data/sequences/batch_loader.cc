@@ -22,6 +22,7 @@ using BatchOr = absl::StatusOr<std::shared_ptr<const Batch>>;
 
 struct Plan {
   const Dataset* dataset = nullptr;
+  const ReferenceLogps* reference = nullptr;
   int64_t global_batch = 0;
   int64_t micro_batch = 0;
   int64_t positions = 0;  // where an `epochs` run ends; 0 = nowhere
@@ -35,8 +36,11 @@ BatchOr Prepare(const Plan& plan, int64_t step) {
   std::vector<Sequence> sequences;
   sequences.reserve(static_cast<size_t>(std::max<int64_t>(0, end - begin)));
   for (int64_t position = begin; position < end; ++position) {
-    MT_ASSIGN_OR_RETURN(Sequence sequence,
-                        plan.dataset->TrainSequence(plan.dataset->TrainingOrder(position)));
+    const int64_t index = plan.dataset->TrainingOrder(position);
+    MT_ASSIGN_OR_RETURN(Sequence sequence, plan.dataset->TrainSequence(index));
+    if (plan.reference != nullptr) {
+      MT_ASSIGN_OR_RETURN(sequence.reference_logps, plan.reference->Read(index));
+    }
     sequences.push_back(std::move(sequence));
   }
   auto batch = std::make_shared<const Batch>(MakeBatch(step, sequences, plan.micro_batch));
@@ -83,10 +87,11 @@ struct BatchLoader::State {
 };
 
 BatchLoader::BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t first_step,
-                         int64_t total_steps, int ahead)
+                         int64_t total_steps, int ahead, const ReferenceLogps* reference)
     : state_(std::make_unique<State>()) {
   State& state = *state_;
   state.plan.dataset = dataset;
+  state.plan.reference = reference;
   state.plan.global_batch = spec.training.global_batch;
   state.plan.micro_batch = spec.training.micro_batch;
   state.plan.total_steps = total_steps;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "engine/data/cache/reference_logps.h"
 #include "engine/data/sequences/batch.h"
 #include "engine/data/sequences/dataset.h"
 #include "engine/job/job_spec.h"
@@ -18,9 +19,11 @@ class BatchLoader {
  public:
   // Starts at step `first_step` (from 1), in constant time, and keeps up to `ahead` finished
   // batches (at least one). The last step of a run that is given in epochs may have fewer
-  // sequences. `dataset` must outlive the loader. `spec` is used during the call only.
+  // sequences. `reference` (null if there is none) gives the log-probabilities of the answers in
+  // training sequences. It and `dataset` must outlive the loader. `spec` is used during the call
+  // only.
   BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t first_step, int64_t total_steps,
-              int ahead);
+              int ahead, const ReferenceLogps* reference = nullptr);
   // Waits for the batch that is being prepared.
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;

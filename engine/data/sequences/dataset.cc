@@ -312,7 +312,9 @@ std::string Fingerprint(const JobSpec& spec, const PreparedDataset& dataset) {
 
 DataSideOptions SideOptions(const JobSpec& spec, int64_t vocabulary) {
   DataSideOptions options;
-  options.packing = {spec.data.sequence_length, spec.data.packing};
+  const bool pairs = spec.training.objective == Objective::kDpo;
+  options.packing = {spec.data.sequence_length, spec.data.packing, pairs};
+  options.stream.words.pairs = pairs;
   options.stream.threads = spec.engine.threads > 0
                                ? static_cast<int>(spec.engine.threads)
                                : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));

@@ -80,6 +80,25 @@ void DocumentEncoder::Restart() {
 }
 
 absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_t>* words) {
+  if (example.pair.has_value()) {
+    const PreferencePair& pair = *example.pair;
+    if (pair.is_chat && options_.chat_template == nullptr) {
+      return absl::InvalidArgumentError(
+          "the record holds messages, and the model's directory has no chat template that could "
+          "render them; name one in data.chat_template");
+    }
+    if (!pair.is_chat && options_.eos_id < 0) {
+      return absl::InvalidArgumentError(
+          "the record holds texts, and neither tokenizer_config.json's eos_token nor config.json's "
+          "eos_token_id says which token ends a text; add one of them, or give messages");
+    }
+    if (pair.is_chat) {
+      MT_RETURN_IF_ERROR(EncodeChat(pair.chosen_chat, words));
+      return EncodeChat(pair.rejected_chat, words);
+    }
+    MT_RETURN_IF_ERROR(EncodeAnswer(pair.prompt, pair.chosen, words));
+    return EncodeAnswer(pair.prompt, pair.rejected, words);
+  }
   if (!example.is_chat) {
     ForgetText();  // one before may have been refused
     std::string_view rest = example.text;
@@ -92,12 +111,37 @@ absl::Status DocumentEncoder::Encode(const Example& example, std::vector<uint32_
     EndText(words);
     return absl::OkStatus();
   }
+  return EncodeChat(example.conversation, words);
+}
 
+absl::Status DocumentEncoder::EncodeAnswer(const std::string& prompt, const std::string& answer,
+                                           std::vector<uint32_t>* words) {
+  ids_.clear();
+  std::vector<size_t> offsets;
+  const std::string text = prompt + answer;
+  MT_RETURN_IF_ERROR(options_.tokenizer->EncodeWithOffsets(text, &ids_, &offsets));
+  const size_t text_ids = ids_.size();
+  ids_.insert(ids_.end(), options_.around.after.begin(), options_.around.after.end());
+  if (ids_.empty() || ids_.back() != options_.eos_id) ids_.push_back(options_.eos_id);
+  MT_RETURN_IF_ERROR(CheckIds());
+  const bool begun = BeginWith(kDocumentBit | kWholeBit, 0, words);
+  for (size_t i = 0; i < ids_.size(); ++i) {
+    // A token that straddles the end of the prompt belongs to the answer.
+    const size_t end = i + 1 < text_ids ? offsets[i + 1] : text.size();
+    const bool target = i >= text_ids || end > prompt.size();
+    words->push_back(static_cast<uint32_t>(ids_[i]) | (target ? kTargetBit : 0) |
+                     (!begun && i == 0 ? kDocumentBit | kWholeBit : 0));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DocumentEncoder::EncodeChat(const Conversation& conversation,
+                                         std::vector<uint32_t>* words) {
   ids_.clear();
   target_.clear();
   int64_t turns_left_out = 0;
-  MT_RETURN_IF_ERROR(options_.chat_template->Render(example.conversation, *options_.tokenizer,
-                                                    &ids_, &target_, &turns_left_out));
+  MT_RETURN_IF_ERROR(options_.chat_template->Render(conversation, *options_.tokenizer, &ids_,
+                                                    &target_, &turns_left_out));
   if (ids_.empty() || ids_.size() != target_.size()) {
     return absl::InvalidArgumentError("the chat template makes no token of the example");
   }

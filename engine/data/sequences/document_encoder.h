@@ -29,12 +29,13 @@ inline constexpr size_t kTextHeldBytesMax = size_t{1} << 30;
 absl::StatusOr<SpecialIds> IdsAroundText(const Tokenizer& tokenizer, AddBos add_bos);
 
 struct DocumentEncoderOptions {
-  const Tokenizer* tokenizer = nullptr;         // not owned
-  const ChatTemplate* chat_template = nullptr;  // not owned; null if no example is a chat
-  int32_t eos_id = -1;                          // ends a text document
-  SpecialIds around;                            // what goes around a text document
-  bool around_chats = false;                    // `around.before` goes before chats too
-  int64_t vocabulary = 0;                       // an id at or above it is an error
+  const Tokenizer* tokenizer = nullptr;  // not owned
+  // Not owned; null if there is none. A pair of conversations is then refused.
+  const ChatTemplate* chat_template = nullptr;
+  int32_t eos_id = -1;        // ends a text document
+  SpecialIds around;          // what goes around a text document
+  bool around_chats = false;  // `around.before` goes before chats too
+  int64_t vocabulary = 0;     // an id at or above it is an error
   size_t text_piece_bytes = kTextPieceBytes;
 };
 
@@ -45,9 +46,9 @@ class DocumentEncoder {
   // The objects that `options` points to must outlive the encoder.
   explicit DocumentEncoder(const DocumentEncoderOptions& options) : options_(options) {}
 
-  // Appends the example's words. Returns InvalidArgument if the chat template refuses the example,
-  // and OutOfRange if a token id is not below the vocabulary. REQUIRES: `chat_template` was given
-  // if the example is a chat.
+  // Appends the example's words: of a pair of answers those of two documents. Returns
+  // InvalidArgument if the chat template refuses the example, and OutOfRange if a token id is not
+  // below the vocabulary. REQUIRES: `chat_template` was given if the example is a chat.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
   // Appends the words of the beginning of what is left of a text document, and returns the number
@@ -69,6 +70,10 @@ class DocumentEncoder {
 
  private:
   absl::Status CheckIds();
+  absl::Status EncodeChat(const Conversation& conversation, std::vector<uint32_t>* words);
+  // Encodes prompt and answer as one text; the loss is on the answer and the end-of-text token.
+  absl::Status EncodeAnswer(const std::string& prompt, const std::string& answer,
+                            std::vector<uint32_t>* words);
   // Appends `around.before` if there is one; `bits` belong to the first word, `target` to all.
   // Returns true if it appended anything.
   bool BeginWith(uint32_t bits, uint32_t target, std::vector<uint32_t>* words) const;

@@ -105,17 +105,27 @@ absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenize
                        " needs a tokenizer; give the "
                        "model's directory one, or data.tokenizer: bytes"));
     }
-    if (file.format == DataFormat::kText && encoder.eos_id < 0) {
-      MT_ASSIGN_OR_RETURN(encoder.eos_id,
-                          EosId(*tokenizer, model_directory, encoder.vocabulary, files));
+    // Its records may be texts or conversations: what one needs may be missing for the other.
+    const bool is_either = file.format == DataFormat::kPreference;
+    if ((file.format == DataFormat::kText || is_either) && encoder.eos_id < 0) {
+      const absl::StatusOr<int32_t> eos =
+          EosId(*tokenizer, model_directory, encoder.vocabulary, files);
+      if (!eos.ok() && !is_either) return eos.status();
+      encoder.eos_id = eos.value_or(-1);
     }
-    if (IsChat(file) && chat_template == nullptr) {
+    if ((IsChat(file) || is_either) && chat_template == nullptr) {
       MT_ASSIGN_OR_RETURN(const ChatTemplateOptions options,
                           TemplateOptions(data, model_directory, files));
-      MT_ASSIGN_OR_RETURN(chat_template, ChatTemplate::Create(options, *tokenizer));
-      encoder.chat_template = chat_template.get();
+      absl::StatusOr<std::unique_ptr<ChatTemplate>> created =
+          ChatTemplate::Create(options, *tokenizer);
+      if (created.ok()) {
+        chat_template = *std::move(created);
+        encoder.chat_template = chat_template.get();
+      } else if (!is_either || !absl::IsNotFound(created.status())) {
+        return created.status();
+      }
     }
-    if (file.format == DataFormat::kText || encoder.around_chats) {
+    if (file.format == DataFormat::kText || is_either || encoder.around_chats) {
       MT_ASSIGN_OR_RETURN(encoder.around, IdsAroundText(*tokenizer, data.add_bos));
     }
   }

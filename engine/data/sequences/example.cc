@@ -142,6 +142,7 @@ ExampleParser::~ExampleParser() = default;
 
 absl::Status ExampleParser::Parse(DataFormat format, std::string_view json, Example* example) {
   MT_ASSIGN_OR_RETURN(const dom::object record, impl_->Record(json));
+  example->pair.reset();
   switch (format) {
     case DataFormat::kText:
       return ParseText(record, example);
@@ -150,26 +151,51 @@ absl::Status ExampleParser::Parse(DataFormat format, std::string_view json, Exam
     case DataFormat::kMessages:
       return ParseChat(format, record, example);
     case DataFormat::kTokens:
+    case DataFormat::kPreference:
       break;
   }
-  return absl::InvalidArgumentError("format tokens has no JSON form");
+  return absl::InvalidArgumentError(
+      absl::StrCat("format ", DataFormatName(format), " has no such examples"));
+}
+
+absl::Status ExampleParser::ParsePair(DataFormat format, std::string_view json, Example* example) {
+  MT_ASSIGN_OR_RETURN(const dom::object record, impl_->Record(json));
+  PreferencePair& pair = example->pair.emplace();
+  switch (format) {
+    case DataFormat::kPreference:
+      return ReadPreference(record, PreferenceForm::kPrompt, &pair);
+    case DataFormat::kAlpaca:
+      return ReadPreference(record, PreferenceForm::kAlpaca, &pair);
+    case DataFormat::kShareGpt:
+      return ReadPreference(record, PreferenceForm::kShareGpt, &pair);
+    case DataFormat::kMessages:
+      return ReadPreference(record, PreferenceForm::kMessages, &pair);
+    case DataFormat::kText:
+    case DataFormat::kTokens:
+      break;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("format ", DataFormatName(format), " holds no pairs of answers"));
 }
 
 absl::StatusOr<DataFormat> ExampleParser::Guess(std::string_view json) {
   MT_ASSIGN_OR_RETURN(const dom::object record, impl_->Record(json));
-  bool text = false, alpaca = false;
+  bool text = false, alpaca = false, chosen = false, rejected = false;
   for (dom::key_value_pair field : record) {
     if (field.key == "messages") return DataFormat::kMessages;
     if (field.key == "conversations") return DataFormat::kShareGpt;
     alpaca |= field.key == "instruction";
     text |= field.key == "text";
+    chosen |= field.key == "chosen";
+    rejected |= field.key == "rejected";
   }
+  if (chosen && rejected && !alpaca) return DataFormat::kPreference;
   if (alpaca) return DataFormat::kAlpaca;
   if (text) return DataFormat::kText;
   return absl::InvalidArgumentError(absl::StrCat(
       "no known format: the record has ", JsonKeys(record),
-      "; \"text\", \"instruction\" and \"output\", \"conversations\", or \"messages\" is "
-      "expected"));
+      "; \"text\", \"instruction\" and \"output\", \"conversations\", \"messages\", or "
+      "\"chosen\" and \"rejected\" is expected"));
 }
 
 }  // namespace megatrain

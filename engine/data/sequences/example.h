@@ -3,12 +3,14 @@
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_EXAMPLE_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/chat/conversation.h"
+#include "engine/chat/preference_record.h"
 #include "engine/job/data_format.h"
 
 namespace megatrain {
@@ -17,6 +19,8 @@ struct Example {
   bool is_chat = false;
   std::string text;           // set unless is_chat
   Conversation conversation;  // set if is_chat
+  // Set in place of the others by ParsePair.
+  std::optional<PreferencePair> pair;
 };
 
 // Accepts these records:
@@ -38,7 +42,14 @@ class ExampleParser {
   // invalid UTF-8 (with the byte). Messages name neither the file nor the record; callers add them.
   absl::Status Parse(DataFormat format, std::string_view json, Example* example);
 
-  // Returns the format that the record's keys suggest, or InvalidArgument if they fit none.
+  // Parses a pair of answers (preference_record.h): of format preference as
+  // PreferenceForm::kPrompt, of the chat formats as the form of the same name. Errors are as for
+  // Parse.
+  absl::Status ParsePair(DataFormat format, std::string_view json, Example* example);
+
+  // Returns the format that the record's keys suggest, or InvalidArgument if they fit none. A
+  // record with `chosen` and `rejected` is one of format preference, or of the format of its
+  // prompt.
   absl::StatusOr<DataFormat> Guess(std::string_view json);
 
  private:

@@ -135,7 +135,10 @@ absl::Status FileWordMaker::EncodeRecord(const Pending& pending, const DataFile&
                                          Block& block) {
   const size_t before = block.words.size();
   absl::Status status = pending.record.defect;
-  if (status.ok()) status = block.parser.Parse(file.format, pending.json, &block.example);
+  if (status.ok()) {
+    status = options_.pairs ? block.parser.ParsePair(file.format, pending.json, &block.example)
+                            : block.parser.Parse(file.format, pending.json, &block.example);
+  }
   if (!status.ok() && pending.record.defect.ok()) {
     const size_t valid = Utf8ValidPrefix(pending.json);
     if (valid < pending.json.size()) {

@@ -45,6 +45,7 @@ struct FileWordsMeta {
 struct FileWordsOptions {
   DocumentEncoderOptions encoder;
   bool skip_bad_records = false;
+  bool pairs = false;                      // records are pairs of answers
   size_t chunk_bytes = kRecordChunkBytes;  // the size of one read from a data file
 };
 

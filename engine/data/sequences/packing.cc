@@ -20,7 +20,8 @@ absl::Status SequencePacker::Append(absl::Span<const uint32_t> words) {
       document_begin_ = position_;
       document_whole_ = (word & kWholeBit) != 0;
       document_has_target_ = false;
-    } else if ((word & kTargetBit) != 0 && position_ - document_begin_ < options_.sequence_length) {
+    } else if ((word & kTargetBit) != 0 &&
+               position_ - document_begin_ < options_.kept_tokens_max()) {
       // The first token is not predicted, and what truncation cuts off is not trained on.
       document_has_target_ = true;
     }
@@ -29,12 +30,30 @@ absl::Status SequencePacker::Append(absl::Span<const uint32_t> words) {
   return absl::OkStatus();
 }
 
-absl::Status SequencePacker::Finish() { return EndDocument(); }
+absl::Status SequencePacker::Finish() {
+  MT_RETURN_IF_ERROR(EndDocument());
+  if (chosen_.begin < 0) return absl::OkStatus();
+  return absl::InternalError("a stream of pairs ends with half a pair");
+}
 
 absl::Status SequencePacker::Begin(int64_t word) {
   filled_ = 0;
   ++counts_.sequences;
   return begin_(static_cast<uint64_t>(word));
+}
+
+absl::Status SequencePacker::EndWhole(int64_t begin, int64_t kept, bool truncated,
+                                      bool has_target) {
+  if (!options_.packing) filled_ = -1;
+  if (truncated) ++counts_.truncated_examples;
+  if (!has_target) {
+    ++counts_.examples_without_target;
+    return absl::OkStatus();
+  }
+  if (filled_ < 0 || filled_ + kept > options_.sequence_length) MT_RETURN_IF_ERROR(Begin(begin));
+  filled_ += kept;
+  counts_.tokens += kept;
+  return absl::OkStatus();
 }
 
 absl::Status SequencePacker::EndDocument() {
@@ -43,20 +62,21 @@ absl::Status SequencePacker::EndDocument() {
   const int64_t length = position_ - begin;
   const int64_t capacity = options_.sequence_length;
   document_begin_ = -1;
-  if (!options_.packing) filled_ = -1;
 
-  if (document_whole_) {
-    const int64_t kept = std::min(length, capacity);
-    if (kept < length) ++counts_.truncated_examples;
-    if (!document_has_target_) {
-      ++counts_.examples_without_target;
+  const int64_t kept = std::min(length, options_.kept_tokens_max());
+  if (options_.pairs) {
+    const Half half = {begin, kept, kept < length, document_has_target_};
+    if (chosen_.begin < 0) {
+      chosen_ = half;
       return absl::OkStatus();
     }
-    if (filled_ < 0 || filled_ + kept > capacity) MT_RETURN_IF_ERROR(Begin(begin));
-    filled_ += kept;
-    counts_.tokens += kept;
-    return absl::OkStatus();
+    const Half chosen = std::exchange(chosen_, {});
+    return EndWhole(chosen.begin, chosen.kept + half.kept, chosen.truncated || half.truncated,
+                    chosen.has_target && half.has_target);
   }
+  if (document_whole_) return EndWhole(begin, kept, kept < length, document_has_target_);
+
+  if (!options_.packing) filled_ = -1;
 
   for (int64_t done = 0; done < length;) {
     if (filled_ < 0 || filled_ == capacity) MT_RETURN_IF_ERROR(Begin(begin + done));
@@ -107,6 +127,63 @@ class WordWindow {
   std::vector<uint32_t> words_;
 };
 
+// The two documents of a pair.
+struct Pair {
+  int64_t begin[2] = {0, 0}, end[2] = {0, 0};  // in words, without what is cut off
+  int64_t next = 0;                            // the word where the next pair begins
+  bool has_target = true;                      // both have a prediction
+};
+
+absl::StatusOr<Pair> NextPair(const PackingOptions& options, WordWindow& words, int64_t at) {
+  Pair pair;
+  pair.next = at;
+  for (int part = 0; part < 2; ++part) {
+    const int64_t begin = pair.next;
+    MT_RETURN_IF_ERROR(words.Load(begin + 1));
+    if (begin >= words.size()) return absl::InternalError("half a pair in the stream of tokens");
+    MT_ASSIGN_OR_RETURN(const int64_t end,
+                        words.DocumentEnd(begin, begin + options.kept_tokens_max()));
+    MT_RETURN_IF_ERROR(words.Load(end));
+    bool has_target = false;
+    for (int64_t i = begin + 1; i < end; ++i) has_target |= (words[i] & kTargetBit) != 0;
+    pair.has_target &= has_target;
+    pair.begin[part] = begin;
+    pair.end[part] = end;
+    MT_ASSIGN_OR_RETURN(pair.next, words.DocumentEnd(end - 1, words.size()));
+  }
+  return pair;
+}
+
+// Fills a sequence of pairs, which begins at word 0 of `words`.
+absl::Status FillPairs(const PackingOptions& options, WordWindow& words, Sequence* sequence) {
+  sequence->pairs = true;
+  int64_t filled = 0;
+  int32_t document = 0;
+  for (int64_t at = 0; at < words.size();) {
+    MT_ASSIGN_OR_RETURN(const Pair pair, NextPair(options, words, at));
+    at = pair.next;
+    if (!pair.has_target) continue;
+    const int64_t tokens = pair.end[0] - pair.begin[0] + pair.end[1] - pair.begin[1];
+    if (tokens > options.sequence_length - filled) {
+      return absl::InternalError("the index of sequences does not fit the stream of tokens");
+    }
+    for (int part = 0; part < 2; ++part, ++document) {
+      for (int64_t i = pair.begin[part]; i < pair.end[part]; ++i, ++filled) {
+        const size_t to = static_cast<size_t>(filled);
+        const int32_t id = static_cast<int32_t>(words[i] & kTokenMask);
+        const bool target = (words[i] & kTargetBit) != 0 && i > pair.begin[part];
+        sequence->input_ids[to] = id;
+        sequence->labels[to] = target ? id : kMaskedLabel;
+        sequence->position_ids[to] = static_cast<int32_t>(i - pair.begin[part]);
+        sequence->document_ids[to] = document;
+      }
+    }
+    if (!options.packing) break;
+  }
+  std::iota(sequence->position_ids.begin() + filled, sequence->position_ids.end(), 0);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status FillPackedSequence(const PackingOptions& options, WordReader read, int64_t begin,
@@ -119,6 +196,7 @@ absl::Status FillPackedSequence(const PackingOptions& options, WordReader read, 
   sequence->document_ids.assign(size, -1);
 
   WordWindow words(read, begin, end, capacity);
+  if (options.pairs) return FillPairs(options, words, sequence);
   int64_t filled = 0;
   int32_t document = 0;
   int64_t at = 0;  // in words

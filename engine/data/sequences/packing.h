@@ -5,6 +5,10 @@
 //   packed    Text fills the open sequence and continues in the next one. A chat example that does
 //             not fit into the rest of the open sequence begins a new one.
 //   unpacked  Every document begins a sequence. Long text continues in further ones.
+//   pairs     Every two documents are a chosen and a rejected answer. They stay together, and each
+//             keeps its first sequence_length / 2 tokens, so that a pair always fits. One of which
+//             either answer has no prediction left is left out. Otherwise they are packed as chat
+//             examples are.
 //   both      A chat example longer than a sequence keeps its first sequence_length tokens. One
 //             without a prediction to learn from is left out. Text is kept whole.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_PACKING_H_
@@ -28,13 +32,17 @@ inline constexpr uint32_t kTokenMask = kWholeBit - 1;
 struct PackingOptions {
   int64_t sequence_length = 0;  // in tokens, >= 2
   bool packing = true;
+  bool pairs = false;  // the stream holds pairs of answers
+
+  // Returns the tokens that a document which must not be split keeps.
+  int64_t kept_tokens_max() const { return pairs ? sequence_length / 2 : sequence_length; }
 };
 
 struct PackingCounts {
   int64_t sequences = 0;
   int64_t tokens = 0;                   // in sequences, without padding
-  int64_t truncated_examples = 0;       // chat examples longer than a sequence
-  int64_t examples_without_target = 0;  // chat examples left out
+  int64_t truncated_examples = 0;       // chat examples longer than a sequence, or pairs cut short
+  int64_t examples_without_target = 0;  // chat examples or pairs left out
 };
 
 // Finds the words at which sequences begin. Append takes the stream in order, in pieces of any
@@ -53,6 +61,7 @@ class SequencePacker {
 
  private:
   absl::Status EndDocument();
+  absl::Status EndWhole(int64_t begin, int64_t kept, bool truncated, bool has_target);
   absl::Status Begin(int64_t word);
 
   const PackingOptions options_;
@@ -63,6 +72,11 @@ class SequencePacker {
   int64_t document_begin_ = -1;
   bool document_whole_ = false;
   bool document_has_target_ = false;
+  // The chosen answer whose rejected one is still to come.
+  struct Half {
+    int64_t begin = -1, kept = 0;
+    bool truncated = false, has_target = false;
+  } chosen_;
   // Tokens in the open sequence; -1 before the first one.
   int64_t filled_ = -1;
 };

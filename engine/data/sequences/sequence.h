@@ -18,6 +18,10 @@ struct Sequence {
   std::vector<int32_t> position_ids;  // from 0 in each document
   std::vector<int32_t>
       document_ids;  // ascending from 0 within the sequence; padding is a document of its own, -1
+  // The documents 2 k and 2 k + 1 are the chosen and the rejected answer to one prompt.
+  bool pairs = false;
+  // [pairs, 2]: the log-probabilities that the reference gives the answers; empty: all are 0.
+  std::vector<double> reference_logps;
 };
 
 // Returns the target of the prediction at each position: labels[t + 1] if t + 1 is in the same

@@ -57,9 +57,9 @@ absl::StatusOr<PackingCounts> Make(const TokenStream& stream, const PackingOptio
 absl::StatusOr<std::unique_ptr<SequenceIndex>> SequenceIndex::Open(
     const TokenStream* stream, const PackingOptions& options, const std::string& cache_directory,
     const ByteProgress& progress, FileSystem* files, bool verify) {
-  const std::string key =
-      HashText(absl::StrCat(kIndexVersion, "\n", stream->key(), "\n", options.sequence_length, " ",
-                            options.packing ? "packed" : "unpacked"));
+  const std::string key = HashText(
+      absl::StrCat(kIndexVersion, "\n", stream->key(), "\n", options.sequence_length, " ",
+                   options.packing ? "packed" : "unpacked", options.pairs ? " pairs" : ""));
   const std::string name = absl::StrCat("sequences-", key, ".cache");
   for (int round = 0; round < 2; ++round) {
     absl::StatusOr<std::unique_ptr<CacheFile>> begins =

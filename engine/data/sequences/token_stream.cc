@@ -27,10 +27,13 @@ constexpr std::chrono::milliseconds kProgressInterval(200);
 
 // A file's part of the key.
 std::string FileKey(const DataFile& file, const std::string& hash,
-                    const DocumentEncoderOptions& encoder) {
+                    const FileWordsOptions& options) {
+  const DocumentEncoderOptions& encoder = options.encoder;
   const FileKind kind = KindOfFile(file.path);
+  // Of format preference texts and conversations may be in one file.
+  const bool is_pairs = file.format == DataFormat::kPreference;
   const bool is_text = file.format == DataFormat::kText;
-  std::string text = absl::StrCat(DataFormatName(file.format), " ");
+  std::string text = absl::StrCat(options.pairs ? "pairs " : "", DataFormatName(file.format), " ");
   if (kind.compression != Compression::kNone) {
     absl::StrAppend(&text, kind.compression == Compression::kGzip ? "gzip " : "zstd ");
   }
@@ -40,15 +43,15 @@ std::string FileKey(const DataFile& file, const std::string& hash,
                   : kind.content == FileContent::kParquet ? "parquet "
                                                           : "records ",
                   hash, "\n");
-  if (!is_text) {
+  if (!is_text && encoder.chat_template != nullptr) {
     absl::StrAppend(&text, encoder.chat_template->fingerprint(), "\n");
   }
   const std::vector<int32_t>& before = encoder.around.before;
   const std::vector<int32_t>& after = encoder.around.after;
-  if (!before.empty() && (is_text || encoder.around_chats)) {
+  if (!before.empty() && (is_text || is_pairs || encoder.around_chats)) {
     absl::StrAppend(&text, "before ", absl::StrJoin(before, " "), "\n");
   }
-  if (is_text && !after.empty() && after != std::vector<int32_t>{encoder.eos_id}) {
+  if ((is_text || is_pairs) && !after.empty() && after != std::vector<int32_t>{encoder.eos_id}) {
     absl::StrAppend(&text, "after ", absl::StrJoin(after, " "), "\n");
   }
   return text;
@@ -105,7 +108,7 @@ class Preparer {
     MT_ASSIGN_OR_RETURN(const FileInfo info, options_.files->Examine(file.path));
     MT_ASSIGN_OR_RETURN(const std::string hash, Hash(file.path, info, now));
     Prepared prepared;
-    prepared.key = FileKey(file, hash, options_.words.encoder);
+    prepared.key = FileKey(file, hash, options_.words);
     const std::string key = Key(prepared.key, options_.words.encoder);
     const std::string name = absl::StrCat("words-", key, ".cache");
     // A second round finds what another process, or this one, has just made.

@@ -15,6 +15,7 @@
 #include "engine/device/cpu/elementwise.h"
 #include "engine/device/cpu/matmul.h"
 #include "engine/device/cpu/norm.h"
+#include "engine/device/cpu/preference_loss.h"
 #include "engine/device/cpu/rope.h"
 #include "engine/device/cpu/swiglu.h"
 #include "engine/optim/kernel/adamw_kernel.h"
@@ -163,6 +164,11 @@ absl::Status CpuKernels::EmbeddingBackward(Stream& stream, const EmbeddingBackwa
 absl::Status CpuKernels::CrossEntropy(Stream&, const CrossEntropyArgs& args) {
   ForRanges(pool_, args.tokens, RowsInBlock(args.vocabulary),
             [&](int64_t begin, int64_t end) { CrossEntropyTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::PreferenceLoss(Stream&, const PreferenceLossArgs& args) {
+  pool_->ParallelFor(args.pairs, [&](int64_t pair) { PreferenceLossOfPair(args, pair); });
   return absl::OkStatus();
 }
 

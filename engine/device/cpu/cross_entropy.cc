@@ -83,8 +83,9 @@ void Loss(const CrossEntropyArgs& args, int64_t begin, int64_t end) {
     const double sum = ExpOfRow(row, n, largest);
     args.losses[t] = static_cast<float>(std::log(sum) + largest - label_logit);
     if (args.loss_only) continue;
-    const double label_gradient = (row[label] / sum - 1.0) * args.scale;
-    const float scale = static_cast<float>(args.scale / sum);
+    const float factor = args.weights != nullptr ? args.scale * args.weights[t] : args.scale;
+    const double label_gradient = (row[label] / sum - 1.0) * factor;
+    const float scale = static_cast<float>(factor / sum);
     if (args.dtype == DType::kF32) {
       ScaleRow(row, n, scale, row);
       row[label] = static_cast<float>(label_gradient);

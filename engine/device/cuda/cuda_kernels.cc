@@ -135,6 +135,9 @@ absl::Status CudaKernels::EmbeddingBackward(Stream& stream, const EmbeddingBackw
 absl::Status CudaKernels::CrossEntropy(Stream& stream, const CrossEntropyArgs& args) {
   return Launched(cuda::CrossEntropy(QueueOf(stream), args), "CrossEntropy");
 }
+absl::Status CudaKernels::PreferenceLoss(Stream& stream, const PreferenceLossArgs& args) {
+  return Launched(cuda::PreferenceLoss(QueueOf(stream), args), "PreferenceLoss");
+}
 absl::Status CudaKernels::BiasBackward(Stream& stream, DType dtype, int64_t rows, int64_t n,
                                        const void* dy, int64_t stride, float* dbias, bool add) {
   return Launched(cuda::BiasBackward(QueueOf(stream), dtype, rows, n, dy, stride, dbias, add,

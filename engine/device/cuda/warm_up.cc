@@ -141,6 +141,12 @@ class Layer {
     loss.scale = 1;
     loss.losses = Floats(m.b);
     MT_RETURN_IF_ERROR(k_.CrossEntropy(s_, loss));
+    PreferenceLossArgs preference{.pairs = 1, .bounds = m.positions, .labels = m.positions};
+    preference.losses = loss.losses;
+    preference.reference = reinterpret_cast<double*>(m.c);
+    preference.results = reinterpret_cast<PreferenceResult*>(m.workspace);
+    preference.weights = Floats(m.d);
+    MT_RETURN_IF_ERROR(k_.PreferenceLoss(s_, preference));
     MT_RETURN_IF_ERROR(k_.BiasBackward(s_, dtype_, kTokens, kWidth, m.a, kWidth,
                                        Floats(m.workspace),
                                        /*add=*/true));

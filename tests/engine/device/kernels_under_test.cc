@@ -140,6 +140,11 @@ size_t Operands::Raw(int64_t bytes) {
   return all_.size() - 1;
 }
 
+size_t Operands::Doubles(const std::vector<double>& values) {
+  all_.push_back({Operand::kRaw, BytesOf(values)});
+  return all_.size() - 1;
+}
+
 bool SizeIsTested(int64_t elements) {
   static const bool small = [] {
     const char* const sizes = std::getenv("MEGATRAIN_TEST_SIZES");

@@ -38,7 +38,8 @@ class Operands {
   size_t RandomBefore(DType dtype, int64_t n, int64_t behind);
   size_t Values(DType dtype, const std::vector<float>& values);
   size_t Ints(const std::vector<int32_t>& values);
-  size_t Raw(int64_t bytes);  // zeros, not compared
+  size_t Raw(int64_t bytes);                          // zeros, not compared
+  size_t Doubles(const std::vector<double>& values);  // not compared
 
   struct Operand {
     enum Kind { kF32, kBF16, kInts, kRaw } kind;

@@ -61,6 +61,8 @@ TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
     if (evaluated) {
       record.eval_loss = 2.25;
       record.eval_losses = {{"chat", 2.0}, {"code", 2.5}};
+      record.rewards = {{0.5, -0.25, 0.75, 0.875}};
+      record.eval_rewards = {{0.25, -0.5, 0.75, 0.5}};
     }
     v1::StepMetrics direct, stored;
     ToProto(record, &direct);

@@ -28,6 +28,7 @@ inline StepRecord TestStep(int64_t step) {
   record.d2h_bytes = 2000;
   record.lane_busy_seconds = {
       .h2d = 0.05, .compute = 0.15, .d2h = 0.025, .update = 0.1, .io = 0.5, .device_update = 0.3};
+  record.rewards = {{.chosen = 0.5, .rejected = -0.25, .margins = 0.75, .accuracies = 0.75}};
   return record;
 }
 
@@ -71,6 +72,7 @@ inline void FillMetrics(DaemonMetrics* metrics) {
   metrics->JobHasDevice(TestMeasuredJob("id2"));
   StepRecord first = TestStep(1);
   first.eval_loss = 2.75;
+  first.eval_losses = {{"code", 2.25}};
   metrics->StepDone(first);
   metrics->StepDone(TestStep(2));
   metrics->CheckpointDone(absl::FromUnixSeconds(1699999000), 12.5);

@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyAr
   // The gradient may be shorter than the logit it replaces, so that it lands on logits further to
   // the front: each chunk is read by all before it is written, and those before it are done with.
   T* const out = reinterpret_cast<T*>(row);
-  const float scale = label < 0 ? 0.0f : args.scale;
+  float scale = label < 0 ? 0.0f : args.scale;
+  if (label >= 0 && args.weights != nullptr) scale *= args.weights[token];
   for (int64_t begin = 0; begin < args.vocabulary; begin += kChunk) {
     Pack<float, kCount> held[kHeld];
     load(begin + mine, held);

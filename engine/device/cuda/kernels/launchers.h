@@ -42,6 +42,7 @@ int SwiGluBackward(const Queue& queue, const SwiGluBackwardArgs& args);
 int Embedding(const Queue& queue, const EmbeddingArgs& args);
 int EmbeddingBackward(const Queue& queue, const EmbeddingBackwardArgs& args, void* scratch);
 int CrossEntropy(const Queue& queue, const CrossEntropyArgs& args);
+int PreferenceLoss(const Queue& queue, const PreferenceLossArgs& args);
 int BiasBackward(const Queue& queue, DType dtype, int64_t rows, int64_t n, const void* dy,
                  int64_t stride, float* dbias, bool add, void* scratch);
 int SumOfSquares(const Queue& queue, const float* x, int64_t n, double* sum, void* scratch);

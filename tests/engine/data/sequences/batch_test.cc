@@ -54,5 +54,24 @@ TEST(BatchTest, NamesThePlaceOfATokenThatTheModelHasNot) {
               HasSubstr("token -1 at position 1 of sequence 1"));
 }
 
+TEST(BatchTest, HoldsThePairsOfEachMicroBatch) {
+  Sequence pair = TwoDocuments(), two_pairs = TwoDocuments();
+  pair.pairs = two_pairs.pairs = true;
+  pair.reference_logps = {-1, -2};
+  two_pairs.document_ids = {0, 1, 1, 2, 2, 3};
+  two_pairs.reference_logps = {-3, -4, -5, -6};
+  const Batch batch = MakeBatch(1, std::vector<Sequence>{pair, two_pairs, pair}, 2);
+  EXPECT_EQ(batch.pairs, 4);
+  EXPECT_EQ(batch.loss_terms(), 4);
+  EXPECT_THAT(batch.pair_bounds, ElementsAre(ElementsAre(0, 2, 2, 5, 6, 7, 7, 9, 9, 11, 11, 12),
+                                             ElementsAre(0, 2, 2, 5)));
+  EXPECT_THAT(batch.reference_logps,
+              ElementsAre(ElementsAre(-1, -2, -3, -4, -5, -6), ElementsAre(-1, -2)));
+  pair.reference_logps.clear();
+  EXPECT_THAT(MakeBatch(1, std::vector<Sequence>{pair}, 1).reference_logps,
+              ElementsAre(ElementsAre(0, 0)));
+  EXPECT_EQ(MakeBatch(1, std::vector<Sequence>{TwoDocuments()}, 1).loss_terms(), 3);
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -40,7 +40,8 @@ struct Packed {
   PackingCounts counts;
 };
 
-Packed Pack(const std::vector<Document>& documents, int64_t length, bool packing, size_t piece) {
+Packed Pack(const std::vector<Document>& documents, int64_t length, bool packing, size_t piece,
+            bool pairs = false) {
   std::vector<uint32_t> words;
   for (const Document& document : documents) {
     for (size_t i = 0; i < document.ids.size(); ++i) {
@@ -49,7 +50,7 @@ Packed Pack(const std::vector<Document>& documents, int64_t length, bool packing
                       (i == 0 && document.whole ? kWholeBit : 0));
     }
   }
-  const PackingOptions options = {length, packing};
+  const PackingOptions options = {length, packing, pairs};
   std::vector<uint64_t> begins;
   SequencePacker packer(options, [&](uint64_t word) {
     begins.push_back(word);
@@ -230,6 +231,45 @@ TEST(PredictionTargetsTest, StayInsideDocuments) {
   EXPECT_THAT(PredictionTargets(packed.sequences[0]),
               ElementsAre(11, 12, -100, -100, 22, 23, -100, 31, -100, -100));
   EXPECT_THAT(PredictionTargets(WholeSequence({5, 6, 7})), ElementsAre(6, 7, -100));
+}
+
+// Pairs of answers: each is cut to half a sequence, both stay together, and a pair of which one
+// answer has nothing to learn is left out.
+TEST(PackingTest, PairsStayTogether) {
+  const std::vector<Document> documents = {
+      Chat(0, 3, 1),   Chat(10, 2, 1),   // 5 tokens
+      Chat(20, 4, 2),  Chat(30, 3, 1),   // 7: a new sequence
+      Chat(40, 9, 7),  Chat(50, 2, 1),   // the first is cut to 5
+      Chat(60, 9, 3),  Chat(70, 2, 1),   // what is cut off is all that it has
+      Chat(80, 2, 0),  Chat(90, 2, 1),   // nothing to learn
+      Chat(100, 2, 1), Chat(110, 1, 1),  // nothing predicts the only token
+      Chat(120, 2, 1), Chat(130, 2, 1),
+  };
+  const int32_t m = kMaskedLabel;
+  for (const size_t piece : {1, 5, 1000}) {
+    const Packed packed = Pack(documents, 10, /*packing=*/true, piece, /*pairs=*/true);
+    EXPECT_EQ(packed.counts.truncated_examples, 2);
+    EXPECT_EQ(packed.counts.examples_without_target, 3);
+    EXPECT_EQ(packed.counts.tokens, 5 + 7 + 7 + 4);
+    ASSERT_EQ(packed.sequences.size(), 4u);
+    EXPECT_THAT(packed.sequences[0].input_ids,
+                ElementsAre(0, 1, 2, 10, 11, kPad, kPad, kPad, kPad, kPad));
+    EXPECT_THAT(packed.sequences[0].labels, ElementsAre(m, m, 2, m, 11, m, m, m, m, m));
+    EXPECT_THAT(packed.sequences[0].document_ids, ElementsAre(0, 0, 0, 1, 1, -1, -1, -1, -1, -1));
+    EXPECT_THAT(packed.sequences[0].position_ids, ElementsAre(0, 1, 2, 0, 1, 0, 1, 2, 3, 4));
+    EXPECT_THAT(packed.sequences[2].input_ids,
+                ElementsAre(40, 41, 42, 43, 44, 50, 51, kPad, kPad, kPad));
+    EXPECT_THAT(packed.sequences[3].input_ids,
+                ElementsAre(120, 121, 130, 131, kPad, kPad, kPad, kPad, kPad, kPad));
+    for (const Sequence& sequence : packed.sequences) EXPECT_TRUE(sequence.pairs);
+  }
+  EXPECT_EQ(Pack(documents, 20, true, 7, true).sequences.size(), 3u);
+  const Packed apart = Pack(documents, 20, /*packing=*/false, 7, true);
+  ASSERT_EQ(apart.sequences.size(), 5u);
+  EXPECT_EQ(apart.counts.truncated_examples, 0);
+  EXPECT_THAT(std::vector<int32_t>(apart.sequences[3].input_ids.begin(),
+                                   apart.sequences[3].input_ids.begin() + 11),
+              ElementsAre(60, 61, 62, 63, 64, 65, 66, 67, 68, 70, 71));
 }
 
 }  // namespace

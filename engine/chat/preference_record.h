@@ -1,0 +1,43 @@
+// Reads a pair of answers to the same prompt, one chosen and one rejected, from the record of a
+// training example. Keys beside the prompt and the answers are those of conversation_record.h.
+#ifndef MEGATRAIN_ENGINE_CHAT_PREFERENCE_RECORD_H_
+#define MEGATRAIN_ENGINE_CHAT_PREFERENCE_RECORD_H_
+
+#include <simdjson.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "engine/chat/conversation.h"
+
+namespace megatrain {
+
+struct PreferencePair {
+  bool is_chat = false;
+  // Texts, without a chat template; set unless is_chat.
+  std::string prompt, chosen, rejected;
+  // Prompt and answer; set if is_chat. The loss is on the answers' messages, so the assistant's
+  // messages of the prompt are marked as not trained.
+  Conversation chosen_chat, rejected_chat;
+};
+
+// The form in which a record has the prompt, and with it the answers.
+enum class PreferenceForm {
+  // {"prompt": ..., "chosen": ..., "rejected": ...}, all texts or all lists of messages, as TRL
+  // takes them. Without a prompt, or with a text beside lists, `chosen` and `rejected` are whole:
+  // what they have in common at the beginning is the prompt, as in extract_prompt of TRL.
+  kPrompt,
+  kMessages,  // {"messages": [...]}; the answers are messages or lists of them
+  kShareGpt,  // {"conversations": [...]}, as kMessages, with turns of sharegpt
+  kAlpaca,    // {"instruction", "input", "history"}; the answers are texts
+};
+
+// Reads a record into an empty `*pair`. Returns InvalidArgument, naming the key, for a missing or
+// double field, a field of another type, a key that is refused, or an answer in which the
+// assistant says nothing.
+absl::Status ReadPreference(simdjson::dom::object record, PreferenceForm form,
+                            PreferencePair* pair);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHAT_PREFERENCE_RECORD_H_

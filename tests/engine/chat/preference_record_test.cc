@@ -1,0 +1,147 @@
+#include "engine/chat/preference_record.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+absl::Status Read(const std::string& json, PreferenceForm form, PreferencePair* pair) {
+  simdjson::dom::parser parser;
+  return ReadPreference(parser.parse(json), form, pair);
+}
+
+PreferencePair Pair(const std::string& json, PreferenceForm form = PreferenceForm::kPrompt) {
+  PreferencePair pair;
+  const absl::Status status = Read(json, form, &pair);
+  EXPECT_TRUE(status.ok()) << status;
+  return pair;
+}
+
+std::string Error(const std::string& json, PreferenceForm form = PreferenceForm::kPrompt) {
+  PreferencePair pair;
+  const absl::Status status = Read(json, form, &pair);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+// "role:content", with a "-" before messages that are not trained.
+std::vector<std::string> Turns(const Conversation& conversation) {
+  std::vector<std::string> turns;
+  for (const ChatMessage& message : conversation.messages) {
+    turns.push_back((message.trained ? "" : "-") + message.role + ":" + message.text);
+  }
+  return turns;
+}
+
+TEST(PreferenceRecordTest, Texts) {
+  PreferencePair pair = Pair(R"({"prompt": "Sky?", "chosen": " Blue.", "rejected": ""})");
+  EXPECT_FALSE(pair.is_chat);
+  EXPECT_EQ(pair.prompt, "Sky?");
+  EXPECT_EQ(pair.chosen, " Blue.");
+  EXPECT_EQ(pair.rejected, "");
+}
+
+// As extract_prompt of TRL.
+TEST(PreferenceRecordTest, ThePromptOfTextsIsWhatTheyHaveInCommon) {
+  const auto parts = [](const std::string& chosen, const std::string& rejected) {
+    const PreferencePair pair =
+        Pair(R"({"chosen": ")" + chosen + R"(", "rejected": ")" + rejected + "\"}");
+    return std::vector<std::string>{pair.prompt, pair.chosen, pair.rejected};
+  };
+  EXPECT_THAT(parts("The sky is blue.", "The sky is green."),
+              ElementsAre("The sky is", " blue.", " green."));
+  EXPECT_THAT(parts("ab", "abc"), ElementsAre("a", "b", "bc"));
+  EXPECT_THAT(parts("same", "same"), ElementsAre("sam", "e", "e"));
+  EXPECT_THAT(parts("x", "y"), ElementsAre("", "x", "y"));
+  // Characters that share their first bytes are not cut.
+  EXPECT_THAT(parts("aé", "aè"), ElementsAre("a", "é", "è"));
+}
+
+TEST(PreferenceRecordTest, Conversations) {
+  constexpr char kUser[] = R"({"role": "user", "content": "Sky?"})";
+  constexpr char kBlue[] = R"({"role": "assistant", "content": "Blue."})";
+  constexpr char kGreen[] = R"({"content": "Green.", "role": "assistant"})";
+  const std::string user = kUser, blue = kBlue, green = kGreen;
+  const std::vector<std::string> records = {
+      R"({"prompt": [)" + user + R"(], "chosen": [)" + blue + R"(], "rejected": [)" + green + "]}",
+      R"({"prompt": [)" + user + R"(], "chosen": )" + blue + R"(, "rejected": )" + green + "}",
+      // Implicit, and with a text that repeats the prompt.
+      R"({"chosen": [)" + user + "," + blue + R"(], "rejected": [)" + user + "," + green + "]}",
+      R"({"prompt": "Sky?", "chosen": [)" + user + "," + blue + R"(], "rejected": [)" + user + "," +
+          green + "]}"};
+  for (const std::string& json : records) {
+    SCOPED_TRACE(json);
+    const PreferencePair pair = Pair(json);
+    EXPECT_TRUE(pair.is_chat);
+    EXPECT_THAT(Turns(pair.chosen_chat), ElementsAre("user:Sky?", "assistant:Blue."));
+    EXPECT_THAT(Turns(pair.rejected_chat), ElementsAre("user:Sky?", "assistant:Green."));
+  }
+  // Equal conversations keep their last message.
+  const PreferencePair same = Pair(R"({"chosen": [)" + user + "," + blue + R"(], "rejected": [)" +
+                                   user + "," + blue + "]}");
+  EXPECT_THAT(Turns(same.chosen_chat), ElementsAre("user:Sky?", "assistant:Blue."));
+}
+
+TEST(PreferenceRecordTest, EarlierAnswersOfThePromptAreNotTrained) {
+  const PreferencePair pair = Pair(
+      R"({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"},
+                            {"from": "human", "value": "Sky?"}],
+          "chosen": {"from": "gpt", "value": "Blue."}, "rejected": {"from": "gpt", "value": "No."},
+          "system": "Be brief.", "tools": [{"name": "f"}], "score": 3})",
+      PreferenceForm::kShareGpt);
+  EXPECT_THAT(Turns(pair.chosen_chat),
+              ElementsAre("system:Be brief.", "user:Hi", "-assistant:Hello", "user:Sky?",
+                          "assistant:Blue."));
+  EXPECT_THAT(Turns(pair.rejected_chat), SizeIs(5));
+  EXPECT_FALSE(pair.chosen_chat.tools.is_none());
+  EXPECT_FALSE(pair.rejected_chat.tools.is_none());
+}
+
+TEST(PreferenceRecordTest, AlpacaAndMessages) {
+  PreferencePair pair = Pair(
+      R"({"instruction": "Add.", "input": "1 2", "chosen": "3", "rejected": "4",
+          "history": [["a", "b"]]})",
+      PreferenceForm::kAlpaca);
+  EXPECT_THAT(Turns(pair.chosen_chat),
+              ElementsAre("user:a", "-assistant:b", "user:Add.\n1 2", "assistant:3"));
+  EXPECT_THAT(Turns(pair.rejected_chat).back(), "assistant:4");
+  EXPECT_EQ(pair.rejected_chat.alpaca.size(), 2u);
+  pair = Pair(R"({"messages": [{"role": "user", "content": "Q"}],
+                  "chosen": {"role": "assistant", "content": "A"},
+                  "rejected": [{"role": "assistant", "content": "B"}]})",
+              PreferenceForm::kMessages);
+  EXPECT_THAT(Turns(pair.rejected_chat), ElementsAre("user:Q", "assistant:B"));
+}
+
+TEST(PreferenceRecordTest, WhatItCannotReadIsNamed) {
+  EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b"})"), HasSubstr("\"rejected\" is missing"));
+  EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b", "rejected": ["c"]})"),
+              HasSubstr("\"rejected\" is a list"));
+  EXPECT_THAT(Error(R"({"prompt": 3, "chosen": "b", "rejected": "c"})"), HasSubstr("\"prompt\""));
+  EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b", "chosen": "b", "rejected": "c"})"),
+              HasSubstr("\"chosen\" is there twice"));
+  EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b", "rejected": "c", "system": "s"})"),
+              HasSubstr("\"system\" is for a chat template"));
+  EXPECT_THAT(Error(R"({"prompt": "a", "chosen": [{"role": "user", "content": "x"}],
+                        "rejected": [{"role": "assistant", "content": "x"}]})"),
+              HasSubstr("\"chosen\" has no message of the assistant"));
+  EXPECT_THAT(Error(R"({"chosen": {"role": "assistant", "content": "x"},
+                        "rejected": {"role": "assistant", "content": "x"}})"),
+              HasSubstr("\"prompt\" is needed as a list of messages"));
+  EXPECT_THAT(Error(R"({"chosen": [], "rejected": []})"),
+              HasSubstr("\"chosen\" has no message of the assistant"));
+  EXPECT_THAT(
+      Error(R"({"instruction": "x", "chosen": "y", "rejected": 1})", PreferenceForm::kAlpaca),
+      HasSubstr("\"rejected\""));
+}
+
+}  // namespace
+}  // namespace megatrain
