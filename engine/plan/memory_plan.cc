@@ -13,6 +13,8 @@
 #include "engine/base/status.h"
 #include "engine/model/layer_work.h"
 #include "engine/model/tile.h"
+#include "engine/pipeline/executor.h"
+#include "engine/pipeline/schedule.h"
 #include "engine/plan/device_fit.h"
 #include "engine/plan/plan_choice.h"
 
@@ -26,10 +28,22 @@ constexpr int64_t kProgramBytes = int64_t{64} << 20;
 constexpr int64_t kBatchTokenBytes = 16;
 constexpr int64_t kBatchesAtOnce = 6;
 
-// Host memory beside the pool, without the kernels' scratch.
-int64_t ProcessBytes(const PipelineDimensions& d) {
-  return kProgramBytes + kBatchesAtOnce * kBatchTokenBytes * d.micro_batches * d.micro_batch_tokens;
+int64_t BatchBytes(const PipelineDimensions& d) {
+  return kBatchesAtOnce * kBatchTokenBytes * d.micro_batches * d.micro_batch_tokens;
 }
+
+// The operations of the steps in flight, and of one that is built.
+int64_t ScheduleBytes(const PipelineDimensions& d) {
+  const std::vector<int64_t> micro_batches(static_cast<size_t>(d.micro_batches),
+                                           d.micro_batch_tokens);
+  PipelineState state;
+  const Schedule schedule = d.training ? BuildTrainingStep(d.shape, micro_batches, state)
+                                       : BuildEvaluation(d.shape, micro_batches, state);
+  return (kStepSlots + 1) * static_cast<int64_t>(schedule.ops.size()) * kQueuedOperationBytes;
+}
+
+// Host memory beside the pool, without the kernels' scratch and the schedules.
+int64_t ProcessBytes(const PipelineDimensions& d) { return kProgramBytes + BatchBytes(d); }
 
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
   const ModelConfig& c = layout.config;
@@ -117,9 +131,14 @@ void Finish(const KernelSizes& sizes, MemoryPlan& plan) {
     plan.host.push_back({HostKindName(static_cast<HostKind>(kind)), kinds[kind]});
     plan.pool_bytes += kinds[kind];
   }
-  plan.process_bytes =
-      ProcessBytes(d) + sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
-  plan.host.push_back({"process", plan.process_bytes});
+  for (const MemoryPlan::Item& item :
+       {MemoryPlan::Item{
+            "process", kProgramBytes + sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
+        MemoryPlan::Item{"batches", BatchBytes(d)},
+        MemoryPlan::Item{"schedules", ScheduleBytes(d)}}) {
+    plan.process_bytes += item.bytes;
+    plan.host.push_back(item);
+  }
   plan.host_bytes = plan.pool_bytes + plan.process_bytes;
   if (plan.budget.device_shares_host) {
     plan.host.push_back({"device's memory", plan.device_bytes});
