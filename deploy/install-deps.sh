@@ -2,22 +2,27 @@
 # Installs what building and running Megatrain needs, on Debian 12. Does nothing, and needs neither
 # root nor a network, when everything is there.
 #
-#   deploy/install-deps.sh [--tests] [--cuda]
+#   deploy/install-deps.sh [--tests] [--cuda] [--parquet]
 #
 #   --tests  what `bazel test` and the benchmarks need too
 #   --cuda   headers with which cuDNN is used where CUDA's toolkit is: cudnn-frontend's, and cuDNN's
-#            own if the toolkit has none; beneath /opt/megatrain, where the build looks for them.
-#            A Bazel server that runs sees them after `bazel shutdown`.
+#            own if the toolkit has none; beneath /opt/megatrain, where the build looks for them
+#   --parquet  Apache Arrow's C++ libraries, with which .parquet files are read, and their headers;
+#            beneath /opt/megatrain too. Debian 12 has none
+#
+# A Bazel server that runs sees what came beneath /opt/megatrain after `bazel shutdown`.
 set -euo pipefail
 
 tests=false
 cuda=false
+parquet=false
 for argument in "$@"; do
   case $argument in
     --tests) tests=true ;;
     --cuda) cuda=true ;;
+    --parquet) parquet=true ;;
     *)
-      echo "usage: deploy/install-deps.sh [--tests] [--cuda]" >&2
+      echo "usage: deploy/install-deps.sh [--tests] [--cuda] [--parquet]" >&2
       exit 2
       ;;
   esac
@@ -33,9 +38,10 @@ need_root() {  # FOR
   sudo=(sudo)
 }
 
-# The headers of one of Python's packages, as /opt/megatrain/NAME/include: of this version, whose
-# file has this SHA-256. PREFIX is where they lie in it. No Python package is installed.
-install_headers() {  # NAME VERSION SHA256 URL PREFIX
+# Parts of one of Python's packages, beneath /opt/megatrain/NAME: of this version, whose file has
+# this SHA-256. A PART is PREFIX:FOLDER: what has a name in the file that begins with PREFIX comes
+# into FOLDER, under the rest of its name. No Python package is installed.
+install_parts() {  # NAME VERSION SHA256 URL PART...
   local place=/opt/megatrain/$1 work
   if [[ $(cat "$place/VERSION" 2>/dev/null) == "$2" ]]; then
     echo "install-deps: $1 $2 is installed"
@@ -44,10 +50,10 @@ install_headers() {  # NAME VERSION SHA256 URL PREFIX
   need_root "$1 $2"
   echo "install-deps: installing $1 $2"
   work=$(mktemp -d)
-  python3 - "$4" "$3" "$5" "$work" <<'PYTHON' || { rm -rf "$work"; exit 1; }
+  python3 - "$4" "$3" "$work" "${@:5}" <<'PYTHON' || { rm -rf "$work"; exit 1; }
 import hashlib, os, sys, urllib.request, zipfile
 
-url, sha256, prefix, work = sys.argv[1:]
+url, sha256, work, *parts = sys.argv[1:]
 wheel = os.path.join(work, "wheel")
 digest = hashlib.sha256()
 try:
@@ -61,8 +67,11 @@ if digest.hexdigest() != sha256:
     sys.exit(f"install-deps: {url} has the SHA-256 {digest.hexdigest()}, not {sha256}")
 with zipfile.ZipFile(wheel) as archive:
     for name in archive.namelist():
-        if name.startswith(prefix) and not name.endswith("/"):
-            path = os.path.join(work, "package", "include", name[len(prefix):])
+        for prefix, folder in (part.split(":") for part in parts):
+            if not name.startswith(prefix) or name.endswith("/"):
+                continue
+            rest = name[len(prefix):] if prefix.endswith("/") else os.path.basename(name)
+            path = os.path.join(work, "package", folder, rest)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(archive.read(name))
@@ -83,10 +92,10 @@ install_cuda_headers() {
   if [[ ! -x $home/bin/nvcc ]]; then
     echo "install-deps: CUDA 13's toolkit is not in $home: nothing uses cuDNN's headers without it" >&2
   fi
-  install_headers cudnn-frontend 1.32.0 \
+  install_parts cudnn-frontend 1.32.0 \
     c6006556017a4d1c914c52a556c71b1267f2d6a0500f742e7b4edef539878df0 \
     "$packages/11/02/660e2dd9f9d9f940e1641443771730612c3aadaafbc5ef7a93cc313d519d/nvidia_cudnn_frontend-1.32.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl" \
-    include/
+    include/:include
   for directory in "$home/include" /usr/local/include /usr/include "/usr/include/$(uname -m)-linux-gnu"; do
     if [[ -f $directory/cudnn.h ]]; then
       echo "install-deps: cuDNN's own headers are in $directory"
@@ -94,12 +103,27 @@ install_cuda_headers() {
     fi
   done
   # 349 MiB, for the sake of its headers.
-  install_headers cudnn 9.19.0.56 \
+  install_parts cudnn 9.19.0.56 \
     d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf \
     "$packages/a3/22/0b4b932655d17a6da1b92fa92ab12844b053bb2ac2475e179ba6f043da1e/nvidia_cudnn_cu13-9.19.0.56-py3-none-manylinux_2_27_x86_64.whl" \
-    nvidia/cudnn/include/
+    nvidia/cudnn/include/:include
 }
 if $cuda; then install_cuda_headers; fi
+
+# Debian 12's C++ compiler and libraries suit them: manylinux_2_28 needs glibc 2.28 and the C++11 ABI.
+install_arrow() {
+  if [[ $(uname -m) != x86_64 ]]; then
+    echo "install-deps: Apache Arrow's libraries are known for x86-64 only" >&2
+    exit 1
+  fi
+  install_parts arrow 26.0.1 \
+    39cb0f2418282c24bea6ceda77b03e5a8f0a5766b63a8bf194d4e2a2c423548c \
+    "https://files.pythonhosted.org/packages/e6/87/6bf528898ef82dc3e8d762cbec7b42ae127a543895cc78c5df26a1f497f5/pyarrow-26.0.1-cp311-cp311-manylinux_2_28_x86_64.whl" \
+    pyarrow/include/arrow/:include/arrow pyarrow/include/parquet/:include/parquet \
+    pyarrow/libarrow.so.:lib pyarrow/libparquet.so.:lib \
+    pyarrow-26.0.1.dist-info/licenses/:licences
+}
+if $parquet; then install_arrow; fi
 
 packages=(
   # The build.

@@ -41,6 +41,8 @@ done
 
 # In bazel-bin; they become bin/NAME.
 programs=(server/megatraind client/megatrain)
+# Reads Parquet; built where Apache Arrow is (deploy/install-deps.sh --parquet).
+parquet_program=server/megatrain-parquet
 if $tests_only; then programs=(tests/gpu/gpu_tests tests/bench/gpu/gpu_bench); fi
 if [[ -z $binaries ]]; then
   cd "$source_directory"
@@ -48,6 +50,13 @@ if [[ -z $binaries ]]; then
   for program in "${programs[@]}"; do targets+=("//${program%/*}:${program##*/}"); done
   bazel build "${targets[@]}"
   binaries=$(bazel info bazel-bin 2>/dev/null)
+fi
+if ! $tests_only; then
+  if [[ -x $binaries/$parquet_program ]]; then
+    programs+=("$parquet_program")
+  else
+    echo "package: without Apache Arrow: .parquet files cannot be read with it" >&2
+  fi
 fi
 for program in "${programs[@]}"; do
   [[ -x $binaries/$program ]] ||
@@ -88,8 +97,10 @@ while read -r library _ path _; do
     # So is the driver: its parts must be of the kernel module's version.
     libcuda.so.*|libnvidia-*) continue ;;
   esac
-  # A path of its own would keep it from finding its libraries here.
-  if readelf -d "$path" | grep -Eq '\((RPATH|RUNPATH)\)'; then fail "$path has a library path of its own"; fi
+  # A path of its own would keep it from finding its libraries here, unless it is their directory.
+  if readelf -d "$path" | grep -E '\((RPATH|RUNPATH)\)' | grep -Fvq '[$ORIGIN]'; then
+    fail "$path has a library path of its own"
+  fi
   install -m 0644 "$(realpath "$path")" "$libraries/$library"
   bundled[${path#/usr}]=$library
 done <<< "$needed"
@@ -104,6 +115,15 @@ while read -r package path; do
     install -D -m 0644 "/usr/share/doc/$package/copyright" "$licences/$package/copyright"
   unset "bundled[${path#/usr}]"
 done <<< "$packages"
+# Those that deploy/install-deps.sh brought have theirs beside them.
+for path in "${!bundled[@]}"; do
+  texts=$(dirname "$path")/../licences
+  [[ $path == /opt/megatrain/* && -d $texts ]] || continue
+  package=$(basename "$(realpath "$texts/..")")
+  mkdir -p "$licences/$package"
+  cp --no-preserve=mode -r "$texts/." "$licences/$package/"
+  unset "bundled[$path]"
+done
 ((${#bundled[@]} == 0)) || fail "of no package, so that their licences are not known: ${bundled[*]}"
 # The texts that Debian's copyright files name by their path.
 cp -L --no-preserve=mode -r /usr/share/common-licenses "$licences/common-licenses"

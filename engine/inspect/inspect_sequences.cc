@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/data/parquet/parquet_records.h"
 #include "engine/data/records/data_file_io.h"
 #include "engine/data/records/record_reader.h"
 #include "engine/data/sequences/example.h"
@@ -225,11 +226,17 @@ absl::StatusOr<DataFile> GuessDataFile(const std::string& path) {
   if (!HoldsRecords(file)) return file;
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<DataFileReader> reader, DataFileReader::Open(path));
   HashingStream raw(reader.get());
-  const Compression compression = KindOfFile(path).compression;
-  const std::unique_ptr<ByteSource> decompressed =
-      compression != Compression::kNone ? Decompress(compression, &raw, path) : nullptr;
-  const std::unique_ptr<RecordReader> records =
-      MakeRecordReader(decompressed != nullptr ? decompressed.get() : &raw, path);
+  std::unique_ptr<ByteSource> decompressed;
+  std::unique_ptr<RecordReader> records;
+  const FileKind kind = KindOfFile(path);
+  if (kind.content == FileContent::kParquet) {
+    MT_ASSIGN_OR_RETURN(records, ParquetRecordReader::Open(reader.get(), ""));
+  } else if (kind.compression != Compression::kNone) {
+    decompressed = Decompress(kind.compression, &raw, path);
+    records = MakeRecordReader(decompressed.get(), path);
+  } else {
+    records = MakeRecordReader(&raw, path);
+  }
   Record record;
   MT_ASSIGN_OR_RETURN(const bool any, records->Next(&record));
   if (!any) return absl::InvalidArgumentError(absl::StrCat(path, ": is empty"));

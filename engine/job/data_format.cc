@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/base/companion_program.h"
 
 namespace megatrain {
 
@@ -70,11 +71,18 @@ bool MayHold(const FileKind& kind, DataFormat format) {
 
 absl::Status CheckReadable(const std::string& path) {
   if (KindOfFile(path).content != FileContent::kParquet) return absl::OkStatus();
+  return ParquetProgram(path).status();
+}
+
+absl::StatusOr<std::string> ParquetProgram(const std::string& path) {
+  absl::StatusOr<std::string> program = CompanionProgram("megatrain-parquet", "MEGATRAIN_PARQUET");
+  if (program.ok()) return program;
   return absl::UnimplementedError(absl::StrCat(
-      path,
-      ": Parquet is not read; convert it to JSON Lines, as with python3 -c \"import sys, "
-      "pandas; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', "
-      "lines=True)\" IN.parquet OUT.jsonl.gz"));
+      path, ": Parquet is read with Apache Arrow, which this installation was built without (",
+      program.status().message(),
+      "); run deploy/install-deps.sh --parquet and build again, or convert the file to JSON Lines, "
+      "as with python3 -c \"import sys, pandas; pandas.read_parquet(sys.argv[1])"
+      ".to_json(sys.argv[2], orient='records', lines=True)\" IN.parquet OUT.jsonl.gz"));
 }
 
 const char* FileNamesOf(DataFormat format) {
@@ -82,9 +90,9 @@ const char* FileNamesOf(DataFormat format) {
     case DataFormat::kTokens:
       return ".npy and .bin";
     case DataFormat::kText:
-      return ".txt, .jsonl, .json and .csv, also with .gz or .zst,";
+      return ".txt, .jsonl, .json and .csv, also with .gz or .zst, and .parquet";
     default:
-      return ".jsonl, .json and .csv, also with .gz or .zst,";
+      return ".jsonl, .json and .csv, also with .gz or .zst, and .parquet";
   }
 }
 

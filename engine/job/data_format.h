@@ -39,8 +39,13 @@ FileKind KindOfFile(std::string_view path);
 // else is. A file of no known name may be text of any form.
 bool MayHold(const FileKind& kind, DataFormat format);
 
-// Returns Unimplemented, with what to do, for a file that this build cannot read.
+// Returns Unimplemented, with what to do, for a file that this installation cannot read.
 absl::Status CheckReadable(const std::string& path);
+
+// Returns the program that reads Parquet (engine/data/parquet): megatrain-parquet beside this
+// program, or what the environment variable MEGATRAIN_PARQUET names. Returns Unimplemented, with
+// what to do, if it is not there. `path` is the file to be read, for messages.
+absl::StatusOr<std::string> ParquetProgram(const std::string& path);
 
 // The ends of names that go with a format, for error messages.
 const char* FileNamesOf(DataFormat format);

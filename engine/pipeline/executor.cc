@@ -48,7 +48,6 @@ struct Executor::Item {
   bool started = false;
   bool withdrawn = false;
 };
-
 class Executor::Ticket {
  public:
   std::vector<std::shared_ptr<Item>> items;
@@ -80,6 +79,8 @@ Executor::~Executor() {
 }
 
 std::shared_ptr<Executor::Ticket> Executor::Submit(Schedule schedule) {
+  // An item is kept by its ticket and two queues, and has a block of counts.
+  static_assert(sizeof(Item) + 6 * sizeof(std::shared_ptr<Item>) + 128 <= kQueuedOperationBytes);
   auto ticket = std::make_shared<Ticket>();
   ticket->items.reserve(schedule.ops.size());
   for (Op& op : schedule.ops) {

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <thread>
@@ -29,6 +30,10 @@
 #include "engine/trace/step_record.h"
 
 namespace megatrain {
+
+// Host memory that an operation of a submitted schedule takes at most, with its place in the queues
+// and its share of the device's events.
+inline constexpr int64_t kQueuedOperationBytes = 768;
 
 // Carries out operations. The lanes' threads call Run, each lane for one operation at a time.
 class OpRunner {

@@ -8,6 +8,8 @@
 #include "engine/generation/generation_batch.h"
 #include "engine/model/language_head.h"
 #include "engine/model/tile.h"
+#include "engine/pipeline/executor.h"
+#include "engine/pipeline/schedule.h"
 
 namespace megatrain {
 namespace {
@@ -30,12 +32,25 @@ int64_t MicroBatches(const JobSpec& spec) {
   return (spec.training.global_batch + spec.training.micro_batch - 1) / spec.training.micro_batch;
 }
 
+int64_t BatchBytes(const PipelineDimensions& d) {
+  return kBatchesAtOnce * d.micro_batches *
+         (kBatchTokenBytes * d.micro_batch_tokens + kPairBytes * d.pairs_max());
+}
+
+// The operations of the steps in flight, and of one that is built.
+int64_t ScheduleBytes(const PipelineDimensions& d) {
+  const std::vector<int64_t> micro_batches(static_cast<size_t>(d.micro_batches),
+                                           d.micro_batch_tokens);
+  PipelineState state;
+  const Schedule schedule = d.training ? BuildTrainingStep(d.shape, micro_batches, state)
+                                       : BuildEvaluation(d.shape, micro_batches, state);
+  return (kStepSlots + 1) * static_cast<int64_t>(schedule.ops.size()) * kQueuedOperationBytes;
+}
+
 }  // namespace
 
 int64_t ProcessBytes(const PipelineDimensions& d) {
-  return kProgramBytes + LogitsBytes(d) +
-         kBatchesAtOnce * d.micro_batches *
-             (kBatchTokenBytes * d.micro_batch_tokens + kPairBytes * d.pairs_max());
+  return kProgramBytes + LogitsBytes(d) + BatchBytes(d);
 }
 
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
@@ -109,9 +124,15 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
     plan.host.push_back({HostKindName(static_cast<HostKind>(kind)), kinds[kind]});
     plan.pool_bytes += kinds[kind];
   }
-  plan.process_bytes =
-      ProcessBytes(d) + sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max);
-  plan.host.push_back({"process", plan.process_bytes});
+  for (const MemoryPlan::Item& item :
+       {MemoryPlan::Item{"process",
+                         kProgramBytes + LogitsBytes(d) +
+                             sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
+        MemoryPlan::Item{"batches", BatchBytes(d)},
+        MemoryPlan::Item{"schedules", ScheduleBytes(d)}}) {
+    plan.process_bytes += item.bytes;
+    plan.host.push_back(item);
+  }
   plan.host_bytes = plan.pool_bytes + plan.process_bytes;
   if (plan.budget.device_shares_host) {
     plan.host.push_back({"device's memory", plan.device_bytes});

@@ -18,7 +18,7 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout);
 void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes& sizes,
               PipelineDimensions& d);
 
-// Returns the host bytes beside the pool, without the kernels' scratch.
+// Returns the host bytes beside the pool, without the kernels' scratch and the schedules.
 int64_t ProcessBytes(const PipelineDimensions& d);
 
 // Counts the bytes of plan.dimensions, and sets whether they fit into the plan's limits.

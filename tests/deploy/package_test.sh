@@ -29,10 +29,12 @@ version=$("$root/bin/megatraind" --version | cut -d ' ' -f 2)
 [[ ${package##*/} == "megatrain-$version-linux-$(uname -m).tar.gz" ]] || fail "is called $package"
 
 # All but glibc's from the package, and nothing of glibc or a driver in it.
-for binary in megatraind megatrain; do
+programs=(megatraind megatrain)
+if [[ -x server/megatrain-parquet ]]; then programs+=(megatrain-parquet); fi
+for binary in "${programs[@]}"; do
   while read -r library _ path _; do
     case $library in
-      libc.so.*|libm.so.*|libresolv.so.*|librt.so.*|libdl.so.*|libpthread.so.*|libmvec.so.*) ;;
+      libc.so.*|libm.so.*|ld-linux*|libresolv.so.*|librt.so.*|libdl.so.*|libpthread.so.*|libmvec.so.*) ;;
       *) [[ $path == */lib/megatrain/$library ]] || fail "$binary takes $library from $path" ;;
     esac
   done < <(ldd "$root/bin/$binary" | grep -F '=>' | sed "s|$root|PACKAGE|")
@@ -51,6 +53,10 @@ for file in "$root"/bin/* "$root"/lib/megatrain/*; do
   case $path in
     '') [[ $file == */lib/* ]] || fail "$file has no library path" ;;
     '$ORIGIN/../lib/megatrain') ;;
+    # Apache Arrow's: their own directory; their program: where they were when it was built, too.
+    '$ORIGIN') [[ $file == */lib/* ]] || fail "$file looks for libraries in its own directory" ;;
+    '$ORIGIN/../lib/megatrain:/'*/lib)
+      [[ $file == */bin/megatrain-parquet ]] || fail "$file looks for libraries in $path" ;;
     *) fail "$file looks for libraries in $path" ;;
   esac
   newest=$(objdump -T "$file" | { grep -o 'GLIBC_[0-9.]*' || true; } | sort -u -V | tail -n 1)
@@ -69,6 +75,11 @@ for file in README.md {client,deploy,server}/README.md engine/{checkpoint,data,d
   deploy/prometheus/alert_rules.yml deploy/grafana/dashboards/megatrain.json; do
   [[ -f $root/$file ]] || fail "$file is missing"
 done
+
+if [[ -x server/megatrain-parquet ]]; then
+  [[ -s $root/share/licences/arrow/LICENSE.txt ]] || fail "no licence of Apache Arrow"
+  env -i "$root/bin/megatrain-parquet" 2>/dev/null || [[ $? == 2 ]] || fail "megatrain-parquet"
+fi
 
 # It works, with nothing of the environment.
 env -i "$root/bin/megatraind" init --preset llama-tiny --out "$work/model" --seed 1 >/dev/null || fail "init"

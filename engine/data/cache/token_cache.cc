@@ -71,6 +71,7 @@ struct CacheFileWriter::State {
   CacheTrailer trailer = {};
   std::vector<char> buffer;
   std::vector<uint64_t> sums;  // of the blocks written
+  size_t written_bytes = 0;
 
   ~State() {
     // Removed while the lock is held: nobody else's file can bear the name.
@@ -85,6 +86,7 @@ struct CacheFileWriter::State {
     return absl::OkStatus();
   }
   absl::Status Write(const void* from, size_t bytes) {
+    written_bytes += bytes;
     return Explained(file->Append(from, static_cast<int64_t>(bytes)));
   }
 };
@@ -137,11 +139,12 @@ absl::Status CacheFileWriter::Finish(const std::string& meta) {
   state.trailer.meta_xxh3 = XXH3_64bits(meta.data(), meta.size());
   state.trailer.trailer_xxh3 = TrailerHash(state.trailer);
   MT_RETURN_IF_ERROR(state.Write(&state.trailer, sizeof(state.trailer)));
-  MT_RETURN_IF_ERROR(Explained(state.file->Sync()));
+  const bool synced = state.written_bytes >= kSyncedBytesMin;
+  if (synced) MT_RETURN_IF_ERROR(Explained(state.file->Sync()));
   MT_RETURN_IF_ERROR(Explained(state.file->Close()));
   MT_RETURN_IF_ERROR(Explained(state.files->Rename(state.temporary, state.path)));
   state.finished = true;
-  return Explained(state.files->SyncDirectory(state.directory));
+  return synced ? Explained(state.files->SyncDirectory(state.directory)) : absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<CacheFile>> CacheFile::Open(

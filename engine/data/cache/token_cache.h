@@ -8,6 +8,9 @@
 // A file is written as NAME.tmp, synced and renamed. Its trailer and text are checked when it is
 // opened, and each block when it is read. So neither a half-written nor a damaged file is taken for
 // a good one, and opening takes the same time whatever the size.
+//
+// Small files are not synced: there may be a hundred thousand of them, and a sync takes longer than
+// making one again. A power failure may lose those of the last half minute.
 #ifndef MEGATRAIN_ENGINE_DATA_CACHE_TOKEN_CACHE_H_
 #define MEGATRAIN_ENGINE_DATA_CACHE_TOKEN_CACHE_H_
 
@@ -23,6 +26,7 @@
 
 namespace megatrain {
 
+inline constexpr size_t kSyncedBytesMin = size_t{1} << 20;
 inline constexpr uint32_t kCacheBlockBytes = uint32_t{1} << 16;
 
 struct CacheTrailer {

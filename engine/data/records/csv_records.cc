@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/data/records/json_text.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
@@ -29,21 +29,6 @@ bool HoldsJson(std::string_view column) {
 // Columns with names that data of other kinds may have too.
 bool MayHoldJson(std::string_view column) {
   return column == "documents" || column == "history" || column == "chat_template_kwargs";
-}
-
-void AppendJsonText(std::string_view text, std::string* json) {
-  *json += '"';
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      *json += '\\';
-      *json += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(json, "\\u%04x", static_cast<unsigned char>(c));
-    } else {
-      *json += c;
-    }
-  }
-  *json += '"';
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "engine/data/sequences/dataset.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -23,8 +25,8 @@
 namespace megatrain {
 namespace {
 
-// Open files of data and cache; others are opened again when they are read.
-constexpr size_t kDescriptors = 256;
+// Open files of data and cache at most; others are opened again when they are read.
+constexpr size_t kDescriptorsMax = 256;
 // A permutation for each source of a mix: 2^64 / golden ratio keeps the seeds apart.
 constexpr uint64_t kSourceSeedStep = 0x9e3779b97f4a7c15u;
 
@@ -310,6 +312,13 @@ std::string Fingerprint(const JobSpec& spec, const PreparedDataset& dataset) {
   return HashText(text);
 }
 
+// A quarter of what the process may have open, as others need descriptors too.
+size_t Descriptors() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kDescriptorsMax;
+  return std::clamp<size_t>(limit.rlim_cur / 4, 1, kDescriptorsMax);
+}
+
 DataSideOptions SideOptions(const JobSpec& spec, int64_t vocabulary) {
   DataSideOptions options;
   const bool pairs = spec.training.objective == Objective::kDpo;
@@ -319,6 +328,8 @@ DataSideOptions SideOptions(const JobSpec& spec, int64_t vocabulary) {
                                ? static_cast<int>(spec.engine.threads)
                                : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   options.stream.words.encoder.vocabulary = vocabulary;
+  options.stream.words.encoder.text_piece_bytes =
+      std::max(kTextPieceBytesMin, kTextPieceBytes / static_cast<size_t>(options.stream.threads));
   options.stream.words.skip_bad_records = spec.data.on_bad_record == OnBadRecord::kSkip;
   return options;
 }
@@ -336,7 +347,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
   MT_RETURN_IF_ERROR(CheckSpec(data));
   MT_ASSIGN_OR_RETURN(const DataPaths paths, FindFiles(data, files));
   auto dataset = std::make_unique<PreparedDataset>();
-  dataset->files = std::make_unique<BoundedFileSystem>(files, kDescriptors);
+  dataset->files = std::make_unique<BoundedFileSystem>(files, Descriptors());
   DataSideOptions options = SideOptions(spec, model_vocabulary);
   options.pad_id = PadId(tokenizer.get(), model_vocabulary);
   options.stream.cache_directory =

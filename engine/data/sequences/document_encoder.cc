@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/data/sequences/packing.h"
+#include "engine/tokenizer/parallel_encode.h"
 
 namespace megatrain {
 
@@ -52,10 +53,13 @@ void DocumentEncoder::AppendText(std::vector<uint32_t>* words) {
 }
 
 absl::StatusOr<size_t> DocumentEncoder::TextPiece(std::string_view text, bool last,
-                                                  std::vector<uint32_t>* words) {
+                                                  std::vector<uint32_t>* words, ThreadPool* pool) {
   ids_.clear();
+  const Tokenizer& tokenizer = *options_.tokenizer;
   MT_ASSIGN_OR_RETURN(const size_t size,
-                      options_.tokenizer->EncodePiece(text, last, &piece_, &ids_));
+                      pool == nullptr
+                          ? tokenizer.EncodePiece(text, last, &piece_, &ids_)
+                          : EncodePieceInParallel(tokenizer, *pool, text, last, &piece_, &ids_));
   MT_RETURN_IF_ERROR(CheckIds());
   AppendText(words);
   return size;

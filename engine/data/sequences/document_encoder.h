@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/thread_pool.h"
 #include "engine/chat/chat_template.h"
 #include "engine/data/sequences/example.h"
 #include "engine/job/job_spec.h"
@@ -17,8 +18,9 @@
 namespace megatrain {
 
 // The size of the pieces in which longer texts are tokenised, so that memory does not grow with the
-// text.
-inline constexpr size_t kTextPieceBytes = size_t{16} << 20;
+// text. The threads of a pool share one, and those that have a text each share its size.
+inline constexpr size_t kTextPieceBytes = size_t{8} << 20;
+inline constexpr size_t kTextPieceBytesMin = size_t{256} << 10;
 // The most of a text that is held because nothing shows where its tokens end. Only a text of one
 // endless word gets there.
 inline constexpr size_t kTextHeldBytesMax = size_t{1} << 30;
@@ -55,8 +57,9 @@ class DocumentEncoder {
   // of bytes that they stand for (Tokenizer::EncodePiece): 0 if more of the text is needed. `last`
   // says that `text` is all that is left. After that call EndText. If a text is given up, the
   // encoder must be restarted. Returns InvalidArgument for invalid UTF-8, and OutOfRange for an id
-  // that is not below the vocabulary.
-  absl::StatusOr<size_t> TextPiece(std::string_view text, bool last, std::vector<uint32_t>* words);
+  // that is not below the vocabulary. The words do not depend on `pool`, which may be null.
+  absl::StatusOr<size_t> TextPiece(std::string_view text, bool last, std::vector<uint32_t>* words,
+                                   ThreadPool* pool = nullptr);
   // Appends the ids that go behind a text and the end-of-text token, unless it is the last of them.
   void EndText(std::vector<uint32_t>* words);
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/data/parquet/parquet_records.h"
 #include "engine/job/data_format.h"
 #include "engine/tokenizer/text/utf8.h"
 
@@ -70,9 +71,8 @@ void FileWordMaker::Run(int64_t blocks, absl::FunctionRef<void(int64_t)> work) {
   for (int64_t i = 0; i < blocks; ++i) work(i);
 }
 
-absl::Status FileWordMaker::Report(Current& current) const {
-  const int64_t bytes = current.raw.offset() - current.reported;
-  current.reported = current.raw.offset();
+absl::Status FileWordMaker::Report(int64_t bytes_read, Current& current) const {
+  const int64_t bytes = bytes_read - std::exchange(current.reported, bytes_read);
   return current.progress ? current.progress(bytes) : absl::OkStatus();
 }
 
@@ -80,25 +80,15 @@ absl::StatusOr<FileWordsMeta> FileWordMaker::Make(const DataFile& file,
                                                   const DataFileReader& reader,
                                                   const std::string& hash, CacheFileWriter* writer,
                                                   const ByteProgress& progress) {
-  HashingStream raw(&reader);
-  ByteSource* text = &raw;
-  std::unique_ptr<ByteSource> decompressed;
-  const Compression compression = KindOfFile(file.path).compression;
-  if (compression != Compression::kNone) {
-    decompressed = Decompress(compression, &raw, file.path);
-    text = decompressed.get();
-  }
-  Current current = {file, raw, writer, progress, 0, {}};
+  Current current = {file, writer, progress, 0, {}};
   batch_.clear();
   for (Block& block : blocks_) block.encoder.Restart();
-  MT_RETURN_IF_ERROR(HoldsRecords(file) ? AddRecords(text, current) : AddPlainText(text, current));
+  MT_RETURN_IF_ERROR(KindOfFile(file.path).content == FileContent::kParquet
+                         ? AddParquet(reader, current)
+                         : AddText(reader, hash, current));
   if (current.meta.documents == 0 && current.meta.bad_records == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.path, ": is empty; training data is needed"));
-  }
-  if (raw.Digest() != hash) {
-    return absl::AbortedError(
-        absl::StrCat(file.path, ": changed while it was read; start again when it is complete"));
   }
   for (const Block& block : blocks_) {
     current.meta.largest_id = std::max(current.meta.largest_id, block.encoder.largest_id());
@@ -107,28 +97,61 @@ absl::StatusOr<FileWordsMeta> FileWordMaker::Make(const DataFile& file,
   return std::move(current.meta);
 }
 
-absl::Status FileWordMaker::AddRecords(ByteSource* text, Current& current) {
-  const std::unique_ptr<RecordReader> records =
-      MakeRecordReader(text, current.file.path, options_.chunk_bytes);
+absl::Status FileWordMaker::AddParquet(const DataFileReader& reader, Current& current) {
+  const bool is_text = current.file.format == DataFormat::kText;
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<ParquetRecordReader> records,
+                      ParquetRecordReader::Open(&reader, is_text ? "text" : ""));
+  MT_RETURN_IF_ERROR(AddRecords(
+      *records, [&] { return records->bytes_read(); }, current));
+  return Report(reader.size(), current);  // columns that were not read are done, too
+}
+
+absl::Status FileWordMaker::AddText(const DataFileReader& reader, const std::string& hash,
+                                    Current& current) {
+  const std::string& path = current.file.path;
+  HashingStream raw(&reader);
+  ByteSource* text = &raw;
+  std::unique_ptr<ByteSource> decompressed;
+  const Compression compression = KindOfFile(path).compression;
+  if (compression != Compression::kNone) {
+    decompressed = Decompress(compression, &raw, path);
+    text = decompressed.get();
+  }
+  if (HoldsRecords(current.file)) {
+    const std::unique_ptr<RecordReader> records =
+        MakeRecordReader(text, path, options_.chunk_bytes);
+    MT_RETURN_IF_ERROR(AddRecords(
+        *records, [&] { return raw.offset(); }, current));
+  } else {
+    MT_RETURN_IF_ERROR(AddPlainText(text, raw, current));
+  }
+  const bool any = current.meta.documents > 0 || current.meta.bad_records > 0;
+  if (!any || raw.Digest() == hash) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat(path, ": changed while it was read; start again when it is complete"));
+}
+
+absl::Status FileWordMaker::AddRecords(RecordReader& records,
+                                       absl::FunctionRef<int64_t()> bytes_read, Current& current) {
   const size_t batch_bytes_max =
       kBatchBytesPerThread * (pool_ != nullptr ? static_cast<size_t>(pool_->threads()) : 1);
   Record record;
   size_t batch_bytes = 0;
   while (true) {
-    const absl::StatusOr<bool> more = records->Next(&record);
+    const absl::StatusOr<bool> more = records.Next(&record);
     // An error in an earlier record is reported first, whatever the batches.
-    if (!more.ok()) MT_RETURN_IF_ERROR(EncodeBatch(*records, current));
+    if (!more.ok()) MT_RETURN_IF_ERROR(EncodeBatch(records, current));
     MT_RETURN_IF_ERROR(more.status());
     if (!*more) break;
     batch_.push_back({record, std::string(record.json)});
     batch_bytes += record.json.size() + sizeof(Pending);
     if (batch_bytes < batch_bytes_max) continue;
-    MT_RETURN_IF_ERROR(EncodeBatch(*records, current));
+    MT_RETURN_IF_ERROR(EncodeBatch(records, current));
     batch_bytes = 0;
-    MT_RETURN_IF_ERROR(Report(current));
+    MT_RETURN_IF_ERROR(Report(bytes_read(), current));
   }
-  MT_RETURN_IF_ERROR(EncodeBatch(*records, current));
-  return Report(current);
+  MT_RETURN_IF_ERROR(EncodeBatch(records, current));
+  return Report(bytes_read(), current);
 }
 
 absl::Status FileWordMaker::EncodeRecord(const Pending& pending, const DataFile& file,
@@ -196,7 +219,7 @@ absl::StatusOr<size_t> FileWordMaker::EncodePiece(std::string_view rest, int64_t
   }
   Block& block = blocks_.front();
   block.words.clear();
-  const absl::StatusOr<size_t> size = block.encoder.TextPiece(rest, end, &block.words);
+  const absl::StatusOr<size_t> size = block.encoder.TextPiece(rest, end, &block.words, pool_);
   if (!size.ok()) return Prefixed(current.file.path, size.status());
   if (*size == 0 && rest.size() > kTextHeldBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -210,8 +233,10 @@ absl::StatusOr<size_t> FileWordMaker::EncodePiece(std::string_view rest, int64_t
 }
 
 // The file is one document; a byte order mark is not part of it.
-absl::Status FileWordMaker::AddPlainText(ByteSource* text, Current& current) {
-  const size_t step = options_.encoder.text_piece_bytes;
+absl::Status FileWordMaker::AddPlainText(ByteSource* text, const HashingStream& raw,
+                                         Current& current) {
+  const size_t step = options_.encoder.text_piece_bytes *
+                      (pool_ != nullptr ? static_cast<size_t>(pool_->threads()) : 1);
   std::string rest;    // read, and not yet encoded
   int64_t offset = 0;  // of `rest` in the text
   size_t enough = 0;   // the size of `rest` from which on it is encoded
@@ -240,7 +265,7 @@ absl::Status FileWordMaker::AddPlainText(ByteSource* text, Current& current) {
       rest.erase(0, size);
       offset += static_cast<int64_t>(size);
     }
-    MT_RETURN_IF_ERROR(Report(current));
+    MT_RETURN_IF_ERROR(Report(raw.offset(), current));
   }
   if (current.meta.documents == 0) return absl::OkStatus();
   std::vector<uint32_t> words;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/thread_pool.h"
@@ -57,7 +58,8 @@ class FileWordMaker {
   FileWordMaker(const FileWordsOptions& options, ThreadPool* pool);
 
   // Appends the file's words to `writer`. `hash` is the XXH3-128 that the file's content had
-  // before. `progress` may be null; it is called with the bytes of the file that are finished.
+  // before; that of Parquet, which is not read from front to back, is not compared. `progress` may
+  // be null; it is called with the bytes of the file that are finished.
   //
   // Returns InvalidArgument, naming the file and the place, for data that cannot be read, and for a
   // file without a record. A record that cannot be read is counted instead if bad ones are skipped;
@@ -85,23 +87,27 @@ class FileWordMaker {
   // The file that is being made.
   struct Current {
     const DataFile& file;
-    const HashingStream& raw;
     CacheFileWriter* writer;
     const ByteProgress& progress;
     int64_t reported = 0;
     FileWordsMeta meta;
   };
 
-  absl::Status AddRecords(ByteSource* text, Current& current);
+  absl::Status AddParquet(const DataFileReader& reader, Current& current);
+  // Adds a file of any other kind.
+  absl::Status AddText(const DataFileReader& reader, const std::string& hash, Current& current);
+  // `bytes_read` tells how many bytes of the file were read.
+  absl::Status AddRecords(RecordReader& records, absl::FunctionRef<int64_t()> bytes_read,
+                          Current& current);
   absl::Status EncodeBatch(const RecordReader& records, Current& current);
   // Encodes a record of the batch behind the block's words, which stay as they are if it is bad.
   absl::Status EncodeRecord(const Pending& pending, const DataFile& file, Block& block);
-  absl::Status AddPlainText(ByteSource* text, Current& current);
+  absl::Status AddPlainText(ByteSource* text, const HashingStream& raw, Current& current);
   // Encodes and writes the beginning of `rest` that no further text can change, and returns its
   // size. `end` says that nothing follows. `offset` is that of `rest` in the text.
   absl::StatusOr<size_t> EncodePiece(std::string_view rest, int64_t offset, bool end,
                                      Current& current);
-  absl::Status Report(Current& current) const;
+  absl::Status Report(int64_t bytes_read, Current& current) const;
   void Run(int64_t blocks, absl::FunctionRef<void(int64_t)> work);
 
   const FileWordsOptions options_;

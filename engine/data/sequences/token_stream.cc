@@ -128,7 +128,7 @@ class Preparer {
           return prepared;
         }
       }
-      MT_RETURN_IF_ERROR(MakeWords(file, hash, name, key, pool));
+      MT_RETURN_IF_ERROR(MakeWords(file, info, hash, name, key, pool));
     }
     return absl::DataLossError(
         absl::StrCat(options_.cache_directory, "/", name, ": was just made and cannot be read"));
@@ -149,8 +149,8 @@ class Preparer {
     return hash;
   }
 
-  absl::Status MakeWords(const DataFile& file, const std::string& hash, const std::string& name,
-                         const std::string& key, ThreadPool* pool) const {
+  absl::Status MakeWords(const DataFile& file, const FileInfo& info, const std::string& hash,
+                         const std::string& name, const std::string& key, ThreadPool* pool) const {
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<DataFileReader> reader,
                         DataFileReader::Open(file.path, options_.files));
     const auto create = [&] {
@@ -175,6 +175,14 @@ class Preparer {
                                 : absl::StrCat(": ", why));
     }
     MT_RETURN_IF_ERROR(meta.status());
+    if (KindOfFile(file.path).content == FileContent::kParquet) {
+      MT_ASSIGN_OR_RETURN(const FileInfo now, options_.files->Examine(file.path));
+      if (now.device != info.device || now.inode != info.inode || now.bytes != info.bytes ||
+          now.modified != info.modified || now.changed != info.changed) {
+        return absl::AbortedError(absl::StrCat(
+            file.path, ": changed while it was read; start again when it is complete"));
+      }
+    }
     MT_RETURN_IF_ERROR(writer->Finish(meta->ToText()));
     // A hash that is not remembered costs another reading of its file, and nothing else.
     if (options_.hashes != nullptr) options_.hashes->Save(/*seldom=*/true).IgnoreError();
@@ -232,18 +240,22 @@ absl::StatusOr<std::unique_ptr<TokenStream>> TokenStream::Open(absl::Span<const 
   const Preparer preparer(options, counted);
   ThreadPool pool(options.threads);
   std::vector<Prepared> results(files.size());
-  const auto is_small = [&](const DataFile& file) {
-    const absl::StatusOr<FileInfo> info = options.files->Examine(file.path);
-    return info.ok() && info->bytes < kSmallFileBytes;
-  };
+  std::vector<bool> is_small(files.size());
+  int long_texts = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const absl::StatusOr<FileInfo> info = options.files->Examine(files[i].path);
+    is_small[i] = info.ok() && info->bytes < kSmallFileBytes;
+    if (!is_small[i] && !HoldsRecords(files[i])) ++long_texts;
+  }
   // The files' order is kept, so that the error of the first bad one is returned.
   for (size_t begin = 0; begin < files.size();) {
     size_t end = begin;
     bool long_files = false;
     for (; end < files.size(); ++end) {
-      if (is_small(files[end])) continue;
-      // A plain text is encoded from its beginning to its end, so more threads would not help.
-      if (HoldsRecords(files[end])) break;
+      if (is_small[end]) continue;
+      // All threads work on one file at a time, unless there are enough plain texts for them: those
+      // made side by side do not wait for each other.
+      if (HoldsRecords(files[end]) || long_texts < options.threads) break;
       long_files = true;
     }
     absl::Status status;

@@ -80,10 +80,12 @@ TEST_F(DataPathsTest, WhatIsThereIsNoGlob) {
   EXPECT_THAT(Expand("data/none.txt"), ElementsAre("none.txt"));
 }
 
-TEST_F(DataPathsTest, ParquetIsRefusedWithWhatToDo) {
+TEST_F(DataPathsTest, ParquetWithoutItsReaderIsRefusedWithWhatToDo) {
+  setenv("MEGATRAIN_PARQUET", "/nowhere", 1);
   directory_.Write("data/sub/x.parquet", "PAR1");
   for (const char* path : {"data", "data/sub/*.parquet", "data/sub/x.parquet"}) {
-    EXPECT_THAT(Expand(path), ElementsAre(HasSubstr("x.parquet: Parquet is not read; convert")));
+    EXPECT_THAT(Expand(path),
+                ElementsAre(HasSubstr("x.parquet: Parquet is read with Apache Arrow, which")));
   }
 }
 

@@ -1,0 +1,77 @@
+// Reads the rows of a Parquet file as records.
+//
+// A program of its own, megatrain-parquet, decodes the file, and this process only reads the bytes
+// that it asks for:
+// - Apache Arrow's libraries export copies of OpenSSL and simdjson under the names of Debian's, so
+//   that neither linking them nor dlopen keeps the two apart.
+// - A file from elsewhere that makes the decoder crash or grow does no harm to a daemon that
+// trains.
+// - The program opens no file: what a job may read is decided here, by the job's FileSystem.
+#ifndef MEGATRAIN_ENGINE_DATA_PARQUET_PARQUET_RECORDS_H_
+#define MEGATRAIN_ENGINE_DATA_PARQUET_PARQUET_RECORDS_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/descriptor.h"
+#include "engine/data/parquet/protocol.h"
+#include "engine/data/records/data_file_io.h"
+#include "engine/data/records/record_reader.h"
+
+namespace megatrain {
+
+// A record is an object of the row's columns. A null counts as missing. Texts, numbers, truth
+// values, lists and structs become those of JSON. A map with texts for keys becomes an object, any
+// other a list of {"key", "value"}. Days, times and decimals become texts. Bytes become a text if
+// they are UTF-8, and else are left out. A text that is not UTF-8 is the record's defect. Rows are
+// numbered from 1.
+//
+// Next returns InvalidArgument for a file that is no Parquet, is damaged or encrypted, whose sizes
+// contradict each other, or that takes more memory than kParquetBytesMax at a time.
+class ParquetRecordReader : public RecordReader {
+ public:
+  // Starts the program. If the file has a column `column`, only that is read; "" means all. `file`
+  // must outlive the reader. Returns Unimplemented, saying how to get it, if there is no such
+  // program, and Internal if it cannot be started.
+  static absl::StatusOr<std::unique_ptr<ParquetRecordReader>> Open(const DataFileReader* file,
+                                                                   const std::string& column);
+  // Ends the program.
+  ~ParquetRecordReader() override;
+  ParquetRecordReader(const ParquetRecordReader&) = delete;
+  ParquetRecordReader& operator=(const ParquetRecordReader&) = delete;
+
+  absl::StatusOr<bool> Next(Record* record) override;
+  std::string Place(const Record& record) const override;
+  // Returns the number of bytes of the file that were read so far, at most its size.
+  int64_t bytes_read() const;
+
+ private:
+  ParquetRecordReader(const DataFileReader* file, Descriptor socket, pid_t program);
+  // Makes `bytes` bytes of the socket available in buffer_ from begin_ on.
+  absl::Status Receive(size_t bytes);
+  absl::Status Send(const void* data, size_t bytes);
+  absl::Status AnswerRead(const ParquetHeader& header);
+  // Says how the program ended that ought to go on.
+  absl::Status Ended();
+
+  const DataFileReader* const file_;
+  Descriptor socket_;
+  pid_t program_;  // -1 when it has ended
+  std::vector<char> buffer_;
+  size_t begin_ = 0;  // of what was received and not used
+  size_t end_ = 0;
+  std::vector<char> answer_;
+  int64_t bytes_read_ = 0;
+  bool done_ = false;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DATA_PARQUET_PARQUET_RECORDS_H_

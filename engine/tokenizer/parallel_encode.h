@@ -1,0 +1,32 @@
+// Encodes the pieces of one text on several threads.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_PARALLEL_ENCODE_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_PARALLEL_ENCODE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/base/thread_pool.h"
+#include "engine/tokenizer/tokenizer.h"
+
+namespace megatrain {
+
+// A thread gets at least this much of a text.
+inline constexpr size_t kParallelPieceBytesMin = size_t{64} << 10;
+
+// Does as tokenizer.EncodePiece, with the same ids, on the threads of `pool`.
+//
+// The text is cut at as many places as there are threads. A short window before each place is
+// encoded first, as if the text went on there; its last cut is where the next piece is expected to
+// begin. If encoding the piece before it ends at the same cut with the same state, the guess was
+// right. Else the piece is encoded again from where the one before it ended, on the calling thread.
+absl::StatusOr<size_t> EncodePieceInParallel(const Tokenizer& tokenizer, ThreadPool& pool,
+                                             std::string_view text, bool last, PieceState* state,
+                                             std::vector<int32_t>* ids,
+                                             size_t piece_bytes_min = kParallelPieceBytesMin);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_PARALLEL_ENCODE_H_
