@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/checkpoint/transfer.h"
 #include "engine/model/layer_work.h"
 #include "engine/model/tile.h"
 #include "engine/plan/device_fit.h"
@@ -26,9 +27,12 @@ constexpr int64_t kProgramBytes = int64_t{64} << 20;
 constexpr int64_t kBatchTokenBytes = 16;
 constexpr int64_t kBatchesAtOnce = 6;
 
-// Host memory beside the pool, without the kernels' scratch.
+// Host memory beside the pool (program, batches, and the blocks through which checkpoints are saved
+// and loaded), without the kernels' scratch.
 int64_t ProcessBytes(const PipelineDimensions& d) {
-  return kProgramBytes + kBatchesAtOnce * kBatchTokenBytes * d.micro_batches * d.micro_batch_tokens;
+  return kProgramBytes +
+         kBatchesAtOnce * kBatchTokenBytes * d.micro_batches * d.micro_batch_tokens +
+         (d.training ? kTransferBytes : 0);
 }
 
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {

@@ -44,7 +44,8 @@ struct MemoryPlan {
   std::vector<Item> host;    // the pool by kind, the process, a device that shares the host
   std::vector<Item> device;  // the arena by name, and the streams' workspace
   int64_t pool_bytes = 0;
-  int64_t process_bytes = 0;  // estimate for program, libraries, kernels' scratch and loader
+  // An estimate for program, libraries, kernels' scratch, loader and transfers of checkpoints.
+  int64_t process_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t device_bytes = 0;  // arena + streams' workspace
   int64_t host_bytes = 0;    // pool + process, + device if it shares the host
