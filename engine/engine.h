@@ -20,6 +20,9 @@ namespace megatrain {
 
 enum class ResumeMode { kAuto, kNever, kPath };
 
+// The sections of the job file that TrainingOptions::allow_change may name.
+inline constexpr const char* kChangeableSections[] = {"optimizer", "schedule"};
+
 struct TrainingOptions {
   ResumeMode resume = ResumeMode::kAuto;
   std::string resume_path;  // kPath
@@ -27,7 +30,7 @@ struct TrainingOptions {
   // the run has saved its first checkpoint. If this is false and there are newer ones, the run is
   // refused (FailedPrecondition).
   bool discard_newer = false;
-  // The sections of the job file, of "optimizer" and "schedule", that a resumed run may change.
+  // The sections of the job file, of kChangeableSections, that a resumed run may change.
   // Their changes are noted in the checkpoints.
   std::vector<std::string> allow_change;
   // Reads every data file and the whole cache of tokenised data before training, also those that

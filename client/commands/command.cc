@@ -32,6 +32,14 @@ void AddJobFileArguments(CLI::App* command, std::string* path,
       ->allow_extra_args(false);
 }
 
+void AddAllowChangeOption(CLI::App* command, std::vector<std::string>* sections) {
+  command
+      ->add_option("--allow-change", *sections,
+                   "sections of the job file that may differ from the checkpoint's")
+      ->type_name("optimizer,schedule")
+      ->delimiter(',');
+}
+
 ExitCode ExitCodeOf(const v1::Job& job) {
   return job.state() == v1::Job::SUCCEEDED ? kExitDone : kExitFailed;
 }

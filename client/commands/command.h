@@ -51,6 +51,9 @@ CLI::App* AddCommand(CLI::App* app, const std::string& name, const std::string& 
 // written to the targets when `app` parses. The targets must outlive the parsing.
 void AddJobArgument(CLI::App* command, std::string* job);
 void AddJobFileArguments(CLI::App* command, std::string* path, std::vector<std::string>* overrides);
+// Adds --allow-change, whose value is names with a comma between two. The server checks them. The
+// target must outlive the parsing.
+void AddAllowChangeOption(CLI::App* command, std::vector<std::string>* sections);
 
 // Returns kExitDone if the job succeeded, else kExitFailed. REQUIRES: the job has ended.
 ExitCode ExitCodeOf(const v1::Job& job);

@@ -109,7 +109,7 @@ std::string BashCompletion(const CompletionWords& words) {
       "  case \"$before\" in\n"
       "    -o|--output) COMPREPLY=($(compgen -W 'table json yaml' -- \"$word\")); return ;;\n"
       "    --out) COMPREPLY=($(compgen -d -- \"$word\")); return ;;\n"
-      "    --set|--server|--state|--request-id|--priority) return ;;\n"
+      "    --set|--server|--state|--request-id|--priority|--allow-change) return ;;\n"
       "  esac\n"
       "  case \"$command\" in\n"
       "    '')\n"

@@ -1,6 +1,7 @@
 // megatrain pause, resume, cancel, checkpoint
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/commands/command.h"
@@ -19,10 +20,14 @@ using Method = grpc::Status (v1::JobService::Stub::*)(grpc::ClientContext*, cons
 struct Control {
   std::string job;
   bool release_host = false;
+  std::vector<std::string> allow_change;
 };
 
 void SetOptions(const Control& control, v1::PauseJobRequest* request) {
   request->set_release_host_memory(control.release_host);
+}
+void SetOptions(const Control& control, v1::ResumeJobRequest* request) {
+  *request->mutable_allow_change() = {control.allow_change.begin(), control.allow_change.end()};
 }
 template <class Request>
 void SetOptions(const Control&, Request*) {}
@@ -69,8 +74,10 @@ void AddControlCommands(CLI::App* app, CommandContext context) {
       &Stub::PauseJob, "", &command);
   command->add_flag("--release-host", pause->release_host,
                     "save it and give its host memory back too");
-  Add<v1::ResumeJobRequest>(app, "resume", "Put a paused job back in the queue", context,
-                            &Stub::ResumeJob, "", &command);
+  const std::shared_ptr<Control> resume =
+      Add<v1::ResumeJobRequest>(app, "resume", "Put a paused job back in the queue", context,
+                                &Stub::ResumeJob, "", &command);
+  AddAllowChangeOption(command, &resume->allow_change);
   Add<v1::CancelJobRequest>(app, "cancel", "End a job within a step; its checkpoints stay", context,
                             &Stub::CancelJob, "", &command);
   Add<v1::CheckpointJobRequest>(

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/commands/command.h"
 #include "client/connection/connection.h"
@@ -73,6 +74,9 @@ Lines Describe(const v1::Job& job, absl::TimeZone zone) {
   if (job.has_end_time()) lines.push_back({"ended", time(job.end_time())});
   lines.push_back({"attempts", absl::StrCat(job.attempt_count())});
   if (job.priority() != 0) lines.push_back({"priority", absl::StrCat(job.priority())});
+  if (!job.allow_change().empty()) {
+    lines.push_back({"may change", absl::StrJoin(job.allow_change(), ", ")});
+  }
   lines.push_back({"host memory", SizeText(job.pool_bytes())});
   const v1::JobSummary& summary = job.summary();
   lines.push_back({"model", summary.model_path()});

@@ -24,6 +24,7 @@ struct SubmitArguments {
   std::string file;
   std::vector<std::string> overrides;
   std::string request_id;
+  std::vector<std::string> allow_change;
   int priority = 0;
   bool watch = false;
   bool validate_only = false;
@@ -64,6 +65,8 @@ absl::StatusOr<ExitCode> Submit(const Invocation& invocation, const SubmitArgume
   MT_ASSIGN_OR_RETURN(*request.mutable_job()->mutable_file(),
                       ReadJobFile(arguments.file, arguments.overrides, connection->address()));
   request.mutable_job()->set_priority(arguments.priority);
+  *request.mutable_job()->mutable_allow_change() = {arguments.allow_change.begin(),
+                                                    arguments.allow_change.end()};
   request.set_request_id(arguments.request_id.empty() ? NewUuid() : arguments.request_id);
   request.set_validate_only(arguments.validate_only);
   request.set_view(invocation.view());
@@ -101,6 +104,7 @@ void AddSubmitCommand(CLI::App* app, CommandContext context) {
       ->type_name("UUID");
   command->add_option("--priority", arguments->priority, "-100 to 100; above 0 for administrators")
       ->type_name("N");
+  AddAllowChangeOption(command, &arguments->allow_change);
   CLI::Option* const watch =
       command->add_flag("--watch", arguments->watch, "then watch it; Ctrl-C leaves it running");
   command->add_flag("--validate-only", arguments->validate_only, "check it and submit nothing")

@@ -72,36 +72,6 @@ class DescriptorWritableFile : public WritableFile {
   int64_t started_ = 0;  // bytes whose writing out has begun
 };
 
-class DescriptorRandomAccessFile : public RandomAccessFile {
- public:
-  DescriptorRandomAccessFile(std::string path, int fd, int64_t size)
-      : path_(std::move(path)), fd_(fd), size_(size) {}
-  ~DescriptorRandomAccessFile() override { ::close(fd_); }
-
-  absl::StatusOr<int64_t> ReadUpTo(int64_t offset, void* out, int64_t bytes) const override {
-    char* const to = static_cast<char*>(out);
-    int64_t done = 0;
-    while (done < bytes) {
-      const ssize_t got =
-          ::pread(fd_, to + done, std::min(bytes - done, kCallBytesMax), offset + done);
-      if (got < 0) {
-        if (errno == EINTR) continue;
-        return FileError("read", path_, errno);
-      }
-      if (got == 0) break;
-      done += got;
-    }
-    return done;
-  }
-  int64_t size() const override { return size_; }
-  const std::string& path() const override { return path_; }
-
- private:
-  const std::string path_;
-  const int fd_;
-  const int64_t size_;
-};
-
 class DescriptorLock : public FileLock {
  public:
   explicit DescriptorLock(int fd) : fd_(fd) {}
@@ -115,21 +85,6 @@ class DescriptorLock : public FileLock {
 
 std::unique_ptr<WritableFile> WriteThrough(const std::string& path, int fd) {
   return std::make_unique<DescriptorWritableFile>(path, fd);
-}
-
-absl::StatusOr<std::unique_ptr<RandomAccessFile>> ReadThrough(const std::string& path, int fd) {
-  struct stat info;
-  if (::fstat(fd, &info) != 0) {
-    const int error = errno;
-    ::close(fd);
-    return FileError("examine", path, error);
-  }
-  if (!S_ISREG(info.st_mode)) {
-    ::close(fd);
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, S_ISDIR(info.st_mode) ? " is a directory, not a file" : " is not a regular file"));
-  }
-  return std::make_unique<DescriptorRandomAccessFile>(path, fd, info.st_size);
 }
 
 absl::Status SyncDirectoryThrough(const std::string& path, int fd) {

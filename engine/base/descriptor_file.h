@@ -1,6 +1,9 @@
 // Builds the objects of file.h from file descriptors that are already open. The file systems that
 // open their files by system calls share these functions.
 //
+// Direct transfers use O_DIRECT. A file system that refuses it, when it is set (EINVAL of fcntl) or
+// at the first transfer (EINVAL of read and write), is used through the page cache.
+//
 // Each function takes ownership of `fd` and closes it, also when it fails; the file and lock
 // objects close theirs when they are destroyed. `path` is used in error messages only.
 #ifndef MEGATRAIN_ENGINE_BASE_DESCRIPTOR_FILE_H_
@@ -20,8 +23,15 @@ namespace megatrain {
 
 // Returns a file that appends at the present position of `fd`. REQUIRES: `fd` is open for writing.
 std::unique_ptr<WritableFile> WriteThrough(const std::string& path, int fd);
-// Returns InvalidArgument unless `fd` is a regular file.
-absl::StatusOr<std::unique_ptr<RandomAccessFile>> ReadThrough(const std::string& path, int fd);
+// Returns a file of `bytes` bytes, of which the room is reserved if the file system can do that.
+// Returns ResourceExhausted (IsDiskFull) if there is not that much. REQUIRES: `fd` is an empty file
+// and open for writing.
+absl::StatusOr<std::unique_ptr<BlockFile>> WriteBlocksThrough(const std::string& path, int fd,
+                                                              int64_t bytes);
+// Returns InvalidArgument unless `fd` is a regular file. With `direct` reads go past the page cache
+// where the file system allows it, and must be aligned as FileSystem::OpenBlocksForReading says.
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> ReadThrough(const std::string& path, int fd,
+                                                              bool direct = false);
 // Succeeds without doing anything on file systems that cannot sync a directory.
 absl::Status SyncDirectoryThrough(const std::string& path, int fd);
 // Returns the names in the directory, sorted, without "." and "..".

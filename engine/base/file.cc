@@ -1,7 +1,5 @@
 #include "engine/base/file.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -9,7 +7,6 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "engine/base/status.h"
 
 namespace megatrain {
@@ -20,10 +17,6 @@ constexpr int64_t kBufferBytes = int64_t{1} << 20;
 constexpr int64_t kReadBytes = int64_t{4} << 20;
 
 constexpr char kDiskFullPayload[] = "megatrain/disk-full";
-
-std::string HashHex(XXH128_hash_t hash) {
-  return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
-}
 
 }  // namespace
 
@@ -86,18 +79,8 @@ std::string JoinPath(const std::string& a, const std::string& b) {
   return absl::StrCat(a, "/", b);
 }
 
-struct FileWriter::HashState {
-  XXH3_state_t* const state = XXH3_createState();
-  ~HashState() { XXH3_freeState(state); }
-};
-
 FileWriter::FileWriter(std::string path, std::unique_ptr<WritableFile> file)
-    : path_(std::move(path)),
-      file_(std::move(file)),
-      hash_(std::make_unique<HashState>()),
-      buffer_(kBufferBytes) {
-  XXH3_128bits_reset(hash_->state);
-}
+    : path_(std::move(path)), file_(std::move(file)), buffer_(kBufferBytes) {}
 
 FileWriter::~FileWriter() = default;
 
@@ -109,7 +92,7 @@ absl::StatusOr<std::unique_ptr<FileWriter>> FileWriter::Create(FileSystem* files
 
 absl::Status FileWriter::Append(const void* data, int64_t bytes) {
   if (bytes == 0) return absl::OkStatus();
-  XXH3_128bits_update(hash_->state, data, bytes);
+  hash_.Update(data, bytes);
   bytes_ += bytes;
   if (buffered_ + bytes > kBufferBytes) MT_RETURN_IF_ERROR(Flush());
   if (bytes >= kBufferBytes) return file_->Append(data, bytes);
@@ -130,29 +113,24 @@ absl::Status FileWriter::SyncAndClose() {
   return file_->Close();
 }
 
-std::string FileWriter::Hash() const { return HashHex(XXH3_128bits_digest(hash_->state)); }
-
 std::string HashBytes(std::string_view bytes) {
-  return HashHex(XXH3_128bits(bytes.data(), bytes.size()));
+  ContentHash hash;
+  hash.Update(bytes.data(), static_cast<int64_t>(bytes.size()));
+  return hash.Hex();
 }
 
 absl::StatusOr<std::string> HashFile(FileSystem* files, const std::string& path, int64_t* bytes) {
   MT_ASSIGN_OR_RETURN(std::unique_ptr<RandomAccessFile> file, files->OpenForReading(path));
-  XXH3_state_t* const state = XXH3_createState();
-  XXH3_128bits_reset(state);
+  ContentHash hash;
   std::vector<char> buffer(std::min(kReadBytes, file->size()));
-  absl::Status status;
-  for (int64_t offset = 0; offset < file->size() && status.ok();) {
+  for (int64_t offset = 0; offset < file->size();) {
     const int64_t length = std::min(kReadBytes, file->size() - offset);
-    status = file->Read(offset, buffer.data(), length);
-    XXH3_128bits_update(state, buffer.data(), length);
+    MT_RETURN_IF_ERROR(file->Read(offset, buffer.data(), length));
+    hash.Update(buffer.data(), length);
     offset += length;
   }
-  const std::string hash = HashHex(XXH3_128bits_digest(state));
-  XXH3_freeState(state);
-  if (!status.ok()) return status;
   if (bytes != nullptr) *bytes = file->size();
-  return hash;
+  return hash.Hex();
 }
 
 absl::StatusOr<std::string> ReadWholeFile(FileSystem* files, const std::string& path,

@@ -14,7 +14,7 @@
 // - Internal: any other failure.
 //
 // Thread safety: a FileSystem and a RandomAccessFile may be used from several threads at once, a
-// WritableFile and a FileWriter from one at a time.
+// WritableFile and a FileWriter from one at a time; BlockFile says its own.
 #ifndef MEGATRAIN_ENGINE_BASE_FILE_H_
 #define MEGATRAIN_ENGINE_BASE_FILE_H_
 
@@ -27,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "engine/base/content_hash.h"
 
 namespace megatrain {
 
@@ -41,6 +42,29 @@ class WritableFile {
   virtual absl::Status Sync() = 0;
   // Must be called once, after the last Append, because it may report a deferred write error.
   virtual absl::Status Close() = 0;
+};
+
+// The offsets, lengths and memory of direct transfers are multiples of this: a page, which is a
+// multiple of every usual sector.
+inline constexpr int64_t kDirectAlignment = 4096;
+
+// A new file of a known size that is written in blocks, in any order. Where the file system allows
+// it the blocks go straight to the disk, past the page cache.
+//
+// Thread safety: Write may be called from several threads at once.
+class BlockFile {
+ public:
+  // Closes the file; content that was not synced may be lost.
+  virtual ~BlockFile() = default;
+  // Writes the block at `offset`. REQUIRES: `offset` and the address `data` are multiples of
+  // kDirectAlignment, and so is `bytes` unless the block ends the file. Blocks do not overlap.
+  virtual absl::Status Write(int64_t offset, const void* data, int64_t bytes) = 0;
+  // Returns when everything written is on stable storage. REQUIRES: no Write runs.
+  virtual absl::Status Sync() = 0;
+  // Must be called once, after the last Sync.
+  virtual absl::Status Close() = 0;
+  // Returns false if blocks went through the page cache.
+  virtual bool direct() const { return true; }
 };
 
 class RandomAccessFile {
@@ -81,9 +105,20 @@ class FileSystem {
   // Creates the file, or empties an existing one. Its permissions are 0666 less the umask.
   virtual absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(
       const std::string& path) = 0;
+  // Creates the file, or empties an existing one, for `bytes` bytes. Where the file system can, the
+  // room is reserved, so that a full disk is met here.
+  virtual absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                                  int64_t bytes) = 0;
   // Opens a regular file. Directories, pipes and devices are InvalidArgument.
   virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) = 0;
+  // Opens a regular file to be read straight from the disk, past the page cache, where the file
+  // system allows that. REQUIRES of each read: offset, address and length are multiples of
+  // kDirectAlignment; the length may reach beyond the end of the file.
+  virtual absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(
+      const std::string& path) {
+    return OpenForReading(path);
+  }
 
   // Renames atomically. An existing file `to` is replaced, and so is an empty directory `to`.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
@@ -148,17 +183,16 @@ class FileWriter {
 
   int64_t bytes() const { return bytes_; }  // appended so far
   // Returns the XXH3-128 of everything appended so far, as 32 hex digits.
-  std::string Hash() const;
+  std::string Hash() const { return hash_.Hex(); }
   const std::string& path() const { return path_; }
 
  private:
-  struct HashState;
   FileWriter(std::string path, std::unique_ptr<WritableFile> file);
   absl::Status Flush();
 
   const std::string path_;
   std::unique_ptr<WritableFile> file_;
-  std::unique_ptr<HashState> hash_;
+  ContentHash hash_;
   std::vector<char> buffer_;
   int64_t buffered_ = 0;
   int64_t bytes_ = 0;

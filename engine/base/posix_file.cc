@@ -22,17 +22,24 @@ namespace {
 class Posix : public FileSystem {
  public:
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) return FileError("create", path, errno);
+    MT_ASSIGN_OR_RETURN(const int fd, Create(path));
     return WriteThrough(path, fd);
+  }
+
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                          int64_t bytes) override {
+    MT_ASSIGN_OR_RETURN(const int fd, Create(path));
+    return WriteBlocksThrough(path, fd, bytes);
   }
 
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override {
-    // O_NONBLOCK: opening a pipe that nobody writes would wait for ever.
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return FileError("open", path, errno);
-    return ReadThrough(path, fd);
+    return Open(path, /*direct=*/false);
+  }
+
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(
+      const std::string& path) override {
+    return Open(path, /*direct=*/true);
   }
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
@@ -142,6 +149,21 @@ class Posix : public FileSystem {
   }
 
  private:
+  // Returns the descriptor of a file that was made or emptied.
+  static absl::StatusOr<int> Create(const std::string& path) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return FileError("create", path, errno);
+    return fd;
+  }
+
+  static absl::StatusOr<std::unique_ptr<RandomAccessFile>> Open(const std::string& path,
+                                                                bool direct) {
+    // O_NONBLOCK: opening a pipe that nobody writes would wait for ever.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return FileError("open", path, errno);
+    return ReadThrough(path, fd, direct);
+  }
+
   // `path` itself, or the first above it that is there.
   static std::string NearestExisting(const std::string& path) {
     std::string existing = path;

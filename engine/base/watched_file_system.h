@@ -30,7 +30,11 @@ class WatchedFileSystem : public FileSystem {
       : base_(base), go_on_(std::move(go_on)) {}
 
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                          int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(
       const std::string& path) override;
 
   absl::Status Rename(const std::string& from, const std::string& to) override {

@@ -15,9 +15,9 @@
 // little-endian, unpadded and in Hugging Face shapes, and
 //   master_bits = ((weight - (remainder < 0)) << 16) | uint16(remainder)   (see split_master.h).
 //
-// The writer fills `step-00000100.tmp` and syncs each file, the manifest last. It then reads
-// everything back and verifies it before it renames the directory. So a directory without ".tmp"
-// was whole when it got its name.
+// The writer fills `step-00000100.tmp` and syncs each file, the manifest after all others. It then
+// reads everything back and verifies it before it renames the directory. So a directory without
+// ".tmp" was whole when it got its name.
 //
 // A job uses these functions in this order:
 //   RemoveLeftovers, FindNewestToLoad, ReadCheckpointState, CheckResumable, LoadCheckpointTile...

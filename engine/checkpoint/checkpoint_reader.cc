@@ -1,7 +1,5 @@
 #include "engine/checkpoint/checkpoint_reader.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -11,85 +9,58 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "engine/base/concurrent_for.h"
+#include "engine/base/content_hash.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/tile_files.h"
+#include "engine/checkpoint/transfer.h"
 #include "engine/hf/safetensors.h"
 
 namespace megatrain {
 namespace {
-
-// Small enough to be in the cache still when it is hashed.
-constexpr int64_t kChunkBytes = int64_t{1} << 20;
 
 absl::Status BadSize(const std::string& path, int64_t bytes, int64_t expected) {
   return absl::DataLossError(
       absl::StrCat(path, " has ", bytes, " bytes, the manifest says ", expected));
 }
 
-absl::Status BadHash(const std::string& path) {
-  return absl::DataLossError(
-      absl::StrCat(path, " is damaged: its checksum is not the one in the manifest"));
-}
-
-absl::Status VerifyFile(const std::string& path, const ManifestFile& file, FileSystem* files) {
-  int64_t bytes = 0;
-  const absl::StatusOr<std::string> hash = HashFile(files, path, &bytes);
-  if (absl::IsNotFound(hash.status())) {
+// Opens a file that the manifest lists and checks its size.
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenListed(const std::string& path,
+                                                             const ManifestFile& entry,
+                                                             FileSystem* files) {
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> file = files->OpenBlocksForReading(path);
+  if (absl::IsNotFound(file.status())) {
     return absl::DataLossError(absl::StrCat(path, " is missing"));
   }
   // A directory, a pipe, a link to itself: no checkpoint has that.
-  if (absl::IsInvalidArgument(hash.status())) {
-    return absl::DataLossError(hash.status().message());
+  if (absl::IsInvalidArgument(file.status())) {
+    return absl::DataLossError(file.status().message());
   }
-  if (!hash.ok()) return hash.status();
-  if (bytes != file.bytes) return BadSize(path, bytes, file.bytes);
-  if (*hash != file.xxh3_128) return BadHash(path);
+  if (file.ok() && (*file)->size() != entry.bytes) {
+    return BadSize(path, (*file)->size(), entry.bytes);
+  }
+  return file;
+}
+
+// Reads a file that the manifest lists, checks its hash and copies it to `pieces`.
+absl::Status ReadListed(const std::string& path, const ManifestFile& entry,
+                        const std::vector<FilePiece>& pieces, FileSystem* files) {
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, OpenListed(path, entry, files));
+  ContentHash hash;
+  MT_RETURN_IF_ERROR(ReadInBlocks(*file, [&](int64_t offset, const char* block, int64_t bytes) {
+    hash.Update(block, bytes);
+    CopyToPieces(block, offset, bytes, pieces);
+  }));
+  if (hash.Hex() != entry.xxh3_128) {
+    return absl::DataLossError(
+        absl::StrCat(path, " is damaged: its checksum is not the one in the manifest"));
+  }
   return absl::OkStatus();
 }
 
-absl::Status VerifySize(const std::string& path, const ManifestFile& file, FileSystem* files) {
-  const auto opened = files->OpenForReading(path);
-  if (absl::IsNotFound(opened.status())) {
-    return absl::DataLossError(absl::StrCat(path, " is missing"));
-  }
-  if (absl::IsInvalidArgument(opened.status())) {
-    return absl::DataLossError(opened.status().message());
-  }
-  if (!opened.ok()) return opened.status();
-  if ((*opened)->size() != file.bytes) return BadSize(path, (*opened)->size(), file.bytes);
-  return absl::OkStatus();
-}
-
-class RunningHash {
- public:
-  RunningHash() : state_(XXH3_createState()) { XXH3_128bits_reset(state_); }
-  ~RunningHash() { XXH3_freeState(state_); }
-  RunningHash(const RunningHash&) = delete;
-  RunningHash& operator=(const RunningHash&) = delete;
-  void Update(const void* data, int64_t bytes) { XXH3_128bits_update(state_, data, bytes); }
-  std::string Hex() const {
-    const XXH128_hash_t hash = XXH3_128bits_digest(state_);
-    return absl::StrFormat("%016x%016x", hash.high64, hash.low64);
-  }
-
- private:
-  XXH3_state_t* const state_;
-};
-
-// Reads bytes [offset, offset + bytes) of `file` to `out`, or only hashes them if `out` is null.
-absl::Status ReadHashed(const RandomAccessFile& file, int64_t offset, char* out, int64_t bytes,
-                        std::vector<char>& scratch, RunningHash& hash) {
-  for (int64_t done = 0; done < bytes;) {
-    const int64_t chunk = std::min(bytes - done, kChunkBytes);
-    if (out == nullptr) scratch.resize(kChunkBytes);
-    char* to = out == nullptr ? scratch.data() : out + done;
-    MT_RETURN_IF_ERROR(file.Read(offset + done, to, chunk));
-    hash.Update(to, chunk);
-    done += chunk;
-  }
-  return absl::OkStatus();
+absl::Status VerifyFile(const std::string& path, const ManifestFile& entry, FileSystem* files) {
+  return ReadListed(path, entry, {}, files);
 }
 
 std::string ShapeText(const std::vector<int64_t>& shape) {
@@ -129,19 +100,12 @@ absl::Status ReadPieces(const std::string& path, const ManifestFile& entry,
   for (const TilePiece& piece : pieces) by_name[piece.declaration.name] = &piece;
   MT_RETURN_IF_ERROR(CheckTensors(*reader, by_name));
 
-  // The whole file in one pass, header included, so that its checksum is known at the end.
-  MT_ASSIGN_OR_RETURN(const std::unique_ptr<RandomAccessFile> file, files->OpenForReading(path));
-  if (file->size() != entry.bytes) return BadSize(path, file->size(), entry.bytes);
-  RunningHash hash;
-  std::vector<char> scratch;
-  const int64_t data_offset = reader->header().data_offset;
-  MT_RETURN_IF_ERROR(ReadHashed(*file, 0, nullptr, data_offset, scratch, hash));
+  std::vector<FilePiece> places;
   for (const SafetensorsTensor& tensor : reader->header().tensors) {
-    MT_RETURN_IF_ERROR(ReadHashed(*file, data_offset + tensor.begin, by_name[tensor.name]->data,
-                                  tensor.bytes(), scratch, hash));
+    places.push_back(
+        {reader->header().data_offset + tensor.begin, by_name[tensor.name]->data, tensor.bytes()});
   }
-  if (hash.Hex() != entry.xxh3_128) return BadHash(path);
-  return absl::OkStatus();
+  return ReadListed(path, entry, places, files);
 }
 
 absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,
@@ -203,10 +167,13 @@ absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& checkpoin
 
 absl::Status VerifyCheckpoint(const std::string& checkpoint, FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(checkpoint, files));
-  for (const ManifestFile& file : manifest.files) {
-    MT_RETURN_IF_ERROR(VerifyFile(JoinPath(checkpoint, file.name), file, files));
-  }
-  return absl::OkStatus();
+  std::vector<ManifestFile> by_size = manifest.files;
+  // A large file that comes last would be read alone.
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return ConcurrentFor(
+      static_cast<int>(by_size.size()), kTransferThreads, [](int) { return absl::OkStatus(); },
+      [&](int i) { return VerifyFile(JoinPath(checkpoint, by_size[i].name), by_size[i], files); });
 }
 
 absl::Status VerifyBeforeLoading(const std::string& checkpoint, FileSystem* files) {
@@ -218,7 +185,7 @@ absl::Status VerifyBeforeLoading(const std::string& checkpoint, FileSystem* file
   }
   for (const ManifestFile& file : manifest.files) {
     const std::string path = JoinPath(checkpoint, file.name);
-    MT_RETURN_IF_ERROR(of_tiles.contains(file.name) ? VerifySize(path, file, files)
+    MT_RETURN_IF_ERROR(of_tiles.contains(file.name) ? OpenListed(path, file, files).status()
                                                     : VerifyFile(path, file, files));
   }
   return absl::OkStatus();

@@ -23,9 +23,9 @@ absl::StatusOr<Manifest> ReadManifest(const std::string& checkpoint,
 absl::StatusOr<CheckpointState> ReadCheckpointState(const std::string& checkpoint,
                                                     FileSystem* files = PosixFileSystem());
 
-// Reads every file that the manifest lists and compares its size and hash. Returns DataLoss for the
-// first file that is missing or differs, the errors of ReadManifest, and the error of reading for a
-// file that cannot be read. Files that the manifest does not list are ignored.
+// Reads every file that the manifest lists, several at a time, and compares its size and hash.
+// Returns DataLoss for a file that is missing or differs, the errors of ReadManifest, and the error
+// of reading for a file that cannot be read. Files that the manifest does not list are ignored.
 absl::Status VerifyCheckpoint(const std::string& checkpoint, FileSystem* files = PosixFileSystem());
 
 // Does as VerifyCheckpoint, but compares only the sizes of the tiles' files. Their hashes are left

@@ -9,6 +9,7 @@
 #include "engine/checkpoint/checkpoint_directory.h"
 #include "engine/checkpoint/checkpoint_reader.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/parallel_writer.h"
 #include "engine/checkpoint/retention.h"
 #include "engine/checkpoint/tile_files.h"
 #include "engine/hf/hf_format.h"
@@ -50,12 +51,14 @@ class Writer : public CheckpointWriter {
         directory_(directory),
         final_path_(JoinPath(directory, StepDirectoryName(state.step))),
         path_(absl::StrCat(final_path_, kUnfinishedSuffix)),
-        entries_(layout.tile_count()) {
+        entries_(layout.tile_count()),
+        tile_writer_(std::make_unique<ParallelWriter>(files)) {
     manifest_.tiles = layout.tile_count();
     manifest_.state = state;
   }
 
   ~Writer() override {
+    tile_writer_ = nullptr;
     if (phase_ == Phase::kWriting) files_->RemoveTree(path_).IgnoreError();
   }
 
@@ -119,27 +122,38 @@ class Writer : public CheckpointWriter {
     }
     const int tiles = layout_.tile_count();
     TileEntry& entry = entries_[index];
-    MT_ASSIGN_OR_RETURN(entry.weights, WritePieces(WeightsFileName(index, tiles),
-                                                   WeightsPieces(tile), &entry.weight_bytes));
-    int64_t ignored = 0;
-    MT_ASSIGN_OR_RETURN(entry.optimizer, WritePieces(OptimizerFileName(index, tiles),
-                                                     OptimizerPieces(tile), &ignored));
+    std::vector<ParallelWriter::NewFile> new_files;
+    std::vector<std::string> headers(2);
+    MT_ASSIGN_OR_RETURN(entry.weights, Lay(WeightsFileName(index, tiles), WeightsPieces(tile),
+                                           headers[0], new_files));
+    MT_ASSIGN_OR_RETURN(entry.optimizer, Lay(OptimizerFileName(index, tiles), OptimizerPieces(tile),
+                                             headers[1], new_files));
+    entry.weight_bytes = entry.weights.bytes - static_cast<int64_t>(headers[0].size());
+    MT_ASSIGN_OR_RETURN(const std::vector<std::string> hashes,
+                        tile_writer_->Write(std::move(new_files)));
+    entry.weights.xxh3_128 = hashes[0];
+    entry.optimizer.xxh3_128 = hashes[1];
     entry.written = true;
     return absl::OkStatus();
   }
 
-  absl::StatusOr<ManifestFile> WritePieces(const std::string& name,
-                                           const std::vector<TilePiece>& pieces,
-                                           int64_t* tensor_bytes) {
-    MT_ASSIGN_OR_RETURN(
-        const std::unique_ptr<SafetensorsWriter> writer,
-        SafetensorsWriter::Create(files_, JoinPath(path_, name), Declarations(pieces)));
-    for (const TilePiece& piece : pieces) {
-      MT_RETURN_IF_ERROR(writer->Append(piece.data, piece.bytes));
+  // Lays out a file of tensors and adds it to `new_files`, which points to *header and to the tile.
+  // Returns its entry without the hash.
+  absl::StatusOr<ManifestFile> Lay(const std::string& name, const std::vector<TilePiece>& tensors,
+                                   std::string& header,
+                                   std::vector<ParallelWriter::NewFile>& new_files) {
+    ParallelWriter::NewFile file = {JoinPath(path_, name), {}};
+    int64_t data_bytes = 0;
+    MT_ASSIGN_OR_RETURN(header,
+                        MakeSafetensorsHeader(Declarations(tensors), file.path, &data_bytes));
+    int64_t offset = static_cast<int64_t>(header.size());
+    file.pieces.push_back({0, header.data(), offset});
+    for (const TilePiece& tensor : tensors) {
+      file.pieces.push_back({offset, tensor.data, tensor.bytes});
+      offset += tensor.bytes;
     }
-    MT_RETURN_IF_ERROR(writer->Finish());
-    *tensor_bytes = writer->data_bytes();
-    return ManifestFile{name, writer->file_bytes(), writer->Hash()};
+    new_files.push_back(std::move(file));
+    return ManifestFile{name, offset, ""};
   }
 
   absl::Status AddFileOnDisk(const std::string& name) {
@@ -174,6 +188,12 @@ class Writer : public CheckpointWriter {
       }
       manifest_.files.push_back(entries_[tile].weights);
       manifest_.files.push_back(entries_[tile].optimizer);
+    }
+    MT_RETURN_IF_ERROR(tile_writer_->Finish());
+    if (!tile_writer_->direct()) {
+      notes_.push_back(absl::StrCat("the file system of ", directory_,
+                                    " has no direct I/O: the checkpoint was written through the "
+                                    "page cache"));
     }
     MT_RETURN_IF_ERROR(WriteIndex());
     MT_RETURN_IF_ERROR(
@@ -241,6 +261,7 @@ class Writer : public CheckpointWriter {
   Phase phase_ = Phase::kNothing;
   Manifest manifest_;
   std::vector<TileEntry> entries_;
+  std::unique_ptr<ParallelWriter> tile_writer_;
   std::vector<std::string> notes_;
   absl::Status status_;
 };

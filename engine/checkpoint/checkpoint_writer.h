@@ -38,8 +38,10 @@ class CheckpointWriter {
       const std::string& config_directory, FileSystem* files = PosixFileSystem());
   virtual ~CheckpointWriter() = default;
 
-  // Writes and syncs the two files of tile `index` (from 0). Each tile must be written once, in any
-  // order. `tile` must not change during the call and is not needed afterwards.
+  // Writes the two files of tile `index` (from 0). Each tile must be written once, in any order.
+  // `tile` must not change during the call and is not needed afterwards, when at most
+  // kTransferBytes (transfer.h) of it are still to be written. An error of that is returned by a
+  // later call.
   virtual absl::Status WriteTile(int index, const Tile& tile) = 0;
 
   // Sets the evaluations that the manifest notes, in place of those of Begin's state: that of the

@@ -236,7 +236,7 @@ std::string MakeHeader(const std::vector<SafetensorsDeclaration>& tensors, int64
     begin = end;
   }
   *data_bytes = begin;
-  // An invalid byte in a name becomes U+FFFD; Create has refused it.
+  // An invalid byte in a name becomes U+FFFD; MakeSafetensorsHeader refuses it.
   std::string json = root.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   const int64_t length = static_cast<int64_t>(json.size());
   json.append((kSafetensorsAlignmentBytes - length % kSafetensorsAlignmentBytes) %
@@ -251,9 +251,9 @@ std::string MakeHeader(const std::vector<SafetensorsDeclaration>& tensors, int64
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
-    FileSystem* files, const std::string& path,
-    const std::vector<SafetensorsDeclaration>& tensors) {
+absl::StatusOr<std::string> MakeSafetensorsHeader(
+    const std::vector<SafetensorsDeclaration>& tensors, const std::string& path,
+    int64_t* data_bytes) {
   int64_t total = 0;
   for (const SafetensorsDeclaration& tensor : tensors) {
     const SafetensorsDType* const dtype = FindDType(tensor.dtype);
@@ -266,21 +266,28 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
                              absl::StrJoin(tensor.shape, ", "), "] cannot be written"));
     }
   }
-  int64_t data_bytes = 0;
-  const std::string header = MakeHeader(tensors, &data_bytes);
+  std::string header = MakeHeader(tensors, data_bytes);
   const int64_t header_bytes = static_cast<int64_t>(header.size());
   // The header as a reader sees it: catches names that appear twice or are not UTF-8.
   MT_RETURN_IF_ERROR(
       ParseSafetensorsHeader(std::string_view(header).substr(kSafetensorsLengthBytes),
-                             header_bytes + data_bytes, path)
+                             header_bytes + *data_bytes, path)
           .status());
   if (header_bytes - kSafetensorsLengthBytes > kSafetensorsHeaderBytesMax) {
     return Malformed(path, absl::StrCat("a header of ", header_bytes, " bytes is too long"));
   }
+  return header;
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
+    FileSystem* files, const std::string& path,
+    const std::vector<SafetensorsDeclaration>& tensors) {
+  int64_t data_bytes = 0;
+  MT_ASSIGN_OR_RETURN(const std::string header, MakeSafetensorsHeader(tensors, path, &data_bytes));
   MT_ASSIGN_OR_RETURN(std::unique_ptr<FileWriter> file, FileWriter::Create(files, path));
   MT_RETURN_IF_ERROR(file->Append(header));
   return std::unique_ptr<SafetensorsWriter>(
-      new SafetensorsWriter(std::move(file), header_bytes, data_bytes));
+      new SafetensorsWriter(std::move(file), static_cast<int64_t>(header.size()), data_bytes));
 }
 
 absl::Status SafetensorsWriter::Append(const void* data, int64_t bytes) {

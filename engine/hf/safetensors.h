@@ -77,13 +77,19 @@ struct SafetensorsDeclaration {
   std::vector<int64_t> shape;
 };
 
+// Returns what precedes the data in a file with these tensors: the length and the header, with the
+// metadata {"format": "pt"} that transformers expects. Sets *data_bytes to the size of the data.
+// Returns InvalidArgument, beginning with `path`, for an unknown dtype, a duplicate name or a shape
+// that overflows.
+absl::StatusOr<std::string> MakeSafetensorsHeader(
+    const std::vector<SafetensorsDeclaration>& tensors, const std::string& path,
+    int64_t* data_bytes);
+
 // Writes one file: the header first, then the data of every tensor in the order declared, in pieces
 // of any size. Write errors are those of file.h. Not thread-safe.
 class SafetensorsWriter {
  public:
-  // Creates the file and writes its header, with the metadata {"format": "pt"} that transformers
-  // expects. Returns InvalidArgument for an unknown dtype, a duplicate name or a shape that
-  // overflows.
+  // Creates the file and writes its header. Returns the errors of MakeSafetensorsHeader.
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       FileSystem* files, const std::string& path,
       const std::vector<SafetensorsDeclaration>& tensors);
@@ -106,8 +112,8 @@ class SafetensorsWriter {
   const int64_t data_bytes_;
 };
 
-// Returns the size of a file with these tensors, header included. REQUIRES:
-// SafetensorsWriter::Create accepts them.
+// Returns the size of a file with these tensors, header included. REQUIRES: MakeSafetensorsHeader
+// accepts them.
 int64_t SafetensorsFileBytes(const std::vector<SafetensorsDeclaration>& tensors);
 
 }  // namespace megatrain

@@ -41,12 +41,12 @@ struct MemoryPlan {
   };
   PipelineDimensions dimensions;
   int64_t parameters = 0;
-  // The pool by kind, the process, its batches and schedules, a device that shares the host.
+  // The pool by kind, the process, what it holds beside, a device that shares the host.
   std::vector<Item> host;
   std::vector<Item> device;  // the arena by name, and the streams' workspace
   int64_t pool_bytes = 0;
-  // Estimate for program, libraries, kernels' scratch, batches and schedules. Data takes nothing
-  // more: its tokens and the index of its sequences stay in files.
+  // Estimate for program, libraries, kernels' scratch, batches, schedules and transfers of
+  // checkpoints. Data takes nothing more: its tokens and the index of its sequences stay in files.
   int64_t process_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t device_bytes = 0;  // arena + streams' workspace

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
+#include "engine/checkpoint/transfer.h"
 #include "engine/generation/generation_batch.h"
 #include "engine/model/language_head.h"
 #include "engine/model/tile.h"
@@ -37,6 +38,9 @@ int64_t BatchBytes(const PipelineDimensions& d) {
          (kBatchTokenBytes * d.micro_batch_tokens + kPairBytes * d.pairs_max());
 }
 
+// The blocks through which checkpoints are saved and loaded.
+int64_t TransferBytes(const PipelineDimensions& d) { return d.training ? kTransferBytes : 0; }
+
 // The operations of the steps in flight, and of one that is built.
 int64_t ScheduleBytes(const PipelineDimensions& d) {
   const std::vector<int64_t> micro_batches(static_cast<size_t>(d.micro_batches),
@@ -50,7 +54,7 @@ int64_t ScheduleBytes(const PipelineDimensions& d) {
 }  // namespace
 
 int64_t ProcessBytes(const PipelineDimensions& d) {
-  return kProgramBytes + LogitsBytes(d) + BatchBytes(d);
+  return kProgramBytes + LogitsBytes(d) + BatchBytes(d) + TransferBytes(d);
 }
 
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
@@ -129,7 +133,9 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
                          kProgramBytes + LogitsBytes(d) +
                              sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
         MemoryPlan::Item{"batches", BatchBytes(d)},
-        MemoryPlan::Item{"schedules", ScheduleBytes(d)}}) {
+        MemoryPlan::Item{"schedules", ScheduleBytes(d)},
+        MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)}}) {
+    if (item.bytes == 0) continue;
     plan.process_bytes += item.bytes;
     plan.host.push_back(item);
   }

@@ -1,9 +1,9 @@
 #include "engine/run/prepare_run.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,8 +12,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "engine/base/bytes.h"
-#include "engine/base/mutex.h"
+#include "engine/base/concurrent_for.h"
 #include "engine/base/status.h"
+#include "engine/checkpoint/transfer.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_weights.h"
 #include "engine/hf/random_weights.h"
@@ -165,38 +166,23 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   return absl::OkStatus();
 }
 
-// Threads that read files, whatever the processors: a disk is fast with several requests only.
-constexpr int kReaders = 8;
-
 // Calls load(index) for every tile, from several threads. Returns the first error.
-absl::Status LoadTiles(RunContext& run, const char* activity, int tiles,
+absl::Status LoadTiles(RunContext& run, const char* activity, const ModelLayout& layout,
                        absl::FunctionRef<absl::Status(int index)> load) {
-  Mutex mutex;
-  absl::Status status;
-  int next = 0, done = 0;
-  // Returns the next tile, and reports from the run's own thread. nullopt: there is nothing to do.
-  const auto claim = [&](bool reports) -> std::optional<int> {
-    MutexLock lock(&mutex);
-    if (reports) {
-      run.Report(TrainingPhase::kPreparing, activity, static_cast<double>(done) / tiles);
-    }
-    if (status.ok()) status = run.GoOn();
-    if (!status.ok() || next == tiles) return std::nullopt;
-    return next++;
-  };
-  const auto work = [&](bool reports) {
-    while (const std::optional<int> index = claim(reports)) {
-      const absl::Status loaded = load(*index);
-      MutexLock lock(&mutex);
-      status.Update(loaded);
-      ++done;
-    }
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < std::min(kReaders, tiles); ++i) others.emplace_back(work, false);
-  work(true);
-  for (std::thread& other : others) other.join();
-  return status;
+  const int tiles = layout.tile_count();
+  // A large tile that comes last would be read alone.
+  std::vector<int> order(static_cast<size_t>(tiles));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return layout.tiles[a].elements > layout.tiles[b].elements;
+  });
+  return ConcurrentFor(
+      tiles, kTransferThreads,
+      [&](int done) {
+        run.Report(TrainingPhase::kPreparing, activity, static_cast<double>(done) / tiles);
+        return run.GoOn();
+      },
+      [&](int i) { return load(order[i]); });
 }
 
 absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
@@ -206,7 +192,7 @@ absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
   if (!spec.model.random_initialization) {
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights,
                         HfWeights::Open(spec.model.path, layout, run.files()));
-    return LoadTiles(run, "loading the model", layout.tile_count(),
+    return LoadTiles(run, "loading the model", layout,
                      [&](int index) { return weights->LoadTile(index, tiles[index]); });
   }
   constexpr char kActivity[] = "making random weights";
@@ -221,7 +207,7 @@ absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
 
 absl::Status FillFromCheckpoint(RunContext& run, const PreparedRun& prepared,
                                 const std::vector<Tile>& tiles) {
-  return LoadTiles(run, "loading the checkpoint", prepared.layout.tile_count(), [&](int index) {
+  return LoadTiles(run, "loading the checkpoint", prepared.layout, [&](int index) {
     return LoadCheckpointTile(*prepared.start.checkpoint, prepared.layout, index, tiles[index],
                               run.files());
   });

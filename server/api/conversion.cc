@@ -119,6 +119,7 @@ void ToProto(const Job& job, JobView view, v1::Job* proto) {
   proto->set_pool_bytes(job.pool_bytes);
   proto->set_host_memory_kept(job.host_retained);
   proto->set_version(job.version);
+  proto->mutable_allow_change()->Assign(job.allow_change.begin(), job.allow_change.end());
 }
 
 void ToProto(const JobEvent& event, v1::JobEvent* proto) {

@@ -41,6 +41,7 @@ absl::StatusOr<CreateJobOptions> ToOptions(const v1::CreateJobRequest& request) 
   options.file = FromProto(job.file());
   options.request_id = request.request_id();
   options.priority = job.priority();
+  options.allow_change.assign(job.allow_change().begin(), job.allow_change().end());
   options.validate_only = request.validate_only();
   return options;
 }
@@ -228,8 +229,11 @@ absl::Status JobService::PauseJob(const Caller& caller, const v1::PauseJobReques
 
 absl::Status JobService::ResumeJob(const Caller& caller, const v1::ResumeJobRequest& request,
                                    v1::Job* response) {
-  return AnswerWithJob(request, response,
-                       [&](const std::string& id) { return manager_->Resume(caller, id); });
+  const std::vector<std::string> allow_change(request.allow_change().begin(),
+                                              request.allow_change().end());
+  return AnswerWithJob(request, response, [&](const std::string& id) {
+    return manager_->Resume(caller, id, allow_change);
+  });
 }
 
 absl::Status JobService::CancelJob(const Caller& caller, const v1::CancelJobRequest& request,

@@ -1,6 +1,7 @@
 // megatraind run JOB.yaml: trains in the foreground.
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -115,7 +116,8 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
                    "sections of the job file that the resumed run may change")
       ->type_name("optimizer,schedule")
       ->delimiter(',')
-      ->check(CLI::IsMember({"optimizer", "schedule"}));
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kChangeableSections),
+                                                     std::end(kChangeableSections))));
   command->callback([arguments, exit_code] {
     bool started = false;
     const absl::StatusOr<TrainingOutcome> outcome = Run(*arguments, &started);

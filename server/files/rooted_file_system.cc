@@ -140,27 +140,42 @@ absl::StatusOr<Descriptor> RootedFileSystem::OpenNearest(const std::string& path
 
 // ---- Files ----
 
+absl::StatusOr<Descriptor> RootedFileSystem::OpenEmptied(const std::string& path) const {
+  const ScopedIdentity as(identity_ ? &*identity_ : nullptr);
+  MT_RETURN_IF_ERROR(as.status());
+  MT_ASSIGN_OR_RETURN(Descriptor file, OpenOrCreate("create", path, O_WRONLY));
+  if (::ftruncate(file.get(), 0) != 0) return FileError("empty", path, errno);
+  return file;
+}
+
+absl::StatusOr<Descriptor> RootedFileSystem::OpenToRead(const std::string& path) const {
+  const ScopedIdentity as(identity_ ? &*identity_ : nullptr);
+  MT_RETURN_IF_ERROR(as.status());
+  return Open("open", path, O_RDONLY | kPassive);
+}
+
 absl::StatusOr<std::unique_ptr<WritableFile>> RootedFileSystem::NewWritableFile(
     const std::string& path) {
-  Descriptor file;
-  {
-    const ScopedIdentity as(identity_ ? &*identity_ : nullptr);
-    MT_RETURN_IF_ERROR(as.status());
-    MT_ASSIGN_OR_RETURN(file, OpenOrCreate("create", path, O_WRONLY));
-    if (::ftruncate(file.get(), 0) != 0) return FileError("empty", path, errno);
-  }
+  MT_ASSIGN_OR_RETURN(Descriptor file, OpenEmptied(path));
   return WriteThrough(path, file.Release());
+}
+
+absl::StatusOr<std::unique_ptr<BlockFile>> RootedFileSystem::NewBlockFile(const std::string& path,
+                                                                          int64_t bytes) {
+  MT_ASSIGN_OR_RETURN(Descriptor file, OpenEmptied(path));
+  return WriteBlocksThrough(path, file.Release(), bytes);
 }
 
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> RootedFileSystem::OpenForReading(
     const std::string& path) {
-  Descriptor file;
-  {
-    const ScopedIdentity as(identity_ ? &*identity_ : nullptr);
-    MT_RETURN_IF_ERROR(as.status());
-    MT_ASSIGN_OR_RETURN(file, Open("open", path, O_RDONLY | kPassive));
-  }
+  MT_ASSIGN_OR_RETURN(Descriptor file, OpenToRead(path));
   return ReadThrough(path, file.Release());
+}
+
+absl::StatusOr<std::unique_ptr<RandomAccessFile>> RootedFileSystem::OpenBlocksForReading(
+    const std::string& path) {
+  MT_ASSIGN_OR_RETURN(Descriptor file, OpenToRead(path));
+  return ReadThrough(path, file.Release(), /*direct=*/true);
 }
 
 absl::StatusOr<std::unique_ptr<FileLock>> RootedFileSystem::TryLock(const std::string& path) {

@@ -39,7 +39,11 @@ class RootedFileSystem : public FileSystem {
       : roots_(std::move(roots)), identity_(std::move(identity)) {}
 
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                          int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
+      const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(
       const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
   absl::Status SyncDirectory(const std::string& path) override;
@@ -65,6 +69,10 @@ class RootedFileSystem : public FileSystem {
     Descriptor directory;
     std::string name;
   };
+
+  // Opens a file that was made or emptied, or one to read, under the account's identity.
+  absl::StatusOr<Descriptor> OpenEmptied(const std::string& path) const;
+  absl::StatusOr<Descriptor> OpenToRead(const std::string& path) const;
 
   // The methods below are called under the account's identity.
   absl::StatusOr<Place> Find(const std::string& path) const;

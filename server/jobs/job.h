@@ -89,6 +89,9 @@ struct Job {
   std::string request_id;  // "" = none was given
   std::shared_ptr<const JobFile> file;
   int priority = 0;  // higher runs first; kPriorityMin to kPriorityMax
+  // The sections whose values may differ from those of the checkpoint that the job resumes from, as
+  // TrainingOptions::allow_change; each once, ascending. Unlike the others it may grow.
+  std::vector<std::string> allow_change;
   // The file parsed: paths absolute, checkpoint.directory filled in. Null for a stored job whose
   // file this version of the program refuses; it fails when its turn comes.
   std::shared_ptr<const JobSpec> spec;

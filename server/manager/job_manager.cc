@@ -4,11 +4,14 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/base/status.h"
 #include "engine/checkpoint/checkpoint_directory.h"
 #include "engine/checkpoint/checkpoint_reader.h"
+#include "engine/engine.h"
 #include "server/base/error_reason.h"
 #include "server/manager/admission.h"
 #include "server/manager/submission.h"
@@ -63,12 +66,32 @@ absl::Status CheckPriority(const Caller& caller, int priority) {
 
 // `job` was made by the request_id before. The same request again is answered with it.
 absl::StatusOr<JobPtr> SameRequest(JobPtr job, const CreateJobOptions& options) {
-  if (*job->file == options.file && job->priority == options.priority) return job;
+  // Resume may have added sections.
+  const bool may_change = absl::c_all_of(options.allow_change, [&](const std::string& section) {
+    return absl::c_linear_search(job->allow_change, section);
+  });
+  if (*job->file == options.file && job->priority == options.priority && may_change) return job;
   return WithReason(
       absl::AlreadyExistsError(absl::StrCat(
           "request_id ", options.request_id, " has made job ", job->id,
-          " from another job file or priority; a new job needs a request_id of its own")),
+          " from another job file, priority or allow_change; a new job needs a request_id of its own")),
       "REQUEST_ID_REUSED", {{"job", job->id}});
+}
+
+// Returns `sections` and `more` together, each once, ascending. InvalidArgument for one that no run
+// may change.
+absl::StatusOr<std::vector<std::string>> WithSections(std::vector<std::string> sections,
+                                                      const std::vector<std::string>& more) {
+  sections.insert(sections.end(), more.begin(), more.end());
+  for (const std::string& section : sections) {
+    if (absl::c_linear_search(kChangeableSections, section)) continue;
+    return InvalidField("allow_change",
+                        absl::StrCat("\"", section, "\" is none of the sections that a resumed run "
+                                     "may change: ", absl::StrJoin(kChangeableSections, ", ")));
+  }
+  absl::c_sort(sections);
+  sections.erase(std::unique(sections.begin(), sections.end()), sections.end());
+  return sections;
 }
 
 // A plan fails for what the job names; the daemon's own faults keep their codes.
@@ -158,6 +181,7 @@ absl::StatusOr<JobPtr> JobManager::Create(const Caller& caller, const CreateJobO
   job.request_id = options.request_id;
   job.file = std::make_shared<const JobFile>(options.file);
   job.priority = options.priority;
+  MT_ASSIGN_OR_RETURN(job.allow_change, WithSections(options.allow_change, {}));
   MT_ASSIGN_OR_RETURN(JobSpec spec, ParseJob(options.file, ledger_->state_directory(), job.id));
   job.display_name = spec.name;
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<FileSystem> files, FilesOf(caller.uid, ""));
@@ -291,11 +315,17 @@ absl::StatusOr<JobPtr> JobManager::Pause(const Caller& caller, const std::string
   });
 }
 
-absl::StatusOr<JobPtr> JobManager::Resume(const Caller& caller, const std::string& id) {
+absl::StatusOr<JobPtr> JobManager::Resume(const Caller& caller, const std::string& id,
+                                          const std::vector<std::string>& allow_change) {
   return Control(caller, id, [&](const Job& job) -> absl::StatusOr<std::optional<JobChange>> {
+    MT_ASSIGN_OR_RETURN(const std::vector<std::string> sections,
+                        WithSections(job.allow_change, allow_change));
     JobChange change;
     change.reason = JobReason::kUserRequest;
-    change.edit = [](Job* edited) { edited->release_host = false; };
+    change.edit = [sections](Job* edited) {
+      edited->release_host = false;
+      edited->allow_change = sections;
+    };
     switch (job.state) {
       case JobState::kPaused:
         change.to = JobState::kQueued;
@@ -311,6 +341,10 @@ absl::StatusOr<JobPtr> JobManager::Resume(const Caller& caller, const std::strin
         change.text = absl::StrCat("pause withdrawn ", By(caller));
         return change;
       case JobState::kQueued:
+        if (sections == job.allow_change) return std::nullopt;
+        change.text = absl::StrCat("may change ", absl::StrJoin(sections, ", "), " ", By(caller));
+        change.edit = [sections](Job* edited) { edited->allow_change = sections; };
+        return change;
       case JobState::kPreparing:
       case JobState::kRunning:
         return std::nullopt;

@@ -39,6 +39,8 @@ struct CreateJobOptions {
   JobFile file;
   std::string request_id;  // unique for each job of a user; "" = not protected against repetition
   int priority = 0;        // above 0 only for administrators
+  // Sections of the job file; see Job::allow_change. In any order.
+  std::vector<std::string> allow_change = {};
   bool validate_only = false;
 };
 
@@ -114,8 +116,10 @@ class JobManager {
   absl::StatusOr<JobPtr> Pause(const Caller& caller, const std::string& id, bool release_host);
   // Puts a PAUSED job in the queue, and withdraws the pause of a PAUSING one. QUEUED, PREPARING and
   // RUNNING stay as they are. ILLEGAL_TRANSITION if the job has ended or is being cancelled, or if
-  // its memory is already being saved for release.
-  absl::StatusOr<JobPtr> Resume(const Caller& caller, const std::string& id);
+  // its memory is already being saved for release. Adds `allow_change` to the sections that the job
+  // may change, unless it is PREPARING or RUNNING. INVALID_FIELD for one that no job may change.
+  absl::StatusOr<JobPtr> Resume(const Caller& caller, const std::string& id,
+                                const std::vector<std::string>& allow_change = {});
   // Cancels a job. CANCELLING and CANCELLED stay as they are. ILLEGAL_TRANSITION if it has
   // succeeded or failed.
   absl::StatusOr<JobPtr> Cancel(const Caller& caller, const std::string& id);

@@ -393,7 +393,7 @@ bool Scheduler::StartJob(const std::string& id) {
              {JobState::kPreparing, JobReason::kNone, absl::StrCat("attempt ", job->attempts + 1),
               [](Job* edited) { ++edited->attempts; }});
   if (!changed.ok()) return false;
-  RunRequest request{id, *job->spec, run.records, job->uid};
+  RunRequest request{id, *job->spec, run.records, job->uid, (*changed)->allow_change};
   runs_[id] = std::move(run);
   const absl::Status started = runner_->Start(std::move(request));
   if (!started.ok()) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "engine/base/status.h"
 
 namespace megatrain {
@@ -48,6 +49,7 @@ void VisitColumns(JobType& job, FileType& file, Visit&& visit) {
   visit("deaths", job.deaths);
   visit("death_step", job.death_step);
   visit("death_checkpoint_step", job.death_checkpoint_step);
+  visit("allow_change", job.allow_change);
 }
 
 std::vector<std::string> ColumnNames() {
@@ -74,6 +76,9 @@ struct Binder {
     } else {
       statement->Bind(absl::ToUnixMicros(time));
     }
+  }
+  void operator()(const char*, const std::vector<std::string>& words) const {
+    statement->Bind(absl::StrJoin(words, ","));
   }
   void operator()(const char*, JobState state) const { statement->Bind(JobStateName(state)); }
   void operator()(const char*, JobReason reason) const { statement->Bind(JobReasonName(reason)); }
@@ -103,6 +108,9 @@ struct Reader {
   void operator()(const char*, absl::Time& time) {
     time = row.IsNull(column) ? absl::InfinitePast() : absl::FromUnixMicros(row.Int(column));
     ++column;
+  }
+  void operator()(const char*, std::vector<std::string>& words) {
+    words = absl::StrSplit(row.Text(column++), ',', absl::SkipEmpty());
   }
   template <class Named>
   void operator()(const char*, Named& value) {

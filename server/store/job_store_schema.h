@@ -73,6 +73,10 @@ CREATE TABLE events (
     R"sql(
 ALTER TABLE jobs ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;
 )sql",
+    // 2: sections with a comma between two.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN allow_change TEXT NOT NULL DEFAULT '';
+)sql",
 };
 inline constexpr int64_t kJobStoreVersion =
     sizeof(kJobStoreMigrations) / sizeof(kJobStoreMigrations[0]);

@@ -230,6 +230,7 @@ absl::StatusOr<TrainingOutcome> EngineJobRunner::TrainAsSubmitter(Run& run) {
                       options_.files(run.request.uid, run.request.job_id));
   TrainingOptions options;
   options.pause_on_full_disk = true;
+  options.allow_change = run.request.allow_change;
   options.files = files.get();
   options.alive = [&run] { run.watchdog.Alive(); };
   return RunTraining(*host_, run.request.spec, options, &run.control,

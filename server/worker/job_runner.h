@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/job/job_spec.h"
@@ -34,6 +35,7 @@ struct RunRequest {
   // The runner writes step metrics and log lines here before it tells observers; may be null.
   std::shared_ptr<JobRecords> records;
   int64_t uid = -1;  // the submitter, with whose rights files are reached
+  std::vector<std::string> allow_change = {};  // as TrainingOptions::allow_change
 };
 
 // The reason for which a run failed or paused by itself. The status' message tells people more.

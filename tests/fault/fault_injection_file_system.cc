@@ -24,36 +24,81 @@ struct FaultInjectionFileSystem::Inode {
   Entries entries, synced_entries;      // a directory's
 };
 
-class FaultInjectionFileSystem::MemoryWritableFile : public WritableFile {
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+// A file that is being written.
+class FaultInjectionFileSystem::MemoryFile {
  public:
-  MemoryWritableFile(FaultInjectionFileSystem* files, std::string path,
-                     std::shared_ptr<Inode> inode)
+  MemoryFile(FaultInjectionFileSystem* files, std::string path, std::shared_ptr<Inode> inode)
       : files_(files), path_(std::move(path)), inode_(std::move(inode)), boot_(files->boots_) {}
 
-  absl::Status Append(const void* data, int64_t bytes) override {
-    bool short_write = false;
-    MT_RETURN_IF_ERROR(Begin("write", &short_write));
-    if (short_write) bytes /= 2;
-    MT_RETURN_IF_ERROR(files_->Append(*inode_, path_, static_cast<const char*>(data), bytes));
-    return short_write ? FileError("write", path_, ENOSPC, bytes) : absl::OkStatus();
+  absl::Status Begin(const char* operation, bool* short_write = nullptr) {
+    if (boot_ != files_->boots_) return FileError(operation, path_, EBADF);
+    return files_->Operation(operation, path_, short_write);
   }
-  absl::Status Sync() override {
-    MT_RETURN_IF_ERROR(Begin("sync", nullptr));
+  absl::Status Sync() {
+    const Lock lock(files_->mutex_);
+    MT_RETURN_IF_ERROR(Begin("sync"));
     inode_->synced_content = inode_->content;
     return absl::OkStatus();
   }
-  absl::Status Close() override { return Begin("close", nullptr); }
-
- private:
-  absl::Status Begin(const char* operation, bool* short_write) {
-    if (boot_ != files_->boots_) return FileError(operation, path_, EBADF);
-    return files_->Operation(operation, path_, short_write);
+  absl::Status Close() {
+    const Lock lock(files_->mutex_);
+    return Begin("close");
   }
 
   FaultInjectionFileSystem* const files_;
   const std::string path_;
   const std::shared_ptr<Inode> inode_;
+
+ private:
   const int64_t boot_;
+};
+
+class FaultInjectionFileSystem::MemoryWritableFile : public WritableFile {
+ public:
+  explicit MemoryWritableFile(MemoryFile file) : file_(std::move(file)) {}
+
+  absl::Status Append(const void* data, int64_t bytes) override {
+    const Lock lock(file_.files_->mutex_);
+    bool short_write = false;
+    MT_RETURN_IF_ERROR(file_.Begin("write", &short_write));
+    if (short_write) bytes /= 2;
+    MT_RETURN_IF_ERROR(
+        file_.files_->Append(*file_.inode_, file_.path_, static_cast<const char*>(data), bytes));
+    return short_write ? FileError("write", file_.path_, ENOSPC, bytes) : absl::OkStatus();
+  }
+  absl::Status Sync() override { return file_.Sync(); }
+  absl::Status Close() override { return file_.Close(); }
+
+ private:
+  MemoryFile file_;
+};
+
+// As on a disk that has reserved the room, the file has its size from the start.
+class FaultInjectionFileSystem::MemoryBlockFile : public BlockFile {
+ public:
+  explicit MemoryBlockFile(MemoryFile file) : file_(std::move(file)) {}
+
+  absl::Status Write(int64_t offset, const void* data, int64_t bytes) override {
+    const Lock lock(file_.files_->mutex_);
+    std::string& content = file_.inode_->content;
+    const int64_t size = static_cast<int64_t>(content.size());
+    const bool aligned = offset % kDirectAlignment == 0 &&
+                         reinterpret_cast<uintptr_t>(data) % kDirectAlignment == 0 &&
+                         (bytes % kDirectAlignment == 0 || offset + bytes == size);
+    if (!aligned || offset + bytes > size) return FileError("write", file_.path_, EINVAL);
+    bool short_write = false;
+    MT_RETURN_IF_ERROR(file_.Begin("write", &short_write));
+    if (short_write) bytes /= 2;
+    std::memcpy(content.data() + offset, data, static_cast<size_t>(bytes));
+    return short_write ? FileError("write", file_.path_, ENOSPC, bytes) : absl::OkStatus();
+  }
+  absl::Status Sync() override { return file_.Sync(); }
+  absl::Status Close() override { return file_.Close(); }
+
+ private:
+  MemoryFile file_;
 };
 
 class FaultInjectionFileSystem::MemoryRandomAccessFile : public RandomAccessFile {
@@ -66,6 +111,7 @@ class FaultInjectionFileSystem::MemoryRandomAccessFile : public RandomAccessFile
         size_(static_cast<int64_t>(inode_->content.size())) {}
 
   absl::StatusOr<int64_t> ReadUpTo(int64_t offset, void* out, int64_t bytes) const override {
+    const Lock lock(files_->mutex_);
     MT_RETURN_IF_ERROR(files_->Operation("read", path_));
     const int64_t there = static_cast<int64_t>(inode_->content.size()) - offset;
     const int64_t got = std::clamp<int64_t>(there, 0, bytes);
@@ -168,11 +214,17 @@ int64_t FaultInjectionFileSystem::Bytes(const Inode& inode) {
   return bytes;
 }
 
+absl::Status FaultInjectionFileSystem::CheckRoom(const std::string& path, int64_t bytes) const {
+  return bytes <= capacity_bytes_ - Bytes(*root_) ? absl::OkStatus()
+                                                  : FileError("write", path, ENOSPC, bytes);
+}
+
 absl::Status FaultInjectionFileSystem::Append(Inode& inode, const std::string& path,
                                               const char* data, int64_t bytes) {
+  const absl::Status room = CheckRoom(path, bytes);
   const int64_t fits = std::min(bytes, capacity_bytes_ - Bytes(*root_));
   inode.content.append(data, static_cast<size_t>(std::max<int64_t>(fits, 0)));
-  return fits == bytes ? absl::OkStatus() : FileError("write", path, ENOSPC, bytes);
+  return room;
 }
 
 std::string* FaultInjectionFileSystem::MutableContent(const std::string& path) {
@@ -191,7 +243,7 @@ void FaultInjectionFileSystem::WriteFile(const std::string& path, const std::str
   inode->content = content;
 }
 
-absl::StatusOr<std::unique_ptr<WritableFile>> FaultInjectionFileSystem::NewWritableFile(
+absl::StatusOr<std::shared_ptr<FaultInjectionFileSystem::Inode>> FaultInjectionFileSystem::Create(
     const std::string& path) {
   MT_RETURN_IF_ERROR(Operation("create", path));
   std::string name;
@@ -201,11 +253,28 @@ absl::StatusOr<std::unique_ptr<WritableFile>> FaultInjectionFileSystem::NewWrita
   if (inode == nullptr) inode = std::make_shared<Inode>();
   if (inode->is_directory) return FileError("create", path, EISDIR);
   inode->content.clear();
-  return std::make_unique<MemoryWritableFile>(this, path, inode);
+  return inode;
+}
+
+absl::StatusOr<std::unique_ptr<WritableFile>> FaultInjectionFileSystem::NewWritableFile(
+    const std::string& path) {
+  const Lock lock(mutex_);
+  MT_ASSIGN_OR_RETURN(std::shared_ptr<Inode> inode, Create(path));
+  return std::make_unique<MemoryWritableFile>(MemoryFile(this, path, std::move(inode)));
+}
+
+absl::StatusOr<std::unique_ptr<BlockFile>> FaultInjectionFileSystem::NewBlockFile(
+    const std::string& path, int64_t bytes) {
+  const Lock lock(mutex_);
+  MT_ASSIGN_OR_RETURN(std::shared_ptr<Inode> inode, Create(path));
+  MT_RETURN_IF_ERROR(CheckRoom(path, bytes));
+  inode->content.assign(static_cast<size_t>(bytes), '\0');
+  return std::make_unique<MemoryBlockFile>(MemoryFile(this, path, std::move(inode)));
 }
 
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> FaultInjectionFileSystem::OpenForReading(
     const std::string& path) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("open", path));
   std::shared_ptr<Inode> inode = Find(path);
   if (inode == nullptr) return FileError("open", path, ENOENT);
@@ -214,6 +283,7 @@ absl::StatusOr<std::unique_ptr<RandomAccessFile>> FaultInjectionFileSystem::Open
 }
 
 absl::Status FaultInjectionFileSystem::Rename(const std::string& from, const std::string& to) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("rename", from));
   std::string from_name, to_name;
   const std::shared_ptr<Inode> source = FindParent(from, &from_name);
@@ -232,6 +302,7 @@ absl::Status FaultInjectionFileSystem::Rename(const std::string& from, const std
 }
 
 absl::Status FaultInjectionFileSystem::SyncDirectory(const std::string& path) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("sync", path));
   const std::shared_ptr<Inode> inode = Find(path);
   if (inode == nullptr || !inode->is_directory) return FileError("sync", path, ENOENT);
@@ -240,6 +311,7 @@ absl::Status FaultInjectionFileSystem::SyncDirectory(const std::string& path) {
 }
 
 absl::Status FaultInjectionFileSystem::CreateDirectories(const std::string& path) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("create", path));
   std::shared_ptr<Inode> inode = root_;
   for (const std::string& name : Names(path)) {
@@ -255,6 +327,7 @@ absl::Status FaultInjectionFileSystem::CreateDirectories(const std::string& path
 }
 
 absl::Status FaultInjectionFileSystem::RemoveFile(const std::string& path) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("remove", path));
   std::string name;
   const std::shared_ptr<Inode> parent = FindParent(path, &name);
@@ -267,6 +340,7 @@ absl::Status FaultInjectionFileSystem::RemoveFile(const std::string& path) {
 }
 
 absl::Status FaultInjectionFileSystem::RemoveTree(const std::string& path) {
+  const Lock lock(mutex_);
   const std::shared_ptr<Inode> inode = Find(path);
   if (inode == nullptr) return Operation("remove", path);
   if (!inode->is_directory) return RemoveFile(path);
@@ -281,6 +355,7 @@ absl::Status FaultInjectionFileSystem::RemoveTree(const std::string& path) {
 
 absl::StatusOr<std::vector<std::string>> FaultInjectionFileSystem::ListDirectory(
     const std::string& path) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("list", path));
   const std::shared_ptr<Inode> inode = Find(path);
   if (inode == nullptr || !inode->is_directory) return FileError("list", path, ENOENT);
@@ -289,14 +364,19 @@ absl::StatusOr<std::vector<std::string>> FaultInjectionFileSystem::ListDirectory
   return names;
 }
 
-bool FaultInjectionFileSystem::FileExists(const std::string& path) { return Find(path) != nullptr; }
+bool FaultInjectionFileSystem::FileExists(const std::string& path) {
+  const Lock lock(mutex_);
+  return Find(path) != nullptr;
+}
 
 bool FaultInjectionFileSystem::IsDirectory(const std::string& path) {
+  const Lock lock(mutex_);
   const std::shared_ptr<Inode> inode = Find(path);
   return inode != nullptr && inode->is_directory;
 }
 
 absl::StatusOr<FileInfo> FaultInjectionFileSystem::Examine(const std::string& path) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("examine", path));
   const std::shared_ptr<Inode> inode = Find(path);
   if (inode == nullptr) return FileError("examine", path, ENOENT);
@@ -309,17 +389,20 @@ absl::StatusOr<FileInfo> FaultInjectionFileSystem::Examine(const std::string& pa
 }
 
 absl::StatusOr<std::string> FaultInjectionFileSystem::RealPath(const std::string& path) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("examine", path));
   if (Find(path) == nullptr) return FileError("examine", path, ENOENT);
   return path;  // there are no links
 }
 
 absl::Status FaultInjectionFileSystem::CheckWritable(const std::string& path) {
+  const Lock lock(mutex_);
   return Operation("write in", path);
 }
 
 absl::StatusOr<std::unique_ptr<FileLock>> FaultInjectionFileSystem::TryLock(
     const std::string& path) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("open", path));
   std::string name;
   const std::shared_ptr<Inode> parent = FindParent(path, &name);
@@ -330,6 +413,7 @@ absl::StatusOr<std::unique_ptr<FileLock>> FaultInjectionFileSystem::TryLock(
 }
 
 absl::StatusOr<int64_t> FaultInjectionFileSystem::FreeDiskBytes(const std::string& path) {
+  const Lock lock(mutex_);
   MT_RETURN_IF_ERROR(Operation("examine", path));
   return capacity_bytes_ - Bytes(*root_);
 }

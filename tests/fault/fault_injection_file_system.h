@@ -5,13 +5,15 @@
 // the first to the second; for a directory, SyncDirectory does so with its entries. A power cut
 // leaves what the disk has.
 //
-// Thread safety: none; for tests on one thread.
+// Thread safety: the methods of FileSystem and of its files may be called from several threads at
+// once, the others while no such call runs.
 #ifndef MEGATRAIN_TESTS_FAULT_FAULT_INJECTION_FILE_SYSTEM_H_
 #define MEGATRAIN_TESTS_FAULT_FAULT_INJECTION_FILE_SYSTEM_H_
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,7 @@ class FaultInjectionFileSystem : public FileSystem {
     kNone,
     kNoSpace,     // this operation: ResourceExhausted, without effect
     kIoError,     // this operation: Internal, without effect
-    kShortWrite,  // this operation: half of an Append, then ResourceExhausted
+    kShortWrite,  // this operation: half of a write, then ResourceExhausted
     kPowerCut,    // this operation and all that follow: Internal, without effect
   };
   // What a power cut leaves. File systems differ: data and names may go to disk in either order.
@@ -53,6 +55,8 @@ class FaultInjectionFileSystem : public FileSystem {
   void WriteFile(const std::string& path, const std::string& content);  // with its directories
 
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override;
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                          int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override;
   absl::Status Rename(const std::string& from, const std::string& to) override;
@@ -72,7 +76,9 @@ class FaultInjectionFileSystem : public FileSystem {
  private:
   struct Inode;
   using Entries = std::map<std::string, std::shared_ptr<Inode>>;
+  class MemoryFile;
   class MemoryWritableFile;
+  class MemoryBlockFile;
   class MemoryRandomAccessFile;
 
   // Counts an operation; its fault if it is the one that fails. *short_write, if not null, may be
@@ -82,12 +88,17 @@ class FaultInjectionFileSystem : public FileSystem {
   std::shared_ptr<Inode> Find(const std::string& path);
   // The directory that holds the last name of `path`, or null; the name in *name.
   std::shared_ptr<Inode> FindParent(const std::string& path, std::string* name);
+  // Creates the file, or empties an existing one.
+  absl::StatusOr<std::shared_ptr<Inode>> Create(const std::string& path);
+  // Fails unless `bytes` more bytes fit on the disk.
+  absl::Status CheckRoom(const std::string& path, int64_t bytes) const;
   absl::Status Append(Inode& inode, const std::string& path, const char* data, int64_t bytes);
   static int64_t Bytes(const Inode& inode);
   static void Lose(Inode& inode, Loss loss);
   static void Keep(Inode& inode);
   static std::shared_ptr<Inode> Copy(const Inode& inode);
 
+  mutable std::recursive_mutex mutex_;  // methods call each other
   std::shared_ptr<Inode> root_;
   int64_t capacity_bytes_ = int64_t{1} << 40;
   int64_t operations_ = 0;

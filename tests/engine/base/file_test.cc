@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -111,6 +112,54 @@ TEST(FileTest, DiskFullIsResourceExhausted) {
   EXPECT_FALSE(IsDiskFull(FileError("create", "a", EIO)));
   EXPECT_FALSE(IsDiskFull(absl::ResourceExhaustedError("disk full")));
   EXPECT_FALSE(IsDiskFull(absl::OkStatus()));
+}
+
+// Memory at a multiple of kDirectAlignment, and `shift` bytes more.
+std::vector<char> Pages(int64_t pages, char** begin, int64_t shift = 0) {
+  std::vector<char> memory(static_cast<size_t>((pages + 2) * kDirectAlignment));
+  const auto address = reinterpret_cast<uintptr_t>(memory.data());
+  const uintptr_t page = kDirectAlignment;
+  *begin = memory.data() + (page - address % page) + shift;
+  return memory;
+}
+
+// With `shift` the memory is not aligned: the system may refuse to transfer it directly, and it
+// goes through the page cache.
+TEST(FileTest, BlocksInAnyOrderMakeAFileWithAnyEnd) {
+  FileSystem* const files = PosixFileSystem();
+  for (const int64_t shift : {0, 1}) {
+    for (const int64_t rest : {0, 1, 4095}) {
+      SCOPED_TRACE(::testing::Message() << "shift " << shift << ", rest " << rest);
+      const std::string path = TestPath("blocks");
+      ASSERT_TRUE(WriteFileSynced(files, path, std::string(100'000, 'x')).ok());
+      const int64_t bytes = 3 * kDirectAlignment + rest;
+      char* data = nullptr;
+      const std::vector<char> memory = Pages(4, &data, shift);
+      for (int64_t i = 0; i < bytes; ++i) data[i] = static_cast<char>(i * i >> 4);
+      auto file = files->NewBlockFile(path, bytes);
+      ASSERT_TRUE(file.ok()) << file.status();
+      for (const int64_t block : {2, 0, 1}) {
+        const int64_t offset = block * kDirectAlignment;
+        const int64_t length = block == 2 ? bytes - offset : kDirectAlignment;
+        ASSERT_TRUE((*file)->Write(offset, data + offset, length).ok());
+      }
+      ASSERT_TRUE((*file)->Sync().ok());
+      ASSERT_TRUE((*file)->Close().ok());
+      const auto whole = ReadWholeFile(files, path, bytes);
+      ASSERT_TRUE(whole.ok()) << whole.status();
+      EXPECT_TRUE(*whole == std::string(data, static_cast<size_t>(bytes)));
+
+      const auto blocks = files->OpenBlocksForReading(path);
+      ASSERT_TRUE(blocks.ok()) << blocks.status();
+      EXPECT_EQ((*blocks)->size(), bytes);
+      char* read = nullptr;
+      const std::vector<char> to = Pages(4, &read, shift);
+      const auto got = (*blocks)->ReadUpTo(kDirectAlignment, read, 3 * kDirectAlignment);
+      ASSERT_TRUE(got.ok()) << got.status();
+      EXPECT_EQ(*got, bytes - kDirectAlignment);
+      EXPECT_TRUE(std::string(read, static_cast<size_t>(*got)) == whole->substr(kDirectAlignment));
+    }
+  }
 }
 
 TEST(FileTest, AtomicWriteReplacesAndLeavesNothingBehind) {

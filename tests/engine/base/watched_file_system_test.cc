@@ -41,5 +41,29 @@ TEST(WatchedFileSystemTest, AsksBeforeEveryPieceAndStopsWhenTold) {
   EXPECT_FALSE(files.FileExists(path));
 }
 
+TEST(WatchedFileSystemTest, AsksBeforeEveryBlock) {
+  int questions = 0, allowed = 1000;
+  WatchedFileSystem files(PosixFileSystem(), [&] {
+    return ++questions > allowed ? absl::CancelledError("abandoned") : absl::OkStatus();
+  });
+  const std::string path = ::testing::TempDir() + "/watched_blocks";
+  alignas(kDirectAlignment) static char block[kDirectAlignment];
+  auto file = files.NewBlockFile(path, 2 * kDirectAlignment);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Write(0, block, kDirectAlignment).ok());
+  ASSERT_TRUE((*file)->Write(kDirectAlignment, block, kDirectAlignment).ok());
+  ASSERT_TRUE((*file)->Sync().ok());
+  EXPECT_EQ(questions, 4);
+  const auto reader = files.OpenBlocksForReading(path);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(*(*reader)->ReadUpTo(kDirectAlignment, block, kDirectAlignment), kDirectAlignment);
+  EXPECT_EQ(questions, 5);
+  allowed = 5;
+  EXPECT_EQ((*file)->Write(0, block, kDirectAlignment).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ((*file)->Sync().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(files.NewBlockFile(path, 1).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE((*file)->Close().ok());
+}
+
 }  // namespace
 }  // namespace megatrain

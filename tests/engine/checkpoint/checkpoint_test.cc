@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/manifest.h"
+#include "engine/checkpoint/transfer.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/hf_weights.h"
@@ -133,9 +135,32 @@ class CorruptingFileSystem : public WatchedFileSystem {
     return std::make_unique<File>(*std::move(file));
   }
 
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                          int64_t bytes) override {
+    auto file = WatchedFileSystem::NewBlockFile(path, bytes);
+    if (!file.ok() || !absl::StrContains(path, name_)) return file;
+    ++corrupted;
+    return std::make_unique<Blocks>(*std::move(file));
+  }
+
   int corrupted = 0;  // files
 
  private:
+  class Blocks : public BlockFile {
+   public:
+    explicit Blocks(std::unique_ptr<BlockFile> file) : file_(std::move(file)) {}
+    absl::Status Write(int64_t offset, const void* data, int64_t bytes) override {
+      const TransferBlock copy;
+      std::memcpy(copy.data(), data, static_cast<size_t>(bytes));
+      if (offset == 0) copy.data()[bytes - 1] ^= 1;
+      return file_->Write(offset, copy.data(), bytes);
+    }
+    absl::Status Sync() override { return file_->Sync(); }
+    absl::Status Close() override { return file_->Close(); }
+
+   private:
+    const std::unique_ptr<BlockFile> file_;
+  };
   class File : public WritableFile {
    public:
     explicit File(std::unique_ptr<WritableFile> file) : file_(std::move(file)) {}

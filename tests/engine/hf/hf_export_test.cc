@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/watched_file_system.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/hf_weights.h"
@@ -27,46 +28,15 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Forwards to the system's files until `bytes` have been written, then the disk is full.
-class SmallDisk : public FileSystem {
+class SmallDisk : public WatchedFileSystem {
  public:
-  explicit SmallDisk(int64_t bytes) : left_(bytes) {}
+  explicit SmallDisk(int64_t bytes)
+      : WatchedFileSystem(PosixFileSystem(), [] { return absl::OkStatus(); }), left_(bytes) {}
 
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
-    auto file = posix_->NewWritableFile(path);
+    auto file = WatchedFileSystem::NewWritableFile(path);
     if (!file.ok()) return file.status();
     return std::make_unique<File>(this, path, *std::move(file));
-  }
-  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
-      const std::string& path) override {
-    return posix_->OpenForReading(path);
-  }
-  absl::Status Rename(const std::string& from, const std::string& to) override {
-    return posix_->Rename(from, to);
-  }
-  absl::Status SyncDirectory(const std::string& path) override {
-    return posix_->SyncDirectory(path);
-  }
-  absl::Status CreateDirectories(const std::string& path) override {
-    return posix_->CreateDirectories(path);
-  }
-  absl::Status RemoveFile(const std::string& path) override { return posix_->RemoveFile(path); }
-  absl::Status RemoveTree(const std::string& path) override { return posix_->RemoveTree(path); }
-  absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path) override {
-    return posix_->ListDirectory(path);
-  }
-  bool FileExists(const std::string& path) override { return posix_->FileExists(path); }
-  bool IsDirectory(const std::string& path) override { return posix_->IsDirectory(path); }
-  absl::StatusOr<FileInfo> Examine(const std::string& path) override {
-    return posix_->Examine(path);
-  }
-  absl::StatusOr<std::string> RealPath(const std::string& path) override {
-    return posix_->RealPath(path);
-  }
-  absl::Status CheckWritable(const std::string& path) override {
-    return posix_->CheckWritable(path);
-  }
-  absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) override {
-    return posix_->TryLock(path);
   }
   absl::StatusOr<int64_t> FreeDiskBytes(const std::string&) override { return left_; }
 
@@ -89,7 +59,6 @@ class SmallDisk : public FileSystem {
     const std::unique_ptr<WritableFile> file_;
   };
 
-  FileSystem* const posix_ = PosixFileSystem();
   int64_t left_;
 };
 

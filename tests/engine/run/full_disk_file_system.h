@@ -27,8 +27,31 @@ class FullDiskFileSystem : public WatchedFileSystem {
     if (!file.ok()) return file.status();
     return std::make_unique<File>(*std::move(file), path, &room_);
   }
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                          int64_t bytes) override {
+    if (--room_ < 0) return FileError("create", path, ENOSPC);
+    auto file = base_->NewBlockFile(path, bytes);
+    if (!file.ok()) return file.status();
+    return std::make_unique<Blocks>(*std::move(file), path, &room_);
+  }
 
  private:
+  class Blocks : public BlockFile {
+   public:
+    Blocks(std::unique_ptr<BlockFile> file, std::string path, std::atomic<int64_t>* room)
+        : file_(std::move(file)), path_(std::move(path)), room_(room) {}
+    absl::Status Write(int64_t offset, const void* data, int64_t bytes) override {
+      if (--*room_ < 0) return FileError("write", path_, ENOSPC, bytes);
+      return file_->Write(offset, data, bytes);
+    }
+    absl::Status Sync() override { return file_->Sync(); }
+    absl::Status Close() override { return file_->Close(); }
+
+   private:
+    const std::unique_ptr<BlockFile> file_;
+    const std::string path_;
+    std::atomic<int64_t>* const room_;
+  };
   class File : public WritableFile {
    public:
     File(std::unique_ptr<WritableFile> file, std::string path, std::atomic<int64_t>* room)

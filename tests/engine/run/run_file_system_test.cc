@@ -25,6 +25,10 @@ class MovedFileSystem : public FileSystem {
   absl::StatusOr<std::unique_ptr<WritableFile>> NewWritableFile(const std::string& path) override {
     return posix_->NewWritableFile(Moved(path));
   }
+  absl::StatusOr<std::unique_ptr<BlockFile>> NewBlockFile(const std::string& path,
+                                                          int64_t bytes) override {
+    return posix_->NewBlockFile(Moved(path), bytes);
+  }
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override {
     return posix_->OpenForReading(Moved(path));

@@ -164,6 +164,10 @@ class UnreadableFileSystem : public WatchedFileSystem {
     if (ParentDirectory(path) == directory_) return FileError("open", path, error_);
     return WatchedFileSystem::OpenForReading(path);
   }
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenBlocksForReading(
+      const std::string& path) override {
+    return OpenForReading(path);
+  }
 
  private:
   const std::string directory_;

@@ -1,0 +1,19 @@
+// Runs a loop whose calls wait for a disk. ThreadPool is for loops that compute.
+#ifndef MEGATRAIN_ENGINE_BASE_CONCURRENT_FOR_H_
+#define MEGATRAIN_ENGINE_BASE_CONCURRENT_FOR_H_
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+
+namespace megatrain {
+
+// Calls work(index) for every index of [0, count), in this order, on up to `threads` threads, the
+// caller's among them, and waits for them. Before each of its own calls the caller's thread calls
+// go_on(calls that are done). After an error of either no more calls are made. Returns the error of
+// the lowest index, or else that of `go_on`.
+absl::Status ConcurrentFor(int count, int threads, absl::FunctionRef<absl::Status(int done)> go_on,
+                           absl::FunctionRef<absl::Status(int index)> work);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_BASE_CONCURRENT_FOR_H_

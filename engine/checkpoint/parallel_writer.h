@@ -1,0 +1,79 @@
+// Writes files whose content lies in memory, with several requests at the disk at a time.
+//
+// Each of kTransferThreads threads copies the next block of the files under way and writes it. The
+// caller's memory is free again when its last block was copied, not when it was written, so that
+// the disk always has requests while the caller goes on to the next files.
+//
+// Thread safety: one thread at a time may call methods.
+// Invariants: an error ends all files under way; every later call returns it.
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_PARALLEL_WRITER_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_PARALLEL_WRITER_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/base/file.h"
+#include "engine/base/mutex.h"
+#include "engine/checkpoint/transfer.h"
+
+namespace megatrain {
+
+class ParallelWriter {
+ public:
+  struct NewFile {
+    std::string path;
+    std::vector<FilePiece> pieces;  // all of the file, in its order
+  };
+
+  // `files` must outlive the writer.
+  explicit ParallelWriter(FileSystem* files) : files_(files) {}
+  // Waits for the blocks that are being written. The others, and files that were not synced, are
+  // dropped.
+  ~ParallelWriter();
+  ParallelWriter(const ParallelWriter&) = delete;
+  ParallelWriter& operator=(const ParallelWriter&) = delete;
+
+  // Creates the files, begins to write them and returns their XXH3-128 as 32 hex digits, once the
+  // memory of the pieces is not needed any more. Errors of writing may come later, from any method.
+  absl::StatusOr<std::vector<std::string>> Write(std::vector<NewFile> new_files);
+
+  // Waits until all files are on stable storage. Returns the first error.
+  absl::Status Finish();
+
+  // Returns false if a file that was written went through the page cache. REQUIRES: Finish
+  // succeeded.
+  bool direct() const;
+
+ private:
+  struct File;
+
+  void Work();
+  // Writes a claimed block that was copied to `block`, and syncs and closes the file after its
+  // last.
+  absl::Status WriteBlock(File& file, int64_t offset, const char* block, int64_t bytes);
+  bool Copied(absl::Span<const std::shared_ptr<File>> files) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Fail(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  FileSystem* const files_;
+  mutable Mutex mutex_;
+  CondVar work_;      // there are blocks to claim, or stop_
+  CondVar progress_;  // blocks were copied or written
+  std::deque<std::shared_ptr<File>> claimable_ ABSL_GUARDED_BY(mutex_);  // not all blocks claimed
+  int busy_ ABSL_GUARDED_BY(mutex_) = 0;                                 // threads
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool direct_ ABSL_GUARDED_BY(mutex_) = true;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_;  // started by the first Write
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_PARALLEL_WRITER_H_

@@ -1,0 +1,62 @@
+// Moves the content of files between memory and disk in aligned blocks, past the page cache where
+// the file system allows that (BlockFile). The tensors of a file are neither aligned in it nor in
+// memory, so each block is copied.
+#ifndef MEGATRAIN_ENGINE_CHECKPOINT_TRANSFER_H_
+#define MEGATRAIN_ENGINE_CHECKPOINT_TRANSFER_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "engine/base/file.h"
+
+namespace megatrain {
+
+// Large enough that a disk's time for a request is spent on moving bytes.
+inline constexpr int64_t kTransferBlockBytes = int64_t{4} << 20;
+// A disk is fast with several requests at a time only, whatever the number of processors.
+inline constexpr int kTransferThreads = 8;
+// The memory of a save or a load besides the state itself: a block a thread. The plan counts it.
+inline constexpr int64_t kTransferBytes = kTransferThreads * kTransferBlockBytes;
+
+// The memory of a block, kTransferBlockBytes bytes at a multiple of kDirectAlignment.
+class TransferBlock {
+ public:
+  TransferBlock()
+      : data_(static_cast<char*>(std::aligned_alloc(kDirectAlignment, kTransferBlockBytes))) {}
+  char* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(char* data) const { std::free(data); }
+  };
+  std::unique_ptr<char, Free> data_;
+};
+
+// A part of a file and its place in memory.
+struct FilePiece {
+  int64_t offset = 0;    // in the file
+  char* data = nullptr;  // null if the part has no place
+  int64_t bytes = 0;
+};
+
+// Copy the block [offset, offset + bytes) of a file from or to the memory of its pieces. What has
+// no place is not copied. REQUIRES: `pieces` are ordered by offset and do not overlap.
+void CopyFromPieces(const std::vector<FilePiece>& pieces, int64_t offset, char* block,
+                    int64_t bytes);
+void CopyToPieces(const char* block, int64_t offset, int64_t bytes,
+                  const std::vector<FilePiece>& pieces);
+
+// Reads the whole of `file` in blocks and passes each to `take`, in the order of the file. Returns
+// DataLoss if the file ends before its size, and the errors of reading. REQUIRES: `file` is from
+// FileSystem::OpenBlocksForReading.
+absl::Status ReadInBlocks(
+    const RandomAccessFile& file,
+    absl::FunctionRef<void(int64_t offset, const char* block, int64_t bytes)> take);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_CHECKPOINT_TRANSFER_H_

@@ -1,0 +1,71 @@
+#include "engine/base/concurrent_for.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/mutex.h"
+
+namespace megatrain {
+namespace {
+
+TEST(ConcurrentForTest, CallsForEveryIndexOnceAndAsksOnTheCallersThread) {
+  for (const int threads : {1, 3, 8}) {
+    for (const int count : {0, 1, 2, 50}) {
+      Mutex mutex;
+      std::multiset<int> calls;
+      int questions = 0;
+      const auto caller = std::this_thread::get_id();
+      const absl::Status status = ConcurrentFor(
+          count, threads,
+          [&](int done) {
+            EXPECT_EQ(std::this_thread::get_id(), caller);
+            EXPECT_LE(done, count);
+            ++questions;
+            return absl::OkStatus();
+          },
+          [&](int index) {
+            MutexLock lock(&mutex);
+            calls.insert(index);
+            return absl::OkStatus();
+          });
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(static_cast<int>(calls.size()), count);
+      EXPECT_EQ(static_cast<int>(std::set<int>(calls.begin(), calls.end()).size()), count);
+      EXPECT_GE(questions, 1);
+    }
+  }
+}
+
+TEST(ConcurrentForTest, TheErrorOfTheLowestIndexIsReturnedAndNoMoreCallsAreMade) {
+  Mutex mutex;
+  int calls = 0;
+  const absl::Status status = ConcurrentFor(
+      1000, 4, [](int) { return absl::OkStatus(); },
+      [&](int index) {
+        MutexLock lock(&mutex);
+        ++calls;
+        return index >= 10 ? absl::InternalError(absl::StrCat("index ", index)) : absl::OkStatus();
+      });
+  EXPECT_EQ(status, absl::InternalError("index 10"));
+  EXPECT_LT(calls, 20);
+}
+
+TEST(ConcurrentForTest, EndsWhenTheCallerSaysSo) {
+  int calls = 0;
+  const absl::Status status = ConcurrentFor(
+      10, 1,
+      [](int done) { return done < 3 ? absl::OkStatus() : absl::CancelledError("abandoned"); },
+      [&](int) {
+        ++calls;
+        return absl::OkStatus();
+      });
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(calls, 3);
+}
+
+}  // namespace
+}  // namespace megatrain
