@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "engine/base/mutex.h"
 #include "engine/base/status.h"
 #include "engine/tokenizer/sentencepiece_model.h"
 #include "engine/tokenizer/text/text_map.h"
@@ -55,8 +56,22 @@ class HfTokenizer : public Tokenizer {
   };
   // The vectors that Encode fills, and buffers that are reused for every word.
   struct Output {
-    std::vector<int32_t>* ids;
-    std::vector<size_t>* offsets;  // may be null
+    explicit Output(const HfTokenizer& tokenizer) : tokenizer(tokenizer) {
+      MutexLock lock(&tokenizer.mutex_);
+      if (tokenizer.words_.empty()) return;
+      buffers.words = std::move(tokenizer.words_.back());
+      tokenizer.words_.pop_back();
+    }
+    ~Output() {
+      MutexLock lock(&tokenizer.mutex_);
+      tokenizer.words_.push_back(std::move(buffers.words));
+    }
+    Output(const Output&) = delete;
+    Output& operator=(const Output&) = delete;
+
+    const HfTokenizer& tokenizer;
+    std::vector<int32_t>* ids = nullptr;
+    std::vector<size_t>* offsets = nullptr;
     PieceState state;
     std::string_view text;
     bool open = false;  // the text goes on; `cut` is kept
@@ -104,6 +119,9 @@ class HfTokenizer : public Tokenizer {
   int32_t pad_id_ = -1;
   std::vector<int32_t> end_ids_;
   std::string fingerprint_;
+  // Caches that no call uses at the moment; there are as many as there were calls at a time.
+  mutable Mutex mutex_;
+  mutable std::vector<WordCache> words_ ABSL_GUARDED_BY(mutex_);
 };
 
 absl::Status HfTokenizer::Initialize(TokenizerJson parts, std::string_view file,
@@ -309,7 +327,7 @@ absl::Status HfTokenizer::EncodeText(std::string_view text, const PieceState& st
                                      std::vector<int32_t>* ids,
                                      std::vector<size_t>* offsets) const {
   MT_RETURN_IF_ERROR(CheckUtf8(text));
-  Output out;
+  Output out(*this);
   out.ids = ids;
   out.offsets = offsets;
   out.state = state;
@@ -344,9 +362,8 @@ absl::StatusOr<size_t> HfTokenizer::EncodePiece(std::string_view text, bool last
   // looks at behind itself is not there.
   size_t known = text.size() - std::min(text.size(), raw_bytes_max_ + 4);
   while (known > 0 && known < text.size() && (text[known] & 0xc0) == 0x80) --known;
-  Output out;
+  Output out(*this);
   out.ids = ids;
-  out.offsets = nullptr;
   out.state = *state;
   out.text = text;
   out.open = true;

@@ -5,13 +5,7 @@
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
-namespace {
-
-// Words of bytes from this length on are merged between seams: shorter ones are merged faster
-// whole.
-constexpr size_t kLongWord = 1024;
-
-}  // namespace
+namespace {}  // namespace
 
 BpeModel::BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams,
                    BpeSettings settings)
@@ -29,6 +23,12 @@ BpeModel::BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams
     const auto found = this->vocabulary().find(token);
     byte_ids_[byte] = found == this->vocabulary().end() ? -1 : found->second;
     all_bytes_ = all_bytes_ && byte_ids_[byte] >= 0;
+  }
+  for (size_t i = 0; settings_.byte_level && i < byte_seams_.size(); ++i) {
+    const auto before = static_cast<uint8_t>(i / 256);
+    const auto after = static_cast<uint8_t>(i % 256);
+    byte_seams_[i] = byte_ids_[before] >= 0 && byte_ids_[after] >= 0 &&
+                     seams_.Between(ByteToUnicode(before), ByteToUnicode(after));
   }
   for (int32_t& id : ascii_ids_) id = -1;
   std::string bytes;
@@ -78,104 +78,124 @@ bool BpeModel::FallBack(std::string_view text, uint32_t begin,
   return true;
 }
 
-bool BpeModel::SeamBetween(char32_t before, char32_t after) const {
+char32_t BpeModel::SymbolAt(std::string_view word, size_t at) const {
+  return settings_.byte_level ? static_cast<uint8_t>(word[at]) : Utf8At(word, at);
+}
+
+bool BpeModel::IsSeam(char32_t before, char32_t after) const {
+  if (settings_.byte_level) return byte_seams_[before * 256 + after];
   if (!plain_ || !seams_.Between(before, after)) return false;
   if (settings_.byte_fallback && all_bytes_) return true;
   // Unknown characters may be left out or fused, and bytes may pass an unknown token.
   return !settings_.byte_fallback && PlainId(before) >= 0 && PlainId(after) >= 0;
 }
 
-bool BpeModel::ByteSeam(uint8_t before, uint8_t after) const {
-  return byte_ids_[before] >= 0 && byte_ids_[after] >= 0 &&
-         seams_.Between(ByteToUnicode(before), ByteToUnicode(after));
+bool BpeModel::IsToken(std::string_view word, int32_t* id) const {
+  if (!settings_.ignore_merges) return false;
+  const TextMap<int32_t>& words = settings_.byte_level ? words_ : vocabulary();
+  const auto found = words.find(word);
+  if (found == words.end()) return false;
+  *id = found->second;
+  return true;
 }
 
-void BpeModel::Flush(ModelBuffers* buffers) const {
-  merges_.Apply(&buffers->symbols);
-  buffers->tokens.insert(buffers->tokens.end(), buffers->symbols.begin(), buffers->symbols.end());
-  buffers->symbols.clear();
-}
-
-void BpeModel::EncodeBytes(std::string_view word, ModelBuffers* buffers) const {
-  // A short word is merged where the result belongs.
-  const bool cut = word.size() >= kLongWord;
-  std::vector<TokenAt>& symbols = cut ? buffers->symbols : buffers->tokens;
+void BpeModel::AddBytes(std::string_view word, size_t begin, size_t end,
+                        std::vector<TokenAt>* symbols) const {
   bool open_unknown = false;  // the symbol before is an unknown one that may be fused
-  for (size_t i = 0; i < word.size(); ++i) {
-    const auto byte = static_cast<uint8_t>(word[i]);
-    const int32_t id = byte_ids_[byte];
-    if (cut && i > 0 && ByteSeam(static_cast<uint8_t>(word[i - 1]), byte)) Flush(buffers);
+  for (size_t i = begin; i < end; ++i) {
+    const int32_t id = byte_ids_[static_cast<uint8_t>(word[i])];
     if (id >= 0) {
-      symbols.push_back({id, static_cast<uint32_t>(i)});
+      symbols->push_back({id, static_cast<uint32_t>(i)});
       open_unknown = false;
     } else if (settings_.unknown_id.has_value()) {
       if (!(open_unknown && settings_.fuse_unknown)) {
-        symbols.push_back({*settings_.unknown_id, static_cast<uint32_t>(i)});
+        symbols->push_back({*settings_.unknown_id, static_cast<uint32_t>(i)});
       }
       open_unknown = true;
     }  // else the byte is dropped, as `tokenizers` does
   }
-  if (cut) {
-    Flush(buffers);
-  } else {
-    merges_.Apply(&symbols);
-  }
 }
 
-void BpeModel::EncodeCharacters(std::string_view word, ModelBuffers* buffers) const {
-  std::vector<TokenAt>& symbols = buffers->symbols;
-  char32_t before = 0;
+void BpeModel::AddCharacters(std::string_view word, size_t begin, size_t end,
+                             std::vector<TokenAt>* symbols) const {
   bool open_unknown = false;  // an unknown token is not yet written, which begins at `unknown`
   uint32_t unknown = 0;
   const auto write_unknown = [&] {
-    if (open_unknown) symbols.push_back({*settings_.unknown_id, unknown});
+    if (open_unknown) symbols->push_back({*settings_.unknown_id, unknown});
     open_unknown = false;
   };
   std::string affixed;
-  for (size_t at = 0; at < word.size();) {
-    const char32_t c = Utf8At(word, at);
+  for (size_t at = begin; at < end;) {
     const size_t length = Utf8Length(static_cast<unsigned char>(word[at]));
-    const auto begin = static_cast<uint32_t>(at);
-    if (at > 0 && SeamBetween(before, c)) {
-      write_unknown();
-      Flush(buffers);
-    }
+    const auto place = static_cast<uint32_t>(at);
     const int32_t id = CharacterId(word, at, length, &affixed);
     if (id >= 0) {
       write_unknown();
-      symbols.push_back({id, begin});
+      symbols->push_back({id, place});
     } else if (settings_.byte_fallback &&
-               FallBack(plain_ ? word.substr(at, length) : std::string_view(affixed), begin,
-                        &symbols)) {
+               FallBack(plain_ ? word.substr(at, length) : std::string_view(affixed), place,
+                        symbols)) {
       // As in `tokenizers`, an unknown token before these bytes is written behind them.
     } else if (settings_.unknown_id.has_value()) {
       if (!settings_.fuse_unknown) write_unknown();
-      if (!open_unknown) unknown = begin;
+      if (!open_unknown) unknown = place;
       open_unknown = true;
     }
-    before = c;
     at += length;
   }
   write_unknown();
-  Flush(buffers);
+}
+
+void BpeModel::Merge(std::string_view word, size_t begin, size_t end, ModelBuffers* buffers) const {
+  std::vector<TokenAt>& symbols = buffers->symbols;
+  symbols.clear();
+  if (settings_.byte_level) {
+    AddBytes(word, begin, end, &symbols);
+  } else {
+    AddCharacters(word, begin, end, &symbols);
+  }
+  merges_.Apply(&symbols);
+  buffers->tokens.insert(buffers->tokens.end(), symbols.begin(), symbols.end());
+}
+
+void BpeModel::Cut(std::string_view word, ModelBuffers* buffers) const {
+  const auto next = [&](size_t at) {
+    return settings_.byte_level ? at + 1 : at + Utf8Length(static_cast<unsigned char>(word[at]));
+  };
+  // A stretch that is remembered is not the whole word, which may be a token of its own.
+  const auto encode = [&](size_t begin, size_t end) {
+    buffers->words.Remember(word.substr(begin, end - begin), /*whole=*/false, begin,
+                            &buffers->tokens, [&] { Merge(word, begin, end, buffers); });
+  };
+  size_t begin = 0;
+  char32_t before = SymbolAt(word, 0);
+  for (size_t at = next(0); at < word.size(); at = next(at)) {
+    const char32_t here = SymbolAt(word, at);
+    if (IsSeam(before, here)) {
+      encode(begin, at);
+      begin = at;
+    }
+    before = here;
+  }
+  if (begin == 0) {
+    Merge(word, 0, word.size(), buffers);
+  } else {
+    encode(begin, word.size());
+  }
 }
 
 absl::Status BpeModel::Encode(std::string_view word, double score, ModelBuffers* buffers) const {
   buffers->tokens.clear();
-  buffers->symbols.clear();
-  if (settings_.ignore_merges) {
-    const TextMap<int32_t>& words = settings_.byte_level ? words_ : vocabulary();
-    const auto found = words.find(word);
-    if (found != words.end()) {
-      buffers->tokens.push_back({found->second, 0});
-      return absl::OkStatus();
+  buffers->words.Remember(word, /*whole=*/true, 0, &buffers->tokens, [&] {
+    int32_t id = -1;
+    if (IsToken(word, &id)) {
+      buffers->tokens.push_back({id, 0});
+    } else if (plain_) {
+      Cut(word, buffers);
+    } else {
+      Merge(word, 0, word.size(), buffers);
     }
-  }
-  if (settings_.byte_level) {
-    EncodeBytes(word, buffers);
-  } else {
-    EncodeCharacters(word, buffers);
-  }
+  });
   return absl::OkStatus();
 }
 
@@ -186,13 +206,8 @@ absl::StatusOr<size_t> BpeModel::EncodeOpen(std::string_view word,
   if (settings_.ignore_merges || !plain_) return 0;
   for (size_t at = word.size(); at > 0;) {
     const size_t before = settings_.byte_level ? at - 1 : Utf8Before(word, at);
-    bool seam = false;
-    if (at < word.size() && settings_.byte_level) {
-      const auto byte = static_cast<uint8_t>(word[at]);
-      seam = (byte & 0xc0) != 0x80 && ByteSeam(static_cast<uint8_t>(word[before]), byte);
-    } else if (at < word.size()) {
-      seam = SeamBetween(Utf8At(word, before), Utf8At(word, at));
-    }
+    const bool seam = at < word.size() && (word[at] & 0xc0) != 0x80 &&
+                      IsSeam(SymbolAt(word, before), SymbolAt(word, at));
     if (seam && may_cut(at)) {
       const absl::Status status = Encode(word.substr(0, at), 0, buffers);
       if (!status.ok()) return status;

@@ -3,6 +3,7 @@
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MODEL_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_MODEL_H_
 
+#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,27 +34,36 @@ class BpeModel : public TokenModel {
   BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
 
   // Time is O(n log n) in the longest stretch without a seam and O(n) in the length of the word.
+  // Short stretches are looked up in `buffers->words` first.
   absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,
                                     double* score, ModelBuffers* buffers) const override;
 
  private:
-  void EncodeBytes(std::string_view word, ModelBuffers* buffers) const;
-  void EncodeCharacters(std::string_view word, ModelBuffers* buffers) const;
-  // Merges the symbols and moves them behind the tokens.
-  void Flush(ModelBuffers* buffers) const;
+  // Append the tokens of `word`: Merge those of the bytes [begin, end), Cut those of the stretches
+  // between its seams.
+  void Merge(std::string_view word, size_t begin, size_t end, ModelBuffers* buffers) const;
+  void Cut(std::string_view word, ModelBuffers* buffers) const;
+  // Append the symbols of these bytes, before any rule is applied.
+  void AddBytes(std::string_view word, size_t begin, size_t end,
+                std::vector<TokenAt>* symbols) const;
+  void AddCharacters(std::string_view word, size_t begin, size_t end,
+                     std::vector<TokenAt>* symbols) const;
+  // Sets `id` if the word is a token that is not merged.
+  bool IsToken(std::string_view word, int32_t* id) const;
   // Returns the token of the character at `at`, with prefix and suffix; -1 if it is none. `text` is
   // set to the character with its prefix and suffix if there are such.
   int32_t CharacterId(std::string_view word, size_t at, size_t length, std::string* text) const;
   // Appends the tokens of the bytes of `text`; false, with no change, if one has none.
   bool FallBack(std::string_view text, uint32_t begin, std::vector<TokenAt>* symbols) const;
-  // Returns true if no token reaches across the place between two neighbouring characters.
-  bool SeamBetween(char32_t before, char32_t after) const;
-  bool ByteSeam(uint8_t before, uint8_t after) const;
+  char32_t SymbolAt(std::string_view word, size_t at) const;  // a byte or a character
+  // Returns true if no token reaches across the place between two neighbouring symbols.
+  bool IsSeam(char32_t before, char32_t after) const;
   int32_t PlainId(char32_t c) const;  // without prefix and suffix
 
   const BpeMerges merges_;
   const BpeSeams seams_;
+  std::bitset<256 * 256> byte_seams_;  // IsSeam of pairs of bytes, with byte_level
   const BpeSettings settings_;
   int32_t byte_ids_[256];  // of a byte: byte-level or "<0x..>" tokens; -1: none
   bool all_bytes_ = true;  // every byte has a token

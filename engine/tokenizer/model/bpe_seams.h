@@ -3,6 +3,7 @@
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_SEAMS_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_BPE_SEAMS_H_
 
+#include <bitset>
 #include <cstdint>
 #include <string_view>
 
@@ -23,10 +24,14 @@ class BpeSeams {
   void AddRule(std::string_view left, std::string_view right);
   // Declares that there are no seams. Call it if a rule has a token that does not stand for its
   // characters.
-  void SetNone() { none_ = true; }
+  void SetNone() {
+    none_ = true;
+    ascii_joined_.set();
+  }
 
   // Returns true if text can be cut between the neighbouring characters `before` and `after`.
   bool Between(char32_t before, char32_t after) const {
+    if (before < 128 && after < 128) return !ascii_joined_[before * 128 + after];
     return !none_ && !joined_.contains(Pair(before, after));
   }
 
@@ -35,7 +40,8 @@ class BpeSeams {
     return uint64_t{before} << 32 | uint64_t{after};
   }
 
-  absl::flat_hash_set<uint64_t> joined_;
+  std::bitset<128 * 128> ascii_joined_;   // for pairs in ASCII
+  absl::flat_hash_set<uint64_t> joined_;  // for others
   bool none_ = false;
 };
 

@@ -9,15 +9,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/tokenizer/model/word_cache.h"
 #include "engine/tokenizer/text/text_map.h"
 
 namespace megatrain {
-
-// A token and the byte offset in the word at which it begins.
-struct TokenAt {
-  int32_t id;
-  uint32_t begin;
-};
 
 // The best way to a place in a word, of Unigram.
 struct BestPath {
@@ -26,11 +21,12 @@ struct BestPath {
   int32_t id;
 };
 
-// Memory that is reused from word to word.
+// Memory that is reused from word to word, by one model.
 struct ModelBuffers {
   std::vector<TokenAt> tokens;  // of the word, ascending
   std::vector<TokenAt> symbols;
   std::vector<BestPath> paths;
+  WordCache words;  // of one model
 };
 
 // Thread safety: const methods may be called from several threads.
