@@ -20,9 +20,10 @@ namespace megatrain {
 // the model will do. `tokenizer` may be null.
 int32_t PadId(const Tokenizer* tokenizer, int64_t vocabulary);
 
-// Sets what the data needs in `encoder`, whose vocabulary is set, and in `chat_template`, to which
-// `encoder` then points. `tokenizer` may be null if all data has format `tokens`. `files` is used
-// during the call only.
+// Sets the tokenizer and special ids of `encoder`. If some data is chat data, also makes
+// `chat_template`, to which `encoder` then points. `tokenizer`, which must outlive `encoder`, may
+// be null if all data has format `tokens`. `files` is used during the call only. REQUIRES:
+// `encoder` has its vocabulary, and `chat_template` is null.
 //
 // Returns InvalidArgument, naming the entry, if a tokenizer is missing, if nothing says which token
 // ends a text, or if a token that goes around texts is not the model's. Returns the errors of

@@ -16,8 +16,8 @@ struct Sequence {
   std::vector<int32_t> input_ids;
   std::vector<int32_t> labels;
   std::vector<int32_t> position_ids;  // from 0 in each document
-  std::vector<int32_t>
-      document_ids;  // ascending from 0 within the sequence; padding is a document of its own, -1
+  // Ascending from 0 within the sequence. Padding is a document of its own, -1.
+  std::vector<int32_t> document_ids;
 };
 
 // Returns the target of the prediction at each position: labels[t + 1] if t + 1 is in the same
