@@ -9,9 +9,8 @@
 // The program sees the variables messages, tools, documents, add_generation_prompt, the special
 // tokens by name (bos_token and so on), and the record's chat_template_kwargs.
 // - bos_token, eos_token and pad_token are the tokenizer's, if it has them.
-// - `reasoning_content` and `thinking` of a message are filled from each other and from
-// `reasoning`,
-//   as transformers does.
+// - `reasoning_content` and `thinking` of a message are filled from each other and from its
+//   `reasoning`, as transformers does.
 // - A content in parts becomes their texts, with a line feed between them, for a program that does
 //   not mention `text`. transformers would print Python's text of a list.
 // - strftime_now tells midnight of the day of `data.template_date`.
@@ -25,8 +24,7 @@
 // `data.train_on` names in their place.
 // - If the program has {% generation %}, a turn is what its blocks wrote.
 // - Otherwise turn_finder.h finds it, from the end of the generation prompt to the end-of-turn
-// mark.
-//   A turn whose place is uncertain is left out, and counted.
+//   mark. A turn whose place is uncertain is left out, and counted.
 #ifndef MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 #define MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 

@@ -18,8 +18,7 @@ namespace megatrain {
 class BoundedFileSystem : public WatchedFileSystem {
  public:
   // At most `descriptors` files keep a descriptor, those that were read last. `base` must outlive
-  // this object and all files opened through it; the files may outlive this object. REQUIRES:
-  // descriptors >= 1.
+  // this object and all files opened through it. REQUIRES: descriptors >= 1.
   BoundedFileSystem(FileSystem* base, size_t descriptors);
   ~BoundedFileSystem() override;
 
