@@ -1,4 +1,4 @@
-// Finds where to open a stream again.
+// Finds the place at which a lost stream is opened again.
 #ifndef MEGATRAIN_CLIENT_CONNECTION_STREAM_POSITION_H_
 #define MEGATRAIN_CLIENT_CONNECTION_STREAM_POSITION_H_
 
@@ -9,9 +9,9 @@
 
 namespace megatrain::client {
 
-// Returns the sequence number at which to open the stream if the connection is lost after
-// `message`. `next` is that number before `message` came. A message without a number leaves it
-// unchanged.
+// Return the sequence number that a stream must be opened at if its connection is lost after
+// `message`. `next` is what the call for the message before returned, or the number that the stream
+// was opened at. It is returned unchanged for a message without a number.
 int64_t PositionAfter(const v1::WatchJobResponse& message, int64_t next);
 int64_t PositionAfter(const v1::StreamStepMetricsResponse& message, int64_t next);
 int64_t PositionAfter(const v1::StreamLogsResponse& message, int64_t next);

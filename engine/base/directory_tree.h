@@ -40,6 +40,8 @@ class DirectoryReader {
   // the end and on an error; error() tells the two apart.
   const char* Next();
   int error() const { return error_; }  // the errno of the last failure, 0 if there was none
+  // Returns a descriptor of the directory, valid as long as the reader. REQUIRES: the directory can
+  // be listed, as Next has shown by returning a name.
   int descriptor() const { return ::dirfd(stream_); }
 
  private:

@@ -6,9 +6,9 @@
 // operation or loses what was not synced.
 //
 // Error messages name the operation, the path and the system's reason. The codes are
-// - NotFound: there is no such file or directory;
+// - NotFound: there is no such file or directory, or a file is where a directory must be;
 // - PermissionDenied: access is refused, or the file system is read-only;
-// - InvalidArgument: the path is no valid name, or leads to the wrong kind of file;
+// - InvalidArgument: the path is no valid name, or a file to read is no regular file;
 // - ResourceExhausted: the disk or a quota is full (see IsDiskFull);
 // - DataLoss: a file ends too early;
 // - Internal: any other failure.

@@ -2,27 +2,29 @@
 // is computed on. The format is a Jinja program, which is run as apply_chat_template of
 // transformers runs it (jinja/jinja_program.h).
 //
-// The program. `data.chat_template` names it: "auto" is the model directory's own
-// (template_files.h), a name is a built-in one (built_in_programs.h), and a path that ends in
-// .jinja is that file. Of a directory's several programs "tool_use" renders records with tools, and
-// "default" all others.
+// `data.chat_template` names the program: "auto" is the model directory's own (template_files.h), a
+// name is a built-in one (built_in_programs.h), and a path that ends in .jinja is that file. If a
+// directory has several, "tool_use" renders records with tools, and "default" all others.
 //
-// Its variables: messages, tools, documents, add_generation_prompt, the special tokens by name
-// (bos_token and so on), and the record's chat_template_kwargs. bos_token, eos_token and pad_token
-// are the tokenizer's. `reasoning_content` and `thinking` of a message are filled from each other
-// and from `reasoning`, as transformers does. strftime_now sees the day of `data.template_date` at
-// midnight. A content in parts becomes its texts, with a line feed between them, for a program that
-// does not go through parts; transformers would print Python's text of a list.
+// The program sees the variables messages, tools, documents, add_generation_prompt, the special
+// tokens by name (bos_token and so on), and the record's chat_template_kwargs.
+// - bos_token, eos_token and pad_token are the tokenizer's, if it has them.
+// - `reasoning_content` and `thinking` of a message are filled from each other and from its
+//   `reasoning`, as transformers does.
+// - A content in parts becomes their texts, with a line feed between them, for a program that does
+//   not mention `text`. transformers would print Python's text of a list.
+// - strftime_now tells midnight of the day of `data.template_date`.
 //
-// Nothing is dropped without a word. Where a record has tools, documents or variables that the
-// program does not mention, or a message has a key that it does not mention, the record is refused.
-// Only role, content, name and tool_call_id may go unread. A message with a role that the
-// program does not mention is refused if the rendered text is the same without it.
+// Nothing is dropped silently. A record is refused if it has tools, documents or variables that the
+// program does not mention, or if a message has a key that it does not mention. Only role, content,
+// name and tool_call_id may go unread. A message with a role that the program does not mention is
+// refused if the rendered text is the same without it.
 //
-// The loss is on the assistant's turns: the messages of role `assistant`.
+// The loss is on the assistant's turns, the messages of role `assistant`, or on what
+// `data.train_on` names in their place.
 // - If the program has {% generation %}, a turn is what its blocks wrote.
-// - Otherwise turn_finder.h says what a turn is: from the end of the generation prompt to the
-//   end-of-turn mark. A turn whose place is uncertain is left out, and counted.
+// - Otherwise turn_finder.h finds it, from the end of the generation prompt to the end-of-turn
+//   mark. A turn whose place is uncertain is left out, and counted.
 #ifndef MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 #define MEGATRAIN_ENGINE_CHAT_CHAT_TEMPLATE_H_
 
@@ -46,7 +48,7 @@ namespace megatrain {
 struct ChatTemplateOptions {
   std::string name = "auto";    // data.chat_template
   std::string model_directory;  // may be "" if `name` is not "auto"
-  absl::CivilDay day;           // what strftime_now tells
+  absl::CivilDay day;           // the day that strftime_now tells
   TrainOn train_on = TrainOn::kAssistant;
   FileSystem* files = PosixFileSystem();  // used by Create only
 };
@@ -72,12 +74,13 @@ class ChatTemplate {
 
   // Appends the token ids of RenderText's text to `ids`, and for each id to `target` 1 if the loss
   // is computed on it, else 0. A token that straddles the start or the end of a range belongs to
-  // it. Adds to `*turns_left_out`. Returns the errors of RenderText and of the tokenizer.
+  // it. Adds the number of turns left out to `*turns_left_out`. Returns the errors of RenderText
+  // and of the tokenizer, which must be the one given to Create.
   absl::Status Render(const Conversation& conversation, const Tokenizer& tokenizer,
                       std::vector<int32_t>* ids, std::vector<uint8_t>* target,
                       int64_t* turns_left_out) const;
 
-  // True if a program uses strftime_now, so that its text depends on the day.
+  // Returns true if a program uses strftime_now, so that its text may depend on the day.
   bool uses_day() const;
   absl::CivilDay day() const { return options_.day; }
   TrainOn train_on() const { return options_.train_on; }

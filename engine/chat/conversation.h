@@ -16,9 +16,9 @@ struct ChatMessage {
   // string, or a list of parts {"type": "text", "text": "..."}. There are no nulls and no key
   // twice.
   JinjaValue::Entries fields;
-  bool trained = true;    // false: the message has `weight: 0`, so no loss is on it
-  std::string role;       // the role of `fields`
-  std::string text;       // the content, of parts their texts with a line feed between them
+  bool trained = true;  // false: the message has `weight: 0`, so no loss is on it
+  std::string role;     // the role of `fields`
+  std::string text;     // the content; for a content in parts, their texts with line feeds between
   bool in_parts = false;  // the content is a list of parts
 
   // Returns the field, or null if there is none. Valid until `fields` changes.
@@ -30,7 +30,7 @@ struct ChatMessage {
   }
   bool is_assistant() const { return role == "assistant"; }
 
-  // Adds role and content to a message without them. REQUIRES: both are well-formed UTF-8.
+  // Makes a message of role and content alone. REQUIRES: both are well-formed UTF-8.
   static ChatMessage Of(std::string role, std::string content) {
     ChatMessage message;
     message.fields = {{"role", JinjaValue::String(role)}, {"content", JinjaValue::String(content)}};

@@ -33,12 +33,12 @@ absl::StatusOr<std::string> JsonString(simdjson::dom::element value, const std::
 absl::Status SetJsonString(const std::string& name, simdjson::dom::element value,
                            std::optional<std::string>* target);
 
-// Returns the value as a program sees it. Of two fields with the same name the last holds. Returns
-// InvalidArgument for a whole number beyond 64 bits and for values nested too deep.
+// Returns the value as a program sees it. If two fields have the same name, the last one counts.
+// Returns InvalidArgument for a whole number beyond 64 bits and for values nested too deep.
 absl::StatusOr<JinjaValue> JsonToJinja(simdjson::dom::element value, const std::string& name);
 
-// Parses JSON that a record holds as a text, and calls `use` with it. Returns InvalidArgument if
-// the text is not JSON, and the error of `use`.
+// Parses JSON that a record holds as a text, and calls `use` with it; the value is valid during the
+// call. Returns InvalidArgument if the text is not JSON, and the error of `use`.
 absl::Status WithEmbeddedJson(std::string_view text, const std::string& name,
                               absl::FunctionRef<absl::Status(simdjson::dom::element value)> use);
 

@@ -26,8 +26,8 @@ struct ChatProgramText {
 absl::StatusOr<std::map<std::string, ChatProgramText>> ReadChatPrograms(
     const std::string& directory, FileSystem* files);
 
-// Returns the texts of the special tokens by the names of their variables (bos_token, eos_token and
-// so on, and further ones of the model whose names end in _token). They are those of
+// Returns the texts of the special tokens by the names of their variables: bos_token, eos_token and
+// all other keys that end in _token, and those within `extra_special_tokens`. They are those of
 // tokenizer_config.json. If that has no added_tokens_decoder, what it lacks is taken from
 // special_tokens_map.json. Returns InvalidArgument for a malformed file, and the errors of reading.
 absl::StatusOr<std::map<std::string, std::string>> ReadSpecialTokens(const std::string& directory,

@@ -1,26 +1,29 @@
 // Finds the assistant's turns in a rendered conversation, for programs that do not mark them with
 // {% generation %}.
 //
-// A turn is what rendering gains by it. P is the rendering of the messages before it with the
-// generation prompt, and T that of the messages up to it without. The turn is T without P at its
-// start, and its place in the rendering of the whole conversation, F, is where T has it. Two
-// things may differ, and the turn is found all the same:
-// - T lacks one piece of P: what follows P's remaining text is the turn. Mistral's programs write
-//   the system message before a question only as long as no answer follows. If that piece ends P
-//   (DeepSeek's prompt ends with <think>), the turn begins with the message's text.
+// A turn is the text that its message adds to the rendering. Three renderings show it:
+//   P   the messages before the turn, with the generation prompt
+//   T   the messages up to the turn and with it, without the generation prompt
+//   F   the whole conversation
+// If T begins with P, and F begins with T, the turn is what T has behind P.
+//
+// The turn is also found in these cases:
+// - T lacks one piece of P. The turn is then what follows the rest of P in T. An example is
+//   Mistral's programs, which write the system message before a question only as long as no answer
+//   follows. If P ends with the missing piece (DeepSeek's prompt ends with <think>), the turn
+//   begins with the message's text.
 // - F lacks one piece of T, but has the end of the turn, with some of the message's text before the
-//   end-of-turn mark: the turn is what F has of it. Qwen3's program drops the reasoning of earlier
-//   turns. This is looked for behind the turn before, if T begins with that turn's T; so several
-//   turns may each lack a piece.
-// If the turn's end in F is another than in T (a mark that is written after the last turn only),
-// the turn is the message's text, where F has that after P.
+//   end-of-turn mark. The turn is then what F has of it. An example is Qwen3's program, which drops
+//   the reasoning of earlier turns. The search begins behind the turn before if T begins with that
+//   turn's T, so that several turns may each lack a piece.
+// - F ends the turn otherwise than T, for example because a mark is written after the last turn
+//   only. The turn is then the message's text, where F has that after P.
 //
-// A turn ends with its end-of-turn mark: white space behind it is not part of the turn. Where there
-// is no mark, because nothing but white space follows the message's text, the white space is the
-// mark.
+// A turn ends with its end-of-turn mark, and white space behind the mark is not part of it. If only
+// white space follows the message's text, this is the mark.
 //
-// All else is uncertain, and is not found. So is a turn of which a piece is missing if an earlier
-// turn was not found, because the same text may stand there.
+// In all other cases the place is uncertain, and the turn is not found. A turn with a missing piece
+// is not found either if an earlier turn was not, because the same text may stand in that one.
 #ifndef MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 #define MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 
@@ -41,13 +44,14 @@ class TurnFinder {
   // `whole` is F, which must outlive the finder.
   explicit TurnFinder(std::string_view whole) : whole_(whole) {}
 
-  // Finds the next turn in F, or nullopt if its place is uncertain. Turns must be given in order,
-  // without leaving one out. `prompt` is P, nullopt if it could not be rendered, and `turn` is T.
-  // `message` is the text of the message.
+  // Returns the place of the next turn in F, or nullopt if it is uncertain. Turns must be given in
+  // order, without leaving one out. `prompt` is P, nullopt if it could not be rendered, and `turn`
+  // is T. `message` is the text of the message.
   std::optional<TextRange> Find(std::optional<std::string_view> prompt, std::string_view turn,
                                 std::string_view message);
 
-  // Finds a turn whose P and T both begin F, whatever is known of the turns before it.
+  // Returns the place of a turn if T begins with P and F begins with T, else nullopt. The turns
+  // before it need not be known.
   static std::optional<TextRange> FindExact(std::string_view whole, std::string_view prompt,
                                             std::string_view turn, std::string_view message);
 

@@ -68,7 +68,7 @@ absl::StatusOr<std::optional<std::string>> FindNewestToLoad(const std::string& d
                                                             std::vector<DamagedCheckpoint>* damaged,
                                                             FileSystem* files = PosixFileSystem());
 
-// Cleans up after a process that died; to be called before a directory is searched. Unfinished
+// Cleans up after a process that died. Call it before a directory is searched. Unfinished
 // checkpoints are removed. A checkpoint that was moved aside gets its name back if its successor
 // had not been renamed yet, and is removed otherwise. A leftover with foreign content is left
 // alone. Returns one line for the log for each. REQUIRES: no other process uses `directory` (see

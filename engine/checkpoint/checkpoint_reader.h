@@ -42,8 +42,9 @@ bool IsDamagedCheckpoint(const absl::Status& status);
 //
 // Returns FailedPrecondition if names, dtypes or shapes differ from the layout's, that is, if the
 // checkpoint is of another model or precision. Returns DataLoss if a file is missing or its size or
-// checksum is wrong, and the errors of ReadManifest. After an error the content of `tile` is
-// undefined. Thread safety: may be called for different tiles at the same time.
+// checksum is wrong, the errors of ReadManifest, and the error of reading for a file that cannot be
+// read. After an error the content of `tile` is undefined. Thread safety: may be called for
+// different tiles at the same time.
 absl::Status LoadCheckpointTile(const std::string& checkpoint, const ModelLayout& layout, int index,
                                 const Tile& tile, FileSystem* files = PosixFileSystem());
 

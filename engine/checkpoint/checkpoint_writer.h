@@ -44,8 +44,8 @@ class CheckpointWriter {
   // later call.
   virtual absl::Status WriteTile(int index, const Tile& tile) = 0;
 
-  // Sets the evaluations that the manifest notes, in place of those of Begin's state: that of the
-  // checkpoint's own step is made while its tiles are written.
+  // Replaces the evaluations that Begin was given, because that of the checkpoint's own step may be
+  // made after Begin. REQUIRES: Finish was not called.
   virtual void SetEvaluations(const Evaluations& evaluations) = 0;
 
   // Writes the index and the manifest, reads the whole checkpoint back from the disk, verifies it

@@ -12,8 +12,8 @@
 namespace megatrain {
 
 // Creates `directory` if it is missing and locks the file ".lock" in it. The lock is held until the
-// result is destroyed. Does not wait. Returns FailedPrecondition if another process holds the lock
-// or if the directory cannot be created, and ResourceExhausted if the disk is full.
+// result is destroyed. Does not wait. Returns FailedPrecondition if another process holds the lock,
+// or if the directory or the file cannot be created, and ResourceExhausted if the disk is full.
 absl::StatusOr<std::unique_ptr<FileLock>> LockDirectory(const std::string& directory,
                                                         FileSystem* files = PosixFileSystem());
 

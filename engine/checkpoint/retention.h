@@ -16,7 +16,8 @@ namespace megatrain {
 struct Retention {
   int64_t keep = 1;  // checkpoints to keep, the new one included
   // Steps whose checkpoints were found damaged when the run looked for one to resume from. They do
-  // not count for `keep`, and are removed once the run has saved a later checkpoint.
+  // not count for `keep`. Once the run has saved a later checkpoint, those of its own are removed;
+  // one whose manifest cannot be read is not known to be its own, and stays.
   std::vector<int64_t> damaged;
   // Steps, of any run, that are newer than the checkpoint from which the run resumed. The first
   // checkpoint that the run saves replaces them (CheckpointWriter::Finish).
@@ -42,8 +43,9 @@ std::vector<int64_t> StepsToRemove(std::vector<int64_t> steps, int64_t verified,
                                    const Retention& retention);
 
 // Removes the checkpoints in `directory` that StepsToRemove selects, after that of `verified` was
-// written. Checkpoints of other runs are left alone. So are directories with foreign files and
-// those that cannot be removed; a line for each of these is added to `*notes`.
+// written. Checkpoints of other runs and directories without a manifest are left alone. So are
+// checkpoints with a manifest that cannot be read, with foreign files, or that cannot be removed; a
+// line for each of these is added to `*notes`.
 void PruneCheckpoints(const std::string& directory, const CheckpointState& verified,
                       const Retention& retention, std::vector<std::string>* notes,
                       FileSystem* files = PosixFileSystem());

@@ -3,10 +3,10 @@
 //
 //   model-*.safetensors      the tile's tensors under their Hugging Face names, BF16 or F32, by
 //                            their offset in the tile
-//   optimizer-*.safetensors  NAME.exp_avg (F32) of every tensor that is not frozen, then
-//                            NAME.exp_avg_sq (F32), then
-//                            with BF16 weights NAME.remainder (I16). Four-byte elements come first,
-//                            so that every tensor is aligned to its element size.
+//   optimizer-*.safetensors  NAME.exp_avg (F32) of every tensor that is not frozen, then their
+//                            NAME.exp_avg_sq (F32), then with BF16 weights their NAME.remainder
+//                            (I16). Four-byte elements come first, so that every tensor is aligned
+//                            to its element size.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 

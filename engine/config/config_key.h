@@ -29,7 +29,7 @@ struct ConfigValue {
   nlohmann::ordered_json schema;  // type and bounds in the terms of JSON Schema
   // Reads the node into the field. Returns the error, or nullopt.
   std::function<std::optional<ValueError>(const YamlNode& node)> read;
-  // Returns the field as canonical text: equal texts mean equal values.
+  // Returns the field's present value as canonical text: equal texts mean equal values.
   std::function<std::string()> text;
 };
 

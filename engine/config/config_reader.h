@@ -31,8 +31,8 @@ absl::StatusOr<GivenKeys> ReadConfig(const ConfigTable& table, std::string_view 
                                      const std::vector<std::string>& overrides);
 
 // Returns the content of the configuration file `path`. Returns NotFound if there is none, and
-// InvalidArgument if it cannot be read. Of a file longer than kYamlBytesMax only the beginning is
-// returned; it is still too long for ReadConfig, which refuses it.
+// InvalidArgument if it cannot be read. At most kYamlBytesMax + 1 bytes are read, which is enough
+// for ReadConfig to refuse a longer file.
 absl::StatusOr<std::string> ReadConfigText(const std::string& path);
 
 // Reads `node`, a map that is an entry of a list, into the fields of `keys`. Returns the first

@@ -1,8 +1,8 @@
 // Parses YAML configuration files into a tree whose nodes have their file and line.
 //
 // Some features are refused, not interpreted: aliases (so that text cannot grow when it is read),
-// tags, duplicate keys, keys that are not plain words, several documents, and text over the limits
-// below.
+// tags, duplicate keys, keys that are lists, maps or null, several documents, and text over the
+// limits below.
 #ifndef MEGATRAIN_ENGINE_CONFIG_YAML_TREE_H_
 #define MEGATRAIN_ENGINE_CONFIG_YAML_TREE_H_
 
@@ -17,7 +17,7 @@
 namespace megatrain {
 
 inline constexpr size_t kYamlBytesMax = size_t{1} << 20;
-inline constexpr size_t kYamlNodesMax = 20000;
+inline constexpr size_t kYamlNodesMax = 20000;  // keys, scalars and nulls
 inline constexpr size_t kYamlKeysOfMapMax = 500;
 inline constexpr size_t kYamlDepthMax = 16;
 
@@ -32,7 +32,8 @@ struct YamlNode {
   std::vector<YamlNode> items;     // kSequence
   std::vector<YamlEntry> entries;  // kMap, in file order
 
-  // Return the value of `key` if this is a map that has it, else null.
+  // Return the value of `key` if this is a map that has it, else null. Valid until `entries`
+  // changes.
   const YamlNode* Find(std::string_view key) const;
   YamlNode* Find(std::string_view key);
   // Describes the node for messages: "a map", "a list", "the text \"x\"", "x" or "nothing".

@@ -24,13 +24,14 @@ inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 // the supported ones, for another model_type.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json, const std::string& path);
 
-// Reads `directory`/config.json. Returns NotFound if there is no such directory or file, and
-// otherwise the errors of ParseModelConfig, which refuses every key that it does not understand.
+// Reads `directory`/config.json. Returns NotFound if there is no such directory or file, OutOfRange
+// if the file is longer than kConfigBytesMax, the errors of reading, and those of ParseModelConfig.
 absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory,
                                             FileSystem* files = PosixFileSystem());
 
-// Returns the text with torch_dtype (or dtype, whichever it has) set to `weight_dtype`. All other
-// keys and their order are kept. Returns InvalidArgument if `json` is not an object.
+// Returns the text with its `dtype` and `torch_dtype`, or a new torch_dtype if it has neither, set
+// to `weight_dtype`. All other keys and their order are kept. Returns InvalidArgument, beginning
+// with `path`, if `json` is not an object.
 absl::StatusOr<std::string> RewriteConfigDType(std::string_view json, DType weight_dtype,
                                                const std::string& path);
 

@@ -15,9 +15,9 @@ namespace megatrain {
 // Returns the names of the presets that InitializeHfDirectory takes.
 std::vector<std::string> PresetNames();
 // Writes a Hugging Face directory with random weights for a preset. Presets with the bytes
-// vocabulary also get its tokenizer; the others have none. With `config_only` there are no weights.
-// Weights are made in pieces, in a few dozen MiB of memory whatever the model's size. `pool` may be
-// null.
+// vocabulary also get its tokenizer; the others get none. With `config_only` no weights are
+// written. Weights are made in pieces, in a few dozen MiB of memory whatever the model's size, on
+// the threads of `pool`, or on the calling thread if it is null.
 //
 // Returns InvalidArgument, listing the presets, for an unknown one, and FailedPrecondition if
 // `directory` exists and is not an empty directory. If writing fails, `directory` is unchanged;

@@ -81,10 +81,11 @@ class Weights : public HfWeights {
   }
 
   DType ExactDType() const override {
-    for (const auto& [name, source] : sources_) {
-      if (source.tensor->dtype != "BF16") return DType::kF32;
-    }
-    return DType::kBF16;
+    DType exact = DType::kBF16;
+    ForEachTensor(layout_, [&](int, const TensorSpec& tensor) {
+      if (sources_.at(tensor.name).tensor->dtype != "BF16") exact = DType::kF32;
+    });
+    return exact;
   }
 
  private:

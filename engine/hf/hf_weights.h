@@ -34,7 +34,7 @@ class HfWeights {
   // not finite or whose BF16 half would be infinite. Returns the errors of reading. Uses less than
   // 64 MiB of memory besides the tile.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
-  // Returns the narrower of FP32 and BF16 that holds every stored weight exactly.
+  // Returns BF16 if every tensor of the layout is stored as that, else FP32.
   virtual DType ExactDType() const = 0;
 };
 

@@ -112,7 +112,8 @@ absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
     return status;
   }
   MT_RETURN_IF_ERROR(files->SyncDirectory(parent));
-  return moved ? files->RemoveTree(previous) : absl::OkStatus();
+  // Also what a crash between the two renamings left.
+  return files->RemoveTree(previous);
 }
 
 }  // namespace megatrain

@@ -27,14 +27,16 @@ absl::Status WriteHfWeights(
     absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
         emit);
 
-// Replaces `directory` by a new one. Calls `write` once to fill `directory`.tmp, syncs it, renames
-// the old directory to `directory`.previous and the new one to `directory`, and removes the old
-// one.
+// Replaces `directory` by a new one:
+//   1. calls `write`, once, to fill `directory`.tmp, and syncs that;
+//   2. renames `directory`, if it exists, to `directory`.previous;
+//   3. renames `directory`.tmp to `directory`;
+//   4. removes `directory`.previous.
 //
-// After an error `directory` is unchanged if the second renaming was not done, and the new one
-// otherwise. If putting the old one back fails, or after a crash between the two renamings, the old
-// one is at `directory`.previous. Leftovers under the two names are removed if they hold only files
-// of a model. Otherwise the call returns FailedPrecondition.
+// An error before step 3 is done leaves `directory` as it was, or, if undoing step 2 fails too,
+// leaves the old one at `directory`.previous. So does a crash between steps 2 and 3. A later error
+// leaves the new one. Leftovers of earlier calls under the two other names are removed if they hold
+// only files of a model; FailedPrecondition is returned if they hold others.
 absl::Status ReplaceDirectory(FileSystem* files, const std::string& directory,
                               absl::FunctionRef<absl::Status(const std::string& temporary)> write);
 

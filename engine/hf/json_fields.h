@@ -16,10 +16,10 @@
 
 namespace megatrain {
 
-// Each accessor returns the value of `key`, or `absent` if the key is missing or null (which
-// transformers treats alike). A wrong type, or a value outside [least, most], is an error. status()
-// keeps the first error, an InvalidArgument that names the key. So a caller may read all fields and
-// look at status() once, at the end.
+// Each accessor returns the value of `key`. It returns `absent` if the key is missing or null,
+// which transformers treats alike, and after an error: a wrong type, or a value outside [least,
+// most]. status() keeps the first error, an InvalidArgument that names the key, so that a caller
+// may read all fields and look at status() once, at the end.
 class JsonFields {
  public:
   // `path` begins messages, and `prefix` is put before a key's name. `object` must outlive this.
@@ -56,6 +56,7 @@ class JsonFields {
     return absent;
   }
 
+  // Treats a missing key as an error, and returns `least` after an error.
   int64_t RequiredInteger(const std::string& key, int64_t least, int64_t most) {
     if (Find(key) == nullptr) Refuse(key, "is missing");
     return Integer(key, least, most, least);

@@ -1,4 +1,4 @@
-// The models that `init` makes: small Llamas for trials, and published models.
+// The presets of `megatraind init`: small Llamas for trials, and the shapes of published models.
 #ifndef MEGATRAIN_ENGINE_HF_PRESETS_H_
 #define MEGATRAIN_ENGINE_HF_PRESETS_H_
 

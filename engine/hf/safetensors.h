@@ -94,6 +94,8 @@ class SafetensorsWriter {
       FileSystem* files, const std::string& path,
       const std::vector<SafetensorsDeclaration>& tensors);
 
+  // Appends data of the tensors. After an error the file is incomplete, and only the destructor may
+  // follow. The destructor does not remove the file.
   absl::Status Append(const void* data, int64_t bytes);
   // Syncs and closes the file. Returns FailedPrecondition if the data is not as long as declared.
   absl::Status Finish();

@@ -45,7 +45,9 @@ absl::StatusOr<JobData> OpenLooseData(const LooseData& loose) {
   if (loose.file.format == DataFormat::kPreference) spec.training.objective = Objective::kDpo;
   spec.data.sequence_length = loose.sequence_length;
   spec.data.shuffle = false;
-  spec.data.chat_template = loose.chat_template;
+  // The bytes tokenizer's own template; "auto" would look for one in the working directory.
+  const bool is_own = loose.model_directory.empty() && loose.chat_template == "auto";
+  spec.data.chat_template = is_own ? "chatml" : loose.chat_template;
   spec.data.tokenizer = loose.model_directory.empty() ? "bytes" : "auto";
   JobData data;
   int64_t vocabulary = std::numeric_limits<int32_t>::max();

@@ -18,16 +18,16 @@ struct JobData {
 };
 
 // Opens the tokenizer, the token cache and the sequences that training would use for `spec`, whose
-// paths must be absolute. Tokenises data that is not in the cache. Returns the errors of
-// ReadModelConfig, OpenTokenizer and OpenDataset.
-// With `verify_data` data that looks unchanged is read again too.
+// paths must be absolute. Tokenises data that is not in the cache. With `verify_data` it also reads
+// data again that looks unchanged. Returns the errors of ReadModelConfig, OpenTokenizer and
+// OpenDataset.
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data = false);
 
 // A data file without a job file.
 struct LooseData {
-  DataFile file;                // with an absolute path
-  std::string model_directory;  // has the tokenizer and the template; "": the bytes tokenizer
-  std::string chat_template = "auto";
+  DataFile file;                       // with an absolute path
+  std::string model_directory;         // has the tokenizer; "": the bytes tokenizer
+  std::string chat_template = "auto";  // the directory's; chatml if there is no directory
   int64_t sequence_length = 1024;
   std::string cache_directory;
 };

@@ -1,4 +1,5 @@
-// The formats of training data, and what the name of a file says of its content.
+// The formats of training data, and the kinds of file that they are read from. The name of a file
+// tells its kind.
 #ifndef MEGATRAIN_ENGINE_JOB_DATA_FORMAT_H_
 #define MEGATRAIN_ENGINE_JOB_DATA_FORMAT_H_
 
@@ -21,7 +22,7 @@ absl::StatusOr<DataFormat> ParseDataFormat(const std::string& word);
 // All words, for error messages.
 inline constexpr char kDataFormatNames[] = "text, tokens, alpaca, sharegpt, messages or preference";
 
-// The content that a file's name tells. A file of no known name is kText.
+// The content of a file, as its name tells it: kText for a name that is not known.
 enum class FileContent { kText, kJson, kCsv, kParquet, kIds };
 enum class Compression { kNone, kGzip, kZstd };
 
@@ -31,12 +32,12 @@ struct FileKind {
   bool known = false;  // the name ends in one of the words below
 };
 
-// Tells by the end of the name, in upper or lower case: .txt, .jsonl or .json, .csv, .parquet, .npy
-// or .bin. One of text (the first four) may be followed by .gz or .zst.
+// Returns the kind of a file by the end of its name, in upper or lower case: .txt, .jsonl, .json,
+// .csv, .parquet, .npy or .bin. The first four may be followed by .gz or .zst.
 FileKind KindOfFile(std::string_view path);
 
-// Returns true if files of `kind` may hold data of `format`. Ids are format `tokens`, and nothing
-// else is. A file of no known name may be text of any form.
+// Returns true if files of `kind` may hold data of `format`. Files of ids hold `tokens`, and only
+// they do. A file whose name is not known may hold any other format.
 bool MayHold(const FileKind& kind, DataFormat format);
 
 // Returns Unimplemented, with what to do, for a file that this installation cannot read.
@@ -47,7 +48,7 @@ absl::Status CheckReadable(const std::string& path);
 // what to do, if it is not there. `path` is the file to be read, for messages.
 absl::StatusOr<std::string> ParquetProgram(const std::string& path);
 
-// The ends of names that go with a format, for error messages.
+// Returns the ends of names that go with a format, for error messages.
 const char* FileNamesOf(DataFormat format);
 
 }  // namespace megatrain

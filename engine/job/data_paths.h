@@ -21,21 +21,22 @@ inline constexpr int64_t kDataPathsMax = 2000000;
 //   a directory   all files in it and beneath it. Each must have a name that goes with the entry's
 //                 format (FileNamesOf)
 //   a glob        what matches: `*`, `?` and `[...]` within a name, and `**` for any number of
-//                 directories. A directory that matches stands for the files in it. A path that is
-//                 there is no glob, whatever its characters
-// Files are sorted by path, byte by byte. Names that begin with a dot are passed
-// over, except where a glob's own part begins with one.
+//                 directories. A directory that matches stands for the files in it. The path of an
+//                 existing file is taken literally, whatever its characters
+// Files are sorted by path, byte by byte. Names that begin with a dot are passed over, except where
+// a glob's own part begins with one. Symbolic links are followed.
 //
 // Returns InvalidArgument, naming the path, for a directory without data, a file in a directory
-// that does not go with the format, and a glob that nothing matches. Returns the errors of
-// CheckReadable and of `files`.
+// that does not go with the format, a glob that nothing matches, and for more than kDataPathsMax
+// names or 32 nested directories. Returns the errors of CheckReadable and of `files`.
 absl::StatusOr<std::vector<DataFile>> ExpandDataFile(const DataFile& entry, FileSystem* files);
 
 // Returns the files of all entries, in the entries' order.
 absl::StatusOr<std::vector<DataFile>> ExpandDataFiles(const std::vector<DataFile>& entries,
                                                       FileSystem* files);
 
-// Checks that every entry leads to files, and that the first file of each can be opened.
+// Checks that every entry leads to files, and that the first file of each can be opened. Returns
+// the errors of ExpandDataFile and of opening.
 absl::Status CheckDataFiles(const std::vector<DataFile>& entries, FileSystem* files);
 
 }  // namespace megatrain

@@ -23,7 +23,7 @@ enum class Objective { kCausal, kDpo };
 enum class AddBos { kAuto, kTrue, kFalse };
 enum class OnBadRecord { kFail, kSkip };
 
-// An entry of data.train or data.eval. Once its path is expanded (data_paths.h), one file.
+// An entry of data.train or data.eval, or one of the files that it names (data_paths.h).
 struct DataFile {
   std::string path;  // a file, a directory or a glob; absolute once a job file is parsed
   DataFormat format = DataFormat::kText;

@@ -9,7 +9,7 @@
 
 namespace megatrain {
 
-// Returns key path -> canonical value of every key that a resumed run may not change.
+// Returns the canonical values of the keys that a resumed run may not change, by key path.
 std::map<std::string, std::string> SpecValues(const JobSpec& spec);
 
 }  // namespace megatrain

@@ -33,6 +33,10 @@ inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 // each pair; this many take 200 MiB and a second. The limit protects the daemon, which plans job
 // files of any origin before it queues them.
 inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
+// The most tokens of a micro-batch. Batches and kernels number them in 32 bits. The limit also
+// keeps the sizes of a micro-batch's buffers below 2^63 bytes for every model that ParseModelConfig
+// takes.
+inline constexpr int64_t kMicroBatchTokensMax = std::numeric_limits<int32_t>::max();
 
 struct MemoryPlan {
   struct Item {
@@ -78,9 +82,9 @@ struct MemoryPlan {
 
 // Plans a training job. If the rates of `machine` are not measured, FitDeviceByRule (device_fit.h)
 // decides. A job that does not fit gives a plan with fits == false. Returns InvalidArgument for a
-// sequence longer than the model's positions, for more than kStepLayerPassesMax, and if clipping
-// cannot work with engine.gradient_slabs. `layout` must outlive the plan; `sizes` is used during
-// the call only.
+// sequence longer than the model's positions, for more than kMicroBatchTokensMax or
+// kStepLayerPassesMax, and if clipping cannot work with engine.gradient_slabs. `layout` must
+// outlive the plan; `sizes` is used during the call only.
 absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& layout,
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine = {});

@@ -81,6 +81,12 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
                      layout.config.max_positions,
                      " positions (max_position_embeddings in config.json); use at most that"));
   }
+  if (spec.training.micro_batch > kMicroBatchTokensMax / s) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("training.micro_batch: ", spec.training.micro_batch, " sequences of ", s,
+                     " tokens are too many for one micro-batch; at most ", kMicroBatchTokensMax / s,
+                     " such sequences are possible"));
+  }
   const int64_t micro_batches = MicroBatches(spec);
   const int64_t layers = layout.config.layers;
   if (micro_batches > kStepLayerPassesMax / layers) {

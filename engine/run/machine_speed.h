@@ -1,4 +1,4 @@
-// SpeedOf: the speed of the part of a machine that a session uses, for predictions.
+// SpeedOf gives predictions the speed of the part of a machine that a session uses.
 #ifndef MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_
 #define MEGATRAIN_ENGINE_RUN_MACHINE_SPEED_H_
 

@@ -127,6 +127,8 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   constexpr absl::Duration kSayInterval = absl::Seconds(30);
   JobSpec spec = run.spec();
   if (spec.data.template_date.empty()) spec.data.template_date = SavedTemplateDate(run);
+  // The job's own number may be beyond what the host allows.
+  spec.engine.threads = prepared.session->settings.threads;
   run.Report(TrainingPhase::kPreparing, kActivity);
   std::shared_ptr<const Tokenizer> tokenizer;
   if (NeedsTokenizer(spec)) {

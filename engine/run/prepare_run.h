@@ -33,7 +33,7 @@ struct PreparedRun {
   ResumePoint start;
 
   int64_t first_step() const { return start.step + 1; }
-  // Returns the state to be written to the checkpoint of `step`, apart from the tensors.
+  // Returns the state for the checkpoint of `step`, apart from its evaluations.
   CheckpointState StateAt(const JobSpec& spec, int64_t step, int64_t input_tokens) const;
 };
 
@@ -53,10 +53,10 @@ struct RunProgress {
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 
 // Leases host memory from the host's pool, takes the device, makes prepared.reference if the job
-// has a reference, and fills the tiles from the checkpoint, from the model's files or at random. A
-// checkpoint that is damaged is given up for an older one, which `prepared.start` is then.
-// `prepared` and the run's host must outlive the trainer. Returns ResourceExhausted if there is not
-// enough memory, Cancelled once the run is asked to end, and the errors of reading the files.
+// has a reference, and fills the tiles from the checkpoint, from the model's files or at random. If the checkpoint is found damaged, FallBack
+// changes `prepared.start` to an older one. `prepared` and the run's host must outlive the trainer.
+// Returns ResourceExhausted if there is not enough memory, Cancelled once the run is asked to end,
+// and the errors of FallBack and of reading the files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 // Returns lines for people about the records that were left out.

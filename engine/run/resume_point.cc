@@ -42,6 +42,7 @@ absl::Status CheckThereIsNone(RunContext& run) {
 
 // Keeps the best checkpoint, if the job wants that and it is there.
 absl::Status KeepBest(RunContext& run, ResumePoint& point) {
+  point.retention.best = 0;  // a damaged checkpoint that was chosen before may have named another
   if (!run.spec().training.keep_best || point.evaluations.best_step == 0) return absl::OkStatus();
   const int64_t step = point.evaluations.best_step;
   MT_ASSIGN_OR_RETURN(const std::vector<int64_t> steps,

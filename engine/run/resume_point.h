@@ -2,11 +2,10 @@
 // - kAuto takes the newest checkpoint that is not damaged. Damaged newer ones are named in the log.
 //   If all are damaged, the run is refused.
 // - kNever refuses the run if there is any checkpoint in its directory.
-// - kPath takes the checkpoint at the path, if it is not damaged. If the run's directory holds
-// newer
-//   ones, the run is refused; with TrainingOptions::discard_newer they are removed when the run has
-//   saved its first checkpoint.
-// The tiles' files, nearly all of a checkpoint, are verified while they are loaded. If one is
+// - kPath takes the checkpoint at the path, or refuses the run if it is damaged. The run is also
+//   refused if its directory holds newer ones. With TrainingOptions::discard_newer these are
+//   removed instead, when the run has saved its first checkpoint.
+// The tiles' files, nearly all of a checkpoint, are verified while they are loaded. If one is found
 // damaged then, FallBack chooses again.
 //
 // A checkpoint of other data, another model or other settings is refused (CheckResumable).

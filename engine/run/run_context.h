@@ -15,7 +15,7 @@
 
 namespace megatrain {
 
-// The ending of a run that was told to end: how it ends. nullopt if the run goes on.
+// The outcome of a run that was told to end, or nullopt if the run goes on.
 using Ending = std::optional<TrainingOutcome>;
 
 class RunContext {

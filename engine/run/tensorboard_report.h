@@ -1,8 +1,9 @@
 // TensorBoardReport writes a run's metrics as TensorBoard event files into report.tensorboard.
 //
 // Each run that makes steps writes a file of its own: the job's settings as a text, then the
-// scalars of every step. A resumed run's file begins with a session log of its first step, for
-// which TensorBoard drops what earlier files hold of this step and later ones.
+// scalars of every step. The file begins with a session log that names the run's first step.
+// TensorBoard then drops this step and later ones of earlier files, as a resumed run makes them
+// again.
 //
 // Thread safety: the training thread calls all methods.
 #ifndef MEGATRAIN_ENGINE_RUN_TENSORBOARD_REPORT_H_
@@ -21,11 +22,12 @@ namespace megatrain {
 
 class TensorBoardReport {
  public:
-  // Writes nothing if the job names no directory. The arguments must outlive this.
+  // The arguments must outlive this. If the job names no directory, nothing is written.
   TensorBoardReport(const JobSpec& spec, FileSystem* files) : spec_(spec), files_(files) {}
 
-  // Writes what is to be seen of the event. Returns the first error of writing; after it nothing
-  // more is written.
+  // Writes a StepRecord, makes the file when the first StepsBegin comes, and syncs it at each
+  // BeforeCheckpoint; other events change nothing. Returns the first error of writing. After it
+  // nothing more is written, and every result is OK.
   absl::Status Note(const RunEvent& event);
 
  private:

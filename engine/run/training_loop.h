@@ -47,10 +47,10 @@ class TrainingLoop {
         loader_(p_.prepared.dataset.get(), p_.run.spec(), p_.prepared.first_step(),
                 p_.prepared.total_steps, /*ahead=*/2, p_.prepared.reference.get()) {}
 
-  // Makes the steps that are left. Returns nullopt when the last one is collected, or one that
-  // training.stop_after_worse makes the last (RunProgress::stopped_early), or how the run
-  // ends before that. The last step's checkpoint is left to the caller. Returns the errors of
-  // RunTraining. REQUIRES: it is called once.
+  // Makes the steps that are left. Returns nullopt when the last one is collected, which may be one
+  // that training.stop_after_worse makes the last (RunProgress::stopped_early). Returns the outcome
+  // if a request ended the run before that. The last step's checkpoint is left to the caller.
+  // Returns the errors of RunTraining. REQUIRES: it is called once.
   absl::StatusOr<Ending> Run();
 
  private:

@@ -14,9 +14,10 @@ namespace megatrain {
 // Not thread-safe.
 class TransferRate {
  public:
-  // Call it often with what is done. Returns a text for people about once a second and at the end:
-  // ": 12.3 MB/s, 5 minutes left", or "" as long as nothing can be said. The rate is that of the
-  // last minute. Returns nullopt at all other times.
+  // Takes the bytes that are done and the bytes in all; call it often. About once a second and at
+  // the end it returns a text for people: ": 12.3 MB/s, 5 minutes left", or "" in the first three
+  // seconds, when nothing can be said yet. The rate is that of the last minute. Returns nullopt at
+  // all other times.
   std::optional<std::string> Pace(absl::Time now, int64_t done, int64_t total);
 
  private:

@@ -21,7 +21,7 @@ inline constexpr char kBytesEosText[] = "<|eos|>";
 inline constexpr char kBytesPadText[] = "<|pad|>";
 
 // Returns the bytes tokenizer. It recognises the special tokens in text, as `tokenizers` does with
-// the tokenizer.json below. So both give the same ids for any text.
+// BytesTokenizerJson, so that both give the same ids for any text.
 std::shared_ptr<const Tokenizer> MakeBytesTokenizer();
 
 // Return the tokenizer.json and tokenizer_config.json of a Hugging Face directory that uses this

@@ -1,4 +1,4 @@
-// The decoders of `tokenizers`: make text of tokens.
+// The decoders of `tokenizers`, which turn tokens into text.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_DECODER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_DECODER_H_
 
@@ -11,23 +11,28 @@
 
 namespace megatrain {
 
-// A chain of steps, each of which rewrites a list of tokens. Without a step, tokens are joined by
-// spaces. Bytes that are not UTF-8 stay as they are; `tokenizers` replaces them by U+FFFD. Thread
-// safety: const methods may be called from several threads.
+// A chain of steps, each of which rewrites a list of tokens. At the end the tokens are joined,
+// without spaces if there is a step or SetChain was called, else by spaces. Bytes that are not
+// UTF-8 stay as they are; `tokenizers` replaces them by U+FFFD. Thread safety: const methods may be
+// called from several threads.
 class Decoder {
  public:
-  // Each adds a step. Sequence, which has no step of its own, calls SetChain.
+  // Joins tokens without spaces even if there is no step, as a Sequence of none does.
   void SetChain() { chain_ = true; }
+  // Each of these adds a step.
   void AddByteLevel() { Add(Kind::kByteLevel); }
   void AddByteFallback() { Add(Kind::kByteFallback); }
   void AddFuse() { Add(Kind::kFuse); }
-  // Removes up to `start` characters `content` from each token's beginning and `stop` from its end.
+  // Strip: removes up to `start` times `content` from each token's beginning, and up to `stop`
+  // times from its end.
   void AddStrip(std::string_view content, size_t start, size_t stop);
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
-  // Makes spaces of `mark`, and nothing of those of the first token if `prepends`.
+  // Metaspace: replaces each `mark` by a space. In the first token it is removed if `prepends`.
   void AddMetaspace(std::string_view mark, bool prepends);
+  // WordPiece: puts a space before each token but the first, or removes its `prefix`. With
+  // `cleanup` spaces before punctuation and English contractions are removed.
   void AddWordPiece(std::string_view prefix, bool cleanup);
-  // BPEDecoder: makes spaces of `suffix`, and nothing of the last token's.
+  // BPEDecoder: replaces each `suffix` by a space, and removes it in the last token.
   void AddSuffix(std::string_view suffix);
 
   // Returns the text of `tokens`.

@@ -20,8 +20,9 @@ struct TokenizerFiles {
   std::string_view generation_config = {};
 };
 
-// The files are used during the call only. Returns the errors of their parsers, and InvalidArgument
-// if they contradict each other. Messages name the file.
+// Makes the tokenizer. The files are used during the call only. Returns the errors of
+// ParseTokenizerJson, ParseSentencePieceModel and ParseTokenizerConfig, and InvalidArgument if the
+// files contradict each other. Messages name the file.
 absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeHfTokenizer(const TokenizerFiles& files);
 
 }  // namespace megatrain

@@ -11,9 +11,10 @@
 namespace megatrain {
 
 // Makes the parts that `transformers` makes of `model` for a directory without tokenizer.json.
-// `config` says of which class the tokenizer is; special tokens that it does not name are set to
-// the model's. Returns InvalidArgument if `model` is broken, and Unimplemented for a model that is
-// neither Unigram nor BPE and for a class whose own conversion is not known here (T5, XGLM, ...).
+// `*config` tells the tokenizer's class. Special tokens that it does not name are added to it, as
+// the class or the model names them. Returns InvalidArgument if `model` is broken, and
+// Unimplemented for a model that is neither Unigram nor BPE and for a class whose own conversion is
+// not known here (T5, XGLM, ...).
 absl::StatusOr<TokenizerJson> ParseSentencePieceModel(std::string_view model,
                                                       TokenizerConfig* config);
 

@@ -14,8 +14,8 @@
 namespace megatrain {
 
 struct TokenizerConfig {
-  // As `transformers` resolves them: special_tokens_map.json goes before tokenizer_config.json if
-  // the latter has no added_tokens_decoder, and is not read otherwise.
+  // The tokens as `transformers` resolves them: special_tokens_map.json goes before
+  // tokenizer_config.json if the latter has no added_tokens_decoder, and is not read otherwise.
   std::optional<std::string> bos_token, eos_token, pad_token, unk_token;
   std::vector<AddedToken> added_tokens;  // added_tokens_decoder, with ascending ids
   // All special tokens that the files name, in the order in which `transformers` adds those that

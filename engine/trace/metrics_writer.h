@@ -24,8 +24,9 @@ class MetricsWriter {
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;
 
-  // Keeps the records up to `step` and cuts off the rest: later steps, and an incomplete last line
-  // that a killed process left. Does nothing if the path is not a regular file.
+  // Cuts the file off at the first record of a later step than `step`, or at the first line that is
+  // no whole record, such as one that a killed process left. Does nothing if the path is not a
+  // regular file.
   absl::Status TruncateTo(int64_t step);
 
   // Appends a line and passes it to the operating system; it is not synced to the disk.

@@ -12,6 +12,7 @@
 
 namespace megatrain {
 
+// Both functions must be set.
 struct ProgressOptions {
   bool is_terminal = false;
   // Returns the terminal's columns. Called for each drawing, so that a resized window is followed.

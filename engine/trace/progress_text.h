@@ -27,8 +27,8 @@ std::string ProgressBarLine(const StepRecord& record, int64_t total_steps, doubl
 // record.eval_loss.
 std::string EvalLossText(const StepRecord& record);
 
-// Returns one line for a log: the same without a bar, with the gradient norm and, if it was
-// measured, the evaluation loss.
+// Returns one line for a log: the words of ProgressBarLine, the gradient norm and, if they were
+// measured, the losses of the evaluation.
 std::string ProgressLogLine(const StepRecord& record, int64_t total_steps, double seconds_left);
 
 }  // namespace megatrain

@@ -1,9 +1,9 @@
 // Installs the handlers of signals for a foreground run and for the daemon.
 //
-// In both, the first SIGINT or SIGTERM asks for an orderly end, and a second ends the process at
-// once with kExitInterrupted, which leaves the last checkpoints. SIGHUP keeps being ignored if it
-// was (nohup). SIGPIPE is ignored: a closed terminal or pipe ends nothing. A process installs one
-// of the two, once, before it has threads.
+// With both, the first SIGINT or SIGTERM asks for an orderly end. A second one ends the process at
+// once with kExitInterrupted; the checkpoints written before stay. SIGHUP stays ignored if it was
+// ignored before (nohup). SIGPIPE is ignored, so that a closed terminal or pipe ends nothing. A
+// process installs one of the two, once, before it starts threads.
 #ifndef MEGATRAIN_SERVER_COMMANDS_PROCESS_SIGNALS_H_
 #define MEGATRAIN_SERVER_COMMANDS_PROCESS_SIGNALS_H_
 

@@ -1,7 +1,7 @@
-// The accounts of this machine. Every caller is one, however it has proved that.
+// The accounts of this machine. Every caller of the daemon acts as one of them.
 //
-// Thread safety: all functions may be called from any thread. Reading the account database may wait
-// for a directory service that does not answer.
+// Thread safety: all functions may be called from any thread. Those that read the account database
+// may wait for a directory service that does not answer.
 #ifndef MEGATRAIN_SERVER_IDENTITY_ACCOUNT_H_
 #define MEGATRAIN_SERVER_IDENTITY_ACCOUNT_H_
 

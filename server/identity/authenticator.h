@@ -1,5 +1,5 @@
-// Authenticator finds out who calls. Of what a transport knows of its peer it makes the Caller with
-// which the JobManager is called.
+// Authenticator finds out who calls. It turns what the transport knows of its peer into a Caller,
+// which the JobManager decides by.
 #ifndef MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 #define MEGATRAIN_SERVER_IDENTITY_AUTHENTICATOR_H_
 
@@ -24,15 +24,15 @@ class Authenticator {
   // not answer.
   virtual absl::StatusOr<Caller> Authenticate(const grpc::ServerContextBase& context) const = 0;
 
-  // Returns what Authenticate would return; nullopt only if the account must be looked up in the
-  // database, for which the caller would have to wait.
+  // Returns what Authenticate would return, without waiting. Returns nullopt if the account must be
+  // looked up in the database.
   virtual std::optional<absl::StatusOr<Caller>> AuthenticateAtOnce(
       const grpc::ServerContextBase& context) const {
     return Authenticate(context);
   }
 
-  // Returns a function that checks whether the caller of an open stream is still let in. If the
-  // function returns an error, the stream is to end with it. Null: the caller stays let in. The
+  // Returns a function that checks whether the caller of an open stream is still let in. An error
+  // of the function must end the stream. Returns null if the caller need not be checked again. The
   // function may outlive the call, but not the authenticator, and may wait as Authenticate may.
   virtual std::function<absl::Status()> Recheck(const grpc::ServerContextBase& context) const {
     return nullptr;

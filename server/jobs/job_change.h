@@ -12,11 +12,12 @@ namespace megatrain {
 
 struct JobChange {
   std::optional<JobState> to;  // nullopt: the state stays
-  // The job's new reason if `to` is given, else only the event's.
+  // The reason of the event. It becomes the job's reason too if `to` is given.
   JobReason reason = JobReason::kNone;
-  // A text for people. The change is an event of the job if there is a `to` or a text.
+  // A text for people, of the event and, if `to` is given, of the job. A change with neither `to`
+  // nor a text makes no event.
   std::string text;
-  // Changes other fields; called last. May be empty.
+  // Changes further fields of the job, after those above are changed. May be empty.
   std::function<void(Job* job)> edit;
 };
 

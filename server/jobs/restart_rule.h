@@ -1,9 +1,13 @@
-// Decides what becomes of a job whose process died, without side effects.
+// Decides what becomes of a job when the daemon's process has died. The decision has no side
+// effects.
 //
-// The job's state follows StateAfterRestart. A death while it was being prepared or trained counts
-// against the job if it got no further than at the death before, neither by a step nor by a
-// checkpoint. The first death is compared with the job's beginning. kDeathsMax such deaths in a row
-// fail the job. Its host memory is lost, so that it goes on from its newest checkpoint.
+// The job's new state is that of StateAfterRestart. The job has lost its host memory, and goes on
+// from its newest checkpoint.
+//
+// Deaths during preparation and training are counted, so that a job that kills the daemon again and
+// again does not go on for ever. A death counts if the job had made neither a step nor a checkpoint
+// more than at the death before, or than at its beginning if it is the first. After kDeathsMax such
+// deaths in a row the job fails.
 #ifndef MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 #define MEGATRAIN_SERVER_JOBS_RESTART_RULE_H_
 

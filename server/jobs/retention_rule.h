@@ -1,4 +1,4 @@
-// Decides which ended jobs the daemon deletes by itself, without side effects.
+// Decides which ended jobs the daemon deletes by itself. The decision has no side effects.
 #ifndef MEGATRAIN_SERVER_JOBS_RETENTION_RULE_H_
 #define MEGATRAIN_SERVER_JOBS_RETENTION_RULE_H_
 

@@ -1,5 +1,5 @@
-// RunFacts holds what is known of a job that the runner has: what the runner told, and what it was
-// asked.
+// RunFacts holds what the runner has reported about one of its jobs, and what it was asked to do
+// with it.
 #ifndef MEGATRAIN_SERVER_SCHEDULER_RUN_FACTS_H_
 #define MEGATRAIN_SERVER_SCHEDULER_RUN_FACTS_H_
 
@@ -18,7 +18,7 @@ struct RunFacts {
   };
   Phase phase = Phase::kPreparing;
 
-  // The values of the last StepsBegin. `steps_told`: they are not stored yet.
+  // The values of the last StepsBegin. `steps_told` is true until they are stored.
   int64_t first_step = 0, total_steps = 0;
   bool steps_told = false;
   int64_t step = 0;             // the last one that is done

@@ -18,10 +18,11 @@ enum class SocketAccess {
 // not made), checks it, and removes a socket that nobody listens on any more. Returns who will be
 // able to reach the socket.
 //
-// InvalidArgument, with what to do: the path is not absolute or is too long, a file that is no
-// socket is there, the directory is not a directory, it belongs to neither this process' user nor
-// root, or its group or others may write to it and so put a socket of their own there.
-// FailedPrecondition if another process listens there. FileError's codes otherwise.
+// Returns InvalidArgument, with what to do, if
+// - the path is not absolute, is too long, or leads to a file that is no socket;
+// - its directory is no directory, or belongs to neither this process' user nor root;
+// - the directory's group or others may write to it, and so put a socket of their own there.
+// Returns FailedPrecondition if another process listens there, and FileError's codes otherwise.
 absl::StatusOr<SocketAccess> PrepareUnixSocket(const std::string& path);
 
 // Lets a group connect to the socket `path` (mode 0660), and returns the group's name. It is the

@@ -1,5 +1,5 @@
 // Filters, tests, methods and functions that a program can call by name. Each is an entry in a
-// table with its signature and its code.
+// table with its signature and its code. Pointers to entries are always valid.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_BUILTINS_H_
 

@@ -37,7 +37,7 @@ enum class SequenceKind { kList, kTuple, kRange, kKeys, kValues, kItems };
 struct Sequence {
   SequenceKind kind = SequenceKind::kList;
   int depth = 1;         // levels of containers, with this one
-  bool hashable = true;  // whether all items are; kept, because tuples may share items many times
+  bool hashable = true;  // all items are; kept, because tuples may share items many times
   std::vector<JinjaValue> items;
   std::string range_text;  // of a range: "range(0, 3)"
   // True for a tuple of the filter groupby, whose items have the names grouper and list.

@@ -76,7 +76,9 @@ absl::StatusOr<int64_t> TakeCount(std::string_view* text, PrintfArguments* argum
     text->remove_prefix(1);
     MT_ASSIGN_OR_RETURN(const JinjaValue value, arguments->Next());
     const std::optional<int64_t> count = IntegerOf(value);
-    if (!count.has_value() || std::abs(*count) > FormatSpec::kWidthMax) return Error("* wants int");
+    if (!count.has_value() || *count < -FormatSpec::kWidthMax || *count > FormatSpec::kWidthMax) {
+      return Error("* wants int");
+    }
     return *count;
   }
   int64_t count = -1;

@@ -14,7 +14,8 @@
 // - Tables of characters are ICU's, which may know a later Unicode than Python's.
 // - lipsum, urlize, pprint, random, wordwrap, striptags, xmlattr, str.encode, dict.fromkeys,
 //   {% autoescape true %} and the {% block %} functions self and super are not there.
-// - int() and float() read ASCII digits only. After a loop has ended, its saved `loop` is spent.
+// - int() and float() read ASCII digits only.
+// - A `loop` that a namespace keeps has no next item and cannot be called once its loop has ended.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_JINJA_PROGRAM_H_
 
@@ -58,7 +59,7 @@ struct JinjaOptions {
   absl::TimeZone zone = absl::UTCTimeZone();
 };
 
-// The variables that a program sees, by name. Of two with the same name the last holds.
+// The variables that a program sees, by name. If two have the same name, the last one counts.
 using JinjaVariables = std::vector<std::pair<std::string, JinjaValue>>;
 
 struct JinjaRendered {
@@ -91,12 +92,12 @@ class JinjaProgram {
   absl::StatusOr<JinjaRendered> Render(const JinjaVariables& variables,
                                        const JinjaOptions& options = {}) const;
 
-  // True if the program has a {% generation %} block.
+  // Returns true if the program has a {% generation %} block.
   bool has_generation() const;
-  // True if the program names strftime_now, so that its text may depend on the clock.
+  // Returns true if the program names strftime_now, so that its text may depend on the clock.
   bool uses_clock() const;
-  // True if `name` occurs in the program as a variable, an attribute, a keyword argument or a whole
-  // string literal. If it is false, the program does not read a variable or key of that name.
+  // Returns true if `name` occurs in the program as a variable, an attribute, a keyword argument or
+  // a whole string literal. Otherwise the program does not read a variable or key of that name.
   bool mentions(std::string_view name) const;
 
  private:

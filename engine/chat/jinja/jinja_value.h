@@ -46,8 +46,8 @@ class JinjaValue {
   static JinjaValue String(std::string text);
   // REQUIRES: what a list or a dict holds is nested fewer than kDepthMax levels deep.
   static JinjaValue MakeList(List items);
-  // A dict in the order of `entries`. Of entries with the same key the last gives the value and the
-  // first the place, as in Python. REQUIRES: the keys are well-formed UTF-8.
+  // Makes a dict in the order of `entries`. If several have the same key, the last one gives the
+  // value and the first one the place, as in Python. REQUIRES: the keys are well-formed UTF-8.
   static JinjaValue MakeDict(Entries entries);
 
   // Levels of lists and dicts within one another. Programs that nest deeper are stopped.

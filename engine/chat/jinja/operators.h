@@ -1,4 +1,5 @@
-// Python's operators on values: truth, comparison, arithmetic, lookup.
+// Python's operators on values: truth, comparison, arithmetic, lookup. Those that take a Runtime
+// also return ResourceExhausted beyond a limit.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_OPERATORS_H_
 
@@ -24,12 +25,14 @@ bool Equal(Runtime& runtime, const JinjaValue& a, const JinjaValue& b);
 // undefined value but with == and !=.
 absl::StatusOr<bool> Compare(Runtime& runtime, Operator op, const JinjaValue& a,
                              const JinjaValue& b);
+// item in container. Returns InvalidArgument for a value that is no container.
 absl::StatusOr<bool> Contains(Runtime& runtime, const JinjaValue& container,
                               const JinjaValue& item);
 
 // a op b, of +, -, *, /, //, % and **. Returns InvalidArgument for other types than Python's
 // operator takes, for a division by zero and for an integer beyond 64 bits.
 Result Arithmetic(Runtime& runtime, Operator op, const JinjaValue& a, const JinjaValue& b);
+// -value, or +value unless `minus`, with the same errors.
 Result Negate(const JinjaValue& value, bool minus);
 
 // The value of an int or a bool.

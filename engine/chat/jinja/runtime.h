@@ -1,5 +1,5 @@
-// The context of every operation of a rendering: the limits, makers of values that count against
-// them, and iteration.
+// Runtime is the context of every operation of a rendering. It counts work and memory against the
+// limits, and makes values. Cursor and the functions below it iterate over values.
 #ifndef MEGATRAIN_ENGINE_CHAT_JINJA_RUNTIME_H_
 #define MEGATRAIN_ENGINE_CHAT_JINJA_RUNTIME_H_
 
@@ -26,6 +26,7 @@ absl::Status Error(std::string_view message);
 // The state of one rendering. Used by one thread.
 class Runtime {
  public:
+  // `options` must outlive this.
   explicit Runtime(const JinjaOptions& options) : options_(options) {}
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
@@ -66,8 +67,8 @@ class Runtime {
   // Returns the value of `key`, or nullptr; an error for a key that Python cannot hash.
   absl::StatusOr<const JinjaValue*> FindEntry(const Dict& dict, const JinjaValue& key);
 
-  // A namespace that lives until the rendering ends, when it is emptied: a reference to itself must
-  // not keep it alive.
+  // Calls `release` when the rendering ends. Values that may refer to themselves, such as a
+  // namespace, give up what they hold in it, because nothing else would free them.
   void KeepUntilEnd(std::function<void()> release) { releases_.push_back(std::move(release)); }
   ~Runtime() {
     for (const auto& release : releases_) release();
@@ -94,13 +95,14 @@ class Cursor {
   size_t at_ = 0;
 };
 
-// list(value).
+// Returns the items of list(value), or the errors of Cursor.
 absl::StatusOr<std::vector<JinjaValue>> ToItems(Runtime& runtime, const JinjaValue& value);
 
 // Python's name of a value's type: "str", "dict", ...
 std::string TypeName(const JinjaValue& value);
 
-// A generator: `next` gives the items. `source` is what it holds.
+// Makes a generator. `next` returns its items, and nullopt at the end. `source` is the value that
+// `next` keeps; the generator counts as nested one level deeper than that.
 Result MakeGenerator(Runtime& runtime, const JinjaValue& source,
                      std::function<absl::StatusOr<std::optional<JinjaValue>>(Runtime&)> next);
 

@@ -28,11 +28,11 @@ struct JsonStyle {
 absl::StatusOr<std::string> ToJson(Runtime& runtime, const JinjaValue& value,
                                    const JsonStyle& style);
 
-// format % values, printf's language. `values` is a tuple of the arguments, a dict, or the only
-// argument.
+// format % values, in printf's language. `values` is a tuple of the arguments, a dict, or the only
+// argument. Returns InvalidArgument where Python raises.
 Result FormatPrintf(Runtime& runtime, const JinjaValue& format, const JinjaValue& values);
 
-// format.format(*values.positional, **values.named), in the sandbox.
+// format.format(*values.positional, **values.named), as the sandbox does it, with the same errors.
 Result FormatBraces(Runtime& runtime, const JinjaValue& format, const CallValues& values);
 
 }  // namespace megatrain::jinja

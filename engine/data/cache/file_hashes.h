@@ -3,8 +3,8 @@
 //
 // A file is taken for unchanged if its device, inode, size, time of last change of the content and
 // time of last change of the inode are what they were. The last is set by the kernel at every write
-// and cannot be set back by programs. What was changed so shortly before it was hashed that a later
-// change could bear the same time is not remembered.
+// and cannot be set back by programs. A hash is not remembered if the file was changed so shortly
+// before that a later change could bear the same time.
 //
 // Thread safety: all methods may be called from several threads.
 #ifndef MEGATRAIN_ENGINE_DATA_CACHE_FILE_HASHES_H_
@@ -30,9 +30,9 @@ struct FileHash {
 
 class FileHashes {
  public:
-  // Reads `directory`/hashes.cache; without one, or with a damaged one, nothing is remembered. With
-  // `forget` nothing is remembered either, and what is learnt now replaces it. `files` must outlive
-  // this.
+  // Reads `directory`/hashes.cache. Nothing is remembered if the file is missing or damaged, or
+  // with `forget`; hashes learnt now then replace the file's for the same data files. `files` must
+  // outlive this.
   FileHashes(std::string directory, bool forget, FileSystem* files);
 
   // Returns what is remembered of a file, or nullopt.

@@ -60,7 +60,8 @@ class CacheFileWriter {
   // Appends `count` elements of element_bytes each. Returns the errors of writing.
   absl::Status Append(const void* elements, size_t count);
   // Writes `meta` and the trailer, syncs the file and gives it its name. Returns the errors of
-  // writing. Nothing may be appended afterwards.
+  // writing. Nothing may be appended afterwards. REQUIRES: `meta` has at most 16 MiB, because Open
+  // takes a file with a longer one for damaged.
   absl::Status Finish(const std::string& meta);
 
  private:

@@ -10,20 +10,21 @@
 
 namespace megatrain {
 
+// The most positions of a period. With N > 128 sources it is 2^27 / N, to bound the work.
+inline constexpr int64_t kMixPeriodMax = int64_t{1} << 20;
+inline constexpr size_t kMixSourcesMax = 1024;
+
 // An endless list of sources that has a period: position p takes the sequence number At(p).number,
 // from 0, of source At(p).source. Of the first n positions a source with share w of the weights has
 // more than n * w - 1 and less than n * w + 1, for every n. The order within the period is that of
 // R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980).
 //
-// Weights become whole shares of a period. They are exact if they are whole numbers, or decimals of
-// up to six places, whose sum without their common factor and decimal point is at most
-// kMixPeriodMax. Others are rounded to such parts of kMixPeriodMax, at least one each, and the
-// bounds above hold for what they are rounded to.
+// Weights become whole numbers of positions in a period. They are exact if they are whole numbers,
+// or decimals of up to six places, whose sum is at most kMixPeriodMax when they are written as
+// whole numbers without a common factor. Others are rounded to parts of kMixPeriodMax, at least one
+// each, and the bounds above hold for the rounded weights.
 //
 // Thread safety: const methods may be called from several threads.
-inline constexpr int64_t kMixPeriodMax = int64_t{1} << 20;  // with over 128 sources, less
-inline constexpr size_t kMixSourcesMax = 1024;
-
 class SourceMix {
  public:
   // Takes up to a second, and 8 bytes for each position of the period. REQUIRES: from 1 to

@@ -17,14 +17,14 @@ namespace megatrain {
 
 class BoundedFileSystem : public WatchedFileSystem {
  public:
-  // The files that were read last keep their descriptors, `descriptors` in all.
-  // `base` must outlive this object and all files opened through it. REQUIRES: descriptors >= 1.
+  // At most `descriptors` files keep a descriptor, those that were read last. `base` must outlive
+  // this object and all files opened through it. REQUIRES: descriptors >= 1.
   BoundedFileSystem(FileSystem* base, size_t descriptors);
   ~BoundedFileSystem() override;
 
-  // Returns a file that is opened again by its path when it is read without a descriptor. ReadUpTo
-  // then returns the errors of opening, and Aborted if the path leads to another file by now, or to
-  // a file of another size or time of change.
+  // Returns a file that is opened again by its path if it is read when it has no descriptor.
+  // ReadUpTo then returns the errors of opening, and Aborted if the path leads to another file by
+  // now, or if the file's size or the time of its last change differs.
   absl::StatusOr<std::unique_ptr<RandomAccessFile>> OpenForReading(
       const std::string& path) override;
 

@@ -22,11 +22,12 @@ class ByteSource {
 
 // Returns the decompressed content of `source`, which must outlive the result. gzip files may have
 // several members and zstd files several frames. `path` is used in messages. Memory use is bounded
-// whatever the content: 64 KiB for gzip, and for zstd the frame's window, of at most 128 MiB.
+// whatever the content: about 300 KiB for gzip, and for zstd the frame's window, of at most 128
+// MiB, beside that. The length of the content is not bounded; readers of records bound a record.
 //
 // Read returns the errors of `source`, and InvalidArgument, naming the file and the byte in the
-// compressed data, for data that is damaged, cut short, or not of this compression.
-// REQUIRES: `compression` is not kNone.
+// compressed data, for data that is damaged, cut short, or not of this compression. Bytes behind
+// the last member or frame are damage too. REQUIRES: `compression` is not kNone.
 std::unique_ptr<ByteSource> Decompress(Compression compression, ByteSource* source,
                                        std::string path);
 

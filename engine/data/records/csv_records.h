@@ -18,15 +18,16 @@ namespace megatrain {
 // LF, CRLF or CR; blank ones are skipped, and white space belongs to its field. A byte order mark
 // at the start is accepted.
 //
-// Each row becomes a JSON object with a text for every column. The columns `messages`,
-// `conversations` and `tools` hold JSON, which becomes the value itself; an empty field of theirs
-// is left out. So is one of `documents`, `history` and `chat_template_kwargs`, which hold JSON or
-// text. Rows are numbered from 1, the names' row being the first. A row with another number
-// of fields than the first, a field that is not UTF-8, or one of those columns that is not JSON is
-// the record's defect.
+// Each row becomes a JSON object. A field becomes a text, except in two kinds of columns, whose
+// empty fields are left out:
+// - `messages`, `conversations` and `tools` hold JSON, which becomes the value itself;
+// - `documents`, `history` and `chat_template_kwargs` hold JSON, or else a text.
+// Rows are numbered from 1, the names' row being the first; blank rows do not count. The defect of
+// a record is another number of fields than the first row has, a field that is not UTF-8, or a
+// field of the first kind that is not JSON.
 //
 // Next returns InvalidArgument, naming the row, for misplaced quotes, a row that is too long, and
-// names that are missing or there twice.
+// names of columns that are missing, not UTF-8 or there twice.
 class CsvRecordReader : public RecordReader {
  public:
   // `text` must outlive the reader. `path` is used in messages. One read takes `chunk_bytes`.

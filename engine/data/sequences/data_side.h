@@ -1,5 +1,5 @@
-// Prepares the sequences of one list of data files, in file order. OpenDataset uses one for
-// `data.eval`, and one for `data.train` or, if that is a mix, for each entry of it.
+// DataSide prepares the sequences of one list of data files, in file order. OpenDataset makes one
+// for each set of `data.eval`, and one for `data.train` or, if that is a mix, for each entry of it.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DATA_SIDE_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DATA_SIDE_H_
 

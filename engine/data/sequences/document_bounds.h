@@ -1,5 +1,5 @@
-// The bounds of documents in a micro-batch, within which attention stays. MakeBatch makes the
-// starts from sequences, and StepRunner::PrepareBatch the bounds from the starts.
+// The bounds of documents in a micro-batch, within which attention stays. MakeBatch finds the
+// starts of documents, and StepRunner::PrepareBatch makes the bounds from them.
 #ifndef MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_BOUNDS_H_
 #define MEGATRAIN_ENGINE_DATA_SEQUENCES_DOCUMENT_BOUNDS_H_
 

@@ -53,14 +53,16 @@ class DocumentEncoder {
   // below the vocabulary. REQUIRES: `chat_template` was given if the example is a chat.
   absl::Status Encode(const Example& example, std::vector<uint32_t>* words);
 
-  // Appends the words of the beginning of what is left of a text document, and returns the number
-  // of bytes that they stand for (Tokenizer::EncodePiece): 0 if more of the text is needed. `last`
-  // says that `text` is all that is left. After that call EndText. If a text is given up, the
-  // encoder must be restarted. Returns InvalidArgument for invalid UTF-8, and OutOfRange for an id
-  // that is not below the vocabulary. The words do not depend on `pool`, which may be null.
+  // Encodes a text document piece by piece. `text` is the beginning of what is left of it, and all
+  // of that if `last`. Appends the words of as much as Tokenizer::EncodePiece can encode, and
+  // returns the number of its bytes: 0 if more of the text is needed. Call EndText after the last
+  // piece, or Restart if the text is given up. Returns InvalidArgument for invalid UTF-8, and
+  // OutOfRange for an id that is not below the vocabulary. The words do not depend on `pool`, which
+  // may be null.
   absl::StatusOr<size_t> TextPiece(std::string_view text, bool last, std::vector<uint32_t>* words,
                                    ThreadPool* pool = nullptr);
-  // Appends the ids that go behind a text and the end-of-text token, unless it is the last of them.
+  // Ends a text document: appends the ids that go behind it, and the end-of-text token unless they
+  // end with it.
   void EndText(std::vector<uint32_t>* words);
 
   // Returns the largest id encoded since Restart, or -1 if there is none.

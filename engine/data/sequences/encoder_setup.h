@@ -27,9 +27,10 @@ absl::StatusOr<ChatTemplateOptions> TemplateOptions(const JobSpec::Data& data,
                                                     const std::string& model_directory,
                                                     FileSystem* files);
 
-// Sets what the data needs in `encoder`, whose vocabulary is set, and in `chat_template`, to which
-// `encoder` then points. `tokenizer` may be null if all data has format `tokens`. `files` is used
-// during the call only.
+// Sets the tokenizer and special ids of `encoder`. If some data is chat data, also makes
+// `chat_template`, to which `encoder` then points. `tokenizer`, which must outlive `encoder`, may
+// be null if all data has format `tokens`. `files` is used during the call only. REQUIRES:
+// `encoder` has its vocabulary, and `chat_template` is null.
 //
 // Returns InvalidArgument, naming the entry, if a tokenizer is missing, if nothing says which token
 // ends a text, or if a token that goes around texts is not the model's. Returns the errors of

@@ -26,7 +26,7 @@ namespace megatrain {
 // and `text` does in files of JSON, CSV and Parquet. Any other text file is one document.
 bool HoldsRecords(const DataFile& file);
 
-// The bad records of a file that are named; of further ones only the number is told.
+// The most bad records of a file that are named. Further ones are only counted.
 inline constexpr size_t kNamedBadRecordsMax = 100;
 
 // Describes a file's words. Kept beside them in the cache as JSON.
@@ -61,11 +61,11 @@ class FileWordMaker {
   // before; that of Parquet, which is not read from front to back, is not compared. `progress` may
   // be null; it is called with the bytes of the file that are finished.
   //
-  // Returns InvalidArgument, naming the file and the place, for data that cannot be read, and for a
-  // file without a record. A record that cannot be read is counted instead if bad ones are skipped;
-  // so is a plain text file as a whole, and then nothing of what was appended may be used. Returns
-  // OutOfRange if an id is not below the vocabulary, and Aborted if the content is not that of
-  // `hash`.
+  // Returns InvalidArgument, naming the file and the place, for data that cannot be read and for a
+  // file without a record. If bad records are skipped, a record that cannot be read is counted
+  // instead; a plain text, which is not a record, still is an error. Returns OutOfRange if an id is
+  // not below the vocabulary, and Aborted if the content is not that of `hash`. After an error
+  // nothing of what was appended may be used.
   absl::StatusOr<FileWordsMeta> Make(const DataFile& file, const DataFileReader& reader,
                                      const std::string& hash, CacheFileWriter* writer,
                                      const ByteProgress& progress);

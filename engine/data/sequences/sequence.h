@@ -16,8 +16,8 @@ struct Sequence {
   std::vector<int32_t> input_ids;
   std::vector<int32_t> labels;
   std::vector<int32_t> position_ids;  // from 0 in each document
-  std::vector<int32_t>
-      document_ids;  // ascending from 0 within the sequence; padding is a document of its own, -1
+  // Ascending from 0 within the sequence. Padding is a document of its own, -1.
+  std::vector<int32_t> document_ids;
   // The documents 2 k and 2 k + 1 are the chosen and the rejected answer to one prompt.
   bool pairs = false;
   // [pairs, 2]: the log-probabilities that the reference gives the answers; empty: all are 0.

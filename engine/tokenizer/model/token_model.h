@@ -1,4 +1,4 @@
-// The interface of a tokenizer's model: words to tokens.
+// The interface of a tokenizer's model, which turns words into tokens.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_TOKEN_MODEL_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_TOKEN_MODEL_H_
 
@@ -14,14 +14,14 @@
 
 namespace megatrain {
 
-// The best way to a place in a word, of Unigram.
+// The best tokens from the beginning of a word to a place in it, for Unigram.
 struct BestPath {
-  double score;
-  uint32_t begin;  // where its last token begins; kNoPath if there is no way
+  double score;    // the sum of theirs
+  uint32_t begin;  // where the last of them begins; the greatest number if there are none
   int32_t id;
 };
 
-// Memory that is reused from word to word, by one model.
+// Memory that is reused from word to word. One thread uses it at a time.
 struct ModelBuffers {
   std::vector<TokenAt> tokens;  // of the word, ascending
   std::vector<TokenAt> symbols;
@@ -34,16 +34,16 @@ class TokenModel {
  public:
   virtual ~TokenModel() = default;
 
-  // Sets `buffers->tokens` to those of `word`. `score` is that of the tokens given for what is
-  // before it in its word, 0 at a word's beginning. Returns InvalidArgument if the word has no
-  // tokens for want of an unknown token. REQUIRES: `word` is well-formed UTF-8, not empty and below
-  // 4 GiB.
+  // Sets `buffers->tokens` to the tokens of `word`, which may be the rest of a word that EncodeOpen
+  // has begun. `score` is then the one that EncodeOpen returned; it is 0 for a whole word. Returns
+  // InvalidArgument if a part of the word is no token and the model has no unknown token. REQUIRES:
+  // `word` is well-formed UTF-8, not empty and below 4 GiB.
   virtual absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const = 0;
 
-  // Does the same for as much of the beginning of a word that goes on as has the same tokens
-  // whatever follows, up to a place that may_cut(offset) allows. Returns the number of bytes, and
-  // in `score` that of their tokens. The rest of the word is then encoded with that score. 0 if no
-  // such place is known.
+  // Encodes the beginning of a word that goes on behind `word`. Takes as much of it as has the same
+  // tokens whatever follows, up to a place for which may_cut(offset) is true. Returns the number of
+  // bytes taken, and changes `*score`, which is as in Encode, for the call that encodes the rest.
+  // Returns 0, with `*score` unchanged, if no such place is known. Returns the errors of Encode.
   virtual absl::StatusOr<size_t> EncodeOpen(std::string_view word,
                                             absl::FunctionRef<bool(size_t)> may_cut, double* score,
                                             ModelBuffers* buffers) const {

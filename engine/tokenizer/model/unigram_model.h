@@ -1,4 +1,4 @@
-// The Unigram model of SentencePiece: the most probable tokens.
+// The Unigram model of SentencePiece, which cuts a word into its most probable tokens.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_UNIGRAM_MODEL_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_MODEL_UNIGRAM_MODEL_H_
 
@@ -14,9 +14,10 @@
 
 namespace megatrain {
 
-// Viterbi's search with FP64 sums from left to right, as `tokenizers` does it. Of equal sums the
-// one whose last token is longest wins. A character that is no token costs 10 more than the rarest
-// token. Neighbouring unknown characters become one token, or with `byte_fallback` their bytes.
+// Viterbi's search with FP64 sums of log probabilities from left to right, as `tokenizers` does it.
+// If sums are equal, the one whose last token is longest wins. A character that is no token counts
+// as 10 below the rarest token. Neighbouring unknown characters become one token, or with
+// `byte_fallback` their bytes.
 class UnigramModel : public TokenModel {
  public:
   // `pieces` are (token, log probability) by id. Returns InvalidArgument if a token is there twice,

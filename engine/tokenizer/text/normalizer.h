@@ -1,4 +1,4 @@
-// The normalizers of `tokenizers`: rewrite a text before it is cut into words.
+// The normalizers of `tokenizers`, which rewrite a text before it is cut into words.
 #ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
 
@@ -22,7 +22,7 @@ struct BertNormalization {
   bool lowercase = true;
 };
 
-// A normalized text. Reused, it keeps its memory.
+// A normalized text. It keeps its memory when it is used again.
 struct NormalizedText {
   std::string_view text;  // the original, or `buffer`
   OffsetRuns runs;        // to the original; empty if they were not asked for
@@ -48,11 +48,11 @@ class Normalizer {
 
   bool empty() const { return steps_.empty(); }
 
-  // Normalizes `text` into `out`, whose view is valid as long as `text` and `out`. If not `begins`,
-  // `text` is the rest of one that was cut: nothing is put before it or stripped from its
-  // beginning. Runs are made if `with_runs`. Returns InvalidArgument for a Unicode form of more
-  // than 1 GiB or a text that would grow beyond 4 GiB, and the errors of SplitRegex. REQUIRES:
-  // `text` is well-formed UTF-8.
+  // Normalizes `text` into `out`, whose view is valid as long as `text` and until `out` changes.
+  // `begins` is false for the rest of a text that was cut: nothing is then put before it or
+  // stripped from its beginning. Runs are made if `with_runs`. Returns InvalidArgument for a
+  // Unicode form of more than 1 GiB or a text that would grow beyond 4 GiB, and the errors of
+  // SplitRegex. REQUIRES: `text` is well-formed UTF-8.
   absl::Status Normalize(std::string_view text, bool begins, bool with_runs,
                          NormalizedText* out) const;
 

@@ -9,9 +9,9 @@
 
 namespace megatrain {
 
-// Begins at byte `begin` of the new text and ends where the next run begins. If `flat`, all of it
-// stands for the character at byte `original` of the original. Else it is a copy of the bytes from
-// there on.
+// A run of the new text begins at its byte `begin` and ends where the next run begins. If `flat`,
+// all of it stands for the character at byte `original` of the original. Otherwise it is a copy of
+// the bytes from there on.
 struct OffsetRun {
   size_t begin;
   size_t original;
@@ -25,7 +25,7 @@ using OffsetRuns = std::vector<OffsetRun>;
 // search at; it is set to the run that was found.
 size_t OriginalOffset(const OffsetRuns& runs, size_t offset, size_t* hint);
 
-// Makes `runs`, from a text C to B, map to A, where `inner` maps from B to A.
+// Joins two maps: `*runs`, which maps a text C to B, becomes a map of C to A. `inner` maps B to A.
 void ComposeRuns(const OffsetRuns& inner, OffsetRuns* runs);
 
 // Writes a text and its runs, from left to right.

@@ -40,9 +40,9 @@ class SplitRegex {
                             absl::FunctionRef<void(size_t begin, size_t end)> match) const;
 
   // Does the same for a text that may go on, and calls `match` only for the matches that are the
-  // same whatever follows. Sets `known` to the offset up to which there is no other match: behind
-  // it, what is a match depends on what follows. Nothing is known of a pattern that looks at what
-  // is before its match, or that matches nothing; `known` is then 0.
+  // same whatever follows. Sets `*known` to the offset before which there is no other match.
+  // Matches behind it depend on what follows. `*known` is 0, and `match` is not called, for a
+  // pattern that looks at the text before its match or that can match the empty text.
   absl::Status ForEachSettledMatch(std::string_view text,
                                    absl::FunctionRef<void(size_t begin, size_t end)> match,
                                    size_t* known) const;

@@ -227,6 +227,10 @@ TEST(HfExportTest, RemovesItsOwnLeftoversOnly) {
   ASSERT_TRUE(files->CreateDirectories(out + ".tmp").ok());
   ASSERT_TRUE(WriteFileSynced(files, out + ".tmp/model.safetensors", "half").ok());
   ASSERT_TRUE(Export(model, DType::kF32, out).ok());
+  // A crash between the two renamings leaves the old one and nothing at `out`.
+  ASSERT_TRUE(files->Rename(out, out + ".previous").ok());
+  ASSERT_TRUE(Export(model, DType::kF32, out).ok());
+  EXPECT_THAT(List(ParentDirectory(out)), ElementsAre("out"));
   ASSERT_TRUE(files->CreateDirectories(out + ".previous/mine").ok());
   EXPECT_EQ(Export(model, DType::kF32, out).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(files->FileExists(out + ".previous/mine"));

@@ -145,6 +145,14 @@ TEST(HfDirectoryTest, TakesATiedHeadsDuplicateAndKnownBuffers) {
   });
   EXPECT_TRUE(
       HfWeights::Open(directory, BuildModelLayout(SmallConfig(ModelFamily::kLlama, true))).ok());
+  // Their types do not count.
+  WriteSmallModel(directory, ModelFamily::kLlama, true, "BF16", [](auto& tensors) {
+    tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}});
+  });
+  const auto weights =
+      HfWeights::Open(directory, BuildModelLayout(SmallConfig(ModelFamily::kLlama, true)));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ((*weights)->ExactDType(), DType::kBF16);
   // Untied, the same two tensors are the head and a buffer; what is missing is the head's own.
   WriteSmallModel(directory, ModelFamily::kLlama, true, "F32");
   EXPECT_THAT(OpenError(directory, BuildModelLayout(SmallConfig(ModelFamily::kLlama, false))),

@@ -196,6 +196,18 @@ TEST_F(MemoryPlanTest, AStepOfTooManyMicroBatchesIsRefused) {
   EXPECT_TRUE(PlanMemory(spec, layout, kernels_, Budget()).ok());
 }
 
+TEST_F(MemoryPlanTest, AMicroBatchOfTooManyTokensIsRefused) {
+  const ModelLayout layout = BuildModelLayout(Config(4));
+  JobSpec spec = Spec();
+  spec.training.micro_batch = spec.training.global_batch = 1 << 24;
+  const absl::Status refused = PlanMemory(spec, layout, kernels_, Budget()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("training.micro_batch: 16777216"));
+  EXPECT_THAT(refused.message(), HasSubstr("at most 16777215"));
+  spec.training.micro_batch = spec.training.global_batch = 16777215;
+  EXPECT_TRUE(PlanMemory(spec, layout, kernels_, Budget()).ok());
+}
+
 // A pool that is reserved already and what lies beside it are two limits.
 TEST_F(MemoryPlanTest, AReservedPoolIsALimitOfItsOwn) {
   const ModelLayout layout = BuildModelLayout(Config(3));

@@ -95,8 +95,8 @@ struct MacroDefinition {
   std::vector<int> parameter_names;     // indices of Syntax::names
   std::vector<ExpressionPtr> defaults;  // of the last parameters
   Body body;
-  // Whether the body names the special variables. Arguments beyond the parameters are refused
-  // otherwise.
+  // True if the body names these special variables. Without varargs and kwargs, arguments beyond
+  // the parameters are refused.
   bool uses_caller = false, uses_varargs = false, uses_kwargs = false;
 };
 

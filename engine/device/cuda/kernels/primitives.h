@@ -64,7 +64,8 @@ struct alignas(sizeof(T) * kCount) Pack {
   Word words[kWords];
 };
 
-// Loads from global memory; returns zeros without reading if `there` is false.
+// Loads a pack from global memory; returns zeros without reading if `there` is false. REQUIRES, for
+// all loads and stores: the address is aligned to the size of the pack.
 template <typename T, int kCount>
 __device__ Pack<T, kCount> LoadPack(const T* from, bool there = true) {
   Pack<T, kCount> pack;
@@ -84,6 +85,7 @@ __device__ void StorePack(const Pack<T, kCount>& pack, T* to) {
   }
 }
 
+// Convert the elements of a pack to FP32, and FP32 to a pack.
 template <int kCount>
 __device__ void Widen(const Pack<float, kCount>& pack, float (&to)[kCount]) {
 #pragma unroll
@@ -113,6 +115,7 @@ __device__ void Narrow(const float (&from)[kCount], Pack<Bf16, kCount>& to) {
   }
 }
 
+// Load and store kCount elements of type T as FP32.
 template <typename T, int kCount>
 __device__ void Load(const T* from, float (&to)[kCount]) {
   Widen(LoadPack<T, kCount>(from), to);
@@ -159,6 +162,7 @@ __device__ void TeamSums(float (&x)[kCount], float* shared) {
   }
 }
 
+// Computes one sum as TeamSums does.
 template <int kTeam>
 __device__ float TeamSum(float x, float* shared) {
   float sum[1] = {x};
@@ -166,6 +170,7 @@ __device__ float TeamSum(float x, float* shared) {
   return sum[0];
 }
 
+// Returns the sum over the warp to each of its threads. All threads of the warp must call it.
 __device__ inline double WarpSum(double x) {
 #pragma unroll
   for (int step = kWarp / 2; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
@@ -195,6 +200,7 @@ inline bool MovesPacks(const Queue& queue, std::initializer_list<const void*> ad
 // would take a hundred instructions. It leaves room for a last block that is not full.
 inline constexpr int64_t kThreadsMax = std::numeric_limits<uint32_t>::max() - 1024;
 
+// Returns a / b, rounded up. REQUIRES: a >= 0, b > 0.
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Returns a one-dimensional grid of up to 2^31 - 1 blocks.
