@@ -21,7 +21,7 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
   control.TellRequests([this] { p_.trainer.Interrupt(); });
   const absl::Cleanup untold = [&control] { control.TellRequests(nullptr); };
   while (p_.progress.done < p_.prepared.total_steps && !p_.progress.stopped_early) {
-    if (p_.trainer.in_flight() == 0 && SkipsNext()) {
+    if (p_.trainer.in_flight() == 0 && Skips(p_.progress.next_step)) {
       MT_RETURN_IF_ERROR(SkipNext());
       continue;
     }
@@ -55,7 +55,7 @@ absl::StatusOr<Ending> TrainingLoop::Run() {
 
 absl::Status TrainingLoop::SubmitSteps() {
   while (!barrier_ && !p_.run.control().Any() && p_.progress.next_step <= p_.prepared.total_steps &&
-         !SkipsNext() && p_.trainer.in_flight() < kStepSlots &&
+         !Skips(p_.progress.next_step) && p_.trainer.in_flight() < kStepSlots &&
          !p_.saver.MustWait(p_.progress.next_step)) {
     const int64_t step = p_.progress.next_step;
     MT_RETURN_IF_ERROR(SubmitNext());
@@ -93,9 +93,9 @@ absl::Status TrainingLoop::SubmitNext() {
   return absl::OkStatus();
 }
 
-bool TrainingLoop::SkipsNext() const {
+bool TrainingLoop::Skips(int64_t step) const {
   const std::vector<int64_t>& skipped = p_.run.spec().training.skip_steps;
-  return std::find(skipped.begin(), skipped.end(), p_.progress.next_step) != skipped.end();
+  return std::find(skipped.begin(), skipped.end(), step) != skipped.end();
 }
 
 // Steps that were taken back come before any that is left out.
@@ -105,6 +105,10 @@ absl::Status TrainingLoop::SkipNext() {
   p_.progress.done = p_.progress.next_step++;
   p_.run.Say(absl::StrCat("step ", p_.progress.done,
                           ": no update, its batch is left out (training.skip_steps)"));
+  // The last step's is SaveNow's.
+  if (p_.saver.Due(p_.progress.done) && p_.progress.done != p_.prepared.total_steps) {
+    MT_RETURN_IF_ERROR(p_.saver.Begin(p_.progress.done));
+  }
   return p_.saver.AfterStep();
 }
 
@@ -154,7 +158,9 @@ absl::Status TrainingLoop::CollectOne() {
 bool TrainingLoop::EvaluationDue(int64_t step) const {
   if (p_.prepared.dataset->eval_sequences() == 0) return false;
   const int64_t every = p_.run.spec().training.eval_every;
-  return step == p_.prepared.total_steps || (every > 0 && step % every == 0);
+  int64_t last = p_.prepared.total_steps;  // that updates anything
+  while (last > 0 && Skips(last)) --last;
+  return step == last || (every > 0 && step % every == 0);
 }
 
 absl::Status TrainingLoop::Evaluate(StepRecord& record) {

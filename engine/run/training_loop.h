@@ -58,9 +58,9 @@ class TrainingLoop {
   absl::Status SubmitSteps();
   absl::Status SubmitNext();
   absl::Status CollectOne();
-  // Returns true if the job leaves the batch of the next step out.
-  bool SkipsNext() const;
-  // Makes no update for the next step. REQUIRES: SkipsNext(), and no step is in flight.
+  // Returns true if the job leaves the batch of `step` out.
+  bool Skips(int64_t step) const;
+  // Makes no update for the next step. REQUIRES: Skips() it, and no step is in flight.
   absl::Status SkipNext();
   // Gives up steps that have hardly begun, so that a request need not wait for them. They are made
   // again later.

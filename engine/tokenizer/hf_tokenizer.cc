@@ -410,11 +410,18 @@ std::optional<int32_t> HfTokenizer::TokenId(std::string_view token) const {
   return found->second;
 }
 
-std::string Fingerprint(std::string_view file, const Tokenizer& tokenizer,
+std::string Fingerprint(std::string_view file, bool is_json, const Tokenizer& tokenizer,
                         const TokenizerConfig& config) {
   // The file, and what the others can change beside it.
   std::string text = absl::StrCat(ToAbsl(file), "\n", tokenizer.eos_id(), " ", tokenizer.bos_id(),
                                   " ", tokenizer.pad_id(), " ", config.tokenizer_class);
+  if (!is_json) {  // tokenizer.model does not say how its text is prepared
+    const auto word = [](const std::optional<bool>& value) {
+      return !value.has_value() ? "unset" : *value ? "yes" : "no";
+    };
+    absl::StrAppend(&text, "\n", config.model_type, " ", word(config.legacy), " ",
+                    word(config.add_prefix_space));
+  }
   for (const auto* tokens : {&config.added_tokens, &config.special_tokens}) {
     for (const AddedToken& token : *tokens) {
       absl::StrAppend(&text, "\n", token.id, " ", token.content, " ", token.single_word,
@@ -447,8 +454,8 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> MakeHfTokenizer(const Tokenizer
   }
   auto tokenizer = std::make_shared<HfTokenizer>();
   MT_RETURN_IF_ERROR(tokenizer->Initialize(*std::move(parts), file, config));
-  tokenizer->SetFingerprint(
-      Fingerprint(is_json ? files.tokenizer_json : files.tokenizer_model, *tokenizer, config));
+  tokenizer->SetFingerprint(Fingerprint(is_json ? files.tokenizer_json : files.tokenizer_model,
+                                        is_json, *tokenizer, config));
   return tokenizer;
 }
 

@@ -41,7 +41,7 @@ class FileHashes {
   // reading began.
   void Remember(const FileInfo& info, const FileHash& hash, absl::Time now);
   // Writes the file if anything new was learnt. If `seldom`, does nothing within ten seconds of the
-  // last time. What another process has remembered meanwhile is kept. Returns the errors of
+  // last time. Hashes that another process has remembered meanwhile are kept. Returns the errors of
   // writing.
   absl::Status Save(bool seldom);
 

@@ -15,8 +15,8 @@ inline constexpr int64_t kMixPeriodMax = int64_t{1} << 20;
 inline constexpr size_t kMixSourcesMax = 1024;
 
 // An endless list of sources that has a period: position p takes the sequence number At(p).number,
-// from 0, of source At(p).source. Of the first n positions a source with share w of the weights has
-// more than n * w - 1 and less than n * w + 1, for every n. The order within the period is that of
+// from 0, of source At(p).source. A source with share w of the weights has more than n * w - 1 and
+// less than n * w + 1 of the first n positions, for every n. The order within the period is that of
 // R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980).
 //
 // Weights become whole numbers of positions in a period. They are exact if they are whole numbers,

@@ -2,8 +2,8 @@
 // number of descriptors. All other operations go straight to the underlying file system.
 //
 // Thread safety: as FileSystem's.
-#ifndef MEGATRAIN_ENGINE_BASE_BOUNDED_FILE_SYSTEM_H_
-#define MEGATRAIN_ENGINE_BASE_BOUNDED_FILE_SYSTEM_H_
+#ifndef MEGATRAIN_ENGINE_DATA_RECORDS_BOUNDED_FILE_SYSTEM_H_
+#define MEGATRAIN_ENGINE_DATA_RECORDS_BOUNDED_FILE_SYSTEM_H_
 
 #include <cstddef>
 #include <memory>
@@ -37,4 +37,4 @@ class BoundedFileSystem : public WatchedFileSystem {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_BASE_BOUNDED_FILE_SYSTEM_H_
+#endif  // MEGATRAIN_ENGINE_DATA_RECORDS_BOUNDED_FILE_SYSTEM_H_

@@ -10,7 +10,7 @@
 
 namespace megatrain {
 
-// The merge rules. Of the rules that apply, the one of the lowest rank is applied first. If it
+// The merge rules. The rule of the lowest rank among those that apply is applied first. If it
 // applies at several places, the leftmost comes first. Thread safety: const methods may be called
 // from several threads.
 class BpeMerges {

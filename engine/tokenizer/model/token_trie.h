@@ -13,7 +13,7 @@ namespace megatrain {
 class TokenTrie {
  public:
   TokenTrie() = default;
-  // `tokens` are (text, id). Of equal texts the last counts; empty ones are never found. The texts
+  // `tokens` are (text, id). The last of equal texts counts; empty ones are never found. The texts
   // are used during the call only. Takes O(total bytes · log(tokens)).
   explicit TokenTrie(std::vector<std::pair<std::string_view, int32_t>> tokens);
 
