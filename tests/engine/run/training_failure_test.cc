@@ -83,13 +83,14 @@ TEST_P(FailureTest, ASaveUnderWayIsFinished) {
 TEST_P(FailureTest, ASkippedStepMakesNoUpdate) {
   JobSpec spec = HookedJob("skipping", Precision::kBf16, GetParam());
   spec.training.skip_steps = {2, 4};
+  spec.checkpoint.every_steps = 2;
   HookedRun run;
   ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
   ASSERT_EQ(run.run.records.size(), 2u);
   EXPECT_EQ(run.run.records[0].step, 1);
   EXPECT_EQ(run.run.records[1].step, 3);
   EXPECT_THAT(run.run.messages, Contains(HasSubstr("step 2: no update")));
-  EXPECT_THAT(Steps(spec), ElementsAre(4));
+  EXPECT_THAT(Steps(spec), ElementsAre(4, 2));
 
   // The third step's batch, on what the first one has made of the model.
   HookedRun plain;
