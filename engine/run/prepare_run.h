@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "engine/checkpoint/checkpoint_state.h"
 #include "engine/data/sequences/dataset.h"
+#include "engine/generation/prompt_encoder.h"
 #include "engine/host/session.h"
 #include "engine/model/model_layout.h"
 #include "engine/plan/memory_plan.h"
@@ -26,7 +27,9 @@ struct PreparedRun {
   std::shared_ptr<const Session> session;
   ModelLayout layout;  // the plan points to it
   MemoryPlan plan;
+  std::shared_ptr<const Tokenizer> tokenizer;  // null if neither data nor prompts need one
   std::unique_ptr<Dataset> dataset;
+  std::vector<EncodedPrompt> sample_prompts;  // training.sample_prompts
   int64_t total_steps = 0;
   ResumePoint start;
 

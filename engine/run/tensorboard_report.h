@@ -1,8 +1,9 @@
 // TensorBoardReport writes a run's metrics as TensorBoard event files into report.tensorboard.
 //
 // Each run that makes steps writes a file of its own: the job's settings as a text, then the
-// scalars of every step. A resumed run's file begins with a session log of its first step, for
-// which TensorBoard drops what earlier files hold of this step and later ones.
+// scalars of every step and, as texts, the answers to sample prompts. A resumed run's file begins
+// with a session log of its first step, for which TensorBoard drops what earlier files hold of this
+// step and later ones.
 //
 // Thread safety: the training thread calls all methods.
 #ifndef MEGATRAIN_ENGINE_RUN_TENSORBOARD_REPORT_H_
@@ -31,6 +32,7 @@ class TensorBoardReport {
  private:
   absl::Status Begin(int64_t first_step);
   absl::Status Add(const StepRecord& record);
+  absl::Status Add(const SampledAnswer& answer);
   absl::Status Append(const std::string& record);
 
   const JobSpec& spec_;
