@@ -2,6 +2,7 @@
 #ifndef MEGATRAIN_ENGINE_RUN_EVENT_H_
 #define MEGATRAIN_ENGINE_RUN_EVENT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -70,9 +71,18 @@ struct TrainingPause {
   int64_t disk_bytes = 0;
 };
 
+// The model's answer to a prompt of training.sample_prompts after `step`. Reported before the
+// record of the step, in the order of the prompts.
+struct SampledAnswer {
+  int64_t step = 0;
+  size_t prompt = 0;  // its place in the list
+  std::string text;
+};
+
 // A StepRecord is reported when its step is done.
-using RunEvent = std::variant<RunMessage, TrainingActivity, StepsBegin, StepRecord,
-                              BeforeCheckpoint, CheckpointSaved, CheckpointFailed, TrainingPause>;
+using RunEvent =
+    std::variant<RunMessage, TrainingActivity, StepsBegin, StepRecord, BeforeCheckpoint,
+                 CheckpointSaved, CheckpointFailed, TrainingPause, SampledAnswer>;
 
 // Receives the events. It is called on the training thread, which waits until it returns.
 using RunSink = std::function<void(const RunEvent& event)>;

@@ -126,11 +126,10 @@ absl::Status PromptEncoder::Check(const std::vector<int32_t>& ids) const {
     return absl::InvalidArgumentError("the model needs at least one token to go on from");
   }
   const int64_t tokens = static_cast<int64_t>(ids.size());
-  if (tokens + options_.answer_tokens > options_.max_positions) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(tokens, " tokens of prompt and ", options_.answer_tokens,
-                     " new ones are more than the model's ", options_.max_positions,
-                     " positions; shorten the prompt or ask for fewer tokens"));
+  if (tokens + options_.answer_tokens > options_.max_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        tokens, " tokens of prompt and ", options_.answer_tokens, " new ones are more than ",
+        options_.max_tokens, ", ", options_.limit, "; shorten the prompt or ask for fewer tokens"));
   }
   for (int64_t i = 0; i < tokens; ++i) {
     const int32_t id = ids[static_cast<size_t>(i)];

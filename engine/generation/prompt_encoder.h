@@ -24,10 +24,11 @@ struct PromptEncoderOptions {
   std::string model_directory;
   bool chat = false;  // texts are a user's turn
   std::string chat_template = "auto";
-  std::string template_date;  // as data.template_date; empty means today
+  std::string template_date = "";  // as data.template_date; empty means today
   AddBos add_bos = AddBos::kAuto;
-  int64_t vocabulary = 0;     // the model's
-  int64_t max_positions = 0;  // of prompt and answer together
+  int64_t vocabulary = 0;  // the model's
+  int64_t max_tokens = 0;  // of prompt and answer together
+  std::string limit = "";  // where that comes from, for messages: "the model's positions"
   int64_t answer_tokens = 0;
   FileSystem* files = PosixFileSystem();
 };

@@ -219,8 +219,9 @@ void CheckAttentionWindow(JsonFields& fields, const ModelConfig& config) {
   }
 }
 
-void ReadTokenIds(JsonFields& fields, ModelConfig& config) {
-  config.bos_token_id = fields.Integer("bos_token_id", -1, kVocabularyMax - 1, -1);
+// Checks what the tokenizer reads (tokenizer_config.cc).
+void CheckTokenIds(JsonFields& fields) {
+  (void)fields.Integer("bos_token_id", -1, kVocabularyMax - 1, -1);
   const json* const eos = fields.Find("eos_token_id");
   if (eos == nullptr) return;
   const json list = eos->is_array() ? *eos : json::array({*eos});
@@ -230,7 +231,6 @@ void ReadTokenIds(JsonFields& fields, ModelConfig& config) {
                     absl::StrCat("must be a token id or a list of them, not ", DescribeJson(id)));
       return;
     }
-    if (id.get<int64_t>() >= 0) config.eos_token_ids.push_back(id.get<int64_t>());
   }
 }
 
@@ -353,7 +353,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view text, const std::s
   CheckUnsupported(fields, config.family);
   CheckArchitectures(fields);
   CheckAttentionWindow(fields, config);
-  ReadTokenIds(fields, config);
+  CheckTokenIds(fields);
   MT_RETURN_IF_ERROR(fields.status());
   MT_RETURN_IF_ERROR(ReadRope(fields, path, config));
   fields.RefuseUnread(std::set<std::string>(std::begin(kIgnoredKeys), std::end(kIgnoredKeys)));

@@ -18,6 +18,7 @@
 #include "engine/config/config_values.h"
 #include "engine/job/data_file_keys.h"
 #include "engine/job/device_name.h"
+#include "engine/job/prompt_value.h"
 
 namespace megatrain {
 namespace {
@@ -239,6 +240,12 @@ std::vector<ConfigKey> TrainingKeys(JobSpec::Training& training) {
              }),
        "names of tensors that are not trained, as in [model.embed_tokens.*, \"*.bias\"]: no "
        "gradient, no optimizer state"},
+      {"training.sample_prompts", Prompts(&training.sample_prompts),
+       "prompts that the model answers greedily at each evaluation, for report.tensorboard: texts, "
+       "or conversations as {messages: [{role: user, content: Hello}]}",
+       kMayChange},
+      {"training.sample_tokens", Whole(&training.sample_tokens, 1, 1000000),
+       "tokens of each of these answers at most", kMayChange},
   };
 }
 

@@ -20,6 +20,7 @@ namespace {
 constexpr size_t kPatternsMax = 256;
 // Two answers, each of a token and one before it.
 constexpr int64_t kPairTokensMin = 4;
+constexpr size_t kSamplePromptsMax = 64;
 
 // The place of a key: where it was given, else the file.
 std::string Where(const GivenKeys& given, const std::string& key, const std::string& name) {
@@ -112,14 +113,23 @@ absl::Status CheckTogether(const std::string& name, const GivenKeys& given, JobS
     return error("optimizer.groups", absl::StrCat("at most ", kPatternsMax, " groups"));
   }
   if (spec->data.eval.empty() && spec->data.eval_fraction == 0) {
-    for (const char* key : {"training.keep_best", "training.stop_after_worse"}) {
-      const bool on = key == std::string_view("training.keep_best")
-                          ? spec->training.keep_best
-                          : spec->training.stop_after_worse > 0;
+    const std::pair<const char*, bool> uses[] = {
+        {"training.keep_best", spec->training.keep_best},
+        {"training.stop_after_worse", spec->training.stop_after_worse > 0},
+        {"training.sample_prompts", !spec->training.sample_prompts.empty()}};
+    for (const auto& [key, on] : uses) {
       if (on) {
         return error(key, "there is nothing to evaluate; give data.eval or data.eval_fraction");
       }
     }
+  }
+  if (spec->training.sample_prompts.size() > kSamplePromptsMax) {
+    return error("training.sample_prompts",
+                 absl::StrCat("at most ", kSamplePromptsMax, " prompts"));
+  }
+  if (!spec->training.sample_prompts.empty() && spec->report.tensorboard.empty()) {
+    return error("training.sample_prompts",
+                 "the answers are written to report.tensorboard, which is empty");
   }
   if (!spec->data.eval.empty() && spec->data.eval_fraction > 0) {
     return error("data.eval_fraction",

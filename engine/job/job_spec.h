@@ -74,9 +74,11 @@ struct JobSpec {
     uint64_t seed = 42;
     int64_t eval_every = 50;  // 0 = only after the last step
     bool keep_best = false;
-    int64_t stop_after_worse = 0;     // evaluations; 0 = never
-    std::vector<int64_t> skip_steps;  // steps whose batch is left out
-    std::vector<std::string> freeze;  // patterns of tensor names (plan/training_layout.h)
+    int64_t stop_after_worse = 0;        // evaluations; 0 = never
+    std::vector<int64_t> skip_steps;     // steps whose batch is left out
+    std::vector<std::string> freeze;     // patterns of tensor names (plan/training_layout.h)
+    std::vector<Prompt> sample_prompts;  // answered at each evaluation
+    int64_t sample_tokens = 64;          // of each of those answers at most
   } training;
   struct Optimizer {
     double learning_rate = 3e-4;

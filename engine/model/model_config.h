@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace megatrain {
 
@@ -42,8 +41,6 @@ struct ModelConfig {
   bool qk_norm = false;          // Qwen3
   double initializer_range = 0.02;
   RopeConfig rope;
-  std::vector<int64_t> eos_token_ids;  // eos_token_id, a number or a list; empty if absent
-  int64_t bos_token_id = -1;
 };
 
 // Returns config.json's model_type: "llama", "qwen2" or "qwen3".

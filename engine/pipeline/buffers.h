@@ -85,7 +85,7 @@ struct BatchArrays {
   double* reference_logps = nullptr;  // rows of 2
   int32_t* pair_bounds = nullptr;     // rows of 4
 
-  // Returns the 32-bit integers of a token. REQUIRES: not both a cache and pairs.
+  // Returns the 32-bit integers of a token.
   static int64_t TokenIntegers(const PipelineDimensions& d) { return d.cache_rows > 0 ? 7 : 6; }
   static int64_t Bytes(const PipelineDimensions& d) {
     return d.micro_batches * (TokenIntegers(d) * int64_t{sizeof(int32_t)} * d.micro_batch_tokens +
@@ -94,12 +94,11 @@ struct BatchArrays {
   // Returns pointers into `block`, which has Bytes(d).
   static BatchArrays At(void* block, const PipelineDimensions& d) {
     const int64_t n = d.micro_batches * d.micro_batch_tokens;
-    int32_t* ids = static_cast<int32_t*>(block);
-    double* const logps = reinterpret_cast<double*>(ids + TokenIntegers(d) * n);
-    int32_t* const bounds = reinterpret_cast<int32_t*>(logps + 2 * d.micro_batches * d.pairs_max());
+    double* const logps = static_cast<double*>(block);  // first, as it has the largest alignment
+    int32_t* const ids = reinterpret_cast<int32_t*>(logps + 2 * d.micro_batches * d.pairs_max());
     return {ids,         ids + n,     ids + 2 * n,
             ids + 3 * n, ids + 4 * n, d.cache_rows > 0 ? ids + 6 * n : nullptr,
-            logps,       bounds};
+            logps,       ids + TokenIntegers(d) * n};
   }
 };
 

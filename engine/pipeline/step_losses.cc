@@ -10,11 +10,13 @@ namespace megatrain {
 void StepRunner::PreparePairs(int slot, const Batch& batch) {
   const PipelineDimensions& d = *p_.dimensions;
   const BatchArrays arrays = BatchArrays::At(p_.host_buffers->batch[slot].data(), d);
+  // A generation's batch has no pairs.
+  states_[slot].pairs.assign(batch.micro_batch_tokens.size(), 0);
   for (size_t m = 0; m < batch.pair_bounds.size(); ++m) {
     const std::vector<int32_t>& bounds = batch.pair_bounds[m];
     const int64_t base = static_cast<int64_t>(m) * d.pairs_max();
     const int64_t pairs = std::ssize(bounds) / 4;
-    states_[slot].pairs.push_back(pairs);
+    states_[slot].pairs[m] = pairs;
     std::copy(bounds.begin(), bounds.end(), arrays.pair_bounds + 4 * base);
     double* const logps = arrays.reference_logps + 2 * base;
     std::copy_n(batch.reference_logps[m].begin(), 2 * pairs, logps);

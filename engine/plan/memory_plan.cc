@@ -79,6 +79,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
   d.dtype = spec.training.precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   d.gradient_dtype = spec.training.gradient_dtype == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   SetBatch(spec, layout, sizes, d);
+  // A sample prompt and its answer are no longer than a sequence.
+  if (!spec.training.sample_prompts.empty()) d.cache_rows = d.sequence_length;
   d.shape = BaseShape(layout, d.dtype);
   d.shape.gradient_element_bytes = DTypeBytes(d.gradient_dtype);
   d.shape.weight_buffers = static_cast<int>(

@@ -96,7 +96,8 @@ absl::Status Generate(EngineHost& host, const std::string& path, const GenerateO
                                               .chat_template = options.chat_template,
                                               .add_bos = options.add_bos,
                                               .vocabulary = config.vocabulary,
-                                              .max_positions = config.max_positions,
+                                              .max_tokens = config.max_positions,
+                                              .limit = "the model's positions",
                                               .answer_tokens = options.tokens,
                                               .files = host.files()}));
   MT_ASSIGN_OR_RETURN(const AnswerSettings settings,

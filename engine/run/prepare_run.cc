@@ -30,7 +30,8 @@ namespace {
 
 bool NeedsTokenizer(const JobSpec& spec) {
   auto is_text = [](const DataFile& file) { return file.format != DataFormat::kTokens; };
-  return std::any_of(spec.data.train.begin(), spec.data.train.end(), is_text) ||
+  return !spec.training.sample_prompts.empty() ||
+         std::any_of(spec.data.train.begin(), spec.data.train.end(), is_text) ||
          std::any_of(spec.data.eval.begin(), spec.data.eval.end(), is_text);
 }
 
@@ -122,6 +123,28 @@ std::string SavedTemplateDate(RunContext& run) {
   return found == state->spec.end() ? "" : found->second;
 }
 
+absl::Status EncodeSamplePrompts(RunContext& run, PreparedRun& prepared) {
+  const JobSpec& spec = run.spec();
+  std::string date = prepared.dataset->template_date();
+  if (date.empty()) date = spec.data.template_date;
+  PromptEncoder encoder({.tokenizer = prepared.tokenizer.get(),
+                         .model_directory = spec.model.path,
+                         .chat_template = spec.data.chat_template,
+                         .template_date = date,
+                         .add_bos = spec.data.add_bos,
+                         .vocabulary = prepared.layout.config.vocabulary,
+                         .max_tokens = spec.data.sequence_length,
+                         .limit = "data.sequence_length",
+                         .answer_tokens = spec.training.sample_tokens,
+                         .files = run.files()});
+  for (size_t i = 0; i < spec.training.sample_prompts.size(); ++i) {
+    MT_ASSIGN_OR_RETURN(prepared.sample_prompts.emplace_back(),
+                        encoder.Encode(spec.training.sample_prompts[i],
+                                       absl::StrCat("training.sample_prompts[", i, "]")));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   constexpr char kActivity[] = "reading and tokenising the data";
   constexpr absl::Duration kSayInterval = absl::Seconds(30);
@@ -130,7 +153,7 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
   // The job's own number may be beyond what the host allows.
   spec.engine.threads = prepared.session->settings.threads;
   run.Report(TrainingPhase::kPreparing, kActivity);
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const Tokenizer>& tokenizer = prepared.tokenizer;
   if (NeedsTokenizer(spec)) {
     MT_ASSIGN_OR_RETURN(tokenizer,
                         OpenTokenizer(spec.model.path, spec.data.tokenizer, run.files()));
@@ -155,6 +178,7 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
       spec.checkpoint.directory + "/data", progress, run.files(), run.options().verify_data);
   if (!dataset.ok()) return AsInputError(dataset.status());
   prepared.dataset = *std::move(dataset);
+  MT_RETURN_IF_ERROR(EncodeSamplePrompts(run, prepared));
   MT_ASSIGN_OR_RETURN(prepared.total_steps, TotalSteps(spec, prepared.dataset->epoch_sequences()));
   SayWhatTheDataIs(*prepared.dataset, run);
   if (spec.data.template_date.empty() && !prepared.dataset->template_date().empty()) {

@@ -13,6 +13,7 @@
 #include "engine/checkpoint/checkpoint_state.h"
 #include "engine/data/cache/reference_logps.h"
 #include "engine/data/sequences/dataset.h"
+#include "engine/generation/prompt_encoder.h"
 #include "engine/host/session.h"
 #include "engine/model/model_layout.h"
 #include "engine/plan/memory_plan.h"
@@ -27,8 +28,10 @@ struct PreparedRun {
   std::shared_ptr<const Session> session;
   ModelLayout layout;  // the plan points to it
   MemoryPlan plan;
+  std::shared_ptr<const Tokenizer> tokenizer;  // null if neither data nor prompts need one
   std::unique_ptr<Dataset> dataset;
   std::unique_ptr<ReferenceLogps> reference;  // null without one
+  std::vector<EncodedPrompt> sample_prompts;  // training.sample_prompts
   int64_t total_steps = 0;
   ResumePoint start;
 

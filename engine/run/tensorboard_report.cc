@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "engine/base/status.h"
@@ -59,6 +60,20 @@ std::string SettingsText(const JobSpec& spec) {
   return text;
 }
 
+void AddText(const std::string& tag, const std::string& markdown, Event& event) {
+  Summary::Value* const text = event.mutable_summary()->add_value();
+  text->set_tag(tag);
+  text->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
+  text->mutable_tensor()->set_dtype(TensorProto::DT_STRING);
+  text->mutable_tensor()->mutable_tensor_shape()->add_dim()->set_size(1);
+  text->mutable_tensor()->add_string_val(markdown);
+}
+
+// The text as a Markdown block of code, so that nothing in it is Markdown.
+std::string Verbatim(const std::string& text) {
+  return absl::StrCat("    ", absl::StrReplaceAll(text, {{"\n", "\n    "}}), "\n");
+}
+
 }  // namespace
 
 absl::Status TensorBoardReport::Note(const RunEvent& event) {
@@ -69,6 +84,7 @@ absl::Status TensorBoardReport::Note(const RunEvent& event) {
                    return std::exchange(begun_, true) ? absl::OkStatus() : Begin(begin.first_step);
                  },
                  [&](const StepRecord& record) { return Add(record); },
+                 [&](const SampledAnswer& answer) { return Add(answer); },
                  [&](const BeforeCheckpoint&) {
                    return file_ != nullptr ? file_->Sync() : absl::OkStatus();
                  },
@@ -86,12 +102,7 @@ absl::Status TensorBoardReport::Begin(int64_t first_step) {
   Event start = EventAt(first_step);
   start.mutable_session_log()->set_status(SessionLog::START);
   Event settings = EventAt(first_step);
-  Summary::Value* const text = settings.mutable_summary()->add_value();
-  text->set_tag("job");
-  text->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
-  text->mutable_tensor()->set_dtype(TensorProto::DT_STRING);
-  text->mutable_tensor()->mutable_tensor_shape()->add_dim()->set_size(1);
-  text->mutable_tensor()->add_string_val(SettingsText(spec_));
+  AddText("job", SettingsText(spec_), settings);
   for (const Event* const event : {&version, &start, &settings}) {
     MT_RETURN_IF_ERROR(Append(event->SerializeAsString()));
   }
@@ -121,6 +132,17 @@ absl::Status TensorBoardReport::Add(const StepRecord& record) {
   };
   if (record.rewards.has_value()) add_rewards("rewards", *record.rewards);
   if (record.eval_rewards.has_value()) add_rewards("eval_rewards", *record.eval_rewards);
+  return Append(event.SerializeAsString());
+}
+
+absl::Status TensorBoardReport::Add(const SampledAnswer& answer) {
+  if (file_ == nullptr) return absl::OkStatus();
+  const Prompt& prompt = spec_.training.sample_prompts[answer.prompt];
+  Event event = EventAt(answer.step);
+  AddText(absl::StrCat("samples/", answer.prompt + 1),
+          absl::StrCat(Verbatim(prompt.record.empty() ? prompt.text : prompt.record), "\n---\n\n",
+                       Verbatim(answer.text)),
+          event);
   return Append(event.SerializeAsString());
 }
 

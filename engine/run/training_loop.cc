@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "engine/base/status.h"
 #include "engine/optim/learning_rate.h"
+#include "engine/run/answer_wave.h"
 #include "engine/run/evaluation.h"
 #include "engine/run/reference_pass.h"
 
@@ -174,6 +175,26 @@ absl::Status TrainingLoop::Evaluate(StepRecord& record) {
   for (const EvaluatedSet& set : report.sets) record.eval_losses[set.name] = set.loss();
   record.eval_loss = report.all.loss();
   if (rewards.pairs > 0) record.eval_rewards = RewardsOf(rewards);
+  return AnswerSamplePrompts(record.step);
+}
+
+absl::Status TrainingLoop::AnswerSamplePrompts(int64_t step) {
+  const std::vector<EncodedPrompt>& prompts = p_.prepared.sample_prompts;
+  AnswerSettings settings;
+  settings.tokens = p_.run.spec().training.sample_tokens;
+  settings.sampling.temperature = 0;
+  if (!prompts.empty()) settings.stop.ids = p_.prepared.tokenizer->end_ids();
+  for (size_t done = 0; done < prompts.size();) {
+    // A pause takes the cache with the device, so that it waits for the wave's end.
+    MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
+    MT_ASSIGN_OR_RETURN(
+        const std::vector<GeneratedText> answers,
+        AnswerWave(
+            p_.trainer, *p_.prepared.session->compute_pool, *p_.prepared.tokenizer, settings,
+            absl::MakeConstSpan(prompts).subspan(done), [this] { return p_.run.GoOn(); }, nullptr));
+    for (const GeneratedText& answer : answers)
+      p_.run.Tell(SampledAnswer{step, done++, answer.text});
+  }
   return absl::OkStatus();
 }
 

@@ -69,6 +69,8 @@ class TrainingLoop {
   // Measures the loss over all evaluation data and that of each named set, and adds them to
   // `record`.
   absl::Status Evaluate(StepRecord& record);
+  // Answers training.sample_prompts and tells the answers.
+  absl::Status AnswerSamplePrompts(int64_t step);
 
   const RunParts p_;
   BatchLoader loader_;

@@ -36,6 +36,7 @@ class Layer {
     MT_RETURN_IF_ERROR(Norms(m));
     MT_RETURN_IF_ERROR(Elements(m));
     MT_RETURN_IF_ERROR(Sums(m));
+    MT_RETURN_IF_ERROR(Cache(m));
     return Updates(m);
   }
 
@@ -154,6 +155,19 @@ class Layer {
     MT_RETURN_IF_ERROR(k_.SumOfSquares(s_, Floats(m.b), kTokens, sum));
     MT_RETURN_IF_ERROR(k_.Sum(s_, Floats(m.b), kTokens, sum));
     return k_.CastToBf16InPlace(s_, m.c, kTokens * kWidth);
+  }
+
+  absl::Status Cache(const Memory& m) {
+    CachedAttentionArgs args{
+        .dtype = dtype_, .tokens = kTokens, .heads = kHeads, .kv_heads = kKvHeads};
+    args.head_dim = kHeadDim;
+    args.first_rows = args.positions = m.positions;  // any rows that are there
+    args.q = args.k = args.v = m.a;
+    args.q_stride = args.k_stride = args.v_stride = kQkvWidth;
+    args.cache = m.c;
+    args.out = m.b;
+    MT_RETURN_IF_ERROR(k_.StoreInCache(s_, args));
+    return k_.CachedAttention(s_, args);
   }
 
   absl::Status Updates(const Memory& m) {

@@ -11,6 +11,7 @@
 namespace megatrain {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -155,6 +156,10 @@ training:
   skip_steps: [7, 9]
   keep_best: true
   stop_after_worse: 3
+  sample_prompts:
+    - Once upon a time
+    - {messages: [{role: user, content: "1", weight: 1}]}
+  sample_tokens: 9
 optimizer:
   groups:
     - {match: "*.mlp.*", learning_rate: 1.0e-5}
@@ -168,6 +173,11 @@ report: {tensorboard: board}
   EXPECT_EQ(spec->training.skip_steps, (std::vector<int64_t>{7, 9}));
   EXPECT_TRUE(spec->training.keep_best);
   EXPECT_EQ(spec->training.stop_after_worse, 3);
+  ASSERT_EQ(spec->training.sample_prompts.size(), 2u);
+  EXPECT_EQ(spec->training.sample_prompts[0].text, "Once upon a time");
+  EXPECT_EQ(spec->training.sample_prompts[1].record,
+            R"({"messages":[{"role":"user","content":"1","weight":1}]})");
+  EXPECT_EQ(spec->training.sample_tokens, 9);
   ASSERT_EQ(spec->optimizer.groups.size(), 2u);
   EXPECT_EQ(spec->optimizer.groups[0].learning_rate, 1e-5);
   EXPECT_FALSE(spec->optimizer.groups[0].weight_decay.has_value());
@@ -177,6 +187,9 @@ report: {tensorboard: board}
 
   EXPECT_THAT(Refusal("training: {freeze: [\"\"]}\n"), HasSubstr("tensor names"));
   EXPECT_THAT(Refusal("training: {skip_steps: [0]}\n"), HasSubstr("whole number from 1"));
+  EXPECT_THAT(Refusal("training: {sample_prompts: [a]}\n"), HasSubstr("nothing to evaluate"));
+  EXPECT_THAT(Refusal("training: {sample_prompts: [{text: a}]}\n"),
+              AllOf(HasSubstr("training.sample_prompts[0]"), HasSubstr("a map with messages")));
   EXPECT_THAT(Refusal("optimizer: {groups: [{match: a}]}\n"), HasSubstr("changes nothing"));
   EXPECT_THAT(Refusal("optimizer: {groups: [{learning_rate: 1}]}\n"), HasSubstr("match"));
   EXPECT_THAT(Refusal("optimizer: {groups: [{match: a, learning_rate: -1}]}\n"),

@@ -42,7 +42,8 @@ absl::StatusOr<TrainingOutcome> HookedRun::Train(EngineHost& host, const JobSpec
       [&](const TrainingPause& pause) {
         events.push_back(pause.status.ok() ? "paused" : "paused itself");
         if (paused) paused(pause);
-      }};
+      },
+      [&](const SampledAnswer&) {}};
   TrainingOptions told = options;
   told.alive = [&] {
     if (alive) alive();

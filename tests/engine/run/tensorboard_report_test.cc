@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/engine.h"
 #include "engine/trace/event_file.h"
 #include "tensorboard_event.pb.h"
@@ -128,6 +130,64 @@ TEST_F(TensorBoardReportTest, APlaceThatCannotBeWrittenIsRefusedAtOnce) {
   const absl::Status status = run.Train(*host_, spec).status();
   EXPECT_FALSE(status.ok());
   EXPECT_THAT(std::string(status.message()), HasSubstr("report.tensorboard: "));
+}
+
+// The answers are those of generation with the same weights, and training goes on as without them.
+TEST_F(TensorBoardReportTest, HoldsAnswersToSamplePrompts) {
+  JobSpec spec = Job("samples");
+  spec.data.tokenizer = "bytes";
+  spec.data.chat_template = "chatml";
+  spec.training.eval_every = 2;
+  spec.data.eval = {spec.data.train[0]};
+  HookedRun plain;
+  ASSERT_TRUE(plain.Train(*host_, spec).ok()) << plain.run.status;
+  JobSpec sampled = spec;
+  sampled.checkpoint.directory += "_sampled";
+  std::filesystem::remove_all(sampled.checkpoint.directory);
+  std::filesystem::remove_all(spec.report.tensorboard);
+  sampled.training.sample_prompts = {{"one", ""}, {"a b", ""}};
+  sampled.training.sample_tokens = 6;
+  HookedRun run;
+  ASSERT_TRUE(run.Train(*host_, sampled).ok()) << run.run.status;
+  ExpectSameRecords(run.run, plain.run);
+  ExpectSameFiles(sampled, spec);
+  ExpectPoolWhole(*host_);
+
+  std::map<std::string, std::string> texts;  // by step and tag
+  for (const Event& event : ReadEvents(Files(spec.report.tensorboard).at(0))) {
+    for (const auto& value : event.summary().value()) {
+      if (value.metadata().plugin_data().plugin_name() != "text") continue;
+      texts[absl::StrCat(event.step(), " ", value.tag())] = value.tensor().string_val(0);
+    }
+  }
+  EXPECT_EQ(texts.size(), 1u + 2 * 2);
+  GenerateOptions options;
+  options.prompts = sampled.training.sample_prompts;
+  options.tokens = 6;
+  options.temperature = 0;
+  options.tokenizer = "bytes";
+  GenerateSink sink;
+  sink.answer = [&](size_t prompt, const GeneratedText& answer) {
+    EXPECT_EQ(texts[absl::StrCat("4 samples/", prompt + 1)],
+              absl::StrCat("    ", options.prompts[prompt].text, "\n\n---\n\n    ",
+                           absl::StrReplaceAll(answer.text, {{"\n", "\n    "}}), "\n"));
+  };
+  const absl::Status status =
+      Generate(*host_, sampled.checkpoint.directory + "/step-00000004", options, sink);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_F(TensorBoardReportTest, ASamplePromptThatIsTooLongIsNamed) {
+  JobSpec spec = Job("long_sample");
+  spec.data.tokenizer = "bytes";
+  spec.data.eval = {spec.data.train[0]};
+  spec.training.sample_prompts = {{"short", ""}, {std::string(300, 'x'), ""}};
+  HookedRun run;
+  const absl::Status status = run.Train(*host_, spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(HasSubstr("training.sample_prompts[1]: 300 tokens of prompt and 64"),
+                               HasSubstr("data.sequence_length")));
 }
 
 }  // namespace

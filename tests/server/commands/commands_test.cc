@@ -2,13 +2,16 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -249,6 +252,82 @@ TEST_F(CommandsTest, InspectShowsWhatTrainingSees) {
   result = Megatraind("inspect " + Path("train.txt"));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("All work"));
+}
+
+TEST_F(CommandsTest, GenerateAnswersAFileOfPrompts) {
+  ASSERT_EQ(Megatraind("init --preset llama-tiny --out " + Path("model")).exit_code, 0);
+  WriteFile("prompts.jsonl",
+            "{\"prompt\": \"All work\"}\n"
+            "{\"messages\": [{\"role\": \"user\", \"content\": \"Play?\"}], \"seed\": 3}\n");
+  const std::string generate = "generate " + Path("model") + " --tokens 5 ";
+  const Result both = Megatraind(generate + "-o json --prompts " + Path("prompts.jsonl"));
+  ASSERT_EQ(both.exit_code, 0) << both.output;
+  std::istringstream lines(both.output);
+  std::vector<nlohmann::json> answers;
+  for (std::string line; std::getline(lines, line);) answers.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(answers.size(), 2u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(answers[i]["index"], i);
+    EXPECT_LE(answers[i]["tokens"], 5);
+  }
+  EXPECT_EQ(answers[0]["prompt_tokens"], 8);
+  const Result one = Megatraind(generate + "-o json --prompt 'All work'");
+  ASSERT_EQ(one.exit_code, 0) << one.output;
+  const nlohmann::json alone = nlohmann::json::parse(one.output);
+  EXPECT_EQ(alone["text"], answers[0]["text"]);
+  EXPECT_EQ(alone["prompt"], "All work");
+  const Result text = Megatraind(generate + "--prompt 'All work'");
+  EXPECT_EQ(text.output, "All work" + alone["text"].get<std::string>() + "\n");
+
+  WriteFile("bad.jsonl", "{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n");
+  const Result bad = Megatraind(generate + "--prompts " + Path("bad.jsonl"));
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.output,
+              AllOf(HasSubstr("bad.jsonl:2"), HasSubstr("neither prompt nor messages")));
+  EXPECT_EQ(Megatraind(generate).exit_code, 2);
+  EXPECT_EQ(Megatraind(generate + "--prompt a --top-p 0").exit_code, 2);
+  EXPECT_EQ(Megatraind(generate + "--prompt a --top-p 1.5").exit_code, 2);
+  const Result small = Megatraind(generate + "--prompt a --device-memory 100KiB");
+  EXPECT_EQ(small.exit_code, 3);
+  EXPECT_THAT(small.output, HasSubstr("device memory: needs"));
+}
+
+// The same number, to the last digit.
+TEST_F(CommandsTest, EvaluateGivesARunsEvalLoss) {
+  MakeJob("{steps: 2, global_batch: 4, micro_batch: 2}");
+  std::string text;
+  for (int i = 0; i < 90; ++i) text += "The quick brown fox jumps over the lazy dog. ";
+  WriteFile("eval.txt", text);
+  const std::string metrics = Path("metrics.jsonl");
+  const Result run =
+      Megatraind("run " + Path("job.yaml") + " --metrics-out " + metrics +
+                 " --set data.eval_fraction=0 --set 'data.eval=[{path: " + Path("eval.txt") +
+                 ", format: text}]'");
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  std::ifstream file(metrics);
+  std::string line, last;
+  while (std::getline(file, line)) last = line;
+  const double eval_loss = nlohmann::json::parse(last)["eval_loss"];
+  const std::string evaluate = "evaluate " + Path("out") + " --data " + Path("eval.txt");
+  const std::string batches = " --set training.global_batch=4 --sequence-length 64";
+  const Result json = Megatraind(evaluate + batches + " -o json");
+  ASSERT_EQ(json.exit_code, 0) << json.output;
+  const auto report = nlohmann::json::parse(json.output);
+  EXPECT_EQ(report["loss"].get<double>(), eval_loss);
+  EXPECT_DOUBLE_EQ(report["perplexity"], std::exp(eval_loss));
+  EXPECT_GT(report["predictions"], 3000);
+  EXPECT_EQ(report["documents"], 1);
+  const Result table = Megatraind(evaluate + batches);
+  EXPECT_EQ(table.exit_code, 0);
+  EXPECT_THAT(table.output, HasSubstr("perplexity"));
+
+  EXPECT_EQ(Megatraind("evaluate " + Path("out")).exit_code, 2);
+  const Result fixed = Megatraind(evaluate + " --set training.steps=3");
+  EXPECT_EQ(fixed.exit_code, 2);
+  EXPECT_THAT(fixed.output, HasSubstr("--set training.steps=3"));
+  const Result missing = Megatraind("evaluate " + Path("out") + " --data " + Path("none.txt"));
+  EXPECT_NE(missing.exit_code, 0);
+  EXPECT_THAT(missing.output, HasSubstr("none.txt"));
 }
 
 }  // namespace

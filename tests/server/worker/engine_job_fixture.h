@@ -85,7 +85,7 @@ class ObservedJob {
                      if (on_paused) on_paused(pause);
                      Tell(pause.status.ok() ? "paused" : "paused itself");
                    },
-                   [this](const RunEnd& end) { End(end); }},
+                   [](const SampledAnswer&) {}, [this](const RunEnd& end) { End(end); }},
         event);
   }
 

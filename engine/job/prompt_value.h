@@ -1,0 +1,19 @@
+// The type of a list of prompts in a configuration file.
+#ifndef MEGATRAIN_ENGINE_JOB_PROMPT_VALUE_H_
+#define MEGATRAIN_ENGINE_JOB_PROMPT_VALUE_H_
+
+#include <vector>
+
+#include "engine/config/config_key.h"
+#include "engine/job/job_spec.h"
+
+namespace megatrain {
+
+// A list of texts and of maps with the key `messages`, bound to `prompts`, which must outlive the
+// result. Maps are kept as JSON. Scalars in them that are not quoted and that JSON has as numbers,
+// booleans or null are those.
+ConfigValue Prompts(std::vector<Prompt>* prompts);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_JOB_PROMPT_VALUE_H_

@@ -1,0 +1,84 @@
+#include "engine/generation/answer.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/tokenizer/bytes_tokenizer.h"
+
+namespace megatrain {
+namespace {
+
+std::vector<int32_t> Bytes(const std::string& text) {
+  std::vector<int32_t> ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
+class AnswerTest : public testing::Test {
+ protected:
+  // The pieces that come out, in brackets, while the answer takes the bytes of `text`.
+  std::string Pieces(const std::string& text, int64_t tokens_max = 100) {
+    answer_ = std::make_unique<Answer>(*tokenizer_, stop_, Bytes("prompt "), tokens_max);
+    std::string pieces;
+    for (const int32_t id : Bytes(text)) {
+      if (answer_->ended()) break;
+      const std::string piece = answer_->Take(id);
+      if (!piece.empty()) pieces += "[" + piece + "]";
+    }
+    return pieces;
+  }
+
+  const std::shared_ptr<const Tokenizer> tokenizer_ = MakeBytesTokenizer();
+  StopRules stop_;
+  std::unique_ptr<Answer> answer_;
+};
+
+TEST_F(AnswerTest, PiecesAreWholeCharacters) {
+  EXPECT_EQ(Pieces("aé€😀b"), "[a][é][€][😀][b]");
+  EXPECT_EQ(answer_->text(), "aé€😀b");
+  EXPECT_FALSE(answer_->ended());
+  EXPECT_EQ(answer_->tokens(), 11);
+}
+
+TEST_F(AnswerTest, ItEndsAtItsLength) {
+  EXPECT_EQ(Pieces("abcdef", 3), "[a][b][c]");
+  EXPECT_TRUE(answer_->ended());
+  EXPECT_FALSE(answer_->stopped());
+}
+
+TEST_F(AnswerTest, ATokenThatStopsIsNoPartOfIt) {
+  stop_.ids = {';'};
+  EXPECT_EQ(Pieces("ab;c"), "[a][b]");
+  EXPECT_TRUE(answer_->stopped());
+  EXPECT_EQ(answer_->tokens(), 2);
+  EXPECT_EQ(answer_->ids(), Bytes("prompt ab"));
+}
+
+TEST_F(AnswerTest, ATextThatStopsIsHeldBackUntilItIsNone) {
+  stop_.texts = {"END", "\n\n"};
+  EXPECT_EQ(Pieces("a\nbEEND"), "[a][\nb][E]");
+  EXPECT_TRUE(answer_->stopped());
+  EXPECT_EQ(answer_->text(), "a\nbE");
+  EXPECT_EQ(Pieces("EN\n.\n\nx"), "[EN][\n.]");
+  EXPECT_TRUE(answer_->stopped());
+}
+
+TEST_F(AnswerTest, WhatWasHeldBackComesWithTheEnd) {
+  stop_.texts = {"END"};
+  stop_.ids = {';'};
+  EXPECT_EQ(Pieces("aEN", 3), "[a][EN]");
+  EXPECT_EQ(Pieces("aEN;", 9), "[a][EN]");
+  EXPECT_TRUE(answer_->stopped());
+}
+
+// Its bytes at the end, of a character that is not whole, are no text.
+TEST_F(AnswerTest, APartOfACharacterAtTheEndIsLeftOut) {
+  EXPECT_EQ(Pieces("a€", 3), "[a]");
+  EXPECT_EQ(answer_->text(), "a");
+}
+
+}  // namespace
+}  // namespace megatrain

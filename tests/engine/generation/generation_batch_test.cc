@@ -1,0 +1,61 @@
+#include "engine/generation/generation_batch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+std::vector<int32_t> Ids(int32_t count) {
+  std::vector<int32_t> ids(static_cast<size_t>(count));
+  std::iota(ids.begin(), ids.end(), 100);
+  return ids;
+}
+
+TEST(GenerationBatchTest, APromptIsAMicroBatchFilledUpWithTokensThatAreNotKept) {
+  const std::vector<int32_t> a = Ids(33), b = Ids(2);
+  const Batch batch = PromptBatch(std::vector<CachedSequence>{{a, 0}, {b, 40}}, 50);
+  EXPECT_FALSE(batch.continues);
+  EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(50, 32)) << "not 64: more than there may be";
+  EXPECT_THAT(batch.document_starts, ElementsAre(ElementsAre(0, 33, 50), ElementsAre(0, 2, 32)));
+  ASSERT_EQ(batch.ids.size(), 82u);
+  for (size_t i = 0; i < 33; ++i) {
+    EXPECT_EQ(batch.ids[i], a[i]);
+    EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i));
+    EXPECT_EQ(batch.first_rows[i], 0);
+  }
+  EXPECT_EQ(batch.first_rows[33], -1);
+  EXPECT_EQ(batch.positions[40], 0);
+  EXPECT_EQ(batch.first_rows[51], 40);
+  EXPECT_EQ(batch.first_rows[52], -1);
+  EXPECT_THAT(batch.targets, Each(kMaskedLabel));
+  EXPECT_TRUE(CheckTokenIds(batch, 200).ok());
+}
+
+TEST(GenerationBatchTest, LastTokensGoInMicroBatchesOfOneSize) {
+  std::vector<std::vector<int32_t>> ids;
+  std::vector<CachedSequence> sequences;
+  for (int32_t i = 0; i < 40; ++i) ids.push_back(Ids(i + 1));
+  for (int32_t i = 0; i < 40; ++i) sequences.push_back({ids[static_cast<size_t>(i)], 50 * i});
+  const Batch batch = LastTokensBatch(sequences, 1000);
+  EXPECT_TRUE(batch.continues);
+  EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(kGenerationTokens, kGenerationTokens));
+  for (size_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(batch.ids[i], static_cast<int32_t>(100 + i));
+    EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i));
+    EXPECT_EQ(batch.first_rows[i], static_cast<int32_t>(50 * i));
+  }
+  for (size_t i = 40; i < 64; ++i) EXPECT_EQ(batch.first_rows[i], -1);
+  EXPECT_EQ(batch.document_starts[1].back(), kGenerationTokens);
+  // A plan may have smaller micro-batches.
+  EXPECT_THAT(LastTokensBatch(sequences, 24).micro_batch_tokens, ElementsAre(24, 24));
+}
+
+}  // namespace
+}  // namespace megatrain
