@@ -84,7 +84,9 @@ TEST_P(PreferenceCurveTest, Fp32) {
     EXPECT_NEAR(got.rejected, want.rejected, 1e-4 * (1 + std::abs(want.rejected)));
     EXPECT_NEAR(got.margins, want.margins, 1e-4 * (1 + std::abs(want.margins)));
     // At the first step both are the reference's, up to rounding.
-    if (k > 0) EXPECT_DOUBLE_EQ(got.accuracies, want.accuracies);
+    if (k > 0) {
+      EXPECT_DOUBLE_EQ(got.accuracies, want.accuracies);
+    }
   }
 }
 
