@@ -15,9 +15,9 @@
 #include "engine/device/cpu/elementwise.h"
 #include "engine/device/cpu/matmul.h"
 #include "engine/device/cpu/norm.h"
-#include "engine/device/cpu/preference_loss.h"
 #include "engine/device/cpu/rope.h"
 #include "engine/device/cpu/swiglu.h"
+#include "engine/device/preference_term.h"
 #include "engine/optim/kernel/adamw_kernel.h"
 
 namespace megatrain {
@@ -49,6 +49,29 @@ void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, bo
     if (!add) std::fill(sums + begin, sums + end, 0.0f);
     AddRows(DType::kF32, parts + begin, count, end - begin, n, sums + begin);
   });
+}
+
+void PreferenceLossOfPair(const PreferenceLossArgs& args, int64_t pair) {
+  const int32_t* const bounds = args.bounds + 4 * pair;
+  double logps[2] = {0, 0}, tokens[2] = {0, 0};
+  for (int side = 0; side < 2; ++side) {
+    for (int32_t t = bounds[2 * side]; t < bounds[2 * side + 1]; ++t) {
+      if (args.labels[t] < 0) continue;
+      logps[side] -= args.losses[t];
+      tokens[side] += 1;
+    }
+  }
+  const double* const reference = args.reference + 2 * pair;
+  const PreferenceTerm term = TermOf(args.objective, logps[0] - reference[0],
+                                     logps[1] - reference[1], tokens[0], tokens[1]);
+  args.results[pair] = {logps[0], logps[1], term.loss};
+  if (args.weights == nullptr) return;
+  // A token's loss is minus its log-probability.
+  for (int side = 0; side < 2; ++side) {
+    const double by_loss = -(side == 0 ? term.by_chosen : term.by_rejected) * args.scale;
+    std::fill(args.weights + bounds[2 * side], args.weights + bounds[2 * side + 1],
+              static_cast<float>(by_loss));
+  }
 }
 
 }  // namespace

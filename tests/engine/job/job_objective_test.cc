@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 absl::StatusOr<JobSpec> Parse(const std::string& data, const std::string& training) {
   return ParseJobText("model: {path: m}\ndata: {" + data + "}\ntraining: {" + training + "}\n",
-                      "job.yaml", "/jobs");
+                      "job.yaml", "/jobs", {});
 }
 
 constexpr char kPairs[] = "train: [{path: p.jsonl, format: preference}]";

@@ -2,14 +2,21 @@
 // engine's options, and what becomes of the reference when a run is resumed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "tests/engine/numerics/job_run.h"
@@ -84,7 +91,9 @@ TEST_P(PreferenceCurveTest, Fp32) {
     EXPECT_NEAR(got.rejected, want.rejected, 1e-4 * (1 + std::abs(want.rejected)));
     EXPECT_NEAR(got.margins, want.margins, 1e-4 * (1 + std::abs(want.margins)));
     // At the first step both are the reference's, up to rounding.
-    if (k > 0) EXPECT_DOUBLE_EQ(got.accuracies, want.accuracies);
+    if (k > 0) {
+      EXPECT_DOUBLE_EQ(got.accuracies, want.accuracies);
+    }
   }
 }
 
@@ -191,6 +200,7 @@ TEST_F(PreferenceJobTest, StoppedAndResumedItEndsWithTheSameBits) {
 TEST_F(PreferenceJobTest, AResumedRunNeedsTheModelOnlyIfTheCacheIsGone) {
   // A copy of the model, which is then replaced by another one.
   JobSpec spec = Job("other_model");
+  spec.training.steps = 8;
   const std::string model = FreshDirectory("model_copy");
   for (const char* file : {"config.json", "model.safetensors"}) {
     std::filesystem::copy_file(spec.model.path + "/" + file, model + "/" + file);
@@ -205,11 +215,9 @@ TEST_F(PreferenceJobTest, AResumedRunNeedsTheModelOnlyIfTheCacheIsGone) {
   ASSERT_TRUE(second.status.ok()) << second.status;
   for (const std::string& file : CacheFiles(spec)) std::filesystem::remove(file);
   const JobRun third = Train(spec);
-  if (second.outcome == TrainingOutcome::kInterrupted) {
-    EXPECT_EQ(third.status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(third.status.message()),
-                HasSubstr("does not hold the weights with which the run began"));
-  }
+  EXPECT_EQ(third.status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(third.status.message()),
+              HasSubstr("does not hold the weights with which the run began"));
 }
 
 TEST_F(PreferenceJobTest, AnotherModelHasAReferenceOfItsOwnInTheSameCache) {
@@ -249,6 +257,73 @@ TEST_F(PreferenceJobTest, WithoutAReferenceLogProbabilitiesCountAsTheyAre) {
   ASSERT_TRUE(run.status.ok()) << run.status;
   EXPECT_LT(run.records[0].rewards->chosen, -1);
   EXPECT_THAT(run.messages, Not(Contains(HasSubstr("reference:"))));
+}
+
+// Killed in the pass of the reference, between checkpoints and while they are written.
+TEST_F(PreferenceJobTest, KilledAgainAndAgainItEndsWithTheSameBits) {
+  const JobSpec plain = Job("plain");
+  const JobRun expected = Train(plain);
+  ASSERT_TRUE(expected.status.ok()) << expected.status;
+  JobSpec spec = Job("killed");
+  spec.checkpoint.every_steps = 1;
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      const JobRun run = Train(spec);
+      _exit(run.status.ok() ? 0 : 1);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(40 * (attempt + 1)));
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+  }
+  const JobRun last = Train(spec);
+  ASSERT_TRUE(last.status.ok()) << last.status;
+  EXPECT_TRUE(CheckpointTensorFiles(spec) == CheckpointTensorFiles(plain));
+}
+
+// A run that ends in the second part of the pass goes on with it.
+TEST_F(PreferenceJobTest, ThePassOfTheReferenceGoesOnBehindThePartsThatAreDone) {
+  constexpr int kPairs = 1100;  // a part has 1,024 sequences
+  JobSpec spec = Job("parts");
+  spec.data.train[0].path = FreshDirectory("many") + "/pairs.jsonl";
+  std::ofstream file(spec.data.train[0].path);
+  for (int i = 0; i < kPairs; ++i) {
+    file << R"({"prompt": "q)" << i << R"(", "chosen": "y", "rejected": "no"})"
+         << "\n";
+  }
+  file.close();
+  spec.data.packing = false;
+  spec.data.sequence_length = 16;
+  spec.data.eval_fraction = 0;
+  spec.training.steps = 1;
+  EngineHostOptions options;
+  options.device = spec.engine.device;
+  absl::StatusOr<std::unique_ptr<EngineHost>> host = EngineHost::Create(options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  for (const bool cancelled : {true, false}) {
+    TrainingControl control;
+    std::vector<double> fractions;  // of the pass
+    const absl::StatusOr<TrainingOutcome> outcome =
+        RunTraining(**host, spec, {}, &control, [&](const RunEvent& event) {
+          const auto* const activity = std::get_if<TrainingActivity>(&event);
+          if (activity == nullptr || activity->what.find("the reference") == std::string::npos) {
+            return;
+          }
+          fractions.push_back(activity->fraction);
+          if (cancelled && activity->fraction > 0.95) control.Cancel();
+        });
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(*outcome, cancelled ? TrainingOutcome::kCancelled : TrainingOutcome::kFinished);
+    ASSERT_FALSE(fractions.empty());
+    if (cancelled) {
+      EXPECT_EQ(fractions.front(), 0);
+    } else {
+      EXPECT_DOUBLE_EQ(fractions.front(), 1024.0 / kPairs);
+    }
+  }
 }
 
 }  // namespace

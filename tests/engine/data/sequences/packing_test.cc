@@ -132,7 +132,7 @@ Packed PackPlainly(const std::vector<Document>& documents, int64_t length, bool 
       from.positions.push_back(padding++);
       from.document.push_back(-1);
     }
-    packed.sequences.push_back({from.ids, from.labels, from.positions, from.document});
+    packed.sequences.push_back({from.ids, from.labels, from.positions, from.document, false, {}});
   }
   packed.counts.sequences = static_cast<int64_t>(open.size());
   return packed;
