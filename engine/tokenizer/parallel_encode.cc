@@ -10,7 +10,7 @@ namespace megatrain {
 namespace {
 
 // Tokens of few languages need more to be cut as they are in the whole text.
-constexpr size_t kWindowBytes = size_t{8} << 10;
+constexpr size_t kWindowBytes = size_t{4} << 10;
 
 struct Piece {
   size_t begin = 0;  // in the text; where the piece is expected to begin

@@ -19,8 +19,8 @@ namespace megatrain {
 
 // The size of the pieces in which longer texts are tokenised, so that memory does not grow with the
 // text. The threads of a pool share one, and those that have a text each share its size.
-inline constexpr size_t kTextPieceBytes = size_t{8} << 20;
-inline constexpr size_t kTextPieceBytesMin = size_t{256} << 10;
+inline constexpr size_t kTextPieceBytes = size_t{2} << 20;
+inline constexpr size_t kTextPieceBytesMin = size_t{64} << 10;
 // The most of a text that is held because nothing shows where its tokens end. Only a text of one
 // endless word gets there.
 inline constexpr size_t kTextHeldBytesMax = size_t{1} << 30;
