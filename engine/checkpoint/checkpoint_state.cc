@@ -73,8 +73,8 @@ absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState&
   constexpr char kWhatToDo[] =
       "; restore it, or start anew in another checkpoint.directory (a resumed run may change only "
       "training.steps, training.epochs, training.eval_every, training.keep_best, "
-      "training.stop_after_worse, training.skip_steps, checkpoint, output, report and engine, and "
-      "with --allow-change also optimizer and schedule)";
+      "training.stop_after_worse, training.skip_steps, checkpoint, output, report and engine, "
+      "paths whose files hold the same, and with --allow-change also optimizer and schedule)";
   if (saved.model_fingerprint != wanted.model_fingerprint) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the checkpoint is of another model: its fingerprint is ", saved.model_fingerprint,

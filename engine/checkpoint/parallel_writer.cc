@@ -30,6 +30,7 @@ ParallelWriter::~ParallelWriter() {
 
 absl::StatusOr<std::vector<std::string>> ParallelWriter::Write(std::vector<NewFile> new_files) {
   std::vector<std::shared_ptr<File>> files;
+  int64_t blocks = 0;
   for (NewFile& one : new_files) {
     auto file = std::make_shared<File>();
     file->pieces = std::move(one.pieces);
@@ -41,9 +42,11 @@ absl::StatusOr<std::vector<std::string>> ParallelWriter::Write(std::vector<NewFi
       return status_;
     }
     file->file = *std::move(opened);
+    blocks += 1 + file->bytes / kTransferBlockBytes;
     files.push_back(std::move(file));
   }
-  while (threads_.size() < kTransferThreads) threads_.emplace_back([this] { Work(); });
+  const auto useful = static_cast<size_t>(std::min<int64_t>(blocks, kTransferThreads));
+  while (threads_.size() < useful) threads_.emplace_back([this] { Work(); });
   {
     MutexLock lock(&mutex_);
     MT_RETURN_IF_ERROR(status_);

@@ -1,8 +1,8 @@
 // Writes files whose content lies in memory, with several requests at the disk at a time.
 //
-// Each of kTransferThreads threads copies the next block of the files under way and writes it. The
-// caller's memory is free again when its last block was copied, not when it was written, so that
-// the disk always has requests while the caller goes on to the next files.
+// Each of up to kTransferThreads threads copies the next block of the files under way and writes
+// it. The caller's memory is free again when its last block was copied, not when it was written, so
+// that the disk always has requests while the caller goes on to the next files.
 //
 // Thread safety: one thread at a time may call methods.
 // Invariants: an error ends all files under way; every later call returns it.
@@ -71,7 +71,7 @@ class ParallelWriter {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   bool direct_ ABSL_GUARDED_BY(mutex_) = true;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::thread> threads_;  // started by the first Write
+  std::vector<std::thread> threads_;  // started by Write, as many as have something to do
 };
 
 }  // namespace megatrain

@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/config/config_values.h"
@@ -80,12 +81,15 @@ std::optional<ValueError> CheckDataFile(const DataFile& file) {
   return std::nullopt;
 }
 
+constexpr char kPathOpens[] = "{path(";
+constexpr char kPathBegins[] = "): ";
+
 std::string DataFilesText(const std::vector<DataFile>& files) {
   std::string text = "[";
   for (const DataFile& file : files) {
     // The length before the path keeps the text unambiguous whatever the path holds.
-    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", "{path(", file.path.size(),
-                    "): ", file.path, ", format: ", DataFormatName(file.format));
+    absl::StrAppend(&text, text.size() == 1 ? "" : ", ", kPathOpens, file.path.size(), kPathBegins,
+                    file.path, ", format: ", DataFormatName(file.format));
     if (!file.dtype.empty()) absl::StrAppend(&text, ", dtype: ", file.dtype);
     if (!file.name.empty()) absl::StrAppend(&text, ", name: ", file.name);
     if (file.weight > 0) absl::StrAppendFormat(&text, ", weight: %.17g", file.weight);
@@ -102,6 +106,24 @@ bool IsPlainName(const std::string& name, size_t bytes_max) {
     good = good && (absl::ascii_isalnum(c) || c == '-' || c == '_' || c == '.');
   }
   return good;
+}
+
+std::string DataFilesWithoutPaths(absl::string_view text) {
+  std::string rest;
+  while (true) {
+    const size_t opens = text.find(kPathOpens);
+    const size_t digits = opens + absl::string_view(kPathOpens).size();
+    const size_t begins = opens == text.npos ? text.npos : text.find(kPathBegins, digits);
+    size_t bytes = 0;
+    if (begins == text.npos || !absl::SimpleAtoi(text.substr(digits, begins - digits), &bytes)) {
+      break;
+    }
+    const size_t path = begins + absl::string_view(kPathBegins).size();
+    if (bytes > text.size() - path) break;
+    absl::StrAppend(&rest, text.substr(0, opens), "{path");
+    text.remove_prefix(path + bytes);
+  }
+  return absl::StrCat(rest, text);
 }
 
 ConfigValue TrainFiles(std::vector<DataFile>* files) {

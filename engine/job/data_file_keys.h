@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "engine/config/config_key.h"
 #include "engine/job/job_spec.h"
 
@@ -14,6 +15,10 @@ namespace megatrain {
 // Return the values of data.train and data.eval, bound to `files`, which must outlive the result.
 ConfigValue TrainFiles(std::vector<DataFile>* files);
 ConfigValue EvalFiles(std::vector<DataFile>* files);
+
+// Returns a text of such a value without the paths in it. A text that this cannot read stays as it
+// is from there on.
+std::string DataFilesWithoutPaths(absl::string_view text);
 
 // Returns true for a name of 1 to `bytes_max` letters, digits, '-', '_' and '.' that begins with
 // neither '-' nor '.'.

@@ -19,6 +19,7 @@
 #include "engine/hf/hf_weights.h"
 #include "engine/hf/random_weights.h"
 #include "engine/job/spec_values.h"
+#include "engine/optim/learning_rate.h"
 #include "engine/plan/training_layout.h"
 #include "engine/run/machine_speed.h"
 #include "engine/run/reference_pass.h"
@@ -211,6 +212,36 @@ absl::Status LoadTiles(RunContext& run, const char* activity, const ModelLayout&
       [&](int i) { return load(order[i]); });
 }
 
+// Counts the steps of the run from its resume point, and says where it goes on and, if the number
+// has changed, what that does to the learning rate.
+absl::Status GoOnFromStart(RunContext& run, PreparedRun& prepared) {
+  const JobSpec& spec = run.spec();
+  const ResumePoint& start = prepared.start;
+  const int64_t sequences = prepared.dataset->epoch_sequences(), batch = spec.training.global_batch;
+  MT_ASSIGN_OR_RETURN(prepared.total_steps, TotalSteps(spec, sequences));
+  // After a last step with fewer sequences the next one begins where that ended, so that every
+  // sequence is visited.
+  const int64_t left = EpochPositions(spec, sequences) - start.data_position;
+  if (start.data_position != start.step * batch && EpochPositions(spec, sequences) > 0) {
+    prepared.total_steps = start.step + std::max<int64_t>(0, (left + batch - 1) / batch);
+  }
+  if (!start.checkpoint.has_value()) return absl::OkStatus();
+  const int64_t total = prepared.total_steps, before = start.steps_total;
+  run.Say(
+      absl::StrCat("resuming from ", *start.checkpoint, " at step ", start.step, " of ", total));
+  if (before == total || before < start.step || start.step == 0 || start.step >= total) {
+    return absl::OkStatus();
+  }
+  const double peak = spec.optimizer.learning_rate;
+  run.Say(absl::StrFormat(
+      "the run has %d steps now and had %d when the checkpoint was written: the learning rate "
+      "follows schedule.type %s to step %d, and is %.4g in step %d (%.4g in step %d of %d)",
+      total, before, SpecValues(spec).at("schedule.type"), total,
+      LearningRate(spec.schedule, peak, start.step + 1, total), start.step + 1,
+      LearningRate(spec.schedule, peak, start.step, before), start.step, before));
+  return absl::OkStatus();
+}
+
 absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
                            const std::vector<Tile>& tiles) {
   const JobSpec& spec = run.spec();
@@ -259,12 +290,20 @@ absl::Status AsInputError(const absl::Status& status) {
   return absl::InvalidArgumentError(status.message());
 }
 
+int64_t PreparedRun::PositionAfter(const JobSpec& spec, int64_t step) const {
+  const int64_t position = start.data_position + (step - start.step) * spec.training.global_batch;
+  // The last step of a run that is given in epochs may have fewer sequences.
+  const int64_t end = EpochPositions(spec, dataset->epoch_sequences());
+  return end > 0 && step > start.step ? std::min(position, std::max(end, start.data_position))
+                                      : std::max<int64_t>(0, position);
+}
+
 CheckpointState PreparedRun::StateAt(const JobSpec& spec, int64_t step,
                                      int64_t input_tokens) const {
   CheckpointState state;
   state.step = step;
   state.weight_dtype = plan.dimensions.dtype;
-  state.data_position = step * spec.training.global_batch;
+  state.data_position = PositionAfter(spec, step);
   state.input_tokens = input_tokens;
   state.run = start.run_name;
   state.seed = spec.training.seed;
@@ -296,6 +335,7 @@ absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run) {
   MT_RETURN_IF_ERROR(Plan(run, *prepared));
   MT_RETURN_IF_ERROR(OpenData(run, *prepared));
   MT_ASSIGN_OR_RETURN(prepared->start, FindResumePoint(run, prepared->StateAt(run.spec(), 0, 0)));
+  MT_RETURN_IF_ERROR(GoOnFromStart(run, *prepared));
   return prepared;
 }
 
@@ -317,6 +357,7 @@ absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRu
     const absl::Status status = FillFromCheckpoint(run, prepared, trainer->tiles());
     if (status.ok()) break;
     MT_RETURN_IF_ERROR(FallBack(run, prepared.StateAt(run.spec(), 0, 0), status, prepared.start));
+    MT_RETURN_IF_ERROR(GoOnFromStart(run, prepared));
   }
   MT_RETURN_IF_ERROR(run.GoOn());
   return trainer;

@@ -1,5 +1,6 @@
 #include "engine/run/resume_point.h"
 
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -112,16 +113,21 @@ absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint&
   point.reference = saved.reference;
   // A key that the checkpoint's version did not have had its default.
   for (const auto& [key, value] : SpecValues(JobSpec())) saved.spec.try_emplace(key, value);
+  saved.spec = WithoutPaths(std::move(saved.spec));
+  CheckpointState compared = wanted;
+  compared.spec = WithoutPaths(std::move(compared.spec));
   point.allowed_changes = saved.allowed_changes;
   const size_t known = point.allowed_changes.size();
   MT_RETURN_IF_ERROR(
-      CheckResumable(saved, wanted, run.options().allow_change, &point.allowed_changes));
+      CheckResumable(saved, compared, run.options().allow_change, &point.allowed_changes));
   for (size_t i = known; i < point.allowed_changes.size(); ++i) {
     const AllowedChange& change = point.allowed_changes[i];
     run.Say(absl::StrCat("--allow-change: ", change.key, " was ", change.before, " and is ",
                          change.now, " after step ", change.step));
   }
   point.step = saved.step;
+  point.data_position = saved.data_position;
+  point.steps_total = saved.steps_total;
   point.input_tokens = saved.input_tokens;
   point.evaluations = saved.evaluations;
   MT_RETURN_IF_ERROR(KeepBest(run, point));
@@ -130,8 +136,6 @@ absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint&
     run.Say(absl::StrCat("the checkpoint was made on ", saved.arithmetic, "; this run computes on ",
                          wanted.arithmetic, ": bits may differ from an undisturbed run"));
   }
-  run.Say(absl::StrCat("resuming from ", *point.checkpoint, " at step ", saved.step, " of ",
-                       wanted.steps_total));
   return absl::OkStatus();
 }
 

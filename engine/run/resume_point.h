@@ -29,6 +29,8 @@ struct ResumePoint {
   std::unique_ptr<FileLock> lock;              // locks checkpoint.directory while the run lasts
   std::optional<std::string> checkpoint;       // a step directory; nullopt if the run begins anew
   int64_t step = 0;                            // the checkpoint's step; 0 if the run begins anew
+  int64_t data_position = 0;                   // in the training order, of the next sequence
+  int64_t steps_total = 0;                     // the run's when the checkpoint was written
   int64_t input_tokens = 0;                    // tokens trained on up to that step
   std::string reference;                       // CheckpointState::reference
   std::string run_name;                        // CheckpointState::run

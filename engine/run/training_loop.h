@@ -45,7 +45,8 @@ class TrainingLoop {
   explicit TrainingLoop(const RunParts& parts)
       : p_(parts),
         loader_(p_.prepared.dataset.get(), p_.run.spec(), p_.prepared.first_step(),
-                p_.prepared.total_steps, /*ahead=*/2, p_.prepared.reference.get()) {}
+                p_.prepared.start.data_position, p_.prepared.total_steps, /*ahead=*/2,
+                p_.prepared.reference.get()) {}
 
   // Makes the steps that are left. Returns nullopt when the last one is collected, which may be one
   // that training.stop_after_worse makes the last (RunProgress::stopped_early). Returns the outcome

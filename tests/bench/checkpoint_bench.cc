@@ -1,12 +1,13 @@
 // Saves and loads checkpoints beside fio's writes and reads of as many bytes, with the same block
 // size and number of jobs, past the page cache.
 //
-//   checkpoint_bench --directory DIR [--gib 4] [--rounds 3]
+//   checkpoint_bench --directory DIR [--gib 4] [--rounds 3] [--hidden 2048]
 //
-// DIR is on the disk to measure and needs twice the bytes. In each round fio writes and reads its
-// files, then a checkpoint is saved, which writes the tiles and reads them back, and loaded.
-// Printed are bytes a second, their ratio to fio's of the same round, and the median of the ratios.
-// Exits with 1 if a median is below its bound. Without fio in PATH there are no ratios.
+// DIR is on the disk to measure and needs the bytes once. --hidden is the model's, a multiple of
+// 128: small ones have small tiles. In each round fio writes and reads its files, then a checkpoint
+// is saved, which writes the tiles and reads them back, and loaded. Printed are bytes a second,
+// their ratio to fio's of the same round, and the median of the ratios. Exits with 1 if a median is
+// below its bound. Without fio in PATH there are no ratios.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -79,13 +80,13 @@ class SyncTimes : public WatchedFileSystem {
 };
 
 // A Llama whose state has `bytes` or a layer more.
-ModelLayout LayoutOf(int64_t bytes) {
+ModelLayout LayoutOf(int64_t bytes, int64_t hidden) {
   ModelConfig config;
   config.vocabulary = 32000;
-  config.hidden = 2048;
-  config.heads = config.kv_heads = 16;
+  config.hidden = hidden;
   config.head_dim = 128;
-  config.intermediate = 5632;
+  config.heads = config.kv_heads = hidden / 128;
+  config.intermediate = hidden / 4 * 11;
   config.max_positions = 4096;
   config.layers = 1;
   ModelLayout layout = BuildModelLayout(config);
@@ -191,8 +192,9 @@ class Row {
   std::vector<double> ratios_;
 };
 
-absl::StatusOr<bool> Run(const std::string& directory, int64_t bytes_wanted, int rounds) {
-  const ModelLayout layout = LayoutOf(bytes_wanted);
+absl::StatusOr<bool> Run(const std::string& directory, int64_t bytes_wanted, int64_t hidden,
+                         int rounds) {
+  const ModelLayout layout = LayoutOf(bytes_wanted, hidden);
   std::vector<std::vector<uint64_t>> blocks;
   std::vector<Tile> tiles;
   uint64_t bits = 1;
@@ -213,7 +215,8 @@ absl::StatusOr<bool> Run(const std::string& directory, int64_t bytes_wanted, int
   for (int round = 0; round < rounds; ++round) {
     const std::optional<double> write = Fio(scratch, "write", static_cast<int64_t>(bytes));
     const std::optional<double> read = Fio(scratch, "read", static_cast<int64_t>(bytes));
-    for (const std::string& name : *files->ListDirectory(scratch)) {
+    MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(scratch));
+    for (const std::string& name : names) {
       if (name != "model") MT_RETURN_IF_ERROR(files->RemoveTree(scratch + "/" + name));
     }
     MT_ASSIGN_OR_RETURN(const Seconds seconds, SaveAndLoad(scratch, layout, tiles));
@@ -238,20 +241,24 @@ absl::StatusOr<bool> Run(const std::string& directory, int64_t bytes_wanted, int
 
 int main(int argc, char** argv) {
   std::string directory;
-  int64_t gib = 4;
+  int64_t gib = 4, hidden = 2048;
   int rounds = 3;
+  bool sound = true;
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     const bool known = (name == "--directory" && !(directory = value).empty()) ||
                        (name == "--gib" && absl::SimpleAtoi(value, &gib) && gib > 0) ||
+                       (name == "--hidden" && absl::SimpleAtoi(value, &hidden) && hidden >= 128 &&
+                        hidden % 128 == 0) ||
                        (name == "--rounds" && absl::SimpleAtoi(value, &rounds) && rounds > 0);
-    if (!known) directory.clear(), argc = 0;
+    sound = sound && known;
   }
-  if (directory.empty()) {
-    std::fprintf(stderr, "checkpoint_bench --directory DIR [--gib 4] [--rounds 3]\n");
+  if (!sound || directory.empty()) {
+    std::fprintf(stderr,
+                 "checkpoint_bench --directory DIR [--gib 4] [--rounds 3] [--hidden 2048]\n");
     return 2;
   }
-  const absl::StatusOr<bool> reached = megatrain::Run(directory, gib << 30, rounds);
+  const absl::StatusOr<bool> reached = megatrain::Run(directory, gib << 30, hidden, rounds);
   if (!reached.ok()) {
     std::fprintf(stderr, "%s\n", reached.status().ToString().c_str());
     return 2;

@@ -234,6 +234,58 @@ TEST_F(ClientTest, TheDaemonIsKilledUnderTheViews) {
   EXPECT_EQ(Run({"export", job, "--out", exported}, &out), 2) << "is there already: " << out;
 }
 
+// A job goes on from another one's checkpoints with another learning rate.
+TEST_F(ClientTest, AllowedSectionsMayDifferFromTheCheckpoint) {
+  const auto submit = [&](int steps, std::vector<std::string> more, std::string* name) {
+    std::vector<std::string> arguments = {"submit",
+                                          directory_ / "job.yaml",
+                                          "-q",
+                                          "--set",
+                                          "engine.link_gigabytes_per_second=0",
+                                          "--set",
+                                          "checkpoint.directory=checkpoints",
+                                          "--set",
+                                          "training.steps=" + std::to_string(steps)};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const int code = Run(arguments, name);
+    *name = name->substr(0, name->find('\n'));
+    return code;
+  };
+  const std::vector<std::string> rate = {"--set", "optimizer.learning_rate=1.0e-4"};
+  const auto with_rate = [&rate](std::vector<std::string> more) {
+    more.insert(more.end(), rate.begin(), rate.end());
+    return more;
+  };
+  std::string job, out;
+  ASSERT_EQ(submit(4, {}, &job), 0) << job;
+  EXPECT_EQ(Run({"wait", job}), 0);
+
+  ASSERT_EQ(submit(6, rate, &job), 0) << job;
+  EXPECT_EQ(Run({"wait", job}), 1);
+  EXPECT_THAT(Show(job)["reason_text"].get<std::string>(),
+              AllOf(HasSubstr("optimizer.learning_rate differs"), HasSubstr("--allow-change")));
+  EXPECT_EQ(submit(6, with_rate({"--allow-change", "model"}), &out), 2);
+  EXPECT_THAT(out, HasSubstr("allow_change"));
+
+  ASSERT_EQ(submit(6, with_rate({"--allow-change", "optimizer,schedule"}), &job), 0) << job;
+  EXPECT_EQ(Run({"wait", job}), 0);
+  EXPECT_EQ(Show(job)["allow_change"], (nlohmann::json{"optimizer", "schedule"}));
+  EXPECT_EQ(Run({"logs", job}, &out), 0);
+  EXPECT_THAT(out, AllOf(HasSubstr("--allow-change: optimizer.learning_rate was 0.0003 and is "
+                                   "0.0001 after step 4"),
+                         HasSubstr("the run has 6 steps now and had 4")));
+  EXPECT_EQ(Run({"show", job}, &out), 0);
+  EXPECT_THAT(out, HasSubstr("optimizer, schedule"));
+  // Of a paused job `resume` adds sections.
+  job = Submit();
+  WaitForState(job, "RUNNING");
+  EXPECT_EQ(Run({"pause", job}), 0);
+  WaitForState(job, "PAUSED");
+  EXPECT_EQ(Run({"resume", job, "--allow-change", "schedule"}), 0);
+  EXPECT_EQ(Show(job)["allow_change"], nlohmann::json{"schedule"});
+  EXPECT_EQ(Run({"cancel", job}), 0);
+}
+
 TEST_F(ClientTest, AFailingJobFails) {
   std::string out;
   // Decayed by a factor of -999 a step, the weights are soon beyond what FP32 can hold.

@@ -5,7 +5,6 @@
 #include "engine/data/sequences/batch_loader.h"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <thread>
 #include <utility>
@@ -26,11 +25,13 @@ struct Plan {
   int64_t global_batch = 0;
   int64_t micro_batch = 0;
   int64_t positions = 0;  // where an `epochs` run ends; 0 = nowhere
+  int64_t first_step = 1;
+  int64_t first_position = 0;  // of the first step
   int64_t total_steps = 0;
 };
 
 BatchOr Prepare(const Plan& plan, int64_t step) {
-  const int64_t begin = (step - 1) * plan.global_batch;
+  const int64_t begin = plan.first_position + (step - plan.first_step) * plan.global_batch;
   int64_t end = begin + plan.global_batch;
   if (plan.positions > 0) end = std::min(end, plan.positions);
   std::vector<Sequence> sequences;
@@ -87,7 +88,8 @@ struct BatchLoader::State {
 };
 
 BatchLoader::BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t first_step,
-                         int64_t total_steps, int ahead, const ReferenceLogps* reference)
+                         int64_t first_position, int64_t total_steps, int ahead,
+                         const ReferenceLogps* reference)
     : state_(std::make_unique<State>()) {
   State& state = *state_;
   state.plan.dataset = dataset;
@@ -95,10 +97,9 @@ BatchLoader::BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t fi
   state.plan.global_batch = spec.training.global_batch;
   state.plan.micro_batch = spec.training.micro_batch;
   state.plan.total_steps = total_steps;
-  if (spec.training.steps == 0 && spec.training.epochs > 0) {
-    state.plan.positions = static_cast<int64_t>(
-        std::ceil(spec.training.epochs * static_cast<double>(dataset->epoch_sequences())));
-  }
+  state.plan.positions = EpochPositions(spec, dataset->epoch_sequences());
+  state.plan.first_step = first_step;
+  state.plan.first_position = first_position;
   state.ahead = static_cast<size_t>(std::max(1, ahead));
   state.next_step = first_step;
   state.thread = std::thread([&state] { state.Run(); });

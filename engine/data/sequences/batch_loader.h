@@ -17,13 +17,14 @@ namespace megatrain {
 // threads.
 class BatchLoader {
  public:
-  // Starts at step `first_step` (from 1), in constant time, and keeps up to `ahead` finished
-  // batches (at least one). The last step of a run that is given in epochs may have fewer
-  // sequences. `reference` (null if there is none) gives the log-probabilities of the answers in
-  // training sequences. It and `dataset` must outlive the loader. `spec` is used during the call
-  // only.
-  BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t first_step, int64_t total_steps,
-              int ahead, const ReferenceLogps* reference = nullptr);
+  // Starts at step `first_step` (from 1), whose first sequence is that at `first_position` of the
+  // training order, in constant time, and keeps up to `ahead` finished batches (at least one). The
+  // last step of a run that is given in epochs may have fewer sequences. `reference` (null if there
+  // is none) gives the log-probabilities of the answers in training sequences. It and `dataset`
+  // must outlive the loader. `spec` is used during the call only.
+  BatchLoader(const Dataset* dataset, const JobSpec& spec, int64_t first_step,
+              int64_t first_position, int64_t total_steps, int ahead,
+              const ReferenceLogps* reference = nullptr);
   // Waits for the batch that is being prepared.
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;

@@ -385,6 +385,12 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
   return dataset;
 }
 
+int64_t EpochPositions(const JobSpec& spec, int64_t epoch_sequences) {
+  if (spec.training.steps > 0 || !(spec.training.epochs > 0)) return 0;
+  return static_cast<int64_t>(
+      std::ceil(spec.training.epochs * static_cast<double>(epoch_sequences)));
+}
+
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences) {
   const JobSpec::Training& training = spec.training;
   if (training.global_batch <= 0) {

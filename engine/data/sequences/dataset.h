@@ -98,6 +98,10 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(
     const std::string& cache_directory, const DataProgress& progress,
     FileSystem* files = PosixFileSystem(), bool verify_data = false);
 
+// Returns the positions of the training order at which a run that is given in epochs ends:
+// ceil(epochs * epoch_sequences). 0 if the run is given in steps.
+int64_t EpochPositions(const JobSpec& spec, int64_t epoch_sequences);
+
 // Returns the number of steps that the spec asks for: `training.steps`, or ceil(epochs *
 // epoch_sequences / global_batch). InvalidArgument if the spec gives neither.
 absl::StatusOr<int64_t> TotalSteps(const JobSpec& spec, int64_t epoch_sequences);

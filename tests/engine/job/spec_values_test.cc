@@ -37,6 +37,41 @@ TEST(SpecValuesTest, DifferInWhatAResumedRunMayNotChange) {
   EXPECT_EQ(SpecValues(now).at("optimizer.beta1"), "0.8");
 }
 
+TEST(SpecValuesTest, PathsMayBeLeftOut) {
+  JobSpec before, now;
+  before.model.path = "/a";
+  before.data.train = {{"/a/x.txt", DataFormat::kText, ""},
+                       {"{path(3): ", DataFormat::kAlpaca, ""}};
+  before.data.chat_template = "/a/chat.jinja";
+  before.data.cache_directory = "/a/cache";
+  now = before;
+  now.model.path = "/elsewhere";
+  now.data.train[0].path = "b, format: alpaca}";
+  now.data.train[1].path = "/elsewhere/y";
+  now.data.chat_template = "/elsewhere/template.jinja";
+  now.data.cache_directory = "";
+  EXPECT_NE(SpecValues(now), SpecValues(before));
+  const auto values = WithoutPaths(SpecValues(before));
+  EXPECT_EQ(WithoutPaths(SpecValues(now)), values);
+  EXPECT_EQ(values.at("data.train"), "[{path, format: text}, {path, format: alpaca}]");
+  EXPECT_EQ(values.count("model.path"), 0u);
+  now.data.train[1].format = DataFormat::kMessages;
+  EXPECT_NE(WithoutPaths(SpecValues(now)), values);
+  now.data.train.pop_back();
+  EXPECT_NE(WithoutPaths(SpecValues(now)), values);
+  now = before;
+  now.data.chat_template = "chatml";
+  EXPECT_NE(WithoutPaths(SpecValues(now)), values);
+}
+
+// A manifest may be hostile.
+TEST(SpecValuesTest, TextsThatAreNoListsStayAsTheyAre) {
+  for (const std::string text : {"", "[]", "{path(", "{path(x): a", "[{path(7): ab}]",
+                                 "[{path(-1): ab}]", "[{path(99999999999999999999): ab}]"}) {
+    EXPECT_EQ(WithoutPaths({{"data.train", text}}).at("data.train"), text);
+  }
+}
+
 TEST(SpecValuesTest, PathsCannotImitateAListOfFiles) {
   JobSpec one;
   one.data.train = {{"/a, format: text}, {path(2): /b", DataFormat::kText, ""}};

@@ -21,8 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
@@ -150,6 +152,98 @@ TEST_F(ResumeTest, AResumedRunSeesTheDayOnWhichItBegan) {
   EXPECT_THAT(Message(other.Train(*host_, spec).status()),
               HasSubstr("data.template_date differs: the checkpoint has 2020-05-17, the job "
                         "2020-05-18"));
+}
+
+// Of a run that was given in epochs the last step has fewer sequences.
+TEST_F(ResumeTest, MoreEpochsVisitEverySequenceAgain) {
+  JobSpec spec = HookedJob("epochs");
+  spec.training.steps = 0;
+  spec.training.epochs = 1;
+  spec.training.global_batch = 1;
+  HookedRun counted;  // a step a sequence
+  ASSERT_TRUE(counted.Train(*host_, spec).ok()) << counted.run.status;
+  const int64_t sequences = counted.run.records.back().step;
+  const int64_t tokens = counted.run.records.back().total_tokens;
+  ASSERT_GT(sequences, 2);
+
+  spec.checkpoint.directory = FreshDirectory("extended");
+  spec.training.global_batch = sequences - 1;  // the second step has one sequence
+  for (int64_t epochs = 1; epochs <= 3; ++epochs) {
+    SCOPED_TRACE(epochs);
+    spec.training.epochs = static_cast<double>(epochs);
+    HookedRun run;
+    ASSERT_TRUE(run.Train(*host_, spec).ok()) << run.run.status;
+    EXPECT_EQ(run.run.records.size(), 2u);
+    EXPECT_EQ(run.run.records.back().total_tokens, epochs * tokens);
+    const auto state = ReadCheckpointState(Path(spec, 2 * epochs));
+    ASSERT_TRUE(state.ok()) << state.status();
+    EXPECT_EQ(state->data_position, epochs * sequences);
+    EXPECT_EQ(state->steps_total, 2 * epochs);
+    HookedRun again;
+    ASSERT_TRUE(again.Train(*host_, spec).ok()) << again.run.status;
+    EXPECT_TRUE(again.run.records.empty());
+  }
+}
+
+TEST_F(ResumeTest, MoreStepsTellWhatHappensToTheLearningRate) {
+  JobSpec spec = HookedJob("longer");
+  spec.training.steps = 2;
+  spec.schedule.type = ScheduleType::kLinear;
+  spec.schedule.warmup_steps = 0;
+  spec.schedule.final_fraction = 0;
+  spec.optimizer.learning_rate = 1e-3;
+  HookedRun first;
+  ASSERT_TRUE(first.Train(*host_, spec).ok()) << first.run.status;
+  const auto told = HasSubstr("the learning rate follows schedule.type linear to step 4, and is ");
+  EXPECT_THAT(first.run.messages, Not(Contains(told)));
+  spec.training.steps = 4;
+  HookedRun longer;
+  ASSERT_TRUE(longer.Train(*host_, spec).ok()) << longer.run.status;
+  EXPECT_THAT(longer.run.messages,
+              Contains("the run has 4 steps now and had 2 when the checkpoint was written: the "
+                       "learning rate follows schedule.type linear to step 4, and is 0.00025 in "
+                       "step 3 (0 in step 2 of 2)"));
+  EXPECT_DOUBLE_EQ(longer.run.records.at(0).learning_rate, 2.5e-4);
+  HookedRun again;
+  ASSERT_TRUE(again.Train(*host_, spec).ok()) << again.run.status;
+  EXPECT_THAT(again.run.messages, Not(Contains(told)));
+}
+
+TEST_F(ResumeTest, PathsMayChangeWhenContentsDoNot) {
+  JobSpec plain = HookedJob("stay");
+  HookedRun undisturbed;
+  ASSERT_TRUE(undisturbed.Train(*host_, plain).ok()) << undisturbed.run.status;
+
+  JobSpec spec = HookedJob("move");
+  spec.training.steps = 2;
+  HookedRun first;
+  ASSERT_TRUE(first.Train(*host_, spec).ok()) << first.run.status;
+  const std::string elsewhere = FreshDirectory("elsewhere");
+  fs::copy(spec.model.path, elsewhere + "/model");
+  fs::copy(spec.checkpoint.directory, elsewhere + "/checkpoints", fs::copy_options::recursive);
+  spec.model.path = elsewhere + "/model";
+  spec.checkpoint.directory = elsewhere + "/checkpoints";
+  spec.data.cache_directory = elsewhere + "/cache";
+  for (DataFile& file : spec.data.train) {
+    const std::string copy = elsewhere + "/copied-" + fs::path(file.path).filename().string();
+    fs::copy(file.path, copy);
+    file.path = copy;
+  }
+  spec.training.steps = kHookedSteps;
+  HookedRun moved;
+  moved.started = [](int64_t first_step) { EXPECT_EQ(first_step, 3); };
+  ASSERT_TRUE(moved.Train(*host_, spec).ok()) << moved.run.status;
+  ExpectSameFiles(spec, plain);
+
+  // One byte of the data is another.
+  std::fstream data(spec.data.train[0].path, std::ios::in | std::ios::out | std::ios::binary);
+  const int byte = data.get();
+  data.seekp(0);
+  data.put(static_cast<char>(byte ^ 1));
+  data.close();
+  spec.training.steps = kHookedSteps + 1;
+  HookedRun changed;
+  EXPECT_THAT(Message(changed.Train(*host_, spec).status()), HasSubstr("data"));
 }
 
 // Fails to open what lies in one directory.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 #include "server/base/error_reason.h"
@@ -131,6 +132,7 @@ TEST(ConversionTest, JobsOfListsHaveNoFile) {
   spec->checkpoint.directory = "/state/abc";
   job.spec = spec;
   job.priority = -3;
+  job.allow_change = {"optimizer", "schedule"};
   job.created = absl::FromUnixSeconds(100) + absl::Nanoseconds(5);
   job.queue = {2, WaitingReason::kBehindOthers, "one job is first", absl::FromUnixSeconds(200)};
   v1::Job proto;
@@ -140,6 +142,7 @@ TEST(ConversionTest, JobsOfListsHaveNoFile) {
   EXPECT_EQ(proto.file().overrides(0), "a=b");
   EXPECT_EQ(FromProto(proto.file()), *job.file);
   EXPECT_EQ(proto.priority(), -3);
+  EXPECT_THAT(proto.allow_change(), ::testing::ElementsAre("optimizer", "schedule"));
   EXPECT_EQ(proto.summary().model_path(), "/models/tiny");
   EXPECT_EQ(proto.summary().precision(), "fp32");
   EXPECT_EQ(proto.create_time().seconds(), 100);

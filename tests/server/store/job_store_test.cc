@@ -48,6 +48,7 @@ void ExpectSameJob(const Job& read, const Job& written) {
   EXPECT_EQ(read.deaths, written.deaths);
   EXPECT_EQ(read.death_step, written.death_step);
   EXPECT_EQ(read.death_checkpoint_step, written.death_checkpoint_step);
+  EXPECT_EQ(read.allow_change, written.allow_change);
 }
 
 // The database as another program sees it.
@@ -224,6 +225,7 @@ PRAGMA user_version=1;
     EXPECT_EQ(job.ended, absl::InfinitePast());
     EXPECT_EQ(job.version, 5);
     EXPECT_EQ(job.death_checkpoint_step, 10);
+    EXPECT_TRUE(job.allow_change.empty());
     ASSERT_EQ(jobs[0].events.size(), 2u);
     EXPECT_EQ(jobs[0].events[1].text, "attempt 1");
   }
@@ -271,7 +273,8 @@ TEST(JobStoreTest, ANewerVersionIsRefused) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(directory / kJobStoreFileName));
   EXPECT_THAT(std::string(status.message()), HasSubstr("schema version 99"));
   // It was left as it is.
-  ExecuteSql(directory / kJobStoreFileName, "PRAGMA user_version=2");
+  ExecuteSql(directory / kJobStoreFileName,
+             "PRAGMA user_version=" + std::to_string(kJobStoreVersion));
   EXPECT_NE(OpenStore(directory.path()), nullptr);
 }
 

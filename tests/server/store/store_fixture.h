@@ -43,6 +43,7 @@ inline Job RunningJob(Job job) {
   job.deaths = 3;
   job.death_step = 12;
   job.death_checkpoint_step = 10;
+  job.allow_change = {"optimizer", "schedule"};
   return job;
 }
 

@@ -68,7 +68,7 @@ std::vector<int32_t> Numbers(const Batch& batch) {
 
 TEST(BatchLoaderTest, BatchesFollowEachOtherAndSpanEpochs) {
   const NumberedDataset dataset(5);
-  BatchLoader loader(&dataset, Spec(3, 0, 4), 1, 3, 2);
+  BatchLoader loader(&dataset, Spec(3, 0, 4), 1, 0, 3, 2);
   auto batch = loader.Next();
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ((*batch)->step, 1);
@@ -87,7 +87,17 @@ TEST(BatchLoaderTest, TheLastStepOfAnEpochsRunIsSmaller) {
   const JobSpec spec = Spec(0, 2, 4);
   const int64_t steps = *TotalSteps(spec, 5);
   EXPECT_EQ(steps, 3);
-  BatchLoader loader(&dataset, spec, 2, steps, 3);
+  BatchLoader loader(&dataset, spec, 2, 4, steps, 3);
+  EXPECT_THAT(Numbers(**loader.Next()), ElementsAre(4, 0, 1, 2));
+  EXPECT_THAT(Numbers(**loader.Next()), ElementsAre(3, 4));
+  EXPECT_EQ(loader.Next().status().code(), absl::StatusCode::kOutOfRange);
+}
+
+// A run of two epochs was extended to four: its last step had two sequences.
+TEST(BatchLoaderTest, GoesOnWhereASmallerStepEnded) {
+  const NumberedDataset dataset(5);
+  BatchLoader loader(&dataset, Spec(0, 4, 4), 4, 10, 6, 3);
+  EXPECT_THAT(Numbers(**loader.Next()), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(Numbers(**loader.Next()), ElementsAre(4, 0, 1, 2));
   EXPECT_THAT(Numbers(**loader.Next()), ElementsAre(3, 4));
   EXPECT_EQ(loader.Next().status().code(), absl::StatusCode::kOutOfRange);
@@ -97,23 +107,23 @@ TEST(BatchLoaderTest, StartsAnywhereAsIfItHadComeThere) {
   const NumberedDataset dataset(37, /*shuffle=*/true);
   std::vector<std::vector<int32_t>> all;
   {
-    BatchLoader loader(&dataset, Spec(40, 0, 6), 1, 40, 4);
+    BatchLoader loader(&dataset, Spec(40, 0, 6), 1, 0, 40, 4);
     for (int step = 1; step <= 40; ++step) all.push_back(Numbers(**loader.Next()));
   }
   for (int64_t first = 1; first <= 40; ++first) {
-    BatchLoader loader(&dataset, Spec(40, 0, 6), first, 40, 1);
+    BatchLoader loader(&dataset, Spec(40, 0, 6), first, (first - 1) * 6, 40, 1);
     EXPECT_EQ(Numbers(**loader.Next()), all[static_cast<size_t>(first - 1)]);
   }
   // O(1): a step that no walk would reach.
   const int64_t far = int64_t{1} << 50;
-  BatchLoader loader(&dataset, Spec(far, 0, 6), far, far, 1);
+  BatchLoader loader(&dataset, Spec(far, 0, 6), far, (far - 1) * 6, far, 1);
   EXPECT_EQ((*loader.Next())->step, far);
 }
 
 TEST(BatchLoaderTest, ABatchWithoutPredictionsNamesItsStep) {
   NumberedDataset dataset(5);
   dataset.masked = 2;
-  BatchLoader loader(&dataset, Spec(5, 0, 1), 1, 5, 10);
+  BatchLoader loader(&dataset, Spec(5, 0, 1), 1, 0, 5, 10);
   EXPECT_TRUE(loader.Next().ok());
   EXPECT_TRUE(loader.Next().ok());
   for (int i = 0; i < 2; ++i) {
@@ -126,7 +136,7 @@ TEST(BatchLoaderTest, ABatchWithoutPredictionsNamesItsStep) {
 TEST(BatchLoaderTest, HandsOnWhatReadingSays) {
   NumberedDataset dataset(5);
   dataset.failing = 1;
-  BatchLoader loader(&dataset, Spec(5, 0, 1), 1, 5, 1);
+  BatchLoader loader(&dataset, Spec(5, 0, 1), 1, 0, 5, 1);
   EXPECT_TRUE(loader.Next().ok());
   EXPECT_THAT(std::string(loader.Next().status().message()), HasSubstr("x.bin: cannot be read"));
 }
@@ -134,7 +144,7 @@ TEST(BatchLoaderTest, HandsOnWhatReadingSays) {
 TEST(BatchLoaderTest, EndsWhereverItIs) {
   const NumberedDataset dataset(50, true);
   for (int taken = 0; taken < 30; ++taken) {
-    BatchLoader loader(&dataset, Spec(20, 0, 3), 1, 20, taken % 4 + 1);
+    BatchLoader loader(&dataset, Spec(20, 0, 3), 1, 0, 20, taken % 4 + 1);
     for (int i = 0; i < taken; ++i) EXPECT_EQ(loader.Next().ok(), i < 20);
   }
 }

@@ -150,7 +150,7 @@ TEST_F(MixedDataTest, ALoaderGoesOnAnywhere) {
   spec_.training.epochs = 1;
   const int64_t steps = *TotalSteps(spec_, dataset->epoch_sequences());
   EXPECT_EQ(steps, (dataset->epoch_sequences() + 3) / 4);
-  BatchLoader whole(dataset.get(), spec_, 1, steps, 2);
+  BatchLoader whole(dataset.get(), spec_, 1, 0, steps, 2);
   std::vector<std::vector<int32_t>> batches;
   int64_t sequences = 0;
   for (int64_t step = 1; step <= steps; ++step) {
@@ -159,7 +159,7 @@ TEST_F(MixedDataTest, ALoaderGoesOnAnywhere) {
   }
   EXPECT_EQ(sequences, dataset->epoch_sequences());
   for (int64_t first = 1; first <= steps; first += 7) {
-    BatchLoader resumed(dataset.get(), spec_, first, steps, 1);
+    BatchLoader resumed(dataset.get(), spec_, first, (first - 1) * 4, steps, 1);
     EXPECT_EQ((*resumed.Next())->ids, batches[static_cast<size_t>(first - 1)]);
   }
 }

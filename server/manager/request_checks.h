@@ -1,0 +1,37 @@
+// Checks what callers ask of jobs, and makes the errors that they get.
+#ifndef MEGATRAIN_SERVER_MANAGER_REQUEST_CHECKS_H_
+#define MEGATRAIN_SERVER_MANAGER_REQUEST_CHECKS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/identity/caller.h"
+#include "server/jobs/job.h"
+
+namespace megatrain {
+
+// Returns INVALID_FIELD: "FIELD: MESSAGE".
+absl::Status InvalidField(const std::string& field, const std::string& message);
+// Returns ILLEGAL_TRANSITION: the job is in its state and cannot be `operation`, with `advice`.
+absl::Status NotInThisState(const Job& job, const std::string& operation,
+                            const std::string& advice);
+
+// Check a field of a new job. INVALID_FIELD, or NOT_PERMITTED for a priority that only
+// administrators give.
+absl::Status CheckRequestId(const std::string& request_id);
+absl::Status CheckPriority(const Caller& caller, int priority);
+
+// Returns the sections of allow_change of `sections` and `more` together, each once, ascending.
+// INVALID_FIELD for one that no run may change.
+absl::StatusOr<std::vector<std::string>> WithSections(std::vector<std::string> sections,
+                                                      const std::vector<std::string>& more);
+
+// Returns the error of a plan as callers get it. A plan fails for what the job names
+// (INVALID_JOB_FILE); the daemon's own faults keep their codes.
+absl::Status PlanError(const absl::Status& status);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_SERVER_MANAGER_REQUEST_CHECKS_H_
