@@ -19,8 +19,10 @@
 // is no mark, because nothing but white space follows the message's text, the white space is the
 // mark.
 //
-// All else is uncertain, and is not found. So is a turn of which a piece is missing if an earlier
-// turn was not found, because the same text may stand there.
+// All else is uncertain to Find. So is a turn of which a piece is missing if an earlier turn was
+// not found, because the same text may stand there. FindMarked then places the turn by two
+// renderings more, with a marker for the message's text: what surrounds the marker surrounds that
+// text. Some of Mistral's programs move the system message whenever a question is asked again.
 #ifndef MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 #define MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 
@@ -50,6 +52,14 @@ class TurnFinder {
   // Finds a turn whose P and T both begin F, whatever is known of the turns before it.
   static std::optional<TextRange> FindExact(std::string_view whole, std::string_view prompt,
                                             std::string_view turn, std::string_view message);
+
+  // Finds a turn by F and T with `marker`, which is in neither of the real ones, in place of the
+  // message's text. P must end with what stands before the message, and F may differ from the
+  // marked F in the message only.
+  static std::optional<TextRange> FindMarked(std::string_view whole, std::string_view prompt,
+                                             std::string_view marked_whole,
+                                             std::string_view marked_turn, std::string_view message,
+                                             std::string_view marker);
 
  private:
   std::optional<TextRange> Place(size_t turn_begin, std::string_view turn, size_t from_turn,
