@@ -13,9 +13,11 @@
 namespace megatrain {
 namespace {
 
-// The steps of all renderings that look for the turns of one conversation: about half a minute.
+// The steps of the renderings that look for the turns of one conversation: about half a minute.
+// Turns that are uncertain take as many again.
 constexpr int64_t kSearchStepsMax = 400'000'000;
 constexpr size_t kUnknownRolesMax = 16;
+constexpr char kMarker[] = "\ue0c4turn\ue0c4";  // characters for private use
 
 constexpr const char* kReasoning[] = {"reasoning_content", "thinking", "reasoning"};
 
@@ -107,6 +109,8 @@ class Renderer {
   absl::StatusOr<std::optional<std::string>> FirstPrompt(std::string_view turn);
   absl::StatusOr<std::optional<std::string>> Prompt(size_t index, std::string_view turn);
   absl::StatusOr<std::optional<std::string>> Turn(size_t index);
+  // Finds a turn that renderings of the conversation as it is leave uncertain.
+  absl::StatusOr<std::optional<TextRange>> FindMarked(size_t index, std::string_view prompt);
 
   // Shares the steps of the search among the renderings for so many turns.
   void LimitSearch(size_t turns) {
@@ -180,6 +184,26 @@ absl::StatusOr<std::optional<std::string>> Renderer::Turn(size_t index) {
   MT_ASSIGN_OR_RETURN(std::optional<JinjaRendered> turn, TryFirst(index + 1, false));
   if (!turn.has_value()) return std::nullopt;
   return std::move(turn->text);
+}
+
+absl::StatusOr<std::optional<TextRange>> Renderer::FindMarked(size_t index,
+                                                              std::string_view prompt) {
+  const ChatMessage& message = messages_[index];
+  // Programs may write tool calls, reasoning or parts around the text.
+  if (message.fields.size() != 2 || message.in_parts ||
+      out_.text.find(kMarker) != std::string::npos) {
+    return std::nullopt;
+  }
+  JinjaValue original = values_[index];
+  values_[index] = ValueOf(ChatMessage::Of(message.role, kMarker), false);
+  absl::StatusOr<std::optional<JinjaRendered>> whole = TryFirst(messages_.size(), false);
+  absl::StatusOr<std::optional<JinjaRendered>> turn = TryFirst(index + 1, false);
+  values_[index] = std::move(original);
+  MT_RETURN_IF_ERROR(whole.status());
+  MT_RETURN_IF_ERROR(turn.status());
+  if (!whole->has_value() || !turn->has_value()) return std::nullopt;
+  return TurnFinder::FindMarked(out_.text, prompt, (*whole)->text, (*turn)->text, message.text,
+                                kMarker);
 }
 
 // Refuses messages that the program passes over because it does not know their role.
@@ -267,6 +291,7 @@ absl::Status Renderer::MarkFound(const std::vector<size_t>& wanted) {
   }
   LimitSearch(assistants_.size());
   TurnFinder finder(out_.text);
+  size_t found_end = 0;
   for (const size_t index : assistants_) {
     if (index > wanted.back()) break;
     MT_ASSIGN_OR_RETURN(const std::optional<std::string> turn, Turn(index));
@@ -274,8 +299,13 @@ absl::Status Renderer::MarkFound(const std::vector<size_t>& wanted) {
     if (turn.has_value()) {
       MT_ASSIGN_OR_RETURN(prompt, Prompt(index, *turn));
     }
-    const std::optional<TextRange> range =
-        finder.Find(prompt, turn.value_or(""), messages_[index].text);
+    std::optional<TextRange> range = finder.Find(prompt, turn.value_or(""), messages_[index].text);
+    if (!range.has_value() && prompt.has_value()) {
+      MT_ASSIGN_OR_RETURN(range, FindMarked(index, *prompt));
+      // Two turns do not share text.
+      if (range.has_value() && range->first < found_end) range.reset();
+    }
+    if (range.has_value()) found_end = range->second;
     if (!std::binary_search(wanted.begin(), wanted.end(), index)) continue;
     if (range.has_value()) {
       out_.target.push_back(*range);

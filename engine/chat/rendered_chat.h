@@ -30,7 +30,7 @@ struct RenderedChat {
 };
 
 // Renders the conversation. A program without {% generation %} renders a conversation of n turns
-// that the loss is on up to 2n + 1 times; their work together is bounded. Returns the errors of
+// that the loss is on up to 4n + 1 times; their work together is bounded. Returns the errors of
 // ChatTemplate::RenderText.
 absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
                                         const JinjaVariables& special_tokens, absl::CivilDay day,

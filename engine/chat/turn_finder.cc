@@ -37,6 +37,13 @@ size_t CommonPrefix(std::string_view a, std::string_view b) {
       a.begin());
 }
 
+size_t CommonSuffix(std::string_view a, std::string_view b) {
+  const size_t size = std::min(a.size(), b.size());
+  return static_cast<size_t>(
+      std::mismatch(a.rbegin(), a.rbegin() + static_cast<ptrdiff_t>(size), b.rbegin()).first -
+      a.rbegin());
+}
+
 // The length of the longest end of `text` that `start_of` begins with, by Knuth, Morris and Pratt's
 // failure function of `start_of`.
 size_t LongestOverlap(std::string_view text, std::string_view start_of) {
@@ -89,6 +96,39 @@ std::optional<TextRange> TurnFinder::FindExact(std::string_view whole, std::stri
                                                std::string_view turn, std::string_view message) {
   if (!StartsWith(turn, prompt) || !StartsWith(whole, turn)) return std::nullopt;
   return WithoutSpace(whole, {prompt.size(), turn.size()}, Answer(message));
+}
+
+std::optional<TextRange> TurnFinder::FindMarked(std::string_view whole, std::string_view prompt,
+                                                std::string_view marked_whole,
+                                                std::string_view marked_turn,
+                                                std::string_view message, std::string_view marker) {
+  const size_t at = marked_whole.find(marker);
+  const size_t turn_at = marked_turn.find(marker);
+  if (at == std::string_view::npos || turn_at == std::string_view::npos ||
+      marked_whole.rfind(marker) != at || marked_turn.rfind(marker) != turn_at) {
+    return std::nullopt;
+  }
+  const std::string_view before = marked_whole.substr(0, at);
+  const std::string_view behind = marked_whole.substr(at + marker.size());
+  if (!StartsWith(whole, before) || !EndsWith(whole, behind) ||
+      before.size() + behind.size() > whole.size()) {
+    return std::nullopt;
+  }
+  // White space between the prompt and the message belongs to the turn.
+  const size_t last = before.find_last_not_of(kSpace);
+  size_t begin = std::string_view::npos;
+  for (size_t end = before.size(); last != std::string_view::npos && end > last; --end) {
+    const size_t shared = CommonSuffix(prompt, before.substr(0, end));
+    if (Stripped(before.substr(end - shared, shared)).empty()) continue;
+    begin = end;
+    break;
+  }
+  if (begin == std::string_view::npos) return std::nullopt;
+  // The end-of-turn mark, if it follows here too.
+  const std::string_view mark = marked_turn.substr(turn_at + marker.size());
+  const size_t text_end = whole.size() - behind.size();
+  const size_t end = text_end + (StartsWith(behind, mark) ? mark.size() : 0);
+  return WithoutSpace(whole, {begin, end}, Answer(message));
 }
 
 // The turn begins at `turn_begin` of T. T from `from_turn` on is compared with F from `from_whole`

@@ -22,8 +22,11 @@
 // A turn ends with its end-of-turn mark, and white space behind the mark is not part of it. If only
 // white space follows the message's text, this is the mark.
 //
-// In all other cases the place is uncertain, and the turn is not found. A turn with a missing piece
-// is not found either if an earlier turn was not, because the same text may stand in that one.
+// In all other cases the place is uncertain, and Find does not find the turn. It does not find a turn
+// with a missing piece either if an earlier turn was not found, because the same text may stand in
+// that one. FindMarked then places the turn by two renderings more, with a marker for the message's
+// text: what surrounds the marker surrounds that text. Some of Mistral's programs move the system
+// message whenever a question is asked again.
 #ifndef MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 #define MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 
@@ -54,6 +57,14 @@ class TurnFinder {
   // before it need not be known.
   static std::optional<TextRange> FindExact(std::string_view whole, std::string_view prompt,
                                             std::string_view turn, std::string_view message);
+
+  // Finds a turn by F and T with `marker`, which is in neither of the real ones, in place of the
+  // message's text. P must end with what stands before the message, and F may differ from the
+  // marked F in the message only.
+  static std::optional<TextRange> FindMarked(std::string_view whole, std::string_view prompt,
+                                             std::string_view marked_whole,
+                                             std::string_view marked_turn, std::string_view message,
+                                             std::string_view marker);
 
  private:
   std::optional<TextRange> Place(size_t turn_begin, std::string_view turn, size_t from_turn,

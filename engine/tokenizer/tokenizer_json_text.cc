@@ -209,6 +209,10 @@ absl::Status ReadPreTokenizerItem(const Json& item, std::string_view type, PreTo
                   SplitBehavior::kRemoved, /*invert=*/true);
     return absl::OkStatus();
   }
+  if (type == "UnicodeScripts") {
+    out->AddScripts();
+    return absl::OkStatus();
+  }
   return Unsupported(kPreTokenizer, type);
 }
 

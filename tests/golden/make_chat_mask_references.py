@@ -5,6 +5,8 @@
 generation.json  programs with {% generation %}, what transformers 5.23 renders with them, and the stretches that
                  it notes for return_assistant_tokens_mask
 named.json       the built-in templates, from an implementation of their formats without Jinja
+found.json       the families' own programs, which have no {% generation %}, with the conversations of
+                 tokenizers/chat: the stretches by the definition of `found`; null where it tells none
 
 Stretches are [begin, end) in bytes of the UTF-8 text. A case without text is one that is refused.
 """
@@ -15,6 +17,10 @@ import pathlib
 from transformers.utils.chat_template_utils import render_jinja_template
 
 OUT = pathlib.Path(__file__).resolve().parent / "chat_masks"
+
+# The special tokens of the families' programs: (bos, eos).
+ENDS = {"qwen": ("", "<|im_end|>"), "chatml": ("", "<|im_end|>"), "llama3": ("<|begin_of_text|>", "<|eot_id|>"),
+        "mistral": ("<s>", "</s>"), "gemma": ("<bos>", "<eos>")}
 
 PROGRAMS = {
     "turns": ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.role == 'assistant' %}"
@@ -185,8 +191,76 @@ def named_cases():
   return out
 
 
+CANARY = "\ue0c4nary"
+
+
+def found(render, messages, index):
+  """The stretch of the assistant's message `index` in the rendering of the whole conversation; None if it is
+  uncertain.
+
+  A turn is what rendering gains by the message over the conversation before it with add_generation_prompt, up to
+  its end-of-turn mark: from the end of the prompt to the last character that is not white space. Where the message
+  stands is told by another rendering, with a text in its place that is nowhere else: what surrounds that text
+  surrounds the message.
+  """
+  content = messages[index]["content"]
+  answer = content.rpartition("</think>")[2].strip(" \t\r\n")
+  kept = content[:len(content) - len(content.rpartition("</think>")[2])]  # reasoning, which programs rewrite
+  other = [dict(m) for m in messages]
+  other[index]["content"] = kept + CANARY
+  whole, marked = render(messages, False), render(other, False)
+  turn = render(other[:index + 1], False)
+  try:
+    prompt = render(messages[:index], True)
+  except Exception:  # a program may refuse a conversation without a question
+    question = [{"role": "user", "content": "x"}]
+    prompt = render(question, True)[len(render(question, False)):]
+  if marked.count(CANARY) != 1 or turn.count(CANARY) != 1:
+    return None
+  before, behind = marked.split(CANARY)
+  # The message in the whole conversation. (Without text of its own it may be anything between the two.)
+  if not (whole.startswith(before) and whole.endswith(behind) and len(before) + len(behind) <= len(whole)):
+    return None
+  text_end = len(whole) - len(behind)
+  # The turn begins behind the longest end of the prompt that stands before the message.
+  ends = []
+  for at in range(len(before) + 1):
+    size = 0
+    while size < min(at, len(prompt)) and before[at - 1 - size] == prompt[-1 - size]:
+      size += 1
+    ends.append((size, at))
+  begin = max(ends)[1]
+  mark = turn.split(CANARY)[1].rstrip(" \t\r\n")
+  end = text_end + len(mark) if behind.startswith(mark) else text_end
+  if not mark and not answer:
+    end = text_end
+  return [begin, end] if begin < end else None
+
+
+def found_cases():
+  out = {}
+  for folder in sorted((pathlib.Path(__file__).resolve().parent / "tokenizers" / "chat").iterdir()):
+    program = (folder / "chat_template.jinja").read_text()
+    bos, eos = ENDS[next(name for name in ENDS if folder.name.startswith(name))]
+
+    def render(messages, prompt):
+      texts, _ = render_jinja_template([messages], chat_template=program, bos_token=bos, eos_token=eos,
+                                       add_generation_prompt=prompt)
+      return texts[0]
+
+    out[folder.name] = cases = []
+    for case in json.loads((folder / "cases.json").read_text()):
+      if "text" not in case:
+        cases.append([])
+        continue
+      stretches = [found(render, case["messages"], i) for i, m in enumerate(case["messages"]) if m["role"] == "assistant"]
+      cases.append([s and to_bytes(case["text"], [s])[0] for s in stretches])
+  return out
+
+
 def main():
   OUT.mkdir(exist_ok=True)
+  (OUT / "found.json").write_text(json.dumps(found_cases(), separators=(",", ":")) + "\n")
   for name, cases in (("generation", generation_cases()), ("named", named_cases())):
     (OUT / f"{name}.json").write_text(json.dumps(cases, ensure_ascii=False, indent=1) + "\n")
 

@@ -464,6 +464,10 @@ def kinds(rng):
               pre_tokenizers.Metaspace(MARK, "first", split=True), pre_tokenizers.Digits(individual_digits=True)]),
           decoders.Metaspace(MARK, "first", split=True),
           processors.RobertaProcessing(("</s>", 1), ("<s>", 0)), ["<s>", "</s>", "<unk>"], EXTRA),
+      "scripts": (
+          models.BPE(unk_token="<unk>", fuse_unk=True),
+          trainers.BpeTrainer(vocab_size=700, special_tokens=["<unk>"], limit_alphabet=120, show_progress=False),
+          None, pre_tokenizers.UnicodeScripts(), None, None, ["<unk>"], EXTRA),
   }
 
 
@@ -489,8 +493,9 @@ def build_kind(name, rng, parts):
   content = json.loads(tokenizer.to_str())
   (folder / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False, indent=0) + "\n")
   tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-  texts = HARD + CHARACTER_HARD + KIND_HARD + random_texts(rng, 300)
-  write_cases(folder, cases_of(tokenizer, texts), [], tokenizer)
+  texts = HARD + CHARACTER_HARD + KIND_HARD + (SCRIPTS_HARD if name == "scripts" else []) + random_texts(rng, 300)
+  hashes = all_code_point_hashes(tokenizer.pre_tokenizer) if name == "scripts" else []
+  write_cases(folder, cases_of(tokenizer, texts), hashes, tokenizer)
 
 
 # name: (tokenizer_class, model_type, further keys of tokenizer_config.json, options of the trainer)
@@ -531,6 +536,8 @@ KIND_HARD = [
     "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1e9\U0001f1ea\U0001f1eb", "Solo solo aSolo Solob", "e\u0301\u0301 e\u200d",
     "12\u0664\u096b\u2167 34", "line\r\nnext\rlast\u2028end", "\u2581\u2581x \u2581 y",
 ]
+SCRIPTS_HARD = ["どこで生れ。Yes", "Apples are りんご 林檎", "  	 a", "   ", " ー漢 ー a",
+                "a 1 б 2。。 x", "։ա؜ا क॓́", "a𱍐ㄅㄯ b"]
 
 
 def cases_of(tokenizer, texts, offsets=False):

@@ -1,6 +1,7 @@
 #include "engine/tokenizer/text/character_maps.h"
 
 #include <unicode/uchar.h>
+#include <unicode/uscript.h>
 
 #include <string>
 
@@ -142,6 +143,27 @@ void SpaceIdeographs(std::string_view text, RunWriter* out) {
     *to += ' ';
     return true;
   });
+}
+
+int ScriptOf(char32_t c) {
+  switch (c) {
+    case U' ':
+      return kAnyScript;
+    case 0x589:  // These four had another script in Unicode 9.
+    case 0x61c:
+      return USCRIPT_COMMON;
+    case 0x953:
+    case 0x954:
+      return USCRIPT_DEVANAGARI;
+    case 0x30fc:
+      return USCRIPT_HAN;
+    default:
+      break;
+  }
+  UErrorCode error = U_ZERO_ERROR;
+  const UScriptCode script = uscript_getScript(static_cast<UChar32>(c), &error);
+  if (script == USCRIPT_UNKNOWN || !IsSince(c, 9)) return kAnyScript;
+  return script == USCRIPT_HIRAGANA || script == USCRIPT_KATAKANA ? USCRIPT_HAN : script;
 }
 
 std::string PunctuationClass() {

@@ -24,6 +24,11 @@ void CleanText(std::string_view text, RunWriter* out);
 // BertNormalizer's handle_chinese_chars: puts spaces around ideographs.
 void SpaceIdeographs(std::string_view text, RunWriter* out);
 
+// Returns the script of a character as UnicodeScripts of `tokenizers` sees it: kana are Han, and
+// the space and what Unicode 9 has not assigned are of any script.
+inline constexpr int kAnyScript = -1;
+int ScriptOf(char32_t c);
+
 // Returns the class, in PCRE2's syntax, of what `tokenizers` calls punctuation.
 std::string PunctuationClass();
 

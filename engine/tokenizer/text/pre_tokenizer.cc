@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "engine/base/status.h"
+#include "engine/tokenizer/text/character_maps.h"
+#include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
 namespace {
@@ -97,6 +99,12 @@ void PreTokenizer::AddPrefixSpace() {
   steps_.emplace_back();
 }
 
+void PreTokenizer::AddScripts() {
+  cuts_words_ = false;
+  steps_.emplace_back();
+  steps_.back().scripts = true;
+}
+
 absl::Status PreTokenizer::Cut(std::string_view text, OffsetChain* chain, bool begins, bool open,
                                absl::FunctionRef<absl::Status(const Word&)> give) const {
   return From(0, {0, text.size()}, open, {text, chain, begins, give});
@@ -109,6 +117,7 @@ absl::Status PreTokenizer::From(size_t step, TextPiece piece, bool open, const W
     return walk.give(
         {walk.text.substr(piece.first, piece.second - piece.first), piece.first, walk.chain, open});
   }
+  if (steps_[step].scripts) return ScriptPieces(step, piece, open, walk);
   if (steps_[step].regex == nullptr) return RewritePiece(step, piece, open, walk);
   const SplitBehavior behavior = steps_[step].behavior;
   const bool joins = behavior != SplitBehavior::kIsolated && behavior != SplitBehavior::kRemoved;
@@ -170,6 +179,22 @@ absl::Status PreTokenizer::JoinedPieces(size_t step_index, TextPiece piece, bool
   }
   if (!open || !ends || done == known) return absl::OkStatus();
   return From(step_index + 1, {piece.first + done, piece.first + known}, open, walk);
+}
+
+absl::Status PreTokenizer::ScriptPieces(size_t step, TextPiece piece, bool open,
+                                        const Walk& walk) const {
+  int script = kAnyScript;  // of the piece that begins at `begin`
+  size_t begin = piece.second;
+  for (size_t at = piece.first; at < piece.second;
+       at += Utf8Length(static_cast<unsigned char>(walk.text[at]))) {
+    const int here = ScriptOf(Utf8At(walk.text, at));
+    if (here == kAnyScript || here == script) continue;
+    if (begin < at) MT_RETURN_IF_ERROR(From(step + 1, {begin, at}, /*open=*/false, walk));
+    begin = at;
+    script = here;
+  }
+  // The rest of a piece that was cut could begin with a character of any script, and lose it.
+  return open ? absl::OkStatus() : From(step + 1, {begin, piece.second}, /*open=*/false, walk);
 }
 
 absl::Status PreTokenizer::RewritePiece(size_t step_index, TextPiece piece, bool open,

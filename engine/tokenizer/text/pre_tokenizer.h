@@ -44,6 +44,9 @@ class PreTokenizer {
   void AddMetaspace(std::string_view mark, MarkScheme scheme, bool split);
   // Puts a space before a piece that does not begin with one.
   void AddPrefixSpace();
+  // Cuts where the script changes. A character of any script (ScriptOf) belongs to the piece before
+  // it, and is removed where there is none.
+  void AddScripts();
 
   // Returns true if a step rewrites the text or looks at the place of a piece in the original. Cut
   // then needs exact offsets.
@@ -72,7 +75,8 @@ class PreTokenizer {
 
  private:
   struct Step {
-    std::unique_ptr<SplitRegex> regex;  // null: the step is a Metaspace or a prefix space
+    std::unique_ptr<SplitRegex> regex;  // null: the step is a Metaspace, a prefix space or scripts
+    bool scripts = false;
     SplitBehavior behavior = SplitBehavior::kIsolated;
     bool invert = false;
     bool single = false;
@@ -85,6 +89,7 @@ class PreTokenizer {
   absl::Status From(size_t step, TextPiece piece, bool open, const Walk& walk) const;
   absl::Status SplitPiece(size_t step, TextPiece piece, bool open, const Walk& walk) const;
   absl::Status JoinedPieces(size_t step, TextPiece piece, bool open, const Walk& walk) const;
+  absl::Status ScriptPieces(size_t step, TextPiece piece, bool open, const Walk& walk) const;
   absl::Status RewritePiece(size_t step, TextPiece piece, bool open, const Walk& walk) const;
 
   std::vector<Step> steps_;

@@ -153,8 +153,8 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
                                          "metaspace_always", "gemma_replace", "unigram_t5",
                                          "unigram_albert", "unigram_whole", "wordpiece",
                                          "wordlevel", "bpe_suffix", "bpe_prefix", "bpe_metaspace",
-                                         "spm_llama", "spm_llama_legacy", "spm_gemma", "spm_bpe",
-                                         "spm_unigram"));
+                                         "scripts", "spm_llama", "spm_llama_legacy", "spm_gemma",
+                                         "spm_bpe", "spm_unigram"));
 
 constexpr const char* kOfCharacters[] = {"llama2", "mistral_metaspace", "metaspace_always",
                                          "gemma_replace"};
@@ -262,8 +262,7 @@ TEST(HfTokenizer, RefusesBadInputByName) {
   EXPECT_THAT(ErrorWith("", "/normalizer", {{"type", "ByteLevel"}}), HasSubstr("ByteLevel"));
   EXPECT_THAT(ErrorWith("", "/normalizer", {{"type", "Replace"}}), HasSubstr("content"));
   EXPECT_THAT(ErrorWith("", "/normalizer", 3), HasSubstr("normalizer"));
-  EXPECT_THAT(ErrorWith("", "/pre_tokenizer", {{"type", "UnicodeScripts"}}),
-              HasSubstr("UnicodeScripts"));
+  EXPECT_THAT(ErrorWith("", "/pre_tokenizer", {{"type", "FixedLength"}}), HasSubstr("FixedLength"));
   EXPECT_THAT(ErrorWith("", "/decoder", {{"type", "CTC"}}), HasSubstr("CTC"));
   EXPECT_THAT(ErrorWith("", "/post_processor", {{"type", "Other"}}), HasSubstr("Other"));
   EXPECT_THAT(ErrorWith("", "/added_tokens/0/id", 300), HasSubstr("300"));
