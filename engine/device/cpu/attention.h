@@ -17,6 +17,13 @@ absl::Status RunAttention(const AttentionArgs& args, bool native_bf16, ThreadPoo
 absl::Status RunAttentionBackward(const AttentionBackwardArgs& args, bool native_bf16,
                                   ThreadPool* pool, WorkspacePool* workspaces);
 
+// Attention of single tokens over a cache of keys and values (Kernels::CachedAttention). All query
+// heads of a group read a key or value together, so that the cache is read once.
+void RunCachedAttention(const CachedAttentionArgs& args, ThreadPool* pool,
+                        WorkspacePool* workspaces);
+// Writes the keys and values of tokens [begin, end) to the cache (Kernels::StoreInCache).
+void StoreTokensInCache(const CachedAttentionArgs& args, int64_t begin, int64_t end);
+
 // Returns the bytes of AttentionBackwardArgs::workspace, which holds FP32 sums of dq [heads,
 // tokens, head_dim] and delta [heads, tokens].
 int64_t AttentionWorkspaceBytes(int64_t tokens, int64_t heads, int64_t head_dim);

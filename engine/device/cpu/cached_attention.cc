@@ -1,10 +1,9 @@
-#include "engine/device/cpu/cached_attention.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <limits>
 
+#include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/softmax_block.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -170,20 +169,22 @@ void StoreTokensInCache(const CachedAttentionArgs& args, int64_t begin, int64_t 
   }
 }
 
-int64_t CachedAttentionScratchBytes(const CachedAttentionArgs& args) {
+void RunCachedAttention(const CachedAttentionArgs& args, ThreadPool* pool,
+                        WorkspacePool* workspaces) {
+  const int64_t group = args.heads / args.kv_heads;
   // For each head of the group a row of scores, the query, its sum of values, and five numbers.
-  return args.heads / args.kv_heads * (kBlock + 2 * args.head_dim + 5) * int64_t{sizeof(float)};
-}
-
-void CachedAttentionGroup(const CachedAttentionArgs& args, int64_t token, int64_t kv_head,
-                          void* scratch) {
-  if (args.first_rows[token] < 0) {
-    const int64_t row = args.heads / args.kv_heads * args.head_dim * DTypeBytes(args.dtype);
-    std::memset(static_cast<char*>(args.out) + (token * args.kv_heads + kv_head) * row, 0,
-                static_cast<size_t>(row));
-    return;
-  }
-  HWY_DYNAMIC_DISPATCH(AttendOf)(args, token, kv_head, kBlock, static_cast<float*>(scratch));
+  const int64_t floats = group * (kBlock + 2 * args.head_dim + 5);
+  pool->ParallelFor(args.tokens * args.kv_heads, [&](int64_t task) {
+    const int64_t token = task / args.kv_heads;
+    if (args.first_rows[token] < 0) {
+      const int64_t bytes = group * args.head_dim * DTypeBytes(args.dtype);
+      std::memset(static_cast<char*>(args.out) + task * bytes, 0, static_cast<size_t>(bytes));
+      return;
+    }
+    const WorkspacePool::Lease workspace = workspaces->Take();
+    HWY_DYNAMIC_DISPATCH(AttendOf)
+    (args, token, task % args.kv_heads, kBlock, workspace->Floats(1, floats));
+  });
 }
 
 }  // namespace megatrain

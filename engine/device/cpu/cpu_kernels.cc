@@ -10,7 +10,6 @@
 #include "absl/functional/function_ref.h"
 #include "engine/base/status.h"
 #include "engine/device/cpu/attention.h"
-#include "engine/device/cpu/cached_attention.h"
 #include "engine/device/cpu/cross_entropy.h"
 #include "engine/device/cpu/elementwise.h"
 #include "engine/device/cpu/matmul.h"
@@ -131,11 +130,7 @@ absl::Status CpuKernels::StoreInCache(Stream&, const CachedAttentionArgs& args) 
 }
 
 absl::Status CpuKernels::CachedAttention(Stream&, const CachedAttentionArgs& args) {
-  pool_->ParallelFor(args.tokens * args.kv_heads, [&](int64_t task) {
-    const WorkspacePool::Lease workspace = workspaces_.Take();
-    void* const scratch = workspace->Buffer(1, CachedAttentionScratchBytes(args));
-    CachedAttentionGroup(args, task / args.kv_heads, task % args.kv_heads, scratch);
-  });
+  RunCachedAttention(args, pool_, &workspaces_);
   return absl::OkStatus();
 }
 

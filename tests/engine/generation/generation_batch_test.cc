@@ -19,21 +19,21 @@ std::vector<int32_t> Ids(int32_t count) {
 }
 
 TEST(GenerationBatchTest, APromptIsAMicroBatchFilledUpWithTokensThatAreNotKept) {
-  const std::vector<int32_t> a = Ids(33), b = Ids(2);
-  const Batch batch = PromptBatch(std::vector<CachedSequence>{{a, 0}, {b, 40}}, 50);
+  const std::vector<int32_t> a = Ids(49), b = Ids(2);
+  const Batch batch = PromptBatch(std::vector<CachedSequence>{{a, 0}, {b, 60}}, 60);
   EXPECT_FALSE(batch.continues);
-  EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(50, 32)) << "not 64: more than there may be";
-  EXPECT_THAT(batch.document_starts, ElementsAre(ElementsAre(0, 33, 50), ElementsAre(0, 2, 32)));
-  ASSERT_EQ(batch.ids.size(), 82u);
-  for (size_t i = 0; i < 33; ++i) {
+  EXPECT_THAT(batch.micro_batch_tokens, ElementsAre(60, 24)) << "not 72: more than there may be";
+  EXPECT_THAT(batch.document_starts, ElementsAre(ElementsAre(0, 49, 60), ElementsAre(0, 2, 24)));
+  ASSERT_EQ(batch.ids.size(), 84u);
+  for (size_t i = 0; i < 49; ++i) {
     EXPECT_EQ(batch.ids[i], a[i]);
     EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i));
     EXPECT_EQ(batch.first_rows[i], 0);
   }
-  EXPECT_EQ(batch.first_rows[33], -1);
-  EXPECT_EQ(batch.positions[40], 0);
-  EXPECT_EQ(batch.first_rows[51], 40);
-  EXPECT_EQ(batch.first_rows[52], -1);
+  EXPECT_EQ(batch.first_rows[49], -1);
+  EXPECT_EQ(batch.positions[55], 0);
+  EXPECT_EQ(batch.first_rows[61], 60);
+  EXPECT_EQ(batch.first_rows[62], -1);
   EXPECT_THAT(batch.targets, Each(kMaskedLabel));
   EXPECT_TRUE(CheckTokenIds(batch, 200).ok());
 }
@@ -51,10 +51,10 @@ TEST(GenerationBatchTest, LastTokensGoInMicroBatchesOfOneSize) {
     EXPECT_EQ(batch.positions[i], static_cast<int32_t>(i));
     EXPECT_EQ(batch.first_rows[i], static_cast<int32_t>(50 * i));
   }
-  for (size_t i = 40; i < 64; ++i) EXPECT_EQ(batch.first_rows[i], -1);
+  for (size_t i = 40; i < 48; ++i) EXPECT_EQ(batch.first_rows[i], -1);
   EXPECT_EQ(batch.document_starts[1].back(), kGenerationTokens);
   // A plan may have smaller micro-batches.
-  EXPECT_THAT(LastTokensBatch(sequences, 24).micro_batch_tokens, ElementsAre(24, 24));
+  EXPECT_THAT(LastTokensBatch(sequences, 16).micro_batch_tokens, ElementsAre(16, 16, 16));
 }
 
 }  // namespace

@@ -182,11 +182,12 @@ TEST_F(TensorBoardReportTest, ASamplePromptThatIsTooLongIsNamed) {
   spec.data.tokenizer = "bytes";
   spec.data.eval = {spec.data.train[0]};
   spec.training.sample_prompts = {{"short", ""}, {std::string(300, 'x'), ""}};
+  spec.training.sample_tokens = 9;
   HookedRun run;
   const absl::Status status = run.Train(*host_, spec).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              ::testing::AllOf(HasSubstr("training.sample_prompts[1]: 300 tokens of prompt and 64"),
+              ::testing::AllOf(HasSubstr("training.sample_prompts[1]: 300 tokens of prompt and 9 "),
                                HasSubstr("data.sequence_length")));
 }
 
