@@ -158,35 +158,6 @@ absl::Status Join(dom::object record, MessageForm form, Conversation prompt, con
   return absl::OkStatus();
 }
 
-absl::Status ReadPrompt(dom::object record, PreferencePair* pair) {
-  MT_ASSIGN_OR_RETURN(const std::optional<dom::element> prompt, Find(record, "prompt"));
-  MT_ASSIGN_OR_RETURN(const dom::element chosen, Get(record, "chosen"));
-  MT_ASSIGN_OR_RETURN(const dom::element rejected, Get(record, "rejected"));
-  if (chosen.is_string()) return ReadTexts(record, prompt, chosen, rejected, pair);
-  const MessageForm form = FormOf(chosen);
-  Conversation conversation;
-  Messages chosen_messages, rejected_messages;
-  MT_RETURN_IF_ERROR(ReadMessageList(chosen, "chosen", form, &chosen_messages));
-  MT_RETURN_IF_ERROR(ReadMessageList(rejected, "rejected", form, &rejected_messages));
-  if (prompt.has_value() && !prompt->is_string()) {
-    MT_RETURN_IF_ERROR(ReadMessageList(*prompt, "prompt", FormOf(*prompt), &conversation.messages));
-  } else {
-    // A prompt that is a text repeats what the conversations begin with.
-    dom::array whole_chosen, whole_rejected;
-    if (chosen.get(whole_chosen) != simdjson::SUCCESS ||
-        rejected.get(whole_rejected) != simdjson::SUCCESS) {
-      return Bad("prompt",
-                 "is needed as a list of messages where the answers are single messages; without "
-                 "it they must be whole conversations");
-    }
-    const auto common = static_cast<ptrdiff_t>(CommonMessages(whole_chosen, whole_rejected));
-    conversation.messages.assign(chosen_messages.begin(), chosen_messages.begin() + common);
-    chosen_messages.erase(chosen_messages.begin(), chosen_messages.begin() + common);
-    rejected_messages.erase(rejected_messages.begin(), rejected_messages.begin() + common);
-  }
-  return Join(record, form, std::move(conversation), chosen_messages, rejected_messages, pair);
-}
-
 absl::Status ReadList(dom::object record, const std::string& key, MessageForm form,
                       PreferencePair* pair) {
   MT_ASSIGN_OR_RETURN(const dom::element prompt, Get(record, key));
@@ -210,6 +181,48 @@ absl::Status ReadAlpacaPair(dom::object record, PreferencePair* pair) {
   return Join(record, MessageForm::kMessages, std::move(conversation),
               {ChatMessage::Of("assistant", std::move(chosen_text))},
               {ChatMessage::Of("assistant", std::move(rejected_text))}, pair);
+}
+
+absl::Status ReadPrompt(dom::object record, PreferencePair* pair) {
+  MT_ASSIGN_OR_RETURN(const std::optional<dom::element> prompt, Find(record, "prompt"));
+  MT_ASSIGN_OR_RETURN(const dom::element chosen, Get(record, "chosen"));
+  MT_ASSIGN_OR_RETURN(const dom::element rejected, Get(record, "rejected"));
+  if (!prompt.has_value()) {
+    // Ranking data of LLaMA-Factory: a conversation, and what follows it.
+    const auto has = [&record](const char* key) {
+      return record[key].error() == simdjson::SUCCESS;
+    };
+    if (chosen.is_string() && has("instruction")) return ReadAlpacaPair(record, pair);
+    if (chosen.is_object() && has("messages")) {
+      return ReadList(record, "messages", MessageForm::kMessages, pair);
+    }
+    if (chosen.is_object() && has("conversations")) {
+      return ReadList(record, "conversations", MessageForm::kShareGpt, pair);
+    }
+  }
+  if (chosen.is_string()) return ReadTexts(record, prompt, chosen, rejected, pair);
+  const MessageForm form = FormOf(chosen);
+  Conversation conversation;
+  Messages chosen_messages, rejected_messages;
+  MT_RETURN_IF_ERROR(ReadMessageList(chosen, "chosen", form, &chosen_messages));
+  MT_RETURN_IF_ERROR(ReadMessageList(rejected, "rejected", form, &rejected_messages));
+  if (prompt.has_value() && !prompt->is_string()) {
+    MT_RETURN_IF_ERROR(ReadMessageList(*prompt, "prompt", FormOf(*prompt), &conversation.messages));
+  } else {
+    // A prompt that is a text repeats what the conversations begin with.
+    dom::array whole_chosen, whole_rejected;
+    if (chosen.get(whole_chosen) != simdjson::SUCCESS ||
+        rejected.get(whole_rejected) != simdjson::SUCCESS) {
+      return Bad("prompt",
+                 "is needed as a list of messages where the answers are single messages; without "
+                 "it they must be whole conversations");
+    }
+    const auto common = static_cast<ptrdiff_t>(CommonMessages(whole_chosen, whole_rejected));
+    conversation.messages.assign(chosen_messages.begin(), chosen_messages.begin() + common);
+    chosen_messages.erase(chosen_messages.begin(), chosen_messages.begin() + common);
+    rejected_messages.erase(rejected_messages.begin(), rejected_messages.begin() + common);
+  }
+  return Join(record, form, std::move(conversation), chosen_messages, rejected_messages, pair);
 }
 
 }  // namespace

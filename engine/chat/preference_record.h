@@ -25,7 +25,8 @@ struct PreferencePair {
 enum class PreferenceForm {
   // {"prompt": ..., "chosen": ..., "rejected": ...}, all texts or all lists of messages, as TRL
   // takes them. Without a prompt, or with a text beside lists, `chosen` and `rejected` are whole:
-  // what they have in common at the beginning is the prompt, as in extract_prompt of TRL.
+  // what they have in common at the beginning is the prompt, as in extract_prompt of TRL. A record
+  // without a prompt that has one of the forms below is read as that.
   kPrompt,
   kMessages,  // {"messages": [...]}; the answers are messages or lists of them
   kShareGpt,  // {"conversations": [...]}, as kMessages, with turns of sharegpt

@@ -180,18 +180,12 @@ absl::Status ExampleParser::ParsePair(DataFormat format, std::string_view json, 
 
 absl::StatusOr<DataFormat> ExampleParser::Guess(std::string_view json) {
   MT_ASSIGN_OR_RETURN(const dom::object record, impl_->Record(json));
-  bool text = false, alpaca = false, chosen = false, rejected = false;
-  for (dom::key_value_pair field : record) {
-    if (field.key == "messages") return DataFormat::kMessages;
-    if (field.key == "conversations") return DataFormat::kShareGpt;
-    alpaca |= field.key == "instruction";
-    text |= field.key == "text";
-    chosen |= field.key == "chosen";
-    rejected |= field.key == "rejected";
-  }
-  if (chosen && rejected && !alpaca) return DataFormat::kPreference;
-  if (alpaca) return DataFormat::kAlpaca;
-  if (text) return DataFormat::kText;
+  const auto has = [&record](const char* key) { return record[key].error() == simdjson::SUCCESS; };
+  if (has("chosen") && has("rejected")) return DataFormat::kPreference;
+  if (has("messages")) return DataFormat::kMessages;
+  if (has("conversations")) return DataFormat::kShareGpt;
+  if (has("instruction")) return DataFormat::kAlpaca;
+  if (has("text")) return DataFormat::kText;
   return absl::InvalidArgumentError(absl::StrCat(
       "no known format: the record has ", JsonKeys(record),
       "; \"text\", \"instruction\" and \"output\", \"conversations\", \"messages\", or "

@@ -48,8 +48,7 @@ class ExampleParser {
   absl::Status ParsePair(DataFormat format, std::string_view json, Example* example);
 
   // Returns the format that the record's keys suggest, or InvalidArgument if they fit none. A
-  // record with `chosen` and `rejected` is one of format preference, or of the format of its
-  // prompt.
+  // record with `chosen` and `rejected` is one of format preference.
   absl::StatusOr<DataFormat> Guess(std::string_view json);
 
  private:

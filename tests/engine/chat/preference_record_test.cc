@@ -121,6 +121,24 @@ TEST(PreferenceRecordTest, AlpacaAndMessages) {
   EXPECT_THAT(Turns(pair.rejected_chat), ElementsAre("user:Q", "assistant:B"));
 }
 
+TEST(PreferenceRecordTest, WithoutAPromptOtherFormsAreSeenByTheirKeys) {
+  EXPECT_THAT(Turns(Pair(R"({"instruction": "Q", "chosen": "A", "rejected": "B"})").chosen_chat),
+              ElementsAre("user:Q", "assistant:A"));
+  EXPECT_THAT(Turns(Pair(R"({"conversations": [{"from": "human", "value": "Q"}],
+                             "chosen": {"from": "gpt", "value": "A"},
+                             "rejected": {"from": "gpt", "value": "B"}})")
+                        .rejected_chat),
+              ElementsAre("user:Q", "assistant:B"));
+  // Whole conversations, beside a column that repeats one of them.
+  EXPECT_THAT(Turns(Pair(R"({"messages": [{"role": "user", "content": "other"}],
+                             "chosen": [{"role": "user", "content": "Q"},
+                                        {"role": "assistant", "content": "A"}],
+                             "rejected": [{"role": "user", "content": "Q"},
+                                          {"role": "assistant", "content": "B"}]})")
+                        .chosen_chat),
+              ElementsAre("user:Q", "assistant:A"));
+}
+
 TEST(PreferenceRecordTest, WhatItCannotReadIsNamed) {
   EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b"})"), HasSubstr("\"rejected\" is missing"));
   EXPECT_THAT(Error(R"({"prompt": "a", "chosen": "b", "rejected": ["c"]})"),

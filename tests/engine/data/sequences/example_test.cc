@@ -122,6 +122,8 @@ TEST(ExampleTest, GuessesTheFormat) {
             DataFormat::kAlpaca);
   EXPECT_EQ(*parser.Guess(R"({"messages": []})"), DataFormat::kMessages);
   EXPECT_EQ(*parser.Guess(R"({"conversations": []})"), DataFormat::kShareGpt);
+  EXPECT_EQ(*parser.Guess(R"({"messages": [], "chosen": {}, "rejected": {}})"),
+            DataFormat::kPreference);
   EXPECT_FALSE(parser.Guess(R"({"question": "x"})").ok());
 }
 
