@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes megatrain-VERSION-linux-ARCHITECTURE.tar.gz: the daemon and the client with every library
 # they need beside glibc's own and the GPU driver's, for machines that have neither Bazel nor
-# Debian's libraries. It runs from wherever it is unpacked; deploy/install.sh in it installs it.
+# Debian's libraries; and the reader of Parquet with Apache Arrow's, if it was built. It runs from
+# wherever it is unpacked; deploy/install.sh in it installs it.
 #
 #   deploy/package.sh [--tests-only] [--output DIRECTORY] [--binaries DIRECTORY]
 #
@@ -98,6 +99,7 @@ while read -r library _ path _; do
     libcuda.so.*|libnvidia-*) continue ;;
   esac
   # A path of its own would keep it from finding its libraries here, unless it is their directory.
+  # shellcheck disable=SC2016
   if readelf -d "$path" | grep -E '\((RPATH|RUNPATH)\)' | grep -Fvq '[$ORIGIN]'; then
     fail "$path has a library path of its own"
   fi

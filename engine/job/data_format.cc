@@ -1,12 +1,16 @@
 #include "engine/job/data_format.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "engine/base/companion_program.h"
 
 namespace megatrain {
 
@@ -75,11 +79,20 @@ absl::Status CheckReadable(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ParquetProgram(const std::string& path) {
-  absl::StatusOr<std::string> program = CompanionProgram("megatrain-parquet", "MEGATRAIN_PARQUET");
-  if (program.ok()) return program;
+  std::string program;
+  if (const char* const named = std::getenv("MEGATRAIN_PARQUET"); named != nullptr) {
+    program = named;
+  } else {
+    std::error_code error;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+    program = self.parent_path() / "megatrain-parquet";
+  }
+  if (::access(program.c_str(), X_OK) == 0) return program;
   return absl::UnimplementedError(absl::StrCat(
-      path, ": Parquet is read with Apache Arrow, which this installation was built without (",
-      program.status().message(),
+      path,
+      ": Parquet is read with Apache Arrow, which this installation was built without "
+      "(there is no program ",
+      program,
       "); run deploy/install-deps.sh --parquet and build again, or convert the file to JSON Lines, "
       "as with python3 -c \"import sys, pandas; pandas.read_parquet(sys.argv[1])"
       ".to_json(sys.argv[2], orient='records', lines=True)\" IN.parquet OUT.jsonl.gz"));

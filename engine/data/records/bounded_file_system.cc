@@ -1,6 +1,9 @@
 // Invariant: `recent` lists the files that have a descriptor, the one read last at its front.
 #include "engine/data/records/bounded_file_system.h"
 
+#include <sys/resource.h>
+
+#include <algorithm>
 #include <list>
 #include <utility>
 
@@ -9,6 +12,13 @@
 #include "engine/base/status.h"
 
 namespace megatrain {
+
+size_t DescriptorShare() {
+  constexpr size_t kMax = 256;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kMax;
+  return std::clamp<size_t>(limit.rlim_cur / 4, 1, kMax);
+}
 
 struct BoundedFileSystem::State {
   const size_t descriptors;

@@ -15,6 +15,10 @@
 
 namespace megatrain {
 
+// Returns a quarter of the descriptors that the process may have, as others need some too, and at
+// most 256.
+size_t DescriptorShare();
+
 class BoundedFileSystem : public WatchedFileSystem {
  public:
   // At most `descriptors` files keep a descriptor, those that were read last. `base` must outlive

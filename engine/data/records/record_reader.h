@@ -37,7 +37,8 @@ class RecordReader {
   // Returns InvalidArgument, naming the file and the place, for a file that cannot be read on.
   // Returns the errors of reading.
   virtual absl::StatusOr<bool> Next(Record* record) = 0;
-  // Returns the record's place behind the path: ":LINE", ":LINE: element N" or ": row N".
+  // Returns the record's place behind the path: ":LINE", ":LINE: element N" or ": row N". May be
+  // called while another thread calls Next.
   virtual std::string Place(const Record& record) const = 0;
 };
 

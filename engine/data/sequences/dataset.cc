@@ -1,7 +1,5 @@
 #include "engine/data/sequences/dataset.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -25,8 +23,6 @@
 namespace megatrain {
 namespace {
 
-// Open files of data and cache at most; others are opened again when they are read.
-constexpr size_t kDescriptorsMax = 256;
 // A permutation for each source of a mix: 2^64 / golden ratio keeps the seeds apart.
 constexpr uint64_t kSourceSeedStep = 0x9e3779b97f4a7c15u;
 
@@ -312,13 +308,6 @@ std::string Fingerprint(const JobSpec& spec, const PreparedDataset& dataset) {
   return HashText(text);
 }
 
-// A quarter of what the process may have open, as others need descriptors too.
-size_t Descriptors() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kDescriptorsMax;
-  return std::clamp<size_t>(limit.rlim_cur / 4, 1, kDescriptorsMax);
-}
-
 DataSideOptions SideOptions(const JobSpec& spec, int64_t vocabulary) {
   DataSideOptions options;
   const bool pairs = spec.training.objective == Objective::kDpo;
@@ -347,7 +336,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const JobSpec& spec,
   MT_RETURN_IF_ERROR(CheckSpec(data));
   MT_ASSIGN_OR_RETURN(const DataPaths paths, FindFiles(data, files));
   auto dataset = std::make_unique<PreparedDataset>();
-  dataset->files = std::make_unique<BoundedFileSystem>(files, Descriptors());
+  dataset->files = std::make_unique<BoundedFileSystem>(files, DescriptorShare());
   DataSideOptions options = SideOptions(spec, model_vocabulary);
   options.pad_id = PadId(tokenizer.get(), model_vocabulary);
   options.stream.cache_directory =

@@ -1,6 +1,7 @@
 #include "engine/data/sequences/file_words.h"
 
 #include <algorithm>
+#include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -81,7 +82,6 @@ absl::StatusOr<FileWordsMeta> FileWordMaker::Make(const DataFile& file,
                                                   const std::string& hash, CacheFileWriter* writer,
                                                   const ByteProgress& progress) {
   Current current = {file, writer, progress, 0, {}};
-  batch_.clear();
   for (Block& block : blocks_) block.encoder.Restart();
   MT_RETURN_IF_ERROR(KindOfFile(file.path).content == FileContent::kParquet
                          ? AddParquet(reader, current)
@@ -131,27 +131,40 @@ absl::Status FileWordMaker::AddText(const DataFileReader& reader, const std::str
       absl::StrCat(path, ": changed while it was read; start again when it is complete"));
 }
 
+FileWordMaker::Batch FileWordMaker::ReadBatch(RecordReader& records,
+                                              absl::FunctionRef<int64_t()> bytes_read) const {
+  const size_t bytes_max =
+      kBatchBytesPerThread * (pool_ != nullptr ? static_cast<size_t>(pool_->threads()) : 1);
+  Batch batch;
+  Record record;
+  for (size_t bytes = 0; bytes < bytes_max && batch.more;) {
+    const absl::StatusOr<bool> more = records.Next(&record);
+    batch.status = more.status();
+    batch.more = more.ok() && *more;
+    if (!batch.more) break;
+    batch.records.push_back({record, std::string(record.json)});
+    bytes += record.json.size() + sizeof(Pending);
+  }
+  batch.bytes_read = bytes_read();
+  return batch;
+}
+
+// A batch is read while the one before it is encoded, if there are threads for it.
 absl::Status FileWordMaker::AddRecords(RecordReader& records,
                                        absl::FunctionRef<int64_t()> bytes_read, Current& current) {
-  const size_t batch_bytes_max =
-      kBatchBytesPerThread * (pool_ != nullptr ? static_cast<size_t>(pool_->threads()) : 1);
-  Record record;
-  size_t batch_bytes = 0;
-  while (true) {
-    const absl::StatusOr<bool> more = records.Next(&record);
+  const auto read = [&] { return ReadBatch(records, bytes_read); };
+  const auto policy = pool_ != nullptr ? std::launch::async : std::launch::deferred;
+  for (Batch batch = read();;) {
+    // It is waited for on every way out, as it uses the reader.
+    std::future<Batch> next;
+    if (batch.more) next = std::async(policy, read);
     // An error in an earlier record is reported first, whatever the batches.
-    if (!more.ok()) MT_RETURN_IF_ERROR(EncodeBatch(records, current));
-    MT_RETURN_IF_ERROR(more.status());
-    if (!*more) break;
-    batch_.push_back({record, std::string(record.json)});
-    batch_bytes += record.json.size() + sizeof(Pending);
-    if (batch_bytes < batch_bytes_max) continue;
-    MT_RETURN_IF_ERROR(EncodeBatch(records, current));
-    batch_bytes = 0;
-    MT_RETURN_IF_ERROR(Report(bytes_read(), current));
+    MT_RETURN_IF_ERROR(EncodeBatch(records, batch.records, current));
+    MT_RETURN_IF_ERROR(batch.status);
+    MT_RETURN_IF_ERROR(Report(batch.bytes_read, current));
+    if (!batch.more) return absl::OkStatus();
+    batch = next.get();
   }
-  MT_RETURN_IF_ERROR(EncodeBatch(records, current));
-  return Report(bytes_read(), current);
 }
 
 absl::Status FileWordMaker::EncodeRecord(const Pending& pending, const DataFile& file,
@@ -175,19 +188,20 @@ absl::Status FileWordMaker::EncodeRecord(const Pending& pending, const DataFile&
 
 // Each block of consecutive records is made by one thread, and the words are written in the
 // records' order.
-absl::Status FileWordMaker::EncodeBatch(const RecordReader& records, Current& current) {
-  const size_t share = (batch_.size() + blocks_.size() - 1) / blocks_.size();
+absl::Status FileWordMaker::EncodeBatch(const RecordReader& records,
+                                        const std::vector<Pending>& batch, Current& current) {
+  const size_t share = (batch.size() + blocks_.size() - 1) / blocks_.size();
   Run(static_cast<int64_t>(blocks_.size()), [&](int64_t index) {
     Block& block = blocks_[static_cast<size_t>(index)];
     block.words.clear();
     block.bad.clear();
     block.status = absl::OkStatus();
-    const size_t begin = std::min(batch_.size(), static_cast<size_t>(index) * share);
-    const size_t end = std::min(batch_.size(), begin + share);
+    const size_t begin = std::min(batch.size(), static_cast<size_t>(index) * share);
+    const size_t end = std::min(batch.size(), begin + share);
     for (size_t i = begin; i < end; ++i) {
-      const absl::Status status = EncodeRecord(batch_[i], current.file, block);
+      const absl::Status status = EncodeRecord(batch[i], current.file, block);
       if (status.ok()) continue;
-      const std::string place = records.Place(batch_[i].record);
+      const std::string place = records.Place(batch[i].record);
       if (!options_.skip_bad_records || absl::IsOutOfRange(status)) {
         block.status = Prefixed(absl::StrCat(current.file.path, place), status);
         return;
@@ -195,8 +209,7 @@ absl::Status FileWordMaker::EncodeBatch(const RecordReader& records, Current& cu
       block.bad.push_back(absl::StrCat(place, ": ", status.message().substr(0, kReasonBytesMax)));
     }
   });
-  current.meta.documents += static_cast<int64_t>(batch_.size());
-  batch_.clear();
+  current.meta.documents += static_cast<int64_t>(batch.size());
   for (Block& block : blocks_) {
     MT_RETURN_IF_ERROR(block.status);
     MT_RETURN_IF_ERROR(current.writer->Append(block.words.data(), block.words.size()));

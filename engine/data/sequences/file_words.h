@@ -75,6 +75,13 @@ class FileWordMaker {
     Record record;  // where it is; `json` is not used
     std::string json;
   };
+  // Records that are tokenised at once.
+  struct Batch {
+    std::vector<Pending> records;
+    int64_t bytes_read = 0;  // of the file
+    bool more = true;        // others may follow
+    absl::Status status;     // of reading behind the last record
+  };
   struct Block {
     explicit Block(const DocumentEncoderOptions& options) : encoder(options) {}
     DocumentEncoder encoder;
@@ -99,7 +106,9 @@ class FileWordMaker {
   // `bytes_read` tells how many bytes of the file were read.
   absl::Status AddRecords(RecordReader& records, absl::FunctionRef<int64_t()> bytes_read,
                           Current& current);
-  absl::Status EncodeBatch(const RecordReader& records, Current& current);
+  Batch ReadBatch(RecordReader& records, absl::FunctionRef<int64_t()> bytes_read) const;
+  absl::Status EncodeBatch(const RecordReader& records, const std::vector<Pending>& batch,
+                           Current& current);
   // Encodes a record of the batch behind the block's words, which stay as they are if it is bad.
   absl::Status EncodeRecord(const Pending& pending, const DataFile& file, Block& block);
   absl::Status AddPlainText(ByteSource* text, const HashingStream& raw, Current& current);
@@ -113,7 +122,6 @@ class FileWordMaker {
   const FileWordsOptions options_;
   ThreadPool* const pool_;
   std::deque<Block> blocks_;
-  std::vector<Pending> batch_;
 };
 
 }  // namespace megatrain
