@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/base/concurrent_for.h"
 #include "engine/base/content_hash.h"
 #include "engine/base/status.h"
+#include "engine/checkpoint/concurrent_for.h"
 #include "engine/checkpoint/tile_files.h"
 #include "engine/checkpoint/transfer.h"
 #include "engine/hf/safetensors.h"

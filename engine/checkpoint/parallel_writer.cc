@@ -30,7 +30,6 @@ ParallelWriter::~ParallelWriter() {
 
 absl::StatusOr<std::vector<std::string>> ParallelWriter::Write(std::vector<NewFile> new_files) {
   std::vector<std::shared_ptr<File>> files;
-  int64_t blocks = 0;
   for (NewFile& one : new_files) {
     auto file = std::make_shared<File>();
     file->pieces = std::move(one.pieces);
@@ -39,18 +38,15 @@ absl::StatusOr<std::vector<std::string>> ParallelWriter::Write(std::vector<NewFi
     if (!opened.ok()) {
       MutexLock lock(&mutex_);
       Fail(opened.status());
-      return status_;
+      break;
     }
     file->file = *std::move(opened);
-    blocks += 1 + file->bytes / kTransferBlockBytes;
-    files.push_back(std::move(file));
-  }
-  const auto useful = static_cast<size_t>(std::min<int64_t>(blocks, kTransferThreads));
-  while (threads_.size() < useful) threads_.emplace_back([this] { Work(); });
-  {
+    files.push_back(file);
+    StartThreads(1 + file->bytes / kTransferBlockBytes);
+    // The disk has work again before the next file is made.
     MutexLock lock(&mutex_);
-    MT_RETURN_IF_ERROR(status_);
-    claimable_.insert(claimable_.end(), files.begin(), files.end());
+    if (!status_.ok()) break;
+    claimable_.push_back(std::move(file));
     work_.NotifyAll();
   }
   // Beside the threads, which wait for the disk most of the time.
@@ -64,6 +60,12 @@ absl::StatusOr<std::vector<std::string>> ParallelWriter::Write(std::vector<NewFi
   while (!Copied(files)) progress_.Wait(&mutex_);
   MT_RETURN_IF_ERROR(status_);
   return hashes;
+}
+
+void ParallelWriter::StartThreads(int64_t blocks) {
+  const auto useful = static_cast<size_t>(
+      std::min<int64_t>(static_cast<int64_t>(threads_.size()) + blocks, kTransferThreads));
+  while (threads_.size() < useful) threads_.emplace_back([this] { Work(); });
 }
 
 bool ParallelWriter::Copied(absl::Span<const std::shared_ptr<File>> files) const {

@@ -54,6 +54,8 @@ class ParallelWriter {
  private:
   struct File;
 
+  // Starts threads for `blocks` more blocks, as far as there may be more.
+  void StartThreads(int64_t blocks);
   void Work();
   // Writes a claimed block that was copied to `block`, and syncs and closes the file after its
   // last.

@@ -25,10 +25,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "engine/base/concurrent_for.h"
 #include "engine/base/status.h"
 #include "engine/base/watched_file_system.h"
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/concurrent_for.h"
 #include "engine/checkpoint/transfer.h"
 #include "engine/model/model_layout.h"
 

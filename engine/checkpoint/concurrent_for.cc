@@ -1,4 +1,4 @@
-#include "engine/base/concurrent_for.h"
+#include "engine/checkpoint/concurrent_for.h"
 
 #include <algorithm>
 #include <limits>
