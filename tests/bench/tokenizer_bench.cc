@@ -42,10 +42,10 @@ int Main(const std::string& tokenizer_path) {
     std::cerr << tokenizer.status() << "\n";
     return 1;
   }
-  std::string path, content, text_path, ids_path;
+  std::string path, ids_path;
   std::vector<int32_t> ids;
   while (std::cin >> path >> ids_path) {
-    if (path != text_path) content = Read(text_path = path);
+    const std::string content = Read(path);
     const std::vector<std::string_view> documents = Documents(content);
     ids.clear();
     ids.reserve(content.size());

@@ -182,7 +182,8 @@ TEST(CharacterBpe, SeamsChangeNothing) {
     const auto whole = WithRule(name, "<0x00>", "<0x01>");
     ASSERT_TRUE(cut != nullptr && whole != nullptr);
     std::string all;
-    for (const Json& item : Json::parse(Read(name + "/cases.json"))["cases"]) {
+    const Json golden = Json::parse(Read(name + "/cases.json"));
+    for (const Json& item : golden["cases"]) {
       const std::string text = item["text"];
       if (text.find('\0') == std::string::npos) all += text + "\n";  // the second rule's
     }
