@@ -10,9 +10,8 @@
 
 #include <cstdint>
 
-#include "engine/base/attention_choice.h"
 #include "engine/base/dtype.h"
-#include "engine/base/preference_objective.h"
+#include "engine/base/kernel_choices.h"
 #include "engine/optim/kernel/adamw_span.h"
 
 namespace megatrain {

@@ -3,18 +3,17 @@
 //
 // c and r are the log-probabilities of the chosen and the rejected answer, each minus that of the
 // reference, and z = beta (c - r). As DPOTrainer of TRL computes them:
-//   sigmoid  -(1 - s) log sigmoid(z) - s log sigmoid(-z)               Rafailov et al. 2023; s is
-//   the
-//            label smoothing of Mitchell 2023 (conservative DPO)
+//   sigmoid  -(1 - s) log sigmoid(z) - s log sigmoid(-z)               Rafailov et al. 2023
 //   robust   (-(1 - s) log sigmoid(z) + s log sigmoid(-z)) / (1 - 2 s)  Chowdhury et al. 2024
 //   hinge    max(0, 1 - z)                                              Zhao et al. 2023
 //   ipo      (c / tokens of chosen - r / tokens of rejected - 1 / (2 beta))^2   Azar et al. 2023
+// s is the label smoothing of Mitchell 2023 (conservative DPO).
 #ifndef MEGATRAIN_ENGINE_DEVICE_PREFERENCE_TERM_H_
 #define MEGATRAIN_ENGINE_DEVICE_PREFERENCE_TERM_H_
 
 #include <cmath>
 
-#include "engine/base/preference_objective.h"
+#include "engine/base/kernel_choices.h"
 
 #ifdef __CUDACC__
 #define MT_HOST_DEVICE __host__ __device__

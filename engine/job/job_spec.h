@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/attention_choice.h"
-#include "engine/base/preference_objective.h"
+#include "engine/base/kernel_choices.h"
 #include "engine/job/data_format.h"
 
 namespace megatrain {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/base/preference_objective.h"
+#include "engine/base/kernel_choices.h"
 #include "engine/data/sequences/sequence.h"
 #include "engine/trace/step_record.h"
 #include "tests/engine/numerics/model_reference.h"

@@ -1,6 +1,6 @@
 // Decides which calls of attention cuDNN takes, and into which graphs each call is cut. The answers
 // depend on shapes alone, documents' lengths among them. The user's choice
-// (base/attention_choice.h) is applied before, in cuda_kernels.cc.
+// (base/kernel_choices.h) is applied before, in cuda_kernels.cc.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUDNN_CHOICE_H_
 
