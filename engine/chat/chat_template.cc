@@ -79,8 +79,8 @@ absl::Status ChatTemplate::AddPrograms(const Tokenizer& tokenizer) {
     return programs_.empty() ? NoProgram(directory, programs) : absl::OkStatus();
   }
   if (absl::EndsWith(name, ".jinja")) {
-    MT_ASSIGN_OR_RETURN(const std::string text, ReadProgramFile(name, options_.files));
-    return AddProgram(kDefault, text, name);
+    MT_ASSIGN_OR_RETURN(own_program_, ReadProgramFile(name, options_.files));
+    return AddProgram(kDefault, own_program_, name);
   }
   const BuiltInProgram* const program = FindBuiltInProgram(name);
   if (program == nullptr) {
@@ -94,7 +94,8 @@ absl::Status ChatTemplate::AddPrograms(const Tokenizer& tokenizer) {
         " template ends a response with the end-of-text token, and tokenizer_config.json names no "
         "eos_token"));
   }
-  return AddProgram(kDefault, std::string(program->text), name);
+  own_program_ = program->text;
+  return AddProgram(kDefault, own_program_, name);
 }
 
 absl::Status ChatTemplate::AddSpecialTokens(const Tokenizer& tokenizer) {

@@ -83,6 +83,8 @@ class ChatTemplate {
   // Returns true if a program uses strftime_now, so that its text may depend on the day.
   bool uses_day() const;
   absl::CivilDay day() const { return options_.day; }
+  // The Jinja program if it is not the model directory's own, else "".
+  const std::string& own_program() const { return own_program_; }
   TrainOn train_on() const { return options_.train_on; }
 
   // Identifies the programs and every setting that affects the text and its ranges. It is part of
@@ -100,6 +102,7 @@ class ChatTemplate {
   const ChatTemplateOptions options_;
   std::map<std::string, JinjaProgram> programs_;  // by name; "default", "tool_use" or both
   JinjaVariables special_tokens_;
+  std::string own_program_;
   std::string fingerprint_;
 };
 

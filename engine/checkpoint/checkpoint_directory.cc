@@ -212,7 +212,7 @@ absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& dire
 }
 
 absl::Status CheckHoldsOnlyCheckpointFiles(const std::string& path, FileSystem* files) {
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(path));
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListHfDirectory(files, path));
   const absl::StatusOr<Manifest> manifest = ReadManifest(path, files);
   for (const std::string& name : names) {
     if (files->IsDirectory(JoinPath(path, name))) return Foreign(path, name);

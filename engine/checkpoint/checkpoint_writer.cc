@@ -62,7 +62,7 @@ class Writer : public CheckpointWriter {
     if (phase_ == Phase::kWriting) files_->RemoveTree(path_).IgnoreError();
   }
 
-  absl::Status Start(const std::string& config_directory) {
+  absl::Status Start(const HfSideFiles& side_files) {
     MT_RETURN_IF_ERROR(CreateDirectoriesDurably(directory_, files_));
     MT_ASSIGN_OR_RETURN(notes_, RemoveLeftovers(directory_, files_));
     if (files_->FileExists(path_)) {
@@ -77,9 +77,8 @@ class Writer : public CheckpointWriter {
         CheckFreeSpace(directory_, EstimateBytes(layout_, manifest_.state.weight_dtype), files_));
     phase_ = Phase::kWriting;
     MT_RETURN_IF_ERROR(files_->CreateDirectories(path_));
-    MT_ASSIGN_OR_RETURN(
-        const std::vector<std::string> names,
-        CopyHfSideFiles(files_, config_directory, manifest_.state.weight_dtype, path_));
+    MT_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                        CopyHfSideFiles(files_, side_files, manifest_.state.weight_dtype, path_));
     for (const std::string& name : names) MT_RETURN_IF_ERROR(AddFileOnDisk(name));
     return absl::OkStatus();
   }
@@ -270,9 +269,9 @@ class Writer : public CheckpointWriter {
 
 absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
     const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
-    const std::string& config_directory, FileSystem* files) {
+    const HfSideFiles& side_files, FileSystem* files) {
   auto writer = std::make_unique<Writer>(directory, layout, state, files);
-  MT_RETURN_IF_ERROR(writer->Start(config_directory));
+  MT_RETURN_IF_ERROR(writer->Start(side_files));
   return writer;
 }
 

@@ -12,6 +12,7 @@
 #include "engine/base/file.h"
 #include "engine/checkpoint/checkpoint_state.h"
 #include "engine/checkpoint/retention.h"
+#include "engine/hf/hf_format.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
 
@@ -26,8 +27,8 @@ namespace megatrain {
 class CheckpointWriter {
  public:
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
-  // tokenizer files of the Hugging Face directory `config_directory`, and its config.json with
-  // torch_dtype rewritten, are copied into it during the call. `layout` and `files` must outlive
+  // tokenizer files and chat templates of `side_files`, and its config.json with torch_dtype
+  // rewritten, are copied into it during the call. `layout` and `files` must outlive
   // the writer.
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
@@ -35,7 +36,7 @@ class CheckpointWriter {
   // directory that it would replace.
   static absl::StatusOr<std::unique_ptr<CheckpointWriter>> Begin(
       const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
-      const std::string& config_directory, FileSystem* files = PosixFileSystem());
+      const HfSideFiles& side_files, FileSystem* files = PosixFileSystem());
   virtual ~CheckpointWriter() = default;
 
   // Writes the two files of tile `index` (from 0). Each tile must be written once, in any order.

@@ -152,6 +152,10 @@ absl::StatusOr<CheckpointState> StateFromJson(const Json& json) {
 }
 
 bool IsPlainName(std::string_view name) {
+  constexpr std::string_view kTemplates = kHfTemplatesDirectory;
+  if (name.substr(0, kTemplates.size()) == kTemplates && name.substr(kTemplates.size(), 1) == "/") {
+    name.remove_prefix(kTemplates.size() + 1);
+  }
   return !name.empty() && name != "." && name != ".." && name != kManifestFile &&
          name.find('/') == std::string_view::npos && name.find('\0') == std::string_view::npos;
 }

@@ -35,7 +35,8 @@ std::string WeightsFileName(int index, int tiles);
 std::string OptimizerFileName(int index, int tiles);
 
 struct ManifestFile {
-  std::string name;  // in the checkpoint's directory, without '/'
+  // In the checkpoint's directory, or in its kHfTemplatesDirectory (hf_format.h). No other '/'.
+  std::string name;
   int64_t bytes = 0;
   std::string xxh3_128;  // 32 hex digits
 };

@@ -50,7 +50,7 @@ absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
                      ". Give another output directory, or empty this one"));
   };
   if (!files->IsDirectory(directory)) return refuse("it is not a directory");
-  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(directory));
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListHfDirectory(files, directory));
   if (names.empty()) return absl::OkStatus();
   for (const std::string& name : names) {
     if (!IsHfFileName(name)) {
@@ -85,7 +85,7 @@ absl::Status AppendTensor(const Tile& tile, const TensorSpec& tensor, DType dtyp
 
 }  // namespace
 
-absl::Status ExportHfDirectory(const std::string& source_directory, const ModelLayout& layout,
+absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
                                const std::string& directory, int64_t shard_bytes,
@@ -97,7 +97,7 @@ absl::Status ExportHfDirectory(const std::string& source_directory, const ModelL
       target = *std::move(real);
     }
   }
-  if (SameFile(files, source_directory, target)) {
+  if (SameFile(files, source.directory, target)) {
     return absl::FailedPreconditionError(
         absl::StrCat(target,
                      " is the directory that the model was read from; it is not "
@@ -105,7 +105,7 @@ absl::Status ExportHfDirectory(const std::string& source_directory, const ModelL
   }
   MT_RETURN_IF_ERROR(CheckReplaceable(files, target, layout));
   return ReplaceDirectory(files, target, [&](const std::string& temporary) -> absl::Status {
-    MT_RETURN_IF_ERROR(CopyHfSideFiles(files, source_directory, weight_dtype, temporary).status());
+    MT_RETURN_IF_ERROR(CopyHfSideFiles(files, source, weight_dtype, temporary).status());
     int current = -1;
     Tile tile;
     return WriteHfWeights(files, temporary, layout, weight_dtype, shard_bytes,

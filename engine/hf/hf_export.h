@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/base/file.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/hf_writer.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
@@ -16,16 +17,16 @@
 namespace megatrain {
 
 // Writes a Hugging Face directory: config.json with torch_dtype rewritten, the tokenizer and
-// generation files of `source_directory`, and the weights as model.safetensors or as shards of at
+// generation files of `source`, and the weights as model.safetensors or as shards of at
 // most `shard_bytes` with an index. `get_tile(i)` is called once for each tile in forward order, on
 // the calling thread. The tile must stay valid until the next call. Its weights may have another
 // type than `weight_dtype`.
 //
 // An existing `directory` that is not empty is replaced only if it is an export of a model with the
-// same tensors and holds nothing else. Any other directory, and `source_directory` itself, is
+// same tensors and holds nothing else. Any other directory, and that of `source`, is
 // refused with FailedPrecondition. If writing fails, for instance with ResourceExhausted for a full
 // disk, `directory` is unchanged; ReplaceDirectory in hf_writer.h describes crashes.
-absl::Status ExportHfDirectory(const std::string& source_directory, const ModelLayout& layout,
+absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& layout,
                                DType weight_dtype,
                                absl::FunctionRef<absl::StatusOr<Tile>(int)> get_tile,
                                const std::string& directory, int64_t shard_bytes = kHfShardBytes,

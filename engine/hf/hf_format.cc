@@ -14,6 +14,12 @@
 #include "engine/hf/config_json.h"
 
 namespace megatrain {
+namespace {
+
+constexpr char kTemplateFileName[] = "chat_template.jinja";
+constexpr char kTemplateSuffix[] = ".jinja";
+
+}  // namespace
 
 std::string HfShardName(int64_t shard, int64_t shards) {
   return absl::StrFormat("model-%05d-of-%05d.safetensors", shard, shards);
@@ -22,8 +28,22 @@ std::string HfShardName(int64_t shard, int64_t shards) {
 bool IsHfFileName(const std::string& name) {
   if (name == kConfigFileName || name == kHfIndexFileName) return true;
   if (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors")) return true;
+  const std::string templates = absl::StrCat(kHfTemplatesDirectory, "/");
+  if (absl::StartsWith(name, templates)) return absl::EndsWith(name, kTemplateSuffix);
   return std::find(std::begin(kHfSideFileNames), std::end(kHfSideFileNames), name) !=
          std::end(kHfSideFileNames);
+}
+
+absl::StatusOr<std::vector<std::string>> ListHfDirectory(FileSystem* files,
+                                                         const std::string& directory) {
+  MT_ASSIGN_OR_RETURN(std::vector<std::string> names, files->ListDirectory(directory));
+  const std::string templates = JoinPath(directory, kHfTemplatesDirectory);
+  const auto found = std::find(names.begin(), names.end(), kHfTemplatesDirectory);
+  if (found == names.end() || !files->IsDirectory(templates)) return names;
+  names.erase(found);
+  MT_ASSIGN_OR_RETURN(const std::vector<std::string> inner, files->ListDirectory(templates));
+  for (const std::string& name : inner) names.push_back(JoinPath(kHfTemplatesDirectory, name));
+  return names;
 }
 
 std::string MakeHfIndex(const HfWeightMap& weight_map, int64_t total_bytes) {
@@ -83,21 +103,45 @@ absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::st
 }
 
 absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
-                                                         const std::string& source_directory,
+                                                         const HfSideFiles& source,
                                                          DType weight_dtype,
                                                          const std::string& to) {
-  const std::string config_path = JoinPath(source_directory, kConfigFileName);
+  const std::string config_path = JoinPath(source.directory, kConfigFileName);
   MT_ASSIGN_OR_RETURN(const std::string config, ReadWholeFile(files, config_path, kConfigBytesMax));
   MT_ASSIGN_OR_RETURN(const std::string rewritten,
                       RewriteConfigDType(config, weight_dtype, config_path));
   MT_RETURN_IF_ERROR(WriteFileSynced(files, JoinPath(to, kConfigFileName), rewritten));
   std::vector<std::string> names = {kConfigFileName};
-  for (const char* const name : kHfSideFileNames) {
-    const std::string from = JoinPath(source_directory, name);
+  const bool own_template = !source.chat_template.empty();
+  std::vector<std::string> wanted(std::begin(kHfSideFileNames), std::end(kHfSideFileNames));
+  if (own_template) {
+    const auto is_template = [](const std::string& name) {
+      return absl::StartsWith(name, "chat_template.");
+    };
+    wanted.erase(std::remove_if(wanted.begin(), wanted.end(), is_template), wanted.end());
+    MT_RETURN_IF_ERROR(
+        WriteFileSynced(files, JoinPath(to, kTemplateFileName), source.chat_template));
+    names.push_back(kTemplateFileName);
+  }
+  const std::string templates = JoinPath(to, kHfTemplatesDirectory);
+  bool has_templates = false;
+  if (!own_template && files->IsDirectory(JoinPath(source.directory, kHfTemplatesDirectory))) {
+    MT_ASSIGN_OR_RETURN(const std::vector<std::string> inner,
+                        files->ListDirectory(JoinPath(source.directory, kHfTemplatesDirectory)));
+    for (const std::string& name : inner) {
+      if (!absl::EndsWith(name, kTemplateSuffix)) continue;
+      wanted.push_back(JoinPath(kHfTemplatesDirectory, name));
+      has_templates = true;
+    }
+  }
+  if (has_templates) MT_RETURN_IF_ERROR(files->CreateDirectories(templates));
+  for (const std::string& name : wanted) {
+    const std::string from = JoinPath(source.directory, name);
     if (!files->FileExists(from)) continue;
     MT_RETURN_IF_ERROR(CopyFileSynced(files, from, JoinPath(to, name)).status());
     names.push_back(name);
   }
+  if (has_templates) MT_RETURN_IF_ERROR(files->SyncDirectory(templates));
   return names;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,7 +25,8 @@ inline constexpr char kHfIndexFileName[] = "model.safetensors.index.json";
 inline constexpr int64_t kHfIndexBytesMax = int64_t{1} << 30;
 
 // The files besides config.json and the weights that are needed to use a model. They are copied
-// without being parsed.
+// without being parsed. Further chat templates, NAME.jinja, lie in a directory of their own.
+inline constexpr char kHfTemplatesDirectory[] = "additional_chat_templates";
 inline constexpr const char* kHfSideFileNames[] = {
     "added_tokens.json",
     "chat_template.jinja",
@@ -41,8 +43,13 @@ inline constexpr const char* kHfSideFileNames[] = {
 // Returns for example "model-00002-of-00017.safetensors". REQUIRES: 1 <= shard <= shards.
 std::string HfShardName(int64_t shard, int64_t shards);
 
-// Returns true if a file of this name may be in an exported directory.
+// Returns true if a file of this path within an exported directory may be there.
 bool IsHfFileName(const std::string& name);
+
+// Returns the paths within `directory` of the files in it and in its kHfTemplatesDirectory. Any
+// other directory is given as a file.
+absl::StatusOr<std::vector<std::string>> ListHfDirectory(FileSystem* files,
+                                                         const std::string& directory);
 
 // Maps the name of each tensor to the name of its file.
 using HfWeightMap = std::map<std::string, std::string>;
@@ -63,11 +70,22 @@ struct HfWeightFiles {
 // that were looked for, and the errors of ParseHfIndex.
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory);
 
+// Where config.json and the side files come from.
+struct HfSideFiles {
+  HfSideFiles(std::string directory, std::string chat_template = "")
+      : directory(std::move(directory)), chat_template(std::move(chat_template)) {}
+  HfSideFiles(const char* directory) : HfSideFiles(std::string(directory)) {}
+  std::string directory;
+  // A Jinja program that takes the place of all chat templates of the directory; "" for none. (The
+  // one in tokenizer_config.json stays, and chat_template.jinja goes before it.)
+  std::string chat_template;
+};
+
 // Writes `to`/config.json with the content of the source's and `weight_dtype` as its dtype, and
-// copies the side files that exist. Syncs each file but not the directory. Returns the names of the
-// files written, or the error of reading or writing.
+// copies the side files that exist. Syncs each file and the directory of templates, but not `to`.
+// Returns the paths within `to` of the files written, or the error of reading or writing.
 absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
-                                                         const std::string& source_directory,
+                                                         const HfSideFiles& source,
                                                          DType weight_dtype, const std::string& to);
 
 }  // namespace megatrain

@@ -45,7 +45,7 @@ absl::Status CheckLeftover(FileSystem* files, const std::string& path) {
   if (!files->FileExists(path)) return absl::OkStatus();
   std::string foreign = "it is no directory";
   if (files->IsDirectory(path)) {
-    MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, files->ListDirectory(path));
+    MT_ASSIGN_OR_RETURN(const std::vector<std::string> names, ListHfDirectory(files, path));
     const auto found = std::find_if_not(names.begin(), names.end(), IsHfFileName);
     if (found == names.end()) return absl::OkStatus();
     foreign = absl::StrCat("it holds ", *found);

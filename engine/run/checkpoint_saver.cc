@@ -94,7 +94,7 @@ absl::Status CheckpointSaver::Start(int64_t step) {
       std::unique_ptr<CheckpointWriter> writer,
       CheckpointWriter::Begin(run_.spec().checkpoint.directory, prepared_.layout,
                               prepared_.StateAt(run_.spec(), step, progress_.submitted_tokens),
-                              run_.spec().model.path, run_.files()));
+                              SideFiles(), run_.files()));
   save_ = std::make_shared<Save>(step, retention_, std::move(writer));
   trainer_.BeginSave({[save = save_](int tile, const Tile& view) { save->TakeTile(tile, view); },
                       [save = save_] { save->Finish(); }});
@@ -161,7 +161,7 @@ absl::Status CheckpointSaver::SaveTiles() {
       std::unique_ptr<CheckpointWriter> writer,
       CheckpointWriter::Begin(run_.spec().checkpoint.directory, prepared_.layout,
                               prepared_.StateAt(run_.spec(), step, progress_.total_tokens),
-                              run_.spec().model.path, run_.files()));
+                              SideFiles(), run_.files()));
   Save save(step, retention_, std::move(writer));
   save.evaluations = progress_.evaluations;
   if (IsBest(step)) save.retention.best = step;
@@ -266,11 +266,15 @@ void CheckpointSaver::TellBest() const {
       progress_.evaluations.best_loss, step, path, path));
 }
 
+HfSideFiles CheckpointSaver::SideFiles() const {
+  return {run_.spec().model.path, prepared_.dataset->own_chat_template()};
+}
+
 absl::Status CheckpointSaver::Export() {
   const std::string& directory = run_.spec().output.directory;
   run_.Report(TrainingPhase::kSaving, "writing the output");
   MT_RETURN_IF_ERROR(ExportHfDirectory(
-      run_.spec().model.path, prepared_.layout, prepared_.plan.dimensions.dtype,
+      SideFiles(), prepared_.layout, prepared_.plan.dimensions.dtype,
       [this](int tile) -> absl::StatusOr<Tile> { return trainer_.tiles()[tile]; }, directory,
       kHfShardBytes, run_.files()));
   run_.Say(absl::StrCat("wrote ", directory));

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "engine/checkpoint/retention.h"
+#include "engine/hf/hf_format.h"
 #include "engine/run/prepare_run.h"
 #include "engine/run/run_context.h"
 #include "engine/run/trainer.h"
@@ -86,6 +87,8 @@ class CheckpointSaver {
  private:
   struct Save;
 
+  // The model's files besides the weights, with the chat template that the data was made with.
+  HfSideFiles SideFiles() const;
   // Returns true if the job keeps the best checkpoint and that of `step` is it.
   bool IsBest(int64_t step) const {
     return run_.spec().training.keep_best && progress_.evaluations.best_step == step;

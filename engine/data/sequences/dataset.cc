@@ -97,6 +97,9 @@ class PreparedDataset : public Dataset {
   const DatasetReport& eval_report() const override { return eval_report_value; }
   std::string fingerprint() const override { return fingerprint_value; }
   std::string template_date() const override { return template_date_value; }
+  std::string own_chat_template() const override {
+    return chat_template == nullptr ? "" : chat_template->own_program();
+  }
 
  private:
   // The last source whose first is not behind the index.

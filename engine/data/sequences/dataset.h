@@ -75,6 +75,9 @@ class Dataset {
   // Returns the day that the chat template saw, as spec.data.template_date has it, or "" if its
   // text does not depend on the day.
   virtual std::string template_date() const = 0;
+  // Returns the Jinja program that the job names for its chat data, or "" if it is the model
+  // directory's own or no data is chats.
+  virtual std::string own_chat_template() const { return ""; }
 };
 
 // Called often while data is prepared, by the thread that called OpenDataset, with the bytes of the

@@ -220,6 +220,24 @@ TEST(HfExportTest, ReplacesAnEarlierExportButNothingForeign) {
   EXPECT_TRUE(Export(model, DType::kF32, FreshDirectory("empty")).ok());
 }
 
+TEST(HfExportTest, ReplacesADirectoryOfChatTemplatesButNothingElseInIt) {
+  FileSystem* const files = PosixFileSystem();
+  const Model model = SmallModel(DType::kF32);
+  const std::string folder = model.directory + "/additional_chat_templates";
+  ASSERT_TRUE(files->CreateDirectories(folder).ok());
+  ASSERT_TRUE(WriteFileSynced(files, folder + "/rag.jinja", "rag").ok());
+  const std::string out = Target();
+  for (int again = 0; again < 2; ++again) {
+    const absl::Status status = Export(model, DType::kF32, out);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_THAT(List(out + "/additional_chat_templates"), ElementsAre("rag.jinja"));
+  }
+  ASSERT_TRUE(WriteFileSynced(files, out + "/additional_chat_templates/thesis.tex", "x").ok());
+  const absl::Status status = Export(model, DType::kF32, out);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("additional_chat_templates/thesis.tex"));
+}
+
 TEST(HfExportTest, RemovesItsOwnLeftoversOnly) {
   FileSystem* const files = PosixFileSystem();
   const Model model = SmallModel(DType::kF32);

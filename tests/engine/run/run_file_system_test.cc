@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -126,6 +127,68 @@ TEST(JobFilesTest, AJobTouchesNothingBesideTheFileSystemItIsGiven) {
   budget.memory.SetPool(int64_t{1} << 30, int64_t{1} << 30);
   EXPECT_TRUE(PlanTraining(spec, budget, &files).ok());
   EXPECT_FALSE(std::filesystem::exists(kElsewhere));
+}
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What apply_chat_template of the exported model renders is what was trained.
+TEST(JobFilesTest, TheOutputHasTheChatTemplateOfTheJob) {
+  const std::string directory = FreshDirectory("template");
+  const std::string model = directory + "/model";
+  std::filesystem::copy(LoadModelReference("qwen2").directory, model);
+  std::filesystem::create_directory(model + "/additional_chat_templates");
+  std::ofstream(model + "/additional_chat_templates/tool_use.jinja") << "tools {{ messages }}";
+  std::ofstream(model + "/additional_chat_templates/notes.txt") << "not a template";
+  const std::string program = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+  std::ofstream(model + "/chat_template.jinja") << "the model's: " << program;
+  std::ofstream(directory + "/own.jinja") << program;
+  std::ofstream data(directory + "/train.jsonl");
+  for (int i = 0; i < 40; ++i) {
+    data << R"({"messages": [{"role": "user", "content": "a question"},)"
+         << R"( {"role": "assistant", "content": "answer )" << i << "\"}]}\n";
+  }
+  data.close();
+  JobSpec spec;
+  spec.name = "template";
+  spec.model.path = model;
+  spec.data.train = {{directory + "/train.jsonl", DataFormat::kMessages, ""}};
+  spec.data.tokenizer = "bytes";
+  spec.data.sequence_length = 128;
+  spec.training.steps = 1;
+  spec.training.global_batch = 2;
+  spec.training.micro_batch = 1;
+  EngineHostOptions host_options;
+  host_options.threads = 2;
+  const auto host = EngineHost::Create(host_options);
+  ASSERT_TRUE(host.ok()) << host.status();
+  for (const std::string name : {"auto", "own.jinja", "chatml"}) {
+    const std::string to = directory + "/" + name + "_run";
+    spec.data.chat_template = name == "own.jinja" ? directory + "/" + name : name;
+    spec.checkpoint.directory = to + "/checkpoints";
+    spec.output.directory = to + "/output";
+    TrainingControl control;
+    const auto outcome = RunTraining(**host, spec, {}, &control, [](const RunEvent&) {});
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    const absl::Status exported =
+        ExportCheckpoint(to + "/checkpoints/step-00000001", to + "/exported");
+    ASSERT_TRUE(exported.ok()) << exported;
+    for (const std::string& out : {to + "/output", to + "/exported"}) {
+      const std::string text = Content(out + "/chat_template.jinja");
+      if (name == "chatml") {
+        EXPECT_NE(text.find("{{- '<|im_start|>' + message['role'] + '\\n' }}"), std::string::npos);
+      } else {
+        EXPECT_EQ(text, name == "auto" ? "the model's: " + program : program);
+      }
+      // Those of the model would go before it for records with tools.
+      const std::string further = out + "/additional_chat_templates";
+      EXPECT_EQ(std::filesystem::exists(further), name == "auto");
+      EXPECT_EQ(Content(further + "/tool_use.jinja"), name == "auto" ? "tools {{ messages }}" : "");
+      EXPECT_FALSE(std::filesystem::exists(further + "/notes.txt"));
+    }
+  }
 }
 
 }  // namespace
