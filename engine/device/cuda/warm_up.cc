@@ -142,7 +142,9 @@ class Layer {
     loss.scale = 1;
     loss.losses = Floats(m.b);
     MT_RETURN_IF_ERROR(k_.CrossEntropy(s_, loss));
-    PreferenceLossArgs preference{.pairs = 1, .bounds = m.positions, .labels = m.positions};
+    PreferenceLossArgs preference;
+    preference.pairs = 1;
+    preference.bounds = preference.labels = m.positions;
     preference.losses = loss.losses;
     preference.reference = reinterpret_cast<double*>(m.c);
     preference.results = reinterpret_cast<PreferenceResult*>(m.workspace);
