@@ -225,15 +225,17 @@ absl::Status FileWordMaker::EncodeBatch(const RecordReader& records,
 
 absl::StatusOr<size_t> FileWordMaker::EncodePiece(std::string_view rest, int64_t offset, bool end,
                                                   Current& current) {
-  const size_t valid = Utf8ValidPrefix(rest);
-  // The last character may not be whole.
-  if (valid < rest.size() && (end || rest.size() - valid >= kCharacterBytesMax)) {
-    return Prefixed(current.file.path, InvalidUtf8(offset + static_cast<int64_t>(valid)));
-  }
   Block& block = blocks_.front();
   block.words.clear();
   const absl::StatusOr<size_t> size = block.encoder.TextPiece(rest, end, &block.words, pool_);
-  if (!size.ok()) return Prefixed(current.file.path, size.status());
+  if (!size.ok()) {
+    const size_t valid = Utf8ValidPrefix(rest);
+    // The last character may not be whole.
+    if (valid < rest.size() && (end || rest.size() - valid >= kCharacterBytesMax)) {
+      return Prefixed(current.file.path, InvalidUtf8(offset + static_cast<int64_t>(valid)));
+    }
+    return Prefixed(current.file.path, size.status());
+  }
   if (*size == 0 && rest.size() > kTextHeldBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
         current.file.path, ": from byte ", offset, " on, ", rest.size(),
