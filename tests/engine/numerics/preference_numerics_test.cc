@@ -89,10 +89,11 @@ class PreferenceNumericsTest : public ::testing::TestWithParam<std::tuple<std::s
     batch_ = MakeBatch(1, reference_.sequences, setting.micro_batch);
   }
 
+  // A reward is the small difference of two sums, of some hundreds in FP32.
   static void ExpectRewards(const Rewards& got, const Rewards& want) {
-    EXPECT_NEAR(got.chosen, want.chosen, 1e-5 * std::abs(want.chosen) + 1e-6);
-    EXPECT_NEAR(got.rejected, want.rejected, 1e-5 * std::abs(want.rejected) + 1e-6);
-    EXPECT_NEAR(got.margins, want.margins, 1e-5 * std::abs(want.margins) + 1e-6);
+    EXPECT_NEAR(got.chosen, want.chosen, 1e-5 * (1 + std::abs(want.chosen)));
+    EXPECT_NEAR(got.rejected, want.rejected, 1e-5 * (1 + std::abs(want.rejected)));
+    EXPECT_NEAR(got.margins, want.margins, 1e-5 * (1 + std::abs(want.margins)));
     EXPECT_DOUBLE_EQ(got.accuracies, want.accuracies);
   }
 
