@@ -112,7 +112,7 @@ struct GenerateOptions {
   std::vector<int64_t> stop_ids;
   std::string tokenizer = "auto";
   AddBos add_bos = AddBos::kAuto;  // as data.add_bos
-  // Of engine.device_memory the key-value cache takes what it needs; the rest holds weights, which
+  // The key-value cache takes what it needs of engine.device_memory; the rest holds weights, which
   // are then not loaded again for every token. If it is 0, a GPU's free memory is the limit, and on
   // the cpu device all weights are streamed.
   JobSpec::Engine engine = {};

@@ -74,9 +74,8 @@ void AddControlCommands(CLI::App* app, CommandContext context) {
       &Stub::PauseJob, "", &command);
   command->add_flag("--release-host", pause->release_host,
                     "save it and give its host memory back too");
-  const std::shared_ptr<Control> resume =
-      Add<v1::ResumeJobRequest>(app, "resume", "Put a paused job back in the queue", context,
-                                &Stub::ResumeJob, "", &command);
+  const std::shared_ptr<Control> resume = Add<v1::ResumeJobRequest>(
+      app, "resume", "Put a paused job back in the queue", context, &Stub::ResumeJob, "", &command);
   AddAllowChangeOption(command, &resume->allow_change);
   Add<v1::CancelJobRequest>(app, "cancel", "End a job within a step; its checkpoints stay", context,
                             &Stub::CancelJob, "", &command);

@@ -40,7 +40,7 @@ absl::StatusOr<dom::element> Get(dom::object record, const std::string& key) {
                                JsonKeys(record)));
 }
 
-// What a record has beside texts, which no template reads, is refused.
+// Keys of a record beside its texts are refused, because no template reads them.
 absl::Status CheckTextsAlone(dom::object record) {
   Conversation beside;
   MT_RETURN_IF_ERROR(ReadBeside(record, MessageForm::kMessages, &beside));

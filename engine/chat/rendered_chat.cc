@@ -372,8 +372,7 @@ absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
 
 absl::StatusOr<std::string> RenderChatPrompt(const JinjaProgram& program,
                                              const JinjaVariables& special_tokens,
-                                             absl::CivilDay day,
-                                             const Conversation& conversation) {
+                                             absl::CivilDay day, const Conversation& conversation) {
   MT_RETURN_IF_ERROR(Check(program, conversation));
   return Renderer(program, special_tokens, day, conversation).RenderPrompt();
 }

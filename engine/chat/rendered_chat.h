@@ -36,7 +36,8 @@ absl::StatusOr<RenderedChat> RenderChat(const JinjaProgram& program,
                                         const JinjaVariables& special_tokens, absl::CivilDay day,
                                         TrainOn train_on, const Conversation& conversation);
 
-// Renders the conversation with a generation prompt, for an answer. Returns the errors of RenderChat.
+// Renders the conversation with a generation prompt, for an answer. Returns the errors of
+// RenderChat.
 absl::StatusOr<std::string> RenderChatPrompt(const JinjaProgram& program,
                                              const JinjaVariables& special_tokens,
                                              absl::CivilDay day, const Conversation& conversation);

@@ -22,11 +22,11 @@
 // A turn ends with its end-of-turn mark, and white space behind the mark is not part of it. If only
 // white space follows the message's text, this is the mark.
 //
-// In all other cases the place is uncertain, and Find does not find the turn. It does not find a turn
-// with a missing piece either if an earlier turn was not found, because the same text may stand in
-// that one. FindMarked then places the turn by two renderings more, with a marker for the message's
-// text: what surrounds the marker surrounds that text. Some of Mistral's programs move the system
-// message whenever a question is asked again.
+// In all other cases the place is uncertain, and Find does not find the turn. It does not find a
+// turn with a missing piece either if an earlier turn was not found, because the same text may
+// stand in that one. FindMarked then places the turn by two renderings more, with a marker for the
+// message's text: what surrounds the marker surrounds that text. Some of Mistral's programs move
+// the system message whenever a question is asked again.
 #ifndef MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 #define MEGATRAIN_ENGINE_CHAT_TURN_FINDER_H_
 

@@ -193,7 +193,7 @@ struct CrossEntropyArgs {
   float* losses = nullptr;  // [tokens], each row's loss, 0 where masked
 };
 
-// What PreferenceLossArgs::results has of a pair.
+// A pair's results, in PreferenceLossArgs::results.
 struct PreferenceResult {
   double chosen_logp = 0, rejected_logp = 0;  // sums over the answers' tokens
   double loss = 0;

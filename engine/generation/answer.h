@@ -12,7 +12,7 @@
 
 namespace megatrain {
 
-// What ends an answer before its last token. Neither is part of the answer.
+// Ends of an answer before its last token. Neither is part of the answer.
 struct StopRules {
   std::vector<int32_t> ids;
   std::vector<std::string> texts;  // none of them empty

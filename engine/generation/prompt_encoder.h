@@ -40,7 +40,7 @@ struct EncodedPrompt {
 
 class PromptEncoder {
  public:
-  // What `options` points to must outlive the encoder.
+  // The objects that `options` points to must outlive the encoder.
   explicit PromptEncoder(const PromptEncoderOptions& options) : options_(options) {}
 
   // Returns the tokens of a prompt. `place` begins messages. Opens the chat template for the first

@@ -138,8 +138,7 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
        {MemoryPlan::Item{"process",
                          kProgramBytes + LogitsBytes(d) +
                              sizes.ScratchBytesMax(d.dtype, d.layout->tile_elements_max)},
-        MemoryPlan::Item{"batches", BatchBytes(d)},
-        MemoryPlan::Item{"schedules", ScheduleBytes(d)},
+        MemoryPlan::Item{"batches", BatchBytes(d)}, MemoryPlan::Item{"schedules", ScheduleBytes(d)},
         MemoryPlan::Item{"checkpoint transfers", TransferBytes(d)}}) {
     if (item.bytes == 0) continue;
     plan.process_bytes += item.bytes;

@@ -58,10 +58,11 @@ struct RunProgress {
 absl::StatusOr<std::unique_ptr<PreparedRun>> PrepareRun(RunContext& run);
 
 // Leases host memory from the host's pool, takes the device, makes prepared.reference if the job
-// has a reference, and fills the tiles from the checkpoint, from the model's files or at random. If the checkpoint is found damaged, FallBack
-// changes `prepared.start` to an older one. `prepared` and the run's host must outlive the trainer.
-// Returns ResourceExhausted if there is not enough memory, Cancelled once the run is asked to end,
-// and the errors of FallBack and of reading the files.
+// has a reference, and fills the tiles from the checkpoint, from the model's files or at random. If
+// the checkpoint is found damaged, FallBack changes `prepared.start` to an older one. `prepared`
+// and the run's host must outlive the trainer. Returns ResourceExhausted if there is not enough
+// memory, Cancelled once the run is asked to end, and the errors of FallBack and of reading the
+// files.
 absl::StatusOr<std::unique_ptr<Trainer>> LoadTrainer(RunContext& run, PreparedRun& prepared);
 
 // Returns lines for people about the records that were left out.

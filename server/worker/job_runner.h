@@ -34,7 +34,7 @@ struct RunRequest {
   JobSpec spec;  // paths absolute, checkpoint.directory filled in
   // The runner writes step metrics and log lines here before it tells observers; may be null.
   std::shared_ptr<JobRecords> records;
-  int64_t uid = -1;  // the submitter, with whose rights files are reached
+  int64_t uid = -1;                            // the submitter, with whose rights files are reached
   std::vector<std::string> allow_change = {};  // as TrainingOptions::allow_change
 };
 

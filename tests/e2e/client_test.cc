@@ -276,7 +276,7 @@ TEST_F(ClientTest, AllowedSectionsMayDifferFromTheCheckpoint) {
                          HasSubstr("the run has 6 steps now and had 4")));
   EXPECT_EQ(Run({"show", job}, &out), 0);
   EXPECT_THAT(out, HasSubstr("optimizer, schedule"));
-  // Of a paused job `resume` adds sections.
+  // `resume` of a paused job adds sections.
   job = Submit();
   WaitForState(job, "RUNNING");
   EXPECT_EQ(Run({"pause", job}), 0);

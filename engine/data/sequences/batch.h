@@ -35,7 +35,7 @@ struct Batch {
   std::vector<int32_t> first_rows;
   // The tokens attend to the cache, and not to their documents.
   bool continues = false;
-  // Of pairs, for each micro-batch: [pairs, 4], the tokens of the chosen answer's document [0, 1)
+  // Pairs only, for each micro-batch: [pairs, 4], the tokens of the chosen answer's document [0, 1)
   // and the rejected one's [2, 3), and [pairs, 2], Sequence::reference_logps. Empty without pairs.
   std::vector<std::vector<int32_t>> pair_bounds;
   std::vector<std::vector<double>> reference_logps;

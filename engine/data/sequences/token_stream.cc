@@ -30,7 +30,7 @@ std::string FileKey(const DataFile& file, const std::string& hash,
                     const FileWordsOptions& options) {
   const DocumentEncoderOptions& encoder = options.encoder;
   const FileKind kind = KindOfFile(file.path);
-  // Of format preference texts and conversations may be in one file.
+  // A file of format preference may hold texts and conversations.
   const bool is_pairs = file.format == DataFormat::kPreference;
   const bool is_text = file.format == DataFormat::kText;
   std::string text = absl::StrCat(options.pairs ? "pairs " : "", DataFormatName(file.format), " ");

@@ -93,7 +93,7 @@ TEST(ParallelWriterTest, WritesAndReadsFilesOfAnySize) {
   }
 }
 
-// What Finish has seen is on the disk, whatever fails; what failed is told.
+// Files that Finish has seen are on the disk, whatever fails; a failure is told.
 TEST(ParallelWriterTest, FailsAtEveryOperation) {
   std::mt19937_64 random(7);
   std::string large = RandomBytes(2 * kTransferBlockBytes + 100, random);

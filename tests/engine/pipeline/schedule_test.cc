@@ -103,8 +103,8 @@ TEST_P(ScheduleProperties, EveryOperationFindsWhatItNeedsOverThreeSteps) {
     replay.Step(BuildEvaluation(shape, Tokens(), state), static_cast<int>(Tokens().size()),
                 /*training=*/false);
     for (const CacheUse cache : {CacheUse::kFill, CacheUse::kAttend}) {
-      replay.Step(BuildPrediction(shape, Tokens(), cache, state),
-                  static_cast<int>(Tokens().size()), /*training=*/false);
+      replay.Step(BuildPrediction(shape, Tokens(), cache, state), static_cast<int>(Tokens().size()),
+                  /*training=*/false);
     }
   }
 }

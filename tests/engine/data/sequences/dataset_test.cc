@@ -303,11 +303,10 @@ TEST(DatasetTest, ReportsProgressToTheEnd) {
 // and the next attempt is none the worse.
 TEST(DatasetTest, IsAbandonedWhereverProgressSaysSo) {
   TestDirectory directory;
-  JobSpec spec =
-      SpecOf({{directory.Write("a.txt", std::string(5000, 'a')), DataFormat::kText, ""},
-              {directory.Write("b.jsonl", "{\"text\":\"x\"}\n"), DataFormat::kText, ""},
-              {directory.Write("t.bin", "12345678"), DataFormat::kTokens, "uint16"}},
-             4);
+  JobSpec spec = SpecOf({{directory.Write("a.txt", std::string(5000, 'a')), DataFormat::kText, ""},
+                         {directory.Write("b.jsonl", "{\"text\":\"x\"}\n"), DataFormat::kText, ""},
+                         {directory.Write("t.bin", "12345678"), DataFormat::kTokens, "uint16"}},
+                        4);
   spec.engine.threads = 1;  // others would not call the progress
   for (int allowed = 0;; ++allowed) {
     int calls = 0;
