@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "server/store/job_store_schema.h"
 #include "tests/server/store/store_fixture.h"
 
 namespace megatrain {
