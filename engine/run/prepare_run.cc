@@ -23,8 +23,8 @@
 #include "engine/plan/training_layout.h"
 #include "engine/run/machine_speed.h"
 #include "engine/run/reference_pass.h"
-#include "engine/run/transfer_rate.h"
 #include "engine/tokenizer/open_tokenizer.h"
+#include "engine/trace/transfer_rate.h"
 
 namespace megatrain {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/run/transfer_rate.h"
+#include "engine/trace/transfer_rate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Tells how fast a long transfer goes and how long it will take.
-#ifndef MEGATRAIN_ENGINE_RUN_TRANSFER_RATE_H_
-#define MEGATRAIN_ENGINE_RUN_TRANSFER_RATE_H_
+#ifndef MEGATRAIN_ENGINE_TRACE_TRANSFER_RATE_H_
+#define MEGATRAIN_ENGINE_TRACE_TRANSFER_RATE_H_
 
 #include <cstdint>
 #include <deque>
@@ -30,4 +30,4 @@ class TransferRate {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_RUN_TRANSFER_RATE_H_
+#endif  // MEGATRAIN_ENGINE_TRACE_TRANSFER_RATE_H_
