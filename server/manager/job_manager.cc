@@ -48,7 +48,7 @@ absl::Status CheckFree(const std::string& directory, FileSystem* files) {
     const absl::StatusOr<std::vector<std::string>> names = files->ListDirectory(directory);
     free = names.ok() && names->empty();
   } else if (!free && !files->FileExists(directory)) {
-    return InvalidField("directory", std::string(place.message()));
+    return FieldError("directory", std::string(place.message()));
   }
   if (free) return absl::OkStatus();
   return WithReason(absl::FailedPreconditionError(absl::StrCat(
@@ -185,7 +185,7 @@ absl::StatusOr<JobPtr> JobManager::Get(const Caller& caller, const std::string& 
 
 absl::StatusOr<JobPage> JobManager::List(const Caller& caller,
                                          const ListJobsOptions& options) const {
-  if (options.page_size <= 0) return InvalidField("page_size", "expects a number above 0");
+  if (options.page_size <= 0) return FieldError("page_size", "expects a number above 0");
   const auto wanted = [&](const Job& job) {
     return MaySee(caller, job) && (!options.filter || options.filter(job));
   };
@@ -352,9 +352,9 @@ absl::StatusOr<JobCheckpoint> JobManager::Export(
     const Caller& caller, const std::string& id, int64_t step, const std::string& directory,
     std::function<void(const absl::Status& status)> done) {
   if (directory.empty() || directory.front() != '/') {
-    return InvalidField("directory", absl::StrCat("\"", directory,
-                                                  "\" is not absolute; give an absolute path on "
-                                                  "the daemon's machine"));
+    return FieldError("directory", absl::StrCat("\"", directory,
+                                                "\" is not absolute; give an absolute path on "
+                                                "the daemon's machine"));
   }
   MT_ASSIGN_OR_RETURN(const JobPtr job, Visible(caller, id));
   MT_ASSIGN_OR_RETURN(std::shared_ptr<FileSystem> files, FilesOf(job->uid, id));
@@ -383,9 +383,9 @@ absl::StatusOr<std::unique_ptr<JobWatch>> JobManager::Watch(const Caller& caller
   MT_ASSIGN_OR_RETURN(const JobPtr job, Visible(caller, id));
   const int64_t next = ledger_->table().LastEvent(id) + 1;
   if (first_sequence < 0 || first_sequence > next) {
-    return InvalidField("start_sequence",
-                        absl::StrCat("expects 0 to ", next, ", the next event of job ", id,
-                                     ", got ", first_sequence));
+    return FieldError("start_sequence",
+                      absl::StrCat("expects 0 to ", next, ", the next event of job ", id, ", got ",
+                                   first_sequence));
   }
   return ledger_->table().Watch(id, std::max<int64_t>(first_sequence, 1), std::move(on_ready));
 }

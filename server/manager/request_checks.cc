@@ -25,7 +25,7 @@ absl::Status NotInThisState(const Job& job, const std::string& operation,
       "ILLEGAL_TRANSITION", {{"job", job.id}, {"state", JobStateName(job.state)}});
 }
 
-absl::Status InvalidField(const std::string& field, const std::string& message) {
+absl::Status FieldError(const std::string& field, const std::string& message) {
   return WithReason(absl::InvalidArgumentError(absl::StrCat(field, ": ", message)), "INVALID_FIELD",
                     {{"field", field}});
 }
@@ -37,14 +37,14 @@ absl::Status CheckRequestId(const std::string& request_id) {
                               c == '_' || c == '.';
                      });
   if (sound) return absl::OkStatus();
-  return InvalidField("request_id", absl::StrCat("expects a UUID: at most ", kRequestIdBytesMax,
-                                                 " letters, digits, and - _ ."));
+  return FieldError("request_id", absl::StrCat("expects a UUID: at most ", kRequestIdBytesMax,
+                                               " letters, digits, and - _ ."));
 }
 
 absl::Status CheckPriority(const Caller& caller, int priority) {
   if (priority < kPriorityMin || priority > kPriorityMax) {
-    return InvalidField("priority", absl::StrCat("expects ", kPriorityMin, " to ", kPriorityMax,
-                                                 ", got ", priority));
+    return FieldError("priority", absl::StrCat("expects ", kPriorityMin, " to ", kPriorityMax,
+                                               ", got ", priority));
   }
   if (priority > 0 && !caller.administrator) {
     return WithReason(absl::PermissionDeniedError(absl::StrCat(
@@ -60,11 +60,10 @@ absl::StatusOr<std::vector<std::string>> WithSections(std::vector<std::string> s
   sections.insert(sections.end(), more.begin(), more.end());
   for (const std::string& section : sections) {
     if (absl::c_linear_search(kChangeableSections, section)) continue;
-    return InvalidField("allow_change",
-                        absl::StrCat("\"", section,
-                                     "\" is none of the sections that a resumed run "
-                                     "may change: ",
-                                     absl::StrJoin(kChangeableSections, ", ")));
+    return FieldError("allow_change", absl::StrCat("\"", section,
+                                                   "\" is none of the sections that a resumed run "
+                                                   "may change: ",
+                                                   absl::StrJoin(kChangeableSections, ", ")));
   }
   absl::c_sort(sections);
   sections.erase(std::unique(sections.begin(), sections.end()), sections.end());
