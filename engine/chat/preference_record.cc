@@ -183,6 +183,17 @@ absl::Status ReadAlpacaPair(dom::object record, PreferencePair* pair) {
               {ChatMessage::Of("assistant", std::move(rejected_text))}, pair);
 }
 
+// Returns true for a list whose first message is the assistant's, which is no whole conversation.
+bool BeginsWithAnswer(dom::element messages) {
+  dom::array list;
+  if (messages.get(list) != simdjson::SUCCESS) return false;
+  const auto is = [&list](const char* key, std::string_view wanted) {
+    std::string_view role;
+    return list.at(0)[key].get(role) == simdjson::SUCCESS && role == wanted;
+  };
+  return is("role", "assistant") || is("from", "gpt") || is("from", "assistant");
+}
+
 absl::Status ReadPrompt(dom::object record, PreferencePair* pair) {
   MT_ASSIGN_OR_RETURN(const std::optional<dom::element> prompt, Find(record, "prompt"));
   MT_ASSIGN_OR_RETURN(const dom::element chosen, Get(record, "chosen"));
@@ -193,10 +204,11 @@ absl::Status ReadPrompt(dom::object record, PreferencePair* pair) {
       return record[key].error() == simdjson::SUCCESS;
     };
     if (chosen.is_string() && has("instruction")) return ReadAlpacaPair(record, pair);
-    if (chosen.is_object() && has("messages")) {
+    const bool continues = chosen.is_object() || BeginsWithAnswer(chosen);
+    if (continues && has("messages")) {
       return ReadList(record, "messages", MessageForm::kMessages, pair);
     }
-    if (chosen.is_object() && has("conversations")) {
+    if (continues && has("conversations")) {
       return ReadList(record, "conversations", MessageForm::kShareGpt, pair);
     }
   }

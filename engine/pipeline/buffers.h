@@ -88,8 +88,10 @@ struct BatchArrays {
   // Returns the 32-bit integers of a token.
   static int64_t TokenIntegers(const PipelineDimensions& d) { return d.cache_rows > 0 ? 7 : 6; }
   static int64_t Bytes(const PipelineDimensions& d) {
-    return d.micro_batches * (TokenIntegers(d) * int64_t{sizeof(int32_t)} * d.micro_batch_tokens +
-                              d.pairs_max() * kPairBytes);
+    const int64_t bytes =
+        d.micro_batches * (TokenIntegers(d) * int64_t{sizeof(int32_t)} * d.micro_batch_tokens +
+                           d.pairs_max() * kPairBytes);
+    return (bytes + 7) / 8 * 8;  // doubles follow
   }
   // Returns pointers into `block`, which has Bytes(d).
   static BatchArrays At(void* block, const PipelineDimensions& d) {

@@ -126,6 +126,11 @@ absl::Status Choose(RunContext& run, const CheckpointState& wanted, ResumePoint&
                          change.now, " after step ", change.step));
   }
   point.step = saved.step;
+  if (saved.data_position / run.spec().training.global_batch > saved.step) {
+    return absl::DataLossError(absl::StrCat(
+        point.checkpoint.value_or(""), ": \"data_position\" is ", saved.data_position,
+        ", which is more sequences than ", saved.step, " steps visit; the checkpoint is damaged"));
+  }
   point.data_position = saved.data_position;
   point.steps_total = saved.steps_total;
   point.input_tokens = saved.input_tokens;

@@ -19,7 +19,8 @@ struct LaneSeconds {
 };
 
 // Means over pairs of answers, as DPOTrainer of TRL logs them (rewards/chosen and so on). A reward
-// is beta times the log-probability of an answer minus that of the reference.
+// is beta times the log-probability of an answer minus that of the reference; with every loss, so
+// also with ipo, the log-probability is the sum over the answer's tokens.
 struct Rewards {
   double chosen = 0, rejected = 0;
   double margins = 0;     // chosen minus rejected

@@ -263,7 +263,7 @@ class Bench {
     Report("cross entropy", kHeadChunk * kVocabulary * (4 + element), tokens / kHeadChunk, [&] {
       return kernels_.CrossEntropy(
           stream_, {dtype_, kHeadChunk, kVocabulary, logits.data(), kVocabulary, labels.data(),
-                    1e-3f, false, losses.data()});
+                    1e-3f, nullptr, false, losses.data()});
     });
     std::vector<int32_t> ids(static_cast<size_t>(kTokens)), sorted(ids.size());
     std::minstd_rand random(2);

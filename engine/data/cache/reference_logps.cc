@@ -76,6 +76,8 @@ absl::StatusOr<std::vector<double>> ReferenceLogps::Read(int64_t sequence) const
   MT_RETURN_IF_ERROR(file.Read(sequence - part_begin(part), 2, bounds));
   const auto elements = static_cast<uint64_t>(file.elements());
   if (bounds[0] > bounds[1] || bounds[1] > elements) {
+    // The next start makes it again.
+    files_->RemoveFile(absl::StrCat(directory_, "/", PartName(part))).IgnoreError();
     return absl::DataLossError(absl::StrCat(directory_, "/", PartName(part), ": is damaged"));
   }
   std::vector<double> values(bounds[1] - bounds[0]);

@@ -131,8 +131,9 @@ absl::Status DocumentEncoder::EncodeAnswer(const std::string& prompt, const std:
   const bool begun = BeginWith(kDocumentBit | kWholeBit, 0, words);
   for (size_t i = 0; i < ids_.size(); ++i) {
     // A token that straddles the end of the prompt belongs to the answer.
-    const size_t end = i + 1 < text_ids ? offsets[i + 1] : text.size();
-    const bool target = i >= text_ids || end > prompt.size();
+    const size_t next = i + 1 < text_ids ? offsets[i + 1] : text.size();
+    // Several tokens of one character have the same offset.
+    const bool target = i >= text_ids || std::max(next, offsets[i] + 1) > prompt.size();
     words->push_back(static_cast<uint32_t>(ids_[i]) | (target ? kTargetBit : 0) |
                      (!begun && i == 0 ? kDocumentBit | kWholeBit : 0));
   }

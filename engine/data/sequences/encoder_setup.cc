@@ -121,7 +121,8 @@ absl::Status PrepareEncoder(const JobSpec::Data& data, const Tokenizer* tokenize
       if (created.ok()) {
         chat_template = *std::move(created);
         encoder.chat_template = chat_template.get();
-      } else if (!is_either || !absl::IsNotFound(created.status())) {
+      } else if (!is_either || data.chat_template != "auto" ||
+                 !absl::IsNotFound(created.status())) {
         return created.status();
       }
     }

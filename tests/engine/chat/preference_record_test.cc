@@ -122,6 +122,11 @@ TEST(PreferenceRecordTest, AlpacaAndMessages) {
 }
 
 TEST(PreferenceRecordTest, WithoutAPromptOtherFormsAreSeenByTheirKeys) {
+  EXPECT_THAT(Turns(Pair(R"({"messages": [{"role": "user", "content": "Q"}],
+                             "chosen": [{"role": "assistant", "content": "A"}],
+                             "rejected": [{"role": "assistant", "content": "B"}]})")
+                        .chosen_chat),
+              ElementsAre("user:Q", "assistant:A"));
   EXPECT_THAT(Turns(Pair(R"({"instruction": "Q", "chosen": "A", "rejected": "B"})").chosen_chat),
               ElementsAre("user:Q", "assistant:A"));
   EXPECT_THAT(Turns(Pair(R"({"conversations": [{"from": "human", "value": "Q"}],
