@@ -61,7 +61,11 @@ fi
 place 0755 "$daemon" /usr/local/bin/megatraind
 # Reads Parquet, where it was built.
 parquet=$(dirname "$daemon")/megatrain-parquet
-if [[ -x $parquet ]]; then place 0755 "$parquet" /usr/local/bin/megatrain-parquet; fi
+if [[ -x $parquet ]]; then
+  place 0755 "$parquet" /usr/local/bin/megatrain-parquet
+else
+  rm -f "$destination/usr/local/bin/megatrain-parquet"  # its libraries are gone
+fi
 if [[ -x $client ]]; then place 0755 "$client" /usr/local/bin/megatrain; fi
 # The pages of users, as they lie in a package (deploy/package.sh).
 for page in "$source_directory"/{README.md,{client,deploy,server}/README.md,engine/*/README.md}; do

@@ -37,13 +37,6 @@ size_t CommonPrefix(std::string_view a, std::string_view b) {
       a.begin());
 }
 
-size_t CommonSuffix(std::string_view a, std::string_view b) {
-  const size_t size = std::min(a.size(), b.size());
-  return static_cast<size_t>(
-      std::mismatch(a.rbegin(), a.rbegin() + static_cast<ptrdiff_t>(size), b.rbegin()).first -
-      a.rbegin());
-}
-
 // The length of the longest end of `text` that `start_of` begins with, by Knuth, Morris and Pratt's
 // failure function of `start_of`.
 size_t LongestOverlap(std::string_view text, std::string_view start_of) {
@@ -116,14 +109,11 @@ std::optional<TextRange> TurnFinder::FindMarked(std::string_view whole, std::str
   }
   // White space between the prompt and the message belongs to the turn.
   const size_t last = before.find_last_not_of(kSpace);
-  size_t begin = std::string_view::npos;
-  for (size_t end = before.size(); last != std::string_view::npos && end > last; --end) {
-    const size_t shared = CommonSuffix(prompt, before.substr(0, end));
-    if (Stripped(before.substr(end - shared, shared)).empty()) continue;
-    begin = end;
-    break;
-  }
-  if (begin == std::string_view::npos) return std::nullopt;
+  const size_t prompt_last = prompt.find_last_not_of(kSpace);
+  if (last == std::string_view::npos || prompt_last == std::string_view::npos) return std::nullopt;
+  const std::string_view prompt_end = prompt.substr(prompt_last);
+  if (!StartsWith(before.substr(last), prompt_end)) return std::nullopt;
+  const size_t begin = last + prompt_end.size();
   // The end-of-turn mark, if it follows here too.
   const std::string_view mark = marked_turn.substr(turn_at + marker.size());
   const size_t text_end = whole.size() - behind.size();

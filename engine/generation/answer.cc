@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace megatrain {
 namespace {
@@ -46,7 +47,7 @@ Answer::Answer(const Tokenizer& tokenizer, const StopRules& stop, absl::Span<con
 
 std::string Answer::WrittenText() const {
   std::string text = tokenizer_.Decode(context_, /*skip_special=*/true);
-  return text.substr(std::min(text.size(), context_bytes_));
+  return text_.substr(0, settled_) + text.substr(std::min(text.size(), context_bytes_));
 }
 
 std::string Answer::End(bool stopped, const std::string& written, size_t end) {
@@ -81,6 +82,16 @@ std::string Answer::Take(int32_t token) {
   if (end <= text_.size()) return "";
   std::string more = written.substr(text_.size(), end - text_.size());
   text_ += more;
+  // A long context begins anew where all of it is certain, so that a token costs no more and more.
+  if (text_.size() == written.size() && context_.size() > 16 * kContextTokens) {
+    std::vector<int32_t> tail(context_.end() - kContextTokens, context_.end());
+    const size_t bytes = tokenizer_.Decode(tail, /*skip_special=*/true).size();
+    if (bytes > 0) {  // else the next token would be decoded as a text's first
+      context_ = std::move(tail);
+      context_bytes_ = bytes;
+      settled_ = text_.size();
+    }
+  }
   return more;
 }
 

@@ -50,6 +50,7 @@ class Answer {
   std::vector<int32_t> ids_;
   std::vector<int32_t> context_;  // the prompt's last tokens, then the answer's
   size_t context_bytes_ = 0;      // of the text of the prompt's tokens among them
+  size_t settled_ = 0;            // bytes of text_ that context_ no longer gives
   std::string text_;
   bool ended_ = false, stopped_ = false;
 };

@@ -1,15 +1,22 @@
 #include "engine/job/prompt_value.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace megatrain {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// A sample is answered greedily, so that it has no seed.
+constexpr const char* kKeys[] = {"messages", "system", "tools", "documents",
+                                 "chat_template_kwargs"};
 
 Json ToJson(const YamlNode& node) {
   switch (node.kind) {
@@ -53,6 +60,13 @@ ConfigValue Prompts(std::vector<Prompt>* prompts) {
       if (item.kind == YamlNode::Kind::kScalar && !item.scalar.empty()) {
         prompt.text = item.scalar;
       } else if (item.kind == YamlNode::Kind::kMap && item.Find("messages") != nullptr) {
+        for (const YamlEntry& entry : item.entries) {
+          if (std::find(std::begin(kKeys), std::end(kKeys), entry.key) != std::end(kKeys)) continue;
+          return ValueError{absl::StrCat("does not know the key ", entry.key, "; it may have ",
+                                         absl::StrJoin(kKeys, ", ")),
+                            absl::StrCat("[", prompts->size() - 1, "].", entry.key),
+                            entry.value.where};
+        }
         prompt.record = ToJson(item).dump();
       } else {
         return ValueError{

@@ -57,7 +57,10 @@ absl::StatusOr<AnswerSettings> SettingsOf(const GenerateOptions& options,
   for (const std::string& text : options.stop_texts) {
     if (text.empty()) return absl::InvalidArgumentError("--stop: an empty text stops nothing");
     settings.stop.texts.push_back(text);
-    if (const std::optional<int32_t> id = tokenizer.TokenId(text)) {
+    // A token without a text of its own is seen by its id. The name of another need not be its
+    // text.
+    const std::optional<int32_t> id = tokenizer.TokenId(text);
+    if (id.has_value() && tokenizer.Decode({*id}, /*skip_special=*/true).empty()) {
       settings.stop.ids.push_back(*id);
     }
   }

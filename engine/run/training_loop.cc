@@ -187,12 +187,18 @@ absl::Status TrainingLoop::AnswerSamplePrompts(int64_t step) {
   for (size_t done = 0; done < prompts.size();) {
     // A pause takes the cache with the device, so that it waits for the wave's end.
     MT_RETURN_IF_ERROR(p_.pause.HonourAmidStep());
-    MT_ASSIGN_OR_RETURN(
-        const std::vector<GeneratedText> answers,
-        AnswerWave(
-            p_.trainer, *p_.prepared.session->compute_pool, *p_.prepared.tokenizer, settings,
-            absl::MakeConstSpan(prompts).subspan(done), [this] { return p_.run.GoOn(); }, nullptr));
-    for (const GeneratedText& answer : answers)
+    bool ending = false;  // a run that is told to stop needs no answers
+    const auto go_on = [&]() -> absl::Status {
+      MT_RETURN_IF_ERROR(p_.run.GoOn());
+      ending = p_.run.AskedToEnd().has_value();
+      return ending ? absl::CancelledError("asked to end") : absl::OkStatus();
+    };
+    const absl::StatusOr<std::vector<GeneratedText>> answers =
+        AnswerWave(p_.trainer, *p_.prepared.session->compute_pool, *p_.prepared.tokenizer, settings,
+                   absl::MakeConstSpan(prompts).subspan(done), go_on, nullptr);
+    if (ending) return absl::OkStatus();
+    MT_RETURN_IF_ERROR(answers.status());
+    for (const GeneratedText& answer : *answers)
       p_.run.Tell(SampledAnswer{step, done++, answer.text});
   }
   return absl::OkStatus();

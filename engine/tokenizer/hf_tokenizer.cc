@@ -245,6 +245,8 @@ bool HfTokenizer::CutAt(const PreTokenizer::Word& word, size_t offset, Output* o
   if ((any_lstrip_ && IsWhiteSpace(before)) || (any_single_word_ && IsWordCharacter(before))) {
     return false;
   }
+  const char32_t here = Utf8At(out->text, at);
+  if (!parts_.pre_tokenizer.MayBegin(IsWhiteSpace(here) ? U' ' : here)) return false;
   const std::string_view section = out->text.substr(out->section, out->section_end - out->section);
   if (!parts_.normalizer.CutsAt(section, at - out->section)) return false;
   out->cut = {at, out->ids->size(), 0};

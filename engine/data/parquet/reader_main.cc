@@ -185,6 +185,7 @@ int64_t BatchRows(const parquet::FileMetaData& metadata) {
   int64_t rows_min = kBatchRowsMax;
   for (int g = 0; g < metadata.num_row_groups(); ++g) {
     const std::unique_ptr<parquet::RowGroupMetaData> group = metadata.RowGroup(g);
+    if (group->num_rows() == 0) continue;
     const int64_t bytes = std::max<int64_t>(group->total_byte_size(), 1);
     const double rows = static_cast<double>(kBatchBytes) * static_cast<double>(group->num_rows()) /
                         static_cast<double>(bytes);
@@ -252,7 +253,12 @@ std::string Reason(const arrow::Status& status) {
 }
 
 // A daemon that acts for several users has rights that a decoder does not need.
+// Where memory is short, this process ends and not the daemon that started it.
 void GiveUpRights() {
+  if (std::FILE* const score = std::fopen("/proc/self/oom_score_adj", "w")) {
+    std::fputs("1000", score);
+    std::fclose(score);
+  }
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};

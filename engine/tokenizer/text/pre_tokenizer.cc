@@ -181,6 +181,11 @@ absl::Status PreTokenizer::JoinedPieces(size_t step_index, TextPiece piece, bool
   return From(step_index + 1, {piece.first + done, piece.first + known}, open, walk);
 }
 
+bool PreTokenizer::MayBegin(char32_t c) const {
+  return ScriptOf(c) != kAnyScript ||
+         std::none_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.scripts; });
+}
+
 absl::Status PreTokenizer::ScriptPieces(size_t step, TextPiece piece, bool open,
                                         const Walk& walk) const {
   int script = kAnyScript;  // of the piece that begins at `begin`

@@ -52,6 +52,9 @@ class PreTokenizer {
   // then needs exact offsets.
   bool needs_offsets() const { return needs_offsets_; }
 
+  // Returns true if a text that begins with `c` loses nothing when what was before it is cut off.
+  bool MayBegin(char32_t c) const;
+
   // A word that Cut found. `begin` is its offset for `chain`, which is valid during the call.
   struct Word {
     std::string_view text;
