@@ -43,6 +43,15 @@ TEST_F(AnswerTest, PiecesAreWholeCharacters) {
   EXPECT_EQ(answer_->tokens(), 11);
 }
 
+TEST_F(AnswerTest, ALongOneIsWhole) {
+  stop_.texts = {"END"};
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += i % 7 == 3 ? "€" : i % 5 == 1 ? "EN" : "x";
+  Pieces(text, 2000);
+  EXPECT_EQ(answer_->text(), text);
+  EXPECT_EQ(answer_->ids(), Bytes("prompt " + text));
+}
+
 TEST_F(AnswerTest, ItEndsAtItsLength) {
   EXPECT_EQ(Pieces("abcdef", 3), "[a][b][c]");
   EXPECT_TRUE(answer_->ended());

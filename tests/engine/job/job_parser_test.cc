@@ -188,6 +188,8 @@ report: {tensorboard: board}
   EXPECT_THAT(Refusal("training: {freeze: [\"\"]}\n"), HasSubstr("tensor names"));
   EXPECT_THAT(Refusal("training: {skip_steps: [0]}\n"), HasSubstr("whole number from 1"));
   EXPECT_THAT(Refusal("training: {sample_prompts: [a]}\n"), HasSubstr("nothing to evaluate"));
+  EXPECT_THAT(Refusal("training: {sample_prompts: [{messages: [], temperature: 1}]}\n"),
+              HasSubstr("does not know the key temperature"));
   EXPECT_THAT(Refusal("training: {sample_prompts: [{text: a}]}\n"),
               AllOf(HasSubstr("training.sample_prompts[0]"), HasSubstr("a map with messages")));
   EXPECT_THAT(Refusal("optimizer: {groups: [{match: a}]}\n"), HasSubstr("changes nothing"));
