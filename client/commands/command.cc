@@ -37,7 +37,8 @@ void AddAllowChangeOption(CLI::App* command, std::vector<std::string>* sections)
       ->add_option("--allow-change", *sections,
                    "sections of the job file that may differ from the checkpoint's")
       ->type_name("optimizer,schedule")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
 }
 
 ExitCode ExitCodeOf(const v1::Job& job) {

@@ -96,6 +96,7 @@ Json MessageJson(const Message& message) {
     } else if (!field->has_presence() || reflection->HasField(message, field)) {
       json[field->name()] = Value(message, field, 0);
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
+               field->message_type() != v1::Rewards::descriptor() &&
                field->real_containing_oneof() == nullptr) {
       json[field->name()] = nullptr;
     }

@@ -89,7 +89,10 @@ class TransferDescriptor {
 
   // Goes through the page cache from now on.
   void UsePageCache() {
-    if (direct_.exchange(false)) SetDirect(false);
+    if (!direct_) return;
+    // The flag last: a thread that reads false must find the descriptor changed.
+    SetDirect(false);
+    direct_ = false;
   }
 
   // Calls `transfer`, a pread or pwrite of the descriptor, until it is neither interrupted nor

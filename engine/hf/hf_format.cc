@@ -129,7 +129,8 @@ absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
     MT_ASSIGN_OR_RETURN(const std::vector<std::string> inner,
                         files->ListDirectory(JoinPath(source.directory, kHfTemplatesDirectory)));
     for (const std::string& name : inner) {
-      if (!absl::EndsWith(name, kTemplateSuffix)) continue;
+      const std::string from = JoinPath(source.directory, JoinPath(kHfTemplatesDirectory, name));
+      if (!absl::EndsWith(name, kTemplateSuffix) || files->IsDirectory(from)) continue;
       wanted.push_back(JoinPath(kHfTemplatesDirectory, name));
       has_templates = true;
     }

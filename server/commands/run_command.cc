@@ -116,6 +116,7 @@ void AddRunCommand(CLI::App* app, int* exit_code) {
                    "sections of the job file that the resumed run may change")
       ->type_name("optimizer,schedule")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kChangeableSections),
                                                      std::end(kChangeableSections))));
   command->callback([arguments, exit_code] {

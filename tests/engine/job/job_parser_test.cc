@@ -304,8 +304,8 @@ TEST(JobParserTest, DataMayBeMixedAndItsKeysHaveWords) {
 TEST(JobParserTest, DataEntries) {
   EXPECT_EQ(
       DataRefusal("{path: a}"),
-      "job.yaml:4: data.train[0].format: is missing; there are text, tokens, alpaca, sharegpt or "
-      "messages");
+      "job.yaml:4: data.train[0].format: is missing; there are text, tokens, alpaca, sharegpt, "
+      "messages or preference");
   EXPECT_EQ(DataRefusal("{format: text}"), "job.yaml:4: data.train[0].path: is missing");
   EXPECT_THAT(DataRefusal("a.txt"), HasSubstr("data.train[0]: expects {path: ..., format: ...}"));
   EXPECT_EQ(DataRefusal("{path: a, fromat: text}"),

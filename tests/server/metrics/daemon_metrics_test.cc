@@ -205,6 +205,7 @@ TEST(DaemonMetricsTest, AThousandJobsLeaveAPageOfTheSameSize) {
     metrics.JobHasDevice(TestMeasuredJob(id));
     StepRecord step = TestStep(1);
     step.eval_loss = 1;
+    step.eval_losses = {{"code", 1}};
     metrics.StepDone(step);
     metrics.CheckpointDone(absl::FromUnixSeconds(1), 1);
     if (i < 999) metrics.JobLeftDevice(id);
