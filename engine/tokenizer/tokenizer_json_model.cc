@@ -1,5 +1,12 @@
 // The "model" of tokenizer.json.
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/base/status.h"
@@ -12,6 +19,33 @@
 
 namespace megatrain {
 namespace {
+
+// Returns the score as serde_json reads it, with which `tokenizers` reads the file: the number of
+// all digits, multiplied or divided by a power of ten. That may miss the nearest double by a bit,
+// and a bit decides between ways of equal scores. `score` is the nearest double of the text, whose
+// digits are the shortest that give it.
+double AsSerdeReads(double score) {
+  char text[32];
+  const std::to_chars_result end =
+      std::to_chars(text, text + sizeof(text), std::abs(score), std::chars_format::scientific);
+  const std::string_view written(text, static_cast<size_t>(end.ptr - text));
+  const size_t exponent_at = written.find('e');
+  int exponent = 0;
+  double power = 0;
+  if (exponent_at == std::string_view::npos ||
+      !absl::SimpleAtoi(ToAbsl(written.substr(exponent_at + 1)), &exponent)) {
+    return score;  // not finite
+  }
+  uint64_t digits = 0;
+  for (const char c : written.substr(0, exponent_at)) {
+    if (c != '.') digits = 10 * digits + static_cast<uint64_t>(c - '0');
+  }
+  if (exponent_at > 1) exponent -= static_cast<int>(exponent_at) - 2;  // digits behind the point
+  if (std::abs(exponent) > 308) return score;
+  if (!absl::SimpleAtod(absl::StrCat("1e", std::abs(exponent)), &power)) return score;
+  const double value = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? value / power : value * power, score);
+}
 
 using Json = nlohmann::json;
 
@@ -179,7 +213,9 @@ absl::Status ReadUnigram(const Json& model, TokenizerJson* out) {
       return absl::InvalidArgumentError(
           absl::StrCat("model.vocab[", pieces.size(), "] is not [token, score]"));
     }
-    pieces.emplace_back(item[0].get<std::string>(), item[1].get<double>());
+    pieces.emplace_back(item[0].get<std::string>(), item[1].is_number_float()
+                                                        ? AsSerdeReads(item[1].get<double>())
+                                                        : item[1].get<double>());
   }
   std::optional<int32_t> unknown_id;
   if (!Get(model, "unk_id").is_null()) {

@@ -327,5 +327,21 @@ TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {
   EXPECT_THAT((*ids)->end_ids(), testing::ElementsAre(7, 8));
 }
 
+// Two ways have the same score but for the last bit, which depends on how scores are read. The ids
+// are those of `tokenizers`.
+TEST(UnigramTest, ScoresAreReadAsTokenizersReadsThem) {
+  const std::string json = R"({"added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+    "post_processor": null, "decoder": null, "model": {"type": "Unigram", "unk_id": 0, "vocab": [
+    ["<unk>", 0.0], ["[<", -11.209655127454674], ["gi", -8.541385973167134],
+    ["ới", -10.43738707522666], ["-", -5.551356496619697], ["h", -6.43274380181265],
+    ["ạ", -9.904789831045143], ["n", -5.595619717277236], [">", -7.274093803999807],
+    ["]", -6.829979537032289], ["]]", -10.082947912618133]]}})";
+  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = json});
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  std::vector<int32_t> ids;
+  ASSERT_TRUE((*tokenizer)->Encode("[<giới-hạn>]]]", &ids).ok());
+  EXPECT_EQ(ids, (std::vector<int32_t>{1, 2, 3, 4, 5, 6, 7, 8, 10, 9}));
+}
+
 }  // namespace
 }  // namespace megatrain
