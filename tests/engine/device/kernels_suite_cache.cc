@@ -110,7 +110,7 @@ TEST_P(KernelsSuite, CachedAttention) {
   }
 }
 
-// What else is in the call changes no bit of a token, so that an answer does not depend on the
+// Other tokens of the call change no bit of a token, so that an answer does not depend on the
 // prompts beside it.
 TEST_P(KernelsSuite, CachedAttentionOfATokenIsItsOwn) {
   constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 40, kRows = 90, kTokens = 3;

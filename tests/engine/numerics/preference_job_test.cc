@@ -170,7 +170,7 @@ TEST_F(PreferenceJobTest, StoppedAndResumedItEndsWithTheSameBits) {
   const JobSpec plain = Job("plain");
   const JobRun expected = Train(plain);
   ASSERT_TRUE(expected.status.ok()) << expected.status;
-  // What is done to the cache and the model between the two runs.
+  // Changes of the cache and the model between the two runs.
   const std::vector<std::pair<std::string, std::function<void(JobSpec&)>>> cases = {
       {"all is there", [](JobSpec&) {}}, {"the cache is gone", [](JobSpec& spec) {
                                             for (const std::string& file : CacheFiles(spec))

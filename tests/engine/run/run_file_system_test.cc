@@ -134,7 +134,7 @@ std::string Content(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// What apply_chat_template of the exported model renders is what was trained.
+// The exported model's apply_chat_template renders the texts that were trained.
 TEST(JobFilesTest, TheOutputHasTheChatTemplateOfTheJob) {
   const std::string directory = FreshDirectory("template");
   const std::string model = directory + "/model";

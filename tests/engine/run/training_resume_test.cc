@@ -154,7 +154,7 @@ TEST_F(ResumeTest, AResumedRunSeesTheDayOnWhichItBegan) {
                         "2020-05-18"));
 }
 
-// Of a run that was given in epochs the last step has fewer sequences.
+// The last step of a run that is given in epochs has fewer sequences.
 TEST_F(ResumeTest, MoreEpochsVisitEverySequenceAgain) {
   JobSpec spec = HookedJob("epochs");
   spec.training.steps = 0;

@@ -123,7 +123,7 @@ TEST_F(ParquetTest, AProgramThatDiesIsAnErrorOfTheFile) {
               HasSubstr("texts.parquet: the program that reads Parquet ended with exit code 1"));
 }
 
-// What training sees of a Parquet file is what it sees of the same rows as JSON Lines.
+// Training sees the same of a Parquet file as of its rows in JSON Lines.
 TEST_F(ParquetTest, EveryFormatReadsIt) {
   for (const auto& [name, format] :
        {std::pair{"texts", DataFormat::kText}, std::pair{"messages", DataFormat::kMessages},
