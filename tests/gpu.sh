@@ -108,7 +108,7 @@ fi
 kernels='Gpu/KernelsSuite.*'
 attention='Gpu/KernelsSuite.Attention*'
 sanitized="$kernels:$some_models"
-if $small; then sanitized='Gpu/KernelsSuite.Rope/*:Gpu/KernelsSuite.SwiGluAndBackward/*'; fi
+if $small; then sanitized='Gpu/KernelsSuite.Rope/*:Gpu/KernelsSuite.GluAndBackward/*'; fi
 # Of each item of the bench the seconds without which it is not begun, and those it may take.
 declare -A least=([limits]=20 [7b]=90 [kernels]=20 [1.5b]=40 [32k]=90)
 declare -A most=([limits]=90 [7b]=200 [kernels]=60 [1.5b]=90 [32k]=150)

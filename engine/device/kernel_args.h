@@ -16,8 +16,8 @@
 
 namespace megatrain {
 
-// out[m, n] = op(a)[m, k] * op(b)[k, n] (+ bias[n]) (+ addend[m, n]), accumulated in FP32 and
-// rounded once.
+// out[m, n] = alpha * op(a)[m, k] * op(b)[k, n] (+ bias[n]) (+ addend[m, n]), accumulated in FP32
+// and rounded once.
 struct MatMulArgs {
   int64_t m = 0, n = 0, k = 0;
   DType dtype = DType::kF32;      // the type of a, b and bias
@@ -32,22 +32,25 @@ struct MatMulArgs {
   int64_t out_stride = 0;
   const void* bias = nullptr;    // [n], or null
   const void* addend = nullptr;  // [m, n] with out_stride, or null; `out` accumulates
+  float alpha = 1;
 };
 
-// Computes y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + epsilon), over the `width`
-// elements of each of a row's `groups` parts. More than one group means QK norm, with one weight
-// [width] for all heads. Element (row, group, i) is at row * stride + group * width + i. Zhang &
-// Sennrich 2019.
+// Computes y = x * rstd * weight (+ addend) with rstd = 1 / sqrt(mean(x^2) + epsilon), over the
+// `width` elements of each of a row's `groups` parts, in FP32 and rounded once. More than one group
+// means QK norm, with one weight [width] for all heads. Element (row, group, i) is at row * stride
+// + group * width + i. Zhang & Sennrich 2019.
 struct RmsNormArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, groups = 1, width = 0;
   float epsilon = 0;
   const void* x = nullptr;  // [rows, groups, width]
   int64_t x_stride = 0;
-  const void* weight = nullptr;  // [width]
+  const void* weight = nullptr;  // [width]; null: all are 1
   void* y = nullptr;             // [rows, groups, width]
   int64_t y_stride = 0;
-  float* rstd = nullptr;  // [rows, groups], written; may be null
+  float* rstd = nullptr;         // [rows, groups], written; may be null
+  bool one_plus_weight = false;  // 1 + weight takes the place of weight (Gemma)
+  const void* addend = nullptr;  // [rows, width] with y_stride, or null; may be y; for one group
 };
 
 // Computes dx, the gradient by x, and dweight, the gradient by weight, unless that is null.
@@ -56,7 +59,7 @@ struct RmsNormBackwardArgs {
   int64_t rows = 0, groups = 1, width = 0;
   const void* x = nullptr;  // [rows, groups, width]
   int64_t x_stride = 0;
-  const void* weight = nullptr;  // [width]
+  const void* weight = nullptr;  // [width], as in RmsNormArgs
   const float* rstd = nullptr;   // [rows, groups]
   const void* dy = nullptr;      // [rows, groups, width]
   int64_t dy_stride = 0;
@@ -65,19 +68,34 @@ struct RmsNormBackwardArgs {
   bool accumulate = false;   // adds to dx (the residual stream), in FP32, rounded once
   float* dweight = nullptr;  // [width], FP32; may be null
   bool add_dweight = true;   // false: dweight is overwritten
+  bool one_plus_weight = false;
 };
 
-// Rotates pairs (i, i + head_dim / 2) of each head in place by position (the "rotate half" form of
-// HF transformers). `inverse` rotates back, which gives the gradient. Su et al. 2021.
+// Rotates the first rotary_dim elements of each head in place by position: the pairs (i, i +
+// rotary_dim / 2) (the "rotate half" form of HF transformers) or, if `interleaved`, (2 i, 2 i + 1).
+// `inverse` rotates back, which gives the gradient. Su et al. 2021.
 struct RopeArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, head_dim = 0;
+  int64_t rotary_dim = 0;  // even, at most head_dim
+  bool interleaved = false;
   void* x = nullptr;  // [tokens, heads, head_dim], head h of token t at t * stride + h * head_dim
   int64_t stride = 0;
   const int32_t* positions = nullptr;  // [tokens]
-  const float* cosine = nullptr;       // [positions, head_dim / 2]
-  const float* sine = nullptr;         // [positions, head_dim / 2]
+  const float* cosine = nullptr;       // [positions, rotary_dim / 2]
+  const float* sine = nullptr;         // [positions, rotary_dim / 2]
   bool inverse = false;
+};
+
+// The changes that some families make to attention's scores s = scale * q.k.
+struct AttentionShaping {
+  // > 0: a token sees itself and the window - 1 tokens before it, at most. 0: all before it.
+  int64_t window = 0;
+  // > 0: scores are softcap * tanh(s / softcap), before masking (Gemma 2).
+  float softcap = 0;
+  // T [heads]: a further score of each head, which takes part in the softmax but has no value
+  // (gpt-oss); null: none.
+  const void* sinks = nullptr;
 };
 
 // Causal attention inside documents. A token sees itself and the earlier tokens of its document.
@@ -85,7 +103,8 @@ struct RopeArgs {
 struct AttentionArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;  // kv_heads divides heads
-  float scale = 0;                                            // 1 / sqrt(head_dim)
+  float scale = 0;                                            // mostly 1 / sqrt(head_dim)
+  AttentionShaping shaping = {};
   AttentionChoice choice = AttentionChoice::kAuto;
   // HOST memory, [documents + 1]. Document d is tokens [starts[d], starts[d + 1]). Documents cover
   // all tokens. engine/data/sequences/document_bounds.h makes them in a run.
@@ -100,8 +119,9 @@ struct AttentionArgs {
   int64_t k_stride = 0;
   const void* v = nullptr;  // [tokens, kv_heads, head_dim]
   int64_t v_stride = 0;
-  void* out = nullptr;   // [tokens, heads, head_dim], contiguous; read in backward
-  float* lse = nullptr;  // [heads, tokens]: log(sum(exp(scale * q.k))); read in backward
+  void* out = nullptr;  // [tokens, heads, head_dim], contiguous; read in backward
+  // [heads, tokens]: log(sum(exp(score))), the sink's included; read in backward
+  float* lse = nullptr;
 };
 
 struct AttentionBackwardArgs {
@@ -114,6 +134,8 @@ struct AttentionBackwardArgs {
   int64_t dk_stride = 0;
   void* dv = nullptr;  // as dk
   int64_t dv_stride = 0;
+  float* dsinks = nullptr;    // [heads], FP32; may be null
+  bool add_dsinks = true;     // false: dsinks is overwritten
   void* workspace = nullptr;  // KernelSizes::AttentionBackwardWorkspaceBytes
   int64_t workspace_bytes = 0;
 };
@@ -124,7 +146,8 @@ struct AttentionBackwardArgs {
 struct CachedAttentionArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, heads = 0, kv_heads = 0, head_dim = 0;  // kv_heads divides heads
-  float scale = 0;                                            // 1 / sqrt(head_dim)
+  float scale = 0;                                            // mostly 1 / sqrt(head_dim)
+  AttentionShaping shaping = {};
   const int32_t* first_rows = nullptr;  // [tokens], the row of the first token of its sequence
   const int32_t* positions = nullptr;   // [tokens], in its sequence, from 0
   const void* q = nullptr;              // [tokens, heads, head_dim]
@@ -137,22 +160,34 @@ struct CachedAttentionArgs {
   void* out = nullptr;    // [tokens, heads, head_dim], contiguous
 };
 
-// out = silu(gate) * up. Shazeer 2020.
-struct SwiGluArgs {
+enum class GluActivation {
+  kSilu,      // silu(gate) * up
+  kGeluTanh,  // gelu(gate) * up, with the tanh approximation of GELU
+  // gate' * sigmoid(slope * gate') * (up' + 1), with gate' = min(gate, limit) and up' = clamp(up,
+  // -limit, limit) (gpt-oss)
+  kClampedSilu,
+};
+
+// A gated linear unit: out = activation(gate) * up. Shazeer 2020.
+struct GluArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, width = 0;
   const void* gate_up = nullptr;  // [tokens, 2, width]: gate, then up
   void* out = nullptr;            // [tokens, width]
+  GluActivation activation = GluActivation::kSilu;
+  float limit = 0, slope = 0;  // for kClampedSilu
 };
 
-struct SwiGluBackwardArgs {
+struct GluBackwardArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, width = 0;
   const void* gate_up = nullptr;  // [tokens, 2, width]
-  // [tokens, width]. It is overwritten by SwiGLU's output, with the same bits as SwiGlu gives,
+  // [tokens, width]. It is overwritten by the unit's output, with the same bits as Glu gives,
   // because the backward pass needs that next and it costs only one more write here.
   void* dout = nullptr;
   void* dgate_up = nullptr;  // [tokens, 2, width]; may be gate_up
+  GluActivation activation = GluActivation::kSilu;
+  float limit = 0, slope = 0;  // for kClampedSilu
 };
 
 struct EmbeddingArgs {
@@ -161,6 +196,7 @@ struct EmbeddingArgs {
   const int32_t* ids = nullptr;  // [tokens], each in [0, vocabulary)
   const void* table = nullptr;   // [vocabulary, hidden]
   void* out = nullptr;           // [tokens, hidden]
+  float scale = 1;               // a factor of each row
 };
 
 struct EmbeddingBackwardArgs {
@@ -174,10 +210,14 @@ struct EmbeddingBackwardArgs {
   float* dtable = nullptr;     // [vocabulary, hidden], FP32
   // If false, dtable is overwritten, with zeros in the rows of ids that do not occur.
   bool add = true;
+  float scale = 1;          // a factor of each row
+  int64_t padding_id = -1;  // an id whose row gets no gradient, as torch's padding_idx; -1: none
 };
 
-// Computes for each row loss = logsumexp(logits) - logits[label]. Rows with label < 0 have loss 0
-// and a zero gradient. The gradient dlogits = (softmax(logits) - onehot(label)) * scale, of type T,
+// Computes for each row loss = logsumexp(l) - l[label], where l is logits or, with a softcap,
+// softcap
+// * tanh(logits / softcap). Rows with label < 0 have loss 0 and a zero gradient. The gradient by
+// the logits, without a softcap dlogits = (softmax(logits) - onehot(label)) * scale, of type T,
 // overwrites the logits. Row r of dlogits starts at the first byte of row r of the logits, so its
 // stride in elements of T is logits_stride * 4 / sizeof(T).
 struct CrossEntropyArgs {
@@ -191,6 +231,7 @@ struct CrossEntropyArgs {
   const float* weights = nullptr;
   bool loss_only = false;   // evaluation: logits are left undefined
   float* losses = nullptr;  // [tokens], each row's loss, 0 where masked
+  float softcap = 0;        // 0: none
 };
 
 // A pair's results, in PreferenceLossArgs::results.

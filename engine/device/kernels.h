@@ -40,8 +40,8 @@ class Kernels : public KernelSizes {
   // are stored already: of the tokens before it and itself. `k` and `v` are not read. The output of
   // a token of no sequence is 0. A token's bits depend on no other token of the call.
   virtual absl::Status CachedAttention(Stream& stream, const CachedAttentionArgs& args) = 0;
-  virtual absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) = 0;
-  virtual absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) = 0;
+  virtual absl::Status Glu(Stream& stream, const GluArgs& args) = 0;
+  virtual absl::Status GluBackward(Stream& stream, const GluBackwardArgs& args) = 0;
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;

@@ -271,7 +271,7 @@ absl::Status ReferenceKernels::CachedAttention(Stream&, const CachedAttentionArg
   return absl::OkStatus();
 }
 
-absl::Status ReferenceKernels::SwiGlu(Stream&, const SwiGluArgs& args) {
+absl::Status ReferenceKernels::Glu(Stream&, const GluArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
     for (int64_t i = 0; i < args.width; ++i) {
       const double gate = Get(args.dtype, args.gate_up, 2 * t * args.width + i);
@@ -282,7 +282,7 @@ absl::Status ReferenceKernels::SwiGlu(Stream&, const SwiGluArgs& args) {
   return absl::OkStatus();
 }
 
-absl::Status ReferenceKernels::SwiGluBackward(Stream&, const SwiGluBackwardArgs& args) {
+absl::Status ReferenceKernels::GluBackward(Stream&, const GluBackwardArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
     for (int64_t i = 0; i < args.width; ++i) {
       const int64_t at = 2 * t * args.width + i;

@@ -241,14 +241,14 @@ class Bench {
   }
 
   absl::StatusOr<double> ElementRate(DType dtype) {
-    SwiGluArgs args;
+    GluArgs args;
     args.dtype = dtype;
     args.tokens = s_.tokens;
     args.width = s_.wide;
     args.gate_up = Operand(0);
     args.out = Operand(1);
     return Rate(*kernels_, 3.0 * static_cast<double>(s_.tokens * s_.wide * DTypeBytes(dtype)),
-                [&] { return device_.kernels().SwiGlu(*kernels_, args); });
+                [&] { return device_.kernels().Glu(*kernels_, args); });
   }
 
   // On the host: the fastest of a few updates, after those that tune it.

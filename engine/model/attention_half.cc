@@ -68,7 +68,7 @@ absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t st
   args.dtype = l.context.dtype;
   args.tokens = chunk.tokens;
   args.heads = l.c.heads + l.c.kv_heads;
-  args.head_dim = l.c.head_dim;
+  args.head_dim = args.rotary_dim = l.c.head_dim;
   args.x = x;
   args.stride = stride;
   args.positions = l.batch.positions + chunk.begin;

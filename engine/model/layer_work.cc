@@ -51,9 +51,9 @@ LayerWork Products(const Sizes& s, double parameters, double launches) {
 LayerWork Norm(const Sizes& s) { return Pass(s, 2 * s.hidden); }
 // Reads x, the gradient by y and the residual's, and writes the latter.
 LayerWork NormBackward(const Sizes& s) { return Pass(s, 4 * s.hidden, kSplitSum); }
-LayerWork SwiGlu(const Sizes& s) { return Pass(s, 3 * s.intermediate); }
+LayerWork Glu(const Sizes& s) { return Pass(s, 3 * s.intermediate); }
 // Reads gate, up and the gradient; writes the gradients of the first two and SwiGLU's output.
-LayerWork SwiGluBackward(const Sizes& s) { return Pass(s, 6 * s.intermediate); }
+LayerWork GluBackward(const Sizes& s) { return Pass(s, 6 * s.intermediate); }
 LayerWork Rope(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv)); }
 // Queries' and keys': read and written, apart.
 LayerWork HeadNorms(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv), 2); }
@@ -123,7 +123,7 @@ LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first) {
 LayerWork DecoderLayerForwardWork(const WorkShape& shape) {
   const Sizes s(shape);
   // The last product adds the residual stream.
-  return InChunks(shape, AttentionForward(shape, s) + ToGateUp(s) + SwiGlu(s) +
+  return InChunks(shape, AttentionForward(shape, s) + ToGateUp(s) + Glu(s) +
                              Products(s, s.down(), 1) + Pass(s, s.hidden, 0));
 }
 
@@ -149,7 +149,7 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
   // Each of the four matrices has a gradient by the input and one by the weight.
-  LayerWork work = 2 * Products(s, matrices, 4) + SwiGluBackward(s) + 2 * NormBackward(s) + Rope(s);
+  LayerWork work = 2 * Products(s, matrices, 4) + GluBackward(s) + 2 * NormBackward(s) + Rope(s);
   // Scores once more, then the gradients by probabilities, values, queries and keys.
   work += {.attention_backward_flops = 5 * s.pair_product_flops,
            .launches = kAttentionBackwardLaunches};

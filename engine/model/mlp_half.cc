@@ -24,25 +24,25 @@ absl::Status GateUp(const BoundLayer& l, const Chunk& chunk) {
                   GateUpRows(l, chunk));
 }
 
-absl::Status SwiGlu(const BoundLayer& l, const Chunk& chunk) {
-  SwiGluArgs args;
+absl::Status Glu(const BoundLayer& l, const Chunk& chunk) {
+  GluArgs args;
   args.dtype = l.context.dtype;
   args.tokens = chunk.tokens;
   args.width = l.c.intermediate;
   args.gate_up = GateUpRows(l, chunk);
   args.out = l.a.activated;
-  return l.kernels.SwiGlu(l.stream, args);
+  return l.kernels.Glu(l.stream, args);
 }
 
-absl::Status SwiGluBackward(const BoundLayer& l, const Chunk& chunk) {
-  SwiGluBackwardArgs args;
+absl::Status GluBackward(const BoundLayer& l, const Chunk& chunk) {
+  GluBackwardArgs args;
   args.dtype = l.context.dtype;
   args.tokens = chunk.tokens;
   args.width = l.c.intermediate;
   args.gate_up = GateUpRows(l, chunk);
   args.dout = l.a.activated;
   args.dgate_up = GateUpRows(l, chunk);
-  return l.kernels.SwiGluBackward(l.stream, args);
+  return l.kernels.GluBackward(l.stream, args);
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ absl::Status SwiGluBackward(const BoundLayer& l, const Chunk& chunk) {
 absl::Status MlpForward(const BoundLayer& l, const Chunk& chunk, void* y) {
   MT_RETURN_IF_ERROR(Norm(l, chunk));
   MT_RETURN_IF_ERROR(GateUp(l, chunk));
-  MT_RETURN_IF_ERROR(SwiGlu(l, chunk));
+  MT_RETURN_IF_ERROR(Glu(l, chunk));
   return l.Linear(chunk, l.a.activated, l.c.intermediate, l.o.down, l.c.hidden,
                   l.Rows(y, chunk, l.c.hidden), /*bias=*/-1, l.Middle(chunk));
 }
@@ -67,7 +67,7 @@ absl::Status MlpBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
   void* const gate_up = GateUpRows(l, chunk);
   void* const normed = Normed(l, chunk);
   MT_RETURN_IF_ERROR(l.LinearInputGradient(chunk, dh, hidden, l.o.down, intermediate, activated));
-  MT_RETURN_IF_ERROR(SwiGluBackward(l, chunk));
+  MT_RETURN_IF_ERROR(GluBackward(l, chunk));
   MT_RETURN_IF_ERROR(
       l.LinearWeightGradient(chunk, activated, intermediate, dh, hidden, l.o.down, gradient));
   MT_RETURN_IF_ERROR(l.LinearWeightGradient(chunk, normed, hidden, gate_up, 2 * intermediate,

@@ -245,16 +245,17 @@ class Bench {
     std::vector<float> cosine(static_cast<size_t>(kSequence * kHeadDim / 2), 0.6f);
     std::vector<float> sine(cosine.size(), 0.8f);
     Report("rope", tokens * 2 * kHidden * element * 2, 2 * kLayers, [&] {
-      return kernels_.Rope(stream_, {dtype_, kTokens, 2 * kHeads, kHeadDim, qkv.data(), kQkv,
-                                     positions.data(), cosine.data(), sine.data(), false});
+      return kernels_.Rope(
+          stream_, {dtype_, kTokens, 2 * kHeads, kHeadDim, kHeadDim, false, qkv.data(), kQkv,
+                    positions.data(), cosine.data(), sine.data(), false});
     });
     std::vector<char> gate_up = RandomValues(dtype_, kTokens * 2 * kIntermediate);
     std::vector<char> act = RandomValues(dtype_, kTokens * kIntermediate), dgate_up = gate_up;
-    Report("swiglu", tokens * kIntermediate * element * 3, kLayers, [&] {
-      return kernels_.SwiGlu(stream_, {dtype_, kTokens, kIntermediate, gate_up.data(), act.data()});
+    Report("glu", tokens * kIntermediate * element * 3, kLayers, [&] {
+      return kernels_.Glu(stream_, {dtype_, kTokens, kIntermediate, gate_up.data(), act.data()});
     });
-    Report("swiglu backward", tokens * kIntermediate * element * 6, kLayers, [&] {
-      return kernels_.SwiGluBackward(
+    Report("glu backward", tokens * kIntermediate * element * 6, kLayers, [&] {
+      return kernels_.GluBackward(
           stream_, {dtype_, kTokens, kIntermediate, gate_up.data(), act.data(), dgate_up.data()});
     });
     std::vector<float> logits(static_cast<size_t>(kHeadChunk * kVocabulary), 0.5f);

@@ -12,10 +12,10 @@
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/cross_entropy.h"
 #include "engine/device/cpu/elementwise.h"
+#include "engine/device/cpu/glu.h"
 #include "engine/device/cpu/matmul.h"
 #include "engine/device/cpu/norm.h"
 #include "engine/device/cpu/rope.h"
-#include "engine/device/cpu/swiglu.h"
 #include "engine/device/preference_term.h"
 #include "engine/optim/kernel/adamw_kernel.h"
 
@@ -134,15 +134,15 @@ absl::Status CpuKernels::CachedAttention(Stream&, const CachedAttentionArgs& arg
   return absl::OkStatus();
 }
 
-absl::Status CpuKernels::SwiGlu(Stream&, const SwiGluArgs& args) {
+absl::Status CpuKernels::Glu(Stream&, const GluArgs& args) {
   ForRanges(pool_, args.tokens, RowsInBlock(args.width),
-            [&](int64_t begin, int64_t end) { SwiGluTokens(args, begin, end); });
+            [&](int64_t begin, int64_t end) { GluTokens(args, begin, end); });
   return absl::OkStatus();
 }
 
-absl::Status CpuKernels::SwiGluBackward(Stream&, const SwiGluBackwardArgs& args) {
+absl::Status CpuKernels::GluBackward(Stream&, const GluBackwardArgs& args) {
   ForRanges(pool_, args.tokens, RowsInBlock(args.width),
-            [&](int64_t begin, int64_t end) { SwiGluBackwardTokens(args, begin, end); });
+            [&](int64_t begin, int64_t end) { GluBackwardTokens(args, begin, end); });
   return absl::OkStatus();
 }
 

@@ -42,8 +42,8 @@ class CpuKernels : public Kernels {
   absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) override;
   absl::Status StoreInCache(Stream& stream, const CachedAttentionArgs& args) override;
   absl::Status CachedAttention(Stream& stream, const CachedAttentionArgs& args) override;
-  absl::Status SwiGlu(Stream& stream, const SwiGluArgs& args) override;
-  absl::Status SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) override;
+  absl::Status Glu(Stream& stream, const GluArgs& args) override;
+  absl::Status GluBackward(Stream& stream, const GluBackwardArgs& args) override;
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;

@@ -115,11 +115,11 @@ absl::Status CudaKernels::StoreInCache(Stream& stream, const CachedAttentionArgs
 absl::Status CudaKernels::CachedAttention(Stream& stream, const CachedAttentionArgs& args) {
   return Launched(cuda::CachedAttention(QueueOf(stream), args), "CachedAttention");
 }
-absl::Status CudaKernels::SwiGlu(Stream& stream, const SwiGluArgs& args) {
-  return Launched(cuda::SwiGlu(QueueOf(stream), args), "SwiGlu");
+absl::Status CudaKernels::Glu(Stream& stream, const GluArgs& args) {
+  return Launched(cuda::Glu(QueueOf(stream), args), "Glu");
 }
-absl::Status CudaKernels::SwiGluBackward(Stream& stream, const SwiGluBackwardArgs& args) {
-  return Launched(cuda::SwiGluBackward(QueueOf(stream), args), "SwiGluBackward");
+absl::Status CudaKernels::GluBackward(Stream& stream, const GluBackwardArgs& args) {
+  return Launched(cuda::GluBackward(QueueOf(stream), args), "GluBackward");
 }
 absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
   return Launched(cuda::Embedding(QueueOf(stream), args), "Embedding");

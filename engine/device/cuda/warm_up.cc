@@ -119,15 +119,19 @@ class Layer {
   }
 
   absl::Status Elements(const Memory& m) {
-    RopeArgs rope{.dtype = dtype_, .tokens = kTokens, .heads = kHeads, .head_dim = kHeadDim};
+    RopeArgs rope{.dtype = dtype_,
+                  .tokens = kTokens,
+                  .heads = kHeads,
+                  .head_dim = kHeadDim,
+                  .rotary_dim = kHeadDim};
     rope.x = m.a;
     rope.stride = kWidth;
     rope.positions = m.positions;
     rope.cosine = Floats(m.b);
     rope.sine = Floats(m.c);
     MT_RETURN_IF_ERROR(k_.Rope(s_, rope));
-    MT_RETURN_IF_ERROR(k_.SwiGlu(s_, {dtype_, kTokens, kWidth, m.a, m.b}));
-    MT_RETURN_IF_ERROR(k_.SwiGluBackward(s_, {dtype_, kTokens, kWidth, m.a, m.b, m.a}));
+    MT_RETURN_IF_ERROR(k_.Glu(s_, {dtype_, kTokens, kWidth, m.a, m.b}));
+    MT_RETURN_IF_ERROR(k_.GluBackward(s_, {dtype_, kTokens, kWidth, m.a, m.b, m.a}));
     MT_RETURN_IF_ERROR(
         k_.Embedding(s_, {dtype_, kTokens, kWidth, kVocabulary, m.positions, m.a, m.b}));
     return k_.EmbeddingBackward(

@@ -267,7 +267,7 @@ class KernelBench {
     rope.dtype = dtype_;
     rope.tokens = s_.tokens;
     rope.heads = s_.heads + s_.kv_heads;
-    rope.head_dim = s_.head_dim;
+    rope.head_dim = rope.rotary_dim = s_.head_dim;
     rope.x = Part(0);
     rope.stride = width;
     rope.positions = Integers(kPositions);
@@ -277,15 +277,14 @@ class KernelBench {
                             2.0 * static_cast<double>(s_.tokens * rope.heads * s_.head_dim * e_),
                             [&] { return kernels().Rope(stream(), rope); }));
     const double wide = static_cast<double>(s_.tokens * s_.intermediate * e_);
-    SwiGluArgs glu;
+    GluArgs glu;
     glu.dtype = dtype_;
     glu.tokens = s_.tokens;
     glu.width = s_.intermediate;
     glu.gate_up = Part(0);
     glu.out = Part(1);
-    MT_RETURN_IF_ERROR(
-        Line("SwiGLU", 0, 3 * wide, [&] { return kernels().SwiGlu(stream(), glu); }));
-    SwiGluBackwardArgs glu_back;
+    MT_RETURN_IF_ERROR(Line("SwiGLU", 0, 3 * wide, [&] { return kernels().Glu(stream(), glu); }));
+    GluBackwardArgs glu_back;
     glu_back.dtype = dtype_;
     glu_back.tokens = s_.tokens;
     glu_back.width = s_.intermediate;
@@ -293,7 +292,7 @@ class KernelBench {
     glu_back.dout = Part(1);
     glu_back.dgate_up = Part(2);
     return Line("SwiGLU backward", 0, 6 * wide,
-                [&] { return kernels().SwiGluBackward(stream(), glu_back); });
+                [&] { return kernels().GluBackward(stream(), glu_back); });
   }
 
   absl::Status Head() {

@@ -231,7 +231,7 @@ TEST_P(KernelsSuite, AttentionBackward) {
   }
 }
 
-TEST_P(KernelsSuite, SwiGluAndBackward) {
+TEST_P(KernelsSuite, GluAndBackward) {
   for (int64_t width : {1, 30, 257, 8, 520}) {
     const int64_t tokens = SizeIsTested(150 * 520) ? 150 : 20;
     SCOPED_TRACE(testing::Message() << tokens << "x" << width);
@@ -242,14 +242,14 @@ TEST_P(KernelsSuite, SwiGluAndBackward) {
     ExpectLikeReference(
         device(), operands, tolerance(),
         [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-          MT_RETURN_IF_ERROR(kernels.SwiGlu(stream, {dtype(), tokens, width, p[gate_up], p[out]}));
-          return kernels.SwiGluBackward(stream,
-                                        {dtype(), tokens, width, p[gate_up], p[dout], p[gate_up]});
+          MT_RETURN_IF_ERROR(kernels.Glu(stream, {dtype(), tokens, width, p[gate_up], p[out]}));
+          return kernels.GluBackward(stream,
+                                     {dtype(), tokens, width, p[gate_up], p[dout], p[gate_up]});
         });
   }
 }
 
-TEST_P(KernelsSuite, SwiGluAtTheEnds) {
+TEST_P(KernelsSuite, GluAtTheEnds) {
   Operands operands(5);
   const std::vector<float> gates = {-1e4f, -90.0f, -88.0f, -87.0f, 1e-30f, 20.0f, 90.0f, 1e4f};
   std::vector<float> gate_up = gates;
@@ -258,7 +258,7 @@ TEST_P(KernelsSuite, SwiGluAtTheEnds) {
   const size_t out = operands.Random(dtype(), 8);
   ExpectLikeReference(device(), operands, tolerance(),
                       [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-                        return kernels.SwiGlu(stream, {dtype(), 1, 8, p[in], p[out]});
+                        return kernels.Glu(stream, {dtype(), 1, 8, p[in], p[out]});
                       });
 }
 
@@ -314,7 +314,7 @@ TEST_P(KernelsSuite, EmbeddingAndBackward) {
 
 // SwiGLU's backward gives its output again, of which weights' gradients are made: the same bits
 // whether packs can be moved or not.
-TEST_P(KernelsSuite, SwiGluBackwardGivesTheForwardsBits) {
+TEST_P(KernelsSuite, GluBackwardGivesTheForwardsBits) {
   for (int64_t width : {1, 37, 264}) {
     Operands operands(static_cast<uint64_t>(width));
     const int64_t tokens = 130;
@@ -323,9 +323,9 @@ TEST_P(KernelsSuite, SwiGluBackwardGivesTheForwardsBits) {
     const size_t dout = operands.Random(dtype(), tokens * width);
     const auto got = RunOn(
         device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
-          MT_RETURN_IF_ERROR(kernels.SwiGlu(stream, {dtype(), tokens, width, p[gate_up], p[out]}));
-          return kernels.SwiGluBackward(stream,
-                                        {dtype(), tokens, width, p[gate_up], p[dout], p[gate_up]});
+          MT_RETURN_IF_ERROR(kernels.Glu(stream, {dtype(), tokens, width, p[gate_up], p[out]}));
+          return kernels.GluBackward(stream,
+                                     {dtype(), tokens, width, p[gate_up], p[dout], p[gate_up]});
         });
     EXPECT_EQ(got[dout].bytes, got[out].bytes) << width;
   }

@@ -37,8 +37,8 @@ int Rope(const Queue& queue, const RopeArgs& args);
 int StoreInCache(const Queue& queue, const CachedAttentionArgs& args);
 // Takes head sizes up to kAttentionHeadDimMax.
 int CachedAttention(const Queue& queue, const CachedAttentionArgs& args);
-int SwiGlu(const Queue& queue, const SwiGluArgs& args);
-int SwiGluBackward(const Queue& queue, const SwiGluBackwardArgs& args);
+int Glu(const Queue& queue, const GluArgs& args);
+int GluBackward(const Queue& queue, const GluBackwardArgs& args);
 int Embedding(const Queue& queue, const EmbeddingArgs& args);
 int EmbeddingBackward(const Queue& queue, const EmbeddingBackwardArgs& args, void* scratch);
 int CrossEntropy(const Queue& queue, const CrossEntropyArgs& args);

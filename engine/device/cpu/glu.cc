@@ -1,7 +1,7 @@
-#include "engine/device/cpu/swiglu.h"
+#include "engine/device/cpu/glu.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "engine/device/cpu/swiglu.cc"
+#define HWY_TARGET_INCLUDE "engine/device/cpu/glu.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file again for each target.
 #include "engine/device/cpu/simd-inl.h"
@@ -17,7 +17,7 @@ HWY_INLINE void ForwardPart(const T* gate, const T* up, T* out, size_t count) {
 }
 
 template <typename T>
-void ForwardTokens(const SwiGluArgs& args, int64_t begin, int64_t end) {
+void ForwardTokens(const GluArgs& args, int64_t begin, int64_t end) {
   const size_t lanes = hn::Lanes(DF());
   const size_t n = static_cast<size_t>(args.width);
   for (int64_t t = begin; t < end; ++t) {
@@ -47,7 +47,7 @@ HWY_INLINE void BackwardPart(const T* gate, const T* up, T* dout, T* dgate, T* d
 }
 
 template <typename T>
-void BackwardTokens(const SwiGluBackwardArgs& args, int64_t begin, int64_t end) {
+void BackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end) {
   const size_t lanes = hn::Lanes(DF());
   const size_t n = static_cast<size_t>(args.width);
   for (int64_t t = begin; t < end; ++t) {
@@ -64,7 +64,7 @@ void BackwardTokens(const SwiGluBackwardArgs& args, int64_t begin, int64_t end) 
   }
 }
 
-void SwiGluForward(const SwiGluArgs& args, int64_t begin, int64_t end) {
+void GluForward(const GluArgs& args, int64_t begin, int64_t end) {
   if (args.dtype == DType::kF32) {
     ForwardTokens<float>(args, begin, end);
   } else {
@@ -72,7 +72,7 @@ void SwiGluForward(const SwiGluArgs& args, int64_t begin, int64_t end) {
   }
 }
 
-void SwiGluBack(const SwiGluBackwardArgs& args, int64_t begin, int64_t end) {
+void GluBack(const GluBackwardArgs& args, int64_t begin, int64_t end) {
   if (args.dtype == DType::kF32) {
     BackwardTokens<float>(args, begin, end);
   } else {
@@ -87,15 +87,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace megatrain {
 
-HWY_EXPORT(SwiGluForward);
-HWY_EXPORT(SwiGluBack);
+HWY_EXPORT(GluForward);
+HWY_EXPORT(GluBack);
 
-void SwiGluTokens(const SwiGluArgs& args, int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(SwiGluForward)(args, begin, end);
+void GluTokens(const GluArgs& args, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(GluForward)(args, begin, end);
 }
 
-void SwiGluBackwardTokens(const SwiGluBackwardArgs& args, int64_t begin, int64_t end) {
-  HWY_DYNAMIC_DISPATCH(SwiGluBack)(args, begin, end);
+void GluBackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(GluBack)(args, begin, end);
 }
 
 }  // namespace megatrain

@@ -16,7 +16,7 @@ __device__ inline float Activated(float gate, float sigmoid, float up) {
 }
 
 template <typename T, int kCount>
-__global__ void SwiGluKernel(SwiGluArgs args, uint32_t threads) {
+__global__ void GluKernel(GluArgs args, uint32_t threads) {
   const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
   if (thread >= threads) return;
   const uint32_t packs = static_cast<uint32_t>(args.width / kCount);
@@ -31,7 +31,7 @@ __global__ void SwiGluKernel(SwiGluArgs args, uint32_t threads) {
 }
 
 template <typename T, int kCount>
-__global__ void SwiGluBackwardKernel(SwiGluBackwardArgs args, uint32_t threads) {
+__global__ void GluBackwardKernel(GluBackwardArgs args, uint32_t threads) {
   const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
   if (thread >= threads) return;
   const uint32_t packs = static_cast<uint32_t>(args.width / kCount);
@@ -56,32 +56,32 @@ __global__ void SwiGluBackwardKernel(SwiGluBackwardArgs args, uint32_t threads) 
 }
 
 template <typename T, int kCount>
-int LaunchForward(const Queue& queue, const SwiGluArgs& args) {
+int LaunchForward(const Queue& queue, const GluArgs& args) {
   const int64_t threads = args.tokens * (args.width / kCount);
   if (threads == 0) return 0;
   if (threads > kThreadsMax) return kInvalidValue;
-  return Launch(SwiGluKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, queue, args,
+  return Launch(GluKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, queue, args,
                 static_cast<uint32_t>(threads));
 }
 
 template <typename T, int kCount>
-int LaunchBackward(const Queue& queue, const SwiGluBackwardArgs& args) {
+int LaunchBackward(const Queue& queue, const GluBackwardArgs& args) {
   const int64_t threads = args.tokens * (args.width / kCount);
   if (threads == 0) return 0;
   if (threads > kThreadsMax) return kInvalidValue;
-  return Launch(SwiGluBackwardKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0,
-                queue, args, static_cast<uint32_t>(threads));
+  return Launch(GluBackwardKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, queue,
+                args, static_cast<uint32_t>(threads));
 }
 
 template <typename T>
-int SwiGluOf(const Queue& queue, const SwiGluArgs& args) {
+int GluOf(const Queue& queue, const GluArgs& args) {
   return MovesPacks(queue, {args.gate_up, args.out}, {args.width * int64_t{sizeof(T)}})
              ? LaunchForward<T, kPackCount<T>>(queue, args)
              : LaunchForward<T, 1>(queue, args);
 }
 
 template <typename T>
-int SwiGluBackwardOf(const Queue& queue, const SwiGluBackwardArgs& args) {
+int GluBackwardOf(const Queue& queue, const GluBackwardArgs& args) {
   return MovesPacks(queue, {args.gate_up, args.dout, args.dgate_up},
                     {args.width * int64_t{sizeof(T)}})
              ? LaunchBackward<T, kPackCount<T>>(queue, args)
@@ -90,13 +90,13 @@ int SwiGluBackwardOf(const Queue& queue, const SwiGluBackwardArgs& args) {
 
 }  // namespace
 
-int SwiGlu(const Queue& queue, const SwiGluArgs& args) {
-  return args.dtype == DType::kF32 ? SwiGluOf<float>(queue, args) : SwiGluOf<Bf16>(queue, args);
+int Glu(const Queue& queue, const GluArgs& args) {
+  return args.dtype == DType::kF32 ? GluOf<float>(queue, args) : GluOf<Bf16>(queue, args);
 }
 
-int SwiGluBackward(const Queue& queue, const SwiGluBackwardArgs& args) {
-  return args.dtype == DType::kF32 ? SwiGluBackwardOf<float>(queue, args)
-                                   : SwiGluBackwardOf<Bf16>(queue, args);
+int GluBackward(const Queue& queue, const GluBackwardArgs& args) {
+  return args.dtype == DType::kF32 ? GluBackwardOf<float>(queue, args)
+                                   : GluBackwardOf<Bf16>(queue, args);
 }
 
 }  // namespace megatrain::cuda

@@ -1,0 +1,15 @@
+// SwiGLU for a range of tokens (see GluArgs).
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_GLU_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_GLU_H_
+
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+// Compute tokens [begin, end).
+void GluTokens(const GluArgs& args, int64_t begin, int64_t end);
+void GluBackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_GLU_H_
