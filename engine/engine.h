@@ -80,7 +80,7 @@ absl::StatusOr<TrainingOutcome> RunTraining(EngineHost& host, const JobSpec& spe
 // InvalidArgument for a rate that SetRate refuses, and if there are no measured ones to replace.
 //
 // In all three functions a job that does not fit gives a report with fits == false. They return the
-// errors of ReadModelConfig, PlanMemory and ChooseSession; this one also those of the device.
+// errors of ReadModelDescription, PlanMemory and ChooseSession; this one also those of the device.
 absl::StatusOr<PlanReport> PlanTraining(const JobSpec& spec, const GpuOpener& open_gpu = nullptr,
                                         const std::vector<std::string>& given_rates = {});
 // Plans `spec` on a machine that is not here, with the rates of `profile` except for those given.

@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,62 @@ std::string Quoted(const std::string* value) {
   return value == nullptr ? "nothing" : value->empty() ? "\"\"" : *value;
 }
 
+// Returns what Llama's description of the same shapes does not have, "" if there is nothing. Names
+// of tensors tell norms, biases and fusions.
+std::string Peculiarities(const ModelDescription& m) {
+  std::string text;
+  const auto add = [&](const char* name, double value, double usual) {
+    if (value != usual) absl::StrAppendFormat(&text, " %s=%a", name, value);
+  };
+  add("one_plus_norms", m.one_plus_norms, false);
+  add("embedding_scale", m.embedding_scale, 1.0);
+  add("rounds_embedding_scale", m.rounds_embedding_scale, false);
+  add("padding", static_cast<double>(m.padding_id), -1.0);
+  add("logit_scale", m.logit_scale, 1.0);
+  add("logit_softcap", m.logit_softcap, 0.0);
+  const AttentionDescription& first = m.layers.front().attention;
+  for (size_t i = 0; i < m.layers.size(); ++i) {
+    const LayerDescription& layer = m.layers[i];
+    const AttentionDescription& a = layer.attention;
+    const std::string before = std::exchange(text, "");
+    add("heads", static_cast<double>(a.heads), static_cast<double>(first.heads));
+    add("kv_heads", static_cast<double>(a.kv_heads), static_cast<double>(first.kv_heads));
+    add("head_dim", static_cast<double>(a.head_dim), static_cast<double>(first.head_dim));
+    add("score_scale", a.score_scale, 1.0 / std::sqrt(static_cast<double>(a.head_dim)));
+    add("window", static_cast<double>(a.window), 0.0);
+    add("softcap", a.softcap, 0.0);
+    add("query_rope", a.query_rope, 0);
+    add("key_rope", a.key_rope, 0);
+    add("activation", static_cast<double>(layer.feed_forward.activation), 0.0);
+    add("residual_scale", layer.residual_scale, 1.0);
+    const std::string own = std::exchange(text, before);
+    if (!own.empty()) absl::StrAppend(&text, " layer ", i, ":", own);
+  }
+  for (size_t i = 0; i < m.ropes.size(); ++i) {
+    const RopeConfig& rope = m.ropes[i];
+    const std::string before = std::exchange(text, "");
+    add("rotary_dim", static_cast<double>(rope.rotary_dim), static_cast<double>(first.head_dim));
+    add("interleaved", rope.interleaved, false);
+    add("position_scale", rope.position_scale, 0.0);
+    for (const double factor : rope.short_factors) add("short", factor, 0.0);
+    for (const double factor : rope.long_factors) add("long", factor, 0.0);
+    if (i > 0) {
+      add("type", static_cast<double>(rope.type), -1.0);
+      add("theta", rope.theta, 0.0);
+      add("factor", rope.factor, 0.0);
+      add("low", rope.low_frequency_factor, 0.0);
+      add("high", rope.high_frequency_factor, 0.0);
+      add("original", static_cast<double>(rope.original_positions), 0.0);
+      add("fast", rope.beta_fast, 0.0);
+      add("slow", rope.beta_slow, 0.0);
+      add("attention", rope.attention_factor, 0.0);
+    }
+    const std::string own = std::exchange(text, before);
+    if (!own.empty()) absl::StrAppend(&text, " rope ", i, ":", own);
+  }
+  return text.empty() ? text : text + "\n";
+}
+
 }  // namespace
 
 bool Evaluations::Add(int64_t step, double loss) {
@@ -39,16 +96,19 @@ bool Evaluations::Add(int64_t step, double loss) {
 }
 
 std::string ModelFingerprint(const ModelLayout& layout) {
-  const ModelConfig& c = layout.config;
+  const ModelDescription& m = layout.model;
+  const AttentionDescription& a = m.layers.front().attention;
+  const RopeConfig& rope = m.ropes.front();
   // %a prints a double exactly. Heads and kv_heads with equal products give equal shapes.
   std::string text = absl::StrFormat(
       "%s heads=%d kv_heads=%d head_dim=%d tied=%d epsilon=%a rope=%d,%a,%a,%a,%a,%d,%a,%a,%a\n",
-      ModelFamilyName(c.family), c.heads, c.kv_heads, c.head_dim, c.tied_embeddings ? 1 : 0,
-      c.norm_epsilon, static_cast<int>(c.rope.type), c.rope.theta, c.rope.factor,
-      c.rope.low_frequency_factor, c.rope.high_frequency_factor, c.rope.original_positions,
-      c.rope.beta_fast, c.rope.beta_slow, c.rope.attention_factor);
+      m.family, a.heads, a.kv_heads, a.head_dim, m.tied_embeddings ? 1 : 0, m.norm_epsilon,
+      static_cast<int>(rope.type), rope.theta, rope.factor, rope.low_frequency_factor,
+      rope.high_frequency_factor, rope.original_positions, rope.beta_fast, rope.beta_slow,
+      rope.attention_factor);
+  absl::StrAppend(&text, Peculiarities(m));
   // In the order in which nothing is frozen: that is another key's matter.
-  ForEachTensor(BuildModelLayout(c), [&](int tile, const TensorSpec& tensor) {
+  ForEachTensor(BuildModelLayout(m), [&](int tile, const TensorSpec& tensor) {
     absl::StrAppend(&text, tile, " ", tensor.name, " [", absl::StrJoin(tensor.shape, ","), "]\n");
   });
   return HashBytes(text);

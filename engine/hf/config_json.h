@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/dtype.h"
 #include "engine/base/file.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_description.h"
 
 namespace megatrain {
 
@@ -22,12 +22,14 @@ inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
 // Returns InvalidArgument, naming the key, if a key is missing, of a wrong type, out of range or
 // unknown, or asks for something that the engine does not compute. Returns Unimplemented, listing
 // the supported ones, for another model_type.
-absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json, const std::string& path);
+absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view json,
+                                                       const std::string& path);
 
 // Reads `directory`/config.json. Returns NotFound if there is no such directory or file, OutOfRange
-// if the file is longer than kConfigBytesMax, the errors of reading, and those of ParseModelConfig.
-absl::StatusOr<ModelConfig> ReadModelConfig(const std::string& directory,
-                                            FileSystem* files = PosixFileSystem());
+// if the file is longer than kConfigBytesMax, the errors of reading, and those of
+// ParseModelDescription.
+absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directory,
+                                                      FileSystem* files = PosixFileSystem());
 
 // Returns the text with its `dtype` and `torch_dtype`, or a new torch_dtype if it has neither, set
 // to `weight_dtype`. All other keys and their order are kept. Returns InvalidArgument, beginning

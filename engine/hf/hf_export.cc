@@ -57,7 +57,7 @@ absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
       return refuse(absl::StrCat("it holds ", name, ", which no export writes"));
     }
   }
-  const absl::StatusOr<ModelConfig> config = ReadModelConfig(directory, files);
+  const absl::StatusOr<ModelDescription> config = ReadModelDescription(directory, files);
   if (!config.ok()) {
     return refuse(absl::StrCat("it holds files of a model but no configuration that can be read (",
                                std::string(config.status().message()), ")"));

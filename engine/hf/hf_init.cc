@@ -27,8 +27,9 @@ absl::StatusOr<Preset> FindPreset(const std::string& name) {
                                                  absl::StrJoin(PresetNames(), ", ")));
 }
 
-absl::Status AppendRandomTensor(const ModelConfig& config, uint64_t seed, const TensorSpec& tensor,
-                                DType dtype, ThreadPool* pool, SafetensorsWriter* writer) {
+absl::Status AppendRandomTensor(const ModelDescription& config, uint64_t seed,
+                                const TensorSpec& tensor, DType dtype, ThreadPool* pool,
+                                SafetensorsWriter* writer) {
   const int64_t chunk_elements = std::min(tensor.elements, kChunkElements);
   std::vector<float> values(chunk_elements);
   std::vector<bf16_t> rounded(dtype == DType::kBF16 ? chunk_elements : 0);
@@ -58,8 +59,8 @@ absl::Status InitializeHfDirectory(const std::string& preset_name, uint64_t seed
                                    const std::string& directory, ThreadPool* pool,
                                    FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const Preset preset, FindPreset(preset_name));
-  MT_ASSIGN_OR_RETURN(const ModelConfig config,
-                      ParseModelConfig(preset.config_json, kConfigFileName));
+  MT_ASSIGN_OR_RETURN(const ModelDescription config,
+                      ParseModelDescription(preset.config_json, kConfigFileName));
   std::string target = directory;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   if (files->FileExists(target)) {

@@ -111,12 +111,12 @@ class Weights : public HfWeights {
     });
     for (const auto& [name, source] : sources_) {
       // With tied embeddings the head is the embedding, whatever its duplicate says.
-      const bool tied_head = layout_.config.tied_embeddings && name == "lm_head.weight";
+      const bool tied_head = layout_.model.tied_embeddings && name == "lm_head.weight";
       if (!known.contains(name) && !tied_head && !IsKnownBuffer(name)) {
-        problems.push_back(absl::StrCat(
-            "tensor \"", name, "\" does not belong to this model (config.json: ",
-            ModelFamilyName(layout_.config.family), ", ", layout_.config.layers, " layers",
-            layout_.config.tied_embeddings ? ", tied embeddings" : "", ")"));
+        problems.push_back(
+            absl::StrCat("tensor \"", name, "\" does not belong to this model (config.json: ",
+                         layout_.model.family, ", ", layout_.model.layer_count(), " layers",
+                         layout_.model.tied_embeddings ? ", tied embeddings" : "", ")"));
       }
     }
     if (problems.empty()) return absl::OkStatus();

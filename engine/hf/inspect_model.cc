@@ -86,43 +86,27 @@ absl::Status DescribeFiles(const std::vector<std::string>& paths, std::string* t
   return absl::OkStatus();
 }
 
-const char* RopeName(RopeType type) {
-  switch (type) {
-    case RopeType::kDefault:
-      return "default";
-    case RopeType::kLinear:
-      return "linear";
-    case RopeType::kLlama3:
-      return "llama3";
-    case RopeType::kYarn:
-      return "yarn";
-  }
-  return "";
-}
-
-void DescribeConfig(const ModelConfig& config, std::string* text, Json* json) {
-  const int64_t parameters = ParameterCount(config);
-  absl::StrAppend(text, "family      ", ModelFamilyName(config.family), "\n");
+void DescribeConfig(const ModelDescription& model, std::string* text, Json* json) {
+  const int64_t parameters = ParameterCount(model);
+  const LayerDescription& first = model.layers.front();
+  absl::StrAppend(text, "family      ", model.family, "\n");
   absl::StrAppend(text, "parameters  ", FormatCount(parameters), "\n");
-  absl::StrAppend(text, "shape       ", config.layers, " layers, hidden ", config.hidden, ", ",
-                  config.heads, " heads (", config.kv_heads, " of keys and values) of ",
-                  config.head_dim, ", MLP ", config.intermediate, "\n");
-  absl::StrAppend(text, "vocabulary  ", FormatCount(config.vocabulary), ", ",
-                  config.tied_embeddings ? "head tied to the embedding" : "head of its own", "\n");
-  absl::StrAppend(text, "positions   ", FormatCount(config.max_positions), ", RoPE ",
-                  RopeName(config.rope.type), "\n");
+  absl::StrAppend(text, "positions   ", FormatCount(model.max_positions), "\n");
+  absl::StrAppend(text, DescribeModel(model));
   (*json)["parameters"] = parameters;
-  (*json)["model"] = {{"family", ModelFamilyName(config.family)},
-                      {"vocabulary", config.vocabulary},
-                      {"hidden", config.hidden},
-                      {"layers", config.layers},
-                      {"heads", config.heads},
-                      {"kv_heads", config.kv_heads},
-                      {"head_dim", config.head_dim},
-                      {"intermediate", config.intermediate},
-                      {"max_positions", config.max_positions},
-                      {"tied_embeddings", config.tied_embeddings},
-                      {"rope", RopeName(config.rope.type)}};
+  (*json)["model"] = {
+      {"family", model.family},
+      {"vocabulary", model.vocabulary},
+      {"hidden", model.hidden},
+      {"layers", model.layer_count()},
+      {"heads", first.attention.heads},
+      {"kv_heads", first.attention.kv_heads},
+      {"head_dim", first.attention.head_dim},
+      {"intermediate", first.feed_forward.intermediate},
+      {"max_positions", model.max_positions},
+      {"tied_embeddings", model.tied_embeddings},
+      {"rope", RopeTypeName(model.ropes.front().type)},
+      {"description", absl::StrSplit(DescribeModel(model), '\n', absl::SkipEmpty())}};
 }
 
 }  // namespace
@@ -135,7 +119,7 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path) {
   std::vector<std::string> paths;
   if (files->IsDirectory(path)) {
     json["kind"] = "hf_directory";
-    MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path));
+    MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(path));
     DescribeConfig(config, &text, &json);
     const absl::StatusOr<HfWeightFiles> found = FindHfWeightFiles(files, path);
     if (found.ok()) {

@@ -19,7 +19,7 @@ struct ModelReport {
 };
 
 // Describes `path`, a directory with config.json or a .safetensors file. Reads headers and no data.
-// Returns the errors of ReadModelConfig, of HfWeights::Open if the weights do not fit their
+// Returns the errors of ReadModelDescription, of HfWeights::Open if the weights do not fit their
 // config.json, and of SafetensorsReader::Open.
 absl::StatusOr<ModelReport> InspectModel(const std::string& path);
 

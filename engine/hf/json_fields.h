@@ -113,7 +113,13 @@ class JsonFields {
     }
   }
 
+  // Records an error that was found elsewhere, unless there was one before.
+  void Take(const absl::Status& status) {
+    if (status_.ok()) status_ = status;
+  }
+
   const absl::Status& status() const { return status_; }
+  const std::string& path() const { return path_; }
 
  private:
   const nlohmann::json& object_;

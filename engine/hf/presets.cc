@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
-#include "engine/model/model_config.h"
+#include "engine/hf/model_family.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
 
 namespace megatrain {
@@ -11,16 +12,16 @@ namespace {
 
 struct Shape {
   const char* name;
-  ModelFamily family;
+  const char* family;  // model_type
   int64_t hidden, layers, heads, kv_heads, head_dim, intermediate, vocabulary, positions;
   bool tied;
   double rope_theta, norm_epsilon;
   int64_t bos, eos;
 };
 
-constexpr ModelFamily kLlama = ModelFamily::kLlama;
-constexpr ModelFamily kQwen2 = ModelFamily::kQwen2;
-constexpr ModelFamily kQwen3 = ModelFamily::kQwen3;
+constexpr char kLlama[] = "llama";
+constexpr char kQwen2[] = "qwen2";
+constexpr char kQwen3[] = "qwen3";
 
 // Qwen 2.5 and 3 and Llama 3 as published (base models); the rest are this project's.
 constexpr Shape kShapes[] = {
@@ -45,22 +46,11 @@ constexpr Shape kShapes[] = {
     // clang-format on
 };
 
-const char* Architecture(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::kLlama:
-      return "LlamaForCausalLM";
-    case ModelFamily::kQwen2:
-      return "Qwen2ForCausalLM";
-    case ModelFamily::kQwen3:
-      return "Qwen3ForCausalLM";
-  }
-  return "";
-}
-
 std::string ConfigJson(const Shape& shape, DType dtype) {
   nlohmann::ordered_json config;
-  config["architectures"] = {Architecture(shape.family)};
-  config["model_type"] = ModelFamilyName(shape.family);
+  const bool qwen2 = shape.family == std::string_view(kQwen2);
+  config["architectures"] = {FindModelFamily(shape.family)->architecture};
+  config["model_type"] = shape.family;
   config["vocab_size"] = shape.vocabulary;
   config["hidden_size"] = shape.hidden;
   config["intermediate_size"] = shape.intermediate;
@@ -68,14 +58,14 @@ std::string ConfigJson(const Shape& shape, DType dtype) {
   config["num_attention_heads"] = shape.heads;
   config["num_key_value_heads"] = shape.kv_heads;
   // Qwen2 has no such key: it is hidden_size / num_attention_heads there.
-  if (shape.family != ModelFamily::kQwen2) config["head_dim"] = shape.head_dim;
+  if (!qwen2) config["head_dim"] = shape.head_dim;
   config["max_position_embeddings"] = shape.positions;
   config["hidden_act"] = "silu";
   config["rms_norm_eps"] = shape.norm_epsilon;
   config["rope_theta"] = shape.rope_theta;
   config["initializer_range"] = 0.02;
   config["attention_dropout"] = 0.0;
-  if (shape.family != ModelFamily::kQwen2) config["attention_bias"] = false;
+  if (!qwen2) config["attention_bias"] = false;
   config["tie_word_embeddings"] = shape.tied;
   config["use_cache"] = true;
   config["bos_token_id"] = shape.bos;
@@ -93,8 +83,8 @@ std::vector<Preset> Presets() {
     preset.name = shape.name;
     preset.bytes_tokenizer = shape.vocabulary == kBytesVocabulary;
     // Small enough that the master's last bits cost nothing on disk.
-    preset.dtype =
-        shape.hidden < 1024 && shape.family == ModelFamily::kLlama ? DType::kF32 : DType::kBF16;
+    preset.dtype = shape.hidden < 1024 && shape.family == std::string_view(kLlama) ? DType::kF32
+                                                                                   : DType::kBF16;
     preset.config_json = ConfigJson(shape, preset.dtype);
     presets.push_back(std::move(preset));
   }

@@ -77,10 +77,10 @@ float InverseNormal(double p) {
   return static_cast<float>(q < 0.0 ? -value : value);
 }
 
-void FillRandomWeights(const ModelConfig& config, uint64_t seed, const TensorSpec& tensor,
+void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool) {
   if (tensor.is_norm || tensor.is_bias) {
-    std::fill(out, out + elements, tensor.is_norm ? 1.0f : 0.0f);
+    std::fill(out, out + elements, tensor.is_norm && !config.one_plus_norms ? 1.0f : 0.0f);
     return;
   }
   const uint64_t key = XXH3_64bits_withSeed(tensor.name.data(), tensor.name.size(), seed);
@@ -104,7 +104,8 @@ void FillRandomWeights(const ModelConfig& config, uint64_t seed, const TensorSpe
   }
 }
 
-void InitializeTile(const ModelConfig& config, uint64_t seed, const Tile& tile, ThreadPool* pool) {
+void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& tile,
+                    ThreadPool* pool) {
   ZeroPaddingAndMoments(tile);
   std::vector<float> values;
   for (const TensorSpec& tensor : tile.layout->tensors) {

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "engine/base/thread_pool.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_description.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
 
@@ -19,13 +19,13 @@ float InverseNormal(double p);
 // Sets out[0, elements) to elements [begin, begin + elements) of `tensor`: 1 for norms, 0 for
 // biases, and normally distributed values with the deviation config.initializer_range for all
 // others. `pool` may be null.
-void FillRandomWeights(const ModelConfig& config, uint64_t seed, const TensorSpec& tensor,
+void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool);
 
 // Fills the masters of `tile` as FillRandomWeights does, and sets moments and padding to zero. The
 // distribution is that of transformers, the values are not. They depend on `seed`, the tensors'
 // names and the element numbers, not on the number of threads. `pool` may be null.
-void InitializeTile(const ModelConfig& config, uint64_t seed, const Tile& tile,
+void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& tile,
                     ThreadPool* pool = nullptr);
 
 }  // namespace megatrain

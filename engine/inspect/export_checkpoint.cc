@@ -15,7 +15,7 @@ namespace megatrain {
 absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& directory,
                               FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(checkpoint, files));
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(checkpoint, files));
+  MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(checkpoint, files));
   const ModelLayout layout = BuildModelLayout(config);
   const size_t bytes =
       static_cast<size_t>(layout.tile_elements_max * DTypeBytes(state.weight_dtype));

@@ -22,7 +22,7 @@ bool NeedsTokenizer(const JobSpec& spec) {
 }  // namespace
 
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data) {
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path));
+  MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(spec.model.path));
   JobData data;
   if (NeedsTokenizer(spec)) {
     MT_ASSIGN_OR_RETURN(data.tokenizer, OpenTokenizer(spec.model.path, spec.data.tokenizer));

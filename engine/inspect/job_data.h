@@ -19,7 +19,7 @@ struct JobData {
 
 // Opens the tokenizer, the token cache and the sequences that training would use for `spec`, whose
 // paths must be absolute. Tokenises data that is not in the cache. With `verify_data` it also reads
-// data again that looks unchanged. Returns the errors of ReadModelConfig, OpenTokenizer and
+// data again that looks unchanged. Returns the errors of ReadModelDescription, OpenTokenizer and
 // OpenDataset.
 absl::StatusOr<JobData> OpenJobData(const JobSpec& spec, bool verify_data = false);
 

@@ -1,5 +1,7 @@
 #include "engine/model/activations.h"
 
+#include <algorithm>
+
 namespace megatrain {
 namespace {
 
@@ -8,64 +10,83 @@ struct Blocks {
 };
 
 // The one list of tensors and sizes; cursors may lack a base, then only sizes are counted.
-LayerActivations Place(const ModelConfig& c, DType dtype, int64_t t, int64_t chunk_tokens,
-                       KeepLevel level, Blocks& blocks) {
+LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, int64_t t,
+                       int64_t chunk_tokens, KeepLevel level, Blocks& blocks) {
+  const AttentionDescription& a = d.attention;
   const int64_t e = DTypeBytes(dtype);
   const bool products = level != KeepLevel::kNothing, all = level == KeepLevel::kEverything;
-  LayerActivations a;
-  a.keep = level;
+  const bool attention_post = !d.attention_norms.post_norm.empty();
+  const bool feed_forward_post = !d.feed_forward_norms.post_norm.empty();
+  LayerActivations to;
+  to.keep = level;
   TensorCursor& whole = products ? blocks.kept : blocks.scratch;
-  whole.Take(&a.input_rstd, t * 4);
-  whole.Take(&a.qkv, t * (c.heads + 2 * c.kv_heads) * c.head_dim * e);
-  if (c.qk_norm) whole.Take(&a.qk_rstd, t * (c.heads + c.kv_heads) * 4);
-  whole.Take(&a.lse, c.heads * t * 4);
-  whole.Take(&a.attention, t * c.heads * c.head_dim * e);
-  whole.Take(&a.post_rstd, t * 4);
-  if (c.qk_norm) {
-    (all ? blocks.kept : blocks.scratch)
-        .Take(&a.qk_rotated, t * (c.heads + c.kv_heads) * c.head_dim * e);
+  whole.Take(&to.attention_rstd, t * 4);
+  whole.Take(&to.qkv, t * a.qkv_width() * e);
+  if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + a.kv_heads) * 4);
+  if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
+  whole.Take(&to.lse, a.heads * t * 4);
+  whole.Take(&to.attention, t * a.q_width() * e);
+  whole.Take(&to.feed_forward_rstd, t * 4);
+  if (attention_post) whole.Take(&to.attention_post_rstd, t * 4);
+  if (feed_forward_post) whole.Take(&to.feed_forward_post_rstd, t * 4);
+  if (a.qk_norm != QkNorm::kNone) {
+    (all ? blocks.kept : blocks.scratch).Take(&to.qk_rotated, t * (a.q_width() + a.kv_width()) * e);
   }
   const auto take = [&](void** tensor, bool kept, int64_t width) {
     (kept ? blocks.kept : blocks.chunk).Take(tensor, (kept ? t : chunk_tokens) * width * e);
   };
-  take(&a.middle, products, c.hidden);
-  take(&a.gate_up, products, 2 * c.intermediate);
-  take(&a.input_normed, all, c.hidden);
+  take(&to.middle, products, hidden);
+  take(&to.gate_up, products, 2 * d.feed_forward.intermediate);
+  if (attention_post) take(&to.attention_branch, products, hidden);
+  if (feed_forward_post) take(&to.feed_forward_branch, products, hidden);
+  take(&to.attention_normed, all, hidden);
   if (all) {
-    take(&a.post_normed, true, c.hidden);
+    take(&to.feed_forward_normed, true, hidden);
   } else {
-    a.post_normed = a.input_normed;
+    to.feed_forward_normed = to.attention_normed;
   }
-  take(&a.activated, false, c.intermediate);
-  return a;
+  take(&to.activated, false, d.feed_forward.intermediate);
+  if (attention_post || feed_forward_post) take(&to.branch_gradient, false, hidden);
+  return to;
+}
+
+// Returns the largest of the layers' sizes of one block.
+int64_t LargestOf(const ModelDescription& model, DType dtype, int64_t tokens, int64_t chunk_tokens,
+                  KeepLevel level, TensorCursor Blocks::*block) {
+  int64_t largest = 0;
+  const LayerDescription* before = nullptr;
+  for (const LayerDescription& layer : model.layers) {
+    if (before == nullptr || !(layer == *before)) {
+      Blocks blocks;
+      Place(model.hidden, layer, dtype, tokens, chunk_tokens, level, blocks);
+      largest = std::max(largest, (blocks.*block).offset);
+    }
+    before = &layer;
+  }
+  return largest;
 }
 
 }  // namespace
 
-int64_t KeptBytes(const ModelConfig& config, DType dtype, int64_t tokens, KeepLevel level) {
-  Blocks blocks;
-  Place(config, dtype, tokens, 0, level, blocks);
-  return blocks.kept.offset;
+int64_t KeptBytes(const ModelDescription& model, DType dtype, int64_t tokens, KeepLevel level) {
+  return LargestOf(model, dtype, tokens, 0, level, &Blocks::kept);
 }
 
-int64_t LayerScratchBytes(const ModelConfig& config, DType dtype, int64_t tokens) {
-  Blocks blocks;
-  Place(config, dtype, tokens, 0, KeepLevel::kNothing, blocks);
-  return blocks.scratch.offset;
+int64_t LayerScratchBytes(const ModelDescription& model, DType dtype, int64_t tokens) {
+  return LargestOf(model, dtype, tokens, 0, KeepLevel::kNothing, &Blocks::scratch);
 }
 
-int64_t LayerChunkBytes(const ModelConfig& config, DType dtype, int64_t chunk_tokens) {
-  Blocks blocks;
-  Place(config, dtype, 0, chunk_tokens, KeepLevel::kNothing, blocks);
-  return blocks.chunk.offset;
+int64_t LayerChunkBytes(const ModelDescription& model, DType dtype, int64_t chunk_tokens) {
+  return LargestOf(model, dtype, 0, chunk_tokens, KeepLevel::kNothing, &Blocks::chunk);
 }
 
-LayerActivations PlaceActivations(const ModelConfig& config, DType dtype, int64_t tokens_max,
-                                  int64_t chunk_tokens, KeepLevel level, void* kept, void* scratch,
-                                  void* chunk) {
+LayerActivations PlaceActivations(const ModelDescription& model, int layer, DType dtype,
+                                  int64_t tokens_max, int64_t chunk_tokens, KeepLevel level,
+                                  void* kept, void* scratch, void* chunk) {
   Blocks blocks{
       {static_cast<char*>(kept)}, {static_cast<char*>(scratch)}, {static_cast<char*>(chunk)}};
-  return Place(config, dtype, tokens_max, chunk_tokens, level, blocks);
+  return Place(model.hidden, model.layers[static_cast<size_t>(layer)], dtype, tokens_max,
+               chunk_tokens, level, blocks);
 }
 
 }  // namespace megatrain

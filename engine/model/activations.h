@@ -5,16 +5,16 @@
 // not use is held for one chunk only, unless it is kept.
 //
 // There are three levels. kNothing keeps the layer's input only. kCheapRecomputed keeps the results
-// of matrix products and attention; the outputs of norms and (Qwen3) the rotated queries and keys
-// are computed again. kEverything keeps all tensors that the backward pass reads. The output of
-// SwiGLU is not kept at any level, because its backward kernel recomputes it.
+// of matrix products and attention; the outputs of norms and (with a QkNorm) the rotated queries
+// and keys are computed again. kEverything keeps all tensors that the backward pass reads. The
+// output of the gated unit is not kept at any level, because its backward kernel recomputes it.
 #ifndef MEGATRAIN_ENGINE_MODEL_ACTIVATIONS_H_
 #define MEGATRAIN_ENGINE_MODEL_ACTIVATIONS_H_
 
 #include <cstdint>
 
 #include "engine/base/dtype.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_description.h"
 
 namespace megatrain {
 
@@ -40,20 +40,27 @@ struct TensorCursor {
 struct LayerActivations {
   KeepLevel keep = KeepLevel::kNothing;
   // Kept from kCheapRecomputed on.
-  float* input_rstd = nullptr;  // [t]
-  void* qkv = nullptr;        // T [t, heads + 2 kv_heads, head_dim]; q and k rotated unless qk_norm
-  float* qk_rstd = nullptr;   // [t, heads] then [t, kv_heads]; qk_norm only
-  float* lse = nullptr;       // [heads, t]
-  void* attention = nullptr;  // T [t, heads, head_dim]
-  float* post_rstd = nullptr;  // [t]
-  void* middle = nullptr;      // T [t, hidden] kept, else [n, hidden]; the input of the MLP part
-  void* gate_up = nullptr;     // T [t, 2, intermediate] kept, else [n, 2, intermediate]
+  float* attention_rstd = nullptr;     // [t]; of attention's norm
+  void* qkv = nullptr;                 // T [t, heads + 2 kv_heads, head_dim]; q and k rotated
+                                       // unless there is a QkNorm
+  float* qk_rstd = nullptr;            // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
+  float* lse = nullptr;                // [heads, t]
+  void* attention = nullptr;           // T [t, heads, head_dim]
+  float* feed_forward_rstd = nullptr;  // [t]; of the MLP's norm
+  void* middle = nullptr;   // T [t, hidden] kept, else [n, hidden]; the input of the MLP part
+  void* gate_up = nullptr;  // T [t, 2, intermediate] kept, else [n, 2, intermediate]
+  // The results of the last products of attention and MLP, if a norm takes them.
+  void* attention_branch = nullptr;         // T [t, hidden] kept, else [n, hidden]
+  float* attention_post_rstd = nullptr;     // [t]
+  void* feed_forward_branch = nullptr;      // T [t, hidden] kept, else [n, hidden]
+  float* feed_forward_post_rstd = nullptr;  // [t]
   // Kept at kEverything.
-  void* qk_rotated = nullptr;    // T [t, heads + kv_heads, head_dim]; qk_norm only
-  void* input_normed = nullptr;  // T [t, hidden] kept, else [n, hidden]
-  void* post_normed = nullptr;   // as input_normed; shares its memory if they are not kept
+  void* qk_rotated = nullptr;           // T [t, heads + kv_heads, head_dim]; with a QkNorm only
+  void* attention_normed = nullptr;     // T [t, hidden] kept, else [n, hidden]
+  void* feed_forward_normed = nullptr;  // as attention_normed; shares its memory if not kept
   // Never kept.
-  void* activated = nullptr;  // T [n, intermediate]
+  void* activated = nullptr;        // T [n, intermediate]
+  void* branch_gradient = nullptr;  // T [n, hidden]; by either branch
 };
 
 // Returns the tokens of a layer's chunks for micro-batches of at most `tokens`: all of them up to
@@ -72,20 +79,20 @@ constexpr int64_t LayerChunkTokens(int64_t tokens) {
   return (tokens + chunks * kStep - 1) / (chunks * kStep) * kStep;
 }
 
-// Returns the bytes of the block that holds the kept tensors of one layer and micro-batch; 0 at
-// kNothing.
-int64_t KeptBytes(const ModelConfig& config, DType dtype, int64_t tokens, KeepLevel level);
-// Return the bytes that suffice at any level for the tensors that are not kept: those of all tokens
-// (scratch) and those of one chunk.
-int64_t LayerScratchBytes(const ModelConfig& config, DType dtype, int64_t tokens);
-int64_t LayerChunkBytes(const ModelConfig& config, DType dtype, int64_t chunk_tokens);
+// Returns the bytes of the block that holds the kept tensors of a micro-batch in any one of the
+// layers; 0 at kNothing.
+int64_t KeptBytes(const ModelDescription& model, DType dtype, int64_t tokens, KeepLevel level);
+// Return the bytes that suffice, at any level and for any one of the layers, for the tensors that
+// are not kept: those of all tokens (scratch) and those of one chunk.
+int64_t LayerScratchBytes(const ModelDescription& model, DType dtype, int64_t tokens);
+int64_t LayerChunkBytes(const ModelDescription& model, DType dtype, int64_t chunk_tokens);
 
 // Places the tensors: those that `level` keeps in `kept` (KeptBytes; may be null at kNothing), the
 // others in `scratch` (LayerScratchBytes) and `chunk` (LayerChunkBytes). The result points into
 // these blocks. `tokens_max` fixes the offsets, so that smaller micro-batches fit too.
-LayerActivations PlaceActivations(const ModelConfig& config, DType dtype, int64_t tokens_max,
-                                  int64_t chunk_tokens, KeepLevel level, void* kept, void* scratch,
-                                  void* chunk);
+LayerActivations PlaceActivations(const ModelDescription& model, int layer, DType dtype,
+                                  int64_t tokens_max, int64_t chunk_tokens, KeepLevel level,
+                                  void* kept, void* scratch, void* chunk);
 
 }  // namespace megatrain
 

@@ -7,8 +7,9 @@
 namespace megatrain {
 namespace {
 
-MatMulArgs Product(DType dtype, int64_t m, int64_t n, int64_t k) {
+MatMulArgs Product(DType dtype, int64_t m, int64_t n, int64_t k, double scale) {
   MatMulArgs args;
+  args.alpha = static_cast<float>(scale);
   args.m = m;
   args.n = n;
   args.k = k;
@@ -21,7 +22,8 @@ MatMulArgs Product(DType dtype, int64_t m, int64_t n, int64_t k) {
 BoundLayer::BoundLayer(const LayerContext& context, const void* weights,
                        const MicroBatchView& batch, const LayerActivations& activations)
     : context(context),
-      c(context.layout->config),
+      model(context.layout->model),
+      d(model.layers[static_cast<size_t>(context.layer)]),
       tile(context.layout->tiles[1 + context.layer]),
       o(tile.offsets),
       kernels(*context.kernels),
@@ -31,9 +33,10 @@ BoundLayer::BoundLayer(const LayerContext& context, const void* weights,
       a(activations),
       keeps_products(activations.keep != KeepLevel::kNothing),
       keeps_all(activations.keep == KeepLevel::kEverything),
-      q_width(c.heads * c.head_dim),
-      kv_width(c.kv_heads * c.head_dim),
-      qkv_width(q_width + 2 * kv_width) {}
+      hidden(model.hidden),
+      q_width(d.attention.q_width()),
+      kv_width(d.attention.kv_width()),
+      qkv_width(d.attention.qkv_width()) {}
 
 absl::Status BoundLayer::ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const {
   for (int64_t begin = 0; begin < batch.tokens; begin += context.chunk_tokens) {
@@ -43,8 +46,9 @@ absl::Status BoundLayer::ForChunks(absl::FunctionRef<absl::Status(const Chunk&)>
 }
 
 absl::Status BoundLayer::Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight,
-                                int64_t out, void* y, int64_t bias, const void* addend) const {
-  MatMulArgs args = Product(context.dtype, chunk.tokens, out, in);
+                                int64_t out, void* y, int64_t bias, const void* addend,
+                                double scale) const {
+  MatMulArgs args = Product(context.dtype, chunk.tokens, out, in, scale);
   args.a = x;
   args.a_stride = in;
   args.b = Offset(weights, weight);
@@ -59,9 +63,9 @@ absl::Status BoundLayer::Linear(const Chunk& chunk, const void* x, int64_t in, i
 
 absl::Status BoundLayer::LinearWeightGradient(const Chunk& chunk, const void* x, int64_t in,
                                               const void* dy, int64_t out, int64_t weight,
-                                              const TileGradient& gradient) const {
+                                              const TileGradient& gradient, double scale) const {
   for (const ElementRange& rows : TrainedRanges(tile, {weight, weight + out * in})) {
-    MatMulArgs args = Product(context.dtype, (rows.end - rows.begin) / in, in, chunk.tokens);
+    MatMulArgs args = Product(context.dtype, (rows.end - rows.begin) / in, in, chunk.tokens, scale);
     args.out_dtype = DType::kF32;
     args.a = Offset(dy, (rows.begin - weight) / in);
     args.a_stride = out;
@@ -87,14 +91,16 @@ absl::Status BoundLayer::BiasGradient(const Chunk& chunk, const void* dy, int64_
 }
 
 absl::Status BoundLayer::LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out,
-                                             int64_t weight, int64_t in, void* dx) const {
-  MatMulArgs args = Product(context.dtype, chunk.tokens, in, out);
+                                             int64_t weight, int64_t in, void* dx, double scale,
+                                             const void* addend) const {
+  MatMulArgs args = Product(context.dtype, chunk.tokens, in, out, scale);
   args.a = dy;
   args.a_stride = out;
   args.b = Offset(weights, weight);
   args.b_stride = in;
   args.out = dx;
   args.out_stride = in;
+  args.addend = addend;
   return kernels.MatMul(stream, args);
 }
 
@@ -103,13 +109,14 @@ RmsNormArgs BoundLayer::NormArgs(const Chunk& chunk, const void* x, int64_t weig
   RmsNormArgs args;
   args.dtype = context.dtype;
   args.rows = chunk.tokens;
-  args.width = c.hidden;
-  args.epsilon = static_cast<float>(c.norm_epsilon);
+  args.width = hidden;
+  args.epsilon = static_cast<float>(model.norm_epsilon);
   args.x = x;
-  args.x_stride = c.hidden;
+  args.x_stride = hidden;
   args.weight = Offset(weights, weight);
+  args.one_plus_weight = model.one_plus_norms;
   args.y = y;
-  args.y_stride = c.hidden;
+  args.y_stride = hidden;
   args.rstd = rstd;
   return args;
 }
@@ -120,15 +127,16 @@ RmsNormBackwardArgs BoundLayer::NormBackwardArgs(const Chunk& chunk, const void*
   RmsNormBackwardArgs args;
   args.dtype = context.dtype;
   args.rows = chunk.tokens;
-  args.width = c.hidden;
+  args.width = hidden;
   args.x = x;
-  args.x_stride = c.hidden;
+  args.x_stride = hidden;
   args.weight = Offset(weights, weight);
+  args.one_plus_weight = model.one_plus_norms;
   args.rstd = rstd;
   args.dy = dy;
-  args.dy_stride = c.hidden;
+  args.dy_stride = hidden;
   args.dx = dh;
-  args.dx_stride = c.hidden;
+  args.dx_stride = hidden;
   args.accumulate = true;
   args.dweight = IsTrained(tile, weight) ? gradient.At(weight) : nullptr;
   args.add_dweight = gradient.add;

@@ -36,17 +36,19 @@ struct BoundLayer {
   // Calls `run` for all chunks in the order of their tokens. Returns the first error.
   absl::Status ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const;
 
-  // y[tokens, out] = x[tokens, in] W^T (+ bias) (+ addend). `weight` and `bias` are offsets in the
-  // tile, here and below. Without a bias `bias` is -1; without an addend `addend` is null.
+  // y[tokens, out] = scale * x[tokens, in] W^T (+ bias) (+ addend). `weight` and `bias` are offsets
+  // in the tile, here and below. Without a bias `bias` is -1; without an addend `addend` is null.
   absl::Status Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight, int64_t out,
-                      void* y, int64_t bias = -1, const void* addend = nullptr) const;
-  // dW[out, in] (+)= dy^T x, in FP32, for the rows of tensors that are not frozen
+                      void* y, int64_t bias = -1, const void* addend = nullptr,
+                      double scale = 1.0) const;
+  // dW[out, in] (+)= scale * dy^T x, in FP32, for the rows of tensors that are not frozen
   absl::Status LinearWeightGradient(const Chunk& chunk, const void* x, int64_t in, const void* dy,
-                                    int64_t out, int64_t weight,
-                                    const TileGradient& gradient) const;
-  // dx[tokens, in] = dy[tokens, out] W
+                                    int64_t out, int64_t weight, const TileGradient& gradient,
+                                    double scale = 1.0) const;
+  // dx[tokens, in] = scale * dy[tokens, out] W (+ addend)
   absl::Status LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out, int64_t weight,
-                                   int64_t in, void* dx) const;
+                                   int64_t in, void* dx, double scale = 1.0,
+                                   const void* addend = nullptr) const;
   // dbias[n] (+)= the sum of the rows of dy[tokens, n], for the tensors that are not frozen
   absl::Status BiasGradient(const Chunk& chunk, const void* dy, int64_t n, int64_t bias,
                             const TileGradient& gradient) const;
@@ -82,11 +84,12 @@ struct BoundLayer {
   }
   // Returns the chunk's rows of the residual stream between the halves.
   void* Middle(const Chunk& chunk) const {
-    return RowsIfKept(a.middle, keeps_products, chunk, c.hidden);
+    return RowsIfKept(a.middle, keeps_products, chunk, hidden);
   }
 
   const LayerContext& context;
-  const ModelConfig& c;
+  const ModelDescription& model;
+  const LayerDescription& d;
   const TileLayout& tile;
   const LayerOffsets& o;
   Kernels& kernels;
@@ -95,7 +98,7 @@ struct BoundLayer {
   const MicroBatchView& batch;
   const LayerActivations& a;
   const bool keeps_products, keeps_all;
-  const int64_t q_width, kv_width, qkv_width;
+  const int64_t hidden, q_width, kv_width, qkv_width;
 };
 
 }  // namespace megatrain

@@ -1,5 +1,7 @@
 #include "engine/model/decoder_layer.h"
 
+#include <algorithm>
+
 #include "engine/base/status.h"
 #include "engine/device/device.h"
 #include "engine/model/attention_half.h"
@@ -7,6 +9,31 @@
 #include "engine/model/mlp_half.h"
 
 namespace megatrain {
+
+int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int64_t tokens,
+                                int64_t sequence, const KernelSizes& sizes) {
+  int64_t bytes = 0;
+  for (const int layer : LayersOfDifferentAttention(model)) {
+    const AttentionDescription& attention = model.layers[static_cast<size_t>(layer)].attention;
+    bytes =
+        std::max(bytes, sizes.AttentionBackwardWorkspaceBytes({.dtype = dtype,
+                                                               .tokens = tokens,
+                                                               .sequence = sequence,
+                                                               .heads = attention.heads,
+                                                               .kv_heads = attention.kv_heads,
+                                                               .head_dim = attention.head_dim}));
+  }
+  return bytes;
+}
+
+LayerBackwardWidths BackwardWidths(const ModelDescription& model) {
+  LayerBackwardWidths widths;
+  for (const LayerDescription& layer : model.layers) {
+    widths.attention = std::max(widths.attention, layer.attention.q_width());
+    widths.qkv = std::max(widths.qkv, layer.attention.qkv_width());
+  }
+  return widths;
+}
 
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes) {
@@ -47,7 +74,7 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
   const bool into_attention = NeedsAttentionGradient(layer, gradient_of({}));
   MT_RETURN_IF_ERROR(RecomputeAttention(layer, x));
   MT_RETURN_IF_ERROR(layer.ForChunks([&](const Chunk& chunk) {
-    void* const dh_rows = layer.Rows(dh, chunk, layer.c.hidden);
+    void* const dh_rows = layer.Rows(dh, chunk, layer.hidden);
     if (!layer.keeps_products) MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x));
     MT_RETURN_IF_ERROR(RecomputeMlp(layer, chunk));
     MT_RETURN_IF_ERROR(MlpBackward(layer, chunk, dh_rows, gradient_of(chunk)));

@@ -1,6 +1,6 @@
-// The layer template of a decoder layer (Llama, Qwen2, Qwen3): stateless functions whose weights
-// and gradients are passed by the caller. The functions queue work on the context's stream and
-// return the errors of its kernels. All memory must stay valid until that work is done.
+// The layer template of a decoder layer as its LayerDescription says: stateless functions whose
+// weights and gradients are passed by the caller. The functions queue work on the context's stream
+// and return the errors of its kernels. All memory must stay valid until that work is done.
 #ifndef MEGATRAIN_ENGINE_MODEL_DECODER_LAYER_H_
 #define MEGATRAIN_ENGINE_MODEL_DECODER_LAYER_H_
 
@@ -24,6 +24,17 @@ absl::Status DecoderLayerForward(const LayerContext& context, const void* weight
 // `workspace_bytes` is the backward workspace, 0 if there will be no backward pass.
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes);
+
+// Returns the device bytes that attention's backward kernel needs in any one of the layers, for a
+// micro-batch of `tokens` tokens in documents of up to `sequence` tokens.
+int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int64_t tokens,
+                                int64_t sequence, const KernelSizes& sizes);
+
+// The elements a token of the tensors below that suffice for any one of the layers.
+struct LayerBackwardWidths {
+  int64_t attention = 0, qkv = 0;
+};
+LayerBackwardWidths BackwardWidths(const ModelDescription& model);
 
 // Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "engine/base/status.h"
 #include "engine/model/activations.h"
@@ -18,35 +19,44 @@ void* At(const LayerContext& context, void* base, int64_t elements) {
   return static_cast<char*>(base) + elements * DTypeBytes(context.dtype);
 }
 
+float EmbeddingScale(const LayerContext& context) {
+  const ModelDescription& model = context.layout->model;
+  const float scale = static_cast<float>(model.embedding_scale);
+  if (!model.rounds_embedding_scale || context.dtype != DType::kBF16) return scale;
+  return Bf16ToFloat(FloatToBf16(scale));
+}
+
 // Normed rows and logits of tokens [begin, begin + tokens) of x.
 absl::Status ChunkLogits(const LayerContext& context, const void* weights, const void* x,
                          int64_t begin, int64_t tokens, const HeadScratch& scratch) {
-  const ModelConfig& c = context.layout->config;
+  const ModelDescription& model = context.layout->model;
   RmsNormArgs norm;
   norm.dtype = context.dtype;
   norm.rows = tokens;
-  norm.width = c.hidden;
-  norm.epsilon = static_cast<float>(c.norm_epsilon);
-  norm.x = At(context, x, begin * c.hidden);
-  norm.x_stride = c.hidden;
+  norm.width = model.hidden;
+  norm.epsilon = static_cast<float>(model.norm_epsilon);
+  norm.one_plus_weight = model.one_plus_norms;
+  norm.x = At(context, x, begin * model.hidden);
+  norm.x_stride = model.hidden;
   norm.weight = At(context, weights, context.layout->final_norm_offset);
   norm.y = scratch.normed;
-  norm.y_stride = c.hidden;
+  norm.y_stride = model.hidden;
   norm.rstd = scratch.rstd;
   MT_RETURN_IF_ERROR(context.kernels->RmsNorm(*context.stream, norm));
   MatMulArgs product;
   product.m = tokens;
-  product.n = c.vocabulary;
-  product.k = c.hidden;
+  product.n = model.vocabulary;
+  product.k = model.hidden;
+  product.alpha = static_cast<float>(model.logit_scale);
   product.dtype = context.dtype;
   product.out_dtype = DType::kF32;
   product.a = scratch.normed;
-  product.a_stride = c.hidden;
+  product.a_stride = model.hidden;
   product.b = At(context, weights, context.layout->head_offset);
-  product.b_stride = c.hidden;
+  product.b_stride = model.hidden;
   product.transpose_b = true;
   product.out = scratch.logits;
-  product.out_stride = c.vocabulary;
+  product.out_stride = model.vocabulary;
   return context.kernels->MatMul(*context.stream, product);
 }
 
@@ -57,18 +67,19 @@ CrossEntropyArgs ChunkCrossEntropy(const LayerContext& context, const MicroBatch
   CrossEntropyArgs args;
   args.dtype = context.dtype;
   args.tokens = tokens;
-  args.vocabulary = context.layout->config.vocabulary;
+  args.vocabulary = context.layout->model.vocabulary;
   args.logits = scratch.logits;
   args.logits_stride = args.vocabulary;
   args.labels = batch.targets + begin;
   args.scale = scale;
+  args.softcap = static_cast<float>(context.layout->model.logit_softcap);
   if (loss_weights != nullptr) args.weights = loss_weights + begin;
   args.losses = losses + begin;
   return args;
 }
 
 // The one list of tensors and sizes.
-HeadScratch Place(const ModelConfig& config, DType dtype, int64_t chunk_tokens,
+HeadScratch Place(const ModelDescription& config, DType dtype, int64_t chunk_tokens,
                   TensorCursor& cursor) {
   HeadScratch scratch;
   scratch.chunk_tokens = chunk_tokens;
@@ -80,20 +91,20 @@ HeadScratch Place(const ModelConfig& config, DType dtype, int64_t chunk_tokens,
 
 }  // namespace
 
-int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens,
+int64_t HeadChunkTokens(const ModelDescription& config, int64_t micro_batch_tokens,
                         const HeadChunkMax& max) {
   const uint64_t fitting = std::max<int64_t>(1, max.logits_bytes / (4 * config.vocabulary));
   const int64_t power = static_cast<int64_t>(std::bit_floor(fitting));
   return std::min(micro_batch_tokens, std::clamp(power, kChunkTokensMin, max.tokens));
 }
 
-int64_t HeadScratchBytes(const ModelConfig& config, DType dtype, int64_t chunk_tokens) {
+int64_t HeadScratchBytes(const ModelDescription& config, DType dtype, int64_t chunk_tokens) {
   TensorCursor cursor;
   Place(config, dtype, chunk_tokens, cursor);
   return cursor.offset;
 }
 
-HeadScratch PlaceHeadScratch(const ModelConfig& config, DType dtype, int64_t chunk_tokens,
+HeadScratch PlaceHeadScratch(const ModelDescription& config, DType dtype, int64_t chunk_tokens,
                              void* block) {
   TensorCursor cursor{static_cast<char*>(block)};
   return Place(config, dtype, chunk_tokens, cursor);
@@ -104,11 +115,12 @@ absl::Status EmbeddingForward(const LayerContext& context, const void* weights,
   EmbeddingArgs args;
   args.dtype = context.dtype;
   args.tokens = batch.tokens;
-  args.hidden = context.layout->config.hidden;
-  args.vocabulary = context.layout->config.vocabulary;
+  args.hidden = context.layout->model.hidden;
+  args.vocabulary = context.layout->model.vocabulary;
   args.ids = batch.ids;
   args.table = At(context, weights, context.layout->embedding_offset);
   args.out = x;
+  args.scale = EmbeddingScale(context);
   return context.kernels->Embedding(*context.stream, args);
 }
 
@@ -117,13 +129,15 @@ absl::Status EmbeddingBackward(const LayerContext& context, const MicroBatchView
   EmbeddingBackwardArgs args;
   args.dtype = context.dtype;
   args.tokens = batch.tokens;
-  args.hidden = context.layout->config.hidden;
-  args.vocabulary = context.layout->config.vocabulary;
+  args.hidden = context.layout->model.hidden;
+  args.vocabulary = context.layout->model.vocabulary;
   args.ids = batch.ids;
   args.sorted_positions = batch.sorted_positions;
   args.dout = dh;
   args.dtable = gradient + context.layout->embedding_offset;
   args.add = !first;
+  args.scale = EmbeddingScale(context);
+  args.padding_id = context.layout->model.padding_id;
   return context.kernels->EmbeddingBackward(*context.stream, args);
 }
 
@@ -132,11 +146,11 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
                                  const HeadScratch& scratch, float* losses, void* dh,
                                  float* gradient, bool first, bool input_gradient,
                                  const float* loss_weights) {
-  const ModelConfig& c = context.layout->config;
+  const ModelDescription& model = context.layout->model;
   const TileLayout& tile = context.layout->tiles[context.layout->head_tile];
   const bool trains_matrix = IsTrained(tile, context.layout->head_offset);
   const bool trains_norm = IsTrained(tile, context.layout->final_norm_offset);
-  const int64_t dlogits_stride = c.vocabulary * 4 / DTypeBytes(context.dtype);
+  const int64_t dlogits_stride = model.vocabulary * 4 / DTypeBytes(context.dtype);
   for (int64_t begin = 0; begin < batch.tokens; begin += scratch.chunk_tokens) {
     const int64_t tokens = std::min(scratch.chunk_tokens, batch.tokens - begin);
     MT_RETURN_IF_ERROR(ChunkLogits(context, weights, x, begin, tokens, scratch));
@@ -146,19 +160,20 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
 
     const bool add = !first || begin > 0;
     MatMulArgs dweight;  // dW[vocabulary, hidden] (+)= dlogits^T normed
-    dweight.m = c.vocabulary;
-    dweight.n = c.hidden;
+    dweight.m = model.vocabulary;
+    dweight.n = model.hidden;
     dweight.k = tokens;
+    dweight.alpha = static_cast<float>(model.logit_scale);
     dweight.dtype = context.dtype;
     dweight.out_dtype = DType::kF32;
     dweight.a = scratch.logits;
     dweight.a_stride = dlogits_stride;
     dweight.transpose_a = true;
     dweight.b = scratch.normed;
-    dweight.b_stride = c.hidden;
+    dweight.b_stride = model.hidden;
     if (trains_matrix) {
       dweight.out = gradient + context.layout->head_offset;
-      dweight.out_stride = c.hidden;
+      dweight.out_stride = model.hidden;
       dweight.addend = add ? dweight.out : nullptr;
       MT_RETURN_IF_ERROR(context.kernels->MatMul(*context.stream, dweight));
     }
@@ -166,29 +181,31 @@ absl::Status HeadForwardBackward(const LayerContext& context, const void* weight
 
     MatMulArgs dinput;  // dnormed[tokens, hidden] = dlogits W, over the normed rows: they are dead
     dinput.m = tokens;
-    dinput.n = c.hidden;
-    dinput.k = c.vocabulary;
+    dinput.n = model.hidden;
+    dinput.k = model.vocabulary;
+    dinput.alpha = static_cast<float>(model.logit_scale);
     dinput.dtype = dinput.out_dtype = context.dtype;
     dinput.a = scratch.logits;
     dinput.a_stride = dlogits_stride;
     dinput.b = At(context, weights, context.layout->head_offset);
-    dinput.b_stride = c.hidden;
+    dinput.b_stride = model.hidden;
     dinput.out = scratch.normed;
-    dinput.out_stride = c.hidden;
+    dinput.out_stride = model.hidden;
     MT_RETURN_IF_ERROR(context.kernels->MatMul(*context.stream, dinput));
 
     RmsNormBackwardArgs norm;
     norm.dtype = context.dtype;
     norm.rows = tokens;
-    norm.width = c.hidden;
-    norm.x = At(context, x, begin * c.hidden);
-    norm.x_stride = c.hidden;
+    norm.width = model.hidden;
+    norm.x = At(context, x, begin * model.hidden);
+    norm.x_stride = model.hidden;
     norm.weight = At(context, weights, context.layout->final_norm_offset);
+    norm.one_plus_weight = model.one_plus_norms;
     norm.rstd = scratch.rstd;
     norm.dy = scratch.normed;
-    norm.dy_stride = c.hidden;
-    norm.dx = At(context, dh, begin * c.hidden);
-    norm.dx_stride = c.hidden;
+    norm.dy_stride = model.hidden;
+    norm.dx = At(context, dh, begin * model.hidden);
+    norm.dx_stride = model.hidden;
     norm.dweight = trains_norm ? gradient + context.layout->final_norm_offset : nullptr;
     norm.add_dweight = add;
     MT_RETURN_IF_ERROR(context.kernels->RmsNormBackward(*context.stream, norm));
@@ -238,6 +255,12 @@ absl::Status HeadLogits(
     MT_RETURN_IF_ERROR(sink(first, tokens, scratch.logits));
   }
   return absl::OkStatus();
+}
+
+void CapLogits(const ModelDescription& model, absl::Span<float> logits) {
+  const float cap = static_cast<float>(model.logit_softcap);
+  if (cap <= 0) return;
+  for (float& logit : logits) logit = cap * std::tanh(logit / cap);
 }
 
 }  // namespace megatrain

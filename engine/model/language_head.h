@@ -18,7 +18,7 @@ namespace megatrain {
 // Returns the tokens of a chunk of logits: a power of two, or the whole micro-batch if that is
 // less. It depends on the shapes and the kind of device only, so that bits do not depend on free
 // memory.
-int64_t HeadChunkTokens(const ModelConfig& config, int64_t micro_batch_tokens,
+int64_t HeadChunkTokens(const ModelDescription& config, int64_t micro_batch_tokens,
                         const HeadChunkMax& max);
 
 // Device memory that the head needs.
@@ -30,9 +30,9 @@ struct HeadScratch {
 };
 
 // Returns the bytes of the block for PlaceHeadScratch.
-int64_t HeadScratchBytes(const ModelConfig& config, DType dtype, int64_t chunk_tokens);
+int64_t HeadScratchBytes(const ModelDescription& config, DType dtype, int64_t chunk_tokens);
 // Places the tensors in `block`, which has HeadScratchBytes and must outlive the result.
-HeadScratch PlaceHeadScratch(const ModelConfig& config, DType dtype, int64_t chunk_tokens,
+HeadScratch PlaceHeadScratch(const ModelDescription& config, DType dtype, int64_t chunk_tokens,
                              void* block);
 
 // Writes the embeddings of batch.ids to x [tokens, hidden]. `weights` is tile 0.
@@ -70,13 +70,17 @@ absl::Status HeadPreference(const LayerContext& context, const void* weights,
                             float* loss_weights);
 
 // Computes the logits of tokens [begin, end) in chunks and calls sink(first, tokens, logits) for
-// each, with a device pointer to [tokens, vocabulary]. `first` counts from the micro-batch's start.
-// When `sink` is called, the logits may still be queued on the stream. Work that `sink` queues on
-// the stream may read them. Stops at the first error of `sink` and returns it.
+// each, with a device pointer to [tokens, vocabulary]; without the softcap, which is CapLogits'.
+// `first` counts from the micro-batch's start. When `sink` is called, the logits may still be
+// queued on the stream. Work that `sink` queues on the stream may read them. Stops at the first
+// error of `sink` and returns it.
 absl::Status HeadLogits(
     const LayerContext& context, const void* weights, const void* x, int64_t begin, int64_t end,
     const HeadScratch& scratch,
     absl::FunctionRef<absl::Status(int64_t first, int64_t tokens, const float* logits)> sink);
+
+// Applies the model's softcap, if it has one, to logits in host memory.
+void CapLogits(const ModelDescription& model, absl::Span<float> logits);
 
 }  // namespace megatrain
 

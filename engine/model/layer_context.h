@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "engine/base/dtype.h"
 #include "engine/device/kernels.h"
 #include "engine/model/model_layout.h"
@@ -16,6 +17,12 @@ struct LayerCache {
   // The tokens attend to the cache. If false, they are only stored there, and documents attend to
   // themselves.
   bool attend = false;
+};
+
+// The cosine and sine of each position's angles. Does not own memory.
+struct RopeTable {
+  float* cosine = nullptr;  // device [positions, rotary_dim / 2]
+  float* sine = nullptr;    // device [positions, rotary_dim / 2]
 };
 
 // One micro-batch in device memory, except for document_starts. Does not own memory.
@@ -42,11 +49,10 @@ struct LayerContext {
   AttentionChoice attention = AttentionChoice::kAuto;
   Kernels* kernels = nullptr;
   Stream* stream = nullptr;
-  const float* rope_cosine = nullptr;  // device [positions, head_dim / 2]
-  const float* rope_sine = nullptr;    // device [positions, head_dim / 2]
-  int64_t chunk_tokens = 0;            // LayerChunkTokens; for decoder layers
-  int layer = 0;                       // whose weights are bound; for decoder layers
-  LayerCache cache;                    // of that layer
+  absl::Span<const RopeTable> ropes;  // by ModelDescription::ropes
+  int64_t chunk_tokens = 0;           // LayerChunkTokens; for decoder layers
+  int layer = 0;                      // whose weights are bound; for decoder layers
+  LayerCache cache;                   // of that layer
 };
 
 }  // namespace megatrain

@@ -1,5 +1,7 @@
 #include "engine/model/layer_work.h"
 
+#include <string>
+
 namespace megatrain {
 namespace {
 
@@ -18,24 +20,38 @@ constexpr double kAttentionBackwardLaunches = 3;
 // The numbers that the formulas below share.
 struct Sizes {
   explicit Sizes(const WorkShape& s)
-      : tokens(static_cast<double>(s.tokens)),
+      : layer(s.model->layers[static_cast<size_t>(s.layer)]),
+        tokens(static_cast<double>(s.tokens)),
         e(static_cast<double>(DTypeBytes(s.dtype))),
-        hidden(static_cast<double>(s.config.hidden)),
-        q(static_cast<double>(s.config.heads * s.config.head_dim)),
-        kv(static_cast<double>(s.config.kv_heads * s.config.head_dim)),
-        intermediate(static_cast<double>(s.config.intermediate)),
-        vocabulary(static_cast<double>(s.config.vocabulary)) {
-    // Queries see half of their document on average: tokens * sequence / 2 pairs, and a product of
-    // a pair over all heads takes 2 * q.
-    pair_product_flops = tokens * static_cast<double>(s.sequence_length) / 2 * 2 * q;
+        hidden(static_cast<double>(s.model->hidden)),
+        q(static_cast<double>(layer.attention.q_width())),
+        kv(static_cast<double>(layer.attention.kv_width())),
+        intermediate(static_cast<double>(layer.feed_forward.intermediate)),
+        vocabulary(static_cast<double>(s.model->vocabulary)) {
+    // Query i of a document sees min(i + 1, window) keys: sequence / 2 on average, or window -
+    // window^2 / (2 sequence). A product of a pair over all heads takes 2 * q.
+    const double sequence = static_cast<double>(s.sequence_length);
+    const int64_t limit = layer.attention.window;
+    const double window =
+        limit > 0 && limit < s.sequence_length ? static_cast<double>(limit) : sequence;
+    pair_product_flops = tokens * (window - window * window / (2 * sequence)) * 2 * q;
   }
   double qkv() const { return q + 2 * kv; }
+  bool qk_norm() const { return layer.attention.qk_norm != QkNorm::kNone; }
   // Parameters of the products of a layer, without its last one.
   double layer_matrices_but_down() const {
     return hidden * qkv() + q * hidden + 2 * hidden * intermediate;
   }
   double down() const { return hidden * intermediate; }
+  // The layer's norms of the residual stream, and of what is added to it.
+  double norms() const {
+    return !layer.attention_norms.norm.empty() + !layer.feed_forward_norms.norm.empty();
+  }
+  double post_norms() const {
+    return !layer.attention_norms.post_norm.empty() + !layer.feed_forward_norms.post_norm.empty();
+  }
 
+  const LayerDescription& layer;
   double tokens, e, hidden, q, kv, intermediate, vocabulary, pair_product_flops;
 };
 
@@ -49,31 +65,48 @@ LayerWork Products(const Sizes& s, double parameters, double launches) {
 }
 
 LayerWork Norm(const Sizes& s) { return Pass(s, 2 * s.hidden); }
+LayerWork NormIf(const Sizes& s, const std::string& name) {
+  return name.empty() ? LayerWork{} : Norm(s);
+}
 // Reads x, the gradient by y and the residual's, and writes the latter.
 LayerWork NormBackward(const Sizes& s) { return Pass(s, 4 * s.hidden, kSplitSum); }
+// Reads x and the gradient by y, and writes that by x.
+LayerWork PostNormBackward(const Sizes& s) { return Pass(s, 3 * s.hidden, kSplitSum); }
+// The end of a half of a layer: its last product adds the residual stream, or the norm after it
+// does.
+LayerWork Branch(const Sizes& s, double parameters, const NormNames& norms) {
+  return Products(s, parameters, 1) +
+         (norms.post_norm.empty() ? Pass(s, s.hidden, 0) : Pass(s, 3 * s.hidden));
+}
 LayerWork Glu(const Sizes& s) { return Pass(s, 3 * s.intermediate); }
 // Reads gate, up and the gradient; writes the gradients of the first two and SwiGLU's output.
 LayerWork GluBackward(const Sizes& s) { return Pass(s, 6 * s.intermediate); }
-LayerWork Rope(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv)); }
+LayerWork Rope(const Sizes& s) {
+  const AttentionDescription& a = s.layer.attention;
+  if (a.query_rope == a.key_rope) return a.key_rope < 0 ? LayerWork{} : Pass(s, 2 * (s.q + s.kv));
+  return (a.query_rope < 0 ? LayerWork{} : Pass(s, 2 * s.q)) +
+         (a.key_rope < 0 ? LayerWork{} : Pass(s, 2 * s.kv));
+}
 // Queries' and keys': read and written, apart.
 LayerWork HeadNorms(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv), 2); }
 LayerWork HeadNormsBackward(const Sizes& s) { return Pass(s, 3 * (s.q + s.kv), 2 * kSplitSum); }
 
-LayerWork PrepareQueriesAndKeys(const WorkShape& shape, const Sizes& s) {
-  return shape.config.qk_norm ? HeadNorms(s) + Rope(s) : Rope(s);
+LayerWork PrepareQueriesAndKeys(const Sizes& s) {
+  return s.qk_norm() ? HeadNorms(s) + Rope(s) : Rope(s);
 }
 
 // The work from a layer's input to attention's output.
-LayerWork AttentionForward(const WorkShape& shape, const Sizes& s) {
+LayerWork AttentionForward(const Sizes& s) {
   // Scores, and the values weighted by them.
   const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
-  return Norm(s) + Products(s, s.hidden * s.qkv(), 1) + PrepareQueriesAndKeys(shape, s) + attention;
+  return NormIf(s, s.layer.attention_norms.norm) + Products(s, s.hidden * s.qkv(), 1) +
+         PrepareQueriesAndKeys(s) + attention;
 }
 
-// The work from there to gate and up. The product after attention adds the residual stream.
+// The work from there to gate and up.
 LayerWork ToGateUp(const Sizes& s) {
-  return Products(s, s.q * s.hidden, 1) + Pass(s, s.hidden, 0) + Norm(s) +
-         Products(s, 2 * s.hidden * s.intermediate, 1);
+  return Branch(s, s.q * s.hidden, s.layer.attention_norms) +
+         NormIf(s, s.layer.feed_forward_norms.norm) + Products(s, 2 * s.hidden * s.intermediate, 1);
 }
 
 double Chunks(int64_t tokens, int64_t chunk_tokens) {
@@ -122,9 +155,8 @@ LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first) {
 
 LayerWork DecoderLayerForwardWork(const WorkShape& shape) {
   const Sizes s(shape);
-  // The last product adds the residual stream.
-  return InChunks(shape, AttentionForward(shape, s) + ToGateUp(s) + Glu(s) +
-                             Products(s, s.down(), 1) + Pass(s, s.hidden, 0));
+  return InChunks(shape, AttentionForward(s) + ToGateUp(s) + Glu(s) +
+                             Branch(s, s.down(), s.layer.feed_forward_norms));
 }
 
 LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
@@ -133,14 +165,18 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
     case KeepLevel::kEverything:
       break;
     case KeepLevel::kCheapRecomputed: {
-      const LayerWork norms = Norm(s) + Norm(s);
-      return InChunks(shape,
-                      shape.config.qk_norm ? norms + PrepareQueriesAndKeys(shape, s) : norms);
+      const LayerWork norms = s.norms() * Norm(s);
+      return InChunks(shape, s.qk_norm() ? norms + PrepareQueriesAndKeys(s) : norms);
     }
-    case KeepLevel::kNothing:
+    case KeepLevel::kNothing: {
       // The input's norm twice: for queries, keys and values, and for the gradient of their
       // weights.
-      return InChunks(shape, AttentionForward(shape, s) + ToGateUp(s) + Norm(s));
+      LayerWork work = AttentionForward(s) + ToGateUp(s) + NormIf(s, s.layer.attention_norms.norm);
+      if (!s.layer.feed_forward_norms.post_norm.empty()) {
+        work += Glu(s) + Branch(s, s.down(), s.layer.feed_forward_norms);
+      }
+      return InChunks(shape, work);
+    }
   }
   return {};
 }
@@ -149,12 +185,16 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
   // Each of the four matrices has a gradient by the input and one by the weight.
-  LayerWork work = 2 * Products(s, matrices, 4) + GluBackward(s) + 2 * NormBackward(s) + Rope(s);
+  LayerWork work = 2 * Products(s, matrices, 4) + GluBackward(s) + s.norms() * NormBackward(s) +
+                   s.post_norms() * PostNormBackward(s) + Rope(s);
+  // Without a norm before a half, its product adds to the residual stream's gradient.
+  work += (2 - s.norms()) * Pass(s, s.hidden, 0);
   // Scores once more, then the gradients by probabilities, values, queries and keys.
   work += {.attention_backward_flops = 5 * s.pair_product_flops,
            .launches = kAttentionBackwardLaunches};
-  if (shape.config.qk_norm) work += HeadNormsBackward(s);
-  if (shape.config.qkv_bias) work += Pass(s, s.qkv(), kSplitSum);
+  if (s.qk_norm()) work += HeadNormsBackward(s);
+  if (s.layer.attention.qkv_bias) work += Pass(s, s.qkv(), kSplitSum);
+  if (s.layer.attention.output_bias) work += Pass(s, s.hidden, kSplitSum);
   work = InChunks(shape, work);
   work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), first);
   return work;

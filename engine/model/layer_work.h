@@ -8,13 +8,13 @@
 
 #include "engine/base/dtype.h"
 #include "engine/model/activations.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_description.h"
 
 namespace megatrain {
 
 struct LayerWork {
   double product_flops = 0;  // matrix products; a multiply-add counts as 2
-  // Causal attention; the masked half is not counted.
+  // Causal attention; masked pairs are not counted.
   double attention_forward_flops = 0;
   double attention_backward_flops = 0;
   // Bytes of device memory that other kernels read and write. Operands and results of products and
@@ -28,9 +28,11 @@ struct LayerWork {
 LayerWork operator+(LayerWork a, const LayerWork& b);
 LayerWork operator*(double times, LayerWork work);
 
-// A micro-batch of `tokens` tokens in documents of sequence_length tokens.
+// A micro-batch of `tokens` tokens in documents of sequence_length tokens. The functions on decoder
+// layers mean the layer `layer`.
 struct WorkShape {
-  ModelConfig config;
+  const ModelDescription* model = nullptr;
+  int layer = 0;
   DType dtype = DType::kF32;
   int64_t tokens = 0;
   int64_t sequence_length = 0;

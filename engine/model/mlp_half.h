@@ -1,5 +1,5 @@
-// Computes the second half of a decoder layer: norm, gate and up projection, SwiGLU, and down
-// projection. Each function computes one chunk's rows, queues work on the stream of `l`, and
+// Computes the second half of a decoder layer: norm, gate and up projection, the gated unit, and
+// down projection. Each function computes one chunk's rows, queues work on the stream of `l`, and
 // returns the errors of its kernels.
 #ifndef MEGATRAIN_ENGINE_MODEL_MLP_HALF_H_
 #define MEGATRAIN_ENGINE_MODEL_MLP_HALF_H_
@@ -9,8 +9,8 @@
 
 namespace megatrain {
 
-// Computes the chunk's rows of y = middle + mlp(norm(middle)), where y is [all tokens, hidden].
-// REQUIRES: the chunk's Middle is computed (AttentionOutput).
+// Computes the chunk's rows of y = middle + the MLP's branch (residual_branch.h), where y is [all
+// tokens, hidden]. REQUIRES: the chunk's Middle is computed (AttentionOutput).
 absl::Status MlpForward(const BoundLayer& l, const Chunk& chunk, void* y);
 
 // Recomputes the activations that MlpBackward reads and that were not kept. REQUIRES: the chunk's
@@ -21,8 +21,8 @@ absl::Status RecomputeMlp(const BoundLayer& l, const Chunk& chunk);
 // go to `gradient`. REQUIRES: RecomputeMlp was called for this chunk, unless everything was kept.
 //
 // Works in place: the gradient of `gate_up` overwrites `gate_up`. `activated` holds its own
-// gradient and then the recomputed output of SwiGLU. The gradient of `post_normed` overwrites
-// `post_normed` after gate_up's weight gradient is computed.
+// gradient and then the recomputed output of the gated unit. The gradient of the
+// normed input overwrites it after gate_up's weight gradient is computed.
 absl::Status MlpBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
                          const TileGradient& gradient);
 

@@ -71,85 +71,97 @@ void Place(std::vector<Group> groups, Traits traits, TileLayout& tile) {
   tile.stateless_elements = tile.elements - state_elements;
 }
 
-TileLayout BuildLayerTile(const ModelConfig& c, int64_t layer, Traits traits) {
+TileLayout BuildLayerTile(const ModelDescription& model, int64_t layer, Traits traits) {
+  const LayerDescription& d = model.layers[static_cast<size_t>(layer)];
+  const AttentionDescription& a = d.attention;
   const std::string p = absl::StrCat("model.layers.", layer, ".");
-  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  const int64_t q = a.q_width(), kv = a.kv_width();
   TileLayout tile;
   tile.kind = TileKind::kLayer;
   tile.layer = layer;
   LayerOffsets& o = tile.offsets;
-  std::vector<Group> groups = {
-      {Role::kNorm, {{p + "input_layernorm.weight", {c.hidden}}}, &o.input_norm},
-      {Role::kMatrix,
-       {{p + "self_attn.q_proj.weight", {q, c.hidden}},
-        {p + "self_attn.k_proj.weight", {kv, c.hidden}},
-        {p + "self_attn.v_proj.weight", {kv, c.hidden}}},
-       &o.qkv}};
-  if (c.qkv_bias) {
-    groups.push_back({Role::kBias,
-                      {{p + "self_attn.q_proj.bias", {q}},
-                       {p + "self_attn.k_proj.bias", {kv}},
-                       {p + "self_attn.v_proj.bias", {kv}}},
-                      &o.qkv_bias});
+  std::vector<Group> groups;
+  const auto norm = [&](const std::string& name, int64_t width, int64_t* offset) {
+    if (!name.empty()) {
+      groups.push_back({Role::kNorm, {{absl::StrCat(p, name, ".weight"), {width}}}, offset});
+    }
+  };
+  const auto matrix = [&](std::vector<Part> parts, int64_t* offset) {
+    groups.push_back({Role::kMatrix, std::move(parts), offset});
+  };
+  const auto bias = [&](std::vector<Part> parts, int64_t* offset) {
+    groups.push_back({Role::kBias, std::move(parts), offset});
+  };
+
+  norm(d.attention_norms.norm, model.hidden, &o.attention_norm);
+  if (a.fused_qkv) {
+    matrix({{p + "self_attn.qkv_proj.weight", {a.qkv_width(), model.hidden}}}, &o.qkv);
+    if (a.qkv_bias) bias({{p + "self_attn.qkv_proj.bias", {a.qkv_width()}}}, &o.qkv_bias);
+  } else {
+    matrix({{p + "self_attn.q_proj.weight", {q, model.hidden}},
+            {p + "self_attn.k_proj.weight", {kv, model.hidden}},
+            {p + "self_attn.v_proj.weight", {kv, model.hidden}}},
+           &o.qkv);
+    if (a.qkv_bias) {
+      bias({{p + "self_attn.q_proj.bias", {q}},
+            {p + "self_attn.k_proj.bias", {kv}},
+            {p + "self_attn.v_proj.bias", {kv}}},
+           &o.qkv_bias);
+    }
   }
-  if (c.qk_norm) {
-    groups.push_back({Role::kNorm, {{p + "self_attn.q_norm.weight", {c.head_dim}}}, &o.q_norm});
-    groups.push_back({Role::kNorm, {{p + "self_attn.k_norm.weight", {c.head_dim}}}, &o.k_norm});
+  if (a.qk_norm != QkNorm::kNone) {
+    const bool full = a.qk_norm == QkNorm::kFull;
+    norm("self_attn.q_norm", full ? q : a.head_dim, &o.q_norm);
+    norm("self_attn.k_norm", full ? kv : a.head_dim, &o.k_norm);
   }
-  groups.push_back({Role::kMatrix, {{p + "self_attn.o_proj.weight", {c.hidden, q}}}, &o.o});
-  groups.push_back(
-      {Role::kNorm, {{p + "post_attention_layernorm.weight", {c.hidden}}}, &o.post_norm});
-  groups.push_back({Role::kMatrix,
-                    {{p + "mlp.gate_proj.weight", {c.intermediate, c.hidden}},
-                     {p + "mlp.up_proj.weight", {c.intermediate, c.hidden}}},
-                    &o.gate_up});
-  groups.push_back(
-      {Role::kMatrix, {{p + "mlp.down_proj.weight", {c.hidden, c.intermediate}}}, &o.down});
+  matrix({{p + "self_attn.o_proj.weight", {model.hidden, q}}}, &o.o);
+  if (a.output_bias) bias({{p + "self_attn.o_proj.bias", {model.hidden}}}, &o.o_bias);
+  norm(d.attention_norms.post_norm, model.hidden, &o.attention_post_norm);
+
+  const int64_t intermediate = d.feed_forward.intermediate;
+  norm(d.feed_forward_norms.norm, model.hidden, &o.feed_forward_norm);
+  if (d.feed_forward.fused_gate_up) {
+    matrix({{p + "mlp.gate_up_proj.weight", {2 * intermediate, model.hidden}}}, &o.gate_up);
+  } else {
+    matrix({{p + "mlp.gate_proj.weight", {intermediate, model.hidden}},
+            {p + "mlp.up_proj.weight", {intermediate, model.hidden}}},
+           &o.gate_up);
+  }
+  matrix({{p + "mlp.down_proj.weight", {model.hidden, intermediate}}}, &o.down);
+  norm(d.feed_forward_norms.post_norm, model.hidden, &o.feed_forward_post_norm);
   Place(std::move(groups), traits, tile);
   return tile;
 }
 
 }  // namespace
 
-std::string ModelFamilyName(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::kLlama:
-      return "llama";
-    case ModelFamily::kQwen2:
-      return "qwen2";
-    case ModelFamily::kQwen3:
-      return "qwen3";
-  }
-  return "unknown";
+ModelLayout BuildModelLayout(const ModelDescription& model) {
+  return BuildModelLayout(model, [](const std::string&) { return TensorTraits(); });
 }
 
-ModelLayout BuildModelLayout(const ModelConfig& config) {
-  return BuildModelLayout(config, [](const std::string&) { return TensorTraits(); });
-}
-
-ModelLayout BuildModelLayout(const ModelConfig& config,
+ModelLayout BuildModelLayout(const ModelDescription& model,
                              absl::FunctionRef<TensorTraits(const std::string& name)> traits) {
   ModelLayout layout;
-  layout.config = config;
+  layout.model = model;
   const Group table = {Role::kMatrix,
-                       {{"model.embed_tokens.weight", {config.vocabulary, config.hidden}}},
+                       {{"model.embed_tokens.weight", {model.vocabulary, model.hidden}}},
                        &layout.embedding_offset};
   const Group norm = {
-      Role::kNorm, {{"model.norm.weight", {config.hidden}}}, &layout.final_norm_offset};
+      Role::kNorm, {{"model.norm.weight", {model.hidden}}}, &layout.final_norm_offset};
   TileLayout embedding;
-  embedding.kind = config.tied_embeddings ? TileKind::kTiedEmbedding : TileKind::kEmbedding;
-  Place(config.tied_embeddings ? std::vector{table, norm} : std::vector{table}, traits, embedding);
+  embedding.kind = model.tied_embeddings ? TileKind::kTiedEmbedding : TileKind::kEmbedding;
+  Place(model.tied_embeddings ? std::vector{table, norm} : std::vector{table}, traits, embedding);
   layout.head_offset = layout.embedding_offset;
   layout.tiles.push_back(std::move(embedding));
-  for (int64_t layer = 0; layer < config.layers; ++layer) {
-    layout.tiles.push_back(BuildLayerTile(config, layer, traits));
+  for (int64_t layer = 0; layer < model.layer_count(); ++layer) {
+    layout.tiles.push_back(BuildLayerTile(model, layer, traits));
   }
-  if (!config.tied_embeddings) {
+  if (!model.tied_embeddings) {
     TileLayout head;
     head.kind = TileKind::kHead;
     Place({norm,
            {Role::kMatrix,
-            {{"lm_head.weight", {config.vocabulary, config.hidden}}},
+            {{"lm_head.weight", {model.vocabulary, model.hidden}}},
             &layout.head_offset}},
           traits, head);
     layout.tiles.push_back(std::move(head));
@@ -186,7 +198,7 @@ bool IsTrained(const TileLayout& tile, int64_t offset) {
   });
 }
 
-int64_t ParameterCount(const ModelConfig& config) { return BuildModelLayout(config).parameters; }
+int64_t ParameterCount(const ModelDescription& model) { return BuildModelLayout(model).parameters; }
 
 void ForEachTensor(const ModelLayout& layout,
                    absl::FunctionRef<void(int tile, const TensorSpec& tensor)> visit) {

@@ -18,7 +18,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
-#include "engine/model/model_config.h"
+#include "engine/model/model_description.h"
 
 namespace megatrain {
 
@@ -32,7 +32,7 @@ struct TensorSpec {
   int64_t offset = 0;          // in elements from the start of the tile's section
   int64_t elements = 0;
   bool decays = false;   // has weight decay: matrices only, as in transformers' Trainer
-  bool is_norm = false;  // initialised to 1
+  bool is_norm = false;  // initialised to 1, or to 0 if the model's norms multiply by 1 + weight
   bool is_bias = false;  // initialised to 0
   bool frozen = false;   // not trained
   int rates = 0;         // the index of its learning rate and weight decay (AdamWStep::rates)
@@ -44,15 +44,18 @@ enum class TileKind { kEmbedding, kLayer, kHead, kTiedEmbedding };
 // tensors of a group are adjacent without padding: qkv is the rows of q, k and v, gate_up those of
 // gate and up.
 struct LayerOffsets {
-  int64_t input_norm = 0;  // [hidden]
-  int64_t qkv = 0;         // [(heads + 2 kv_heads) head_dim, hidden]
-  int64_t qkv_bias = -1;   // [(heads + 2 kv_heads) head_dim]
-  int64_t q_norm = -1;     // [head_dim]
-  int64_t k_norm = -1;     // [head_dim]
-  int64_t o = 0;           // [hidden, heads head_dim]
-  int64_t post_norm = 0;   // [hidden]
-  int64_t gate_up = 0;     // [2 intermediate, hidden]
-  int64_t down = 0;        // [hidden, intermediate]
+  int64_t attention_norm = -1;          // [hidden]
+  int64_t qkv = -1;                     // [(heads + 2 kv_heads) head_dim, hidden]
+  int64_t qkv_bias = -1;                // [(heads + 2 kv_heads) head_dim]
+  int64_t q_norm = -1;                  // [head_dim], or [heads head_dim] (QkNorm)
+  int64_t k_norm = -1;                  // [head_dim], or [kv_heads head_dim]
+  int64_t o = -1;                       // [hidden, heads head_dim]
+  int64_t o_bias = -1;                  // [hidden]
+  int64_t attention_post_norm = -1;     // [hidden]
+  int64_t feed_forward_norm = -1;       // [hidden]
+  int64_t gate_up = -1;                 // [2 intermediate, hidden]
+  int64_t down = -1;                    // [hidden, intermediate]
+  int64_t feed_forward_post_norm = -1;  // [hidden]
 };
 
 struct TileLayout {
@@ -86,7 +89,7 @@ absl::InlinedVector<ElementRange, 2> TrainedRanges(const TileLayout& tile, Eleme
 bool IsTrained(const TileLayout& tile, int64_t offset);
 
 struct ModelLayout {
-  ModelConfig config;
+  ModelDescription model;
   std::vector<TileLayout> tiles;   // forward order
   int64_t embedding_offset = 0;    // in tiles[0]: [vocabulary, hidden]
   int64_t final_norm_offset = 0;   // in tiles[head_tile]: [hidden]
@@ -107,10 +110,10 @@ struct TensorTraits {
 
 // Returns the layout of a model whose tensors are all trained alike. The same configuration gives
 // the same layout.
-ModelLayout BuildModelLayout(const ModelConfig& config);
+ModelLayout BuildModelLayout(const ModelDescription& model);
 // Returns the layout of a model whose tensors have the traits that `traits` returns for their
 // names.
-ModelLayout BuildModelLayout(const ModelConfig& config,
+ModelLayout BuildModelLayout(const ModelDescription& model,
                              absl::FunctionRef<TensorTraits(const std::string& name)> traits);
 
 // Calls `visit` for every tensor of the model in forward order.

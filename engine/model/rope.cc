@@ -7,10 +7,10 @@
 namespace megatrain {
 namespace {
 
-// theta^(2 i / head_dim), in FP32.
-float Wavelength(const ModelConfig& config, int64_t i) {
-  const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
-  const double base = static_cast<float>(config.rope.theta);
+// theta^(2 i / rotary_dim), in FP32.
+float Wavelength(const RopeConfig& rope, int64_t i) {
+  const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope.rotary_dim);
+  const double base = static_cast<float>(rope.theta);
   return static_cast<float>(std::pow(base, static_cast<double>(exponent)));
 }
 
@@ -34,9 +34,8 @@ float Llama3Frequency(const RopeConfig& rope, float frequency) {
 // (interpolation), with a linear ramp between.
 class YarnRamp {
  public:
-  explicit YarnRamp(const ModelConfig& config) {
-    const double dim = static_cast<double>(config.head_dim);
-    const RopeConfig& rope = config.rope;
+  explicit YarnRamp(const RopeConfig& rope) {
+    const double dim = static_cast<double>(rope.rotary_dim);
     // The dimension that turns `rotations` times over the original context.
     const auto dimension = [&](double rotations) {
       return dim *
@@ -66,11 +65,10 @@ class YarnRamp {
 
 }  // namespace
 
-std::vector<float> RopeInverseFrequencies(const ModelConfig& config) {
-  const RopeConfig& rope = config.rope;
-  const int64_t count = config.head_dim / 2;
-  std::vector<float> frequencies(count);
-  for (int64_t i = 0; i < count; ++i) frequencies[i] = 1.0f / Wavelength(config, i);
+std::vector<float> RopeInverseFrequencies(const RopeConfig& rope, int64_t sequence_length) {
+  const int64_t count = rope.rotary_dim / 2;
+  std::vector<float> frequencies(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) frequencies[i] = 1.0f / Wavelength(rope, i);
   switch (rope.type) {
     case RopeType::kDefault:
       break;
@@ -81,11 +79,19 @@ std::vector<float> RopeInverseFrequencies(const ModelConfig& config) {
       for (float& frequency : frequencies) frequency = Llama3Frequency(rope, frequency);
       break;
     case RopeType::kYarn: {
-      const YarnRamp ramp(config);
+      const YarnRamp ramp(rope);
       for (int64_t i = 0; i < count; ++i) {
-        const float interpolated = 1.0f / (static_cast<float>(rope.factor) * Wavelength(config, i));
+        const float interpolated = 1.0f / (static_cast<float>(rope.factor) * Wavelength(rope, i));
         const float extrapolation = ramp.Extrapolation(i);
         frequencies[i] = interpolated * (1.0f - extrapolation) + frequencies[i] * extrapolation;
+      }
+      break;
+    }
+    case RopeType::kLongrope: {
+      const std::vector<double>& factors =
+          sequence_length > rope.original_positions ? rope.long_factors : rope.short_factors;
+      for (int64_t i = 0; i < count; ++i) {
+        frequencies[i] = 1.0f / (static_cast<float>(factors[i]) * Wavelength(rope, i));
       }
       break;
     }
@@ -94,15 +100,25 @@ std::vector<float> RopeInverseFrequencies(const ModelConfig& config) {
 }
 
 float RopeAttentionFactor(const RopeConfig& rope) {
-  if (rope.type != RopeType::kYarn) return 1.0f;
+  if (rope.type != RopeType::kYarn && rope.type != RopeType::kLongrope) return 1.0f;
   if (rope.attention_factor > 0.0) return static_cast<float>(rope.attention_factor);
-  return rope.factor <= 1.0 ? 1.0f : static_cast<float>(0.1 * std::log(rope.factor) + 1.0);
+  if (rope.factor <= 1.0) return 1.0f;
+  if (rope.type == RopeType::kYarn) return static_cast<float>(0.1 * std::log(rope.factor) + 1.0);
+  return static_cast<float>(std::sqrt(
+      1.0 + std::log(rope.factor) / std::log(static_cast<double>(rope.original_positions))));
 }
 
-void RopeTables(const ModelConfig& config, int64_t begin, int64_t end, float* cosine, float* sine) {
-  const std::vector<float> frequencies = RopeInverseFrequencies(config);
-  const float scale = RopeAttentionFactor(config.rope);
+void RopeTables(const RopeConfig& rope, int64_t sequence_length, int64_t begin, int64_t end,
+                float* cosine, float* sine) {
+  const std::vector<float> frequencies = RopeInverseFrequencies(rope, sequence_length);
+  const float constant = RopeAttentionFactor(rope);
   for (int64_t position = begin; position < end; ++position) {
+    float scale = constant;
+    if (rope.position_scale > 0) {
+      const double turns =
+          std::floor(static_cast<double>(position) / static_cast<double>(rope.original_positions));
+      scale *= static_cast<float>(1.0 + rope.position_scale * std::log1p(turns));
+    }
     for (const float frequency : frequencies) {
       // The angle is rounded to FP32, as the models were trained; its cosine is exact.
       const double angle = static_cast<float>(position) * frequency;

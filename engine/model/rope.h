@@ -5,20 +5,23 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/model/model_config.h"
+#include "engine/model/model_description.h"
 
 namespace megatrain {
 
-// Returns the head_dim / 2 inverse frequencies, computed in FP32 step by step as in transformers'
+// Returns the rotary_dim / 2 inverse frequencies, computed in FP32 step by step as in transformers'
 // modeling_rope_utils. The power is rounded once, so an entry may differ from transformers' by one
-// unit in the last place.
-std::vector<float> RopeInverseFrequencies(const ModelConfig& config);
+// unit in the last place. `sequence_length` is the length of the sequences to come, on which
+// longrope depends.
+std::vector<float> RopeInverseFrequencies(const RopeConfig& rope, int64_t sequence_length);
 
-// Returns the factor of cosine and sine: 1 except for yarn.
+// Returns the factor of cosine and sine: 1 except for yarn, where it is 0.1 ln(factor) + 1 unless
+// given, and longrope, where it is sqrt(1 + ln(factor) / ln(original_positions)).
 float RopeAttentionFactor(const RopeConfig& rope);
 
-// Fills `cosine` and `sine`, each [end - begin, head_dim / 2], for positions [begin, end).
-void RopeTables(const ModelConfig& config, int64_t begin, int64_t end, float* cosine, float* sine);
+// Fills `cosine` and `sine`, each [end - begin, rotary_dim / 2], for positions [begin, end).
+void RopeTables(const RopeConfig& rope, int64_t sequence_length, int64_t begin, int64_t end,
+                float* cosine, float* sine);
 
 }  // namespace megatrain
 

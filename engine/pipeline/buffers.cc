@@ -85,7 +85,7 @@ absl::Status ReserveUpdates(const PipelineDimensions& d, DeviceArena& arena, Dev
 
 absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                                                    const KernelSizes& sizes, DeviceArena& arena) {
-  const ModelConfig& c = d.layout->config;
+  const ModelDescription& model = d.layout->model;
   const int64_t e = DTypeBytes(d.dtype);
   const int64_t t = d.micro_batch_tokens;
   DeviceBuffers b;
@@ -101,34 +101,37 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
     MT_RETURN_IF_ERROR(Reserve(arena, "sums", d.micro_batches * d.shape.loss_bytes(),
                                DeviceKind::kOther, &b.loss_results[slot]));
   }
-  const int64_t rope_bytes = d.sequence_length * (c.head_dim / 2) * int64_t{sizeof(float)};
-  MT_RETURN_IF_ERROR(
-      Reserve(arena, "rotary tables", rope_bytes, DeviceKind::kOther, &b.rope_cosine));
-  MT_RETURN_IF_ERROR(Reserve(arena, "rotary tables", rope_bytes, DeviceKind::kOther, &b.rope_sine));
+  b.ropes.resize(model.ropes.size());
+  for (size_t i = 0; i < b.ropes.size(); ++i) {
+    const int64_t bytes =
+        d.sequence_length * (model.ropes[i].rotary_dim / 2) * int64_t{sizeof(float)};
+    MT_RETURN_IF_ERROR(
+        Reserve(arena, "rotary tables", bytes, DeviceKind::kOther, &b.ropes[i].cosine));
+    MT_RETURN_IF_ERROR(
+        Reserve(arena, "rotary tables", bytes, DeviceKind::kOther, &b.ropes[i].sine));
+  }
   MT_RETURN_IF_ERROR(Reserve(arena, "activations of one layer and micro-batch",
-                             LayerScratchBytes(c, d.dtype, t), DeviceKind::kActivations,
+                             LayerScratchBytes(model, d.dtype, t), DeviceKind::kActivations,
                              &b.layer_scratch));
   if (d.training) {
     b.backward.workspace_bytes =
-        sizes.AttentionBackwardWorkspaceBytes({.dtype = d.dtype,
-                                               .tokens = t,
-                                               .sequence = d.sequence_length,
-                                               .heads = c.heads,
-                                               .kv_heads = c.kv_heads,
-                                               .head_dim = c.head_dim});
+        AttentionWorkspaceBytes(model, d.dtype, t, d.sequence_length, sizes);
   }
   MT_RETURN_IF_ERROR(Reserve(
       arena, "chunk of a layer or the head",
-      std::max({LayerChunkBytes(c, d.dtype, d.layer_chunk_tokens),
-                HeadScratchBytes(c, d.dtype, d.head_chunk_tokens), b.backward.workspace_bytes}),
+      std::max({LayerChunkBytes(model, d.dtype, d.layer_chunk_tokens),
+                HeadScratchBytes(model, d.dtype, d.head_chunk_tokens), b.backward.workspace_bytes}),
       DeviceKind::kWorkspace, &b.work));
-  b.head = PlaceHeadScratch(c, d.dtype, d.head_chunk_tokens, b.work);
+  b.head = PlaceHeadScratch(model, d.dtype, d.head_chunk_tokens, b.work);
   b.backward.workspace = b.work;
   MT_RETURN_IF_ERROR(
       Reserve(arena, "losses", t * int64_t{sizeof(float)}, DeviceKind::kWorkspace, &b.losses));
   if (d.cache_rows > 0) {
-    MT_RETURN_IF_ERROR(ReserveMany(arena, "key-value cache", d.shape.layers, d.cache_layer_bytes(),
-                                   DeviceKind::kActivations, &b.cache));
+    b.cache.resize(model.layers.size());
+    for (int layer = 0; layer < d.shape.layers; ++layer) {
+      MT_RETURN_IF_ERROR(Reserve(arena, "key-value cache", d.cache_layer_bytes(layer),
+                                 DeviceKind::kActivations, &b.cache[static_cast<size_t>(layer)]));
+    }
   }
   if (!d.training) return b;
   if (d.shape.pairs) {
@@ -146,17 +149,17 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
   }
   MT_RETURN_IF_ERROR(ReserveMany(arena, "hidden gradients", d.shape.sweep_micro_batches,
                                  d.hidden_bytes(), DeviceKind::kActivations, &b.hidden_gradient));
-  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * c.heads * c.head_dim * e,
+  const LayerBackwardWidths widths = BackwardWidths(model);
+  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.attention * e,
                              DeviceKind::kWorkspace, &b.backward.dattention));
-  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace",
-                             t * (c.heads + 2 * c.kv_heads) * c.head_dim * e,
+  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.qkv * e,
                              DeviceKind::kWorkspace, &b.backward.dqkv));
   MT_RETURN_IF_ERROR(ReserveUpdates(d, arena, b));
   b.kept.resize(d.shape.kept);
   for (int i = 0; i < d.shape.kept; ++i) {
     const KeepLevel level =
         i < d.shape.kept_everything ? KeepLevel::kEverything : KeepLevel::kCheapRecomputed;
-    MT_RETURN_IF_ERROR(Reserve(arena, "kept activations", KeptBytes(c, d.dtype, t, level),
+    MT_RETURN_IF_ERROR(Reserve(arena, "kept activations", KeptBytes(model, d.dtype, t, level),
                                DeviceKind::kActivations, &b.kept[i]));
   }
   return b;

@@ -40,11 +40,12 @@ struct PipelineDimensions {
   bool device_updates = false;
 
   int64_t hidden_bytes() const {  // hidden states of one micro-batch between two layers
-    return micro_batch_tokens * layout->config.hidden * DTypeBytes(dtype);
+    return micro_batch_tokens * layout->model.hidden * DTypeBytes(dtype);
   }
-  int64_t cache_layer_bytes() const {
-    const ModelConfig& c = layout->config;
-    return cache_rows * 2 * c.kv_heads * c.head_dim * DTypeBytes(dtype);
+  int64_t cache_layer_bytes(int layer) const {
+    const AttentionDescription& attention =
+        layout->model.layers[static_cast<size_t>(layer)].attention;
+    return cache_rows * 2 * attention.kv_width() * DTypeBytes(dtype);
   }
   // Returns the pairs of answers that a micro-batch holds at most; 0 without pairs.
   int64_t pairs_max() const { return shape.pairs_max(micro_batch_tokens); }
@@ -130,8 +131,7 @@ struct DeviceBuffers {
   std::array<Tile, kDeviceUpdateLanes> update_state = {};
   std::array<void*, kDeviceUpdateLanes> update_gradient = {};
   int32_t* update_flags = nullptr;  // [tiles], not 0 if an update cannot be trusted
-  float* rope_cosine = nullptr;     // [sequence_length, head_dim / 2]
-  float* rope_sine = nullptr;
+  std::vector<RopeTable> ropes;     // by ModelDescription::ropes, of sequence_length positions
 };
 
 // Reserves all buffers in `arena`. Returns ResourceExhausted, naming the first piece that does not

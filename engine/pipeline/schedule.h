@@ -53,17 +53,26 @@ inline constexpr int64_t kUpdateAlignment = 128;
 
 // The work of the compute lane for a micro-batch of `micro_batch_tokens` tokens. A smaller one
 // takes a proportional part. All 0 if durations do not matter.
+struct LayerStepWork {
+  LayerWork forward;
+  LayerWork backward;                  // with everything kept
+  LayerWork weights;                   // the part of backward that computes weight gradients
+  std::array<LayerWork, 3> recompute;  // the work before backward, by KeepLevel
+  double first_bytes = 0;              // as embed_first_bytes
+};
 struct StepWork {
   int64_t micro_batch_tokens = 1;
   LayerWork embed_forward, embed_backward;
-  LayerWork layer_forward;
-  LayerWork layer_backward;            // with everything kept
-  std::array<LayerWork, 3> recompute;  // the work before layer_backward, by KeepLevel
+  std::vector<LayerStepWork> layers;  // by layer; empty: nothing is counted
   LayerWork head, head_loss;
-  // The parts of layer_backward and head that compute weight gradients.
-  LayerWork layer_weights, head_weights;
+  LayerWork head_weights;  // the part of head that computes weight gradients
   // Device bytes by which the first micro-batch of a gradient differs from the others.
-  double embed_first_bytes = 0, layer_first_bytes = 0, head_first_bytes = 0;
+  double embed_first_bytes = 0, head_first_bytes = 0;
+
+  const LayerStepWork& layer(int index) const {
+    static const LayerStepWork none;
+    return layers.empty() ? none : layers[static_cast<size_t>(index)];
+  }
 };
 
 // The model's shape and the plan's decisions as plain numbers, from which schedules are built.

@@ -45,6 +45,7 @@ void StepBuilder::Head() {
 
 void StepBuilder::LayerBackward(int layer) {
   const int tile = layer + 1;
+  const LayerStepWork& work = shape_.work.layer(layer);
   const std::optional<int> accumulator = BeginGradient(tile);
   const int buffer = Use();
   Prefetch();
@@ -60,9 +61,9 @@ void StepBuilder::LayerBackward(int layer) {
                                    .input_gradient = shape_.trains_before(layer)};
     Op& op = Add(Lane::kCompute, backward);
     const KeepLevel keep = backward.kept ? backward.kept->level : KeepLevel::kNothing;
-    op.work = Part(i) * (BackwardWork(tile, shape_.work.layer_backward, shape_.work.layer_weights) +
-                         shape_.work.recompute[static_cast<size_t>(keep)]);
-    if (backward.first) op.work.device_bytes += shape_.work.layer_first_bytes;
+    op.work = Part(i) * (BackwardWork(tile, work.backward, work.weights) +
+                         work.recompute[static_cast<size_t>(keep)]);
+    if (backward.first) op.work.device_bytes += work.first_bytes;
     op.reads = {{ResourceKind::kWeightBuffer, buffer},
                 {ResourceKind::kHidden, backward.input_slot},
                 {ResourceKind::kDeviceBatch, slot_}};

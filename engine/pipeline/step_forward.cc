@@ -20,7 +20,7 @@ void StepBuilder::Forward(bool train) {
                                    .kept = train ? Kept(layer, i) : std::nullopt,
                                    .cache = cache_};
       Op& op = Add(Lane::kCompute, forward);
-      op.work = Part(i) * shape_.work.layer_forward;
+      op.work = Part(i) * shape_.work.layer(layer).forward;
       op.reads = {{ResourceKind::kWeightBuffer, buffer},
                   {ResourceKind::kHidden, forward.input_slot},
                   {ResourceKind::kDeviceBatch, slot_}};

@@ -26,7 +26,7 @@ std::string TileName(const TileLayout& tile) {
 
 absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   const PipelineDimensions& d = *p_.dimensions;
-  MT_RETURN_IF_ERROR(CheckTokenIds(batch, d.layout->config.vocabulary));
+  MT_RETURN_IF_ERROR(CheckTokenIds(batch, d.layout->model.vocabulary));
   const BatchArrays arrays = BatchArrays::At(p_.host_buffers->batch[slot].data(), d);
   StepState& state = states_[slot];
   state = StepState{};
@@ -53,8 +53,10 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   if (d.training && d.shape.embedding_from_host && d.shape.embedding_trained) FindRows(slot);
   if (batch.continues) return absl::OkStatus();
   for (int i = 0; i < static_cast<int>(state.micro_batch_tokens.size()); ++i) {
-    PrepareDecoderLayer(Context(nullptr), View(slot, i),
-                        d.training ? p_.device_buffers->backward.workspace_bytes : 0);
+    for (const int layer : different_attention_) {
+      PrepareDecoderLayer(Context(nullptr, layer), View(slot, i),
+                          d.training ? p_.device_buffers->backward.workspace_bytes : 0);
+    }
   }
   return absl::OkStatus();
 }
@@ -91,8 +93,7 @@ LayerContext StepRunner::Context(Stream* stream, int layer) const {
   context.attention = p_.attention;
   context.kernels = &p_.device->kernels();
   context.stream = stream;
-  context.rope_cosine = p_.device_buffers->rope_cosine;
-  context.rope_sine = p_.device_buffers->rope_sine;
+  context.ropes = p_.device_buffers->ropes;
   context.chunk_tokens = p_.dimensions->layer_chunk_tokens;
   context.layer = layer;
   return context;
@@ -207,11 +208,12 @@ absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) 
 
 // --- Computation.
 
-LayerActivations StepRunner::Activations(const std::optional<KeptActivations>& kept) const {
+LayerActivations StepRunner::Activations(int layer,
+                                         const std::optional<KeptActivations>& kept) const {
   const PipelineDimensions& d = *p_.dimensions;
   const DeviceBuffers& b = *p_.device_buffers;
-  return PlaceActivations(d.layout->config, d.dtype, d.micro_batch_tokens, d.layer_chunk_tokens,
-                          kept ? kept->level : KeepLevel::kNothing,
+  return PlaceActivations(d.layout->model, layer, d.dtype, d.micro_batch_tokens,
+                          d.layer_chunk_tokens, kept ? kept->level : KeepLevel::kNothing,
                           kept ? b.kept[kept->slot] : nullptr, b.layer_scratch, b.work);
 }
 
@@ -231,7 +233,7 @@ absl::Status StepRunner::Do(const LayerForwardOp& layer, const Op& op, Stream* s
   }
   return DecoderLayerForward(context, b.weights[layer.weight_buffer],
                              View(op.step_slot, layer.micro_batch), b.hidden[layer.input_slot],
-                             Activations(layer.kept), b.hidden[layer.output_slot]);
+                             Activations(layer.layer, layer.kept), b.hidden[layer.output_slot]);
 }
 
 absl::Status StepRunner::Do(const LayerBackwardOp& layer, const Op& op, Stream* stream) {
@@ -242,7 +244,7 @@ absl::Status StepRunner::Do(const LayerBackwardOp& layer, const Op& op, Stream* 
   }
   return DecoderLayerBackward(Context(stream, layer.layer), b.weights[layer.weight_buffer],
                               View(op.step_slot, layer.micro_batch), b.hidden[layer.input_slot],
-                              Activations(layer.kept), b.backward,
+                              Activations(layer.layer, layer.kept), b.backward,
                               b.hidden_gradient[layer.sweep_index], gradient, layer.first,
                               layer.input_gradient);
 }
@@ -283,7 +285,7 @@ absl::Status StepRunner::Do(const HeadLogitsOp& head, const Op& op, Stream* stre
   LogitsRequest& request = *states_[op.step_slot].logits;
   const size_t micro_batch = static_cast<size_t>(head.micro_batch);
   if (micro_batch >= request.tokens.size()) return absl::OkStatus();
-  const int64_t vocabulary = p_.dimensions->layout->config.vocabulary;
+  const int64_t vocabulary = p_.dimensions->layout->model.vocabulary;
   int64_t before = 0;  // tokens of earlier micro-batches
   for (size_t m = 0; m < micro_batch; ++m)
     before += request.tokens[m].end - request.tokens[m].begin;
@@ -292,9 +294,11 @@ absl::Status StepRunner::Do(const HeadLogitsOp& head, const Op& op, Stream* stre
       Context(stream), p_.device_buffers->weights[head.weight_buffer],
       p_.device_buffers->hidden[head.input_slot], tokens.begin, tokens.end, p_.device_buffers->head,
       [&](int64_t first, int64_t count, const float* logits) {
-        return p_.device->Download(
-            *stream, request.logits.data() + (before + first - tokens.begin) * vocabulary, logits,
-            count * vocabulary * int64_t{sizeof(float)});
+        float* const to = request.logits.data() + (before + first - tokens.begin) * vocabulary;
+        MT_RETURN_IF_ERROR(
+            p_.device->Download(*stream, to, logits, count * vocabulary * int64_t{sizeof(float)}));
+        CapLogits(p_.dimensions->layout->model, absl::MakeSpan(to, count * vocabulary));
+        return absl::OkStatus();
       });
 }
 

@@ -93,7 +93,9 @@ struct StepRunnerParts {
 
 class StepRunner : public OpRunner {
  public:
-  explicit StepRunner(const StepRunnerParts& parts) : p_(parts) {}
+  explicit StepRunner(const StepRunnerParts& parts)
+      : p_(parts),
+        different_attention_(LayersOfDifferentAttention(parts.dimensions->layout->model)) {}
 
   // Copies a batch into the slot's host arrays and state, and makes document_bounds from its
   // document_starts. Announces its attention calls to the kernels, which may take long to prepare
@@ -134,7 +136,7 @@ class StepRunner : public OpRunner {
   MicroBatchView View(int slot, int micro_batch) const;
   // `layer` is the decoder layer whose weights are bound, if any are.
   LayerContext Context(Stream* stream, int layer = 0) const;
-  LayerActivations Activations(const std::optional<KeptActivations>& kept) const;
+  LayerActivations Activations(int layer, const std::optional<KeptActivations>& kept) const;
   // Returns the place of an element of the tile in a weight buffer.
   void* BufferAt(int weight_buffer, int64_t element) const;
   // Carry out an operation: `what` is op.what, and `stream` is the lane's, null on host lanes.
@@ -184,6 +186,7 @@ class StepRunner : public OpRunner {
   void* EmbeddingStashData(int micro_batch) const;
 
   const StepRunnerParts p_;
+  const std::vector<int> different_attention_;  // LayersOfDifferentAttention
   std::array<StepState, kStepSlots> states_;
   SaveCalls save_calls_;
   std::atomic<int64_t> failed_unchanged_step_{0};

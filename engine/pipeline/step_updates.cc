@@ -60,15 +60,15 @@ void StepRunner::FindRows(int slot) {
   const PipelineDimensions& d = *p_.dimensions;
   StepState& state = states_[slot];
   const BatchArrays arrays = BatchArrays::At(p_.host_buffers->batch[slot].data(), d);
-  std::vector<bool> looked_up(static_cast<size_t>(d.layout->config.vocabulary));
+  std::vector<bool> looked_up(static_cast<size_t>(d.layout->model.vocabulary));
   for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
     const int32_t* const ids = arrays.ids + static_cast<int64_t>(m) * d.micro_batch_tokens;
     for (int64_t t = 0; t < state.micro_batch_tokens[m]; ++t) {
       looked_up[static_cast<size_t>(ids[t])] = true;
     }
   }
-  const int64_t width = d.layout->config.hidden;
-  for (int64_t row = 0; row < d.layout->config.vocabulary; ++row) {
+  const int64_t width = d.layout->model.hidden;
+  for (int64_t row = 0; row < d.layout->model.vocabulary; ++row) {
     if (!looked_up[static_cast<size_t>(row)]) continue;
     const int64_t begin = d.layout->embedding_offset + row * width;
     if (!state.rows.empty() && state.rows.back().end == begin) {

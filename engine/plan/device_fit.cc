@@ -47,13 +47,23 @@ KeptPairs EverythingFirst(int64_t pairs, int64_t left, int64_t cheap, int64_t ev
 }
 
 // Returns the seconds of recomputation that `keep` saves.
-double SavedSeconds(const KeptPairs& keep, const StepWork& work, const HardwareProfile& profile) {
-  const auto saved = [&](KeepLevel level) {
-    return WorkSeconds(work.recompute[static_cast<size_t>(KeepLevel::kNothing)], profile) -
-           WorkSeconds(work.recompute[static_cast<size_t>(level)], profile);
-  };
-  return static_cast<double>(keep.everything) * saved(KeepLevel::kEverything) +
-         static_cast<double>(keep.kept - keep.everything) * saved(KeepLevel::kCheapRecomputed);
+double SavedSeconds(const KeptPairs& keep, const PipelineShape& shape,
+                    const HardwareProfile& profile) {
+  double sum = 0;
+  const int64_t sweep = shape.sweep_micro_batches;
+  for (int layer = shape.layers - 1; layer >= shape.lowest_layer(); --layer) {
+    const LayerStepWork& work = shape.work.layer(layer);
+    const auto saved = [&](KeepLevel level) {
+      return WorkSeconds(work.recompute[static_cast<size_t>(KeepLevel::kNothing)], profile) -
+             WorkSeconds(work.recompute[static_cast<size_t>(level)], profile);
+    };
+    const int64_t before = (shape.layers - 1 - layer) * sweep;  // pairs of later layers
+    const int64_t everything = std::clamp<int64_t>(keep.everything - before, 0, sweep);
+    const int64_t kept = std::clamp<int64_t>(keep.kept - before, 0, sweep);
+    sum += static_cast<double>(everything) * saved(KeepLevel::kEverything) +
+           static_cast<double>(kept - everything) * saved(KeepLevel::kCheapRecomputed);
+  }
+  return sum;
 }
 
 void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
@@ -66,15 +76,15 @@ void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
     shape.kept = shape.kept_everything = pairs;
     return;
   }
-  const ModelConfig& c = d.layout->config;
+  const ModelDescription& model = d.layout->model;
   auto aligned = [](int64_t bytes) {
     return (bytes + DeviceArena::kAlignment - 1) / DeviceArena::kAlignment *
            DeviceArena::kAlignment;
   };
   const int64_t cheap =
-      aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kCheapRecomputed));
+      aligned(KeptBytes(model, d.dtype, d.micro_batch_tokens, KeepLevel::kCheapRecomputed));
   const int64_t everything =
-      aligned(KeptBytes(c, d.dtype, d.micro_batch_tokens, KeepLevel::kEverything));
+      aligned(KeptBytes(model, d.dtype, d.micro_batch_tokens, KeepLevel::kEverything));
   const int64_t left = limit - DeviceBytes(d, sizes);
   if (left <= 0) return;
   // Two levels and one budget: the best is one of the two orders, by which saves more seconds a
@@ -82,7 +92,7 @@ void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
   KeptPairs keep = CheapFirst(pairs, left, cheap, everything);
   if (profile != nullptr) {
     const KeptPairs other = EverythingFirst(pairs, left, cheap, everything);
-    if (SavedSeconds(other, shape.work, *profile) > SavedSeconds(keep, shape.work, *profile)) {
+    if (SavedSeconds(other, shape, *profile) > SavedSeconds(keep, shape, *profile)) {
       keep = other;
     }
   }

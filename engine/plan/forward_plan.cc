@@ -93,7 +93,7 @@ MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layo
     d.micro_batch_tokens = PromptMicroBatchTokens(longest, kUnlimitedBytes);
     d.micro_batches = d.shape.sweep_micro_batches = static_cast<int>(prompts);
     d.cache_rows = WaveRows(need, prompts);
-    d.head_chunk_tokens = HeadChunkTokens(layout.config, kGenerationTokens, sizes.HeadChunk());
+    d.head_chunk_tokens = HeadChunkTokens(layout.model, kGenerationTokens, sizes.HeadChunk());
     // The cuts of a prompt must not depend on other prompts.
     d.layer_chunk_tokens = std::min(d.micro_batch_tokens, kPromptChunkTokens);
     d.shape.weight_buffers = static_cast<int>(weight_buffers);
@@ -101,7 +101,7 @@ MemoryPlan PlanGeneration(const JobSpec::Engine& engine, const ModelLayout& layo
     return plan;
   };
   const int64_t prompts_max = std::min(static_cast<int64_t>(need.prompt_tokens.size()),
-                                       kStepLayerPassesMax / layout.config.layers);
+                                       kStepLayerPassesMax / layout.model.layer_count());
   const int64_t prompts = LargestGood(prompts_max, [&](int64_t count) {
     return WaveRows(need, count) <= kRowsMax && plan_with(count, kWeightBuffersMin).fits;
   });

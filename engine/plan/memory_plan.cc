@@ -24,39 +24,43 @@ namespace {
 int64_t RowElements(const PipelineDimensions& d) {
   const double tokens = static_cast<double>(d.micro_batches) * d.micro_batch_tokens;
   const double rows = std::min(
-      {tokens, static_cast<double>(d.layout->config.vocabulary), 12 * std::pow(tokens, 0.6)});
-  return static_cast<int64_t>(rows) * d.layout->config.hidden;
+      {tokens, static_cast<double>(d.layout->model.vocabulary), 12 * std::pow(tokens, 0.6)});
+  return static_cast<int64_t>(rows) * d.layout->model.hidden;
 }
 
 StepWork WorkOf(const PipelineDimensions& d) {
-  const WorkShape s = {.config = d.layout->config,
-                       .dtype = d.dtype,
-                       .tokens = d.micro_batch_tokens,
-                       .sequence_length = d.sequence_length,
-                       .layer_chunk_tokens = d.layer_chunk_tokens,
-                       .head_chunk_tokens = d.head_chunk_tokens};
+  WorkShape s = {.model = &d.layout->model,
+                 .dtype = d.dtype,
+                 .tokens = d.micro_batch_tokens,
+                 .sequence_length = d.sequence_length,
+                 .layer_chunk_tokens = d.layer_chunk_tokens,
+                 .head_chunk_tokens = d.head_chunk_tokens};
   StepWork work;
   work.micro_batch_tokens = d.micro_batch_tokens;
   work.embed_forward = EmbeddingForwardWork(s);
   work.embed_backward = EmbeddingBackwardWork(s, /*first=*/false);
-  work.layer_forward = DecoderLayerForwardWork(s);
-  work.layer_backward = DecoderLayerBackwardWork(s, /*first=*/false);
-  for (const KeepLevel level :
-       {KeepLevel::kNothing, KeepLevel::kCheapRecomputed, KeepLevel::kEverything}) {
-    work.recompute[static_cast<size_t>(level)] = DecoderLayerRecomputeWork(s, level);
-  }
   work.head = HeadForwardBackwardWork(s, /*first=*/false);
   work.head_loss = HeadLossWork(s);
   if (d.shape.pairs) work.head += work.head_loss;
-  work.layer_weights = DecoderLayerWeightGradientWork(s);
   work.head_weights = HeadWeightGradientWork(s);
   const auto more = [](const LayerWork& first, const LayerWork& other) {
     return first.device_bytes - other.device_bytes;
   };
   work.embed_first_bytes = more(EmbeddingBackwardWork(s, /*first=*/true), work.embed_backward);
-  work.layer_first_bytes = more(DecoderLayerBackwardWork(s, /*first=*/true), work.layer_backward);
   work.head_first_bytes =
       more(HeadForwardBackwardWork(s, /*first=*/true), HeadForwardBackwardWork(s, /*first=*/false));
+  for (; s.layer < d.shape.layers; ++s.layer) {
+    LayerStepWork layer;
+    layer.forward = DecoderLayerForwardWork(s);
+    layer.backward = DecoderLayerBackwardWork(s, /*first=*/false);
+    layer.weights = DecoderLayerWeightGradientWork(s);
+    for (const KeepLevel level :
+         {KeepLevel::kNothing, KeepLevel::kCheapRecomputed, KeepLevel::kEverything}) {
+      layer.recompute[static_cast<size_t>(level)] = DecoderLayerRecomputeWork(s, level);
+    }
+    layer.first_bytes = more(DecoderLayerBackwardWork(s, /*first=*/true), layer.backward);
+    work.layers.push_back(layer);
+  }
   return work;
 }
 

@@ -34,8 +34,8 @@ inline constexpr int64_t kUnlimitedBytes = std::numeric_limits<int64_t>::max();
 // files of any origin before it queues them.
 inline constexpr int64_t kStepLayerPassesMax = int64_t{1} << 20;
 // The most tokens of a micro-batch. Batches and kernels number them in 32 bits. The limit also
-// keeps the sizes of a micro-batch's buffers below 2^63 bytes for every model that ParseModelConfig
-// takes.
+// keeps the sizes of a micro-batch's buffers below 2^63 bytes for every model that
+// ParseModelDescription takes.
 inline constexpr int64_t kMicroBatchTokensMax = std::numeric_limits<int32_t>::max();
 
 struct MemoryPlan {

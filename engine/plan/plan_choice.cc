@@ -51,17 +51,24 @@ double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profil
   const auto least = [&](const LayerWork& whole, const LayerWork& weights) {
     return frozen ? whole + -1 * weights : whole;
   };
-  const LayerWork layer_backward = least(work.layer_backward, work.layer_weights);
-  const auto backward = [&](KeepLevel level) {
-    return seconds(layer_backward + work.recompute[static_cast<size_t>(level)]);
-  };
   const auto layers = [&](int sweep_size) {
-    const int pairs = shape.backward_layers() * sweep_size;
-    const int whole = std::min(pairs, shape.kept_everything), kept = std::min(pairs, shape.kept);
-    return shape.layers * sweep_size * seconds(work.layer_forward) +
-           whole * backward(KeepLevel::kEverything) +
-           (kept - whole) * backward(KeepLevel::kCheapRecomputed) +
-           (pairs - kept) * backward(KeepLevel::kNothing);
+    double sum = 0;
+    for (int layer = 0; layer < shape.layers; ++layer) {
+      const LayerStepWork& of = work.layer(layer);
+      sum += sweep_size * seconds(of.forward);
+      if (layer < shape.lowest_layer()) continue;
+      const LayerWork least_backward = least(of.backward, of.weights);
+      const auto backward = [&](KeepLevel level) {
+        return seconds(least_backward + of.recompute[static_cast<size_t>(level)]);
+      };
+      const int before = (shape.layers - 1 - layer) * sweep_size;  // pairs of later layers
+      const int whole = std::clamp(shape.kept_everything - before, 0, sweep_size);
+      const int kept = std::clamp(shape.kept - before, 0, sweep_size);
+      sum += whole * backward(KeepLevel::kEverything) +
+             (kept - whole) * backward(KeepLevel::kCheapRecomputed) +
+             (sweep_size - kept) * backward(KeepLevel::kNothing);
+    }
+    return sum;
   };
   const int sweeps = d.micro_batches / shape.sweep_micro_batches;
   return sweeps * layers(shape.sweep_micro_batches) +

@@ -26,7 +26,7 @@ constexpr int64_t kBatchesAtOnce = 6;
 int64_t LogitsBytes(const PipelineDimensions& d) {
   if (d.cache_rows == 0) return 0;
   const int64_t tokens = (d.micro_batches + kGenerationTokens - 1) / kGenerationTokens;
-  return tokens * kGenerationTokens * d.layout->config.vocabulary * int64_t{sizeof(float)};
+  return tokens * kGenerationTokens * d.layout->model.vocabulary * int64_t{sizeof(float)};
 }
 
 int64_t MicroBatches(const JobSpec& spec) {
@@ -58,27 +58,27 @@ int64_t ProcessBytes(const PipelineDimensions& d) {
 }
 
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
-  const ModelConfig& c = layout.config;
+  const ModelDescription& model = layout.model;
   PipelineShape shape;
-  shape.layers = static_cast<int>(c.layers);
-  shape.tied = c.tied_embeddings;
+  shape.layers = static_cast<int>(model.layer_count());
+  shape.tied = model.tied_embeddings;
   for (const TileLayout& tile : layout.tiles) {
     shape.tile_elements.push_back(tile.elements);
     shape.stateless_elements.push_back(tile.stateless_elements);
   }
   shape.embedding_trained = IsTrained(layout.tiles[0], layout.embedding_offset);
   shape.weight_element_bytes = DTypeBytes(dtype);
-  shape.hidden_bytes_per_token = c.hidden * DTypeBytes(dtype);
+  shape.hidden_bytes_per_token = model.hidden * DTypeBytes(dtype);
   shape.embedding_from_host = true;
   return shape;
 }
 
 absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
   const int64_t s = spec.data.sequence_length;
-  if (s > layout.config.max_positions) {
+  if (s > layout.model.max_positions) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.sequence_length: ", s, " tokens is longer than the model's ",
-                     layout.config.max_positions,
+                     layout.model.max_positions,
                      " positions (max_position_embeddings in config.json); use at most that"));
   }
   if (spec.training.micro_batch > kMicroBatchTokensMax / s) {
@@ -88,7 +88,7 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
                      " such sequences are possible"));
   }
   const int64_t micro_batches = MicroBatches(spec);
-  const int64_t layers = layout.config.layers;
+  const int64_t layers = layout.model.layer_count();
   if (micro_batches > kStepLayerPassesMax / layers) {
     return absl::InvalidArgumentError(absl::StrCat(
         "training.global_batch: ", spec.training.global_batch, " in micro-batches of ",
@@ -104,7 +104,7 @@ void SetBatch(const JobSpec& spec, const ModelLayout& layout, const KernelSizes&
   d.sequence_length = spec.data.sequence_length;
   d.micro_batch_tokens = spec.training.micro_batch * d.sequence_length;
   d.micro_batches = static_cast<int>(MicroBatches(spec));
-  d.head_chunk_tokens = HeadChunkTokens(layout.config, d.micro_batch_tokens, sizes.HeadChunk());
+  d.head_chunk_tokens = HeadChunkTokens(layout.model, d.micro_batch_tokens, sizes.HeadChunk());
   d.layer_chunk_tokens = LayerChunkTokens(d.micro_batch_tokens);
 }
 

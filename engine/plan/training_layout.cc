@@ -17,7 +17,7 @@ namespace {
 constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
 constexpr char kHeadName[] = "lm_head.weight";
 
-bool Matches(const std::string& pattern, const std::string& name, const ModelConfig& config) {
+bool Matches(const std::string& pattern, const std::string& name, const ModelDescription& config) {
   if (fnmatch(pattern.c_str(), name.c_str(), 0) == 0) return true;
   return config.tied_embeddings && name == kEmbeddingName &&
          fnmatch(pattern.c_str(), kHeadName, 0) == 0;
@@ -27,7 +27,7 @@ bool Matches(const std::string& pattern, const std::string& name, const ModelCon
 std::vector<std::string> TensorNames(const ModelLayout& layout) {
   std::vector<std::string> names;
   ForEachTensor(layout, [&](int, const TensorSpec& tensor) { names.push_back(tensor.name); });
-  if (layout.config.tied_embeddings) names.push_back(kHeadName);
+  if (layout.model.tied_embeddings) names.push_back(kHeadName);
   return names;
 }
 
@@ -69,7 +69,7 @@ absl::Status CheckMatches(const std::string& key, const std::string& pattern,
                           const ModelLayout& layout) {
   std::vector<std::string> names = TensorNames(layout);
   const bool found = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return Matches(pattern, name, layout.config);
+    return Matches(pattern, name, layout.model);
   });
   if (found) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -79,7 +79,8 @@ absl::Status CheckMatches(const std::string& key, const std::string& pattern,
 
 }  // namespace
 
-absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelConfig& config, const JobSpec& spec) {
+absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
+                                                const JobSpec& spec) {
   const std::vector<std::string>& freeze = spec.training.freeze;
   const std::vector<JobSpec::Optimizer::Group>& groups = spec.optimizer.groups;
   const ModelLayout plain = BuildModelLayout(config);

@@ -14,7 +14,8 @@ namespace megatrain {
 
 // Returns InvalidArgument, with the key, for a pattern that matches no tensor, and if every tensor
 // is frozen. A group must also be the first one for some tensor.
-absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelConfig& config, const JobSpec& spec);
+absl::StatusOr<ModelLayout> BuildTrainingLayout(const ModelDescription& config,
+                                                const JobSpec& spec);
 
 }  // namespace megatrain
 

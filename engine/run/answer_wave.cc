@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<GeneratedText>> AnswerWave(
     absl::Span<const EncodedPrompt> prompts, absl::FunctionRef<absl::Status()> go_on,
     const std::function<void(size_t prompt, const std::string& text)>& piece) {
   const PipelineDimensions& d = trainer.dimensions();
-  const size_t vocabulary = static_cast<size_t>(d.layout->config.vocabulary);
+  const size_t vocabulary = static_cast<size_t>(d.layout->model.vocabulary);
   MT_ASSIGN_OR_RETURN(std::vector<Line> wave, BeginWave(d, tokenizer, settings, prompts));
   std::vector<Line*> lines;  // whose answers have not ended
   for (Line& line : wave) lines.push_back(&line);

@@ -91,7 +91,7 @@ absl::StatusOr<EvaluationReport> Evaluate(EngineHost& host, const JobSpec& given
                                           const std::function<void(const std::string&)>& say) {
   JobSpec spec = given;
   const std::string& path = spec.model.path;
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path, host.files()));
+  MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(path, host.files()));
   const ModelLayout layout = BuildModelLayout(config);
   MT_ASSIGN_OR_RETURN(const std::unique_ptr<HfWeights> weights,
                       HfWeights::Open(path, layout, host.files()));

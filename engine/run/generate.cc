@@ -88,7 +88,7 @@ absl::StatusOr<MemoryPlan> Plan(const EngineHost& host, const GenerateOptions& o
 
 absl::Status Generate(EngineHost& host, const std::string& path, const GenerateOptions& options,
                       const GenerateSink& sink) {
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(path, host.files()));
+  MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(path, host.files()));
   const ModelLayout layout = BuildModelLayout(config);
   MT_ASSIGN_OR_RETURN(const std::shared_ptr<const Tokenizer> tokenizer,
                       OpenTokenizer(path, options.tokenizer, host.files()));

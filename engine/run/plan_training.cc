@@ -99,7 +99,7 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
                                 const MemoryBudget& budget, const HardwareRates& rates,
                                 FileSystem* files,
                                 const std::string& source = "this machine's measured rates") {
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path, files));
+  MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(spec.model.path, files));
   MT_ASSIGN_OR_RETURN(const ModelLayout layout, BuildTrainingLayout(config, spec));
   const std::unique_ptr<KernelSizes> sizes = SizesOf(settings);
   MT_ASSIGN_OR_RETURN(const MemoryPlan plan,
@@ -117,7 +117,7 @@ absl::StatusOr<PlanReport> Plan(const JobSpec& spec, const SessionSettings& sett
                         : ", and all answers go forward once before the first step",
                     "\n");
   }
-  report.model_family = ModelFamilyName(config.family);
+  report.model_family = config.family;
   report.parameters = plan.parameters;
   report.host = ToItems(plan.host);
   report.device = ToItems(plan.device);

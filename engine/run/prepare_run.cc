@@ -74,7 +74,8 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   const JobSpec& spec = run.spec();
   EngineHost& host = run.host();
   run.Report(TrainingPhase::kPreparing, "planning");
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(spec.model.path, run.files()));
+  MT_ASSIGN_OR_RETURN(const ModelDescription config,
+                      ReadModelDescription(spec.model.path, run.files()));
   MT_ASSIGN_OR_RETURN(prepared.layout, BuildTrainingLayout(config, spec));
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
   const Session& session = *prepared.session;
@@ -97,8 +98,8 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
     }
     return absl::ResourceExhaustedError(absl::StrCat("the job does not fit\n", plan.Table()));
   }
-  run.Say(absl::StrFormat("%s: %s parameters, %s on %s; host %s, device %s",
-                          ModelFamilyName(config.family), FormatCount(plan.parameters),
+  run.Say(absl::StrFormat("%s: %s parameters, %s on %s; host %s, device %s", config.family,
+                          FormatCount(plan.parameters),
                           plan.dimensions.dtype == DType::kBF16 ? "bf16" : "fp32",
                           session.device->Describe(), FormatBytesShort(plan.pool_bytes),
                           FormatBytesShort(plan.device_bytes)));
@@ -133,7 +134,7 @@ absl::Status EncodeSamplePrompts(RunContext& run, PreparedRun& prepared) {
                          .chat_template = spec.data.chat_template,
                          .template_date = date,
                          .add_bos = spec.data.add_bos,
-                         .vocabulary = prepared.layout.config.vocabulary,
+                         .vocabulary = prepared.layout.model.vocabulary,
                          .max_tokens = spec.data.sequence_length,
                          .limit = "data.sequence_length",
                          .answer_tokens = spec.training.sample_tokens,
@@ -175,7 +176,7 @@ absl::Status OpenData(RunContext& run, PreparedRun& prepared) {
     return run.GoOn();
   };
   absl::StatusOr<std::unique_ptr<Dataset>> dataset = OpenDataset(
-      spec, tokenizer, spec.model.path, prepared.layout.config.vocabulary,
+      spec, tokenizer, spec.model.path, prepared.layout.model.vocabulary,
       spec.checkpoint.directory + "/data", progress, run.files(), run.options().verify_data);
   if (!dataset.ok()) return AsInputError(dataset.status());
   prepared.dataset = *std::move(dataset);
@@ -257,7 +258,7 @@ absl::Status FillFromModel(RunContext& run, const PreparedRun& prepared,
     MT_RETURN_IF_ERROR(run.GoOn());
     const auto done = static_cast<double>(&tile - tiles.data());
     run.Report(TrainingPhase::kPreparing, kActivity, done / static_cast<double>(tiles.size()));
-    InitializeTile(layout.config, spec.training.seed, tile, prepared.session->compute_pool.get());
+    InitializeTile(layout.model, spec.training.seed, tile, prepared.session->compute_pool.get());
   }
   return absl::OkStatus();
 }

@@ -89,17 +89,20 @@ absl::Status Trainer::UploadRopeTables() {
   // Piece by piece: the tables of a million positions are half a gigabyte, which the plan does not
   // count on the host.
   constexpr int64_t kPositions = 4096;
-  const int64_t half = d.layout->config.head_dim / 2;
-  std::vector<float> cosine(kPositions * half), sine(kPositions * half);
   MT_ASSIGN_OR_RETURN(std::unique_ptr<Stream> stream, device_->CreateStream(StreamUse::kCopy));
-  for (int64_t begin = 0; begin < d.sequence_length; begin += kPositions) {
-    const int64_t end = std::min(d.sequence_length, begin + kPositions);
-    const int64_t bytes = (end - begin) * half * int64_t{sizeof(float)};
-    RopeTables(d.layout->config, begin, end, cosine.data(), sine.data());
-    MT_RETURN_IF_ERROR(
-        device_->Upload(*stream, device_buffers_.rope_cosine + begin * half, cosine.data(), bytes));
-    MT_RETURN_IF_ERROR(
-        device_->Upload(*stream, device_buffers_.rope_sine + begin * half, sine.data(), bytes));
+  for (size_t i = 0; i < device_buffers_.ropes.size(); ++i) {
+    const RopeConfig& rope = d.layout->model.ropes[i];
+    const RopeTable& table = device_buffers_.ropes[i];
+    const int64_t half = rope.rotary_dim / 2;
+    std::vector<float> cosine(kPositions * half), sine(kPositions * half);
+    for (int64_t begin = 0; begin < d.sequence_length; begin += kPositions) {
+      const int64_t end = std::min(d.sequence_length, begin + kPositions);
+      const int64_t bytes = (end - begin) * half * int64_t{sizeof(float)};
+      RopeTables(rope, d.sequence_length, begin, end, cosine.data(), sine.data());
+      MT_RETURN_IF_ERROR(
+          device_->Upload(*stream, table.cosine + begin * half, cosine.data(), bytes));
+      MT_RETURN_IF_ERROR(device_->Upload(*stream, table.sine + begin * half, sine.data(), bytes));
+    }
   }
   return absl::OkStatus();
 }
@@ -219,7 +222,7 @@ absl::StatusOr<std::vector<float>> Trainer::Logits(const Batch& batch,
   request.tokens = tokens;
   int64_t count = 0;
   for (const TokenRange& range : tokens) count += range.end - range.begin;
-  request.logits.resize(count * plan_.dimensions.layout->config.vocabulary);
+  request.logits.resize(count * plan_.dimensions.layout->model.vocabulary);
   MT_RETURN_IF_ERROR(RunForward(batch, &request).status());
   return std::move(request.logits);
 }

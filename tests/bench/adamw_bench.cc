@@ -32,16 +32,17 @@
 namespace megatrain {
 namespace {
 
-ModelConfig BenchModel() {
-  ModelConfig config;
+ModelDescription BenchModel() {
+  UniformShape config;
   config.vocabulary = 32000;
   config.hidden = 768;
   config.layers = 12;
   config.heads = config.kv_heads = 12;
   config.head_dim = 64;
   config.intermediate = 2048;
-  config.tied_embeddings = true;
-  return config;
+  ModelDescription model = UniformModel(config);
+  model.tied_embeddings = true;
+  return model;
 }
 
 // Every tile of the model with its gradient, as the engine holds them.

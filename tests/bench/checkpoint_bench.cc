@@ -81,7 +81,7 @@ class SyncTimes : public WatchedFileSystem {
 
 // A Llama whose state has `bytes` or a layer more.
 ModelLayout LayoutOf(int64_t bytes, int64_t hidden) {
-  ModelConfig config;
+  UniformShape config;
   config.vocabulary = 32000;
   config.hidden = hidden;
   config.head_dim = 128;
@@ -89,10 +89,10 @@ ModelLayout LayoutOf(int64_t bytes, int64_t hidden) {
   config.intermediate = hidden / 4 * 11;
   config.max_positions = 4096;
   config.layers = 1;
-  ModelLayout layout = BuildModelLayout(config);
+  ModelLayout layout = BuildModelLayout(UniformModel(config));
   while (12 * layout.parameters < bytes) {
     ++config.layers;
-    layout = BuildModelLayout(config);
+    layout = BuildModelLayout(UniformModel(config));
   }
   return layout;
 }

@@ -21,19 +21,24 @@ void TestOne(std::string_view text) {
   const auto index = ParseHfIndex(text, "input");
   if (index.ok()) Check(ParseHfIndex(MakeHfIndex(*index, 1), "again").ok());
 
-  const auto config = ParseModelConfig(text, "input");
+  const auto config = ParseModelDescription(text, "input");
   if (!config.ok()) {
     Check(!config.status().message().empty());
     return;
   }
-  for (const float frequency : RopeInverseFrequencies(*config)) Check(std::isfinite(frequency));
-  Check(std::isfinite(RopeAttentionFactor(config->rope)));
-  if (config->layers <= 64) {
+  for (const RopeConfig& rope : config->ropes) {
+    for (const float frequency : RopeInverseFrequencies(rope, config->max_positions)) {
+      Check(std::isfinite(frequency));
+    }
+    Check(std::isfinite(RopeAttentionFactor(rope)));
+  }
+  Check(!DescribeModel(*config).empty());
+  if (config->layer_count() <= 64) {
     const ModelLayout layout = BuildModelLayout(*config);
     Check(layout.parameters > 0 && layout.tile_elements_max > 0);
   }
   const auto rewritten = RewriteConfigDType(text, DType::kBF16, "input");
-  Check(rewritten.ok() && ParseModelConfig(*rewritten, "rewritten").ok());
+  Check(rewritten.ok() && ParseModelDescription(*rewritten, "rewritten").ok());
 }
 
 }  // namespace

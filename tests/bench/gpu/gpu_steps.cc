@@ -28,7 +28,7 @@ absl::StatusOr<JobSpec> MakeJob(const GpuStep& step, const std::string& director
   if (!fs::exists(model)) {
     MT_RETURN_IF_ERROR(InitializeHfDirectory(step.preset, /*seed=*/1, /*config_only=*/true, model));
   }
-  MT_ASSIGN_OR_RETURN(const ModelConfig config, ReadModelConfig(model));
+  MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(model));
   if (step.sequence_length > config.max_positions) {
     return absl::OutOfRangeError(
         absl::StrCat(step.preset, " has ", config.max_positions, " positions"));

@@ -37,17 +37,15 @@ uint64_t Mix(uint64_t x) {
 
 }  // namespace
 
-ModelConfig TinyConfig() {
-  ModelConfig config;
-  config.vocabulary = 11;
-  config.hidden = 12;
-  config.layers = 2;
-  config.heads = 2;
-  config.kv_heads = 1;
-  config.head_dim = 6;
-  config.intermediate = 20;
-  config.max_positions = 64;
-  return config;
+ModelDescription TinyConfig() {
+  return UniformModel({.vocabulary = 11,
+                       .hidden = 12,
+                       .layers = 2,
+                       .heads = 2,
+                       .kv_heads = 1,
+                       .head_dim = 6,
+                       .intermediate = 20,
+                       .max_positions = 64});
 }
 
 const ModelLayout& TinyLayout() {

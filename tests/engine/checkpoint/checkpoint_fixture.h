@@ -13,7 +13,7 @@
 namespace megatrain {
 
 // Llama with odd sizes, so that tiles have padding.
-ModelConfig TinyConfig();
+ModelDescription TinyConfig();
 const ModelLayout& TinyLayout();
 
 // A state as an engine would fill it.

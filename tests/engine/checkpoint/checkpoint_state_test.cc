@@ -73,11 +73,11 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
   const std::string base = ModelFingerprint(TinyLayout());
   EXPECT_EQ(base.size(), 32u);
   EXPECT_EQ(base, ModelFingerprint(TinyLayout()));
-  ModelConfig config = TinyConfig();
+  ModelDescription config = TinyConfig();
   config.vocabulary += 1;
   EXPECT_NE(base, ModelFingerprint(BuildModelLayout(config)));
   config = TinyConfig();
-  config.rope.theta = 500000;
+  config.ropes[0].theta = 500000;
   EXPECT_NE(base, ModelFingerprint(BuildModelLayout(config)));
   config = TinyConfig();
   config.norm_epsilon = 1e-5;

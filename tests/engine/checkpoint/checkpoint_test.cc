@@ -76,7 +76,7 @@ TEST_P(CheckpointTest, TheEstimateIsWithinTheSmallFiles) {
 TEST_P(CheckpointTest, WeightsAloneLoadAndAreAModelOfTheirOwn) {
   const DType dtype = GetParam();
   const std::string path = Save(3, dtype);
-  const auto config = ReadModelConfig(path);
+  const auto config = ReadModelDescription(path);
   ASSERT_TRUE(config.ok()) << config.status();
   const ModelLayout layout = BuildModelLayout(*config);
   EXPECT_EQ(ModelFingerprint(layout), ModelFingerprint(TinyLayout()));
@@ -234,17 +234,17 @@ TEST_F(CheckpointTest, AnotherModelOrPrecisionDoesNotLoad) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(what));
   };
   expect_refused(TinyLayout(), DType::kF32, "is BF16");
-  ModelConfig config = TinyConfig();
-  config.layers = 3;
+  ModelDescription config = TinyConfig();
+  config.layers.push_back(config.layers.back());
   expect_refused(BuildModelLayout(config), DType::kBF16, "4 tiles");
   config = TinyConfig();
-  config.intermediate = 24;
+  for (LayerDescription& layer : config.layers) layer.feed_forward.intermediate = 24;
   expect_refused(BuildModelLayout(config), DType::kBF16, "mlp.");
   config = TinyConfig();
-  config.qk_norm = true;
+  for (LayerDescription& layer : config.layers) layer.attention.qk_norm = QkNorm::kHead;
   expect_refused(BuildModelLayout(config), DType::kBF16, "has no tensor");
-  ModelConfig biased = TinyConfig();
-  biased.qkv_bias = true;
+  ModelDescription biased = TinyConfig();
+  for (LayerDescription& layer : biased.layers) layer.attention.qkv_bias = true;
   expect_refused(BuildModelLayout(biased), DType::kBF16, "_proj.bias");
 }
 

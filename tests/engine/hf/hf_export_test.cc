@@ -71,7 +71,7 @@ struct Model {
 Model LoadModel(const std::string& directory, DType dtype) {
   Model model;
   model.directory = directory;
-  const auto config = ReadModelConfig(directory);
+  const auto config = ReadModelDescription(directory);
   EXPECT_TRUE(config.ok()) << config.status();
   model.layout = BuildModelLayout(*config);
   const auto weights = HfWeights::Open(directory, model.layout);
@@ -98,7 +98,7 @@ absl::Status Export(const Model& model, DType dtype, const std::string& to,
 
 Model SmallModel(DType dtype, const std::string& file_dtype = "F32") {
   const std::string directory = FreshDirectory("source");
-  WriteSmallModel(directory, ModelFamily::kLlama, false, file_dtype);
+  WriteSmallModel(directory, "llama", false, file_dtype);
   EXPECT_TRUE(WriteFileSynced(PosixFileSystem(), directory + "/tokenizer.json", "{}").ok());
   EXPECT_TRUE(WriteFileSynced(PosixFileSystem(), directory + "/README.md", "of the source").ok());
   return LoadModel(directory, dtype);
@@ -206,7 +206,7 @@ TEST(HfExportTest, ReplacesAnEarlierExportButNothingForeign) {
 
   // Another model's export.
   const std::string other = FreshDirectory("other");
-  WriteSmallModel(other, ModelFamily::kQwen2, false, "F32");
+  WriteSmallModel(other, "qwen2", false, "F32");
   status = Export(model, DType::kF32, other);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("another model"));

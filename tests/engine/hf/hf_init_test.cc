@@ -58,7 +58,7 @@ TensorSpec Matrix(const std::string& name, int64_t elements) {
 }
 
 TEST(RandomWeightsTest, HasTheMomentsOfANormalDistribution) {
-  ModelConfig config;
+  ModelDescription config;
   config.initializer_range = 0.02;
   constexpr int64_t kCount = 1 << 20;
   std::vector<float> values(kCount);
@@ -79,7 +79,7 @@ TEST(RandomWeightsTest, HasTheMomentsOfANormalDistribution) {
 }
 
 TEST(RandomWeightsTest, DependsOnSeedNameAndElementAlone) {
-  ModelConfig config;
+  ModelDescription config;
   constexpr int64_t kCount = 200000;
   std::vector<float> whole(kCount), again(kCount);
   FillRandomWeights(config, 1, Matrix("a", kCount), 0, kCount, whole.data(), nullptr);
@@ -99,7 +99,7 @@ TEST(RandomWeightsTest, DependsOnSeedNameAndElementAlone) {
 }
 
 TEST(HfInitTest, TilesOfEitherPrecisionHoldTheSameMasters) {
-  const ModelConfig config = SmallConfig(ModelFamily::kQwen2, false);
+  const ModelDescription config = SmallConfig("qwen2", false);
   const ModelLayout layout = BuildModelLayout(config);
   ThreadPool pool(2);
   for (const TileLayout& tile_layout : layout.tiles) {
@@ -140,7 +140,7 @@ TEST(PresetsTest, HaveThePublishedSizes) {
   EXPECT_EQ(Presets().size(), published.size());
   for (const Preset& preset : Presets()) {
     SCOPED_TRACE(preset.name);
-    const auto config = ParseModelConfig(preset.config_json, preset.name);
+    const auto config = ParseModelDescription(preset.config_json, preset.name);
     ASSERT_TRUE(config.ok()) << config.status();
     ASSERT_TRUE(published.contains(preset.name));
     EXPECT_EQ(ParameterCount(*config), published.at(preset.name));
@@ -155,7 +155,7 @@ TEST(HfInitTest, WritesADirectoryThatLoads) {
   EXPECT_THAT(
       *PosixFileSystem()->ListDirectory(directory),
       ElementsAre("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"));
-  const auto config = ReadModelConfig(directory);
+  const auto config = ReadModelDescription(directory);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->vocabulary, 259);
   const ModelLayout layout = BuildModelLayout(*config);
@@ -176,7 +176,7 @@ TEST(HfInitTest, ConfigOnlyWritesNoWeights) {
   const absl::Status status = InitializeHfDirectory("qwen2.5-72b", 1, true, directory);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(*PosixFileSystem()->ListDirectory(directory), ElementsAre("config.json"));
-  EXPECT_TRUE(ReadModelConfig(directory).ok());
+  EXPECT_TRUE(ReadModelDescription(directory).ok());
 }
 
 TEST(HfInitTest, RefusesUnknownPresetsAndDirectoriesInUse) {

@@ -1,4 +1,4 @@
-// Reading HF directories: HfWeights and ReadModelConfig.
+// Reading HF directories: HfWeights and ReadModelDescription.
 #include "engine/hf/hf_weights.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST(HfDirectoryTest, LoadsWhatTransformersSaved) {
   for (const char* name : {"llama", "llama3_sharded", "qwen2", "qwen3"}) {
     SCOPED_TRACE(name);
     const std::string directory = absl::StrCat("tests/golden/hf/", name);
-    const auto config = ReadModelConfig(directory);
+    const auto config = ReadModelDescription(directory);
     ASSERT_TRUE(config.ok()) << config.status();
     const ModelLayout layout = BuildModelLayout(*config);
     const auto weights = HfWeights::Open(directory, layout);
@@ -79,8 +79,8 @@ TEST(HfDirectoryTest, LoadsWhatTransformersSaved) {
 TEST(HfDirectoryTest, LoadsEveryDTypeIntoEitherMaster) {
   for (const char* file_dtype : {"F32", "F16", "BF16"}) {
     const std::string directory = FreshDirectory(file_dtype);
-    WriteSmallModel(directory, ModelFamily::kQwen2, false, file_dtype);
-    const ModelLayout layout = BuildModelLayout(SmallConfig(ModelFamily::kQwen2, false));
+    WriteSmallModel(directory, "qwen2", false, file_dtype);
+    const ModelLayout layout = BuildModelLayout(SmallConfig("qwen2", false));
     const auto weights = HfWeights::Open(directory, layout);
     ASSERT_TRUE(weights.ok()) << weights.status();
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
@@ -112,10 +112,10 @@ TEST(HfDirectoryTest, LoadsATensorInPieces) {
   for (const char* file_dtype : {"F32", "BF16"}) {
     SCOPED_TRACE(file_dtype);
     const int64_t rows = (int64_t{10} << 20) / (file_dtype[0] == 'F' ? 4 : 2) / 8 + 1;  // 10 MiB
-    ModelConfig config = SmallConfig(ModelFamily::kLlama, true);
+    ModelDescription config = SmallConfig("llama", true);
     config.vocabulary = rows;
     const std::string directory = FreshDirectory(file_dtype);
-    WriteSmallModel(directory, ModelFamily::kLlama, true, file_dtype, [&](auto& tensors) {
+    WriteSmallModel(directory, "llama", true, file_dtype, [&](auto& tensors) {
       for (SafetensorsDeclaration& tensor : tensors) {
         if (tensor.shape.front() == 11) tensor.shape.front() = rows;
       }
@@ -139,31 +139,31 @@ TEST(HfDirectoryTest, LoadsATensorInPieces) {
 
 TEST(HfDirectoryTest, TakesATiedHeadsDuplicateAndKnownBuffers) {
   const std::string directory = FreshDirectory("model");
-  WriteSmallModel(directory, ModelFamily::kLlama, true, "F32", [](auto& tensors) {
+  WriteSmallModel(directory, "llama", true, "F32", [](auto& tensors) {
     tensors.push_back({"lm_head.weight", "F32", {11, 8}});
     tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}});
   });
   EXPECT_TRUE(
-      HfWeights::Open(directory, BuildModelLayout(SmallConfig(ModelFamily::kLlama, true))).ok());
+      HfWeights::Open(directory, BuildModelLayout(SmallConfig("llama", true))).ok());
   // Their types do not count.
-  WriteSmallModel(directory, ModelFamily::kLlama, true, "BF16", [](auto& tensors) {
+  WriteSmallModel(directory, "llama", true, "BF16", [](auto& tensors) {
     tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}});
   });
   const auto weights =
-      HfWeights::Open(directory, BuildModelLayout(SmallConfig(ModelFamily::kLlama, true)));
+      HfWeights::Open(directory, BuildModelLayout(SmallConfig("llama", true)));
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_EQ((*weights)->ExactDType(), DType::kBF16);
   // Untied, the same two tensors are the head and a buffer; what is missing is the head's own.
-  WriteSmallModel(directory, ModelFamily::kLlama, true, "F32");
-  EXPECT_THAT(OpenError(directory, BuildModelLayout(SmallConfig(ModelFamily::kLlama, false))),
+  WriteSmallModel(directory, "llama", true, "F32");
+  EXPECT_THAT(OpenError(directory, BuildModelLayout(SmallConfig("llama", false))),
               HasSubstr("\"lm_head.weight\" is missing"));
 }
 
 TEST(HfDirectoryTest, NamesMissingExtraAndMisshapenTensors) {
-  const ModelLayout layout = BuildModelLayout(SmallConfig(ModelFamily::kLlama, false));
+  const ModelLayout layout = BuildModelLayout(SmallConfig("llama", false));
   const auto error = [&](const std::function<void(std::vector<SafetensorsDeclaration>&)>& change) {
     const std::string directory = FreshDirectory("model");
-    WriteSmallModel(directory, ModelFamily::kLlama, false, "F32", change);
+    WriteSmallModel(directory, "llama", false, "F32", change);
     const std::string message = OpenError(directory, layout);
     EXPECT_THAT(message, HasSubstr(directory));
     return message;
@@ -192,10 +192,10 @@ TEST(HfDirectoryTest, NamesMissingExtraAndMisshapenTensors) {
 
 TEST(HfDirectoryTest, RefusesValuesThatAreNotFinite) {
   const std::string directory = FreshDirectory("model");
-  WriteSmallModel(directory, ModelFamily::kLlama, false, "F32");
+  WriteSmallModel(directory, "llama", false, "F32");
   const std::string path = directory + "/model.safetensors";
   std::string content = *ReadWholeFile(PosixFileSystem(), path, 1 << 20);
-  const ModelLayout layout = BuildModelLayout(SmallConfig(ModelFamily::kLlama, false));
+  const ModelLayout layout = BuildModelLayout(SmallConfig("llama", false));
   // The last element of the file is that of lm_head.weight, 11 x 8.
   const auto load = [&](float value, DType dtype) {
     content.replace(content.size() - 4, 4, reinterpret_cast<const char*>(&value), 4);
@@ -215,7 +215,7 @@ TEST(HfDirectoryTest, RefusesValuesThatAreNotFinite) {
 TEST(HfDirectoryTest, ReadsShardsAndChecksTheirIndex) {
   const std::string directory = FreshDirectory("model");
   FileSystem* const files = PosixFileSystem();
-  const ModelLayout layout = BuildModelLayout(SmallConfig(ModelFamily::kLlama, false));
+  const ModelLayout layout = BuildModelLayout(SmallConfig("llama", false));
   std::vector<SafetensorsDeclaration> shards[2];
   HfWeightMap map;
   ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
@@ -260,15 +260,15 @@ TEST(HfDirectoryTest, ReadsShardsAndChecksTheirIndex) {
 }
 
 TEST(HfDirectoryTest, SaysWhichFilesAreMissing) {
-  const ModelLayout layout = BuildModelLayout(SmallConfig(ModelFamily::kLlama, false));
+  const ModelLayout layout = BuildModelLayout(SmallConfig("llama", false));
   const std::string empty = FreshDirectory("empty");
   EXPECT_THAT(OpenError(empty, layout),
               AllOf(HasSubstr("holds neither model.safetensors"), HasSubstr("pytorch_model.bin")));
   EXPECT_THAT(OpenError(empty + "/nothing", layout), HasSubstr("no such directory"));
-  const absl::Status config = ReadModelConfig(empty).status();
+  const absl::Status config = ReadModelDescription(empty).status();
   EXPECT_EQ(config.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(config.message()), HasSubstr(empty + "/config.json"));
-  EXPECT_EQ(ReadModelConfig(empty + "/nothing").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadModelDescription(empty + "/nothing").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -24,29 +24,30 @@ float TestValue(const std::string& tensor, int64_t i) {
   return static_cast<float>(static_cast<int32_t>(hash >> 24) - 128) / 64.0f;
 }
 
-ModelConfig SmallConfig(ModelFamily family, bool tied) {
-  ModelConfig config;
-  config.family = family;
-  config.vocabulary = 11;
-  config.hidden = 8;
-  config.layers = 2;
-  config.heads = 4;
-  config.kv_heads = 2;
-  config.head_dim = family == ModelFamily::kQwen3 ? 6 : 2;
-  config.intermediate = 12;
-  config.max_positions = 32;
-  config.tied_embeddings = tied;
-  config.qkv_bias = family == ModelFamily::kQwen2;
-  config.qk_norm = family == ModelFamily::kQwen3;
-  return config;
+ModelDescription SmallConfig(const std::string& family, bool tied) {
+  ModelDescription model = UniformModel({.vocabulary = 11,
+                                         .hidden = 8,
+                                         .layers = 2,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .head_dim = family == "qwen3" ? 6 : 2,
+                                         .intermediate = 12,
+                                         .max_positions = 32});
+  model.family = family;
+  model.tied_embeddings = tied;
+  for (LayerDescription& layer : model.layers) {
+    layer.attention.qkv_bias = family == "qwen2";
+    if (family == "qwen3") layer.attention.qk_norm = QkNorm::kHead;
+  }
+  return model;
 }
 
-std::string SmallConfigJson(ModelFamily family, bool tied) {
+std::string SmallConfigJson(const std::string& family, bool tied) {
   return absl::StrCat(
-      R"({"model_type": ")", ModelFamilyName(family), R"(", "vocab_size": 11, "hidden_size": 8,)",
+      R"({"model_type": ")", family, R"(", "vocab_size": 11, "hidden_size": 8,)",
       R"( "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,)",
       R"( "intermediate_size": 12, "max_position_embeddings": 32, "torch_dtype": "float32",)",
-      family == ModelFamily::kQwen3 ? R"( "head_dim": 6,)" : "", R"( "tie_word_embeddings": )",
+      family == "qwen3" ? R"( "head_dim": 6,)" : "", R"( "tie_word_embeddings": )",
       tied ? "true" : "false", "}");
 }
 
@@ -85,7 +86,7 @@ void WriteTestTensors(const std::string& path, const std::vector<SafetensorsDecl
   ASSERT_TRUE(status.ok()) << status;
 }
 
-void WriteSmallModel(const std::string& directory, ModelFamily family, bool tied,
+void WriteSmallModel(const std::string& directory, const std::string& family, bool tied,
                      const std::string& dtype,
                      const std::function<void(std::vector<SafetensorsDeclaration>&)>& change) {
   ASSERT_TRUE(

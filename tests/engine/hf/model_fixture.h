@@ -30,12 +30,12 @@ class OwnedTile {
 float TestValue(const std::string& tensor, int64_t i);
 
 // Two layers, hidden 8, vocabulary 11.
-ModelConfig SmallConfig(ModelFamily family, bool tied);
-std::string SmallConfigJson(ModelFamily family, bool tied);
+ModelDescription SmallConfig(const std::string& family, bool tied);
+std::string SmallConfigJson(const std::string& family, bool tied);
 
 // Writes config.json and model.safetensors with TestValue everywhere. `change` may edit the
 // declarations before they are written; data is made for what they then say.
-void WriteSmallModel(const std::string& directory, ModelFamily family, bool tied,
+void WriteSmallModel(const std::string& directory, const std::string& family, bool tied,
                      const std::string& dtype,
                      const std::function<void(std::vector<SafetensorsDeclaration>&)>& change = {});
 

@@ -20,10 +20,12 @@ TEST(RopeTest, TablesAreThoseOfTransformers) {
   ASSERT_GE(cases.size(), 12u);
   for (const auto& [name, reference] : cases.items()) {
     SCOPED_TRACE(name);
-    const auto config = ParseModelConfig(reference["config"].dump(), name);
+    const auto config = ParseModelDescription(reference["config"].dump(), name);
     ASSERT_TRUE(config.ok()) << config.status();
     const auto expected = reference["inverse_frequencies"].get<std::vector<float>>();
-    const std::vector<float> actual = RopeInverseFrequencies(*config);
+    const RopeConfig& rope = config->ropes.front();
+    const int64_t length = reference["positions"].back().get<int64_t>() + 1;
+    const std::vector<float> actual = RopeInverseFrequencies(rope, length);
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {
       // PyTorch's power is good to one unit in the last place, ours to a half; what follows rounds
@@ -32,12 +34,12 @@ TEST(RopeTest, TablesAreThoseOfTransformers) {
     }
 
     const auto positions = reference["positions"].get<std::vector<int64_t>>();
-    const int64_t count = positions.back() + 1, half = config->head_dim / 2;
+    const int64_t count = positions.back() + 1, half = rope.rotary_dim / 2;
     std::vector<float> cosine(count * half), sine(count * half);
     // In two pieces, as a trainer takes many.
-    const int64_t begin = count / 3, at = begin * (config->head_dim / 2);
-    RopeTables(*config, 0, begin, cosine.data(), sine.data());
-    RopeTables(*config, begin, count, cosine.data() + at, sine.data() + at);
+    const int64_t begin = count / 3, at = begin * half;
+    RopeTables(rope, length, 0, begin, cosine.data(), sine.data());
+    RopeTables(rope, length, begin, count, cosine.data() + at, sine.data() + at);
     for (size_t row = 0; row < positions.size(); ++row) {
       const auto expected_cosine = reference["cosine"][row].get<std::vector<float>>();
       const auto expected_sine = reference["sine"][row].get<std::vector<float>>();
@@ -55,9 +57,8 @@ TEST(RopeTest, TablesAreThoseOfTransformers) {
 // YaRN, as the paper has it and transformers computes it (_compute_yarn_parameters), in FP64: a
 // ramp over the dimensions from the one that turns beta_fast times over the original positions to
 // the one that turns beta_slow times, both kept within [0, head_dim - 1].
-std::vector<double> YarnFrequencies(const ModelConfig& config) {
-  const RopeConfig& rope = config.rope;
-  const double dim = static_cast<double>(config.head_dim);
+std::vector<double> YarnFrequencies(const RopeConfig& rope) {
+  const double dim = static_cast<double>(rope.rotary_dim);
   const auto dimension = [&](double rotations) {
     return dim * std::log(static_cast<double>(rope.original_positions) / (rotations * 2 * M_PI)) /
            (2 * std::log(rope.theta));
@@ -68,7 +69,7 @@ std::vector<double> YarnFrequencies(const ModelConfig& config) {
   high = high > dim - 1 ? dim - 1 : high;
   if (low == high) high += 0.001;
   std::vector<double> frequencies;
-  for (int64_t i = 0; i < config.head_dim / 2; ++i) {
+  for (int64_t i = 0; i < rope.rotary_dim / 2; ++i) {
     const double kept = std::pow(rope.theta, -2.0 * static_cast<double>(i) / dim);
     double ramp = (static_cast<double>(i) - low) / (high - low);
     ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
@@ -99,17 +100,17 @@ TEST(RopeTest, YarnsRampIsKeptWithinTheDimensions) {
            Case{"equal ends at the first dimension", 10'000.0, 32.0, 1.0, 6, true},
        }) {
     SCOPED_TRACE(c.name);
-    ModelConfig config;
-    config.head_dim = 16;
-    config.rope.type = RopeType::kYarn;
-    config.rope.theta = c.theta;
-    config.rope.factor = 4.0;
-    config.rope.beta_fast = c.beta_fast;
-    config.rope.beta_slow = c.beta_slow;
-    config.rope.original_positions = c.original;
-    config.rope.truncate = c.truncate;
-    const std::vector<double> expected = YarnFrequencies(config);
-    const std::vector<float> actual = RopeInverseFrequencies(config);
+    RopeConfig rope;
+    rope.rotary_dim = 16;
+    rope.type = RopeType::kYarn;
+    rope.theta = c.theta;
+    rope.factor = 4.0;
+    rope.beta_fast = c.beta_fast;
+    rope.beta_slow = c.beta_slow;
+    rope.original_positions = c.original;
+    rope.truncate = c.truncate;
+    const std::vector<double> expected = YarnFrequencies(rope);
+    const std::vector<float> actual = RopeInverseFrequencies(rope, 1);
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {
       ASSERT_TRUE(std::isfinite(actual[i])) << i;
@@ -119,10 +120,10 @@ TEST(RopeTest, YarnsRampIsKeptWithinTheDimensions) {
 }
 
 TEST(RopeTest, PositionZeroDoesNotTurn) {
-  ModelConfig config;
-  config.head_dim = 8;
+  RopeConfig rope;
+  rope.rotary_dim = 8;
   std::vector<float> cosine(8), sine(8);
-  RopeTables(config, 0, 2, cosine.data(), sine.data());
+  RopeTables(rope, 2, 0, 2, cosine.data(), sine.data());
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(cosine[i], 1.0f);
     EXPECT_EQ(sine[i], 0.0f);

@@ -38,14 +38,14 @@ class GenerationNumericsTest : public ::testing::TestWithParam<std::string> {
     }
     ASSERT_TRUE(device.ok()) << device.status();
     device_ = *std::move(device);
-    const absl::StatusOr<ModelConfig> config = ReadModelConfig(directory_);
+    const absl::StatusOr<ModelDescription> config = ReadModelDescription(directory_);
     ASSERT_TRUE(config.ok()) << config.status();
     layout_ = BuildModelLayout(*config);
     const nlohmann::json golden = nlohmann::json::parse(ReadBytes(directory_ + "/generation.json"));
     prompts_ = golden["prompts"].get<std::vector<Ids>>();
     answers_ = golden["answers"].get<std::vector<Ids>>();
     answer_tokens_ = static_cast<int64_t>(answers_[0].size());
-    vocabulary_ = layout_.config.vocabulary;
+    vocabulary_ = layout_.model.vocabulary;
   }
   void TearDown() override { Stop(); }
 

@@ -20,7 +20,7 @@ namespace {
 class LayerNumericsTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    const absl::StatusOr<ModelConfig> config = ReadModelConfig(reference_.directory);
+    const absl::StatusOr<ModelDescription> config = ReadModelDescription(reference_.directory);
     ASSERT_TRUE(config.ok()) << config.status();
     layout_ = BuildModelLayout(*config);
   }
@@ -32,7 +32,7 @@ class LayerNumericsTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::vector<float> ReferenceRows(const std::vector<float>& logits) const {
-    const int64_t vocabulary = layout_.config.vocabulary;
+    const int64_t vocabulary = layout_.model.vocabulary;
     std::vector<float> rows;
     for (const int64_t row : reference_.logit_rows) {
       rows.insert(rows.end(), logits.begin() + row * vocabulary,

@@ -94,8 +94,8 @@ struct MicroBatch {
 absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors& weights,
                  DType dtype, const ReferenceBatch& batch, int64_t sequences_per_micro_batch,
                  KeepLevel level, int64_t chunk_tokens, PlainStepResult* result) {
-  const ModelConfig& config = layout.config;
-  const int64_t element = DTypeBytes(dtype), layers = config.layers;
+  const ModelDescription& model = layout.model;
+  const int64_t element = DTypeBytes(dtype), layers = model.layer_count();
   const int64_t length = static_cast<int64_t>(batch.sequences[0].input_ids.size());
   const int64_t tokens_max = sequences_per_micro_batch * length;
   Stream stream;  // work is done when a call returns
@@ -109,43 +109,40 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
     // The first sum is written, not added.
     std::fill_n(gradients.back(), tile.elements, std::numeric_limits<float>::quiet_NaN());
   }
-  float* cosine = buffers.Make<float>(length * config.head_dim / 2);
-  float* sine = buffers.Make<float>(length * config.head_dim / 2);
-  RopeTables(config, 0, length, cosine, sine);
+  std::vector<RopeTable> ropes;
+  for (const RopeConfig& rope : model.ropes) {
+    ropes.push_back({buffers.Make<float>(length * rope.rotary_dim / 2),
+                     buffers.Make<float>(length * rope.rotary_dim / 2)});
+    RopeTables(rope, length, 0, length, ropes.back().cosine, ropes.back().sine);
+  }
 
   LayerContext context;
   context.layout = &layout;
   context.dtype = dtype;
   context.kernels = &kernels;
   context.stream = &stream;
-  context.rope_cosine = cosine;
-  context.rope_sine = sine;
+  context.ropes = ropes;
   context.chunk_tokens = chunk_tokens > 0 ? chunk_tokens : LayerChunkTokens(tokens_max);
 
   LayerBackwardScratch backward;
-  const int64_t q_width = config.heads * config.head_dim;
-  const int64_t qkv_width = (config.heads + 2 * config.kv_heads) * config.head_dim;
-  backward.dattention = buffers.Bytes(tokens_max * q_width * element);
-  backward.dqkv = buffers.Bytes(tokens_max * qkv_width * element);
-  backward.workspace_bytes = kernels.AttentionBackwardWorkspaceBytes({.dtype = dtype,
-                                                                      .tokens = tokens_max,
-                                                                      .sequence = tokens_max,
-                                                                      .heads = config.heads,
-                                                                      .kv_heads = config.kv_heads,
-                                                                      .head_dim = config.head_dim});
+  const LayerBackwardWidths widths = BackwardWidths(model);
+  backward.dattention = buffers.Bytes(tokens_max * widths.attention * element);
+  backward.dqkv = buffers.Bytes(tokens_max * widths.qkv * element);
+  backward.workspace_bytes =
+      AttentionWorkspaceBytes(model, dtype, tokens_max, tokens_max, kernels);
   void* chunk = buffers.Bytes(
-      std::max(backward.workspace_bytes, LayerChunkBytes(config, dtype, context.chunk_tokens)));
+      std::max(backward.workspace_bytes, LayerChunkBytes(model, dtype, context.chunk_tokens)));
   backward.workspace = chunk;
   HeadScratch head;
   head.chunk_tokens = 64;  // several chunks a micro-batch
-  head.logits = buffers.Make<float>(head.chunk_tokens * config.vocabulary);
-  head.normed = buffers.Bytes(head.chunk_tokens * config.hidden * element);
+  head.logits = buffers.Make<float>(head.chunk_tokens * model.vocabulary);
+  head.normed = buffers.Bytes(head.chunk_tokens * model.hidden * element);
   head.rstd = buffers.Make<float>(head.chunk_tokens);
   float* losses = buffers.Make<float>(tokens_max);
-  void* scratch = buffers.Bytes(LayerScratchBytes(config, dtype, tokens_max));
+  void* scratch = buffers.Bytes(LayerScratchBytes(model, dtype, tokens_max));
   std::vector<void*> kept(layers), states(layers + 1);
-  for (void*& block : kept) block = buffers.Bytes(KeptBytes(config, dtype, tokens_max, level) + 1);
-  for (void*& state : states) state = buffers.Bytes(tokens_max * config.hidden * element);
+  for (void*& block : kept) block = buffers.Bytes(KeptBytes(model, dtype, tokens_max, level) + 1);
+  for (void*& state : states) state = buffers.Bytes(tokens_max * model.hidden * element);
 
   const size_t count = batch.sequences.size();
   for (size_t first = 0; first < count; first += sequences_per_micro_batch) {
@@ -154,16 +151,17 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
         std::vector<Sequence>(batch.sequences.begin() + first, batch.sequences.begin() + end));
     const MicroBatchView view = micro_batch.View();
     const auto activations = [&](int64_t layer) {
-      return PlaceActivations(config, dtype, tokens_max, context.chunk_tokens, level, kept[layer],
+      return PlaceActivations(model, static_cast<int>(layer), dtype, tokens_max, context.chunk_tokens, level, kept[layer],
                               scratch, chunk);
     };
     MT_RETURN_IF_ERROR(EmbeddingForward(context, tiles[0], view, states[0]));
     for (int64_t i = 0; i < layers; ++i) {
+      context.layer = static_cast<int>(i);
       MT_RETURN_IF_ERROR(DecoderLayerForward(context, tiles[1 + i], view, states[i], activations(i),
                                              states[i + 1]));
     }
     const auto keep_logits = [&](int64_t, int64_t tokens, const float* logits) {
-      result->logits.insert(result->logits.end(), logits, logits + tokens * config.vocabulary);
+      result->logits.insert(result->logits.end(), logits, logits + tokens * model.vocabulary);
       return absl::OkStatus();
     };
     MT_RETURN_IF_ERROR(HeadLogits(context, tiles[layout.head_tile], states[layers], 0, view.tokens,
@@ -174,6 +172,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
                                            gradients[layout.head_tile], first == 0));
     for (int64_t t = 0; t < view.tokens; ++t) result->loss += losses[t];
     for (int64_t i = layers - 1; i >= 0; --i) {
+      context.layer = static_cast<int>(i);
       MT_RETURN_IF_ERROR(DecoderLayerBackward(context, tiles[1 + i], view, states[i],
                                               activations(i), backward, dh, gradients[1 + i],
                                               first == 0));

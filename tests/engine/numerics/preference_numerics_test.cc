@@ -48,7 +48,7 @@ class PreferenceNumericsTest : public ::testing::TestWithParam<std::tuple<std::s
 
   void Start(const PreferenceObjective& objective) {
     const Setting& setting = std::get<1>(GetParam());
-    absl::StatusOr<ModelConfig> config = ReadModelConfig(reference_.directory);
+    absl::StatusOr<ModelDescription> config = ReadModelDescription(reference_.directory);
     ASSERT_TRUE(config.ok()) << config.status();
     JobSpec spec;  // the default clips, so that gradients are held
     spec.data.sequence_length = static_cast<int64_t>(reference_.sequences[0].labels.size());

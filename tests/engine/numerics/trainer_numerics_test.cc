@@ -48,7 +48,7 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
  protected:
   void Start(Precision precision) {
     const auto& [family, setting] = GetParam();
-    absl::StatusOr<ModelConfig> config = ReadModelConfig(reference_.directory);
+    absl::StatusOr<ModelDescription> config = ReadModelDescription(reference_.directory);
     ASSERT_TRUE(config.ok()) << config.status();
     absl::StatusOr<ModelLayout> layout = BuildTrainingLayout(*config, spec_);
     ASSERT_TRUE(layout.ok()) << layout.status();
@@ -114,7 +114,7 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
 
   // The rows of `logit_rows` that lie in micro-batch 0, whose logits the trainer gives.
   void CompareLogits(const BatchReference& expected, double limit) {
-    const int64_t vocabulary = layout_.config.vocabulary;
+    const int64_t vocabulary = layout_.model.vocabulary;
     const int64_t tokens = spec_.training.micro_batch * spec_.data.sequence_length;
     const absl::StatusOr<std::vector<float>> logits =
         trainer_->Logits(ReferenceStep(), {{0, tokens}});
@@ -160,7 +160,7 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
 // All ways in: training, evaluation, logits. Kernels do not check.
 TEST_P(TrainerNumericsTest, TokensThatTheModelHasNotAreRefused) {
   Start(Precision::kFp32);
-  const int32_t vocabulary = static_cast<int32_t>(layout_.config.vocabulary);
+  const int32_t vocabulary = static_cast<int32_t>(layout_.model.vocabulary);
   const auto expect_refused = [&](const Batch& batch, int32_t id) {
     for (const absl::Status& status :
          {trainer_->Submit(batch, 1e-3), trainer_->EvaluateLossSum(batch).status(),

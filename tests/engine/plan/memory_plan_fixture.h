@@ -12,18 +12,17 @@
 
 namespace megatrain {
 
-inline ModelConfig Config(int64_t layers, bool tied = false) {
-  ModelConfig c;
-  c.vocabulary = 1000;
-  c.hidden = 64;
-  c.layers = layers;
-  c.heads = 4;
-  c.kv_heads = 2;
-  c.head_dim = 16;
-  c.intermediate = 192;
-  c.max_positions = 512;
-  c.tied_embeddings = tied;
-  return c;
+inline ModelDescription Config(int64_t layers, bool tied = false) {
+  ModelDescription model = UniformModel({.vocabulary = 1000,
+                                         .hidden = 64,
+                                         .layers = layers,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .head_dim = 16,
+                                         .intermediate = 192,
+                                         .max_positions = 512});
+  model.tied_embeddings = tied;
+  return model;
 }
 
 inline JobSpec Spec() {

@@ -70,10 +70,12 @@ TEST_F(MemoryPlanTest, DeviceBytesDoNotDependOnDepthWithTheStashOnTheHost) {
 }
 
 TEST_F(MemoryPlanTest, StateIsTwelveBytesAParameterAndClippingHoldsTheGradients) {
-  ModelConfig config = Config(8);
+  ModelDescription config = Config(8);
   config.hidden = 512;
-  config.head_dim = 128;
-  config.intermediate = 2048;
+  for (LayerDescription& layer : config.layers) {
+    layer.attention.head_dim = 128;
+    layer.feed_forward.intermediate = 2048;
+  }
   const ModelLayout layout = BuildModelLayout(config);
   auto bytes = [&](const MemoryPlan& plan, const char* name) {
     for (const auto& item : plan.host) {
@@ -275,8 +277,8 @@ TEST_F(GpuPlanTest, WhatIsFreeIsKeptToAndNoMoreIsAskedFor) {
   EXPECT_FALSE(PlanFor(Spec(), 0).fits) << "nothing is free: no rule of the cpu device's applies";
 }
 
-ModelConfig Qwen25SevenBillion(bool tied = false) {
-  ModelConfig config;
+ModelDescription Qwen25SevenBillion(bool tied = false) {
+  UniformShape config;
   config.vocabulary = 152064;
   config.hidden = 3584;
   config.layers = 28;
@@ -285,16 +287,17 @@ ModelConfig Qwen25SevenBillion(bool tied = false) {
   config.head_dim = 128;
   config.intermediate = 18944;
   config.max_positions = 32768;
-  config.qkv_bias = true;
-  config.tied_embeddings = tied;
-  return config;
+  ModelDescription model = UniformModel(config);
+  for (LayerDescription& layer : model.layers) layer.attention.qkv_bias = true;
+  model.tied_embeddings = tied;
+  return model;
 }
 
 // Beside what grows with the batch the device holds two tiles, two of gradients (three where the
 // embedding is the head's), and a chunk of the head.
 TEST_F(GpuPlanTest, SevenBillionParametersTakeTwoTilesOfTheDevice) {
   for (const bool tied : {false, true}) {
-    const ModelConfig config = Qwen25SevenBillion(tied);
+    const ModelDescription config = Qwen25SevenBillion(tied);
     const ModelLayout layout = BuildModelLayout(config);
     JobSpec spec;
     spec.data.sequence_length = 4096;
@@ -340,7 +343,7 @@ TEST_F(GpuPlanTest, LongSequencesTakeNoMoreThanAttentionNeeds) {
   for (const auto& [sequence, gibibytes] :
        {std::pair<int64_t, int64_t>(524'288, 74), std::pair<int64_t, int64_t>(1'048'576, 139)}) {
     SCOPED_TRACE(sequence);
-    ModelConfig config = Qwen25SevenBillion();
+    ModelDescription config = Qwen25SevenBillion();
     config.max_positions = sequence;
     const ModelLayout layout = BuildModelLayout(config);
     JobSpec spec;
@@ -365,7 +368,7 @@ TEST_F(GpuPlanTest, LongSequencesTakeNoMoreThanAttentionNeeds) {
     EXPECT_LE(bytes["activations of one layer and micro-batch"], sequence * a_token + kPadding);
     EXPECT_LE(bytes["backward workspace"], sequence * 2 * (2 * 28 + 2 * 4) * 128 + kPadding);
     EXPECT_LE(bytes["chunk of a layer or the head"],
-              16384 * 2 * (3 * config.intermediate + 2 * config.hidden) + kPadding);
+              16384 * 2 * (3 * config.layers[0].feed_forward.intermediate + 2 * config.hidden) + kPadding);
     EXPECT_LE(least->device_bytes, int64_t{gibibytes == 74 ? 40 : 72} << 30) << least->Table();
   }
 }
@@ -384,7 +387,7 @@ TEST_F(MemoryPlanTest, ALayersChunksAreEvenAndFollowFromTheMicroBatchAlone) {
 }
 
 TEST_F(GpuPlanTest, TheHeadsChunksAreLongerThanOnTheCpu) {
-  ModelConfig config = Config(1);
+  ModelDescription config = Config(1);
   for (const auto& [vocabulary, on_cpu, on_gpu] :
        {std::tuple(1000, 1024, 2048), std::tuple(152064, 256, 2048), std::tuple(262144, 256, 1024),
         std::tuple(10'000'000, 64, 64)}) {

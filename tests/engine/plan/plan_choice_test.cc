@@ -38,19 +38,22 @@ class RandomPlan : public testing::TestWithParam<int> {
     return low * std::pow(high / low, std::uniform_real_distribution<double>(0, 1)(random_));
   }
 
-  ModelConfig Model() {
-    ModelConfig c;
-    c.vocabulary = Whole(100, 20'000);
-    c.head_dim = 32;
-    c.kv_heads = Whole(1, 4);
-    c.heads = c.kv_heads * Whole(1, 4);
-    c.hidden = 64 * Whole(1, 16);
-    c.intermediate = 64 * Whole(1, 40);
-    c.layers = Whole(1, 12);
-    c.max_positions = 4096;
-    c.tied_embeddings = Coin();
-    c.qk_norm = Coin();
-    return c;
+  ModelDescription Model() {
+    UniformShape shape;
+    shape.vocabulary = Whole(100, 20'000);
+    shape.head_dim = 32;
+    shape.kv_heads = Whole(1, 4);
+    shape.heads = shape.kv_heads * Whole(1, 4);
+    shape.hidden = 64 * Whole(1, 16);
+    shape.intermediate = 64 * Whole(1, 40);
+    shape.layers = Whole(1, 12);
+    shape.max_positions = 4096;
+    ModelDescription model = UniformModel(shape);
+    model.tied_embeddings = Coin();
+    if (Coin()) {
+      for (LayerDescription& layer : model.layers) layer.attention.qk_norm = QkNorm::kHead;
+    }
+    return model;
   }
 
   JobSpec Job() {
@@ -245,7 +248,7 @@ TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
 // On the cpu device lanes share the processors: what the rule chooses stays unless something else
 // is clearly shorter.
 TEST(PlanChoiceTest, OnTheCpuTheRuleStays) {
-  ModelConfig c = SevenBillion();
+  ModelDescription c = SevenBillion();
   c.layers = 4;
   c.hidden = 512;
   c.intermediate = 2048;

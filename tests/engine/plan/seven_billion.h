@@ -18,18 +18,17 @@
 namespace megatrain {
 
 // Qwen2.5 7B.
-inline ModelConfig SevenBillion() {
-  ModelConfig c;
-  c.vocabulary = 152'064;
-  c.hidden = 3584;
-  c.layers = 28;
-  c.heads = 28;
-  c.kv_heads = 4;
-  c.head_dim = 128;
-  c.intermediate = 18'944;
-  c.max_positions = 131'072;
-  c.qkv_bias = true;
-  return c;
+inline ModelDescription SevenBillion() {
+  ModelDescription model = UniformModel({.vocabulary = 152'064,
+                                         .hidden = 3584,
+                                         .layers = 28,
+                                         .heads = 28,
+                                         .kv_heads = 4,
+                                         .head_dim = 128,
+                                         .intermediate = 18'944,
+                                         .max_positions = 131'072});
+  for (LayerDescription& layer : model.layers) layer.attention.qkv_bias = true;
+  return model;
 }
 
 // 64k tokens a step, clipped, in BF16.

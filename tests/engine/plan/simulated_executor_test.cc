@@ -113,8 +113,10 @@ TEST_P(StepOverBound, IsAtMostOneTenthAboveOne) {
   shape.sweep_micro_batches = 8;
   const std::vector<int64_t> tokens(8, 25);
   shape.hidden_bytes_per_token = 10;
-  shape.work.layer_forward.product_flops = shape.work.head_loss.product_flops = 2000;
-  shape.work.layer_backward.product_flops = 2 * 2000;
+  LayerStepWork layer;
+  layer.forward.product_flops = shape.work.head_loss.product_flops = 2000;
+  layer.backward.product_flops = 2 * 2000;
+  shape.work.layers.assign(static_cast<size_t>(shape.layers), layer);
   shape.work.head.product_flops = 3 * 2000;
   shape.kept = shape.kept_everything = shape.layers * shape.sweep_micro_batches;
 

@@ -8,8 +8,8 @@
 namespace megatrain {
 namespace {
 
-ModelConfig Config(int64_t layers = 4, int64_t hidden = 64) {
-  ModelConfig c;
+ModelDescription Config(int64_t layers = 4, int64_t hidden = 64) {
+  UniformShape c;
   c.vocabulary = 1000;
   c.hidden = hidden;
   c.layers = layers;
@@ -18,7 +18,7 @@ ModelConfig Config(int64_t layers = 4, int64_t hidden = 64) {
   c.head_dim = hidden / 4;
   c.intermediate = 3 * hidden;
   c.max_positions = 4096;
-  return c;
+  return UniformModel(c);
 }
 
 JobSpec Spec(int64_t batch = 8, int64_t micro_batch = 2) {
@@ -55,18 +55,20 @@ class StepPredictionTest : public testing::Test {
   }
   // FLOPs of a step's products, by hand.
   double Products(int64_t tokens) const {
-    const ModelConfig& c = layout_.config;
+    const ModelDescription& c = layout_.model;
     return 3.0 * static_cast<double>(tokens) *
-           (static_cast<double>(c.layers) * LayerFlops() +
+           (static_cast<double>(c.layer_count()) * LayerFlops() +
             static_cast<double>(2 * c.vocabulary * c.hidden));
   }
   // Of a token's in a layer's forward pass.
   double LayerFlops() const { return 2.0 * static_cast<double>(MatricesBeforeLast() + Last()); }
   int64_t MatricesBeforeLast() const {
-    const ModelConfig& c = layout_.config;
-    return c.hidden * (2 * c.heads + 2 * c.kv_heads) * c.head_dim + 2 * c.hidden * c.intermediate;
+    const ModelDescription& c = layout_.model;
+    const LayerDescription& layer = c.layers.front();
+    return c.hidden * (layer.attention.q_width() + layer.attention.qkv_width()) +
+           2 * c.hidden * layer.feed_forward.intermediate;
   }
-  int64_t Last() const { return layout_.config.hidden * layout_.config.intermediate; }
+  int64_t Last() const { return layout_.model.hidden * layout_.model.layers.front().feed_forward.intermediate; }
   ModelLayout layout_ = BuildModelLayout(Config());
   ReferenceKernels kernels_;
 };

@@ -12,9 +12,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-ModelConfig Config(bool tied) {
-  ModelConfig config;
-  config.family = ModelFamily::kQwen2;
+ModelDescription Config(bool tied) {
+  UniformShape config;
   config.vocabulary = 100;
   config.hidden = 16;
   config.layers = 3;
@@ -22,9 +21,11 @@ ModelConfig Config(bool tied) {
   config.kv_heads = 2;
   config.head_dim = 4;
   config.intermediate = 24;
-  config.qkv_bias = true;
-  config.tied_embeddings = tied;
-  return config;
+  ModelDescription model = UniformModel(config);
+  model.family = "qwen2";
+  for (LayerDescription& layer : model.layers) layer.attention.qkv_bias = true;
+  model.tied_embeddings = tied;
+  return model;
 }
 
 JobSpec Freezing(const std::vector<std::string>& patterns) {

@@ -69,7 +69,7 @@ class GenerateTest : public testing::Test {
 
 TEST_F(GenerateTest, ATokenizerWithIdsThatTheModelHasNotIsRefused) {
   const std::string model = "tests/golden/hf/llama";
-  const auto config = ReadModelConfig(model);
+  const auto config = ReadModelDescription(model);
   ASSERT_TRUE(config.ok()) << config.status();
   ASSERT_EQ(config->vocabulary, 33) << "bytes go beyond it";
   options_.tokens = 1;

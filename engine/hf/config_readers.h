@@ -1,0 +1,76 @@
+// Reads the settings of config.json that families have in common. Every function reads with
+// transformers' meaning, records errors in the fields' status, and then returns something harmless.
+#ifndef MEGATRAIN_ENGINE_HF_CONFIG_READERS_H_
+#define MEGATRAIN_ENGINE_HF_CONFIG_READERS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "engine/hf/json_fields.h"
+#include "engine/model/model_description.h"
+
+namespace megatrain {
+
+// The largest values that are accepted. They keep every product of sizes, 12 bytes a parameter
+// included, far below 2^63:
+//   a layer < 4 attention matrices * 2^20 * 2^22 + 3 MLP matrices * 2^20 * 2^24 < 2^47 parameters,
+//   2^12 layers of them, 16 bytes each: < 2^63.
+inline constexpr int64_t kVocabularyMax = int64_t{1} << 31;
+inline constexpr int64_t kHiddenMax = int64_t{1} << 20;
+inline constexpr int64_t kIntermediateMax = int64_t{1} << 24;
+inline constexpr int64_t kLayersMax = int64_t{1} << 12;
+inline constexpr int64_t kHeadsMax = int64_t{1} << 12;
+inline constexpr int64_t kHeadDimMax = int64_t{1} << 10;
+inline constexpr int64_t kPositionsMax = int64_t{1} << 30;
+
+// What transformers' configuration class of a family takes for keys that are absent.
+struct ModelDefaults {
+  // 0: the key must be there.
+  int64_t vocabulary = 0;
+  int64_t hidden = 0;
+  int64_t intermediate = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;  // 0: as many as query heads
+  int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  int64_t max_positions = 2048;
+  double norm_epsilon = 1e-6;
+  bool tied_embeddings = false;
+  int64_t padding_id = -1;  // -1: none
+  const char* activation_key = "hidden_act";
+  const char* activation = "silu";
+};
+
+// Reads the shape, the norms' epsilon, the activation, tie_word_embeddings and pad_token_id:
+// Llama's description but for RoPE.
+ModelDescription ReadUniformModel(JsonFields& fields, const ModelDefaults& defaults);
+
+struct RopeDefaults {
+  double theta = 10000.0;
+  double rotary_fraction = 1.0;  // partial_rotary_factor
+  // The type and settings where config.json has no RoPE object.
+  RopeConfig absent = {};
+  bool position_scale = false;  // llama_4_scaling_beta is read
+};
+// Reads RoPE's settings: the object rope_scaling or rope_parameters, with what stands beside it.
+// `layer_type` chooses the object of a kind of layers where rope_parameters has one for each; "" is
+// for families that have one for all.
+RopeConfig ReadRope(JsonFields& fields, const ModelDescription& model,
+                    const RopeDefaults& defaults = {}, const std::string& layer_type = "");
+
+// Reads layer_types, whose names must be full_attention and sliding_attention, into a value for
+// each layer: true if it has a window. Where the key is absent, `slides` says it.
+std::vector<bool> ReadSlidingLayers(JsonFields& fields, int64_t layers,
+                                    absl::FunctionRef<bool(int64_t layer)> slides);
+
+// Reads sliding_window; null is 0, and `absent` is for a missing key.
+int64_t ReadWindow(JsonFields& fields, int64_t absent);
+
+// Qwen's windows: use_sliding_window, and layer_types or the layers from max_window_layers on.
+void ReadQwenWindows(JsonFields& fields, ModelDescription& model);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_HF_CONFIG_READERS_H_

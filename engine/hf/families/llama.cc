@@ -1,0 +1,31 @@
+// Llama 1 to 3, and the many models that took over its shape. Touvron et al. 2023.
+#include "engine/hf/config_readers.h"
+#include "engine/hf/model_family.h"
+
+namespace megatrain {
+namespace {
+
+ModelDescription DescribeLlama(JsonFields& fields) {
+  ModelDescription model = ReadUniformModel(fields, {.max_positions = 2048});
+  model.ropes = {ReadRope(fields, model)};
+  const bool bias = fields.Boolean("attention_bias", false);
+  for (LayerDescription& layer : model.layers) {
+    layer.attention.qkv_bias = layer.attention.output_bias = bias;
+  }
+  fields.MustBe("mlp_bias", false, "the MLP has no bias");
+  fields.MustBe("rope_interleaved", false, "the halves of a head are rotated");
+  for (const char* key : {"sliding_window", "max_window_layers"}) {
+    fields.MustBe(key, nullptr, "this family has no windows");
+  }
+  fields.MustBe("use_sliding_window", false, "this family has no windows");
+  for (const bool slides :
+       ReadSlidingLayers(fields, model.layer_count(), [](int64_t) { return false; })) {
+    if (slides) fields.Refuse("layer_types", "sliding_attention: this family has no windows");
+  }
+  return model;
+}
+
+const ModelFamilyRegistration kLlama({"llama", "LlamaForCausalLM", DescribeLlama});
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,28 @@
+// Mistral: Llama with a window in every layer unless it is switched off. Jiang et al. 2023.
+#include "engine/hf/config_readers.h"
+#include "engine/hf/model_family.h"
+
+namespace megatrain {
+namespace {
+
+ModelDescription DescribeMistral(JsonFields& fields) {
+  ModelDescription model = ReadUniformModel(fields, {.vocabulary = 32000,
+                                                     .hidden = 4096,
+                                                     .intermediate = 14336,
+                                                     .layers = 32,
+                                                     .heads = 32,
+                                                     .kv_heads = 8,
+                                                     .max_positions = 131072});
+  model.ropes = {ReadRope(fields, model)};
+  const int64_t window = ReadWindow(fields, 4096);
+  for (LayerDescription& layer : model.layers) layer.attention.window = window;
+  fields.MustBe("attention_bias", false, "the projections have no bias");
+  // transformers does not look at it: the window is every layer's.
+  fields.Find("layer_types");
+  return model;
+}
+
+const ModelFamilyRegistration kMistral({"mistral", "MistralForCausalLM", DescribeMistral});
+
+}  // namespace
+}  // namespace megatrain

@@ -1,0 +1,160 @@
+// ReadRope (config_readers.h).
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
+#include "engine/hf/config_readers.h"
+
+namespace megatrain {
+namespace {
+
+using nlohmann::json;
+
+RopeType ReadRopeType(JsonFields& fields) {
+  const std::string legacy = fields.String("type", "default");
+  const std::string type = fields.String("rope_type", legacy);
+  // "dynamic" scales sequences that are longer than max_position_embeddings, which are refused.
+  if (type == "default" || type == "dynamic") return RopeType::kDefault;
+  if (type == "linear") return RopeType::kLinear;
+  if (type == "llama3") return RopeType::kLlama3;
+  if (type == "yarn") return RopeType::kYarn;
+  if (type == "longrope" || type == "su") return RopeType::kLongrope;
+  fields.Refuse("rope_type", absl::StrCat("\"", type,
+                                          "\" is not supported; default, dynamic, linear, llama3, "
+                                          "longrope and yarn are"));
+  return RopeType::kDefault;
+}
+
+void ReadLlama3(JsonFields& fields, RopeConfig& rope) {
+  const bool used = rope.type == RopeType::kLlama3;
+  for (const char* key : {"low_freq_factor", "high_freq_factor"}) {
+    if (used && fields.Find(key) == nullptr) fields.Refuse(key, "is missing");
+  }
+  rope.low_frequency_factor = fields.Number("low_freq_factor", 1e-6, 1e6, 1.0);
+  rope.high_frequency_factor = fields.Number("high_freq_factor", 1e-6, 1e6, 4.0);
+  if (used && rope.high_frequency_factor <= rope.low_frequency_factor) {
+    fields.Refuse("high_freq_factor", "must be greater than low_freq_factor");
+  }
+}
+
+void ReadYarn(JsonFields& fields, RopeConfig& rope) {
+  rope.beta_fast = fields.Number("beta_fast", 1e-6, 1e6, 32.0);
+  rope.beta_slow = fields.Number("beta_slow", 1e-6, 1e6, 1.0);
+  rope.truncate = fields.Boolean("truncate", true);
+  const double mscale = fields.Number("mscale", 0.0, 1e6, 0.0);
+  const double mscale_all_dim = fields.Number("mscale_all_dim", 0.0, 1e6, 0.0);
+  if (rope.type != RopeType::kYarn) return;
+  if (rope.theta <= 1.0) fields.Refuse("rope_theta", "must be greater than 1");
+  const auto scale = [&](double m) {
+    return rope.factor <= 1.0 ? 1.0 : 0.1 * m * std::log(rope.factor) + 1.0;
+  };
+  if (rope.attention_factor == 0.0) {
+    rope.attention_factor =
+        mscale > 0.0 && mscale_all_dim > 0.0 ? scale(mscale) / scale(mscale_all_dim) : scale(1.0);
+  }
+}
+
+// A list of as many factors as there are pairs.
+std::vector<double> ReadFactors(JsonFields& fields, const char* key, const RopeConfig& rope) {
+  const json* const list = fields.Find(key);
+  if (rope.type != RopeType::kLongrope) return {};
+  const size_t pairs = static_cast<size_t>(rope.rotary_dim / 2);
+  std::vector<double> factors;
+  if (list != nullptr && list->is_array()) {
+    for (const json& factor : *list) {
+      const double value = factor.is_number() ? factor.get<double>() : 0.0;
+      if (!(value >= 1e-6 && value <= 1e9)) {
+        fields.Refuse(key,
+                      absl::StrCat("must be numbers from 1e-6 to 1e9, not ", DescribeJson(factor)));
+        break;
+      }
+      factors.push_back(value);
+    }
+  }
+  if (factors.size() != pairs) {
+    fields.Refuse(key, absl::StrCat("must be a list of ", pairs,
+                                    " numbers: one for each pair of elements that is rotated"));
+    factors.assign(pairs, 1.0);
+  }
+  return factors;
+}
+
+}  // namespace
+
+RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeDefaults& defaults,
+                    const std::string& layer_type) {
+  const int64_t head_dim = model.layers[0].attention.head_dim;
+  const json* scaling = root.Find("rope_scaling");
+  const json* parameters = root.Find("rope_parameters");
+  const double theta = root.Number("rope_theta", 1.0, 1e15, defaults.theta);
+  const int64_t original = root.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
+  const double fraction = root.Number("partial_rotary_factor", 0.0, 1.0, defaults.rotary_fraction);
+  RopeConfig rope = defaults.absent;
+  const auto rotate = [&](double part) {
+    rope.rotary_dim = static_cast<int64_t>(static_cast<double>(head_dim) * part);
+    if (rope.rotary_dim < 2 || rope.rotary_dim % 2 != 0) {
+      root.Refuse("partial_rotary_factor",
+                  absl::StrCat(part, " of a head's ", head_dim,
+                               " elements must be an even number of at least 2"));
+      rope.rotary_dim = 2;
+    }
+  };
+  rope.theta = theta;
+  rotate(fraction);
+  if (scaling && scaling->empty()) scaling = nullptr;
+  if (parameters && parameters->empty()) parameters = nullptr;
+  if (scaling && parameters && *scaling != *parameters) {
+    root.Refuse("rope_scaling", "differs from rope_parameters; keep one of them");
+    return rope;
+  }
+  const json* object = scaling ? scaling : parameters;
+  if (object == nullptr) return rope;
+  std::string name = scaling ? "rope_scaling" : "rope_parameters";
+  if (object->is_object() && !layer_type.empty() && object->contains(layer_type)) {
+    object = &(*object)[layer_type];
+    absl::StrAppend(&name, ".", layer_type);
+  }
+  if (!object->is_object()) {
+    root.Refuse(name, absl::StrCat("must be an object, not ", DescribeJson(*object)));
+    return rope;
+  }
+  JsonFields fields(*object, root.path(), name + ".");
+  rope = RopeConfig();
+  rope.type = ReadRopeType(fields);
+  rope.theta = fields.Number("rope_theta", 1.0, 1e15, theta);
+  rotate(fields.Number("partial_rotary_factor", 0.0, 1.0, fraction));
+  fields.Find("finetuned");  // bookkeeping
+  const int64_t own_original =
+      fields.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
+  // transformers lets the value outside of the object win.
+  rope.original_positions = original > 0       ? original
+                            : own_original > 0 ? own_original
+                                               : model.max_positions;
+  // Longrope's factor is by default how much longer sequences have become.
+  const bool has_factor = fields.Find("factor") != nullptr;
+  const bool longrope = rope.type == RopeType::kLongrope;
+  if (rope.type != RopeType::kDefault && !longrope && !has_factor) {
+    fields.Refuse("factor", "is missing");
+  }
+  rope.factor = fields.Number("factor", 1.0, 1e6, 1.0);
+  if (longrope && !has_factor) {
+    rope.factor =
+        static_cast<double>(model.max_positions) / static_cast<double>(rope.original_positions);
+  }
+  rope.attention_factor = fields.Number("attention_factor", 1e-6, 1e6, 0.0);
+  ReadLlama3(fields, rope);
+  ReadYarn(fields, rope);
+  rope.short_factors = ReadFactors(fields, "short_factor", rope);
+  rope.long_factors = ReadFactors(fields, "long_factor", rope);
+  if (defaults.position_scale) {
+    rope.position_scale = fields.Number("llama_4_scaling_beta", 0.0, 1e6, 0.0);
+  }
+  fields.RefuseUnread({});
+  root.Take(fields.status());
+  return rope;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,172 @@
+#include "engine/model/model_description.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "engine/base/bytes.h"
+
+namespace megatrain {
+namespace {
+
+std::string DescribeRope(const RopeConfig& rope) {
+  std::string text =
+      absl::StrFormat("%s, theta %g, %d elements of a head%s", RopeTypeName(rope.type), rope.theta,
+                      rope.rotary_dim, rope.interleaved ? " in neighbouring pairs" : "");
+  if (rope.type != RopeType::kDefault) absl::StrAppendFormat(&text, ", factor %g", rope.factor);
+  if (rope.position_scale > 0) {
+    absl::StrAppendFormat(&text, ", growing by %g ln(1 + floor(position / %d))",
+                          rope.position_scale, rope.original_positions);
+  }
+  return text;
+}
+
+// "x += 0.22 norm(PART(norm(x)))" with the norms' names, shortened to what is there.
+std::string DescribeResidual(const NormNames& norms, double scale, const std::string& part) {
+  std::string text = "x += ";
+  if (scale != 1.0) absl::StrAppendFormat(&text, "%g ", scale);
+  const std::string inner =
+      absl::StrCat(part, "(", norms.norm.empty() ? "x" : absl::StrCat(norms.norm, "(x)"), ")");
+  return text + (norms.post_norm.empty() ? inner : absl::StrCat(norms.post_norm, "(", inner, ")"));
+}
+
+std::string DescribeAttention(const AttentionDescription& a) {
+  std::vector<std::string> traits = {
+      absl::StrCat(a.heads, " heads (", a.kv_heads, " of keys and values) of ", a.head_dim),
+      absl::StrFormat("scores times %.6g", a.score_scale)};
+  if (a.window > 0) traits.push_back(absl::StrCat("window ", FormatCount(a.window)));
+  if (a.softcap > 0) traits.push_back(absl::StrFormat("scores capped at %g", a.softcap));
+  if (a.qk_norm == QkNorm::kHead) traits.push_back("norms of each query and key head");
+  if (a.qk_norm == QkNorm::kFull) traits.push_back("norms of all queries and all keys");
+  if (a.qkv_bias) traits.push_back("bias of q, k, v");
+  if (a.output_bias) traits.push_back("bias of o");
+  if (a.fused_qkv) traits.push_back("qkv fused on disk");
+  if (a.query_rope < 0 && a.key_rope < 0) {
+    traits.push_back("no rotation");
+  } else {
+    traits.push_back(
+        a.query_rope == a.key_rope
+            ? absl::StrCat("rope ", a.key_rope)
+            : absl::StrCat("rope ", a.query_rope, " for queries, ", a.key_rope, " for keys"));
+  }
+  return absl::StrJoin(traits, ", ");
+}
+
+std::string DescribeFeedForward(const FeedForwardDescription& f) {
+  std::string text = FormatCount(f.intermediate);
+  switch (f.activation) {
+    case GluActivation::kSilu:
+      text += ", SiLU gate";
+      break;
+    case GluActivation::kGeluTanh:
+      text += ", GELU (tanh) gate";
+      break;
+    case GluActivation::kClampedSilu:
+      text += ", clamped SiLU gate";
+      break;
+  }
+  return f.fused_gate_up ? text + ", gate and up fused on disk" : text;
+}
+
+// "3", "0 to 5" or "0, 2, 4 to 6".
+std::string DescribeNumbers(const std::vector<int64_t>& numbers) {
+  std::vector<std::string> runs;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t last = i;
+    while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
+    runs.push_back(last == i
+                       ? absl::StrCat(numbers[i])
+                       : absl::StrCat(numbers[i], last == i + 1 ? ", " : " to ", numbers[last]));
+    i = last + 1;
+  }
+  return absl::StrJoin(runs, ", ");
+}
+
+}  // namespace
+
+const char* RopeTypeName(RopeType type) {
+  switch (type) {
+    case RopeType::kDefault:
+      return "default";
+    case RopeType::kLinear:
+      return "linear";
+    case RopeType::kLlama3:
+      return "llama3";
+    case RopeType::kYarn:
+      return "yarn";
+    case RopeType::kLongrope:
+      return "longrope";
+  }
+  return "";
+}
+
+ModelDescription UniformModel(const UniformShape& shape) {
+  ModelDescription model;
+  model.family = "llama";
+  model.vocabulary = shape.vocabulary;
+  model.hidden = shape.hidden;
+  model.max_positions = shape.max_positions;
+  LayerDescription layer;
+  layer.attention.heads = shape.heads;
+  layer.attention.kv_heads = shape.kv_heads;
+  layer.attention.head_dim = shape.head_dim;
+  layer.attention.score_scale = 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
+  layer.feed_forward.intermediate = shape.intermediate;
+  model.layers.assign(static_cast<size_t>(shape.layers), layer);
+  model.ropes.resize(1);
+  model.ropes[0].rotary_dim = shape.head_dim;
+  return model;
+}
+
+std::vector<int> LayersOfDifferentAttention(const ModelDescription& model) {
+  std::vector<int> layers;
+  for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
+    const AttentionDescription& attention = model.layers[static_cast<size_t>(i)].attention;
+    if (std::none_of(layers.begin(), layers.end(), [&](int known) {
+          return model.layers[static_cast<size_t>(known)].attention == attention;
+        })) {
+      layers.push_back(i);
+    }
+  }
+  return layers;
+}
+
+std::string DescribeModel(const ModelDescription& model) {
+  std::string text =
+      absl::StrCat("embedding: ", FormatCount(model.vocabulary), " x ", FormatCount(model.hidden));
+  if (model.embedding_scale != 1.0)
+    absl::StrAppendFormat(&text, ", times %.6g", model.embedding_scale);
+  if (model.padding_id >= 0) absl::StrAppend(&text, ", row ", model.padding_id, " is padding");
+  absl::StrAppend(&text, "\n");
+  for (size_t i = 0; i < model.ropes.size(); ++i) {
+    absl::StrAppend(&text, "rope ", i, ": ", DescribeRope(model.ropes[i]), "\n");
+  }
+  std::vector<std::pair<const LayerDescription*, std::vector<int64_t>>> kinds;
+  for (int64_t i = 0; i < model.layer_count(); ++i) {
+    const LayerDescription& layer = model.layers[static_cast<size_t>(i)];
+    auto kind = std::find_if(kinds.begin(), kinds.end(),
+                             [&](const auto& known) { return *known.first == layer; });
+    if (kind == kinds.end()) kind = kinds.insert(kinds.end(), {&layer, {}});
+    kind->second.push_back(i);
+  }
+  for (const auto& [layer, numbers] : kinds) {
+    absl::StrAppend(&text, numbers.size() == 1 ? "layer " : "layers ", DescribeNumbers(numbers),
+                    ":\n  ",
+                    DescribeResidual(layer->attention_norms, layer->residual_scale, "attention"),
+                    "\n    ", DescribeAttention(layer->attention), "\n  ",
+                    DescribeResidual(layer->feed_forward_norms, layer->residual_scale, "mlp"),
+                    "\n    ", DescribeFeedForward(layer->feed_forward), "\n");
+  }
+  absl::StrAppend(&text, "head: norm", model.one_plus_norms ? " (all norms times 1 + weight)" : "",
+                  ", ", model.tied_embeddings ? "the embedding's matrix" : "a matrix of its own");
+  if (model.logit_scale != 1.0)
+    absl::StrAppendFormat(&text, ", logits times %.6g", model.logit_scale);
+  if (model.logit_softcap > 0)
+    absl::StrAppendFormat(&text, ", logits capped at %g", model.logit_softcap);
+  return text + "\n";
+}
+
+}  // namespace megatrain

@@ -1,0 +1,146 @@
+// The description of a decoder: which parts each layer has, their shapes, and their names on disk.
+// A family's reader (engine/hf/families) makes it from config.json. Layout, layer code, plan and
+// export follow it and do not ask for the family.
+#ifndef MEGATRAIN_ENGINE_MODEL_MODEL_DESCRIPTION_H_
+#define MEGATRAIN_ENGINE_MODEL_MODEL_DESCRIPTION_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/device/kernel_args.h"
+
+namespace megatrain {
+
+enum class RopeType { kDefault, kLinear, kLlama3, kYarn, kLongrope };
+// Returns transformers' name: "default".
+const char* RopeTypeName(RopeType type);
+
+// The settings of rotary embeddings, as in transformers' modeling_rope_utils.
+struct RopeConfig {
+  RopeType type = RopeType::kDefault;
+  int64_t rotary_dim = 0;    // the first elements of a head, which are rotated; even
+  bool interleaved = false;  // pairs are (2 i, 2 i + 1), not (i, i + rotary_dim / 2)
+  double theta = 10000.0;
+  double factor = 1.0;                 // linear, llama3, yarn, longrope
+  double low_frequency_factor = 1.0;   // llama3
+  double high_frequency_factor = 4.0;  // llama3
+  int64_t original_positions = 0;      // llama3, yarn, longrope: original_max_position_embeddings
+  double beta_fast = 32.0;             // yarn
+  double beta_slow = 1.0;              // yarn
+  // yarn, longrope: multiplies cosine and sine; 0 = the type's own default (rope.h).
+  double attention_factor = 0.0;
+  bool truncate = true;  // yarn: round the corrected range to whole dimensions
+  // longrope, [rotary_dim / 2]: frequencies are divided by the first list in sequences of up to
+  // original_positions tokens, by the second in longer ones.
+  std::vector<double> short_factors, long_factors;
+  // > 0: the rotated vector at position p is multiplied by 1 + position_scale * ln(1 + floor(p /
+  // original_positions)) (Ministral 3's queries).
+  double position_scale = 0.0;
+
+  friend bool operator==(const RopeConfig&, const RopeConfig&) = default;
+};
+
+enum class QkNorm {
+  kNone,
+  kHead,  // each head of queries and keys is normed, with one weight [head_dim]
+  kFull,  // all heads together, with a weight [heads head_dim]
+};
+
+// Causal self-attention with queries, keys and values projected from the same rows.
+struct AttentionDescription {
+  int64_t heads = 0;     // of queries
+  int64_t kv_heads = 0;  // of keys and values; divides heads
+  int64_t head_dim = 0;
+  double score_scale = 0.0;  // scores are score_scale * q.k
+  int64_t window = 0;        // as AttentionShaping; 0: all earlier tokens
+  double softcap = 0.0;      // as AttentionShaping; 0: none
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool fused_qkv = false;  // on disk self_attn.qkv_proj, else q_proj, k_proj and v_proj
+  QkNorm qk_norm = QkNorm::kNone;
+  // Indices in ModelDescription::ropes; -1: not rotated.
+  int query_rope = 0;
+  int key_rope = 0;
+
+  int64_t q_width() const { return heads * head_dim; }
+  int64_t kv_width() const { return kv_heads * head_dim; }
+  int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
+  friend bool operator==(const AttentionDescription&, const AttentionDescription&) = default;
+};
+
+// down(activation(gate(x)) * up(x))
+struct FeedForwardDescription {
+  int64_t intermediate = 0;
+  GluActivation activation = GluActivation::kSilu;
+  bool fused_gate_up = false;  // on disk mlp.gate_up_proj, else gate_proj and up_proj
+
+  friend bool operator==(const FeedForwardDescription&, const FeedForwardDescription&) = default;
+};
+
+// A part between two norms, either of which may be missing (its name on disk is then empty):
+//   x += residual_scale * post_norm(part(norm(x)))
+struct NormNames {
+  std::string norm;
+  std::string post_norm;
+
+  friend bool operator==(const NormNames&, const NormNames&) = default;
+};
+
+struct LayerDescription {
+  NormNames attention_norms = {"input_layernorm", ""};
+  AttentionDescription attention;
+  NormNames feed_forward_norms = {"post_attention_layernorm", ""};
+  FeedForwardDescription feed_forward;
+  double residual_scale = 1.0;  // 1 where there are post-norms
+
+  friend bool operator==(const LayerDescription&, const LayerDescription&) = default;
+};
+
+struct ModelDescription {
+  std::string family;  // config.json's model_type
+  int64_t vocabulary = 0;
+  int64_t hidden = 0;
+  std::vector<LayerDescription> layers;
+  std::vector<RopeConfig> ropes;
+  int64_t max_positions = 0;
+  double norm_epsilon = 1e-6;
+  bool one_plus_norms = false;   // norms multiply by 1 + weight, and weights are initialised to 0
+  double embedding_scale = 1.0;  // a factor of the embedding's rows
+  bool rounds_embedding_scale = false;  // the factor is first rounded to the activations' type
+  int64_t padding_id = -1;              // as EmbeddingBackwardArgs
+  double logit_scale = 1.0;             // a factor of the logits
+  double logit_softcap = 0.0;           // as CrossEntropyArgs, of the scaled logits; 0: none
+  bool tied_embeddings = false;
+  double initializer_range = 0.02;
+
+  int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
+};
+
+// The shape of a decoder whose layers are alike.
+struct UniformShape {
+  int64_t vocabulary = 0;
+  int64_t hidden = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t intermediate = 0;
+  int64_t max_positions = 0;
+};
+// Returns Llama's description of this shape, from which other families' differ.
+ModelDescription UniformModel(const UniformShape& shape);
+
+// Returns the number of parameters of the whole model; a tied matrix counts once.
+int64_t ParameterCount(const ModelDescription& model);
+
+// Returns the first layer of each kind of attention, ascending.
+std::vector<int> LayersOfDifferentAttention(const ModelDescription& model);
+
+// Returns the description for people: the ends of the model, then each run or alternation of equal
+// layers as lines of parts.
+std::string DescribeModel(const ModelDescription& model);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_MODEL_DESCRIPTION_H_

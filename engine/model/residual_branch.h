@@ -1,0 +1,57 @@
+// Computes the end of a half of a decoder layer: the last product, the norm after it if there is
+// one, and the residual connection
+//   y = x + residual_scale * post_norm(in W^T + bias).
+// Each function computes one chunk's rows, queues work on the stream of `l`, and returns the errors
+// of its kernels.
+#ifndef MEGATRAIN_ENGINE_MODEL_RESIDUAL_BRANCH_H_
+#define MEGATRAIN_ENGINE_MODEL_RESIDUAL_BRANCH_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "engine/model/bound_layer.h"
+
+namespace megatrain {
+
+// Offsets are those in the layer's tile; -1 if the tensor is absent.
+struct ResidualBranch {
+  int64_t weight = 0;      // [hidden, in]
+  int64_t in = 0;          // the width of the product's input
+  int64_t bias = -1;       // [hidden]
+  int64_t post_norm = -1;  // [hidden]
+  // The activations of LayerActivations; null without post_norm.
+  void* product = nullptr;
+  float* rstd = nullptr;
+
+  bool has_post_norm() const { return post_norm >= 0; }
+};
+ResidualBranch AttentionBranch(const BoundLayer& l);
+ResidualBranch FeedForwardBranch(const BoundLayer& l);
+
+// Computes the chunk's rows `y` of the stream after the branch from those before it, `x`, and the
+// product's input `in` [tokens, in]. y may be x.
+absl::Status AddBranch(const BoundLayer& l, const Chunk& chunk, const ResidualBranch& branch,
+                       const void* in, const void* x, void* y);
+
+// Recomputes what the backward pass reads of a branch with a norm. Not needed if products were
+// kept.
+absl::Status RecomputeBranch(const BoundLayer& l, const Chunk& chunk, const ResidualBranch& branch,
+                             const void* in);
+
+// Computes the gradient by the product's result from `dh`, that by y, and adds the gradient of
+// post_norm to `gradient`. Returns its rows: `dh` itself, or those of LayerActivations::
+// branch_gradient. The factor residual_scale is left to the two functions below.
+absl::StatusOr<const void*> BranchGradient(const BoundLayer& l, const Chunk& chunk,
+                                           const ResidualBranch& branch, const void* dh,
+                                           const TileGradient& gradient);
+// Computes din [tokens, in] from the result of BranchGradient.
+absl::Status BranchInputGradient(const BoundLayer& l, const Chunk& chunk,
+                                 const ResidualBranch& branch, const void* dproduct, void* din);
+// Adds the gradients of weight and bias to `gradient`.
+absl::Status BranchWeightGradient(const BoundLayer& l, const Chunk& chunk,
+                                  const ResidualBranch& branch, const void* in,
+                                  const void* dproduct, const TileGradient& gradient);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_RESIDUAL_BRANCH_H_
