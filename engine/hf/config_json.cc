@@ -31,6 +31,7 @@ constexpr const char* kIgnoredKeys[] = {
     "attn_implementation",
     "bad_words_ids",
     "begin_suppress_tokens",
+    "cache_implementation",
     "chunk_size_feed_forward",
     "cls_token_id",
     "decoder_start_token_id",

@@ -125,6 +125,20 @@ int64_t ReadWindow(JsonFields& fields, int64_t absent) {
                         fields.Has("sliding_window") ? 0 : absent);
 }
 
+void SetSlidingLayers(JsonFields& fields, const std::vector<bool>& slides, int64_t window, int rope,
+                      ModelDescription& model) {
+  for (size_t i = 0; i < slides.size(); ++i) {
+    if (!slides[i]) continue;
+    if (window == 0) {
+      fields.Refuse("layer_types",
+                    "has sliding_attention, but use_sliding_window or sliding_window is off");
+    }
+    AttentionDescription& attention = model.layers[i].attention;
+    attention.window = window;
+    attention.query_rope = attention.key_rope = rope;
+  }
+}
+
 void ReadQwenWindows(JsonFields& fields, ModelDescription& model) {
   const bool used = fields.Boolean("use_sliding_window", false);
   const int64_t given = ReadWindow(fields, 4096);
@@ -132,14 +146,7 @@ void ReadQwenWindows(JsonFields& fields, ModelDescription& model) {
   const int64_t first = fields.Integer("max_window_layers", 0, kLayersMax, 28);
   const std::vector<bool> slides = ReadSlidingLayers(
       fields, model.layer_count(), [&](int64_t layer) { return window > 0 && layer >= first; });
-  for (size_t i = 0; i < slides.size(); ++i) {
-    if (!slides[i]) continue;
-    if (window == 0) {
-      fields.Refuse("layer_types",
-                    "has sliding_attention, but use_sliding_window or sliding_window is off");
-    }
-    model.layers[i].attention.window = window;
-  }
+  SetSlidingLayers(fields, slides, window, /*rope=*/0, model);
 }
 
 }  // namespace megatrain

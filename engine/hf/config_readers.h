@@ -49,16 +49,20 @@ ModelDescription ReadUniformModel(JsonFields& fields, const ModelDefaults& defau
 
 struct RopeDefaults {
   double theta = 10000.0;
-  double rotary_fraction = 1.0;  // partial_rotary_factor
+  double rotary_fraction = 1.0;    // partial_rotary_factor
+  int64_t original_positions = 0;  // original_max_position_embeddings; 0: as max_positions
   // The type and settings where config.json has no RoPE object.
   RopeConfig absent = {};
   bool position_scale = false;  // llama_4_scaling_beta is read
+  // The key of theta beside the object; "" if there is none.
+  std::string theta_key = "rope_theta";
+  // For families that rotate kinds of layers differently: the kind, which has an object of its own
+  // in rope_parameters. An older rope_scaling is for full_attention alone.
+  std::string layer_type = "";
 };
 // Reads RoPE's settings: the object rope_scaling or rope_parameters, with what stands beside it.
-// `layer_type` chooses the object of a kind of layers where rope_parameters has one for each; "" is
-// for families that have one for all.
 RopeConfig ReadRope(JsonFields& fields, const ModelDescription& model,
-                    const RopeDefaults& defaults = {}, const std::string& layer_type = "");
+                    const RopeDefaults& defaults = {});
 
 // Reads layer_types, whose names must be full_attention and sliding_attention, into a value for
 // each layer: true if it has a window. Where the key is absent, `slides` says it.
@@ -67,6 +71,11 @@ std::vector<bool> ReadSlidingLayers(JsonFields& fields, int64_t layers,
 
 // Reads sliding_window; null is 0, and `absent` is for a missing key.
 int64_t ReadWindow(JsonFields& fields, int64_t absent);
+
+// Gives the layers of `slides` the window and the index of their rope. Refuses layers that slide
+// where there is no window.
+void SetSlidingLayers(JsonFields& fields, const std::vector<bool>& slides, int64_t window, int rope,
+                      ModelDescription& model);
 
 // Qwen's windows: use_sliding_window, and layer_types or the layers from max_window_layers on.
 void ReadQwenWindows(JsonFields& fields, ModelDescription& model);

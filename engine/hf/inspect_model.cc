@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/bytes.h"
@@ -105,8 +106,12 @@ void DescribeConfig(const ModelDescription& model, std::string* text, Json* json
       {"intermediate", first.feed_forward.intermediate},
       {"max_positions", model.max_positions},
       {"tied_embeddings", model.tied_embeddings},
-      {"rope", RopeTypeName(model.ropes.front().type)},
-      {"description", absl::StrSplit(DescribeModel(model), '\n', absl::SkipEmpty())}};
+      {"rope", RopeTypeName(model.ropes.front().type)}};
+  Json lines = Json::array();
+  for (const auto line : absl::StrSplit(DescribeModel(model), '\n')) {
+    if (!line.empty()) lines.push_back(std::string(line.data(), line.size()));
+  }
+  (*json)["model"]["description"] = std::move(lines);
 }
 
 }  // namespace

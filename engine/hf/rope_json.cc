@@ -82,14 +82,34 @@ std::vector<double> ReadFactors(JsonFields& fields, const char* key, const RopeC
   return factors;
 }
 
+// Returns the settings of a kind of layers within `object`, null if there are none. `older` is true
+// for rope_scaling, which is that of full_attention.
+const json* ObjectOfLayers(JsonFields& root, const json* object, bool older,
+                           const std::string& layer_type, std::string* name) {
+  if (object == nullptr || older) return layer_type == "full_attention" ? object : nullptr;
+  if (!object->is_object()) return object;
+  for (const auto& [key, settings] : object->items()) {
+    if (key != "full_attention" && key != "sliding_attention") {
+      root.Refuse(*name, absl::StrCat("\"", key,
+                                      "\" is not expected here: this family has an object for "
+                                      "full_attention and one for sliding_attention"));
+      return nullptr;
+    }
+  }
+  absl::StrAppend(name, ".", layer_type);
+  const auto found = object->find(layer_type);
+  return found == object->end() || found->is_null() ? nullptr : &*found;
+}
+
 }  // namespace
 
-RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeDefaults& defaults,
-                    const std::string& layer_type) {
+RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeDefaults& defaults) {
   const int64_t head_dim = model.layers[0].attention.head_dim;
   const json* scaling = root.Find("rope_scaling");
   const json* parameters = root.Find("rope_parameters");
-  const double theta = root.Number("rope_theta", 1.0, 1e15, defaults.theta);
+  const double theta = defaults.theta_key.empty()
+                           ? defaults.theta
+                           : root.Number(defaults.theta_key, 1.0, 1e15, defaults.theta);
   const int64_t original = root.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
   const double fraction = root.Number("partial_rotary_factor", 0.0, 1.0, defaults.rotary_fraction);
   RopeConfig rope = defaults.absent;
@@ -102,7 +122,7 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
       rope.rotary_dim = 2;
     }
   };
-  rope.theta = theta;
+  if (rope.type == RopeType::kDefault) rope.theta = theta;
   rotate(fraction);
   if (scaling && scaling->empty()) scaling = nullptr;
   if (parameters && parameters->empty()) parameters = nullptr;
@@ -111,12 +131,11 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
     return rope;
   }
   const json* object = scaling ? scaling : parameters;
-  if (object == nullptr) return rope;
   std::string name = scaling ? "rope_scaling" : "rope_parameters";
-  if (object->is_object() && !layer_type.empty() && object->contains(layer_type)) {
-    object = &(*object)[layer_type];
-    absl::StrAppend(&name, ".", layer_type);
+  if (!defaults.layer_type.empty()) {
+    object = ObjectOfLayers(root, object, /*older=*/scaling != nullptr, defaults.layer_type, &name);
   }
+  if (object == nullptr) return rope;
   if (!object->is_object()) {
     root.Refuse(name, absl::StrCat("must be an object, not ", DescribeJson(*object)));
     return rope;
@@ -126,13 +145,15 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   rope.type = ReadRopeType(fields);
   rope.theta = fields.Number("rope_theta", 1.0, 1e15, theta);
   rotate(fields.Number("partial_rotary_factor", 0.0, 1.0, fraction));
-  fields.Find("finetuned");  // bookkeeping
+  fields.Find("finetuned");                // bookkeeping
+  fields.Find("max_position_embeddings");  // of the whole model
   const int64_t own_original =
       fields.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
   // transformers lets the value outside of the object win.
-  rope.original_positions = original > 0       ? original
-                            : own_original > 0 ? own_original
-                                               : model.max_positions;
+  rope.original_positions = original > 0                      ? original
+                            : own_original > 0                ? own_original
+                            : defaults.original_positions > 0 ? defaults.original_positions
+                                                              : model.max_positions;
   // Longrope's factor is by default how much longer sequences have become.
   const bool has_factor = fields.Find("factor") != nullptr;
   const bool longrope = rope.type == RopeType::kLongrope;
