@@ -17,13 +17,14 @@ struct Shape {
   bool tied;
   double rope_theta, norm_epsilon;
   int64_t bos, eos;
+  const char* more = "{}";  // keys of the family's own, put over the others
 };
 
 constexpr char kLlama[] = "llama";
 constexpr char kQwen2[] = "qwen2";
 constexpr char kQwen3[] = "qwen3";
 
-// Qwen 2.5 and 3 and Llama 3 as published (base models); the rest are this project's.
+// Shapes as published; those of llama-tiny to llama-1.3b are this project's.
 constexpr Shape kShapes[] = {
     // clang-format off
     // name           family  hidden lyr  q  kv  dim  mlp    vocab   positions tied   theta    epsilon bos     eos
@@ -43,6 +44,28 @@ constexpr Shape kShapes[] = {
     {"qwen3-32b",     kQwen3, 5120,  64, 64,  8, 128, 25600, 151936,  40960, false, 1000000.0, 1e-6, 151643, 151645},
     {"llama3-8b",     kLlama, 4096,  32, 32,  8, 128, 14336, 128256,   8192, false,  500000.0, 1e-5, 128000, 128001},
     {"llama3-70b",    kLlama, 8192,  80, 64,  8, 128, 28672, 128256,   8192, false,  500000.0, 1e-5, 128000, 128001},
+    {"mistral-small-24b", "mistral", 5120, 40, 32, 8, 128, 32768, 131072, 32768, false, 100000000.0, 1e-5, 1, 2,
+     R"({"sliding_window": null})"},
+    {"gemma2-9b", "gemma2", 3584, 42, 16, 8, 256, 14336, 256000, 8192, true, 10000.0, 1e-6, 2, 1,
+     R"({"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096,
+         "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "pad_token_id": 0})"},
+    {"gemma3-27b", "gemma3_text", 5376, 62, 32, 16, 128, 21504, 262208, 131072, true, 1000000.0, 1e-6, 2, 1,
+     R"({"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 168, "sliding_window": 1024,
+         "sliding_window_pattern": 6, "rope_local_base_freq": 10000.0, "pad_token_id": 0,
+         "rope_scaling": {"rope_type": "linear", "factor": 8.0}})"},
+    {"phi4-14b", "phi3", 5120, 40, 40, 10, 128, 17920, 100352, 16384, false, 250000.0, 1e-5, 100257, 100265,
+     R"({"original_max_position_embeddings": 16384, "sliding_window": null, "pad_token_id": 100349})"},
+    {"granite3.3-8b", "granite", 4096, 40, 32, 8, 128, 12800, 49159, 131072, true, 10000000.0, 1e-5, 0, 0,
+     R"({"embedding_multiplier": 12.0, "logits_scaling": 16.0, "residual_multiplier": 0.22,
+         "attention_multiplier": 0.0078125, "pad_token_id": 0})"},
+    {"smollm3-3b", "smollm3", 2048, 36, 16, 4, 128, 11008, 128256, 65536, true, 5000000.0, 1e-6, 128000, 128001,
+     R"({"no_rope_layer_interval": 4, "use_sliding_window": false, "pad_token_id": 128004})"},
+    {"olmo3-7b", "olmo3", 4096, 32, 32, 32, 128, 11008, 100278, 65536, false, 500000.0, 1e-6, 100257, 100257,
+     R"({"sliding_window": 4096, "pad_token_id": 100277,
+         "rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192,
+                          "attention_factor": 1.2079441541679836, "beta_fast": 32.0, "beta_slow": 1.0}})"},
+    {"glm4-9b", "glm4", 4096, 40, 32, 2, 128, 13696, 151552, 32768, false, 10000.0, 1e-5, 151331, 151329,
+     R"({"attention_bias": true, "partial_rotary_factor": 0.5, "pad_token_id": 151329})"},
     // clang-format on
 };
 
@@ -71,6 +94,7 @@ std::string ConfigJson(const Shape& shape, DType dtype) {
   config["bos_token_id"] = shape.bos;
   config["eos_token_id"] = shape.eos;
   config["torch_dtype"] = dtype == DType::kBF16 ? "bfloat16" : "float32";
+  config.update(nlohmann::ordered_json::parse(shape.more));
   return config.dump(2) + "\n";
 }
 

@@ -18,7 +18,8 @@ groups of them rates of their own (parameter groups); see CHOICES.
 The batch of the logits and gradients holds packed documents (positions restart, documents do not
 see each other), masked labels and padding. FP32 is PyTorch's FP32 on the CPU; FP64 is the same
 model in double (with RMSNorm in double too, which transformers does in FP32); BF16 is
-transformers with every weight and activation in BF16. All with SDPA attention.
+transformers with every weight and activation in BF16. All with SDPA attention but Gemma 2's, which
+transformers has without it alone.
 """
 import argparse
 import copy
@@ -33,7 +34,9 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
-from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import (Gemma2Config, Gemma3TextConfig, Glm4Config, GraniteConfig, LlamaConfig,
+                          Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Phi3Config,
+                          Qwen2Config, Qwen3Config, SmolLM3Config)
 
 BATCH_SEQUENCES, BATCH_LENGTH = 3, 150
 LOGIT_ROWS = 40
@@ -95,6 +98,78 @@ FAMILIES = {
                             num_attention_heads=4, num_key_value_heads=2, intermediate_size=72,
                             head_dim=24, rms_norm_eps=1e-6, tie_word_embeddings=False),
                   rope=dict(rope_type="default", rope_theta=1000000.0)),
+    # From here on: windows shorter than documents, padding ids that occur, odd sizes.
+    "qwen2_window": dict(cls=Qwen2Config, stored="BF16", style="new",
+                         keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=3,
+                                   num_attention_heads=4, num_key_value_heads=2,
+                                   intermediate_size=56, use_sliding_window=True,
+                                   sliding_window=16, max_window_layers=1, pad_token_id=7,
+                                   tie_word_embeddings=False),
+                         rope=dict(rope_type="default", rope_theta=1000000.0)),
+    "mistral": dict(cls=MistralConfig, stored="BF16", style="new",
+                    keys=dict(vocab_size=131, hidden_size=36, num_hidden_layers=2,
+                              num_attention_heads=4, num_key_value_heads=2, intermediate_size=50,
+                              head_dim=10, sliding_window=23, tie_word_embeddings=False),
+                    rope=dict(rope_type="default", rope_theta=10000.0)),
+    "ministral3": dict(cls=Ministral3Config, stored="BF16", style="new",
+                       keys=dict(vocab_size=131, hidden_size=36, num_hidden_layers=2,
+                                 num_attention_heads=4, num_key_value_heads=2,
+                                 intermediate_size=50, head_dim=12, pad_token_id=11),
+                       rope=dict(rope_type="yarn", rope_theta=1000000.0, factor=16.0,
+                                 original_max_position_embeddings=32, beta_fast=32.0,
+                                 beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+                                 llama_4_scaling_beta=0.1)),
+    "smollm3": dict(cls=SmolLM3Config, stored="BF16", style="new",
+                    keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=4,
+                              num_attention_heads=4, num_key_value_heads=2, intermediate_size=52,
+                              no_rope_layer_interval=2, use_sliding_window=True,
+                              sliding_window=19, pad_token_id=3),
+                    rope=dict(rope_type="default", rope_theta=2000000.0)),
+    "phi3": dict(cls=Phi3Config, stored="BF16", style="new",
+                 keys=dict(vocab_size=131, hidden_size=64, num_hidden_layers=2,
+                           num_attention_heads=4, num_key_value_heads=2, intermediate_size=72,
+                           original_max_position_embeddings=128, pad_token_id=9),
+                 rope=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+                           original_max_position_embeddings=128,
+                           short_factor=[1.0, 1.05, 1.1, 1.3, 1.7, 2.2],
+                           long_factor=[1.1, 1.5, 2.3, 4.0, 7.5, 13.0])),
+    "granite": dict(cls=GraniteConfig, stored="BF16", style="new",
+                    keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                              num_attention_heads=4, num_key_value_heads=2, intermediate_size=56,
+                              embedding_multiplier=6.0, logits_scaling=3.0,
+                              residual_multiplier=0.35, attention_multiplier=0.2,
+                              tie_word_embeddings=True),
+                    rope=dict(rope_type="default", rope_theta=10000.0)),
+    "olmo2": dict(cls=Olmo2Config, stored="BF16", style="new",
+                  keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                            num_attention_heads=4, num_key_value_heads=2, intermediate_size=52),
+                  rope=dict(rope_type="default", rope_theta=500000.0)),
+    "olmo3": dict(cls=Olmo3Config, stored="BF16", style="new",
+                  keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=4,
+                            num_attention_heads=4, num_key_value_heads=4, intermediate_size=52,
+                            sliding_window=21, pad_token_id=None),
+                  rope=dict(full_attention=dict(rope_type="yarn", rope_theta=500000.0, factor=8.0,
+                                                original_max_position_embeddings=64),
+                            sliding_attention=dict(rope_type="default", rope_theta=500000.0))),
+    "glm4": dict(cls=Glm4Config, stored="BF16", style="new",
+                 keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                           num_attention_heads=4, num_key_value_heads=2, intermediate_size=52,
+                           head_dim=12, pad_token_id=6),
+                 rope=dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+    "gemma2": dict(cls=Gemma2Config, stored="BF16", style="new", attention="eager",
+                   keys=dict(vocab_size=131, hidden_size=48, num_hidden_layers=2,
+                             num_attention_heads=4, num_key_value_heads=2, intermediate_size=60,
+                             head_dim=14, query_pre_attn_scalar=20, sliding_window=18,
+                             attn_logit_softcapping=4.0, final_logit_softcapping=3.0),
+                   rope=dict(rope_type="default", rope_theta=10000.0)),
+    "gemma3": dict(cls=Gemma3TextConfig, stored="BF16", style="new",
+                   keys=dict(vocab_size=131, hidden_size=44, num_hidden_layers=4,
+                             num_attention_heads=2, num_key_value_heads=1, intermediate_size=60,
+                             head_dim=16, query_pre_attn_scalar=24, sliding_window=17,
+                             sliding_window_pattern=3),
+                   rope=dict(full_attention=dict(rope_type="linear", rope_theta=1000000.0,
+                                                 factor=8.0),
+                             sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
 }
 
 
@@ -160,7 +235,7 @@ def make_model(name, directory):
     for key, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if key.endswith("norm.weight"):
-            value = 1.0 + 0.2 * noise
+            value = 0.2 * noise if name.startswith("gemma") else 1.0 + 0.2 * noise
         elif key.endswith("bias"):
             value = 0.3 * noise
         elif "embed_tokens" in key:
@@ -210,14 +285,15 @@ def targets_of(batch):
 
 
 def plain_norm(self, x):
-    return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon_))
+    weight = 1 + self.weight if "Gemma" in type(self).__name__ else self.weight
+    return weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon_))
 
 
 def to_double(model):
     model = copy.deepcopy(model).double()
     for module in model.modules():
         if type(module).__name__.endswith("RMSNorm"):
-            module.epsilon_ = module.variance_epsilon
+            module.epsilon_ = getattr(module, "variance_epsilon", None) or module.eps
             module.forward = types.MethodType(plain_norm, module)
     return model
 
@@ -229,10 +305,21 @@ def forward_loss(model, batch):
     n = ids.shape[1]
     same = documents[:, :, None] == documents[:, None, :]
     causal = torch.tril(torch.ones(n, n, dtype=torch.bool))
-    mask = (same & causal)[:, None]
     dtype = next(model.parameters()).dtype
-    bias = torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
-    logits = model(input_ids=ids, attention_mask=bias,
+
+    def bias(visible):
+        mask = (same & visible)[:, None]
+        return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
+
+    window = getattr(model.config, "sliding_window", None)
+    # A mask that is given is taken as it is, so that windows must be in it.
+    sliding = causal & ~torch.tril(torch.ones(n, n, dtype=torch.bool), -window) if window else causal
+    kinds = set(getattr(model.config, "layer_types", None) or [])
+    if len(kinds) > 1:
+        mask = dict(full_attention=bias(causal), sliding_attention=bias(sliding))
+    else:
+        mask = bias(sliding)
+    logits = model(input_ids=ids, attention_mask=mask,
                    position_ids=torch.tensor(batch["position_ids"]), use_cache=False).logits
     targets = targets_of(batch)
     wide = logits if dtype == torch.float64 else logits.float()
@@ -243,9 +330,10 @@ def forward_loss(model, batch):
 
 
 def load(directory, dtype=torch.float32, rounded=False):
+    attention = FAMILIES[os.path.basename(directory)].get("attention", "sdpa")
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32,
-                                                 attn_implementation="sdpa")
-    assert model.config._attn_implementation == "sdpa"
+                                                 attn_implementation=attention)
+    assert model.config._attn_implementation == attention
     if rounded:
         with torch.no_grad():
             for p in model.parameters():

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "engine/hf/model_family.h"
 
 namespace megatrain {
 namespace {

@@ -130,13 +130,30 @@ TEST(HfInitTest, TilesOfEitherPrecisionHoldTheSameMasters) {
 }
 
 TEST(PresetsTest, HaveThePublishedSizes) {
-  const std::map<std::string, int64_t> published = {
-      {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304}, {"qwen2.5-3b", 3085938688},
-      {"qwen2.5-7b", 7615616512},   {"qwen2.5-14b", 14770033664}, {"qwen2.5-32b", 32763876352},
-      {"qwen2.5-72b", 72706203648}, {"qwen3-0.6b", 596049920},    {"qwen3-8b", 8190735360},
-      {"qwen3-32b", 32762123264},   {"llama3-8b", 8030261248},    {"llama3-70b", 70553706496},
-      {"llama-tiny", 1017728},      {"llama-10m", 10083520},      {"llama-124m", 109529856},
-      {"llama-1.3b", 1345423360}};
+  const std::map<std::string, int64_t> published = {{"qwen2.5-0.5b", 494032768},
+                                                    {"qwen2.5-1.5b", 1543714304},
+                                                    {"qwen2.5-3b", 3085938688},
+                                                    {"qwen2.5-7b", 7615616512},
+                                                    {"qwen2.5-14b", 14770033664},
+                                                    {"qwen2.5-32b", 32763876352},
+                                                    {"qwen2.5-72b", 72706203648},
+                                                    {"qwen3-0.6b", 596049920},
+                                                    {"qwen3-8b", 8190735360},
+                                                    {"qwen3-32b", 32762123264},
+                                                    {"llama3-8b", 8030261248},
+                                                    {"llama3-70b", 70553706496},
+                                                    {"llama-tiny", 1017728},
+                                                    {"llama-10m", 10083520},
+                                                    {"llama-124m", 109529856},
+                                                    {"llama-1.3b", 1345423360},
+                                                    {"mistral-small-24b", 23572403200},
+                                                    {"gemma2-9b", 9241705984},
+                                                    {"gemma3-27b", 27009346304},
+                                                    {"phi4-14b", 14659507200},
+                                                    {"granite3.3-8b", 8170864640},
+                                                    {"smollm3-3b", 3075098624},
+                                                    {"olmo3-7b", 7298011136},
+                                                    {"glm4-9b", 9400279040}};
   EXPECT_EQ(Presets().size(), published.size());
   for (const Preset& preset : Presets()) {
     SCOPED_TRACE(preset.name);
