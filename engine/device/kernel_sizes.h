@@ -14,6 +14,10 @@ struct AttentionShape {
   int64_t tokens = 0;    // the tokens of a micro-batch
   int64_t sequence = 0;  // the greatest number of tokens of a document
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  // As in AttentionShaping.
+  int64_t window = 0;
+  float softcap = 0;
+  bool sinks = false;  // there are some
 };
 
 // The largest chunk of the LM head, limited by its tokens and by the bytes of their FP32 logits. A

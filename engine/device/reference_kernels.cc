@@ -6,56 +6,14 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/device/reference_values.h"
 #include "engine/optim/kernel/adamw_kernel.h"
 
 namespace megatrain {
 namespace {
 
-double Get(DType dtype, const void* x, int64_t i) {
-  return dtype == DType::kF32 ? static_cast<const float*>(x)[i]
-                              : Bf16ToFloat(static_cast<const bf16_t*>(x)[i]);
-}
-
-void Set(DType dtype, void* x, int64_t i, double value) {
-  const float rounded = static_cast<float>(value);
-  if (dtype == DType::kF32) {
-    static_cast<float*>(x)[i] = rounded;
-  } else {
-    static_cast<bf16_t*>(x)[i] = FloatToBf16(rounded);
-  }
-}
-
-// The document that each token belongs to starts at [tokens].
-std::vector<int64_t> StartOfDocument(const AttentionArgs& args) {
-  std::vector<int64_t> starts(static_cast<size_t>(args.tokens));
-  for (int64_t d = 0; d < args.documents; ++d) {
-    for (int64_t t = args.document_starts[d]; t < args.document_starts[d + 1]; ++t) {
-      starts[static_cast<size_t>(t)] = args.document_starts[d];
-    }
-  }
-  return starts;
-}
-
-// The probabilities of token t over the tokens [start, t], and the log-sum-exp of its scores.
-std::vector<double> Probabilities(const AttentionArgs& args, int64_t t, int64_t head, int64_t start,
-                                  double* lse) {
-  const int64_t kv_head = head / (args.heads / args.kv_heads);
-  std::vector<double> scores;
-  for (int64_t s = start; s <= t; ++s) {
-    double dot = 0;
-    for (int64_t i = 0; i < args.head_dim; ++i) {
-      dot += Get(args.dtype, args.q, t * args.q_stride + head * args.head_dim + i) *
-             Get(args.dtype, args.k, s * args.k_stride + kv_head * args.head_dim + i);
-    }
-    scores.push_back(dot * args.scale);
-  }
-  const double largest = *std::max_element(scores.begin(), scores.end());
-  double sum = 0;
-  for (double score : scores) sum += std::exp(score - largest);
-  *lse = largest + std::log(sum);
-  for (double& score : scores) score = std::exp(score - *lse);
-  return scores;
-}
+using reference::Get;
+using reference::Set;
 
 double Sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
@@ -142,129 +100,6 @@ absl::Status ReferenceKernels::Rope(Stream&, const RopeArgs& args) {
         const double b = Get(args.dtype, args.x, first + half);
         Set(args.dtype, args.x, first, a * c - b * s);
         Set(args.dtype, args.x, first + half, b * c + a * s);
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReferenceKernels::Attention(Stream&, const AttentionArgs& args) {
-  const std::vector<int64_t> starts = StartOfDocument(args);
-  const int64_t group = args.heads / args.kv_heads;
-  for (int64_t h = 0; h < args.heads; ++h) {
-    for (int64_t t = 0; t < args.tokens; ++t) {
-      const int64_t start = starts[static_cast<size_t>(t)];
-      double lse = 0;
-      const std::vector<double> p = Probabilities(args, t, h, start, &lse);
-      args.lse[h * args.tokens + t] = static_cast<float>(lse);
-      for (int64_t i = 0; i < args.head_dim; ++i) {
-        double sum = 0;
-        for (int64_t s = start; s <= t; ++s) {
-          sum += p[static_cast<size_t>(s - start)] *
-                 Get(args.dtype, args.v, s * args.v_stride + h / group * args.head_dim + i);
-        }
-        Set(args.dtype, args.out, (t * args.heads + h) * args.head_dim + i, sum);
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
-// dV = P^T dO, dP = dO V^T, dS = P * (dP - rowsum(dO * O)), dQ = scale dS K, dK = scale dS^T Q.
-absl::Status ReferenceKernels::AttentionBackward(Stream&, const AttentionBackwardArgs& args) {
-  const AttentionArgs& forward = args.forward;
-  const DType dtype = forward.dtype;
-  const int64_t dim = forward.head_dim;
-  const int64_t group = forward.heads / forward.kv_heads;
-  const std::vector<int64_t> starts = StartOfDocument(forward);
-  const size_t kv_size = static_cast<size_t>(forward.tokens * forward.kv_heads * dim);
-  std::vector<double> dk(kv_size, 0.0), dv(kv_size, 0.0);
-  for (int64_t h = 0; h < forward.heads; ++h) {
-    const int64_t kv = h / group;
-    for (int64_t t = 0; t < forward.tokens; ++t) {
-      const int64_t start = starts[static_cast<size_t>(t)];
-      const int64_t out = (t * forward.heads + h) * dim;
-      const int64_t q = t * forward.q_stride + h * dim;
-      double lse = 0;
-      const std::vector<double> p = Probabilities(forward, t, h, start, &lse);
-      double delta = 0;
-      for (int64_t i = 0; i < dim; ++i) {
-        delta += Get(dtype, args.dout, out + i) * Get(dtype, forward.out, out + i);
-      }
-      std::vector<double> dq(static_cast<size_t>(dim), 0.0);
-      for (int64_t s = start; s <= t; ++s) {
-        const double probability = p[static_cast<size_t>(s - start)];
-        const int64_t sum = (s * forward.kv_heads + kv) * dim;
-        double dp = 0;
-        for (int64_t i = 0; i < dim; ++i) {
-          const double dout = Get(dtype, args.dout, out + i);
-          dp += dout * Get(dtype, forward.v, s * forward.v_stride + kv * dim + i);
-          dv[static_cast<size_t>(sum + i)] += probability * dout;
-        }
-        const double ds = probability * (dp - delta) * forward.scale;
-        for (int64_t i = 0; i < dim; ++i) {
-          dq[static_cast<size_t>(i)] +=
-              ds * Get(dtype, forward.k, s * forward.k_stride + kv * dim + i);
-          dk[static_cast<size_t>(sum + i)] += ds * Get(dtype, forward.q, q + i);
-        }
-      }
-      for (int64_t i = 0; i < dim; ++i) {
-        Set(dtype, args.dq, t * args.dq_stride + h * dim + i, dq[static_cast<size_t>(i)]);
-      }
-    }
-  }
-  for (int64_t s = 0; s < forward.tokens; ++s) {
-    for (int64_t i = 0; i < forward.kv_heads * dim; ++i) {
-      const size_t sum = static_cast<size_t>(s * forward.kv_heads * dim + i);
-      Set(dtype, args.dk, s * args.dk_stride + i, dk[sum]);
-      Set(dtype, args.dv, s * args.dv_stride + i, dv[sum]);
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReferenceKernels::StoreInCache(Stream&, const CachedAttentionArgs& args) {
-  const int64_t width = args.kv_heads * args.head_dim;
-  for (int64_t t = 0; t < args.tokens; ++t) {
-    if (args.first_rows[t] < 0) continue;
-    const int64_t row = args.first_rows[t] + args.positions[t];
-    for (int64_t i = 0; i < width; ++i) {
-      Set(args.dtype, args.cache, row * 2 * width + i,
-          Get(args.dtype, args.k, t * args.k_stride + i));
-      Set(args.dtype, args.cache, (row * 2 + 1) * width + i,
-          Get(args.dtype, args.v, t * args.v_stride + i));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ReferenceKernels::CachedAttention(Stream&, const CachedAttentionArgs& args) {
-  const int64_t dim = args.head_dim, width = args.kv_heads * dim;
-  const auto cached = [&](int64_t row, int64_t at) {
-    return Get(args.dtype, args.cache, row * 2 * width + at);
-  };
-  for (int64_t t = 0; t < args.tokens; ++t) {
-    for (int64_t h = 0; h < args.heads; ++h) {
-      const int64_t kv = h / (args.heads / args.kv_heads) * dim, out = (t * args.heads + h) * dim;
-      std::vector<double> scores;
-      for (int64_t s = 0; args.first_rows[t] >= 0 && s <= args.positions[t]; ++s) {
-        double dot = 0;
-        for (int64_t i = 0; i < dim; ++i) {
-          dot += Get(args.dtype, args.q, t * args.q_stride + h * dim + i) *
-                 cached(args.first_rows[t] + s, kv + i);
-        }
-        scores.push_back(dot * args.scale);
-      }
-      double largest = -INFINITY, sum = 0;
-      for (const double score : scores) largest = std::max(largest, score);
-      for (double& score : scores) sum += score = std::exp(score - largest);
-      for (int64_t i = 0; i < dim; ++i) {
-        double value = 0;
-        for (size_t s = 0; s < scores.size(); ++s) {
-          value += scores[s] / sum *
-                   cached(args.first_rows[t] + static_cast<int64_t>(s), width + kv + i);
-        }
-        Set(args.dtype, args.out, out + i, value);
       }
     }
   }

@@ -16,6 +16,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/thread_pool.h"
@@ -159,7 +160,12 @@ class Bench {
     std::printf("  copy %.1f GB/s\n", copy_ * 1e-9);
   }
 
-  void Attention() {
+  struct AttentionSeconds {
+    double forward = 0, backward = 0;
+  };
+
+  // Attention over kTokens tokens in documents of one length.
+  AttentionSeconds TimeAttention(int64_t length, const AttentionShaping& shaping) {
     const int64_t width = kHeads * kHeadDim;
     const std::vector<char> qkv = RandomValues(dtype_, kTokens * kQkv);
     const std::vector<char> dout = RandomValues(dtype_, kTokens * width);
@@ -168,12 +174,14 @@ class Bench {
     std::vector<char> workspace(
         static_cast<size_t>(kernels_.AttentionBackwardWorkspaceBytes({.dtype = dtype_,
                                                                       .tokens = kTokens,
-                                                                      .sequence = kSequence,
+                                                                      .sequence = length,
                                                                       .heads = kHeads,
                                                                       .kv_heads = kHeads,
                                                                       .head_dim = kHeadDim})));
     std::vector<int32_t> starts;
-    for (int64_t d = 0; d <= kBatch; ++d) starts.push_back(static_cast<int32_t>(d * kSequence));
+    for (int64_t start = 0; start <= kTokens; start += length) {
+      starts.push_back(static_cast<int32_t>(start));
+    }
     const size_t part = static_cast<size_t>(width * DTypeBytes(dtype_));
     const AttentionArgs args{.dtype = dtype_,
                              .tokens = kTokens,
@@ -181,8 +189,9 @@ class Bench {
                              .kv_heads = kHeads,
                              .head_dim = kHeadDim,
                              .scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim)),
+                             .shaping = shaping,
                              .document_starts = starts.data(),
-                             .documents = kBatch,
+                             .documents = static_cast<int64_t>(starts.size()) - 1,
                              .q = qkv.data(),
                              .q_stride = kQkv,
                              .k = qkv.data() + part,
@@ -191,8 +200,9 @@ class Bench {
                              .v_stride = kQkv,
                              .out = out.data(),
                              .lse = lse.data()};
-    const double forward = Seconds([&] { return kernels_.Attention(stream_, args); });
-    const double backward = Seconds([&] {
+    AttentionSeconds seconds;
+    seconds.forward = Seconds([&] { return kernels_.Attention(stream_, args); });
+    seconds.backward = Seconds([&] {
       return kernels_.AttentionBackward(stream_, {.forward = args,
                                                   .dout = dout.data(),
                                                   .dq = dqkv.data(),
@@ -203,13 +213,32 @@ class Bench {
                                                   .dv_stride = kQkv,
                                                   .workspace = workspace.data()});
     });
+    return seconds;
+  }
+
+  void Attention() {
+    const auto [forward, backward] = TimeAttention(kSequence, {});
     // Visible pairs alone: two products of head_dim forward, five backward.
-    const double flops = 2.0 * static_cast<double>(kTokens * width) * (kSequence + 1) / 2;
+    const double flops = 2.0 * static_cast<double>(kTokens * kHeads * kHeadDim) *
+                         static_cast<double>(kSequence + 1) / 2;
     std::printf("  attention %.2f + %.2f = %.2f us a token and layer, %.2f and %.2f of the best\n",
                 forward / kTokens * 1e6, backward / kTokens * 1e6,
                 (forward + backward) / kTokens * 1e6, 2 * flops / forward / peak_,
                 5 * flops / backward / peak_);
     other_seconds_ += kLayers * (forward + backward);
+    // One long document, beside full attention in the same run.
+    constexpr int64_t kWindow = 1024;
+    const AttentionSeconds full = TimeAttention(kTokens, {});
+    for (const auto& [name, shaping] :
+         {std::pair<const char*, AttentionShaping>{"window 1024", {.window = kWindow}},
+          {"softcap", {.softcap = 50}},
+          {"window 1024 and softcap", {.window = kWindow, .softcap = 50}}}) {
+      const AttentionSeconds shaped = TimeAttention(kTokens, shaping);
+      std::printf(
+          "  attention of %ld tokens, %s: %.2f and %.2f of full attention's %.2f + %.2f s\n",
+          static_cast<long>(kTokens), name, shaped.forward / full.forward,
+          shaped.backward / full.backward, full.forward, full.backward);
+    }
   }
 
   // `bytes` read and written by one call; `times` calls a step.

@@ -37,16 +37,20 @@ INSTANTIATE_TEST_SUITE_P(Gpu, KernelsSuite,
 // With the choice kLibrary a call that cuDNN does not take is an error: the suite alone would not
 // tell that our own kernels computed it all.
 TEST(CudnnTest, TakesSequencesAndPackedDocuments) {
-  constexpr AttentionChoice kLibrary = AttentionChoice::kLibrary;
-  std::vector<AttentionCase> cases = {{4, 2, 64, {0, 512, 1024}, kLibrary},
-                                      {2, 1, 128, {0, 1024}, kLibrary}};
+  std::vector<AttentionCase> cases = {{4, 2, 64, {0, 512, 1024}},
+                                      {2, 1, 128, {0, 1024}},
+                                      {4, 2, 64, {0, 512, 1024}, /*window=*/200}};
   const absl::StatusOr<CudaDeviceProperties> card = FindCudaDevice(OpenCudaApi().get(), 0);
   ASSERT_TRUE(card.ok()) << card.status();
   constexpr int kHopper = 9;
-  if (card->major == kHopper) cases.push_back({4, 2, 128, {0, 100, 612, 620, 1500}, kLibrary});
+  if (card->major == kHopper) {
+    cases.push_back({4, 2, 128, {0, 100, 612, 620, 1500}});
+    cases.push_back({4, 2, 128, {0, 100, 612, 620, 1500}, /*window=*/150});
+  }
   const absl::StatusOr<std::unique_ptr<KernelsUnderTest>> device = MakeGpuKernels();
   ASSERT_TRUE(device.ok()) << device.status();
-  for (const AttentionCase& shape : cases) {
+  for (AttentionCase& shape : cases) {
+    shape.choice = AttentionChoice::kLibrary;
     for (const bool backward : {false, true}) {
       SCOPED_TRACE(shape.Name() + (backward ? ", backward" : ""));
       Operands operands(5);

@@ -24,6 +24,9 @@ void RunCachedAttention(const CachedAttentionArgs& args, ThreadPool* pool,
 // Writes the keys and values of tokens [begin, end) to the cache (Kernels::StoreInCache).
 void StoreTokensInCache(const CachedAttentionArgs& args, int64_t begin, int64_t end);
 
+// Returns a head's sink, or -infinity if there are none.
+float SinkOf(const AttentionShaping& shaping, DType dtype, int64_t head);
+
 // Returns the bytes of AttentionBackwardArgs::workspace, which holds FP32 sums of dq [heads,
 // tokens, head_dim] and delta [heads, tokens].
 int64_t AttentionWorkspaceBytes(int64_t tokens, int64_t heads, int64_t head_dim);

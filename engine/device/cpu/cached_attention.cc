@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <limits>
 
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/softmax_block.h"
@@ -100,11 +99,14 @@ void Attend(const CachedAttentionArgs& args, int64_t token, int64_t kv_head, int
     StorePart<kTail>(LoadPart<kTail>(from + i, count), q + i, count);
   });
   std::fill_n(sums, group * args.head_dim, 0.0f);
-  std::fill_n(largest, group, -std::numeric_limits<float>::infinity());
-  std::fill_n(sum, group, 0.0f);
+  for (int64_t h = 0; h < group; ++h) {
+    largest[h] = SinkOf(args.shaping, args.dtype, kv_head * group + h);
+  }
+  std::fill_n(sum, group, args.shaping.sinks != nullptr ? 1.0f : 0.0f);
   std::fill_n(first, group, 0);
   SoftmaxStepArgs step{.rows = group,
                        .scale = args.scale,
+                       .softcap = args.shaping.softcap,
                        .scores = scores,
                        .stride = block,
                        .p = scores,
@@ -115,8 +117,8 @@ void Attend(const CachedAttentionArgs& args, int64_t token, int64_t kv_head, int
                        .sum = sum,
                        .accumulator = sums,
                        .dim = args.head_dim};
-  const int64_t end = args.positions[token] + 1;
-  for (int64_t row = 0; row < end; row += block) {
+  const int64_t end = args.positions[token] + 1, window = args.shaping.window;
+  for (int64_t row = window > 0 ? std::max<int64_t>(end - window, 0) : 0; row < end; row += block) {
     const int64_t count = std::min(block, end - row);
     const T* const at = static_cast<const T*>(args.cache) +
                         (args.first_rows[token] + row) * 2 * width + kv_head * args.head_dim;

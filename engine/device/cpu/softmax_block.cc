@@ -10,6 +10,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file again for each target.
 #include "engine/device/cpu/simd-inl.h"
+#include "hwy/contrib/math/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace megatrain {
@@ -75,24 +76,41 @@ HWY_INLINE float ExpOfRange(const float* x, size_t n, size_t begin, size_t end, 
   return SumLanes(hn::Add(s0, s1));
 }
 
+// tanh(x); a NaN stays one, so that it is noticed.
+HWY_INLINE VF TanhOf(VF x) { return hn::IfThenElse(hn::Eq(x, x), hn::Tanh(DF(), x), x); }
+
+// x[i] = softcap * tanh(scale * x[i] / softcap) over [begin, end), and over the rest of the vectors
+// at its ends.
+void CapRange(float* x, size_t begin, size_t end, float scale, float softcap) {
+  const size_t lanes = hn::Lanes(DF());
+  const VF inner = hn::Set(DF(), scale / softcap), outer = hn::Set(DF(), softcap);
+  for (size_t i = begin / lanes * lanes; i < end; i += lanes) {
+    Store(hn::Mul(outer, TanhOf(hn::Mul(Load(x + i), inner))), x + i);
+  }
+}
+
 template <typename T>
 void Step(const SoftmaxStepArgs& args) {
   const size_t lanes = hn::Lanes(DF());
   const int64_t n = args.columns;
+  const float scale = args.softcap > 0 ? 1.0f : args.scale;  // of capped scores
   for (int64_t row = 0; row < args.rows; ++row) {
     const int64_t begin = std::clamp<int64_t>(args.first[row], 0, n);
     const int64_t end = std::clamp<int64_t>(args.last[row], begin, n);
-    const float* x = args.scores + row * args.stride;
+    float* x = args.scores + row * args.stride;
     T* p = static_cast<T*>(args.p) + row * args.p_stride;
     if (begin == end) {
       std::memset(p, 0, static_cast<size_t>(n) * sizeof(T));
       continue;
     }
+    if (args.softcap > 0) {
+      CapRange(x, static_cast<size_t>(begin), static_cast<size_t>(end), args.scale, args.softcap);
+    }
     const float before = args.largest[row];
     const float largest = std::max(
-        before, args.scale * MaxOfRange(x, static_cast<size_t>(begin), static_cast<size_t>(end)));
+        before, scale * MaxOfRange(x, static_cast<size_t>(begin), static_cast<size_t>(end)));
     const float part = ExpOfRange(x, static_cast<size_t>(n), static_cast<size_t>(begin),
-                                  static_cast<size_t>(end), args.scale, largest, p);
+                                  static_cast<size_t>(end), scale, largest, p);
     // exp(-inf) = 0 before the first visible block, whose accumulator is zero.
     const float correction = std::exp(before - largest);
     args.sum[row] = args.sum[row] * correction + part;
@@ -128,7 +146,7 @@ void Finish(const SoftmaxStepArgs& args, T* out, int64_t out_stride, float* lse)
 
 // One vector at i; kMasked: only the lanes in [begin, end) are not zero. The columns' lse and delta
 // are not padded, so past the last whole vector they are copied out.
-template <bool kMasked, typename T>
+template <bool kMasked, bool kCapped, typename T>
 HWY_INLINE void BackwardPart(const SoftmaxBackwardArgs& args, const float* scores, const float* dp,
                              T* p, T* ds, size_t i, size_t begin, size_t end) {
   const size_t lanes = hn::Lanes(DF());
@@ -137,8 +155,16 @@ HWY_INLINE void BackwardPart(const SoftmaxBackwardArgs& args, const float* score
   const bool whole = !kMasked || left >= lanes;
   const VF lse = whole ? Load(args.lse + i) : LoadFirst(args.lse + i, left);
   const VF delta = whole ? Load(args.delta + i) : LoadFirst(args.delta + i, left);
-  VF probability = ExpNegative(hn::MulSub(Load(scores + i), scale, lse));
-  VF slope = hn::Mul(hn::Mul(probability, scale), hn::Sub(Load(dp + i), delta));
+  VF probability, slope;
+  if constexpr (kCapped) {
+    const VF t = TanhOf(hn::Mul(Load(scores + i), hn::Set(DF(), args.scale / args.softcap)));
+    probability = ExpNegative(hn::MulSub(t, hn::Set(DF(), args.softcap), lse));
+    slope = hn::Mul(hn::Mul(probability, scale), hn::Sub(Load(dp + i), delta));
+    slope = hn::Mul(slope, hn::NegMulAdd(t, t, hn::Set(DF(), 1.0f)));
+  } else {
+    probability = ExpNegative(hn::MulSub(Load(scores + i), scale, lse));
+    slope = hn::Mul(hn::Mul(probability, scale), hn::Sub(Load(dp + i), delta));
+  }
   if constexpr (kMasked) {
     const auto inside = Inside(i, begin, end);
     probability = hn::IfThenElseZero(inside, probability);
@@ -148,7 +174,7 @@ HWY_INLINE void BackwardPart(const SoftmaxBackwardArgs& args, const float* score
   Store(slope, ds + i);
 }
 
-template <typename T>
+template <bool kCapped, typename T>
 void Backward(const SoftmaxBackwardArgs& args) {
   const size_t lanes = hn::Lanes(DF());
   const int64_t n = args.columns;
@@ -164,14 +190,14 @@ void Backward(const SoftmaxBackwardArgs& args) {
     std::memset(p, 0, i * sizeof(T));
     std::memset(ds, 0, i * sizeof(T));
     if (i < begin && i < end) {
-      BackwardPart<true>(args, scores, dp, p, ds, i, begin, end);
+      BackwardPart<true, kCapped>(args, scores, dp, p, ds, i, begin, end);
       i += lanes;
     }
     for (; i + lanes <= end; i += lanes) {
-      BackwardPart<false>(args, scores, dp, p, ds, i, begin, end);
+      BackwardPart<false, kCapped>(args, scores, dp, p, ds, i, begin, end);
     }
     if (i < end) {
-      BackwardPart<true>(args, scores, dp, p, ds, i, begin, end);
+      BackwardPart<true, kCapped>(args, scores, dp, p, ds, i, begin, end);
       i += lanes;
     }
     if (i < static_cast<size_t>(n)) {
@@ -210,7 +236,11 @@ void FinishOf(DType out_dtype, const SoftmaxStepArgs& args, void* out, int64_t o
 }
 
 void BackwardOf(const SoftmaxBackwardArgs& args) {
-  args.dtype == DType::kF32 ? Backward<float>(args) : Backward<bf16_t>(args);
+  if (args.softcap > 0) {
+    args.dtype == DType::kF32 ? Backward<true, float>(args) : Backward<true, bf16_t>(args);
+  } else {
+    args.dtype == DType::kF32 ? Backward<false, float>(args) : Backward<false, bf16_t>(args);
+  }
 }
 
 void DotsOf(DType dtype, int64_t rows, int64_t n, const void* a, const void* b, int64_t stride,

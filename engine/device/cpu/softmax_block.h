@@ -1,5 +1,6 @@
 // The element-wise half of blocked attention on the cpu device: the softmax between the products of
-// a block. Scores are scaled by `scale`, and a masked score gives a probability of exactly zero.
+// a block. Scores are scaled by `scale` and, with a softcap, become softcap * tanh(scale * score /
+// softcap). A masked score gives a probability of exactly zero.
 // Rows of scores, p, dp and ds are read and written in whole vectors. So strides must be multiples
 // of 16 elements and at least `columns`.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_SOFTMAX_BLOCK_H_
@@ -17,15 +18,18 @@ struct SoftmaxStepArgs {
   DType dtype = DType::kF32;  // the type of p
   int64_t rows = 0, columns = 0;
   float scale = 0;
-  const float* scores = nullptr;  // [rows, columns]
+  float softcap = 0;        // 0: none
+  float* scores = nullptr;  // [rows, columns]; overwritten with a softcap
   int64_t stride = 0;
   void* p = nullptr;  // [rows, columns]; each row may start at the first byte of its scores
   int64_t p_stride = 0;
   const int32_t* first = nullptr;  // [rows]: columns [first, last) of a row are visible.
   const int32_t* last = nullptr;   // It may be empty or exceed the block, which clamps it.
-  float* largest = nullptr;        // [rows], the largest scaled score so far; -inf at first
-  float* sum = nullptr;            // [rows], sum of exp(score - largest) so far; 0 at first
-  float* accumulator = nullptr;    // [rows, dim], contiguous; rescaled to the new largest
+  // [rows]: the largest scaled score and the sum of exp(score - largest) so far. They are -inf and
+  // 0 at first or, with a sink, the sink and 1.
+  float* largest = nullptr;
+  float* sum = nullptr;
+  float* accumulator = nullptr;  // [rows, dim], contiguous; rescaled to the new largest
   int64_t dim = 0;
 };
 // Writes p and updates largest, sum and accumulator.
@@ -35,12 +39,14 @@ void SoftmaxStep(const SoftmaxStepArgs& args);
 void SoftmaxFinish(const SoftmaxStepArgs& args, DType out_dtype, void* out, int64_t out_stride,
                    float* lse);
 
-// The backward pass over a transposed block with one row for each key. It computes p = exp(scale *
-// scores - lse) and ds = p * (dp - delta) * scale, both of type dtype.
+// The backward pass over a transposed block with one row for each key. It computes p = exp(score -
+// lse) and ds = p * (dp - delta) * scale, both of type dtype. With a softcap, ds has the further
+// factor 1 - (score / softcap)^2.
 struct SoftmaxBackwardArgs {
   DType dtype = DType::kF32;
   int64_t rows = 0, columns = 0;
   float scale = 0;
+  float softcap = 0;              // 0: none
   const float* scores = nullptr;  // [rows, columns]
   const float* dp = nullptr;      // [rows, columns]
   int64_t stride = 0;

@@ -1,5 +1,7 @@
 #include "engine/device/cuda/cuda_kernels.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/device/cuda/cuda_status.h"
@@ -13,10 +15,16 @@ CudaStream& Of(Stream& stream) { return static_cast<CudaStream&>(stream); }
 // Checks that our own kernels may take a call that cuDNN has not taken.
 absl::Status CheckOwnMayTake(const AttentionArgs& args) {
   if (args.choice != AttentionChoice::kLibrary) return absl::OkStatus();
+  std::string shaping;
+  if (args.shaping.window > 0) {
+    absl::StrAppend(&shaping, ", a window of ", args.shaping.window, " tokens");
+  }
+  if (args.shaping.softcap > 0) absl::StrAppend(&shaping, ", a softcap of ", args.shaping.softcap);
+  if (args.shaping.sinks != nullptr) absl::StrAppend(&shaping, ", sinks");
   return absl::FailedPreconditionError(absl::StrCat(
       "attention by the library alone was asked for, and cuDNN does not take ", args.tokens,
       " tokens in ", args.documents, " documents, ", args.heads, " heads of ", args.head_dim, ", ",
-      DTypeName(args.dtype), "; engine.attention: auto has our own kernels take them"));
+      DTypeName(args.dtype), shaping, "; engine.attention: auto has our own kernels take them"));
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ std::string AttentionCase::Name() const {
   for (size_t d = 1; d < document_starts.size(); ++d) {
     name += " " + std::to_string(document_starts[d]);
   }
+  if (window > 0) name += ", window " + std::to_string(window);
+  if (softcap > 0) name += ", softcap " + std::to_string(softcap);
+  if (sinks) name += ", sinks";
   return name;
 }
 
@@ -48,6 +51,30 @@ const std::vector<AttentionCase>& AttentionCases() {
       // Shorter than any tile.
       {2, 1, 64, {0, 11, 40}},
       {1, 1, 128, {0, 50}},
+      // Windows: of the token itself, shorter and longer than documents, and more than a block.
+      {2, 1, 64, {0, 40, 300}, 1},
+      {4, 2, 32, {0, 1, 130, 131, 257, 600}, 2},
+      {3, 1, 96, {0, 5, 40, 177}, 7},
+      {2, 1, 64, {0, 512, 1024}, 200},
+      {1, 1, 128, {0, 650, 651, 660}, 100},
+      {2, 2, 256, {0, 140}, 33},
+      {2, 1, 64, {0, 20, 70}, 50},
+      {7, 1, 64, {0, 20, 70}, 1000},
+      {1, 1, 16, {0, 300, 1900}, 129},
+      {1, 1, 8, {0, 1200}, 641},
+      {2, 2, 20, {0, 90, 100}, 9},
+      // Softcaps, near the scores' deviation of 1, and sinks. The gradient of a sink is a sum of
+      // both signs, which may be small by chance; that of six hardly is.
+      {2, 1, 64, {0, 90, 300}, 0, 1.5f},
+      {2, 2, 128, {0, 70, 140}, 37, 1.5f},
+      {2, 1, 256, {0, 65, 130}, 50, 2.0f},
+      {1, 1, 32, {0, 700}, 300, 30.0f},
+      {6, 2, 32, {0, 33, 200}, 0, 0, true},
+      {6, 2, 64, {0, 90, 300}, 128, 0, true},
+      {6, 3, 16, {0, 1, 300}, 2, 0, true},
+      {6, 1, 160, {0, 100}, 31, 1.0f, true},
+      {6, 6, 20, {0, 90, 100}, 9, 1.5f, true},
+      {88, 88, 8, {0, 40, 140}, 35, 1.0f, true},
   };
   return cases;
 }
@@ -70,12 +97,14 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
   const size_t out = operands->RandomBefore(dtype, tokens * q_width, kBehind * q_width);
   const size_t lse =
       operands->RandomBefore(DType::kF32, tokens * shape.heads, kBehind * shape.heads);
+  const size_t sinks = shape.sinks ? operands->Random(dtype, shape.heads, 2.0) : 0;
   AttentionArgs args{.dtype = dtype,
                      .tokens = tokens,
                      .heads = shape.heads,
                      .kv_heads = shape.kv_heads,
                      .head_dim = shape.head_dim,
                      .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
+                     .shaping = {.window = shape.window, .softcap = shape.softcap},
                      .choice = shape.choice,
                      .document_starts = shape.document_starts.data(),
                      .documents = static_cast<int64_t>(shape.document_starts.size()) - 1,
@@ -84,6 +113,7 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
                      .v_stride = stride};
   const auto bind = [=](const std::vector<void*>& p, void* to) {
     AttentionArgs bound = args;
+    if (shape.sinks) bound.shaping.sinks = p[sinks];
     bound.q = p[qkv];
     bound.k = static_cast<char*>(p[qkv]) + q_width * DTypeBytes(dtype);
     bound.v = static_cast<char*>(p[qkv]) + (q_width + kv_width) * DTypeBytes(dtype);
@@ -99,6 +129,7 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
     return;
   }
   const size_t dout = operands->RandomBefore(dtype, tokens * q_width, kBehind * q_width);
+  const size_t dsinks = shape.sinks ? operands->Random(DType::kF32, shape.heads) : 0;
   const size_t dqkv = operands->RandomBefore(dtype, tokens * stride, kBehind * stride);
   // A generous bound that is linear in tokens, and a library's room.
   const int64_t workspace_max =
@@ -116,7 +147,10 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
                                                  .sequence = tokens,
                                                  .heads = shape.heads,
                                                  .kv_heads = shape.kv_heads,
-                                                 .head_dim = shape.head_dim});
+                                                 .head_dim = shape.head_dim,
+                                                 .window = shape.window,
+                                                 .softcap = shape.softcap,
+                                                 .sinks = shape.sinks});
     if (workspace == nullptr && workspace_bytes > workspace_max)
       return absl::InternalError("the workspace is too large");
     return kernels.AttentionBackward(
@@ -128,6 +162,8 @@ void MakeAttention(const AttentionCase& shape, DType dtype, bool backward, Opera
                  .dk_stride = stride,
                  .dv = static_cast<char*>(p[dqkv]) + (q_width + kv_width) * DTypeBytes(dtype),
                  .dv_stride = stride,
+                 .dsinks = shape.sinks ? static_cast<float*>(p[dsinks]) : nullptr,
+                 .add_dsinks = shape.window == 0,
                  .workspace = workspace == nullptr ? p[raw] : workspace,
                  .workspace_bytes = workspace_bytes});
   };

@@ -13,6 +13,10 @@ namespace megatrain {
 struct AttentionCase {
   int64_t heads, kv_heads, head_dim;
   std::vector<int32_t> document_starts;
+  // As in AttentionShaping; with `sinks` each head has one.
+  int64_t window = 0;
+  float softcap = 0;
+  bool sinks = false;
   AttentionChoice choice = AttentionChoice::kAuto;
 
   int64_t elements() const { return document_starts.back() * heads * head_dim; }

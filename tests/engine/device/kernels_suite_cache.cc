@@ -13,6 +13,9 @@ struct CacheCase {
   int64_t heads, kv_heads, head_dim;
   std::vector<int32_t> positions;  // of the tokens; -1: a token of no sequence
   std::vector<int32_t> sequences;  // of the tokens; empty: each has one of its own
+  int64_t window = 0;
+  float softcap = 0;
+  bool sinks = false;
 };
 
 const std::vector<CacheCase>& CacheCases() {
@@ -26,6 +29,12 @@ const std::vector<CacheCase>& CacheCases() {
       // Several tokens of a sequence, which see each other.
       {4, 2, 32, {20, 21, 22, 4, 5}, {0, 0, 0, 1, 1}},
       {3, 3, 104, {-1, -1}, {}},
+      {6, 2, 10, {37, -1, 0, 1}, {}, 1},
+      {4, 1, 64, {700, 1, 2, 3}, {}, 3},
+      {5, 1, 16, {900, -1, 600}, {}, 515},
+      {2, 1, 256, {40, 0, 8}, {}, 0, 1.5f},
+      {3, 3, 48, {40, 0, 8}, {}, 0, 0, true},
+      {8, 2, 128, {300, 20, 21, 22}, {0, 1, 1, 1}, 21, 1.0f, true},
   };
   return cases;
 }
@@ -70,6 +79,7 @@ TEST_P(KernelsSuite, CachedAttention) {
     std::vector<int32_t> positions_of = c.positions;
     for (int32_t& position : positions_of) position = std::max(position, 0);
     const size_t first = operands.Ints(first_of), positions = operands.Ints(positions_of);
+    const size_t sinks = c.sinks ? operands.Random(dtype(), c.heads, 2.0) : 0;
     const auto call = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
       const auto at = [&](int64_t element) {
         return static_cast<char*>(p[qkv]) + element * DTypeBytes(dtype());
@@ -80,6 +90,9 @@ TEST_P(KernelsSuite, CachedAttention) {
                                      .kv_heads = c.kv_heads,
                                      .head_dim = c.head_dim,
                                      .scale = 1 / std::sqrt(static_cast<float>(c.head_dim)),
+                                     .shaping = {.window = c.window,
+                                                 .softcap = c.softcap,
+                                                 .sinks = c.sinks ? p[sinks] : nullptr},
                                      .first_rows = static_cast<int32_t*>(p[first]),
                                      .positions = static_cast<int32_t*>(p[positions]),
                                      .q = at(0),
@@ -107,6 +120,86 @@ TEST_P(KernelsSuite, CachedAttention) {
       ExpectClose(got[out], want[out], dtype() == DType::kF32 ? 4e-6 : 3e-3, "out",
                   &operands.all()[out]);
     }
+  }
+}
+
+// A token sees in the cache what it sees among the tokens of its document.
+TEST_P(KernelsSuite, CachedAttentionIsThatOfTheWholeSequence) {
+  constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 48, kTokens = 75;
+  constexpr int64_t kWidth = kHeads * kDim, kKvWidth = kKvHeads * kDim;
+  constexpr int64_t kStride = kWidth + 2 * kKvWidth;
+  if (!SizeIsTested(kTokens * kWidth)) GTEST_SKIP() << "left out by MEGATRAIN_TEST_SIZES";
+  const struct {
+    int64_t window;
+    float softcap;
+    bool sinks;
+  } shapings[] = {{0, 0, false},    {1, 0, false}, {19, 0, false},  {200, 0, false},
+                  {0, 1.5f, false}, {0, 0, true},  {19, 1.5f, true}};
+  for (const auto& [window, softcap, has_sinks] : shapings) {
+    SCOPED_TRACE(testing::Message()
+                 << "window " << window << ", softcap " << softcap << (has_sinks ? ", sinks" : ""));
+    Operands operands(11);
+    const size_t qkv = operands.Random(dtype(), kTokens * kStride);
+    const size_t cache = operands.Random(dtype(), kTokens * 2 * kKvWidth);
+    const size_t whole = operands.Random(dtype(), kTokens * kWidth);
+    const size_t cached = operands.Random(dtype(), kTokens * kWidth);
+    const size_t lse = operands.Random(DType::kF32, kTokens * kHeads);
+    const size_t sinks = operands.Random(dtype(), kHeads, 2.0);
+    std::vector<int32_t> bounds_of, positions_of;
+    for (int32_t t = 0; t < kTokens; ++t) {
+      bounds_of.insert(bounds_of.end(), {0, kTokens});
+      positions_of.push_back(t);
+    }
+    const size_t bounds = operands.Ints(bounds_of), positions = operands.Ints(positions_of);
+    const size_t first = operands.Ints(std::vector<int32_t>(kTokens, 0));
+    const int32_t starts[] = {0, kTokens};
+    const auto got = RunOn(
+        device(), operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+          const auto at = [&](int64_t element) {
+            return static_cast<char*>(p[qkv]) + element * DTypeBytes(dtype());
+          };
+          const AttentionShaping shaping{
+              .window = window, .softcap = softcap, .sinks = has_sinks ? p[sinks] : nullptr};
+          MT_RETURN_IF_ERROR(
+              kernels.Attention(stream, {.dtype = dtype(),
+                                         .tokens = kTokens,
+                                         .heads = kHeads,
+                                         .kv_heads = kKvHeads,
+                                         .head_dim = kDim,
+                                         .scale = 0.15f,
+                                         .shaping = shaping,
+                                         .document_starts = starts,
+                                         .documents = 1,
+                                         .document_bounds = static_cast<int32_t*>(p[bounds]),
+                                         .q = at(0),
+                                         .q_stride = kStride,
+                                         .k = at(kWidth),
+                                         .k_stride = kStride,
+                                         .v = at(kWidth + kKvWidth),
+                                         .v_stride = kStride,
+                                         .out = p[whole],
+                                         .lse = static_cast<float*>(p[lse])}));
+          const CachedAttentionArgs args{.dtype = dtype(),
+                                         .tokens = kTokens,
+                                         .heads = kHeads,
+                                         .kv_heads = kKvHeads,
+                                         .head_dim = kDim,
+                                         .scale = 0.15f,
+                                         .shaping = shaping,
+                                         .first_rows = static_cast<int32_t*>(p[first]),
+                                         .positions = static_cast<int32_t*>(p[positions]),
+                                         .q = at(0),
+                                         .q_stride = kStride,
+                                         .k = at(kWidth),
+                                         .k_stride = kStride,
+                                         .v = at(kWidth + kKvWidth),
+                                         .v_stride = kStride,
+                                         .cache = p[cache],
+                                         .out = p[cached]};
+          MT_RETURN_IF_ERROR(kernels.StoreInCache(stream, args));
+          return kernels.CachedAttention(stream, args);
+        });
+    ExpectClose(got[cached], got[whole], dtype() == DType::kF32 ? 4e-6 : 6e-3, "out");
   }
 }
 

@@ -2,7 +2,10 @@
 // of queries; dK and dV by tiles of keys, over the queries of the group's heads. With
 //   P = exp(S - lse), dP = dO V^T, dS = P * (dP - delta):  dV = P^T dO, dQ = scale dS K,
 //   dK = scale dS^T Q.
-// The scores are computed again in both, which memory linear in the sequence asks for.
+// The scores are computed again in both, which memory linear in the sequence asks for. A softcap
+// gives dS the further factor 1 - (S / softcap)^2. The gradient of a head's sink is -sum of
+// exp(sink
+// - lse) * delta over its queries.
 #include "engine/device/cuda/kernels/attention_tile.h"
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/tensor_attention.h"
@@ -33,35 +36,62 @@ __global__ void DeltaKernel(AttentionBackwardArgs args, float* delta) {
   if (threadIdx.x % kWarp == 0) delta[item % f.heads * f.tokens + item / f.heads] = sum;
 }
 
-// P of the tile (queries from `query`, keys from `key`) from its scores; masked ones are 0.
-template <typename Shape>
+constexpr int kSinkThreads = 256;
+
+// A block a head; each thread adds up every kSinkThreads-th token.
+template <typename T>
+__global__ void SinkGradientKernel(AttentionBackwardArgs args, const float* delta) {
+  const AttentionArgs& f = args.forward;
+  const int64_t head = blockIdx.x;
+  const float sink = SinkOf<T>(f.shaping, head);
+  float sum = 0;
+  for (int64_t t = threadIdx.x; t < f.tokens; t += kSinkThreads) {
+    sum += expf(sink - f.lse[head * f.tokens + t]) * delta[head * f.tokens + t];
+  }
+  sum = TeamSum<kSinkThreads>(sum, SharedMemory<float>());
+  if (threadIdx.x == 0) args.dsinks[head] = (args.add_dsinks ? args.dsinks[head] : 0.0f) - sum;
+}
+
+// P of the tile (queries from `query`, keys from `key`) from its scores; masked ones are 0. With a
+// softcap, `slopes` becomes the derivative of the scores by what they were before it.
+template <typename Shape, bool kCapped>
 __device__ void Probabilities(const AttentionArgs& args, int64_t head, int64_t query, int64_t key,
-                              float (&s)[Shape::kRows][Shape::kRows]) {
+                              float (&s)[Shape::kRows][Shape::kRows],
+                              float (&slopes)[Shape::kRows][Shape::kRows]) {
 #pragma unroll
   for (int r = 0; r < Shape::kRows; ++r) {
     const int64_t row = query + ThreadRow() + r * kAttentionSide;
     const bool there = row < args.tokens;
-    const int64_t start = there ? DocumentStart(args, row) : args.tokens;
+    const int64_t start = there ? SightStart(args, row) : args.tokens;
     const float lse = there ? args.lse[head * args.tokens + row] : 0.0f;
 #pragma unroll
     for (int c = 0; c < Shape::kRows; ++c) {
       const int64_t column = key + ThreadColumn() + c * kAttentionSide;
+      if (kCapped) {
+        const float capped = tanhf(s[r][c] / args.shaping.softcap);
+        s[r][c] = args.shaping.softcap * capped;
+        slopes[r][c] = 1.0f - capped * capped;
+      }
       s[r][c] = there && column <= row && column >= start ? expf(s[r][c] - lse) : 0.0f;
     }
   }
 }
 
 // dS from P and dP, in place of dP.
-template <typename Shape>
+template <typename Shape, bool kCapped>
 __device__ void ScoreGradients(const AttentionArgs& args, const float* delta, int64_t head,
                                int64_t query, const float (&p)[Shape::kRows][Shape::kRows],
+                               const float (&slopes)[Shape::kRows][Shape::kRows],
                                float (&dp)[Shape::kRows][Shape::kRows]) {
 #pragma unroll
   for (int r = 0; r < Shape::kRows; ++r) {
     const int64_t row = query + ThreadRow() + r * kAttentionSide;
     const float of_row = row < args.tokens ? delta[head * args.tokens + row] : 0.0f;
 #pragma unroll
-    for (int c = 0; c < Shape::kRows; ++c) dp[r][c] = p[r][c] * (dp[r][c] - of_row);
+    for (int c = 0; c < Shape::kRows; ++c) {
+      dp[r][c] = p[r][c] * (dp[r][c] - of_row);
+      if (kCapped) dp[r][c] *= slopes[r][c];
+    }
   }
 }
 
@@ -92,7 +122,7 @@ __device__ void StoreRows(const float (&sums)[Shape::kRows][Shape::kColumns], fl
   }
 }
 
-template <typename Shape, typename T>
+template <typename Shape, typename T, bool kCapped>
 __global__ void QueryGradientKernel(AttentionBackwardArgs args, const float* delta) {
   constexpr int kTile = Shape::kTile;
   const AttentionArgs& f = args.forward;
@@ -112,18 +142,19 @@ __global__ void QueryGradientKernel(AttentionBackwardArgs args, const float* del
                   1.0f, douts);
   float sums[Shape::kRows][Shape::kColumns];
   ClearSums<Shape>(sums);
-  for (int64_t key = DocumentStart(f, first) / kTile * kTile; key < last; key += kTile) {
+  for (int64_t key = SightStart(f, first) / kTile * kTile; key < last; key += kTile) {
     __syncthreads();
     LoadTile<Shape>(v, f.v_stride, key, last, dim, 1.0f, keys);
     __syncthreads();
     float dp[Shape::kRows][Shape::kRows], p[Shape::kRows][Shape::kRows];
+    float slopes[Shape::kRows][Shape::kRows];
     RowsByRows<Shape>(douts, keys, dim, dp);
     __syncthreads();
     LoadTile<Shape>(k, f.k_stride, key, last, dim, 1.0f, keys);
     __syncthreads();
     RowsByRows<Shape>(queries, keys, dim, p);
-    Probabilities<Shape>(f, head, first, key, p);
-    ScoreGradients<Shape>(f, delta, head, first, p, dp);
+    Probabilities<Shape, kCapped>(f, head, first, key, p, slopes);
+    ScoreGradients<Shape, kCapped>(f, delta, head, first, p, slopes, dp);
     StoreScores<Shape>(dp, scores);
     __syncthreads();
     ScoresByRows<Shape, false>(scores, keys, dim, sums);
@@ -132,7 +163,7 @@ __global__ void QueryGradientKernel(AttentionBackwardArgs args, const float* del
                    static_cast<T*>(args.dq) + head * dim);
 }
 
-template <typename Shape, typename T>
+template <typename Shape, typename T, bool kCapped>
 __global__ void KeyGradientKernel(AttentionBackwardArgs args, const float* delta) {
   constexpr int kTile = Shape::kTile;
   const AttentionArgs& f = args.forward;
@@ -151,7 +182,7 @@ __global__ void KeyGradientKernel(AttentionBackwardArgs args, const float* delta
   float dk[Shape::kRows][Shape::kColumns], dv[Shape::kRows][Shape::kColumns];
   ClearSums<Shape>(dk);
   ClearSums<Shape>(dv);
-  const int64_t queries_end = DocumentEnd(f, last - 1);
+  const int64_t queries_end = SightEnd(f, last - 1);
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     const T* const q = static_cast<const T*>(f.q) + head * dim;
     const T* const dout = static_cast<const T*>(args.dout) + head * dim;
@@ -160,15 +191,16 @@ __global__ void KeyGradientKernel(AttentionBackwardArgs args, const float* delta
       LoadTile<Shape>(q, f.q_stride, query, f.tokens, dim, f.scale, queries);
       __syncthreads();
       float p[Shape::kRows][Shape::kRows], dp[Shape::kRows][Shape::kRows];
+      float slopes[Shape::kRows][Shape::kRows];
       RowsByRows<Shape>(queries, keys, dim, p);
-      Probabilities<Shape>(f, head, query, first, p);
+      Probabilities<Shape, kCapped>(f, head, query, first, p, slopes);
       StoreScores<Shape>(p, scores);
       __syncthreads();
       LoadTile<Shape>(dout, f.heads * dim, query, f.tokens, dim, 1.0f, queries);
       __syncthreads();
       RowsByRows<Shape>(queries, values, dim, dp);
       ScoresByRows<Shape, true>(scores, queries, dim, dv);
-      ScoreGradients<Shape>(f, delta, head, query, p, dp);
+      ScoreGradients<Shape, kCapped>(f, delta, head, query, p, slopes, dp);
       __syncthreads();
       StoreScores<Shape>(dp, scores);
       LoadTile<Shape>(q, f.q_stride, query, f.tokens, dim, f.scale, queries);
@@ -183,6 +215,21 @@ __global__ void KeyGradientKernel(AttentionBackwardArgs args, const float* delta
                    static_cast<T*>(args.dv) + kv_head * dim);
 }
 
+template <typename Shape, typename T, bool kCapped>
+int LaunchGradients(const Queue& queue, const AttentionBackwardArgs& args, const float* delta) {
+  const AttentionArgs& f = args.forward;
+  const unsigned tiles = static_cast<unsigned>(CeilDiv(f.tokens, Shape::kTile));
+  const int shared =
+      (3 * Shape::kTileFloats + Shape::kScoreFloats) * static_cast<int>(sizeof(float));
+  const int error =
+      Launch(QueryGradientKernel<Shape, T, kCapped>, dim3(tiles, static_cast<unsigned>(f.heads), 1),
+             kAttentionThreads, shared, queue, args, delta);
+  if (error != 0) return error;
+  return Launch(KeyGradientKernel<Shape, T, kCapped>,
+                dim3(tiles, static_cast<unsigned>(f.kv_heads), 1), kAttentionThreads, shared, queue,
+                args, delta);
+}
+
 template <typename Shape, typename T>
 int BackwardOf(const Queue& queue, const AttentionBackwardArgs& args) {
   const AttentionArgs& f = args.forward;
@@ -194,15 +241,15 @@ int BackwardOf(const Queue& queue, const AttentionBackwardArgs& args) {
                      Grid(CeilDiv(f.tokens * f.heads, kDeltaThreads / kWarp)), kDeltaThreads, 0,
                      queue, args, delta);
   if (error != 0) return error;
+  if (args.dsinks != nullptr) {
+    error = Launch(SinkGradientKernel<T>, Grid(f.heads), kSinkThreads,
+                   kSinkThreads / kWarp * int{sizeof(float)}, queue, args,
+                   static_cast<const float*>(delta));
+    if (error != 0) return error;
+  }
   if (FitsTensorCores(queue, args)) return TensorAttentionGradients(queue, args, delta);
-  const unsigned tiles = static_cast<unsigned>(CeilDiv(f.tokens, Shape::kTile));
-  const int shared =
-      (3 * Shape::kTileFloats + Shape::kScoreFloats) * static_cast<int>(sizeof(float));
-  error = Launch(QueryGradientKernel<Shape, T>, dim3(tiles, static_cast<unsigned>(f.heads), 1),
-                 kAttentionThreads, shared, queue, args, static_cast<const float*>(delta));
-  if (error != 0) return error;
-  return Launch(KeyGradientKernel<Shape, T>, dim3(tiles, static_cast<unsigned>(f.kv_heads), 1),
-                kAttentionThreads, shared, queue, args, static_cast<const float*>(delta));
+  return f.shaping.softcap > 0 ? LaunchGradients<Shape, T, true>(queue, args, delta)
+                               : LaunchGradients<Shape, T, false>(queue, args, delta);
 }
 
 }  // namespace

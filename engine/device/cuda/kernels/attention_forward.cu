@@ -7,7 +7,7 @@
 namespace megatrain::cuda {
 namespace {
 
-template <typename Shape, typename T>
+template <typename Shape, typename T, bool kCapped>
 __global__ void AttentionKernel(AttentionArgs args) {
   constexpr int kRows = Shape::kRows, kTile = Shape::kTile;
   float* const queries = SharedMemory<float>();
@@ -22,19 +22,19 @@ __global__ void AttentionKernel(AttentionArgs args) {
   const int64_t first = (gridDim.x - 1 - static_cast<int64_t>(blockIdx.x)) * kTile;
   const int64_t last = first + kTile < args.tokens ? first + kTile : args.tokens;
 
-  int64_t starts[kRows];  // of the rows' documents; tokens: a row that is not there sees nothing
+  int64_t starts[kRows];  // of what the rows see; tokens: a row that is not there sees nothing
   float largest[kRows], total[kRows], sums[kRows][Shape::kColumns];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const int64_t row = first + y + r * kAttentionSide;
-    starts[r] = row < last ? DocumentStart(args, row) : args.tokens;
-    largest[r] = -INFINITY;
-    total[r] = 0;
+    starts[r] = row < last ? SightStart(args, row) : args.tokens;
+    largest[r] = SinkOf<T>(args.shaping, head);
+    total[r] = args.shaping.sinks != nullptr ? 1.0f : 0.0f;
   }
   ClearSums<Shape>(sums);
   LoadTile<Shape>(q, args.q_stride, first, last, dim, args.scale, queries);
 
-  for (int64_t key = DocumentStart(args, first) / kTile * kTile; key < last; key += kTile) {
+  for (int64_t key = SightStart(args, first) / kTile * kTile; key < last; key += kTile) {
     __syncthreads();  // the values before are done with, and the queries are there
     LoadTile<Shape>(k, args.k_stride, key, last, dim, 1.0f, keys);
     __syncthreads();
@@ -47,6 +47,7 @@ __global__ void AttentionKernel(AttentionArgs args) {
 #pragma unroll
       for (int c = 0; c < kRows; ++c) {
         const int64_t column = key + x + c * kAttentionSide;
+        if (kCapped) s[r][c] = args.shaping.softcap * tanhf(s[r][c] / args.shaping.softcap);
         if (column > row || column < starts[r]) s[r][c] = -INFINITY;
         tile_largest = fmaxf(tile_largest, s[r][c]);
       }
@@ -104,9 +105,15 @@ int Attention(const Queue& queue, const AttentionArgs& args) {
                     static_cast<unsigned>(args.heads), 1);
     const int shared =
         (2 * Shape::kTileFloats + Shape::kScoreFloats) * static_cast<int>(sizeof(float));
-    return args.dtype == DType::kF32
-               ? Launch(AttentionKernel<Shape, float>, grid, kAttentionThreads, shared, queue, args)
-               : Launch(AttentionKernel<Shape, Bf16>, grid, kAttentionThreads, shared, queue, args);
+    const auto launch = [&](auto kernel) {
+      return Launch(kernel, grid, kAttentionThreads, shared, queue, args);
+    };
+    if (args.shaping.softcap > 0) {
+      return args.dtype == DType::kF32 ? launch(AttentionKernel<Shape, float, true>)
+                                       : launch(AttentionKernel<Shape, Bf16, true>);
+    }
+    return args.dtype == DType::kF32 ? launch(AttentionKernel<Shape, float, false>)
+                                     : launch(AttentionKernel<Shape, Bf16, false>);
   });
 }
 

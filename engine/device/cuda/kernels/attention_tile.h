@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "engine/device/cuda/kernels/documents.h"
+#include "engine/device/cuda/kernels/attention_shaping.h"
 #include "engine/device/cuda/kernels/primitives.h"
 #include "engine/device/kernel_args.h"
 

@@ -1,6 +1,7 @@
 // Attention of single tokens over a cache of keys and values. A block has one query of one head.
 // Its warps take the rows of the cache in turn, each with an online softmax of its own (Milakov &
 // Gimelshein 2018), and are joined at the end in the order of their numbers.
+#include "engine/device/cuda/kernels/attention_shaping.h"
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/primitives.h"
 
@@ -24,7 +25,8 @@ __global__ void StoreInCacheKernel(CachedAttentionArgs args, uint32_t elements) 
   static_cast<T*>(args.cache)[(first + args.positions[token]) * 2 * width + i] = *from;
 }
 
-// A lane has elements lane, lane + 32, ... of the head: kPerLane of them at most.
+// A lane has elements lane, lane + 32, ... of the head: kPerLane of them at most. The sink is the
+// first warp's.
 template <typename T, int kPerLane>
 __global__ void CachedAttentionKernel(CachedAttentionArgs args) {
   float* const shared_largest = SharedMemory<float>();  // [kWarps]
@@ -42,7 +44,10 @@ __global__ void CachedAttentionKernel(CachedAttentionArgs args) {
   }
   const T* const query = static_cast<const T*>(args.q) + token * args.q_stride + head * dim;
   const T* const cache = static_cast<const T*>(args.cache) + first * 2 * width + kv;
-  float q[kPerLane], sums[kPerLane], largest = -INFINITY, total = 0;
+  const bool has_sink = warp == 0 && args.shaping.sinks != nullptr;
+  const float softcap = args.shaping.softcap;
+  float q[kPerLane], sums[kPerLane];
+  float largest = has_sink ? SinkOf<T>(args.shaping, head) : -INFINITY, total = has_sink ? 1 : 0;
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
     const int at = lane + i * kWarp;
@@ -50,7 +55,9 @@ __global__ void CachedAttentionKernel(CachedAttentionArgs args) {
     sums[i] = 0;
   }
   const int64_t rows = static_cast<int64_t>(args.positions[token]) + 1;
-  for (int64_t row = warp; row < rows; row += kWarps) {
+  const int64_t window = args.shaping.window;
+  const int64_t seen = window > 0 && rows > window ? rows - window : 0;
+  for (int64_t row = seen + warp; row < rows; row += kWarps) {
     const T* const key = cache + row * 2 * width;
     float k[kPerLane], v[kPerLane], score = 0;
 #pragma unroll
@@ -63,6 +70,7 @@ __global__ void CachedAttentionKernel(CachedAttentionArgs args) {
     for (int i = 0; i < kPerLane; ++i) score += q[i] * k[i];
 #pragma unroll
     for (int step = kWarp / 2; step > 0; step /= 2) score += __shfl_xor_sync(~0u, score, step);
+    if (softcap > 0) score = softcap * tanhf(score / softcap);
     const float now = fmaxf(largest, score);
     const float before = expf(largest - now), p = expf(score - now);
     total = total * before + p;

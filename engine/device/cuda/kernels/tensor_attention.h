@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "engine/device/cuda/kernels/documents.h"
+#include "engine/device/cuda/kernels/attention_shaping.h"
 #include "engine/device/cuda/kernels/primitives.h"
 #include "engine/device/cuda/kernels/tensor_core.h"
 #include "engine/device/kernel_args.h"
@@ -157,6 +157,30 @@ __device__ void Mask(int64_t first, const int64_t (&from)[2], const int64_t (&to
       if (column < from[i / 2] || column >= to[i / 2]) s[n][i] = -INFINITY;
     }
   }
+}
+
+// Replaces scores by tanh(factor * score). Masking comes after it.
+template <typename Shape>
+__device__ void Cap(float factor, typename Shape::Scores& s) {
+#pragma unroll
+  for (int n = 0; n < Shape::kTile / 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) s[n][i] = Tanh(factor * s[n][i]);
+  }
+}
+// Returns Cap's derivative by factor * score from its result, and 0 of a masked one.
+__device__ inline float CapSlope(float capped) { return fmaxf(1.0f - capped * capped, 0.0f); }
+
+// Scores as products give them become exponents to base 2 by one factor. With a softcap, scores are
+// capped before.
+struct ScoreFactors {
+  float exponent;
+  float cap;  // of Cap; unused without a softcap
+};
+__device__ inline ScoreFactors FactorsOf(const AttentionArgs& args) {
+  const float softcap = args.shaping.softcap;
+  return softcap > 0 ? ScoreFactors{softcap * kLog2OfE, args.scale / softcap}
+                     : ScoreFactors{args.scale * kLog2OfE, 0.0f};
 }
 
 template <typename Shape>

@@ -14,7 +14,7 @@ template <typename Shape, int kSplits>
 inline constexpr int kSharedBytes =
     (2 * Shape::kRowsElements + kSplits * 2 * kStageElements<Shape>)*static_cast<int>(sizeof(Bf16));
 
-template <typename Shape>
+template <typename Shape, bool kCapped>
 __global__ void __launch_bounds__(kTensorThreads)
     TensorQueryGradientKernel(AttentionBackwardArgs args, const float* delta) {
   constexpr int kRows = Shape::kRows, kTile = Shape::kTile;
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kTensorThreads)
   const int64_t first = (gridDim.x - 1 - static_cast<int64_t>(blockIdx.x)) * kRows;
   const int64_t last = first + kRows < f.tokens ? first + kRows : f.tokens;
   const int64_t warp_last = first + row + kWarpRows < last ? first + row + kWarpRows : last;
-  const float scale = f.scale * kLog2OfE;
+  const ScoreFactors factors_of = FactorsOf(f);
 
   int64_t queries_of[2], starts[2], ends[2];
   float lse[2], delta_of[2];
@@ -36,12 +36,12 @@ __global__ void __launch_bounds__(kTensorThreads)
   for (int r = 0; r < 2; ++r) {
     queries_of[r] = first + row + lane / 4 + 8 * r;
     const bool there = queries_of[r] < last;
-    starts[r] = there ? DocumentStart(f, queries_of[r]) : f.tokens;
+    starts[r] = there ? SightStart(f, queries_of[r]) : f.tokens;
     ends[r] = queries_of[r] + 1;
     lse[r] = there ? f.lse[head * f.tokens + queries_of[r]] * kLog2OfE : 0.0f;
     delta_of[r] = there ? delta[head * f.tokens + queries_of[r]] : 0.0f;
   }
-  const int64_t warp_start = DocumentStart(f, warp_last - 1);
+  const int64_t warp_start = SightStart(f, warp_last - 1);
 
   const auto copy_stage = [&](int64_t key, Bf16* stage) {
     CopyRows<Shape, kTile>(static_cast<const Bf16*>(f.k) + kv_head * dim, f.k_stride, key, last,
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kTensorThreads)
                          queries);
   CopyRows<Shape, kRows>(static_cast<const Bf16*>(args.dout) + head * dim, f.heads * dim, first,
                          last, dim, douts);
-  int64_t key = DocumentStart(f, first) / kTile * kTile;
+  int64_t key = SightStart(f, first) / kTile * kTile;
   copy_stage(key, stages);
   CommitCopies();
 
@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(kTensorThreads)
     typename Shape::Scores p, dp;
     RowsByTile<Shape>(queries, row, keys, p);
     RowsByTile<Shape>(douts, row, values, dp);
+    if (kCapped) Cap<Shape>(factors_of.cap, p);
     if (key + kTile - 1 > first + row || key < warp_start) {
       Mask<Shape>(key, starts, ends, p);
     }
@@ -78,7 +79,8 @@ __global__ void __launch_bounds__(kTensorThreads)
     for (int n = 0; n < kTile / 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        dp[n][i] = Exp2(p[n][i] * scale - lse[i / 2]) * (dp[n][i] - delta_of[i / 2]);
+        dp[n][i] = Exp2(p[n][i] * factors_of.exponent - lse[i / 2]) * (dp[n][i] - delta_of[i / 2]);
+        if (kCapped) dp[n][i] *= CapSlope(p[n][i]);
       }
     }
     ScoresByTile<Shape>(dp, keys, sums);
@@ -127,7 +129,7 @@ __device__ void CopyQueryTile(const AttentionBackwardArgs& args, int64_t head, i
 
 // Makes probabilities of the scores `p` of keys by queries, and their gradient of `dp` if it is
 // asked for. Each lane has the log of a column's sum and its delta, and gives them to the others.
-template <typename Shape, bool kGradient>
+template <typename Shape, bool kGradient, bool kCapped>
 __device__ void ScoreGradients(float scale, float my_lse, float my_delta, typename Shape::Scores& p,
                                typename Shape::Scores& dp) {
   const int lane = threadIdx.x % kWarp;
@@ -140,8 +142,10 @@ __device__ void ScoreGradients(float scale, float my_lse, float my_delta, typena
       const float delta_of = kGradient ? __shfl_sync(~0u, my_delta, from) : 0.0f;
 #pragma unroll
       for (int i = j; i < 4; i += 2) {
+        const float slope = kCapped ? CapSlope(p[n][i]) : 1.0f;
         p[n][i] = Exp2(p[n][i] * scale - lse_of);
         if (kGradient) dp[n][i] = p[n][i] * (dp[n][i] - delta_of);
+        if (kGradient && kCapped) dp[n][i] *= slope;
       }
     }
   }
@@ -149,7 +153,7 @@ __device__ void ScoreGradients(float scale, float my_lse, float my_delta, typena
 
 // kDk, kDv: which gradients are made. Both, unless their sums are too many for the registers.
 // kSplits: 2 where there are few blocks: twice the warps, four for every other tile of queries.
-template <typename Shape, int kSplits, bool kDk, bool kDv>
+template <typename Shape, int kSplits, bool kDk, bool kDv, bool kCapped>
 __global__ void __launch_bounds__(kSplits* kTensorThreads)
     TensorKeyGradientKernel(AttentionBackwardArgs args, const float* delta) {
   constexpr int kRows = Shape::kRows, kTile = Shape::kTile;
@@ -166,20 +170,20 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
   const int64_t kv_head = blockIdx.x % kv_heads, group = f.heads / f.kv_heads;
   const int64_t first = static_cast<int64_t>(blockIdx.x / kv_heads) * kRows;
   const int64_t last = first + kRows < f.tokens ? first + kRows : f.tokens;
-  const float scale = f.scale * kLog2OfE;
+  const ScoreFactors factors_of = FactorsOf(f);
   int64_t keys_of[2], ends[2];  // a key that is not there is seen by none
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     keys_of[r] = first + row + lane / 4 + 8 * r;
-    ends[r] = keys_of[r] < last ? DocumentEnd(f, keys_of[r]) : 0;
+    ends[r] = keys_of[r] < last ? SightEnd(f, keys_of[r]) : 0;
   }
-  // All of the warp's keys are seen by the queries from its last key to the end of its first's
-  // document.
+  // All of the warp's keys are seen by the queries from its last key to the last that sees its
+  // first.
   const int64_t warp_last = first + row + kWarpRows - 1;
-  const int64_t warp_end = first + row < last ? DocumentEnd(f, first + row) : 0;
+  const int64_t warp_end = first + row < last ? SightEnd(f, first + row) : 0;
 
   // The tiles of queries, head by head: a split has every kSplits-th one.
-  const int64_t tiles = (DocumentEnd(f, last - 1) - first + kTile - 1) / kTile;
+  const int64_t tiles = (SightEnd(f, last - 1) - first + kTile - 1) / kTile;
   if (split == 0) {
     CopyRows<Shape, kRows>(static_cast<const Bf16*>(f.k) + kv_head * dim, f.k_stride, first, last,
                            dim, keys, thread);
@@ -228,8 +232,9 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
     typename Shape::Scores p, dp;
     RowsByTile<Shape>(keys, row, queries, p);
     if (kDk) RowsByTile<Shape>(values, row, douts, dp);
+    if (kCapped) Cap<Shape>(factors_of.cap, p);
     if (query < warp_last || query + kTile > warp_end) Mask<Shape>(query, keys_of, ends, p);
-    ScoreGradients<Shape, kDk>(scale, my_lse, my_delta, p, dp);
+    ScoreGradients<Shape, kDk, kCapped>(factors_of.exponent, my_lse, my_delta, p, dp);
     if (kDv) ScoresByTile<Shape>(p, douts, dv);
     if (kDk) ScoresByTile<Shape>(dp, queries, dk);
   }
@@ -250,16 +255,16 @@ __global__ void __launch_bounds__(kSplits* kTensorThreads)
   }
 }
 
-template <typename Shape>
+template <typename Shape, bool kCapped>
 int LaunchQueryGradient(const Queue& queue, const AttentionBackwardArgs& args, const float* delta) {
   const AttentionArgs& f = args.forward;
   const dim3 grid(static_cast<unsigned>(CeilDiv(f.tokens, Shape::kRows)),
                   static_cast<unsigned>(f.heads), 1);
-  return Launch(TensorQueryGradientKernel<Shape>, grid, kTensorThreads, kSharedBytes<Shape, 1>,
-                queue, args, delta);
+  return Launch(TensorQueryGradientKernel<Shape, kCapped>, grid, kTensorThreads,
+                kSharedBytes<Shape, 1>, queue, args, delta);
 }
 
-template <typename Shape, int kSplits>
+template <typename Shape, int kSplits, bool kCapped>
 int LaunchKeyGradient(const Queue& queue, const AttentionBackwardArgs& args, const float* delta) {
   const AttentionArgs& f = args.forward;
   // In one dimension: the others end at 65,535 blocks, 4 million tokens here.
@@ -269,11 +274,11 @@ int LaunchKeyGradient(const Queue& queue, const AttentionBackwardArgs& args, con
                   delta);
   };
   if constexpr (Shape::kDim <= 128) {
-    return launch(TensorKeyGradientKernel<Shape, kSplits, true, true>);
+    return launch(TensorKeyGradientKernel<Shape, kSplits, true, true, kCapped>);
   } else {
-    const int error = launch(TensorKeyGradientKernel<Shape, kSplits, true, false>);
+    const int error = launch(TensorKeyGradientKernel<Shape, kSplits, true, false, kCapped>);
     if (error != 0) return error;
-    return launch(TensorKeyGradientKernel<Shape, kSplits, false, true>);
+    return launch(TensorKeyGradientKernel<Shape, kSplits, false, true, kCapped>);
   }
 }
 
@@ -284,16 +289,23 @@ bool FewKeyBlocks(const AttentionArgs& args) {
 }
 
 // kSplitTile: rows of a tile where blocks are split, whose stages are twice as many. 0: never.
-template <int kDim, int kTile, int kSplitTile>
-int LaunchOf(const Queue& queue, const AttentionBackwardArgs& args, const float* delta) {
-  const int error = LaunchQueryGradient<TensorShape<kDim, kTile>>(queue, args, delta);
+template <int kDim, int kTile, int kSplitTile, bool kCapped>
+int LaunchCapped(const Queue& queue, const AttentionBackwardArgs& args, const float* delta) {
+  const int error = LaunchQueryGradient<TensorShape<kDim, kTile>, kCapped>(queue, args, delta);
   if (error != 0) return error;
   if constexpr (kSplitTile != 0) {
     if (queue.paths.split_sums && FewKeyBlocks(args.forward)) {
-      return LaunchKeyGradient<TensorShape<kDim, kSplitTile>, 2>(queue, args, delta);
+      return LaunchKeyGradient<TensorShape<kDim, kSplitTile>, 2, kCapped>(queue, args, delta);
     }
   }
-  return LaunchKeyGradient<TensorShape<kDim, kTile>, 1>(queue, args, delta);
+  return LaunchKeyGradient<TensorShape<kDim, kTile>, 1, kCapped>(queue, args, delta);
+}
+
+template <int kDim, int kTile, int kSplitTile>
+int LaunchOf(const Queue& queue, const AttentionBackwardArgs& args, const float* delta) {
+  return args.forward.shaping.softcap > 0
+             ? LaunchCapped<kDim, kTile, kSplitTile, true>(queue, args, delta)
+             : LaunchCapped<kDim, kTile, kSplitTile, false>(queue, args, delta);
 }
 
 }  // namespace

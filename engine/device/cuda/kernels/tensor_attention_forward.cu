@@ -8,8 +8,8 @@ namespace {
 
 // The state for rows g and g + 8 of a warp.
 struct Softmax {
-  float largest[2] = {-INFINITY, -INFINITY};
-  float total[2] = {0, 0};  // of this thread's columns
+  float largest[2];
+  float total[2];  // of this thread's columns
 };
 
 // Scores become probabilities times exp2(largest); what was summed before is scaled to the new
@@ -49,7 +49,7 @@ __device__ void Exponentials(float scale, typename Shape::Scores& s, Softmax& so
   }
 }
 
-template <typename Shape>
+template <typename Shape, bool kCapped>
 __global__ void __launch_bounds__(kTensorThreads) TensorAttentionKernel(AttentionArgs args) {
   constexpr int kRows = Shape::kRows, kTile = Shape::kTile;
   Bf16* const queries = SharedMemory<Bf16>();
@@ -69,17 +69,21 @@ __global__ void __launch_bounds__(kTensorThreads) TensorAttentionKernel(Attentio
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     queries_of[r] = first + row + lane / 4 + 8 * r;
-    starts[r] = queries_of[r] < last ? DocumentStart(args, queries_of[r]) : args.tokens;
+    starts[r] = queries_of[r] < last ? SightStart(args, queries_of[r]) : args.tokens;
     ends[r] = queries_of[r] + 1;
   }
   // The first key that the last of the warp's rows sees. All rows see the keys from there to the
   // first row.
-  const int64_t warp_start = DocumentStart(args, warp_last - 1);
+  const int64_t warp_start = SightStart(args, warp_last - 1);
 
-  Softmax softmax;
+  // A sink is one more score, of the first of the threads that share a row.
+  const float sink = SinkOf<Bf16>(args.shaping, head) * kLog2OfE;
+  const float sink_total = args.shaping.sinks != nullptr && lane % 4 == 0 ? 1.0f : 0.0f;
+  Softmax softmax = {{sink, sink}, {sink_total, sink_total}};
+  const ScoreFactors factors_of = FactorsOf(args);
   typename Shape::Sums sums;
   ClearSums<Shape>(sums);
-  int64_t key = DocumentStart(args, first) / kTile * kTile;
+  int64_t key = SightStart(args, first) / kTile * kTile;
   CopyRows<Shape, kRows>(static_cast<const Bf16*>(args.q) + head * dim, args.q_stride, first, last,
                          dim, queries);
   CopyRows<Shape, kTile>(k, args.k_stride, key, last, dim, keys);
@@ -91,10 +95,11 @@ __global__ void __launch_bounds__(kTensorThreads) TensorAttentionKernel(Attentio
     CommitCopies();
     typename Shape::Scores s;
     RowsByTile<Shape>(queries, row, keys, s);
+    if (kCapped) Cap<Shape>(factors_of.cap, s);
     if (key + kTile - 1 > first + row || key < warp_start) {
       Mask<Shape>(key, starts, ends, s);
     }
-    Exponentials<Shape>(args.scale * kLog2OfE, s, softmax, sums);
+    Exponentials<Shape>(factors_of.exponent, s, softmax, sums);
     WaitForCopies<0>();
     __syncthreads();  // the values are there, the keys are done with
     if (key + kTile < last) {
@@ -125,7 +130,10 @@ int LaunchOf(const Queue& queue, const AttentionArgs& args) {
                   static_cast<unsigned>(args.heads), 1);
   const int shared =
       (Shape::kRowsElements + 2 * Shape::kTileElements) * static_cast<int>(sizeof(Bf16));
-  return Launch(TensorAttentionKernel<Shape>, grid, kTensorThreads, shared, queue, args);
+  return args.shaping.softcap > 0
+             ? Launch(TensorAttentionKernel<Shape, true>, grid, kTensorThreads, shared, queue, args)
+             : Launch(TensorAttentionKernel<Shape, false>, grid, kTensorThreads, shared, queue,
+                      args);
 }
 
 }  // namespace

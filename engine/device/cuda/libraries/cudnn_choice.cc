@@ -65,8 +65,19 @@ bool Aligned(std::initializer_list<const void*> addresses,
   return true;
 }
 
+// The window, or 0 if no document is longer.
+int64_t WindowOf(const AttentionArgs& args) {
+  for (int64_t d = 0; d < args.documents; ++d) {
+    if (args.document_starts[d + 1] - args.document_starts[d] > args.shaping.window) {
+      return args.shaping.window;
+    }
+  }
+  return 0;
+}
+
 CudnnGraphKey KeyOf(const AttentionArgs& args) {
-  return {.head_dim = args.head_dim,
+  return {.window = WindowOf(args),
+          .head_dim = args.head_dim,
           .q_stride = args.q_stride,
           .k_stride = args.k_stride,
           .v_stride = args.v_stride,
@@ -95,7 +106,8 @@ CudnnGraphKey KeyOfRun(CudnnGraphKey key, const DocumentRun& run, int64_t group)
 
 bool CudnnTakes(const AttentionArgs& args) {
   return args.dtype == DType::kBF16 && args.tokens > 0 && args.head_dim % 8 == 0 &&
-         args.head_dim <= kCudnnHeadDimMax &&
+         args.head_dim <= kCudnnHeadDimMax && args.shaping.softcap == 0 &&
+         args.shaping.sinks == nullptr &&
          Aligned({args.q, args.k, args.v, args.out}, {args.q_stride, args.k_stride, args.v_stride});
 }
 
@@ -149,6 +161,7 @@ std::vector<DocumentRun> RunsOf(const AttentionArgs& args, int64_t workspace_byt
 }
 
 int64_t BlockLengthOf(const AttentionBackwardArgs& args, int64_t tokens) {
+  if (WindowOf(args.forward) > 0) return 0;
   const int64_t group = GroupOf(args.forward);
   for (int64_t block = kBlockMax; block > 0; block -= kCudnnLengthMin) {
     if (block >= tokens || block != CudnnLengthBucket(block)) continue;

@@ -175,6 +175,8 @@ class GraphMaker {
       options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
           .set_diagonal_band_right_bound(0);
     }
+    // cuDNN keeps the scores whose key + left bound > query.
+    if (key_.window > 0) options.set_diagonal_band_left_bound(static_cast<int>(key_.window));
     if (!key_.packed) return;
     options.set_padding_mask(true)
         .set_seq_len_q(Integers(kLengthsOfQ, key_.documents, fe::DataType_t::INT32))

@@ -50,6 +50,8 @@ struct CudnnGraphKey {
   bool backward = false;
   // If true, token i of a document sees the tokens up to i. Otherwise it sees all tokens.
   bool causal = true;
+  // If > 0, token i sees the tokens from i - window + 1 on. REQUIRES: causal.
+  int64_t window = 0;
   // If true, documents have any length up to `length`, given by offsets and lengths in device
   // memory, separately for queries and keys. Otherwise all have `length` tokens.
   bool packed = false;

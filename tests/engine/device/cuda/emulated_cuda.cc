@@ -50,10 +50,12 @@ std::string ShapeOf(const AttentionArgs& args) {
   const auto add = [&](auto number) { shape += std::to_string(number) + " "; };
   add(static_cast<int>(args.dtype));
   for (int64_t number : {args.tokens, args.heads, args.kv_heads, args.head_dim, args.q_stride,
-                         args.k_stride, args.v_stride, args.documents}) {
+                         args.k_stride, args.v_stride, args.documents, args.shaping.window}) {
     add(number);
   }
   add(args.scale);
+  add(args.shaping.softcap);
+  add(args.shaping.sinks != nullptr);
   for (int64_t d = 0; d <= args.documents; ++d) add(args.document_starts[d]);
   return shape;
 }

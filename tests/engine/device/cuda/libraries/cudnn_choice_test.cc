@@ -83,6 +83,48 @@ TEST(CudnnChoiceTest, WhatIsNotTakenHasNoGraphs) {
   args = Call(starts);
   args.dq_stride = 12 * 64 + 1;
   EXPECT_EQ(Graphs(args).size(), 1u) << "of the forward pass";
+  args = Call(starts);
+  args.forward.shaping.softcap = 50;
+  EXPECT_TRUE(Graphs(args).empty());
+  args = Call(starts);
+  args.forward.shaping.sinks = &args;
+  EXPECT_TRUE(Graphs(args).empty());
+}
+
+TEST(CudnnChoiceTest, AWindowIsTheGraphsUnlessAllDocumentsAreShorter) {
+  for (const std::vector<int32_t>& starts :
+       {std::vector<int32_t>{0, 1024, 2048}, std::vector<int32_t>{0, 300, 1324}}) {
+    AttentionBackwardArgs args = Call(starts);
+    const std::vector<CudnnGraphKey> without = Graphs(args);
+    args.forward.shaping.window = 1024;
+    EXPECT_EQ(Graphs(args), without);
+    args.forward.shaping.window = 1023;
+    std::vector<CudnnGraphKey> expected = without;
+    for (CudnnGraphKey& key : expected) key.window = 1023;
+    EXPECT_EQ(Graphs(args), expected);
+  }
+}
+
+TEST(CudnnChoiceTest, WhatCudnnNeverTakesHasNoRoomInThePlan) {
+  AttentionShape shape{.dtype = DType::kBF16,
+                       .tokens = 65'536,
+                       .sequence = 65'536,
+                       .heads = 32,
+                       .kv_heads = 8,
+                       .head_dim = 128};
+  const auto bytes = [&] { return CudaKernelSizes().AttentionBackwardWorkspaceBytes(shape); };
+  const int64_t own = cuda::AttentionBackwardWorkspaceBytes(shape.tokens, shape.heads);
+  EXPECT_EQ(bytes(), kCudnnWorkspaceBytesMax);
+  // Four query heads of such a document do not fit, and with a window there are no blocks.
+  shape.window = 4096;
+  EXPECT_EQ(bytes(), own);
+  shape.sequence = 8192;
+  EXPECT_EQ(bytes(), kCudnnWorkspaceBytesMax);
+  shape.softcap = 50;
+  EXPECT_EQ(bytes(), own);
+  shape.softcap = 0;
+  shape.sinks = true;
+  EXPECT_EQ(bytes(), own);
 }
 
 // A layer of so many heads over documents that lie between `starts`, with the workspace of a plan.

@@ -105,6 +105,19 @@ std::vector<Case> Cases() {
   cases.push_back({"PackedForwardMany", Key(false, true, cuda::kPackedDocumentsMax, 512, 2, 128)});
   cases.push_back({"PackedGradientLong", Key(true, true, 1, 10'240, 1, 128)});
   cases.push_back({"PackedForwardLong", Key(false, true, 1, 131'072, 2, 128)});
+  // Windows.
+  for (const int64_t head_dim : {64, 256}) {
+    for (const bool backward : {false, true}) {
+      for (const bool packed : {false, true}) {
+        CudnnGraphKey key = Key(backward, packed, backward && !packed ? 1 : 3, 1024, 2, head_dim);
+        key.window = 300;
+        cases.push_back({std::string(packed ? "Packed" : "") +
+                             (backward ? "GradientHeadsOf" : "ForwardHeadsOf") +
+                             std::to_string(head_dim) + "InAWindow",
+                         key});
+      }
+    }
+  }
   // What is not to be had: such calls are for our own kernels.
   cases.push_back({"GradientHeadsOf264", Key(true, true, 1, 512, 1, 264), "256"});
   cases.push_back({"PackedForwardHeadsOf20", Key(false, true, 1, 512, 1, 20), "multiple of 8"});

@@ -1,0 +1,75 @@
+// The parts that both directions of blocked attention share: which tokens see each other, and the
+// products of a block.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_BLOCKS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_BLOCKS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/base/dtype.h"
+#include "engine/device/cpu/workspace.h"
+#include "engine/device/kernel_args.h"
+
+namespace megatrain::attention {
+
+// A block of scores is kBlock x kChunk in FP32: 256 KiB, a part of any second-level cache. Blocks
+// lie on a grid of kBlock whatever the documents are, so that few shapes of product occur: making
+// the code for a new one takes longer than running it.
+inline constexpr int64_t kBlock = 128;
+inline constexpr int64_t kChunk = 512;
+inline constexpr int64_t kHeadDimMax = 512;
+
+// Of Workspace.
+enum Slot { kScores = 1, kSlopes, kSums, kRows, kWideA, kWideB, kWideC, kWideD };
+
+inline int64_t RoundDown(int64_t a, int64_t b) { return a / b * b; }
+inline int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
+
+// Returns InvalidArgument for shapes that are not supported and documents that do not cover the
+// tokens.
+absl::Status CheckAttention(const AttentionArgs& args);
+
+// [tokens]: the first key that each token sees, and the token after the last one that sees each
+// key. Neither ever falls from a token to the next.
+struct SightBounds {
+  explicit SightBounds(const AttentionArgs& args);
+
+  std::vector<int32_t> start, end;
+};
+
+// Rows of one head: element (row, i) is at row * stride + i.
+struct HeadRows {
+  const void* data = nullptr;
+  int64_t stride = 0;
+};
+
+// Selects how blocks are computed: in BF16, or widened to FP32 on a processor without BF16
+// products.
+struct BlockMath {
+  BlockMath(const AttentionArgs& args, bool native_bf16);
+
+  // Returns rows [row, row + rows) of a head, in `compute`; a copy in the slot if it has to be
+  // widened.
+  HeadRows Operand(const void* base, int64_t stride, int64_t head, int64_t row, int64_t rows,
+                   int slot, Workspace& workspace) const;
+  // Computes out[m, n] = a[m, dim] * b[n, dim]^T, with rows kChunk apart.
+  absl::Status Scores(int64_t m, int64_t n, HeadRows a, HeadRows b, float* out,
+                      Workspace& workspace) const;
+  // Probabilities lie over their FP32 scores, row by row.
+  int64_t p_stride() const { return kChunk * 4 / DTypeBytes(compute); }
+  // Computes out[m, dim] += op(p) * b[k, dim]; p is [m, k], or [k, m] if transposed.
+  absl::Status Add(int64_t m, int64_t k, const void* p, bool transposed, HeadRows b, float* out,
+                   Workspace& workspace) const;
+  // Rounds x[rows, dim] to the rows of a head from `row` on.
+  void Narrow(const float* x, int64_t rows, void* base, int64_t stride, int64_t head,
+              int64_t row) const;
+
+  DType storage = DType::kF32;  // of q, k, v and the outputs
+  DType compute = DType::kF32;  // of the products' operands
+  int64_t dim = 0;
+};
+
+}  // namespace megatrain::attention
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_BLOCKS_H_

@@ -1,0 +1,37 @@
+// AttentionShaping on the device: which tokens see each other, and the sinks of heads.
+// StepRunner::PrepareBatch fills document_bounds. It derives the bounds from the batch's document
+// starts, which come from engine/data/sequences/batch.cc.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_SHAPING_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_SHAPING_H_
+
+#include <cstdint>
+
+#include "engine/device/cuda/kernels/launch.h"
+#include "engine/device/cuda/kernels/primitives.h"
+#include "engine/device/kernel_args.h"
+
+namespace megatrain::cuda {
+
+// Return the first token that `token` sees, and the token after the last one that sees it: those of
+// its document or, with a window, of the window in it. Neither ever falls from a token to the next.
+__device__ inline int64_t SightStart(const AttentionArgs& args, int64_t token) {
+  const int64_t start = args.document_bounds[2 * token];
+  const int64_t window = args.shaping.window;
+  return window > 0 && token - start >= window ? token - window + 1 : start;
+}
+__device__ inline int64_t SightEnd(const AttentionArgs& args, int64_t token) {
+  const int64_t end = args.document_bounds[2 * token + 1];
+  const int64_t window = args.shaping.window;
+  return window > 0 && end - token > window ? token + window : end;
+}
+
+// Returns a head's sink, or -infinity if there are none. A softmax that begins with it as its
+// largest score and with a sum of 1 includes it.
+template <typename T>
+__device__ float SinkOf(const AttentionShaping& shaping, int64_t head) {
+  return shaping.sinks != nullptr ? ToFloat(static_cast<const T*>(shaping.sinks)[head]) : -INFINITY;
+}
+
+}  // namespace megatrain::cuda
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_ATTENTION_SHAPING_H_
