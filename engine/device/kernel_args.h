@@ -168,7 +168,7 @@ enum class GluActivation {
   kClampedSilu,
 };
 
-// A gated linear unit: out = activation(gate) * up. Shazeer 2020.
+// A gated linear unit: out = activation(gate) * up, in FP32 and rounded once. Shazeer 2020.
 struct GluArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, width = 0;
@@ -178,6 +178,8 @@ struct GluArgs {
   float limit = 0, slope = 0;  // for kClampedSilu
 };
 
+// The gradient by a clamped operand is 0 where it was clamped, and passes where it equals the
+// limit.
 struct GluBackwardArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, width = 0;
@@ -190,13 +192,40 @@ struct GluBackwardArgs {
   float limit = 0, slope = 0;  // for kClampedSilu
 };
 
+// The gate of gated attention (Qwen3-Next): out = x * sigmoid(gate). The gate of head h of token t
+// begins at t * gate_stride + h * gate_head_stride, because a fused projection lays [q | gate] side
+// by side for each head.
+struct SigmoidGateArgs {
+  DType dtype = DType::kF32;
+  int64_t tokens = 0, heads = 0, head_dim = 0;
+  const void* x = nullptr;     // [tokens, heads, head_dim], contiguous
+  const void* gate = nullptr;  // [tokens, heads, head_dim]
+  int64_t gate_stride = 0, gate_head_stride = 0;
+  void* out = nullptr;  // [tokens, heads, head_dim], contiguous; may be x
+};
+
+// Computes dx = dout * sigmoid(gate) and dgate = dout * x * sigmoid(gate) * (1 - sigmoid(gate)).
+struct SigmoidGateBackwardArgs {
+  DType dtype = DType::kF32;
+  int64_t tokens = 0, heads = 0, head_dim = 0;
+  const void* x = nullptr;     // [tokens, heads, head_dim], contiguous
+  const void* gate = nullptr;  // [tokens, heads, head_dim]
+  int64_t gate_stride = 0, gate_head_stride = 0;
+  // [tokens, heads, head_dim], contiguous. It is overwritten by the gate's output, with the same
+  // bits as SigmoidGate gives, because the gradient of the next projection's weight needs that.
+  void* dout = nullptr;
+  void* dx = nullptr;     // [tokens, heads, head_dim], contiguous; may be x
+  void* dgate = nullptr;  // [tokens, heads, head_dim]; may be gate
+  int64_t dgate_stride = 0, dgate_head_stride = 0;
+};
+
 struct EmbeddingArgs {
   DType dtype = DType::kF32;
   int64_t tokens = 0, hidden = 0, vocabulary = 0;
   const int32_t* ids = nullptr;  // [tokens], each in [0, vocabulary)
   const void* table = nullptr;   // [vocabulary, hidden]
   void* out = nullptr;           // [tokens, hidden]
-  float scale = 1;               // a factor of each row
+  float scale = 1;               // a factor of every row
 };
 
 struct EmbeddingBackwardArgs {
@@ -210,16 +239,15 @@ struct EmbeddingBackwardArgs {
   float* dtable = nullptr;     // [vocabulary, hidden], FP32
   // If false, dtable is overwritten, with zeros in the rows of ids that do not occur.
   bool add = true;
-  float scale = 1;          // a factor of each row
+  float scale = 1;          // a factor of every row's gradient
   int64_t padding_id = -1;  // an id whose row gets no gradient, as torch's padding_idx; -1: none
 };
 
-// Computes for each row loss = logsumexp(l) - l[label], where l is logits or, with a softcap,
-// softcap
-// * tanh(logits / softcap). Rows with label < 0 have loss 0 and a zero gradient. The gradient by
-// the logits, without a softcap dlogits = (softmax(logits) - onehot(label)) * scale, of type T,
-// overwrites the logits. Row r of dlogits starts at the first byte of row r of the logits, so its
-// stride in elements of T is logits_stride * 4 / sizeof(T).
+// Computes for each row loss = logsumexp(l) - l[label], with l = logits. With a softcap c (Gemma 2)
+// l = c * tanh(logits / c). Rows with label < 0 have loss 0 and a zero gradient. The gradient by
+// the logits, dlogits = (softmax(l) - onehot(label)) * scale * dl, with dl = 1 or, with a softcap,
+// 1 - (l / c)^2, is of type T and overwrites the logits. Row r of dlogits starts at the first byte
+// of row r of the logits, so its stride in elements of T is logits_stride * 4 / sizeof(T).
 struct CrossEntropyArgs {
   DType dtype = DType::kF32;  // the type of dlogits
   int64_t tokens = 0, vocabulary = 0;

@@ -42,6 +42,8 @@ class Kernels : public KernelSizes {
   virtual absl::Status CachedAttention(Stream& stream, const CachedAttentionArgs& args) = 0;
   virtual absl::Status Glu(Stream& stream, const GluArgs& args) = 0;
   virtual absl::Status GluBackward(Stream& stream, const GluBackwardArgs& args) = 0;
+  virtual absl::Status SigmoidGate(Stream& stream, const SigmoidGateArgs& args) = 0;
+  virtual absl::Status SigmoidGateBackward(Stream& stream, const SigmoidGateBackwardArgs& args) = 0;
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;

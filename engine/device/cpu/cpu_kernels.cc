@@ -146,15 +146,31 @@ absl::Status CpuKernels::GluBackward(Stream&, const GluBackwardArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CpuKernels::SigmoidGate(Stream&, const SigmoidGateArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.head_dim),
+            [&](int64_t begin, int64_t end) { SigmoidGateTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::SigmoidGateBackward(Stream&, const SigmoidGateBackwardArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.head_dim),
+            [&](int64_t begin, int64_t end) { SigmoidGateBackwardTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
 absl::Status CpuKernels::Embedding(Stream&, const EmbeddingArgs& args) {
   const size_t row_bytes = static_cast<size_t>(args.hidden * DTypeBytes(args.dtype));
   ForRanges(pool_, args.tokens, RowsInBlock(args.hidden), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       assert(args.ids[t] >= 0 && args.ids[t] < args.vocabulary);
-      std::memcpy(
-          static_cast<char*>(args.out) + static_cast<size_t>(t) * row_bytes,
-          static_cast<const char*>(args.table) + static_cast<size_t>(args.ids[t]) * row_bytes,
-          row_bytes);
+      const char* const row =
+          static_cast<const char*>(args.table) + static_cast<size_t>(args.ids[t]) * row_bytes;
+      char* const out = static_cast<char*>(args.out) + static_cast<size_t>(t) * row_bytes;
+      if (args.scale == 1.0f) {
+        std::memcpy(out, row, row_bytes);
+      } else {
+        ScaleElements(args.dtype, row, args.hidden, args.scale, out);
+      }
     }
   });
   return absl::OkStatus();

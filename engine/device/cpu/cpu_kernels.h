@@ -44,6 +44,8 @@ class CpuKernels : public Kernels {
   absl::Status CachedAttention(Stream& stream, const CachedAttentionArgs& args) override;
   absl::Status Glu(Stream& stream, const GluArgs& args) override;
   absl::Status GluBackward(Stream& stream, const GluBackwardArgs& args) override;
+  absl::Status SigmoidGate(Stream& stream, const SigmoidGateArgs& args) override;
+  absl::Status SigmoidGateBackward(Stream& stream, const SigmoidGateBackwardArgs& args) override;
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;

@@ -42,23 +42,27 @@ double SquaresSum(const float* x, int64_t n) {
 }
 double PlainSum(const float* x, int64_t n) { return SumInDouble<false>(x, static_cast<size_t>(n)); }
 
+// out += scale * x. A scale of 1 gives the bits of plain addition, because there is one rounding.
 template <typename T>
-void AddRowTo(const T* x, size_t n, float* out) {
+void AddRowTo(const T* x, size_t n, float scale, float* out) {
   const size_t lanes = hn::Lanes(DF());
+  const VF factor = hn::Set(DF(), scale);
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) Store(hn::Add(Load(out + i), Load(x + i)), out + i);
+  for (; i + lanes <= n; i += lanes) {
+    Store(hn::MulAdd(Load(x + i), factor, Load(out + i)), out + i);
+  }
   if (i < n) {
     const size_t rest = n - i;
-    StoreFirst(hn::Add(LoadFirst(out + i, rest), LoadFirst(x + i, rest)), out + i, rest);
+    StoreFirst(hn::MulAdd(LoadFirst(x + i, rest), factor, LoadFirst(out + i, rest)), out + i, rest);
   }
 }
 
 void SumRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out) {
   for (int64_t row = 0; row < rows; ++row) {
     if (dtype == DType::kF32) {
-      AddRowTo(static_cast<const float*>(x) + row * stride, static_cast<size_t>(n), out);
+      AddRowTo(static_cast<const float*>(x) + row * stride, static_cast<size_t>(n), 1.0f, out);
     } else {
-      AddRowTo(static_cast<const bf16_t*>(x) + row * stride, static_cast<size_t>(n), out);
+      AddRowTo(static_cast<const bf16_t*>(x) + row * stride, static_cast<size_t>(n), 1.0f, out);
     }
   }
 }
@@ -86,6 +90,24 @@ void Widen(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, flo
 }
 
 template <typename T>
+void ScaleRow(const T* x, size_t n, float scale, T* out) {
+  const size_t lanes = hn::Lanes(DF());
+  const VF factor = hn::Set(DF(), scale);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) Store(hn::Mul(Load(x + i), factor), out + i);
+  if (i < n) StoreFirst(hn::Mul(LoadFirst(x + i, n - i), factor), out + i, n - i);
+}
+
+void Scale(DType dtype, const void* x, int64_t n, float scale, void* out) {
+  if (dtype == DType::kF32) {
+    ScaleRow(static_cast<const float*>(x), static_cast<size_t>(n), scale, static_cast<float*>(out));
+  } else {
+    ScaleRow(static_cast<const bf16_t*>(x), static_cast<size_t>(n), scale,
+             static_cast<bf16_t*>(out));
+  }
+}
+
+template <typename T>
 void AddIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end, int64_t column_begin,
             int64_t column_end) {
   const T* dout = static_cast<const T*>(args.dout);
@@ -98,8 +120,10 @@ void AddIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end, int64
     assert(id >= 0 && id < args.vocabulary);
     float* sum = args.dtable + static_cast<int64_t>(id) * args.hidden + column_begin;
     for (; i < args.tokens && id_at(i) == id; ++i) {
+      if (id == args.padding_id) continue;
       const int64_t row = static_cast<int64_t>(args.sorted_positions[i]) * args.hidden;
-      AddRowTo(dout + row + column_begin, static_cast<size_t>(column_end - column_begin), sum);
+      AddRowTo(dout + row + column_begin, static_cast<size_t>(column_end - column_begin),
+               args.scale, sum);
     }
   }
 }
@@ -125,6 +149,7 @@ HWY_EXPORT(PlainSum);
 HWY_EXPORT(SumRows);
 HWY_EXPORT(Narrow);
 HWY_EXPORT(Widen);
+HWY_EXPORT(Scale);
 HWY_EXPORT(AddIdsOf);
 
 double SumOfSquaresOf(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(SquaresSum)(x, n); }
@@ -147,6 +172,10 @@ void NarrowBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns
 void WidenBlock(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, float* out,
                 int64_t out_stride) {
   HWY_DYNAMIC_DISPATCH(Widen)(x, x_stride, rows, columns, out, out_stride);
+}
+
+void ScaleElements(DType dtype, const void* x, int64_t n, float scale, void* out) {
+  HWY_DYNAMIC_DISPATCH(Scale)(dtype, x, n, scale, out);
 }
 
 void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end,

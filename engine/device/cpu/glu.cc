@@ -10,46 +10,117 @@ HWY_BEFORE_NAMESPACE();
 namespace megatrain {
 namespace HWY_NAMESPACE {
 
-template <bool kTail, typename T>
-HWY_INLINE void ForwardPart(const T* gate, const T* up, T* out, size_t count) {
-  const VF g = LoadPart<kTail>(gate, count);
-  StorePart<kTail>(hn::Mul(hn::Mul(g, Sigmoid(g)), LoadPart<kTail>(up, count)), out, count);
+// The activations. A unit's output is Of(gate) * Up(up). Of also gives the derivative by the gate
+// if `slope` is not null; UpGradient takes the gradient by Up(up) to that by up.
+template <GluActivation kActivation>
+struct Activation {
+  explicit Activation(float, float) {}
+
+  // With s = sigmoid(g): d(g s)/dg = s (1 + g (1 - s)).
+  HWY_INLINE VF Of(VF g, VF* slope) const {
+    const VF one = hn::Set(DF(), 1.0f);
+    const VF s = Sigmoid(g);
+    if (slope != nullptr) *slope = hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one));
+    return hn::Mul(g, s);
+  }
+  HWY_INLINE VF Up(VF u) const { return u; }
+  HWY_INLINE VF UpGradient(VF, VF d) const { return d; }
+};
+
+// GELU with the tanh approximation is g (1 + tanh(z)) / 2 = g sigmoid(2 z), with z = sqrt(2 / pi)
+// (g + 0.044715 g^3). The second form has no cancellation where g is negative. With s = sigmoid(2
+// z) its derivative is s + g s (1 - s) d(2 z)/dg.
+template <>
+struct Activation<GluActivation::kGeluTanh> : Activation<GluActivation::kSilu> {
+  using Activation<GluActivation::kSilu>::Activation;
+
+  HWY_INLINE VF Of(VF g, VF* slope) const {
+    constexpr float kLinear = 1.5957691216f;  // 2 sqrt(2 / pi)
+    constexpr float kCubic = 0.044715f * kLinear;
+    const DF df;
+    const VF square = hn::Mul(g, g), linear = hn::Set(df, kLinear);
+    const VF s = Sigmoid(hn::Mul(g, hn::MulAdd(square, hn::Set(df, kCubic), linear)));
+    const VF gelu = hn::Mul(g, s);
+    if (slope != nullptr) {
+      const VF inner = hn::MulAdd(square, hn::Set(df, 3 * kCubic), linear);
+      *slope = hn::MulAdd(hn::Mul(gelu, hn::Sub(hn::Set(df, 1.0f), s)), inner, s);
+    }
+    return gelu;
+  }
+};
+
+// A NaN stays one.
+template <>
+struct Activation<GluActivation::kClampedSilu> {
+  Activation(float limit, float slope)
+      : limit_(hn::Set(DF(), limit)), sigmoid_slope_(hn::Set(DF(), slope)) {}
+
+  HWY_INLINE VF Of(VF g, VF* slope) const {
+    const VF one = hn::Set(DF(), 1.0f);
+    const auto above = hn::Gt(g, limit_);
+    const VF clamped = hn::IfThenElse(above, limit_, g);
+    const VF x = hn::Mul(sigmoid_slope_, clamped);
+    const VF s = Sigmoid(x);
+    if (slope != nullptr) {
+      *slope = hn::IfThenZeroElse(above, hn::Mul(s, hn::MulAdd(x, hn::Sub(one, s), one)));
+    }
+    return hn::Mul(clamped, s);
+  }
+  HWY_INLINE VF Up(VF u) const {
+    const VF clamped = hn::IfThenElse(hn::Gt(hn::Abs(u), limit_), hn::CopySign(limit_, u), u);
+    return hn::Add(clamped, hn::Set(DF(), 1.0f));
+  }
+  HWY_INLINE VF UpGradient(VF u, VF d) const {
+    return hn::IfThenZeroElse(hn::Gt(hn::Abs(u), limit_), d);
+  }
+
+ private:
+  const VF limit_, sigmoid_slope_;
+};
+
+template <bool kTail, typename T, typename A>
+HWY_INLINE void ForwardPart(const A& activation, const T* gate, const T* up, T* out, size_t count) {
+  const VF activated = activation.Of(LoadPart<kTail>(gate, count), nullptr);
+  StorePart<kTail>(hn::Mul(activated, activation.Up(LoadPart<kTail>(up, count))), out, count);
 }
 
-template <typename T>
+template <typename T, GluActivation kActivation>
 void ForwardTokens(const GluArgs& args, int64_t begin, int64_t end) {
   const size_t lanes = hn::Lanes(DF());
   const size_t n = static_cast<size_t>(args.width);
+  const Activation<kActivation> activation(args.limit, args.slope);
   for (int64_t t = begin; t < end; ++t) {
     const T* gate = static_cast<const T*>(args.gate_up) + 2 * t * args.width;
     const T* up = gate + n;
     T* out = static_cast<T*>(args.out) + t * args.width;
     size_t i = 0;
-    for (; i + lanes <= n; i += lanes) ForwardPart<false>(gate + i, up + i, out + i, lanes);
-    if (i < n) ForwardPart<true>(gate + i, up + i, out + i, n - i);
+    for (; i + lanes <= n; i += lanes) {
+      ForwardPart<false>(activation, gate + i, up + i, out + i, lanes);
+    }
+    if (i < n) ForwardPart<true>(activation, gate + i, up + i, out + i, n - i);
   }
 }
 
-// With s = sigmoid(g): d(g s)/dg = s (1 + g (1 - s)). Everything is read before it is written, so
-// dgate and dup may be gate and up. dout becomes what ForwardPart gives.
-template <bool kTail, typename T>
-HWY_INLINE void BackwardPart(const T* gate, const T* up, T* dout, T* dgate, T* dup, size_t count) {
-  const VF one = hn::Set(DF(), 1.0f);
-  const VF g = LoadPart<kTail>(gate, count);
-  const VF u = LoadPart<kTail>(up, count);
+// Everything is read before it is written, so dgate and dup may be gate and up. dout becomes what
+// ForwardPart gives.
+template <bool kTail, typename T, typename A>
+HWY_INLINE void BackwardPart(const A& activation, const T* gate, const T* up, T* dout, T* dgate,
+                             T* dup, size_t count) {
+  const VF raw_up = LoadPart<kTail>(up, count);
   const VF d = LoadPart<kTail>(dout, count);
-  const VF s = Sigmoid(g);
-  const VF slope = hn::Mul(s, hn::MulAdd(g, hn::Sub(one, s), one));
-  const VF silu = hn::Mul(g, s);
+  VF slope;
+  const VF activated = activation.Of(LoadPart<kTail>(gate, count), &slope);
+  const VF u = activation.Up(raw_up);
   StorePart<kTail>(hn::Mul(hn::Mul(d, u), slope), dgate, count);
-  StorePart<kTail>(hn::Mul(d, silu), dup, count);
-  StorePart<kTail>(hn::Mul(silu, u), dout, count);
+  StorePart<kTail>(activation.UpGradient(raw_up, hn::Mul(d, activated)), dup, count);
+  StorePart<kTail>(hn::Mul(activated, u), dout, count);
 }
 
-template <typename T>
+template <typename T, GluActivation kActivation>
 void BackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end) {
   const size_t lanes = hn::Lanes(DF());
   const size_t n = static_cast<size_t>(args.width);
+  const Activation<kActivation> activation(args.limit, args.slope);
   for (int64_t t = begin; t < end; ++t) {
     const T* gate = static_cast<const T*>(args.gate_up) + 2 * t * args.width;
     const T* up = gate + n;
@@ -58,26 +129,116 @@ void BackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end) {
     T* dup = dgate + n;
     size_t i = 0;
     for (; i + lanes <= n; i += lanes) {
-      BackwardPart<false>(gate + i, up + i, dout + i, dgate + i, dup + i, lanes);
+      BackwardPart<false>(activation, gate + i, up + i, dout + i, dgate + i, dup + i, lanes);
     }
-    if (i < n) BackwardPart<true>(gate + i, up + i, dout + i, dgate + i, dup + i, n - i);
+    if (i < n) {
+      BackwardPart<true>(activation, gate + i, up + i, dout + i, dgate + i, dup + i, n - i);
+    }
   }
 }
 
+template <bool kTail, typename T>
+HWY_INLINE void GatePart(const T* x, const T* gate, T* out, size_t count) {
+  const VF s = Sigmoid(LoadPart<kTail>(gate, count));
+  StorePart<kTail>(hn::Mul(LoadPart<kTail>(x, count), s), out, count);
+}
+
+template <typename T>
+void GateTokens(const SigmoidGateArgs& args, int64_t begin, int64_t end) {
+  const size_t lanes = hn::Lanes(DF());
+  const size_t n = static_cast<size_t>(args.head_dim);
+  for (int64_t t = begin; t < end; ++t) {
+    for (int64_t h = 0; h < args.heads; ++h) {
+      const int64_t at = (t * args.heads + h) * args.head_dim;
+      const T* x = static_cast<const T*>(args.x) + at;
+      const T* gate =
+          static_cast<const T*>(args.gate) + t * args.gate_stride + h * args.gate_head_stride;
+      T* out = static_cast<T*>(args.out) + at;
+      size_t i = 0;
+      for (; i + lanes <= n; i += lanes) GatePart<false>(x + i, gate + i, out + i, lanes);
+      if (i < n) GatePart<true>(x + i, gate + i, out + i, n - i);
+    }
+  }
+}
+
+// Everything is read before it is written, so dx may be x and dgate may be gate. dout becomes what
+// GatePart gives.
+template <bool kTail, typename T>
+HWY_INLINE void GateBackwardPart(const T* x, const T* gate, T* dout, T* dx, T* dgate,
+                                 size_t count) {
+  const VF s = Sigmoid(LoadPart<kTail>(gate, count));
+  const VF value = LoadPart<kTail>(x, count);
+  const VF d = LoadPart<kTail>(dout, count);
+  const VF out = hn::Mul(value, s);
+  StorePart<kTail>(hn::Mul(d, s), dx, count);
+  StorePart<kTail>(hn::Mul(hn::Mul(d, out), hn::Sub(hn::Set(DF(), 1.0f), s)), dgate, count);
+  StorePart<kTail>(out, dout, count);
+}
+
+template <typename T>
+void GateBackwardTokens(const SigmoidGateBackwardArgs& args, int64_t begin, int64_t end) {
+  const size_t lanes = hn::Lanes(DF());
+  const size_t n = static_cast<size_t>(args.head_dim);
+  for (int64_t t = begin; t < end; ++t) {
+    for (int64_t h = 0; h < args.heads; ++h) {
+      const int64_t at = (t * args.heads + h) * args.head_dim;
+      const T* x = static_cast<const T*>(args.x) + at;
+      const T* gate =
+          static_cast<const T*>(args.gate) + t * args.gate_stride + h * args.gate_head_stride;
+      T* dout = static_cast<T*>(args.dout) + at;
+      T* dx = static_cast<T*>(args.dx) + at;
+      T* dgate = static_cast<T*>(args.dgate) + t * args.dgate_stride + h * args.dgate_head_stride;
+      size_t i = 0;
+      for (; i + lanes <= n; i += lanes) {
+        GateBackwardPart<false>(x + i, gate + i, dout + i, dx + i, dgate + i, lanes);
+      }
+      if (i < n) GateBackwardPart<true>(x + i, gate + i, dout + i, dx + i, dgate + i, n - i);
+    }
+  }
+}
+
+template <GluActivation kActivation>
+void ForwardOf(const GluArgs& args, int64_t begin, int64_t end) {
+  args.dtype == DType::kF32 ? ForwardTokens<float, kActivation>(args, begin, end)
+                            : ForwardTokens<bf16_t, kActivation>(args, begin, end);
+}
+
+template <GluActivation kActivation>
+void BackwardOf(const GluBackwardArgs& args, int64_t begin, int64_t end) {
+  args.dtype == DType::kF32 ? BackwardTokens<float, kActivation>(args, begin, end)
+                            : BackwardTokens<bf16_t, kActivation>(args, begin, end);
+}
+
 void GluForward(const GluArgs& args, int64_t begin, int64_t end) {
-  if (args.dtype == DType::kF32) {
-    ForwardTokens<float>(args, begin, end);
-  } else {
-    ForwardTokens<bf16_t>(args, begin, end);
+  switch (args.activation) {
+    case GluActivation::kSilu:
+      return ForwardOf<GluActivation::kSilu>(args, begin, end);
+    case GluActivation::kGeluTanh:
+      return ForwardOf<GluActivation::kGeluTanh>(args, begin, end);
+    case GluActivation::kClampedSilu:
+      return ForwardOf<GluActivation::kClampedSilu>(args, begin, end);
   }
 }
 
 void GluBack(const GluBackwardArgs& args, int64_t begin, int64_t end) {
-  if (args.dtype == DType::kF32) {
-    BackwardTokens<float>(args, begin, end);
-  } else {
-    BackwardTokens<bf16_t>(args, begin, end);
+  switch (args.activation) {
+    case GluActivation::kSilu:
+      return BackwardOf<GluActivation::kSilu>(args, begin, end);
+    case GluActivation::kGeluTanh:
+      return BackwardOf<GluActivation::kGeluTanh>(args, begin, end);
+    case GluActivation::kClampedSilu:
+      return BackwardOf<GluActivation::kClampedSilu>(args, begin, end);
   }
+}
+
+void GateForward(const SigmoidGateArgs& args, int64_t begin, int64_t end) {
+  args.dtype == DType::kF32 ? GateTokens<float>(args, begin, end)
+                            : GateTokens<bf16_t>(args, begin, end);
+}
+
+void GateBack(const SigmoidGateBackwardArgs& args, int64_t begin, int64_t end) {
+  args.dtype == DType::kF32 ? GateBackwardTokens<float>(args, begin, end)
+                            : GateBackwardTokens<bf16_t>(args, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -89,6 +250,8 @@ namespace megatrain {
 
 HWY_EXPORT(GluForward);
 HWY_EXPORT(GluBack);
+HWY_EXPORT(GateForward);
+HWY_EXPORT(GateBack);
 
 void GluTokens(const GluArgs& args, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(GluForward)(args, begin, end);
@@ -96,6 +259,14 @@ void GluTokens(const GluArgs& args, int64_t begin, int64_t end) {
 
 void GluBackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end) {
   HWY_DYNAMIC_DISPATCH(GluBack)(args, begin, end);
+}
+
+void SigmoidGateTokens(const SigmoidGateArgs& args, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(GateForward)(args, begin, end);
+}
+
+void SigmoidGateBackwardTokens(const SigmoidGateBackwardArgs& args, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(GateBack)(args, begin, end);
 }
 
 }  // namespace megatrain

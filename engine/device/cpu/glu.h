@@ -1,4 +1,4 @@
-// SwiGLU for a range of tokens (see GluArgs).
+// Gated units for a range of tokens (see GluArgs and SigmoidGateArgs).
 #ifndef MEGATRAIN_ENGINE_DEVICE_CPU_GLU_H_
 #define MEGATRAIN_ENGINE_DEVICE_CPU_GLU_H_
 
@@ -9,6 +9,8 @@ namespace megatrain {
 // Compute tokens [begin, end).
 void GluTokens(const GluArgs& args, int64_t begin, int64_t end);
 void GluBackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end);
+void SigmoidGateTokens(const SigmoidGateArgs& args, int64_t begin, int64_t end);
+void SigmoidGateBackwardTokens(const SigmoidGateBackwardArgs& args, int64_t begin, int64_t end);
 
 }  // namespace megatrain
 

@@ -68,7 +68,8 @@ absl::Status NativeTile(const MatMulArgs& args, const Tile& tile, Workspace& wor
                            .accumulate = args.addend != nullptr,
                            .a_stride = args.a_stride,
                            .b_stride = args.b_stride,
-                           .out_stride = args.out_stride};
+                           .out_stride = args.out_stride,
+                           .alpha = args.alpha};
   const void* bias = args.bias ? At(args.bias, 0, tile.column, 0, args.dtype) : nullptr;
   if (args.out_dtype == DType::kBF16 || args.k <= kDepthMax) {
     return workspace.Multiply(shape, OperandA(args, tile.row, 0), OperandB(args, 0, tile.column),
@@ -132,7 +133,8 @@ absl::Status WidenedTile(const MatMulArgs& args, const Tile& tile, Workspace& wo
                              .accumulate = args.addend != nullptr || depth > 0,
                              .a_stride = a_columns,
                              .b_stride = b_columns,
-                             .out_stride = sum_stride};
+                             .out_stride = sum_stride,
+                             .alpha = args.alpha};
     MT_RETURN_IF_ERROR(workspace.Multiply(shape, a, b, sum, shape.bias ? bias : nullptr));
   }
   if (!direct) {

@@ -34,7 +34,46 @@ float SumOfSquaresOfRow(const T* x, size_t n) {
   return SumLanes(hn::Add(s0, s1));
 }
 
-template <typename T>
+enum class Weight { kPlain, kOnePlus, kNone };
+
+// Returns the factors of columns from i on.
+template <Weight kWeight, bool kTail, typename T>
+HWY_INLINE VF WeightAt(const T* weight, size_t i, size_t count) {
+  const VF one = hn::Set(DF(), 1.0f);
+  if constexpr (kWeight == Weight::kNone) {
+    return one;
+  } else {
+    const VF w = LoadPart<kTail>(weight + i, count);
+    return kWeight == Weight::kOnePlus ? hn::Add(one, w) : w;
+  }
+}
+
+// Calls f with the kind of weight that the arguments name.
+template <typename Args, typename F>
+void WithWeight(const Args& args, F f) {
+  if (args.weight == nullptr) {
+    f.template operator()<Weight::kNone>();
+  } else if (args.one_plus_weight) {
+    f.template operator()<Weight::kOnePlus>();
+  } else {
+    f.template operator()<Weight::kPlain>();
+  }
+}
+
+// y = xn * weight (+ addend) of the columns from i on.
+template <bool kTail, Weight kWeight, bool kAdd, typename T>
+HWY_INLINE void ForwardPart(const T* x, const T* weight, const T* addend, VF rstd, T* y, size_t i,
+                            size_t count) {
+  const VF xn = hn::Mul(LoadPart<kTail>(x + i, count), rstd);
+  const VF w = WeightAt<kWeight, kTail>(weight, i, count);
+  if constexpr (kAdd) {
+    StorePart<kTail>(hn::MulAdd(xn, w, LoadPart<kTail>(addend + i, count)), y + i, count);
+  } else {
+    StorePart<kTail>(hn::Mul(xn, w), y + i, count);
+  }
+}
+
+template <typename T, Weight kWeight, bool kAdd>
 void ForwardRows(const RmsNormArgs& args, int64_t begin, int64_t end) {
   const size_t lanes = hn::Lanes(DF());
   const size_t n = static_cast<size_t>(args.width);
@@ -42,46 +81,45 @@ void ForwardRows(const RmsNormArgs& args, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t group = 0; group < args.groups; ++group) {
       const T* x = static_cast<const T*>(args.x) + row * args.x_stride + group * args.width;
-      T* y = static_cast<T*>(args.y) + row * args.y_stride + group * args.width;
+      const int64_t at = row * args.y_stride + group * args.width;
+      T* y = static_cast<T*>(args.y) + at;
+      const T* addend = kAdd ? static_cast<const T*>(args.addend) + at : nullptr;
       const float mean = SumOfSquaresOfRow(x, n) / static_cast<float>(n);
       const float rstd = 1.0f / std::sqrt(mean + args.epsilon);
       if (args.rstd) args.rstd[row * args.groups + group] = rstd;
       const VF scale = hn::Set(DF(), rstd);
       size_t i = 0;
       for (; i + lanes <= n; i += lanes) {
-        Store(hn::Mul(hn::Mul(Load(x + i), scale), Load(weight + i)), y + i);
+        ForwardPart<false, kWeight, kAdd>(x, weight, addend, scale, y, i, lanes);
       }
-      if (i < n) {
-        const size_t rest = n - i;
-        StoreFirst(hn::Mul(hn::Mul(LoadFirst(x + i, rest), scale), LoadFirst(weight + i, rest)),
-                   y + i, rest);
-      }
+      if (i < n) ForwardPart<true, kWeight, kAdd>(x, weight, addend, scale, y, i, n - i);
     }
   }
 }
 
-// With xn = x * rstd and g = dy * weight: dweight += dy * xn; returns sum(g * xn) of the part.
-template <bool kTail, typename T>
+// With xn = x * rstd and g = dy * weight, for the columns from i on: dweight += dy * xn; returns
+// sum + g * xn.
+template <bool kTail, Weight kWeight, typename T>
 HWY_INLINE VF BackwardSums(const T* x, const T* weight, const T* dy, VF rstd, float* dweight,
-                           size_t count, VF sum) {
-  const VF xn = hn::Mul(LoadPart<kTail>(x, count), rstd);
-  const VF dyn = hn::Mul(LoadPart<kTail>(dy, count), xn);
-  StorePart<kTail>(hn::Add(LoadPart<kTail>(dweight, count), dyn), dweight, count);
-  return hn::MulAdd(dyn, LoadPart<kTail>(weight, count), sum);
+                           size_t i, size_t count, VF sum) {
+  const VF xn = hn::Mul(LoadPart<kTail>(x + i, count), rstd);
+  const VF dyn = hn::Mul(LoadPart<kTail>(dy + i, count), xn);
+  StorePart<kTail>(hn::Add(LoadPart<kTail>(dweight + i, count), dyn), dweight + i, count);
+  return hn::MulAdd(dyn, WeightAt<kWeight, kTail>(weight, i, count), sum);
 }
 
 // dx = rstd * (g - xn * mean(g * xn)), plus what dx held if kAccumulate.
-template <bool kTail, bool kAccumulate, typename T>
+template <bool kTail, Weight kWeight, bool kAccumulate, typename T>
 HWY_INLINE void BackwardInput(const T* x, const T* weight, const T* dy, VF rstd, VF mean, T* dx,
-                              size_t count) {
-  const VF xn = hn::Mul(LoadPart<kTail>(x, count), rstd);
-  const VF g = hn::Mul(LoadPart<kTail>(dy, count), LoadPart<kTail>(weight, count));
+                              size_t i, size_t count) {
+  const VF xn = hn::Mul(LoadPart<kTail>(x + i, count), rstd);
+  const VF g = hn::Mul(LoadPart<kTail>(dy + i, count), WeightAt<kWeight, kTail>(weight, i, count));
   VF out = hn::Mul(rstd, hn::NegMulAdd(xn, mean, g));
-  if constexpr (kAccumulate) out = hn::Add(out, LoadPart<kTail>(dx, count));
-  StorePart<kTail>(out, dx, count);
+  if constexpr (kAccumulate) out = hn::Add(out, LoadPart<kTail>(dx + i, count));
+  StorePart<kTail>(out, dx + i, count);
 }
 
-template <bool kAccumulate, typename T>
+template <typename T, Weight kWeight, bool kAccumulate>
 void BackwardRows(const RmsNormBackwardArgs& args, int64_t begin, int64_t end, float* dweight) {
   const size_t lanes = hn::Lanes(DF());
   const size_t n = static_cast<size_t>(args.width);
@@ -95,38 +133,44 @@ void BackwardRows(const RmsNormBackwardArgs& args, int64_t begin, int64_t end, f
       VF sum = hn::Zero(DF());
       size_t i = 0;
       for (; i + lanes <= n; i += lanes) {
-        sum = BackwardSums<false>(x + i, weight + i, dy + i, rstd, dweight + i, lanes, sum);
+        sum = BackwardSums<false, kWeight>(x, weight, dy, rstd, dweight, i, lanes, sum);
       }
-      if (i < n) {
-        sum = BackwardSums<true>(x + i, weight + i, dy + i, rstd, dweight + i, n - i, sum);
-      }
+      if (i < n) sum = BackwardSums<true, kWeight>(x, weight, dy, rstd, dweight, i, n - i, sum);
       const VF mean = hn::Set(DF(), SumLanes(sum) / static_cast<float>(n));
       for (i = 0; i + lanes <= n; i += lanes) {
-        BackwardInput<false, kAccumulate>(x + i, weight + i, dy + i, rstd, mean, dx + i, lanes);
+        BackwardInput<false, kWeight, kAccumulate>(x, weight, dy, rstd, mean, dx, i, lanes);
       }
       if (i < n) {
-        BackwardInput<true, kAccumulate>(x + i, weight + i, dy + i, rstd, mean, dx + i, n - i);
+        BackwardInput<true, kWeight, kAccumulate>(x, weight, dy, rstd, mean, dx, i, n - i);
       }
     }
   }
 }
 
+template <typename T>
+void ForwardOf(const RmsNormArgs& args, int64_t begin, int64_t end) {
+  WithWeight(args, [&]<Weight kWeight>() {
+    args.addend != nullptr ? ForwardRows<T, kWeight, true>(args, begin, end)
+                           : ForwardRows<T, kWeight, false>(args, begin, end);
+  });
+}
+
+template <typename T>
+void BackwardOf(const RmsNormBackwardArgs& args, int64_t begin, int64_t end, float* dweight) {
+  WithWeight(args, [&]<Weight kWeight>() {
+    args.accumulate ? BackwardRows<T, kWeight, true>(args, begin, end, dweight)
+                    : BackwardRows<T, kWeight, false>(args, begin, end, dweight);
+  });
+}
+
 void NormForward(const RmsNormArgs& args, int64_t begin, int64_t end) {
-  if (args.dtype == DType::kF32) {
-    ForwardRows<float>(args, begin, end);
-  } else {
-    ForwardRows<bf16_t>(args, begin, end);
-  }
+  args.dtype == DType::kF32 ? ForwardOf<float>(args, begin, end)
+                            : ForwardOf<bf16_t>(args, begin, end);
 }
 
 void NormBackward(const RmsNormBackwardArgs& args, int64_t begin, int64_t end, float* dweight) {
-  if (args.dtype == DType::kF32) {
-    args.accumulate ? BackwardRows<true, float>(args, begin, end, dweight)
-                    : BackwardRows<false, float>(args, begin, end, dweight);
-  } else {
-    args.accumulate ? BackwardRows<true, bf16_t>(args, begin, end, dweight)
-                    : BackwardRows<false, bf16_t>(args, begin, end, dweight);
-  }
+  args.dtype == DType::kF32 ? BackwardOf<float>(args, begin, end, dweight)
+                            : BackwardOf<bf16_t>(args, begin, end, dweight);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -64,14 +64,18 @@ absl::StatusOr<std::unique_ptr<Product>> Product::Create(const ProductShape& s) 
     const Memory::desc out = MatrixOf(s.m, s.n, s.out_dtype, false, s.out_stride);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (s.accumulate) {
-      dnnl::post_ops add_to_out;
-      add_to_out.append_sum(1.0f);
-      attributes.set_post_ops(add_to_out);
-    }
     const Memory::desc bias(Memory::dims{1, s.n}, TypeOf(s.dtype), Memory::dims{s.n, 1});
+    // oneDNN scales a bias of its own with the product, so beside alpha the bias is added later.
+    const bool scales = s.alpha != 1.0f;
+    dnnl::post_ops after;
+    if (s.accumulate) after.append_sum(1.0f);
+    if (scales) {
+      attributes.set_output_scales(0, {s.alpha});
+      if (s.bias) after.append_binary(dnnl::algorithm::binary_add, bias);
+    }
+    if (after.len() > 0) attributes.set_post_ops(after);
     const dnnl::matmul::desc operation =
-        s.bias ? dnnl::matmul::desc(a, b, bias, out) : dnnl::matmul::desc(a, b, out);
+        s.bias && !scales ? dnnl::matmul::desc(a, b, bias, out) : dnnl::matmul::desc(a, b, out);
     state->description = dnnl::matmul::primitive_desc(operation, attributes, state->engine);
     state->product = dnnl::matmul(state->description);
     const auto add = [&](int index, Memory& memory, const Memory::desc& desc) {
@@ -82,7 +86,11 @@ absl::StatusOr<std::unique_ptr<Product>> Product::Create(const ProductShape& s) 
     add(DNNL_ARG_WEIGHTS, state->b, b);
     add(DNNL_ARG_DST, state->out, out);
     add(DNNL_ARG_SCRATCHPAD, state->scratch, state->description.scratchpad_desc());
-    if (s.bias) add(DNNL_ARG_BIAS, state->bias, bias);
+    if (s.bias) {
+      const int after_sum = s.accumulate ? 1 : 0;  // the place among the post-operations
+      const int place = DNNL_ARG_ATTR_MULTIPLE_POST_OP(after_sum) | DNNL_ARG_SRC_1;
+      add(scales ? place : DNNL_ARG_BIAS, state->bias, bias);
+    }
     return std::unique_ptr<Product>(new Product(std::move(state)));
   } catch (const dnnl::error& error) {
     return absl::InternalError(absl::StrCat("oneDNN cannot make a ", DTypeName(s.dtype),

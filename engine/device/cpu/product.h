@@ -14,7 +14,8 @@
 
 namespace megatrain {
 
-// Describes out[m, n] (+)= op(a)[m, k] * op(b)[k, n] (+ bias[n]), with strides as in MatMulArgs.
+// Describes out[m, n] (+)= alpha * op(a)[m, k] * op(b)[k, n] (+ bias[n]), with strides as in
+// MatMulArgs.
 struct ProductShape {
   int64_t m = 0, n = 0, k = 0;
   DType dtype = DType::kF32;      // the type of a, b and bias
@@ -23,12 +24,14 @@ struct ProductShape {
   bool bias = false;
   bool accumulate = false;  // adds the product to out; the sum is rounded once
   int64_t a_stride = 0, b_stride = 0, out_stride = 0;
+  float alpha = 1;
 
   friend bool operator==(const ProductShape&, const ProductShape&) = default;
   template <typename H>
   friend H AbslHashValue(H h, const ProductShape& s) {
     return H::combine(std::move(h), s.m, s.n, s.k, s.dtype, s.out_dtype, s.transpose_a,
-                      s.transpose_b, s.bias, s.accumulate, s.a_stride, s.b_stride, s.out_stride);
+                      s.transpose_b, s.bias, s.accumulate, s.a_stride, s.b_stride, s.out_stride,
+                      s.alpha);
   }
 };
 

@@ -1,8 +1,9 @@
 // Vector helpers for the element-wise kernels: loads and stores of FP32 vectors from and to FP32 or
-// BF16 memory, and an exponential. This file is included once for each instruction set (Highway's
-// foreach_target).
+// BF16 memory, an exponential and what is made of it. This file is included once for each
+// instruction set (Highway's foreach_target).
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "engine/base/dtype.h"
 #include "hwy/highway.h"
@@ -31,20 +32,42 @@ HWY_INLINE VF Load(const bf16_t* p) {
 }
 
 HWY_INLINE void Store(VF v, float* p) { hn::StoreU(v, DF(), p); }
-// Rounds to nearest even with integers, as FloatToBf16 does. Adding 0x7fff plus the last kept bit
-// carries exactly if the value must be rounded up. A NaN only gets its quiet bit, so that it cannot
-// carry to zero.
-HWY_INLINE void Store(VF v, bf16_t* p) {
-  const DF df;
+// Rounds to the bits of BF16, in the lower half of each lane: to nearest even with integers, as
+// FloatToBf16 does. Adding 0x7fff plus the last kept bit carries exactly if the value must be
+// rounded up. A NaN only gets its quiet bit, so that it cannot carry to zero.
+HWY_INLINE hn::Vec<DU> RoundToBf16(VF v) {
   const DU du;
   const auto bits = hn::BitCast(du, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu)));
   const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
   const auto is_number = hn::RebindMask(du, hn::Eq(v, v));
-  const auto kept = hn::ShiftRight<16>(hn::IfThenElse(is_number, rounded, quiet));
-  hn::StoreU(hn::DemoteTo(DH(), hn::BitCast(hn::RebindToSigned<DF>(), kept)), DH(), p);
-  (void)df;
+  return hn::ShiftRight<16>(hn::IfThenElse(is_number, rounded, quiet));
+}
+HWY_INLINE void Store(VF v, bf16_t* p) {
+  const auto bits = hn::BitCast(hn::RebindToSigned<DF>(), RoundToBf16(v));
+  hn::StoreU(hn::DemoteTo(DH(), bits), DH(), p);
+}
+
+// Load and store pairs of neighbours: p[2 i] is in lane i of `even`, p[2 i + 1] in that of `odd`.
+HWY_INLINE void LoadPairs(const float* p, VF& even, VF& odd) {
+  hn::LoadInterleaved2(DF(), p, even, odd);
+}
+HWY_INLINE void LoadPairs(const bf16_t* p, VF& even, VF& odd) {
+  const DU du;
+  HWY_ALIGN uint32_t lanes[hn::MaxLanes(du)];
+  std::memcpy(lanes, p, sizeof(lanes[0]) * hn::Lanes(du));
+  const auto words = hn::Load(du, lanes);
+  even = hn::BitCast(DF(), hn::ShiftLeft<16>(words));
+  odd = hn::BitCast(DF(), hn::AndNot(hn::Set(du, 0xffffu), words));
+}
+HWY_INLINE void StorePairs(VF even, VF odd, float* p) { hn::StoreInterleaved2(even, odd, DF(), p); }
+HWY_INLINE void StorePairs(VF even, VF odd, bf16_t* p) {
+  const auto words = hn::Or(RoundToBf16(even), hn::ShiftLeft<16>(RoundToBf16(odd)));
+  const DU du;
+  HWY_ALIGN uint32_t lanes[hn::MaxLanes(du)];
+  hn::Store(words, du, lanes);
+  std::memcpy(p, lanes, sizeof(lanes[0]) * hn::Lanes(du));
 }
 
 // Load and store the first `count` lanes; the other lanes are loaded as zeros.
@@ -136,6 +159,24 @@ HWY_INLINE VF ExpNegative(VF x) {
 HWY_INLINE VF Sigmoid(VF x) {
   const VF one = hn::Set(DF(), 1.0f);
   return hn::Div(one, hn::Add(one, Exp(hn::Neg(x))));
+}
+
+// tanh(x) within 2 units in the last place; -1 and 1 at the ends; NaN stays NaN. Derivation: with
+// a = |x| from 0.625 on 1 - 2 / (exp(2 a) + 1), where what is subtracted is less than the result.
+// Below that x + x^3 p(x^2), with the polynomial p of degree 4 that has the least relative error of
+// tanh(x) there, 4e-9 before its coefficients are rounded.
+HWY_INLINE VF Tanh(VF x) {
+  const DF df;
+  const VF a = hn::Abs(x), one = hn::Set(df, 1.0f), two = hn::Set(df, 2.0f);
+  const VF z = hn::Mul(x, x);
+  VF p = hn::Set(df, -5.704986397e-3f);
+  p = hn::MulAdd(p, z, hn::Set(df, 2.063908614e-2f));
+  p = hn::MulAdd(p, z, hn::Set(df, -5.373971537e-2f));
+  p = hn::MulAdd(p, z, hn::Set(df, 0.1333144158f));
+  p = hn::MulAdd(p, z, hn::Set(df, -0.3333328068f));
+  const VF near_zero = hn::MulAdd(hn::Mul(p, z), x, x);
+  const VF far = hn::Sub(one, hn::Div(two, hn::Add(Exp(hn::Add(a, a)), one)));
+  return hn::IfThenElse(hn::Lt(a, hn::Set(df, 0.625f)), near_zero, hn::CopySign(far, x));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -67,6 +67,7 @@ absl::Status CudaKernels::MatMul(Stream& stream, const MatMulArgs& args) {
   product.out = args.out;
   product.out_stride = args.out_stride;
   product.bias = args.bias;
+  product.alpha = args.alpha;
   MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
   if (args.bias != nullptr && args.dtype != args.out_dtype) {
     float* const widened = static_cast<float*>(Of(stream).scratch());
@@ -128,6 +129,12 @@ absl::Status CudaKernels::Glu(Stream& stream, const GluArgs& args) {
 }
 absl::Status CudaKernels::GluBackward(Stream& stream, const GluBackwardArgs& args) {
   return Launched(cuda::GluBackward(QueueOf(stream), args), "GluBackward");
+}
+absl::Status CudaKernels::SigmoidGate(Stream& stream, const SigmoidGateArgs& args) {
+  return Launched(cuda::SigmoidGate(QueueOf(stream), args), "SigmoidGate");
+}
+absl::Status CudaKernels::SigmoidGateBackward(Stream& stream, const SigmoidGateBackwardArgs& args) {
+  return Launched(cuda::SigmoidGateBackward(QueueOf(stream), args), "SigmoidGateBackward");
 }
 absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
   return Launched(cuda::Embedding(QueueOf(stream), args), "Embedding");

@@ -108,6 +108,8 @@ class Layer {
     norm.x_stride = norm.y_stride = kWidth;
     norm.rstd = Floats(m.d);
     MT_RETURN_IF_ERROR(k_.RmsNorm(s_, norm));
+    norm.addend = m.c;
+    MT_RETURN_IF_ERROR(k_.RmsNorm(s_, norm));
     RmsNormBackwardArgs back{.dtype = dtype_, .rows = kTokens, .width = kWidth};
     back.x = m.a;
     back.weight = m.b;
@@ -130,12 +132,36 @@ class Layer {
     rope.cosine = Floats(m.b);
     rope.sine = Floats(m.c);
     MT_RETURN_IF_ERROR(k_.Rope(s_, rope));
-    MT_RETURN_IF_ERROR(k_.Glu(s_, {dtype_, kTokens, kWidth, m.a, m.b}));
-    MT_RETURN_IF_ERROR(k_.GluBackward(s_, {dtype_, kTokens, kWidth, m.a, m.b, m.a}));
+    rope.interleaved = true;
+    MT_RETURN_IF_ERROR(k_.Rope(s_, rope));
+    MT_RETURN_IF_ERROR(Gates(m));
     MT_RETURN_IF_ERROR(
         k_.Embedding(s_, {dtype_, kTokens, kWidth, kVocabulary, m.positions, m.a, m.b}));
     return k_.EmbeddingBackward(
         s_, {dtype_, kTokens, kWidth, kVocabulary, m.positions, m.positions, m.b, Floats(m.c)});
+  }
+
+  absl::Status Gates(const Memory& m) {
+    for (const GluActivation activation :
+         {GluActivation::kSilu, GluActivation::kGeluTanh, GluActivation::kClampedSilu}) {
+      MT_RETURN_IF_ERROR(k_.Glu(s_, {dtype_, kTokens, kWidth, m.a, m.b, activation}));
+      MT_RETURN_IF_ERROR(k_.GluBackward(s_, {dtype_, kTokens, kWidth, m.a, m.b, m.a, activation}));
+    }
+    SigmoidGateArgs gate{
+        .dtype = dtype_, .tokens = kTokens, .heads = kHeads, .head_dim = kHeadDim, .x = m.a};
+    gate.gate = m.b;
+    gate.gate_stride = kWidth;
+    gate.gate_head_stride = kHeadDim;
+    gate.out = m.c;
+    MT_RETURN_IF_ERROR(k_.SigmoidGate(s_, gate));
+    SigmoidGateBackwardArgs back{
+        .dtype = dtype_, .tokens = kTokens, .heads = kHeads, .head_dim = kHeadDim, .x = m.a};
+    back.gate = back.dgate = m.b;
+    back.gate_stride = back.dgate_stride = kWidth;
+    back.gate_head_stride = back.dgate_head_stride = kHeadDim;
+    back.dout = m.c;
+    back.dx = m.d;
+    return k_.SigmoidGateBackward(s_, back);
   }
 
   absl::Status Sums(const Memory& m) {
@@ -145,7 +171,10 @@ class Layer {
     loss.labels = m.positions;
     loss.scale = 1;
     loss.losses = Floats(m.b);
-    MT_RETURN_IF_ERROR(k_.CrossEntropy(s_, loss));
+    for (const float softcap : {0.0f, 30.0f}) {
+      loss.softcap = softcap;
+      MT_RETURN_IF_ERROR(k_.CrossEntropy(s_, loss));
+    }
     PreferenceLossArgs preference;
     preference.pairs = 1;
     preference.bounds = preference.labels = m.positions;

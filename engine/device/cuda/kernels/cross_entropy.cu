@@ -38,7 +38,7 @@ __device__ inline Exponentials JoinBlock(Exponentials x, Exponentials* shared) {
   return all;
 }
 
-template <typename T, int kCount>
+template <typename T, int kCount, bool kCapped>
 __global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyArgs args) {
   constexpr int64_t kStep = kThreads * kCount, kChunk = kHeld * kStep;
   const int64_t token = blockIdx.x;
@@ -52,6 +52,10 @@ __global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyAr
       held[h] = LoadPack<float, kCount>(row + i, i < args.vocabulary);
     }
   };
+  // With a softcap l = softcap * tanh(x / softcap) takes the place of a logit x.
+  const float inverse_cap = kCapped ? 1.0f / args.softcap : 0.0f;
+  const auto tanh_of = [&](float x) { return tanhf(x * inverse_cap); };
+  const auto capped = [&](float x) { return kCapped ? args.softcap * tanh_of(x) : x; };
   const int64_t mine = threadIdx.x * kCount;
   Exponentials sum = {kLowest, 0.0f};
   for (int64_t first = mine; first < args.vocabulary; first += kChunk) {
@@ -63,7 +67,7 @@ __global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyAr
       Widen(held[h], x[h]);
 #pragma unroll
       for (int j = 0; j < kCount; ++j) {
-        if (first + h * kStep >= args.vocabulary) x[h][j] = -INFINITY;
+        x[h][j] = first + h * kStep < args.vocabulary ? capped(x[h][j]) : -INFINITY;
         largest = fmaxf(largest, x[h][j]);
       }
     }
@@ -78,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyAr
   }
   sum = JoinBlock(sum, SharedMemory<Exponentials>());
   const float lse = sum.largest + logf(sum.total);
-  if (threadIdx.x == 0) args.losses[token] = label < 0 ? 0.0f : lse - row[label];
+  if (threadIdx.x == 0) args.losses[token] = label < 0 ? 0.0f : lse - capped(row[label]);
   if (args.loss_only) return;
   __syncthreads();  // row[label] is read
   // The gradient may be shorter than the logit it replaces, so that it lands on logits further to
@@ -98,11 +102,20 @@ __global__ void __launch_bounds__(kThreads, 2) CrossEntropyKernel(CrossEntropyAr
       Widen(held[h], x);
 #pragma unroll
       for (int j = 0; j < kCount; ++j) {
-        x[j] = (expf(x[j] - lse) - (i + j == label ? 1.0f : 0.0f)) * scale;
+        const float by_raw = kCapped ? 1.0f - tanh_of(x[j]) * tanh_of(x[j]) : 1.0f;
+        x[j] = (expf(capped(x[j]) - lse) - (i + j == label ? 1.0f : 0.0f)) * scale;
+        if constexpr (kCapped) x[j] *= by_raw;
       }
       Store(x, out + i);
     }
   }
+}
+
+template <typename T, int kCount>
+int LaunchLoss(const Queue& queue, const CrossEntropyArgs& args) {
+  return Launch(
+      args.softcap > 0 ? CrossEntropyKernel<T, kCount, true> : CrossEntropyKernel<T, kCount, false>,
+      Grid(args.tokens), kThreads, kWarps * int{sizeof(Exponentials)}, queue, args);
 }
 
 template <typename T>
@@ -111,8 +124,7 @@ int CrossEntropyOf(const Queue& queue, const CrossEntropyArgs& args) {
   constexpr int64_t kSize = sizeof(float);
   const bool packs =
       MovesPacks(queue, {args.logits}, {args.logits_stride * kSize, args.vocabulary * kSize});
-  return Launch(packs ? CrossEntropyKernel<T, kCount> : CrossEntropyKernel<T, 1>, Grid(args.tokens),
-                kThreads, kWarps * int{sizeof(Exponentials)}, queue, args);
+  return packs ? LaunchLoss<T, kCount>(queue, args) : LaunchLoss<T, 1>(queue, args);
 }
 
 }  // namespace

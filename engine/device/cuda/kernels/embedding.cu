@@ -41,7 +41,15 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll
   for (int h = 0; h < kHeld; ++h) {
     const int64_t i = first + h * kWarp * kCount;
-    if (i < args.hidden) StorePack(held[h], out + i);
+    if (i >= args.hidden) continue;
+    if (args.scale != 1.0f) {
+      float v[kCount];
+      Widen(held[h], v);
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) v[j] *= args.scale;
+      Narrow(v, held[h]);
+    }
+    StorePack(held[h], out + i);
   }
 }
 
@@ -95,7 +103,7 @@ __global__ void __launch_bounds__(kPieceThreads, 4)
   }
   const int32_t before = first > 0 ? args.ids[args.sorted_positions[first - 1]] : -1;
   __syncthreads();
-  const int32_t continued = before == ids[0] ? before : -1;
+  const int32_t continued = before == ids[0] && before != args.padding_id ? before : -1;
   if (blockIdx.y == 0 && threadIdx.x == 0) pieces.continued[blockIdx.x] = continued;
   const int64_t i = (static_cast<int64_t>(blockIdx.y) * kPieceThreads + threadIdx.x) * kCount;
   if (i >= args.hidden) return;
@@ -103,19 +111,20 @@ __global__ void __launch_bounds__(kPieceThreads, 4)
   for (int begin = 0; begin < count; begin += kAtOnce) {
     Pack<T, kCount> held[kAtOnce];
     Pack<float, kPart> old[kAtOnce][kParts];
-    bool ends[kAtOnce];  // the part of a run, with this position
+    bool ends[kAtOnce], kept[kAtOnce];  // the part of a run, with this position; and is summed
 #pragma unroll
     for (int k = 0; k < kAtOnce; ++k) {
       const int at = begin + k;
       const bool there = at < count;
       const int32_t id = there ? ids[at] : 0;
       ends[k] = there && (at + 1 == count || ids[at + 1] != id);
+      kept[k] = ends[k] && id != args.padding_id;
       held[k] = LoadPack<T, kCount>(
           static_cast<const T*>(args.dout) + (there ? positions[at] : 0) * args.hidden + i, there);
 #pragma unroll
       for (int p = 0; p < kParts; ++p) {
         old[k][p] = LoadPack<float, kPart>(args.dtable + id * args.hidden + i + p * kPart,
-                                           ends[k] && id != continued);
+                                           kept[k] && id != continued);
       }
     }
 #pragma unroll
@@ -134,10 +143,10 @@ __global__ void __launch_bounds__(kPieceThreads, 4)
         Widen(old[k][p], part);
 #pragma unroll
         for (int j = 0; j < kPart; ++j) {
-          part[j] += sum[p * kPart + j];
+          part[j] += sum[p * kPart + j] * args.scale;
           sum[p * kPart + j] = 0;
         }
-        Store(part, to + i + p * kPart);
+        if (kept[k]) Store(part, to + i + p * kPart);
       }
     }
   }
@@ -176,7 +185,7 @@ __global__ void __launch_bounds__(kThreads) EmbeddingBackwardUnsplit(EmbeddingBa
     const int32_t id = args.ids[position];
     sum += ToFloat(static_cast<const T*>(args.dout)[position * args.hidden + column]);
     if (at + 1 < args.tokens && args.ids[args.sorted_positions[at + 1]] == id) continue;
-    args.dtable[id * args.hidden + column] += sum;
+    if (id != args.padding_id) args.dtable[id * args.hidden + column] += sum * args.scale;
     sum = 0;
   }
 }

@@ -39,6 +39,8 @@ int StoreInCache(const Queue& queue, const CachedAttentionArgs& args);
 int CachedAttention(const Queue& queue, const CachedAttentionArgs& args);
 int Glu(const Queue& queue, const GluArgs& args);
 int GluBackward(const Queue& queue, const GluBackwardArgs& args);
+int SigmoidGate(const Queue& queue, const SigmoidGateArgs& args);
+int SigmoidGateBackward(const Queue& queue, const SigmoidGateBackwardArgs& args);
 int Embedding(const Queue& queue, const EmbeddingArgs& args);
 int EmbeddingBackward(const Queue& queue, const EmbeddingBackwardArgs& args, void* scratch);
 int CrossEntropy(const Queue& queue, const CrossEntropyArgs& args);

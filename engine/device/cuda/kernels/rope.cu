@@ -1,4 +1,5 @@
-// Rotary positions in place: a thread rotates kCount pairs (i, i + head_dim / 2) of one head.
+// Rotary positions in place: a thread rotates kCount pairs of one head, whose elements lie in two
+// packs.
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/primitives.h"
 
@@ -7,19 +8,21 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <typename T, int kCount>
+template <typename T, int kCount, bool kInterleaved>
 __global__ void RopeKernel(RopeArgs args, uint32_t threads) {
   const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
   if (thread >= threads) return;
-  const uint32_t half = static_cast<uint32_t>(args.head_dim) / 2, packs = half / kCount;
+  const uint32_t half = static_cast<uint32_t>(args.rotary_dim) / 2, packs = half / kCount;
   const uint32_t heads = static_cast<uint32_t>(args.heads);
   const uint32_t item = thread / packs, i = (thread - item * packs) * kCount;
   const int64_t token = item / heads, head = item % heads;
-  T* const first = static_cast<T*>(args.x) + token * args.stride + head * args.head_dim + i;
+  T* const first = static_cast<T*>(args.x) + token * args.stride + head * args.head_dim +
+                   (kInterleaved ? 2 * i : i);
+  T* const second = first + (kInterleaved ? kCount : half);
   const int64_t table = static_cast<int64_t>(args.positions[token]) * half + i;
-  float a[kCount], b[kCount];
-  Load(first, a);
-  Load(first + half, b);
+  float x[2][kCount];
+  Load(first, x[0]);
+  Load(second, x[1]);
   constexpr int kPiece = kCount < 4 ? kCount : 4;
 #pragma unroll
   for (int p = 0; p < kCount; p += kPiece) {
@@ -28,22 +31,26 @@ __global__ void RopeKernel(RopeArgs args, uint32_t threads) {
     Load(args.sine + table + p, sine);
 #pragma unroll
     for (int j = 0; j < kPiece; ++j) {
+      const int pair = p + j;
+      float& a = kInterleaved ? x[2 * pair / kCount][2 * pair % kCount] : x[0][pair];
+      float& b = kInterleaved ? x[(2 * pair + 1) / kCount][(2 * pair + 1) % kCount] : x[1][pair];
       const float s = args.inverse ? -sine[j] : sine[j];
-      const float rotated = a[p + j] * cosine[j] - b[p + j] * s;
-      b[p + j] = b[p + j] * cosine[j] + a[p + j] * s;
-      a[p + j] = rotated;
+      const float rotated = a * cosine[j] - b * s;
+      b = b * cosine[j] + a * s;
+      a = rotated;
     }
   }
-  Store(a, first);
-  Store(b, first + half);
+  Store(x[0], first);
+  Store(x[1], second);
 }
 
 template <typename T, int kCount>
 int LaunchRope(const Queue& queue, const RopeArgs& args) {
-  const int64_t threads = args.tokens * args.heads * (args.head_dim / 2 / kCount);
+  const int64_t threads = args.tokens * args.heads * (args.rotary_dim / 2 / kCount);
   if (threads == 0) return 0;
   if (threads > kThreadsMax) return kInvalidValue;
-  return Launch(RopeKernel<T, kCount>, Grid(CeilDiv(threads, kThreads)), kThreads, 0, queue, args,
+  return Launch(args.interleaved ? RopeKernel<T, kCount, true> : RopeKernel<T, kCount, false>,
+                Grid(CeilDiv(threads, kThreads)), kThreads, 0, queue, args,
                 static_cast<uint32_t>(threads));
 }
 
@@ -51,7 +58,7 @@ template <typename T>
 int RopeOf(const Queue& queue, const RopeArgs& args) {
   constexpr int64_t kSize = sizeof(T);
   return MovesPacks(queue, {args.x, args.cosine, args.sine},
-                    {args.stride * kSize, args.head_dim / 2 * kSize})
+                    {args.stride * kSize, args.head_dim * kSize, args.rotary_dim / 2 * kSize})
              ? LaunchRope<T, kPackCount<T>>(queue, args)
              : LaunchRope<T, 1>(queue, args);
 }

@@ -139,9 +139,9 @@ class LoadedCublasLt : public CublasLt {
                                                 &product.bias, sizeof(product.bias));
       if (status != CUBLAS_STATUS_SUCCESS) return status;
     }
-    const float one = 1, beta = product.c != nullptr ? 1 : 0;
+    const float alpha = product.alpha, beta = product.c != nullptr ? 1 : 0;
     const void* const c = product.c != nullptr ? product.c : product.out;
-    return f_.matmul(handle_, p.desc, &one, product.a, p.a, product.b, p.b, &beta, c, p.out,
+    return f_.matmul(handle_, p.desc, &alpha, product.a, p.a, product.b, p.b, &beta, c, p.out,
                      product.out, p.out, &p.algorithm, workspace,
                      static_cast<size_t>(workspace_bytes), static_cast<cudaStream_t>(stream));
   }

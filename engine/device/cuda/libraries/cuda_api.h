@@ -56,11 +56,11 @@ struct CudaLibrary {
   std::string place = "";
 };
 
-// Describes out = op(a) op(b) + beta c (+ bias), column-major as in cuBLAS. `out` and `c` are [m,
-// n] with leading dimension out_stride; beta is 1, or 0 if c is null. bias [m] is added to every
-// column. Sums are FP32. The parts of a split sum are added in FP32 in the workspace and not in
-// place. cuBLASLt has no products of FP32 with a BF16 result, and takes a bias in the output's type
-// only.
+// Describes out = alpha op(a) op(b) + beta c (+ bias), column-major as in cuBLAS. `out` and `c` are
+// [m, n] with leading dimension out_stride; beta is 1, or 0 if c is null. bias [m] is added to
+// every column. Sums are FP32. The parts of a split sum are added in FP32 in the workspace and not
+// in place. cuBLASLt has no products of FP32 with a BF16 result, and takes a bias in the output's
+// type only.
 struct CudaProduct {
   int64_t m = 0, n = 0, k = 0;
   DType dtype = DType::kF32;      // the type of a and b
@@ -74,6 +74,7 @@ struct CudaProduct {
   void* out = nullptr;
   int64_t out_stride = 0;
   const void* bias = nullptr;  // may be null
+  float alpha = 1;
 };
 
 class CudaApi {

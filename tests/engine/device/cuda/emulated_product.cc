@@ -30,6 +30,7 @@ void EmulatedProduct(const CudaProduct& p) {
         const int64_t b = p.transpose_b ? l * p.b_stride + column : column * p.b_stride + l;
         sum += static_cast<double>(Get(p.dtype, p.a, a)) * Get(p.dtype, p.b, b);
       }
+      sum *= p.alpha;
       const int64_t out = column * p.out_stride + row;
       if (p.bias != nullptr) sum += Get(p.out_dtype, p.bias, row);
       if (p.c != nullptr) sum += Get(p.out_dtype, p.c, out);
