@@ -12,9 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
-#include "engine/hf/config_readers.h"
-#include "engine/hf/json_fields.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/json_fields.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/model_family.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
 
 namespace megatrain {

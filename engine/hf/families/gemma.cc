@@ -3,8 +3,8 @@
 // of query and key heads and rotates its kinds of layers differently. Gemma Team 2024, 2025.
 #include <cmath>
 
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

@@ -1,7 +1,7 @@
 // GLM 4 of 0414, dense: norms before and after both halves of a layer, and half of each head
 // rotated in neighbouring pairs. GLM 2024.
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

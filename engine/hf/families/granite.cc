@@ -1,7 +1,7 @@
 // Granite 3 and 4, dense: Llama with fixed factors of the embedding, the scores, each half of a
 // layer and the logits. IBM 2024.
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

@@ -1,6 +1,6 @@
 // Llama 1 to 3, and the many models that took over its shape. Touvron et al. 2023.
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

@@ -1,7 +1,7 @@
 // Ministral 3: Mistral with yarn and queries that grow with the position beyond the original
 // context. Mistral 2025.
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

@@ -1,6 +1,6 @@
 // Mistral: Llama with a window in every layer unless it is switched off. Jiang et al. 2023.
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

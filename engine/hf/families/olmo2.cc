@@ -1,7 +1,7 @@
 // OLMo 2 and 3: no norms before attention and MLP but after them, and norms of all queries and all
 // keys. OLMo 3 has windows in three of four layers, and scales RoPE in the others alone. OLMo 2025.
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

@@ -1,7 +1,7 @@
 // Phi 3 and 4: Llama whose tensors are fused on disk, with partial rotation and longrope in some.
 // Abdin et al. 2024.
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

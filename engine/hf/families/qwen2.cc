@@ -1,7 +1,7 @@
 // Qwen 2 and 2.5: Llama with biases of queries, keys and values, and windows in later layers where
 // they are switched on. Yang et al. 2024.
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

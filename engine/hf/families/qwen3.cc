@@ -1,6 +1,6 @@
 // Qwen 3, dense: Llama with a norm of each query and key head. Yang et al. 2025.
-#include "engine/hf/config_readers.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/config_readers.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

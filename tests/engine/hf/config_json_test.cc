@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/hf/config_json.h"
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {

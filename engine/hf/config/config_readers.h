@@ -1,14 +1,14 @@
 // Reads the settings of config.json that families have in common. Every function reads with
 // transformers' meaning, records errors in the fields' status, and then returns something harmless.
-#ifndef MEGATRAIN_ENGINE_HF_CONFIG_READERS_H_
-#define MEGATRAIN_ENGINE_HF_CONFIG_READERS_H_
+#ifndef MEGATRAIN_ENGINE_HF_CONFIG_CONFIG_READERS_H_
+#define MEGATRAIN_ENGINE_HF_CONFIG_CONFIG_READERS_H_
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "engine/hf/json_fields.h"
+#include "engine/hf/config/json_fields.h"
 #include "engine/model/model_description.h"
 
 namespace megatrain {
@@ -82,4 +82,4 @@ void ReadQwenWindows(JsonFields& fields, ModelDescription& model);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_HF_CONFIG_READERS_H_
+#endif  // MEGATRAIN_ENGINE_HF_CONFIG_CONFIG_READERS_H_

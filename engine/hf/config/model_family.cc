@@ -1,4 +1,4 @@
-#include "engine/hf/model_family.h"
+#include "engine/hf/config/model_family.h"
 
 #include <map>
 

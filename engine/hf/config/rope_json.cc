@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/json.h"
-#include "engine/hf/config_readers.h"
+#include "engine/hf/config/config_readers.h"
 
 namespace megatrain {
 namespace {

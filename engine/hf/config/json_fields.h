@@ -1,6 +1,6 @@
 // Reads a JSON object that comes from outside, key by key, and refuses keys that were not read.
-#ifndef MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_
-#define MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_
+#ifndef MEGATRAIN_ENGINE_HF_CONFIG_JSON_FIELDS_H_
+#define MEGATRAIN_ENGINE_HF_CONFIG_JSON_FIELDS_H_
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -131,4 +131,4 @@ class JsonFields {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_HF_JSON_FIELDS_H_
+#endif  // MEGATRAIN_ENGINE_HF_CONFIG_JSON_FIELDS_H_

@@ -1,12 +1,12 @@
 // The model families that config.json may name, and how one is added: a file in engine/hf/families
 // that describes it and registers itself.
-#ifndef MEGATRAIN_ENGINE_HF_MODEL_FAMILY_H_
-#define MEGATRAIN_ENGINE_HF_MODEL_FAMILY_H_
+#ifndef MEGATRAIN_ENGINE_HF_CONFIG_MODEL_FAMILY_H_
+#define MEGATRAIN_ENGINE_HF_CONFIG_MODEL_FAMILY_H_
 
 #include <string>
 #include <vector>
 
-#include "engine/hf/json_fields.h"
+#include "engine/hf/config/json_fields.h"
 #include "engine/model/model_description.h"
 
 namespace megatrain {
@@ -33,4 +33,4 @@ class ModelFamilyRegistration {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_HF_MODEL_FAMILY_H_
+#endif  // MEGATRAIN_ENGINE_HF_CONFIG_MODEL_FAMILY_H_

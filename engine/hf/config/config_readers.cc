@@ -1,4 +1,4 @@
-#include "engine/hf/config_readers.h"
+#include "engine/hf/config/config_readers.h"
 
 #include <nlohmann/json.hpp>
 
