@@ -128,8 +128,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   const LayerBackwardWidths widths = BackwardWidths(model);
   backward.dattention = buffers.Bytes(tokens_max * widths.attention * element);
   backward.dqkv = buffers.Bytes(tokens_max * widths.qkv * element);
-  backward.workspace_bytes =
-      AttentionWorkspaceBytes(model, dtype, tokens_max, tokens_max, kernels);
+  backward.workspace_bytes = AttentionWorkspaceBytes(model, dtype, tokens_max, tokens_max, kernels);
   void* chunk = buffers.Bytes(
       std::max(backward.workspace_bytes, LayerChunkBytes(model, dtype, context.chunk_tokens)));
   backward.workspace = chunk;
@@ -151,8 +150,8 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
         std::vector<Sequence>(batch.sequences.begin() + first, batch.sequences.begin() + end));
     const MicroBatchView view = micro_batch.View();
     const auto activations = [&](int64_t layer) {
-      return PlaceActivations(model, static_cast<int>(layer), dtype, tokens_max, context.chunk_tokens, level, kept[layer],
-                              scratch, chunk);
+      return PlaceActivations(model, static_cast<int>(layer), dtype, tokens_max,
+                              context.chunk_tokens, level, kept[layer], scratch, chunk);
     };
     MT_RETURN_IF_ERROR(EmbeddingForward(context, tiles[0], view, states[0]));
     for (int64_t i = 0; i < layers; ++i) {
@@ -162,6 +161,9 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
     }
     const auto keep_logits = [&](int64_t, int64_t tokens, const float* logits) {
       result->logits.insert(result->logits.end(), logits, logits + tokens * model.vocabulary);
+      CapLogits(
+          model,
+          absl::MakeSpan(result->logits).last(static_cast<size_t>(tokens * model.vocabulary)));
       return absl::OkStatus();
     };
     MT_RETURN_IF_ERROR(HeadLogits(context, tiles[layout.head_tile], states[layers], 0, view.tokens,
