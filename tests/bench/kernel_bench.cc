@@ -287,6 +287,27 @@ class Bench {
       return kernels_.GluBackward(
           stream_, {dtype_, kTokens, kIntermediate, gate_up.data(), act.data(), dgate_up.data()});
     });
+    // Units of other families, which are not part of the step.
+    for (const auto& [name, activation] :
+         {std::pair{"gelu", GluActivation::kGeluTanh}, {"clamped", GluActivation::kClampedSilu}}) {
+      Report(name, tokens * kIntermediate * element * 3, 0, [&, kind = activation] {
+        return kernels_.Glu(stream_, {dtype_, kTokens, kIntermediate, gate_up.data(), act.data(),
+                                      kind, 7.0f, 1.702f});
+      });
+      Report(name, tokens * kIntermediate * element * 6, 0, [&, kind = activation] {
+        return kernels_.GluBackward(stream_, {dtype_, kTokens, kIntermediate, gate_up.data(),
+                                              act.data(), dgate_up.data(), kind, 7.0f, 1.702f});
+      });
+    }
+    Report("sigmoid gate", tokens * kHidden * element * 3, 0, [&] {
+      return kernels_.SigmoidGate(stream_, {dtype_, kTokens, kHeads, kHeadDim, x.data(), qkv.data(),
+                                            kQkv, 2 * kHeadDim, y.data()});
+    });
+    Report("rope of neighbours", tokens * 2 * kHidden * element * 2, 0, [&] {
+      return kernels_.Rope(stream_,
+                           {dtype_, kTokens, 2 * kHeads, kHeadDim, kHeadDim, true, qkv.data(), kQkv,
+                            positions.data(), cosine.data(), sine.data(), false});
+    });
     std::vector<float> logits(static_cast<size_t>(kHeadChunk * kVocabulary), 0.5f);
     std::vector<int32_t> labels(static_cast<size_t>(kHeadChunk), 17);
     std::vector<float> losses(labels.size());
@@ -294,6 +315,11 @@ class Bench {
       return kernels_.CrossEntropy(
           stream_, {dtype_, kHeadChunk, kVocabulary, logits.data(), kVocabulary, labels.data(),
                     1e-3f, nullptr, false, losses.data()});
+    });
+    Report("cross entropy, cap", kHeadChunk * kVocabulary * (4 + element), 0, [&] {
+      return kernels_.CrossEntropy(
+          stream_, {dtype_, kHeadChunk, kVocabulary, logits.data(), kVocabulary, labels.data(),
+                    1e-3f, nullptr, false, losses.data(), 30.0f});
     });
     std::vector<int32_t> ids(static_cast<size_t>(kTokens)), sorted(ids.size());
     std::minstd_rand random(2);
