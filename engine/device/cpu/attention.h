@@ -5,7 +5,7 @@
 #define MEGATRAIN_ENGINE_DEVICE_CPU_ATTENTION_H_
 
 #include "engine/base/thread_pool.h"
-#include "engine/device/cpu/workspace.h"
+#include "engine/device/cpu/product/workspace.h"
 #include "engine/device/kernels.h"
 
 namespace megatrain {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/device/cpu/elementwise.h"
-#include "engine/device/cpu/product.h"
+#include "engine/device/cpu/product/product.h"
 
 namespace megatrain::attention {
 

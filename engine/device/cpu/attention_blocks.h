@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
-#include "engine/device/cpu/workspace.h"
+#include "engine/device/cpu/product/workspace.h"
 #include "engine/device/kernel_args.h"
 
 namespace megatrain::attention {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/bytes.h"
 #include "engine/device/cpu/cpu_kernels.h"
-#include "engine/device/cpu/product.h"
+#include "engine/device/cpu/product/product.h"
 #include "hwy/targets.h"
 
 namespace megatrain {

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "engine/base/thread_pool.h"
-#include "engine/device/cpu/workspace.h"
+#include "engine/device/cpu/product/workspace.h"
 #include "engine/device/kernels.h"
 
 namespace megatrain {

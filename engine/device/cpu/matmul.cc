@@ -6,7 +6,7 @@
 
 #include "engine/base/status.h"
 #include "engine/device/cpu/elementwise.h"
-#include "engine/device/cpu/product.h"
+#include "engine/device/cpu/product/product.h"
 
 namespace megatrain {
 namespace {

@@ -4,7 +4,7 @@
 #define MEGATRAIN_ENGINE_DEVICE_CPU_MATMUL_H_
 
 #include "engine/base/thread_pool.h"
-#include "engine/device/cpu/workspace.h"
+#include "engine/device/cpu/product/workspace.h"
 #include "engine/device/kernels.h"
 
 namespace megatrain {

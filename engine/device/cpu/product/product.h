@@ -1,8 +1,8 @@
 // A single-threaded matrix product on strided blocks, by oneDNN. MatMul and attention of the cpu
 // device are built from it. Only the thread pool runs work in parallel, so oneDNN's OpenMP is
 // limited to one thread.
-#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_H_
-#define MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_H_
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_PRODUCT_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_PRODUCT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -68,4 +68,4 @@ void UseOneOpenMpThread();
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_H_
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_PRODUCT_H_

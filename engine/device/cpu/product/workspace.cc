@@ -1,4 +1,4 @@
-#include "engine/device/cpu/workspace.h"
+#include "engine/device/cpu/product/workspace.h"
 
 #include <cstdlib>
 #include <utility>

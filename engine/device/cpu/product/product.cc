@@ -1,4 +1,4 @@
-#include "engine/device/cpu/product.h"
+#include "engine/device/cpu/product/product.h"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 // The buffers and products that one task of a cpu kernel needs besides its operands. They are kept
 // for later tasks.
-#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_WORKSPACE_H_
-#define MEGATRAIN_ENGINE_DEVICE_CPU_WORKSPACE_H_
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_WORKSPACE_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_WORKSPACE_H_
 
 #include <array>
 #include <cstddef>
@@ -13,7 +13,7 @@
 #include "absl/hash/hash.h"
 #include "absl/status/statusor.h"
 #include "engine/base/mutex.h"
-#include "engine/device/cpu/product.h"
+#include "engine/device/cpu/product/product.h"
 
 namespace megatrain {
 
@@ -93,4 +93,4 @@ class FirstError {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_WORKSPACE_H_
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_PRODUCT_WORKSPACE_H_
