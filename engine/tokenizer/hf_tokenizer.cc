@@ -266,10 +266,9 @@ bool HfTokenizer::TokensStay(size_t at, size_t place, Output* out) const {
     size_t at;
     TextPiece& spaces;
   };
-  for (const Where& where :
-       {Where{raw_matcher_, out->text, out->section_end, at, out->raw_spaces},
-        Where{normalized_matcher_, out->normalized.text, out->normalized_end, place,
-              out->spaces}}) {
+  for (const Where& where : {Where{raw_matcher_, out->text, out->section_end, at, out->raw_spaces},
+                             Where{normalized_matcher_, out->normalized.text, out->normalized_end,
+                                   place, out->spaces}}) {
     if (where.matcher.empty() || where.at == 0 || where.at >= where.end) continue;
     const char32_t before = Utf8At(where.text, Utf8Before(where.text, where.at));
     if (any_lstrip_ && IsWhiteSpace(before)) {
@@ -355,7 +354,8 @@ absl::Status HfTokenizer::EncodeSection(size_t begin, size_t end, bool open, Out
     const bool goes_on = open && to >= known;
     status = parts_.pre_tokenizer.Cut(
         normalized.text.substr(from, out->normalized_end - from), &chain, !out->state.continued,
-        out->state.word.begun, goes_on, [&](const PreTokenizer::Word& word) { return EncodeWord(word, out); });
+        out->state.word.begun, goes_on,
+        [&](const PreTokenizer::Word& word) { return EncodeWord(word, out); });
   });
   return status;
 }

@@ -189,6 +189,11 @@ absl::Status BpeModel::Encode(std::string_view word, const WordState& state,
                               ModelBuffers* buffers) const {
   const Word part = {word, state.begun, /*open=*/false};
   buffers->tokens.clear();
+  if (state.unknown) {  // the token of the run that it begins with was given
+    word.remove_prefix(UnknownEnd(part));
+    if (word.empty()) return absl::OkStatus();
+    return Encode(word, {/*begun=*/true}, buffers);
+  }
   if (!plain_ && state.begun) {
     Merge(part, 0, word.size(), buffers);
     return absl::OkStatus();

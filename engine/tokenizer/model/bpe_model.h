@@ -68,6 +68,12 @@ class BpeModel : public TokenModel {
   // are those of the part of the word that ends where the last of `next` is.
   bool IsSettled(const Word& word, const std::vector<TokenAt>& tokens, size_t token,
                  std::vector<size_t>* next, std::vector<TokenAt>* symbols) const;
+  // Returns true if the symbol at `at` becomes one token with unknown ones around it.
+  bool FusesAt(const Word& word, size_t at) const;
+  size_t UnknownEnd(const Word& word) const;  // of the run of such symbols at the beginning
+  // Does as EncodeOpen for a word that ends with such symbols, of which it may be cut in the run.
+  size_t CutUnknown(const Word& word, absl::FunctionRef<bool(size_t)> may_cut, WordState* state,
+                    ModelBuffers* buffers) const;
   // Returns true if no unknown symbol may reach across the place.
   bool Separates(const Word& word, size_t place) const;
   size_t SymbolBefore(std::string_view text, size_t at) const;  // where the one before `at` begins

@@ -12,6 +12,7 @@
 // second, that is seen from the stretch between the two, and from the tokens around the place.
 #include <algorithm>
 
+#include "engine/base/status.h"
 #include "engine/tokenizer/model/bpe_model.h"
 #include "engine/tokenizer/model/byte_unicode.h"
 #include "engine/tokenizer/text/utf8.h"
@@ -35,8 +36,8 @@ void BpeModel::Merge(const Word& word, size_t begin, size_t end, ModelBuffers* b
   for (size_t stretch = kStretchBytes; end - begin > stretch;) {
     size_t stop = begin + stretch;
     while (!BeginsCharacter(word.text, stop)) --stop;
-    const size_t place =
-        MergeSettled(word, begin, stop, [](size_t) { return true; }, buffers);
+    const size_t place = MergeSettled(
+        word, begin, stop, [](size_t) { return true; }, buffers);
     stretch = place > begin ? kStretchBytes : 2 * stretch;
     begin = place;
   }
@@ -157,7 +158,7 @@ size_t BpeModel::MergeSettled(const Word& word, size_t begin, size_t end,
         !Separates(word, place)) {
       continue;
     }
-    if (IsSettled(word, tokens, token, &next, &symbols) && may_cut(place)) {
+    if (may_cut(place) && IsSettled(word, tokens, token, &next, &symbols)) {
       buffers->tokens.insert(buffers->tokens.end(), tokens.begin(),
                              tokens.begin() + static_cast<ptrdiff_t>(token));
       return place;
@@ -167,12 +168,64 @@ size_t BpeModel::MergeSettled(const Word& word, size_t begin, size_t end,
   return begin;
 }
 
+bool BpeModel::FusesAt(const Word& word, size_t at) const {
+  return settings_.fuse_unknown && settings_.unknown_id.has_value() && !settings_.byte_fallback &&
+         !seams_.none() && !IsKnown(word, at);
+}
+
+size_t BpeModel::UnknownEnd(const Word& word) const {
+  size_t at = 0;
+  while (at < word.text.size() && FusesAt(word, at)) {
+    at += settings_.byte_level ? 1 : Utf8Length(static_cast<unsigned char>(word.text[at]));
+  }
+  return at;
+}
+
+// A run of unknown symbols is one token, which no rule joins. So what is before it is settled, and
+// of its rest no more is needed than where it ends.
+size_t BpeModel::CutUnknown(const Word& word, absl::FunctionRef<bool(size_t)> may_cut,
+                            WordState* state, ModelBuffers* buffers) const {
+  size_t run = word.text.size();
+  size_t place = 0;
+  for (int tried = 0; run > 0 && FusesAt(word, SymbolBefore(word.text, run)); ++tried) {
+    if (place == 0 && tried > 0 && tried < kPlacesMax && BeginsCharacter(word.text, run) &&
+        may_cut(run)) {
+      place = run;
+    }
+    run = SymbolBefore(word.text, run);
+  }
+  if (place == 0) return 0;
+  if (run > 0) {
+    const Word before = {word.text.substr(0, run), word.begun, /*open=*/true};
+    plain_ ? Cut(before, buffers) : Merge(before, 0, run, buffers);
+  }
+  if (run > 0 || !state->unknown) {
+    buffers->tokens.push_back({*settings_.unknown_id, static_cast<uint32_t>(run)});
+  }
+  *state = {/*begun=*/true, /*unknown=*/true, 0};
+  return place;
+}
+
 absl::StatusOr<size_t> BpeModel::EncodeOpen(std::string_view word,
                                             absl::FunctionRef<bool(size_t)> may_cut,
                                             WordState* state, ModelBuffers* buffers) const {
   // The whole word might be a token.
   if (settings_.ignore_merges && !state->begun && word.size() <= longest_) return 0;
   buffers->tokens.clear();
+  const size_t run = state->unknown ? UnknownEnd({word, /*begun=*/true, /*open=*/true}) : 0;
+  if (run == 0 || run == word.size()) {
+    const size_t place = CutUnknown({word, state->begun, true}, may_cut, state, buffers);
+    if (place > 0 || run > 0) return place;
+  } else {
+    WordState rest = {/*begun=*/true};
+    MT_ASSIGN_OR_RETURN(
+        const size_t size,
+        EncodeOpen(
+            word.substr(run), [&](size_t at) { return may_cut(run + at); }, &rest, buffers));
+    if (size == 0) return 0;
+    *state = rest;
+    return run + size;
+  }
   size_t begin = 0;  // the last seam
   for (size_t at = word.size(); plain_ && at > 0;) {
     const size_t before = SymbolBefore(word, at);

@@ -262,8 +262,8 @@ absl::StatusOr<size_t> UnigramModel::EncodeOpen(std::string_view word,
     const Settled place = places.back();
     // A run of unknown characters is cut if it is too long to be a token.
     const bool of_before = state->unknown && runs.back() == 0;
-    const bool cuts_run = of_before || (place.offset - runs.back() > longest_ &&
-                                        (!byte_fallback_ || all_bytes_));
+    const bool cuts_run =
+        of_before || (place.offset - runs.back() > longest_ && (!byte_fallback_ || all_bytes_));
     if ((place.unknown && !cuts_run) || !may_cut(place.offset)) continue;
     MT_RETURN_IF_ERROR(EncodePart(word.substr(0, place.offset), *state, place.unknown, buffers));
     *state = {/*begun=*/true, place.unknown, place.score};

@@ -46,8 +46,8 @@ class UnigramModel : public TokenModel {
                std::optional<int32_t> unknown_id, bool byte_fallback);
 
   // Calls settled(place) at settled places up to `limit`, from left to right; buffers->paths are
-  // then from the settled place before. Sets `*origin` to the last of them, from which the paths are
-  // at the end.
+  // then from the settled place before. Sets `*origin` to the last of them, from which the paths
+  // are at the end.
   absl::Status Search(std::string_view word, double score, size_t limit, ModelBuffers* buffers,
                       size_t* origin, absl::FunctionRef<void(const Settled&)> settled) const;
   // Returns the last place that is on the ways to all of `places`. The paths are from `origin`.

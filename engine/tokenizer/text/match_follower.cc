@@ -105,7 +105,8 @@ class MatchCompiler {
   bool Repeated(bool caseless) {
     bool lookahead = false;
     if (!Lookahead(caseless, &lookahead)) return false;
-    if (lookahead) return std::string_view("*+?{").find(Peek()) == std::string_view::npos || !Peek();
+    if (lookahead)
+      return std::string_view("*+?{").find(Peek()) == std::string_view::npos || !Peek();
     const size_t begin = at_;
     const int32_t first = Here();
     if (!Item(caseless)) return false;
@@ -283,8 +284,8 @@ uint32_t MatchProgram::Atoms(char32_t c) const {
   AppendUtf8(c, &text);
   atoms = kKnown;
   for (size_t i = 0; i < atoms_.size(); ++i) {
-    const absl::Status status = atoms_[i]->ForEachMatch(
-        text, [&](size_t, size_t) { atoms |= uint32_t{1} << i; });
+    const absl::Status status =
+        atoms_[i]->ForEachMatch(text, [&](size_t, size_t) { atoms |= uint32_t{1} << i; });
     if (!status.ok()) return atoms;  // out of memory: seen as no match, and asked again
   }
   known.store(atoms, std::memory_order_relaxed);

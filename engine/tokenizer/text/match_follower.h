@@ -42,9 +42,9 @@ class MatchProgram {
   friend class MatchCompiler;
   struct Instruction {
     enum Kind { kAtom, kSplit, kJump, kNextIs, kNextIsNot, kMatch } kind;
-    int32_t atom = 0;    // of kAtom, kNextIs and kNextIsNot
-    int32_t to = 0;      // of kSplit (the way that is tried first) and kJump
-    int32_t or_to = 0;   // of kSplit
+    int32_t atom = 0;   // of kAtom, kNextIs and kNextIsNot
+    int32_t to = 0;     // of kSplit (the way that is tried first) and kJump
+    int32_t or_to = 0;  // of kSplit
   };
   // The atoms that the character is, as bits.
   uint32_t Atoms(char32_t c) const;

@@ -253,8 +253,8 @@ bool Normalizer::CutsAt(std::string_view text, size_t offset) const {
   const size_t before = Utf8Before(text, offset);
   const size_t next = offset + Utf8Length(static_cast<unsigned char>(text[offset]));
   Neighbours around = {before == 0 ? 0 : Utf8At(text, Utf8Before(text, before)),
-                             Utf8At(text, before), Utf8At(text, offset),
-                             next >= text.size() ? 0 : Utf8At(text, next)};
+                       Utf8At(text, before), Utf8At(text, offset),
+                       next >= text.size() ? 0 : Utf8At(text, next)};
   // A later step sees what the steps before make of the neighbours, if that is one character each.
   bool single = true;
   for (size_t i = 0; i < steps_.size(); ++i) {

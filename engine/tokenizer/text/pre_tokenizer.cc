@@ -80,8 +80,9 @@ void PreTokenizer::AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior beh
   step.regex = std::move(regex);
   step.behavior = behavior;
   step.invert = invert;
-  step.single = !invert && (single || (step.regex->program() != nullptr &&
-                                       step.regex->program()->is_one_character()));
+  step.single =
+      !invert &&
+      (single || (step.regex->program() != nullptr && step.regex->program()->is_one_character()));
 }
 
 void PreTokenizer::AddMetaspace(std::string_view mark, MarkScheme scheme, bool split) {
@@ -92,9 +93,7 @@ void PreTokenizer::AddMetaspace(std::string_view mark, MarkScheme scheme, bool s
   steps_.back().split = split;
 }
 
-void PreTokenizer::AddPrefixSpace() {
-  steps_.emplace_back();
-}
+void PreTokenizer::AddPrefixSpace() { steps_.emplace_back(); }
 
 void PreTokenizer::AddScripts() {
   steps_.emplace_back();
@@ -102,8 +101,7 @@ void PreTokenizer::AddScripts() {
 }
 
 absl::Status PreTokenizer::Cut(std::string_view text, OffsetChain* chain, bool begins, bool in_word,
-                               bool open,
-                               absl::FunctionRef<absl::Status(const Word&)> give) const {
+                               bool open, absl::FunctionRef<absl::Status(const Word&)> give) const {
   return From(0, {0, text.size()}, open, {text, chain, begins, in_word, nullptr, give});
 }
 
@@ -196,8 +194,7 @@ absl::Status PreTokenizer::JoinedPieces(size_t step_index, TextPiece piece, bool
   Join(parts, step.behavior, &joined);
   TextPiece rest = {piece.first + done, piece.first + known};
   // What follows may be joined to the last one.
-  const bool ends = goes_on && !is_joined &&
-                    step.behavior == SplitBehavior::kMergedWithPrevious &&
+  const bool ends = goes_on && !is_joined && step.behavior == SplitBehavior::kMergedWithPrevious &&
                     (done < known || parts.empty() || parts.back().is_match);
   if (open && !ends && !joined.empty()) {
     rest = joined.back();

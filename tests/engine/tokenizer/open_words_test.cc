@@ -110,9 +110,9 @@ std::vector<Text> EndlessTexts() {
 std::vector<Text> MixedTexts() {
   Texts texts(12);
   std::vector<Text> mixed;
-  const std::vector<std::string> joints = {"'s",  " ",     "\n",   " x",  "1",  "'", "!a", "\r\n",
-                                           " 's", "\t\tb", "中文", "A",   "aB", "…", "_",  "é",
-                                           "e\u0301", "<s>", "<|endoftext|>", "[MASK]", "solo"};
+  const std::vector<std::string> joints = {
+      "'s", " ",  "\n", " x", "1", "'",       "!a",  "\r\n",          " 's",    "\t\tb", "中文",
+      "A",  "aB", "…",  "_",  "é", "e\u0301", "<s>", "<|endoftext|>", "[MASK]", "solo"};
   std::vector<Text> runs = EndlessTexts();
   for (int i = 0; i < 12; ++i) {
     std::string text;
@@ -146,7 +146,8 @@ TEST_P(OpenWords, WindowsOfEndlessTextsGiveTheIdsOfTheWhole) {
     for (const size_t window : {700}) {
       const Result result = EncodeByWindows(*tokenizer, text.text, window);
       EXPECT_TRUE(result.ids == whole) << text.name << " in windows of " << window;
-      if (result.largest > 4 * window) std::printf("HELD %s: %s %zu %zu\n", GetParam(), text.name, window, result.largest);
+      if (result.largest > 4 * window)
+        std::printf("HELD %s: %s %zu %zu\n", GetParam(), text.name, window, result.largest);
     }
   }
 }
