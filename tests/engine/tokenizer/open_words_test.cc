@@ -76,9 +76,11 @@ class Texts {
 struct Text {
   const char* name;
   std::string text;
+  bool is_space = false;
 };
 
 constexpr size_t kBytes = 12000;
+constexpr size_t kWindow = 700;
 
 std::vector<Text> EndlessTexts() {
   Texts texts(11);
@@ -96,11 +98,11 @@ std::vector<Text> EndlessTexts() {
           {"common Chinese", texts.Of({"我", "们", "语", "言", "模", "型", "的", "是"}, kBytes)},
           {"Cyrillic", texts.Between(0x430, 0x44f, kBytes)},
           {"digits", texts.Between('0', '9', kBytes)},
-          {"spaces", repeat(" ")},
-          {"tabs", repeat("\t")},
-          {"line feeds", repeat("\n")},
-          {"CRLF", repeat("\r\n")},
-          {"spaces and line feeds", texts.Of({" ", " ", "\n"}, kBytes)},
+          {"spaces", repeat(" "), true},
+          {"tabs", repeat("\t"), true},
+          {"line feeds", repeat("\n"), true},
+          {"CRLF", repeat("\r\n"), true},
+          {"spaces and line feeds", texts.Of({" ", " ", "\n"}, kBytes), true},
           {"dashes", repeat("-")},
           {"punctuation", texts.Of({"-", "=", "#", "*", "/", ".", ","}, kBytes)},
           {"base64", texts.Of({"A", "b", "C", "d", "9", "+", "/", "x"}, kBytes)}};
@@ -127,6 +129,17 @@ std::vector<Text> MixedTexts() {
   return mixed;
 }
 
+// The texts of which nothing shows how their tokens are: white space that a token may take which
+// follows, line ends that a table of characters might replace together, and a character that a
+// normalizer replaces when there are several.
+bool MayBeHeld(std::string_view tokenizer, const Text& text) {
+  for (const std::string_view free : {"gpt2", "llama3", "qwen", "o200k", "splits", "gemma_replace",
+                                      "spm_llama", "spm_llama_legacy", "spm_gemma"}) {
+    if (tokenizer == free) return false;
+  }
+  return text.is_space || (tokenizer == "bpe_suffix" && std::string_view("dashes") == text.name);
+}
+
 class OpenWords : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(All, OpenWords,
                          testing::Values("gpt2", "gpt2_prefix", "llama3", "qwen", "qwen_added",
@@ -143,11 +156,10 @@ TEST_P(OpenWords, WindowsOfEndlessTextsGiveTheIdsOfTheWhole) {
   for (const Text& text : EndlessTexts()) {
     std::vector<int32_t> whole;
     ASSERT_TRUE(tokenizer->Encode(text.text, &whole).ok());
-    for (const size_t window : {700}) {
-      const Result result = EncodeByWindows(*tokenizer, text.text, window);
-      EXPECT_TRUE(result.ids == whole) << text.name << " in windows of " << window;
-      if (result.largest > 4 * window)
-        std::printf("HELD %s: %s %zu %zu\n", GetParam(), text.name, window, result.largest);
+    const Result result = EncodeByWindows(*tokenizer, text.text, kWindow);
+    EXPECT_TRUE(result.ids == whole) << text.name;
+    if (!MayBeHeld(GetParam(), text)) {
+      EXPECT_LE(result.largest, 4 * kWindow) << text.name;
     }
   }
 }
