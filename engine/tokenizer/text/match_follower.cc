@@ -293,7 +293,7 @@ uint32_t MatchProgram::Atoms(char32_t c) const {
 }
 
 MatchFollower::MatchFollower(const MatchProgram* program, std::string_view text, size_t begin)
-    : program_(program), text_(text) {
+    : program_(program), text_(text), begin_(begin) {
   Number({});
   whole_ = Follow(begin);
 }

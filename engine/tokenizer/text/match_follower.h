@@ -67,7 +67,8 @@ class MatchFollower {
   // Returns true if an attempt at `place` has a match that ends where that at `begin` ends,
   // whatever follows. False does not mean that it has not, if `place` is far from the end.
   bool EndsAlike(size_t place) {
-    return text_.size() - place <= kBytesMax && is_open() && Follow(place) == whole_;
+    if (!is_open()) return false;
+    return place == begin_ || (text_.size() - place <= kBytesMax && Follow(place) == whole_);
   }
 
  private:
@@ -87,6 +88,7 @@ class MatchFollower {
 
   const MatchProgram* const program_;
   const std::string_view text_;
+  const size_t begin_;
   std::vector<std::vector<int32_t>> lists_;
   std::map<std::vector<int32_t>, int32_t> numbers_;
   std::map<std::pair<int32_t, uint32_t>, Step> steps_;
