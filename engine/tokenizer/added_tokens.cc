@@ -38,14 +38,14 @@ size_t SpaceBefore(std::string_view text, size_t end, size_t floor) {
   return std::max(end, floor);
 }
 
+}  // namespace
+
 size_t SpaceAfter(std::string_view text, size_t begin) {
   while (begin < text.size() && IsWhiteSpace(Utf8At(text, begin))) {
     begin += Utf8Length(static_cast<unsigned char>(text[begin]));
   }
   return begin;
 }
-
-}  // namespace
 
 int32_t AddedTokenMatcher::Child(int32_t node, uint8_t byte) const {
   for (const auto& [label, child] : nodes_[node].children) {
@@ -76,6 +76,25 @@ absl::Status AddedTokenMatcher::Add(std::string_view text, const AddedToken& tok
   return absl::OkStatus();
 }
 
+const AddedToken* AddedTokenMatcher::Longest(std::string_view text, size_t at, size_t* end) const {
+  const AddedToken* token = nullptr;
+  int32_t node = 0;
+  for (size_t next = at; next < text.size(); ++next) {
+    node = Child(node, static_cast<uint8_t>(text[next]));
+    if (node < 0) break;
+    if (nodes_[node].token >= 0) {
+      token = &tokens_[nodes_[node].token];
+      *end = next + 1;
+    }
+  }
+  return token;
+}
+
+bool AddedTokenMatcher::BeginsAt(std::string_view text, size_t at) const {
+  size_t end = at;
+  return Longest(text, at, &end) != nullptr;
+}
+
 void AddedTokenMatcher::Cut(
     std::string_view text,
     absl::FunctionRef<void(size_t begin, size_t end, const AddedToken* token)> piece) const {
@@ -86,17 +105,8 @@ void AddedTokenMatcher::Cut(
       ++at;
       continue;
     }
-    const AddedToken* token = nullptr;
     size_t match_end = at;
-    int32_t node = 0;
-    for (size_t next = at; next < text.size(); ++next) {
-      node = Child(node, static_cast<uint8_t>(text[next]));
-      if (node < 0) break;
-      if (nodes_[node].token >= 0) {
-        token = &tokens_[nodes_[node].token];
-        match_end = next + 1;
-      }
-    }
+    const AddedToken* const token = Longest(text, at, &match_end);
     if (token == nullptr) {
       ++at;
       continue;

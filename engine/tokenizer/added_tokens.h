@@ -26,6 +26,9 @@ struct AddedToken {
 // Returns true if the character has Unicode's \w, by which single_word is decided.
 bool IsWordCharacter(char32_t c);
 
+// Returns where the white space that begins at `begin` ends; `begin` if there is none.
+size_t SpaceAfter(std::string_view text, size_t begin);
+
 // Finds any of a set of tokens. The leftmost match wins; of matches at one place, the longest.
 // Thread safety: const methods may be called from several threads.
 class AddedTokenMatcher {
@@ -35,6 +38,9 @@ class AddedTokenMatcher {
   absl::Status Add(std::string_view text, const AddedToken& token);
 
   bool empty() const { return tokens_.empty(); }
+
+  // Returns true if one of the tokens is at `at`, whatever is around it.
+  bool BeginsAt(std::string_view text, size_t at) const;
 
   // Cuts `text` into pieces from left to right and calls piece(begin, end, token) for each. For a
   // token's match, `token` is that token, valid as long as the matcher. For the text between
@@ -48,6 +54,8 @@ class AddedTokenMatcher {
     int32_t token = -1;                                 // the token that ends here
   };
   int32_t Child(int32_t node, uint8_t byte) const;
+  // Returns the longest token at `at` and sets `*end` to where it ends; null if there is none.
+  const AddedToken* Longest(std::string_view text, size_t at, size_t* end) const;
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_ = std::vector<Node>(1);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -52,7 +53,7 @@ class HfTokenizer : public Tokenizer {
   struct Cut {
     size_t offset = 0;  // in the text
     size_t ids = 0;     // the number of ids of the text before it
-    double score = 0;   // of the tokens of the word that is cut, for TokenModel
+    WordState word;     // of the word that is cut
   };
   // The vectors that Encode fills, and buffers that are reused for every word.
   struct Output {
@@ -79,6 +80,9 @@ class HfTokenizer : public Tokenizer {
     size_t section = 0;      // where the stretch between added tokens begins that is being encoded
     size_t section_end = 0;  // and where it ends
     size_t stretch = 0;      // where the stretch of it begins that is free of normalized tokens
+    size_t normalized_end = 0;  // and where it ends in the normalized text
+    // White space that was looked at last, in the text and in the normalized one.
+    TextPiece raw_spaces = {1, 0}, spaces = {1, 0};
     ModelBuffers buffers;
     NormalizedText normalized;
   };
@@ -102,6 +106,9 @@ class HfTokenizer : public Tokenizer {
   // Sets out->cut to the place `offset` of `word` if the text can be cut there. Returns whether it
   // can.
   bool CutAt(const PreTokenizer::Word& word, size_t offset, Output* out) const;
+  // Returns true if the same added tokens are found behind `at`, in the text, and `place`, in the
+  // normalized text, when what is before it is cut off.
+  bool TokensStay(size_t at, size_t place, Output* out) const;
 
   TokenizerJson parts_;
   absl::flat_hash_map<int32_t, AddedToken> added_;  // by id
@@ -240,39 +247,64 @@ bool HfTokenizer::CutAt(const PreTokenizer::Word& word, size_t offset, Output* o
   if (at <= out->stretch || at >= out->section_end) return false;
   // Within what stands for one character there is no such place in the text.
   if (place > 0 && word.chain->Original(place - 1) == at) return false;
-  // A token may follow that takes the white space before it, or that is none behind a word.
-  const char32_t before = Utf8At(out->text, Utf8Before(out->text, at));
-  if ((any_lstrip_ && IsWhiteSpace(before)) || (any_single_word_ && IsWordCharacter(before))) {
-    return false;
-  }
+  if (!word.CutsAt(offset) || !TokensStay(at, word.chain->BeforeLast(place), out)) return false;
   const char32_t here = Utf8At(out->text, at);
   if (!parts_.pre_tokenizer.MayBegin(IsWhiteSpace(here) ? U' ' : here)) return false;
   const std::string_view section = out->text.substr(out->section, out->section_end - out->section);
   if (!parts_.normalizer.CutsAt(section, at - out->section)) return false;
-  out->cut = {at, out->ids->size(), 0};
+  out->cut = {at, out->ids->size(), {}};
+  return true;
+}
+
+bool HfTokenizer::TokensStay(size_t at, size_t place, Output* out) const {
+  // A token may follow that takes the white space before it, or that is none behind a word. Up to
+  // the ends there are no others.
+  struct Where {
+    const AddedTokenMatcher& matcher;
+    std::string_view text;
+    size_t end;
+    size_t at;
+    TextPiece& spaces;
+  };
+  for (const Where& where : {Where{raw_matcher_, out->text, out->section_end, at, out->raw_spaces},
+                             Where{normalized_matcher_, out->normalized.text, out->normalized_end,
+                                   place, out->spaces}}) {
+    if (where.matcher.empty() || where.at == 0 || where.at >= where.end) continue;
+    const char32_t before = Utf8At(where.text, Utf8Before(where.text, where.at));
+    if (any_lstrip_ && IsWhiteSpace(before)) {
+      if (where.at < where.spaces.first || where.at > where.spaces.second) {
+        where.spaces = {where.at, SpaceAfter(where.text.substr(0, where.end), where.at)};
+      }
+      if (where.spaces.second == where.end) return false;
+    }
+    if (any_single_word_ && IsWordCharacter(before) &&
+        where.matcher.BeginsAt(where.text, where.at)) {
+      return false;
+    }
+  }
   return true;
 }
 
 absl::Status HfTokenizer::EncodeWord(const PreTokenizer::Word& word, Output* out) const {
-  double score = out->state.score;
-  out->state.score = 0;
+  WordState state = std::exchange(out->state.word, {});
   const std::vector<TokenAt>& tokens = out->buffers.tokens;
+  if (out->open) CutAt(word, 0, out);
   if (word.open) {
-    const auto may_cut = [&](size_t offset) { return CutAt(word, offset, out); };
+    if (word.text.empty()) return absl::OkStatus();
     const Cut before = out->cut;
+    const auto may_cut = [&](size_t offset) { return CutAt(word, offset, out); };
     MT_ASSIGN_OR_RETURN(const size_t size,
-                        parts_.model->EncodeOpen(word.text, may_cut, &score, &out->buffers));
-    if (size == 0 || !may_cut(size)) {
+                        parts_.model->EncodeOpen(word.text, may_cut, &state, &out->buffers));
+    if (size == 0) {
       out->cut = before;
       return absl::OkStatus();
     }
     for (const TokenAt& token : tokens) out->ids->push_back(token.id);
     out->cut.ids = out->ids->size();
-    out->cut.score = score;
+    out->cut.word = state;
     return absl::OkStatus();
   }
-  if (out->open) CutAt(word, 0, out);
-  MT_RETURN_IF_ERROR(parts_.model->Encode(word.text, score, &out->buffers));
+  MT_RETURN_IF_ERROR(parts_.model->Encode(word.text, state, &out->buffers));
   for (const TokenAt& token : tokens) {
     out->ids->push_back(token.id);
     if (out->offsets != nullptr) {
@@ -283,7 +315,7 @@ absl::Status HfTokenizer::EncodeWord(const PreTokenizer::Word& word, Output* out
 }
 
 void HfTokenizer::GiveToken(const AddedToken& token, size_t offset, Output* out) const {
-  out->state.score = 0;
+  out->state.word = {};
   out->ids->push_back(token.id);
   if (out->offsets != nullptr) out->offsets->push_back(offset);
 }
@@ -317,10 +349,13 @@ absl::Status HfTokenizer::EncodeSection(size_t begin, size_t end, bool open, Out
       return;
     }
     out->stretch = chain.Original(0);
+    out->normalized_end = std::min(to, known);
+    out->raw_spaces = out->spaces = {1, 0};
     const bool goes_on = open && to >= known;
     status = parts_.pre_tokenizer.Cut(
-        normalized.text.substr(from, std::min(to, known) - from), &chain, !out->state.continued,
-        goes_on, [&](const PreTokenizer::Word& word) { return EncodeWord(word, out); });
+        normalized.text.substr(from, out->normalized_end - from), &chain, !out->state.continued,
+        out->state.word.begun, goes_on,
+        [&](const PreTokenizer::Word& word) { return EncodeWord(word, out); });
   });
   return status;
 }
@@ -390,7 +425,7 @@ absl::StatusOr<size_t> HfTokenizer::EncodePiece(std::string_view text, bool last
   });
   MT_RETURN_IF_ERROR(status);
   ids->resize(out.cut.offset == 0 ? ids_before : out.cut.ids);
-  if (out.cut.offset > 0) *state = {true, out.cut.score};
+  if (out.cut.offset > 0) *state = {true, out.cut.word};
   return out.cut.offset;
 }
 

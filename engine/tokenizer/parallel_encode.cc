@@ -23,10 +23,6 @@ struct Piece {
   std::vector<int32_t> ids;
 };
 
-bool SameState(const PieceState& a, const PieceState& b) {
-  return a.continued == b.continued && a.score == b.score;
-}
-
 size_t CharacterBegin(std::string_view text, size_t at) {
   while (at > 0 && at < text.size() && (text[at] & 0xc0) == 0x80) --at;
   return at;
@@ -54,7 +50,7 @@ std::vector<Piece> Guess(const Tokenizer& tokenizer, ThreadPool& pool, std::stri
     const size_t place = CharacterBegin(text, text.size() * i / count);
     const size_t window = CharacterBegin(text, place - std::min(place, kWindowBytes));
     guesses[i].end = place;
-    Encode(tokenizer, text, /*last=*/false, window, {/*continued=*/true, 0}, guesses[i]);
+    Encode(tokenizer, text, /*last=*/false, window, {/*continued=*/true, {}}, guesses[i]);
     guesses[i].begin = window + guesses[i].bytes;
     guesses[i].begin_state = guesses[i].end_state;
   });
@@ -86,7 +82,7 @@ absl::StatusOr<size_t> EncodePieceInParallel(const Tokenizer& tokenizer, ThreadP
   size_t done = 0;
   PieceState reached = *state;
   for (Piece& piece : pieces) {
-    if (piece.begin != done || !SameState(piece.begin_state, reached)) {
+    if (piece.begin != done || piece.begin_state != reached) {
       Encode(tokenizer, text, last, done, reached, piece);
     }
     MT_RETURN_IF_ERROR(piece.status);

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/tokenizer/model/word_state.h"
 
 namespace megatrain {
 
@@ -24,7 +25,9 @@ struct SpecialIds {
 // begins a text.
 struct PieceState {
   bool continued = false;  // a piece was encoded before
-  double score = 0;        // of the tokens given so far; used by Unigram
+  WordState word;          // of the word that the text goes on with
+
+  bool operator==(const PieceState&) const = default;
 };
 
 // Thread safety: const methods may be called from several threads.

@@ -166,6 +166,8 @@ absl::Status ReadMerges(const Json& model, const TextMap<int32_t>& vocabulary,
     }
     out->Add(ids[0], ids[1], rank++, ids[2]);
     AddToSeams(left, right, settings.byte_fallback, seams);
+    // The unknown token does not stand for its characters either.
+    if (ids[0] == settings.unknown_id || ids[1] == settings.unknown_id) seams->SetNone();
   }
   return absl::OkStatus();
 }

@@ -21,9 +21,10 @@ namespace megatrain {
 // text. The threads of a pool share one, and those that have a text each share its size.
 inline constexpr size_t kTextPieceBytes = size_t{2} << 20;
 inline constexpr size_t kTextPieceBytesMin = size_t{64} << 10;
-// The most of a text that is held because nothing shows where its tokens end. Only a text of one
-// endless word gets there.
-inline constexpr size_t kTextHeldBytesMax = size_t{1} << 30;
+// A plain text of which this much is held, because nothing shows where its tokens end, is refused.
+// engine/data/README.md says which texts get there. Encoding takes up to some 50 bytes of memory
+// for each byte that is held.
+inline constexpr size_t kTextHeldBytesMax = size_t{4} << 20;
 
 // Returns the ids that go around a text: those of the tokenizer's post-processor, with the
 // beginning-of-text token put first or left out as `add_bos` says. Returns InvalidArgument if it is

@@ -236,10 +236,11 @@ absl::StatusOr<size_t> FileWordMaker::EncodePiece(std::string_view rest, int64_t
     }
     return Prefixed(current.file.path, size.status());
   }
-  if (*size == 0 && rest.size() > kTextHeldBytesMax) {
+  if (!end && *size == 0 && rest.size() >= kTextHeldBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(
-        current.file.path, ": from byte ", offset, " on, ", rest.size(),
-        " bytes have no place at which a token must end; put white space into the text"));
+        current.file.path, ": from byte ", offset, " on, the tokens of ", rest.size(),
+        " bytes depend on what follows, and no more is held; break the run of white space, letters "
+        "or marks that is there, or give the text as records (.jsonl)"));
   }
   // A text without a token is no document.
   if (!block.words.empty()) current.meta.documents = 1;

@@ -1,11 +1,12 @@
 #include "engine/tokenizer/model/bpe_model.h"
 
+#include <algorithm>
+
 #include "engine/tokenizer/model/byte_token.h"
 #include "engine/tokenizer/model/byte_unicode.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
-namespace {}  // namespace
 
 BpeModel::BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams,
                    BpeSettings settings)
@@ -33,6 +34,7 @@ BpeModel::BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams
   for (int32_t& id : ascii_ids_) id = -1;
   std::string bytes;
   for (const auto& [token, id] : this->vocabulary()) {
+    longest_ = std::max(longest_, token.size());
     if (settings_.byte_level) {
       if (settings_.ignore_merges && TokenToBytes(token, &bytes)) words_.emplace(bytes, id);
       continue;
@@ -53,13 +55,12 @@ int32_t BpeModel::PlainId(char32_t c) const {
   return found == character_ids_.end() ? -1 : found->second;
 }
 
-int32_t BpeModel::CharacterId(std::string_view word, size_t at, size_t length,
-                              std::string* text) const {
-  if (plain_) return PlainId(Utf8At(word, at));
+int32_t BpeModel::CharacterId(const Word& word, size_t at, size_t length, std::string* text) const {
+  if (plain_) return PlainId(Utf8At(word.text, at));
   text->clear();
-  if (at > 0) *text = settings_.continuing_prefix;
-  *text += word.substr(at, length);
-  if (at + length == word.size()) *text += settings_.end_suffix;
+  if (at > 0 || word.begun) *text = settings_.continuing_prefix;
+  *text += word.text.substr(at, length);
+  if (at + length == word.text.size() && !word.open) *text += settings_.end_suffix;
   const auto found = vocabulary().find(*text);
   return found == vocabulary().end() ? -1 : found->second;
 }
@@ -116,7 +117,7 @@ void BpeModel::AddBytes(std::string_view word, size_t begin, size_t end,
   }
 }
 
-void BpeModel::AddCharacters(std::string_view word, size_t begin, size_t end,
+void BpeModel::AddCharacters(const Word& word, size_t begin, size_t end,
                              std::vector<TokenAt>* symbols) const {
   bool open_unknown = false;  // an unknown token is not yet written, which begins at `unknown`
   uint32_t unknown = 0;
@@ -126,14 +127,14 @@ void BpeModel::AddCharacters(std::string_view word, size_t begin, size_t end,
   };
   std::string affixed;
   for (size_t at = begin; at < end;) {
-    const size_t length = Utf8Length(static_cast<unsigned char>(word[at]));
+    const size_t length = Utf8Length(static_cast<unsigned char>(word.text[at]));
     const auto place = static_cast<uint32_t>(at);
     const int32_t id = CharacterId(word, at, length, &affixed);
     if (id >= 0) {
       write_unknown();
       symbols->push_back({id, place});
     } else if (settings_.byte_fallback &&
-               FallBack(plain_ ? word.substr(at, length) : std::string_view(affixed), place,
+               FallBack(plain_ ? word.text.substr(at, length) : std::string_view(affixed), place,
                         symbols)) {
       // As in `tokenizers`, an unknown token before these bytes is written behind them.
     } else if (settings_.unknown_id.has_value()) {
@@ -146,31 +147,31 @@ void BpeModel::AddCharacters(std::string_view word, size_t begin, size_t end,
   write_unknown();
 }
 
-void BpeModel::Merge(std::string_view word, size_t begin, size_t end, ModelBuffers* buffers) const {
-  std::vector<TokenAt>& symbols = buffers->symbols;
-  symbols.clear();
+void BpeModel::MergePart(const Word& word, size_t begin, size_t end,
+                         std::vector<TokenAt>* symbols) const {
+  symbols->clear();
   if (settings_.byte_level) {
-    AddBytes(word, begin, end, &symbols);
+    AddBytes(word.text, begin, end, symbols);
   } else {
-    AddCharacters(word, begin, end, &symbols);
+    AddCharacters(word, begin, end, symbols);
   }
-  merges_.Apply(&symbols);
-  buffers->tokens.insert(buffers->tokens.end(), symbols.begin(), symbols.end());
+  merges_.Apply(symbols);
 }
 
-void BpeModel::Cut(std::string_view word, ModelBuffers* buffers) const {
+void BpeModel::Cut(const Word& word, ModelBuffers* buffers) const {
+  const std::string_view text = word.text;
   const auto next = [&](size_t at) {
-    return settings_.byte_level ? at + 1 : at + Utf8Length(static_cast<unsigned char>(word[at]));
+    return settings_.byte_level ? at + 1 : at + Utf8Length(static_cast<unsigned char>(text[at]));
   };
   // A stretch that is remembered is not the whole word, which may be a token of its own.
   const auto encode = [&](size_t begin, size_t end) {
-    buffers->words.Remember(word.substr(begin, end - begin), /*whole=*/false, begin,
+    buffers->words.Remember(text.substr(begin, end - begin), /*whole=*/false, begin,
                             &buffers->tokens, [&] { Merge(word, begin, end, buffers); });
   };
   size_t begin = 0;
-  char32_t before = SymbolAt(word, 0);
-  for (size_t at = next(0); at < word.size(); at = next(at)) {
-    const char32_t here = SymbolAt(word, at);
+  char32_t before = SymbolAt(text, 0);
+  for (size_t at = next(0); at < text.size(); at = next(at)) {
+    const char32_t here = SymbolAt(text, at);
     if (IsSeam(before, here)) {
       encode(begin, at);
       begin = at;
@@ -178,44 +179,36 @@ void BpeModel::Cut(std::string_view word, ModelBuffers* buffers) const {
     before = here;
   }
   if (begin == 0) {
-    Merge(word, 0, word.size(), buffers);
+    Merge(word, 0, text.size(), buffers);
   } else {
-    encode(begin, word.size());
+    encode(begin, text.size());
   }
 }
 
-absl::Status BpeModel::Encode(std::string_view word, double score, ModelBuffers* buffers) const {
+absl::Status BpeModel::Encode(std::string_view word, const WordState& state,
+                              ModelBuffers* buffers) const {
+  const Word part = {word, state.begun, /*open=*/false};
   buffers->tokens.clear();
-  buffers->words.Remember(word, /*whole=*/true, 0, &buffers->tokens, [&] {
+  if (state.unknown) {  // the token of the run that it begins with was given
+    word.remove_prefix(UnknownEnd(part));
+    if (word.empty()) return absl::OkStatus();
+    return Encode(word, {/*begun=*/true}, buffers);
+  }
+  if (!plain_ && state.begun) {
+    Merge(part, 0, word.size(), buffers);
+    return absl::OkStatus();
+  }
+  buffers->words.Remember(word, /*whole=*/!state.begun, 0, &buffers->tokens, [&] {
     int32_t id = -1;
-    if (IsToken(word, &id)) {
+    if (!state.begun && IsToken(word, &id)) {
       buffers->tokens.push_back({id, 0});
     } else if (plain_) {
-      Cut(word, buffers);
+      Cut(part, buffers);
     } else {
-      Merge(word, 0, word.size(), buffers);
+      Merge(part, 0, word.size(), buffers);
     }
   });
   return absl::OkStatus();
-}
-
-absl::StatusOr<size_t> BpeModel::EncodeOpen(std::string_view word,
-                                            absl::FunctionRef<bool(size_t)> may_cut, double* score,
-                                            ModelBuffers* buffers) const {
-  // The whole word, or the rest of it, might be a token.
-  if (settings_.ignore_merges || !plain_) return 0;
-  for (size_t at = word.size(); at > 0;) {
-    const size_t before = settings_.byte_level ? at - 1 : Utf8Before(word, at);
-    const bool seam = at < word.size() && (word[at] & 0xc0) != 0x80 &&
-                      IsSeam(SymbolAt(word, before), SymbolAt(word, at));
-    if (seam && may_cut(at)) {
-      const absl::Status status = Encode(word.substr(0, at), 0, buffers);
-      if (!status.ok()) return status;
-      return at;
-    }
-    at = before;
-  }
-  return 0;
 }
 
 }  // namespace megatrain

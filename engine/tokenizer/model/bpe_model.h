@@ -6,6 +6,7 @@
 #include <bitset>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -33,27 +34,62 @@ class BpeModel : public TokenModel {
   // Makes the model. `seams` has the rules of `merges`.
   BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
 
-  // Time is O(n log n) in the longest stretch without a seam and O(n) in the length of the word.
-  // Short stretches are looked up in `buffers->words` first.
-  absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
+  // Time and memory for the merges are those of short stretches of the word (bpe_settled.cc says
+  // how they are found), so the time is linear. Short stretches are looked up in `buffers->words`
+  // first.
+  absl::Status Encode(std::string_view word, const WordState& state,
+                      ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,
-                                    double* score, ModelBuffers* buffers) const override;
+                                    WordState* state, ModelBuffers* buffers) const override;
 
  private:
+  // A word, or a part of one.
+  struct Word {
+    std::string_view text;
+    bool begun;  // a part was before it
+    bool open;   // another follows
+  };
+
+  // Sets `symbols` to the tokens of the bytes [begin, end), as if nothing were around them.
+  void MergePart(const Word& word, size_t begin, size_t end, std::vector<TokenAt>* symbols) const;
   // Append the tokens of `word`: Merge those of the bytes [begin, end), Cut those of the stretches
   // between its seams.
-  void Merge(std::string_view word, size_t begin, size_t end, ModelBuffers* buffers) const;
-  void Cut(std::string_view word, ModelBuffers* buffers) const;
+  void Merge(const Word& word, size_t begin, size_t end, ModelBuffers* buffers) const;
+  void Cut(const Word& word, ModelBuffers* buffers) const;
+  // Appends the tokens of the beginning of the bytes [begin, end) that are the same whatever
+  // follows `end`, up to a place for which may_cut is true. Returns that place; `begin` if none is
+  // found. REQUIRES: no token reaches across `begin`.
+  size_t MergeSettled(const Word& word, size_t begin, size_t end,
+                      absl::FunctionRef<bool(size_t)> may_cut, ModelBuffers* buffers) const;
+  // Returns the places in [begin, end] at which the next token may begin when [begin, end) is cut
+  // into tokens and the word goes on behind it. More than these do no harm.
+  std::vector<size_t> NextBegins(const Word& word, size_t begin, size_t end) const;
+  // Returns true if tokens end at tokens[token].begin whatever follows, given NextBegins. `tokens`
+  // are those of the part of the word that ends where the last of `next` is.
+  bool IsSettled(const Word& word, const std::vector<TokenAt>& tokens, size_t token,
+                 std::vector<size_t>* next, std::vector<TokenAt>* symbols) const;
+  // Returns true if the symbol at `at` becomes one token with unknown ones around it.
+  bool FusesAt(const Word& word, size_t at) const;
+  size_t UnknownEnd(const Word& word) const;  // of the run of such symbols at the beginning
+  // Does as EncodeOpen for a word that ends with such symbols, of which it may be cut in the run.
+  size_t CutUnknown(const Word& word, absl::FunctionRef<bool(size_t)> may_cut, WordState* state,
+                    ModelBuffers* buffers) const;
+  // Returns true if no unknown symbol may reach across the place.
+  bool Separates(const Word& word, size_t place) const;
+  size_t SymbolBefore(std::string_view text, size_t at) const;  // where the one before `at` begins
+  bool IsKnown(const Word& word, size_t at) const;              // the symbol at `at` has a token
+  // Returns true if a token is `text`, as tokens are written, and more behind it.
+  bool BeginsLongerToken(std::string_view text) const;
   // Append the symbols of these bytes, before any rule is applied.
   void AddBytes(std::string_view word, size_t begin, size_t end,
                 std::vector<TokenAt>* symbols) const;
-  void AddCharacters(std::string_view word, size_t begin, size_t end,
+  void AddCharacters(const Word& word, size_t begin, size_t end,
                      std::vector<TokenAt>* symbols) const;
   // Sets `id` if the word is a token that is not merged.
   bool IsToken(std::string_view word, int32_t* id) const;
   // Returns the token of the character at `at`, with prefix and suffix; -1 if it is none. `text` is
   // set to the character with its prefix and suffix if there are such.
-  int32_t CharacterId(std::string_view word, size_t at, size_t length, std::string* text) const;
+  int32_t CharacterId(const Word& word, size_t at, size_t length, std::string* text) const;
   // Appends the tokens of the bytes of `text`; false, with no change, if one has none.
   bool FallBack(std::string_view text, uint32_t begin, std::vector<TokenAt>* symbols) const;
   char32_t SymbolAt(std::string_view word, size_t at) const;  // a byte or a character
@@ -68,9 +104,13 @@ class BpeModel : public TokenModel {
   int32_t byte_ids_[256];  // of a byte: byte-level or "<0x..>" tokens; -1: none
   bool all_bytes_ = true;  // every byte has a token
   bool plain_;             // neither prefix nor suffix
+  size_t longest_ = 0;     // bytes of the longest token in a word
   int32_t ascii_ids_[128];
   absl::flat_hash_map<char32_t, int32_t> character_ids_;
   TextMap<int32_t> words_;  // with ignore_merges and byte_level: tokens as bytes
+  // The tokens in the order of their texts, made when they are first needed.
+  mutable std::once_flag sorted_once_;
+  mutable std::vector<std::string_view> sorted_;
 };
 
 }  // namespace megatrain

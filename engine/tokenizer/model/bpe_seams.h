@@ -29,6 +29,8 @@ class BpeSeams {
     ascii_joined_.set();
   }
 
+  bool none() const { return none_; }
+
   // Returns true if text can be cut between the neighbouring characters `before` and `after`.
   bool Between(char32_t before, char32_t after) const {
     if (before < 128 && after < 128) return !ascii_joined_[before * 128 + after];

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/tokenizer/model/word_cache.h"
+#include "engine/tokenizer/model/word_state.h"
 #include "engine/tokenizer/text/text_map.h"
 
 namespace megatrain {
@@ -35,20 +36,20 @@ class TokenModel {
   virtual ~TokenModel() = default;
 
   // Sets `buffers->tokens` to the tokens of `word`, which may be the rest of a word that EncodeOpen
-  // has begun. `score` is then the one that EncodeOpen returned; it is 0 for a whole word. Returns
-  // InvalidArgument if a part of the word is no token and the model has no unknown token. REQUIRES:
-  // `word` is well-formed UTF-8, not empty and below 4 GiB.
-  virtual absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const = 0;
+  // has begun. `state` is then the one that EncodeOpen left. Returns InvalidArgument if a part of
+  // the word is no token and the model has no unknown token. REQUIRES: `word` is well-formed UTF-8,
+  // not empty and below 4 GiB.
+  virtual absl::Status Encode(std::string_view word, const WordState& state,
+                              ModelBuffers* buffers) const = 0;
 
-  // Encodes the beginning of a word that goes on behind `word`. Takes as much of it as has the same
-  // tokens whatever follows, up to a place for which may_cut(offset) is true. Returns the number of
-  // bytes taken, and changes `*score`, which is as in Encode, for the call that encodes the rest.
-  // Returns 0, with `*score` unchanged, if no such place is known. Returns the errors of Encode.
+  // Encodes the beginning of a word, or of its rest, that goes on behind `word`. Takes as much of
+  // it as has the same tokens whatever follows, up to a place for which may_cut(offset) is true.
+  // Returns the number of bytes taken, and changes `*state`, which is as in Encode, for the call
+  // that encodes the rest. Returns 0, with `*state` unchanged, if no such place is known. Returns
+  // the errors of Encode. may_cut is called last for the place that is returned.
   virtual absl::StatusOr<size_t> EncodeOpen(std::string_view word,
-                                            absl::FunctionRef<bool(size_t)> may_cut, double* score,
-                                            ModelBuffers* buffers) const {
-    return 0;
-  }
+                                            absl::FunctionRef<bool(size_t)> may_cut,
+                                            WordState* state, ModelBuffers* buffers) const = 0;
 
   // The tokens as in the file, and their ids.
   const TextMap<int32_t>& vocabulary() const { return vocabulary_; }

@@ -27,24 +27,39 @@ class UnigramModel : public TokenModel {
       bool byte_fallback);
 
   // Time is linear in the length of the word (times the longest token's). Memory is that of the
-  // longest stretch that tokens reach across.
-  absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
+  // longest stretch in which the best ways to neighbouring places differ.
+  absl::Status Encode(std::string_view word, const WordState& state,
+                      ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,
-                                    double* score, ModelBuffers* buffers) const override;
+                                    WordState* state, ModelBuffers* buffers) const override;
 
  private:
+  // A place that every best way through the word passes.
+  struct Settled {
+    size_t offset;
+    double score;  // of the tokens before it
+    bool unknown;  // the last of them is unknown
+  };
+
   UnigramModel(TextMap<int32_t> vocabulary,
                const std::vector<std::pair<std::string, double>>& pieces,
                std::optional<int32_t> unknown_id, bool byte_fallback);
 
-  // The places that every way through the word passes are called settled. Calls
-  // settled(offset, score) at each of them but the beginning, and stops if it returns false.
-  absl::Status Search(std::string_view word, double score, ModelBuffers* buffers,
-                      absl::FunctionRef<void(size_t offset, double score)> settled) const;
+  // Calls settled(place) at settled places up to `limit`, from left to right; buffers->paths are
+  // then from the settled place before. Sets `*origin` to the last of them, from which the paths
+  // are at the end.
+  absl::Status Search(std::string_view word, double score, size_t limit, ModelBuffers* buffers,
+                      size_t* origin, absl::FunctionRef<void(const Settled&)> settled) const;
+  // Returns the last place that is on the ways to all of `places`. The paths are from `origin`.
+  static size_t Meet(const std::vector<BestPath>& paths, size_t origin, std::vector<size_t> places);
   // Appends the tokens of the best way from the settled place `begin` to `end`.
-  void Walk(std::string_view word, size_t begin, size_t end, ModelBuffers* buffers) const;
-  // Ends the run of unknown characters [begin, end), if there is one.
-  void WriteUnknown(std::string_view word, size_t begin, size_t end,
+  void Walk(size_t begin, size_t end, ModelBuffers* buffers) const;
+  // Encode for a word that goes on behind `word` if `open`.
+  absl::Status EncodePart(std::string_view word, const WordState& state, bool open,
+                          ModelBuffers* buffers) const;
+  // Writes the run of unknown characters [begin, end), if there is one. Of a `long_run`, longer
+  // than any token, this may be a part; `rest` says that it is not the first.
+  void WriteUnknown(std::string_view word, size_t begin, size_t end, bool long_run, bool rest,
                     std::vector<TokenAt>* tokens) const;
 
   std::vector<double> scores_;  // by id
@@ -53,6 +68,7 @@ class UnigramModel : public TokenModel {
   size_t longest_ = 0;  // bytes of the longest token
   bool byte_fallback_;
   int32_t byte_ids_[256];  // -1: none
+  bool all_bytes_ = true;  // every byte has a token
   TokenTrie trie_;
 };
 

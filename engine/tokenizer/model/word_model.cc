@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/status.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
@@ -18,6 +19,30 @@ absl::Status GiveUnknown(std::optional<int32_t> unknown_id, std::string_view wor
   }
   tokens->assign(1, {*unknown_id, 0});
   return absl::OkStatus();
+}
+
+size_t Characters(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+// The most places that are tried for a cut, from the end of a word.
+constexpr int kPlacesMax = 256;
+
+// Takes an open word that is unknown whatever follows.
+absl::StatusOr<size_t> TakeUnknown(std::optional<int32_t> unknown_id, std::string_view word,
+                                   absl::FunctionRef<bool(size_t)> may_cut, WordState* state,
+                                   std::vector<TokenAt>* tokens) {
+  size_t at = word.size();
+  for (int tried = 0; tried < kPlacesMax && at > 0; ++tried) {
+    at = Utf8Before(word, at);
+    if (at == 0 || !may_cut(at)) continue;
+    tokens->clear();
+    if (!state->begun) MT_RETURN_IF_ERROR(GiveUnknown(unknown_id, word, tokens));
+    state->begun = true;
+    return at;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -37,13 +62,12 @@ WordPieceModel::WordPieceModel(TextMap<int32_t> vocabulary, std::optional<int32_
   continuations_ = TokenTrie(std::move(continuations));
 }
 
-absl::Status WordPieceModel::Encode(std::string_view word, double score,
+absl::Status WordPieceModel::Encode(std::string_view word, const WordState& state,
                                     ModelBuffers* buffers) const {
   std::vector<TokenAt>& tokens = buffers->tokens;
   tokens.clear();
-  const auto characters = static_cast<size_t>(
-      std::count_if(word.begin(), word.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-  if (characters > characters_max_) return GiveUnknown(unknown_id_, word, &tokens);
+  if (state.begun) return absl::OkStatus();  // the rest of an unknown word
+  if (Characters(word) > characters_max_) return GiveUnknown(unknown_id_, word, &tokens);
   for (size_t at = 0; at < word.size();) {
     int32_t longest = -1;
     size_t bytes = 0;
@@ -59,8 +83,29 @@ absl::Status WordPieceModel::Encode(std::string_view word, double score,
   return absl::OkStatus();
 }
 
-absl::Status WordLevelModel::Encode(std::string_view word, double score,
+absl::StatusOr<size_t> WordPieceModel::EncodeOpen(std::string_view word,
+                                                  absl::FunctionRef<bool(size_t)> may_cut,
+                                                  WordState* state, ModelBuffers* buffers) const {
+  if (!state->begun && Characters(word) <= characters_max_) return 0;
+  return TakeUnknown(unknown_id_, word, may_cut, state, &buffers->tokens);
+}
+
+WordLevelModel::WordLevelModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id)
+    : TokenModel(std::move(vocabulary)), unknown_id_(unknown_id) {
+  for (const auto& [token, id] : this->vocabulary()) longest_ = std::max(longest_, token.size());
+}
+
+absl::StatusOr<size_t> WordLevelModel::EncodeOpen(std::string_view word,
+                                                  absl::FunctionRef<bool(size_t)> may_cut,
+                                                  WordState* state, ModelBuffers* buffers) const {
+  if (!state->begun && word.size() <= longest_) return 0;
+  return TakeUnknown(unknown_id_, word, may_cut, state, &buffers->tokens);
+}
+
+absl::Status WordLevelModel::Encode(std::string_view word, const WordState& state,
                                     ModelBuffers* buffers) const {
+  buffers->tokens.clear();
+  if (state.begun) return absl::OkStatus();  // the rest of an unknown word
   const auto found = vocabulary().find(word);
   if (found == vocabulary().end()) return GiveUnknown(unknown_id_, word, &buffers->tokens);
   buffers->tokens.assign(1, {found->second, 0});

@@ -13,14 +13,18 @@
 namespace megatrain {
 
 // WordPiece (BERT): a word is cut into the longest tokens from left to right. Tokens inside a word
-// begin with a prefix. A word that cannot be cut so is one unknown token.
+// begin with a prefix. A word that cannot be cut so is one unknown token. An open word is taken as
+// soon as it is too long to be anything else.
 class WordPieceModel : public TokenModel {
  public:
   // Words of more than `characters_max` characters are unknown.
   WordPieceModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id,
                  std::string_view prefix, size_t characters_max);
 
-  absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
+  absl::Status Encode(std::string_view word, const WordState& state,
+                      ModelBuffers* buffers) const override;
+  absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,
+                                    WordState* state, ModelBuffers* buffers) const override;
 
  private:
   const std::optional<int32_t> unknown_id_;
@@ -29,16 +33,20 @@ class WordPieceModel : public TokenModel {
   TokenTrie continuations_;  // without their prefix
 };
 
-// WordLevel: a word is a token or unknown.
+// WordLevel: a word is a token or unknown. An open word is taken as soon as it is longer than every
+// token.
 class WordLevelModel : public TokenModel {
  public:
-  WordLevelModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id)
-      : TokenModel(std::move(vocabulary)), unknown_id_(unknown_id) {}
+  WordLevelModel(TextMap<int32_t> vocabulary, std::optional<int32_t> unknown_id);
 
-  absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
+  absl::Status Encode(std::string_view word, const WordState& state,
+                      ModelBuffers* buffers) const override;
+  absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,
+                                    WordState* state, ModelBuffers* buffers) const override;
 
  private:
   const std::optional<int32_t> unknown_id_;
+  size_t longest_ = 0;  // bytes of the longest token
 };
 
 }  // namespace megatrain

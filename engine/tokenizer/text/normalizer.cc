@@ -231,15 +231,20 @@ bool Normalizer::StepCuts(const Step& step, const Neighbours& around, bool is_la
   }
 }
 
-bool Normalizer::Keeps(const Step& step, char32_t c) const {
+std::optional<char32_t> Normalizer::Single(const Step& step, char32_t c) const {
   // Spaces that are put around an ideograph take part in nothing.
-  if (c == 0 || step.kind == Kind::kIdeographs || step.kind == Kind::kStrip) return true;
+  if (c == 0 || step.kind == Kind::kIdeographs || step.kind == Kind::kStrip) return c;
   std::string text, normalized;
   AppendUtf8(c, &text);
   RunWriter writer(&normalized, nullptr);
   bool changed = false;
-  if (!Apply(step, text, /*begins=*/false, &writer, &changed).ok()) return false;
-  return !changed || normalized == text;
+  if (!Apply(step, text, /*begins=*/false, &writer, &changed).ok()) return std::nullopt;
+  if (!changed || normalized == text) return c;
+  if (normalized.empty() ||
+      Utf8Length(static_cast<unsigned char>(normalized[0])) != normalized.size()) {
+    return std::nullopt;
+  }
+  return Utf8At(normalized, 0);
 }
 
 bool Normalizer::CutsAt(std::string_view text, size_t offset) const {
@@ -247,20 +252,25 @@ bool Normalizer::CutsAt(std::string_view text, size_t offset) const {
   if (offset == 0 || offset >= text.size()) return false;
   const size_t before = Utf8Before(text, offset);
   const size_t next = offset + Utf8Length(static_cast<unsigned char>(text[offset]));
-  const Neighbours around = {before == 0 ? 0 : Utf8At(text, Utf8Before(text, before)),
-                             Utf8At(text, before), Utf8At(text, offset),
-                             next >= text.size() ? 0 : Utf8At(text, next)};
-  // The neighbours stand for those that a later step sees as long as the steps before keep them.
-  bool kept = true;
+  Neighbours around = {before == 0 ? 0 : Utf8At(text, Utf8Before(text, before)),
+                       Utf8At(text, before), Utf8At(text, offset),
+                       next >= text.size() ? 0 : Utf8At(text, next)};
+  // A later step sees what the steps before make of the neighbours, if that is one character each.
+  bool single = true;
   for (size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     const bool is_last = i + 1 == steps_.size();
     const bool looks_around = step.kind == Kind::kForm || step.kind == Kind::kPrecompiled ||
                               step.kind == Kind::kStrip || step.kind == Kind::kReplaceRegex ||
                               (step.kind == Kind::kReplace && step.from.size() > 1);
-    if (looks_around && (!kept || !StepCuts(step, around, is_last))) return false;
-    kept = kept && (is_last || (Keeps(step, around.far_before) && Keeps(step, around.before) &&
-                                Keeps(step, around.after) && Keeps(step, around.far_after)));
+    if (looks_around && (!single || !StepCuts(step, around, is_last))) return false;
+    for (char32_t* const c :
+         {&around.far_before, &around.before, &around.after, &around.far_after}) {
+      if (is_last || !single) break;
+      const std::optional<char32_t> made = Single(step, *c);
+      single = made.has_value();
+      *c = made.value_or(0);
+    }
   }
   return true;
 }

@@ -3,6 +3,7 @@
 #define MEGATRAIN_ENGINE_TOKENIZER_TEXT_NORMALIZER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -96,8 +97,8 @@ class Normalizer {
     char32_t far_before, before, after, far_after;
   };
   static bool StepCuts(const Step& step, const Neighbours& around, bool is_last);
-  // Returns true if the step leaves the character as it is.
-  bool Keeps(const Step& step, char32_t c) const;
+  // Returns the one character that the step makes of `c`; nullopt if it makes none or several.
+  std::optional<char32_t> Single(const Step& step, char32_t c) const;
 
   std::vector<Step> steps_;
 };

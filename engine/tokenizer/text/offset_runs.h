@@ -68,6 +68,13 @@ struct OffsetChain {
     if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
     return next != nullptr ? next->Original(offset) : offset;
   }
+  // Returns the offset in the text that the last step made.
+  size_t BeforeLast(size_t offset) {
+    offset += base;
+    if (next == nullptr || next->next == nullptr) return offset;
+    if (runs != nullptr) offset = OriginalOffset(*runs, offset, &hint);
+    return next->BeforeLast(offset);
+  }
 };
 
 }  // namespace megatrain

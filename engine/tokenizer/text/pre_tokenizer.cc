@@ -68,6 +68,8 @@ struct PreTokenizer::Walk {
   std::string_view text;
   OffsetChain* chain;
   bool begins;
+  bool in_word;
+  OpenMatch* matches;  // in which the open piece is
   absl::FunctionRef<absl::Status(const Word&)> give;
 };
 
@@ -78,44 +80,40 @@ void PreTokenizer::AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior beh
   step.regex = std::move(regex);
   step.behavior = behavior;
   step.invert = invert;
-  // What follows is joined to nothing, or to its neighbour on the left only.
-  step.single = single && !invert && behavior != SplitBehavior::kMergedWithNext &&
-                behavior != SplitBehavior::kContiguous;
-  cuts_words_ = cuts_words_ && step.single;
+  step.single =
+      !invert &&
+      (single || (step.regex->program() != nullptr && step.regex->program()->is_one_character()));
 }
 
 void PreTokenizer::AddMetaspace(std::string_view mark, MarkScheme scheme, bool split) {
   needs_offsets_ = needs_offsets_ || !steps_.empty() || scheme == MarkScheme::kFirst;
-  // Behind another step, the rest of a word that was cut would look like a piece of its own.
-  cuts_words_ = cuts_words_ && steps_.empty();
   steps_.emplace_back();
   steps_.back().mark = mark;
   steps_.back().scheme = scheme;
   steps_.back().split = split;
 }
 
-void PreTokenizer::AddPrefixSpace() {
-  cuts_words_ = cuts_words_ && steps_.empty();
-  steps_.emplace_back();
-}
+void PreTokenizer::AddPrefixSpace() { steps_.emplace_back(); }
 
 void PreTokenizer::AddScripts() {
-  cuts_words_ = false;
   steps_.emplace_back();
   steps_.back().scripts = true;
 }
 
-absl::Status PreTokenizer::Cut(std::string_view text, OffsetChain* chain, bool begins, bool open,
-                               absl::FunctionRef<absl::Status(const Word&)> give) const {
-  return From(0, {0, text.size()}, open, {text, chain, begins, give});
+absl::Status PreTokenizer::Cut(std::string_view text, OffsetChain* chain, bool begins, bool in_word,
+                               bool open, absl::FunctionRef<absl::Status(const Word&)> give) const {
+  return From(0, {0, text.size()}, open, {text, chain, begins, in_word, nullptr, give});
+}
+
+absl::Status PreTokenizer::GivePlace(size_t place, const Walk& walk) {
+  return walk.give({{}, place, walk.chain, /*open=*/true, walk.matches});
 }
 
 absl::Status PreTokenizer::From(size_t step, TextPiece piece, bool open, const Walk& walk) const {
   if (piece.first == piece.second) return absl::OkStatus();
   if (step == steps_.size()) {
-    if (open && !cuts_words_) return absl::OkStatus();
-    return walk.give(
-        {walk.text.substr(piece.first, piece.second - piece.first), piece.first, walk.chain, open});
+    return walk.give({walk.text.substr(piece.first, piece.second - piece.first), piece.first,
+                      walk.chain, open, walk.matches});
   }
   if (steps_[step].scripts) return ScriptPieces(step, piece, open, walk);
   if (steps_[step].regex == nullptr) return RewritePiece(step, piece, open, walk);
@@ -141,11 +139,28 @@ absl::Status PreTokenizer::SplitPiece(size_t step_index, TextPiece piece, bool o
   const auto match = [&](size_t begin, size_t end) {
     if (gives_gaps) next(done, begin, false);
     if (gives_matches) next(begin, end, false);
+    if (open && !gives_matches && status.ok()) status = GivePlace(piece.first + begin, walk);
     done = end;
   };
   size_t known = part.size();
   MT_RETURN_IF_ERROR(open ? step.regex->ForEachSettledMatch(part, match, &known)
                           : step.regex->ForEachMatch(part, match));
+  const MatchProgram* const program = known < part.size() ? step.regex->program() : nullptr;
+  if (program != nullptr) {
+    OpenMatch open_match = {
+        MatchFollower(program, walk.text.substr(0, piece.second), piece.first + known),
+        walk.matches};
+    if (open_match.follower.is_open()) {
+      if (gives_gaps) next(done, known, false);
+      if (!status.ok()) return status;
+      Walk inner = walk;
+      inner.matches = &open_match;
+      if (gives_matches) {
+        return From(step_index + 1, {piece.first + known, piece.second}, open, inner);
+      }
+      return GivePlace(Utf8Before(walk.text, piece.second), inner);
+    }
+  }
   if (gives_gaps && done < known) next(done, known, open);
   return status;
 }
@@ -168,17 +183,28 @@ absl::Status PreTokenizer::JoinedPieces(size_t step_index, TextPiece piece, bool
   MT_RETURN_IF_ERROR(open ? step.regex->ForEachSettledMatch(part, match, &known)
                           : step.regex->ForEachMatch(part, match));
   if (!open && done != part.size()) add(done, part.size(), false);
+  // Single characters are matches or not wherever the text is cut, and what is behind the last of
+  // them is no match. It goes on, joined to nothing before it, or joined already.
+  const bool goes_on = open && step.single;
+  const bool is_joined =
+      goes_on && (step.behavior == SplitBehavior::kContiguous ||
+                  (step.behavior == SplitBehavior::kMergedWithNext && done < known));
+  if (is_joined && done < known) add(done, known, false);
   std::vector<TextPiece> joined;
   Join(parts, step.behavior, &joined);
-  // What follows may be joined to the last one. Not so with single characters: what is behind the
-  // last match is no match, and is a piece of its own.
-  const bool ends = step.single && (done < known || parts.empty() || parts.back().is_match);
-  if (open && !ends && !joined.empty()) joined.pop_back();
+  TextPiece rest = {piece.first + done, piece.first + known};
+  // What follows may be joined to the last one.
+  const bool ends = goes_on && !is_joined && step.behavior == SplitBehavior::kMergedWithPrevious &&
+                    (done < known || parts.empty() || parts.back().is_match);
+  if (open && !ends && !joined.empty()) {
+    rest = joined.back();
+    joined.pop_back();
+  }
   for (const TextPiece& next : joined) {
     MT_RETURN_IF_ERROR(From(step_index + 1, next, /*open=*/false, walk));
   }
-  if (!open || !ends || done == known) return absl::OkStatus();
-  return From(step_index + 1, {piece.first + done, piece.first + known}, open, walk);
+  if (!is_joined && (!ends || done == known)) return absl::OkStatus();
+  return From(step_index + 1, rest, open, walk);
 }
 
 bool PreTokenizer::MayBegin(char32_t c) const {
@@ -198,8 +224,7 @@ absl::Status PreTokenizer::ScriptPieces(size_t step, TextPiece piece, bool open,
     begin = at;
     script = here;
   }
-  // The rest of a piece that was cut could begin with a character of any script, and lose it.
-  return open ? absl::OkStatus() : From(step + 1, {begin, piece.second}, /*open=*/false, walk);
+  return From(step + 1, {begin, piece.second}, open, walk);
 }
 
 absl::Status PreTokenizer::RewritePiece(size_t step_index, TextPiece piece, bool open,
@@ -207,16 +232,18 @@ absl::Status PreTokenizer::RewritePiece(size_t step_index, TextPiece piece, bool
   const Step& step = steps_[step_index];
   const std::string_view part = walk.text.substr(piece.first, piece.second - piece.first);
   const bool first = walk.chain->Original(piece.first) == 0;
-  // Behind other steps, a text is cut between pieces only. Else it may be cut within one, and the
-  // rest is not the beginning of a piece.
-  const bool may_prepend =
-      walk.begins || !first || (step_index > 0 && step.scheme == MarkScheme::kAlways);
+  // The rest of a word that was cut is not the beginning of a piece. Nor is that of a text, which
+  // is one piece if no step is before.
+  const bool may_prepend = walk.begins || !first ||
+                           (step_index > 0 && step.scheme == MarkScheme::kAlways && !walk.in_word);
   const std::string_view mark = step.mark.empty() ? std::string_view(" ") : step.mark;
   const bool marked = part.substr(0, mark.size()) == mark || part[0] == ' ';
   const bool prepend =
       may_prepend && !marked &&
       (step.scheme == MarkScheme::kAlways || (step.scheme == MarkScheme::kFirst && first));
   if (step.mark.empty() && !prepend) return From(step_index + 1, piece, open, walk);
+  // The places of open matches are those of the text that is rewritten.
+  if (walk.matches != nullptr) return absl::OkStatus();
   std::string text;
   text.reserve(part.size() + part.size() / 2 + mark.size());
   OffsetRuns runs;
@@ -234,7 +261,7 @@ absl::Status PreTokenizer::RewritePiece(size_t step_index, TextPiece piece, bool
   OffsetChain outer = *walk.chain;
   outer.base += piece.first;
   OffsetChain chain = {0, &runs, &outer, 0};
-  const Walk inner = {text, &chain, walk.begins, walk.give};
+  const Walk inner = {text, &chain, walk.begins, walk.in_word, nullptr, walk.give};
   size_t begin = 0;
   while (step.split) {  // MergedWithNext: a piece begins at every mark
     const size_t end = text.find(mark, begin + 1);

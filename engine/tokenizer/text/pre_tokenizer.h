@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "engine/tokenizer/text/match_follower.h"
 #include "engine/tokenizer/text/offset_runs.h"
 #include "engine/tokenizer/text/split_regex.h"
 
@@ -36,7 +37,7 @@ class PreTokenizer {
   //
   // A split at the matches of a regular expression. With `invert`, matches and the text between
   // them change roles. `single` says that every match is one character that matches whatever is
-  // around it.
+  // around it; it need not be said of a pattern that MatchProgram follows.
   void AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior behavior, bool invert,
                 bool single = false);
   // Replaces spaces by `mark` (one character), puts one before the piece as `scheme` says, and, if
@@ -55,25 +56,41 @@ class PreTokenizer {
   // Returns true if a text that begins with `c` loses nothing when what was before it is cut off.
   bool MayBegin(char32_t c) const;
 
+  // A match of a split that the text may go on with. The word in it may be cut where the rest of
+  // the match is a match that ends where the whole would.
+  struct OpenMatch {
+    MatchFollower follower;
+    OpenMatch* outer;  // of a split before; null: none
+  };
   // A word that Cut found. `begin` is its offset for `chain`, which is valid during the call.
   struct Word {
     std::string_view text;
     size_t begin;
     OffsetChain* chain;
     bool open;  // the text may go on, and this word with it
+    OpenMatch* matches = nullptr;
+
+    // Returns true if the rest of an open word from `offset` on, with what follows it, is cut as in
+    // the whole.
+    bool CutsAt(size_t offset) const {
+      for (OpenMatch* match = matches; match != nullptr; match = match->outer) {
+        if (!match->follower.EndsAlike(begin + offset)) return false;
+      }
+      return true;
+    }
   };
 
   // Calls give(word) for the words of `text`, from left to right. Words are not empty. `chain` maps
   // `text` to the original. `begins` says that nothing of the original was cut off before it, so
-  // that something may be put before it.
+  // that something may be put before it. `in_word` says that it is the rest of a word that was cut.
   //
   // If `open`, the text may go on: only words that are the same whatever follows are given. The
-  // last word is given with `open` if words can be cut anywhere without changing how the rest is
-  // cut, and not at all otherwise.
+  // last word is given with `open` if it is known to go on in its place, and not at all otherwise.
+  // An open word that is empty is none; the text can be cut there.
   //
   // Memory does not grow with the number of words if all splits have kIsolated or kRemoved. Returns
   // the errors of SplitRegex and of `give`. REQUIRES: `text` is well-formed UTF-8.
-  absl::Status Cut(std::string_view text, OffsetChain* chain, bool begins, bool open,
+  absl::Status Cut(std::string_view text, OffsetChain* chain, bool begins, bool in_word, bool open,
                    absl::FunctionRef<absl::Status(const Word&)> give) const;
 
  private:
@@ -90,6 +107,8 @@ class PreTokenizer {
   struct Walk;
 
   absl::Status From(size_t step, TextPiece piece, bool open, const Walk& walk) const;
+  // Gives a place at which the text can be cut.
+  static absl::Status GivePlace(size_t place, const Walk& walk);
   absl::Status SplitPiece(size_t step, TextPiece piece, bool open, const Walk& walk) const;
   absl::Status JoinedPieces(size_t step, TextPiece piece, bool open, const Walk& walk) const;
   absl::Status ScriptPieces(size_t step, TextPiece piece, bool open, const Walk& walk) const;
@@ -97,7 +116,6 @@ class PreTokenizer {
 
   std::vector<Step> steps_;
   bool needs_offsets_ = false;
-  bool cuts_words_ = true;  // words can be cut anywhere without changing how the rest is cut
 };
 
 }  // namespace megatrain

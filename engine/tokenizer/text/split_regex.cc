@@ -1,7 +1,10 @@
 #include "engine/tokenizer/text/split_regex.h"
 
+#include <mutex>
+
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/tokenizer/text/match_follower.h"
 #include "engine/tokenizer/text/text_map.h"
 #include "engine/tokenizer/text/utf8.h"
 
@@ -68,7 +71,10 @@ struct SplitRegex::State {
   ~State() { pcre2_code_free(code); }
   pcre2_code* code = nullptr;
   std::string pattern;
+  std::string translated;
   bool looks_back = false;  // a match depends on what is before it, or may be empty
+  std::once_flag program_once;
+  std::unique_ptr<const MatchProgram> program;
 };
 
 SplitRegex::SplitRegex(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -87,6 +93,7 @@ absl::StatusOr<std::unique_ptr<SplitRegex>> SplitRegex::CompileTranslated(
     std::string_view pattern, std::string_view translated) {
   auto state = std::make_unique<State>();
   state->pattern = pattern;
+  state->translated = translated;
   pcre2_compile_context* context = pcre2_compile_context_create(nullptr);
   if (context == nullptr) return absl::ResourceExhaustedError("no memory for PCRE2");
   pcre2_set_newline(context, PCRE2_NEWLINE_LF);
@@ -111,6 +118,13 @@ absl::StatusOr<std::unique_ptr<SplitRegex>> SplitRegex::CompileTranslated(
 }
 
 std::string_view SplitRegex::pattern() const { return state_->pattern; }
+
+const MatchProgram* SplitRegex::program() const {
+  std::call_once(state_->program_once, [this] {
+    if (!state_->looks_back) state_->program = MatchProgram::Make(state_->translated);
+  });
+  return state_->program.get();
+}
 
 absl::Status SplitRegex::ForEachMatch(
     std::string_view text, absl::FunctionRef<void(size_t begin, size_t end)> match) const {

@@ -13,6 +13,8 @@
 
 namespace megatrain {
 
+class MatchProgram;  // match_follower.h
+
 // Translates a pattern of Oniguruma's syntax to a PCRE2 pattern (for UTF, UCP and MULTILINE) that
 // matches the same. Returns Unimplemented, naming the construct, if Oniguruma and PCRE2 read it
 // differently and there is no translation here. Returns InvalidArgument for invalid UTF-8.
@@ -46,6 +48,11 @@ class SplitRegex {
   absl::Status ForEachSettledMatch(std::string_view text,
                                    absl::FunctionRef<void(size_t begin, size_t end)> match,
                                    size_t* known) const;
+
+  // Returns the pattern for following a match that reaches the end of a text which goes on. Returns
+  // null if the pattern cannot be followed or looks at the text before its match. It is made by the
+  // first call, and valid as long as this object.
+  const MatchProgram* program() const;
 
   // Returns the pattern as it was given. Valid as long as this object.
   std::string_view pattern() const;

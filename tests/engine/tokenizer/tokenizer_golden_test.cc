@@ -132,7 +132,7 @@ TEST_P(TokenizerGolden, EveryCodePointIsSplitAsTheLibraryDoes) {
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
     OffsetChain chain;
     ASSERT_TRUE(parsed->pre_tokenizer
-                    .Cut(text, &chain, /*begins=*/true, /*open=*/false,
+                    .Cut(text, &chain, /*begins=*/true, /*in_word=*/false, /*open=*/false,
                          [&](const PreTokenizer::Word& word) {
                            const auto length = static_cast<uint32_t>(word.text.size());
                            for (int shift = 0; shift < 32; shift += 8) {

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "engine/base/watched_file_system.h"
+#include "engine/data/sequences/document_encoder.h"
+#include "engine/tokenizer/hf_tokenizer.h"
 #include "tests/engine/data/sequences/data_test_support.h"
 #include "tests/support/read_file.h"
 
@@ -151,6 +153,59 @@ TEST(PreparationTest, ThreadsOnPiecesOfOneFileMakeTheSameBytes) {
                 ReadFileOrEmpty(spec.data.cache_directory + name))
         << threads;
   }
+}
+
+// A tokenizer whose words go on over everything but a space. One token takes the spaces before it.
+std::shared_ptr<const Tokenizer> TokenizerOfEndlessWords() {
+  const auto tokenizer = MakeHfTokenizer({.tokenizer_json = R"({"added_tokens": [
+         {"id": 4, "content": "<eos>", "lstrip": true, "rstrip": false, "single_word": false,
+          "normalized": false, "special": true}],
+         "normalizer": null, "post_processor": null, "decoder": null,
+         "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[^ ]+| +"},
+                           "behavior": "Isolated", "invert": false},
+         "model": {"type": "BPE", "unk_token": null, "merges": ["a a", "aa aa"],
+                   "vocab": {"a": 0, "aa": 1, "aaaa": 2, " ": 3}}})",
+                                          .tokenizer_config = R"({"eos_token": "<eos>"})"});
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status();
+  return tokenizer.ok() ? *tokenizer : nullptr;
+}
+
+TEST(PreparationTest, AnEndlessWordIsNotHeld) {
+  TestDirectory directory;
+  const auto tokenizer = TokenizerOfEndlessWords();
+  ASSERT_NE(tokenizer, nullptr);
+  const size_t letters = 2 * kTextHeldBytesMax + 7;
+  const std::string path = directory.Write("a.txt", std::string(letters, 'a'));
+  JobSpec spec = SpecOf({{path, DataFormat::kText, ""}}, 1024);
+  spec.data.tokenizer = "auto";
+  const auto dataset = OpenDataset(spec, tokenizer, directory.path(), 5, directory / "cache",
+                                   nullptr, PosixFileSystem());
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  // Fours, a pair, a single one and the end.
+  const size_t tokens = letters / 4 + 3;
+  const auto last = (*dataset)->TrainSequence((*dataset)->train_sequences() - 1);
+  ASSERT_TRUE(last.ok()) << last.status();
+  const size_t behind = tokens % 1024;
+  ASSERT_GE(behind, 4u);
+  EXPECT_EQ((*dataset)->train_sequences(), static_cast<int64_t>(tokens / 1024 + 1));
+  EXPECT_EQ(
+      std::vector<int32_t>(last->input_ids.begin() + behind - 4, last->input_ids.begin() + behind),
+      (std::vector<int32_t>{2, 1, 0, 4}));
+}
+
+TEST(PreparationTest, ATextThatIsHeldTooLongIsRefusedWithItsPlace) {
+  TestDirectory directory;
+  const auto tokenizer = TokenizerOfEndlessWords();
+  ASSERT_NE(tokenizer, nullptr);
+  const std::string path =
+      directory.Write("a.txt", "aaa" + std::string(2 * kTextHeldBytesMax, ' ') + "a");
+  JobSpec spec = SpecOf({{path, DataFormat::kText, ""}}, 1024);
+  spec.data.tokenizer = "auto";
+  const auto dataset = OpenDataset(spec, tokenizer, directory.path(), 5, directory / "cache",
+                                   nullptr, PosixFileSystem());
+  EXPECT_EQ(dataset.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(dataset.status().message()),
+              testing::HasSubstr("a.txt: from byte 3 on, the tokens of "));
 }
 
 }  // namespace

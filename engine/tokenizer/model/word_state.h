@@ -1,0 +1,18 @@
+// The state of a word that is encoded in parts.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_MODEL_WORD_STATE_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_MODEL_WORD_STATE_H_
+
+namespace megatrain {
+
+// Kept from one part of a word to the next. A new one begins a word.
+struct WordState {
+  bool begun = false;    // a part was encoded before
+  bool unknown = false;  // that part ended within a run that has no tokens of its own
+  double score = 0;      // of the tokens given so far; used by Unigram
+
+  bool operator==(const WordState&) const = default;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_MODEL_WORD_STATE_H_
