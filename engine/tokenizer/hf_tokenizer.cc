@@ -127,6 +127,7 @@ class HfTokenizer : public Tokenizer {
 absl::Status HfTokenizer::Initialize(TokenizerJson parts, std::string_view file,
                                      const TokenizerConfig& config) {
   parts_ = std::move(parts);
+  parts_.normalizer.Tabulate();
   MT_RETURN_IF_ERROR(
       AddTokens(parts_.added_tokens, false, absl::StrCat(ToAbsl(file), ": added_tokens")));
   // transformers adds the tokens that only tokenizer_config.json has.

@@ -21,7 +21,7 @@ struct TokenAt {
 class WordCache {
  public:
   static constexpr size_t kBytesMax = 23;  // longer words are not remembered
-  static constexpr size_t kTokensMax = 8;  // words of more tokens neither
+  static constexpr size_t kTokensMax = 8;  // words of more tokens or of none neither
 
   // Appends the tokens of `text` to `tokens`, as of a text at `offset`. Calls encode(), which
   // appends them, if they are not remembered, and then remembers them. A text may have other tokens
