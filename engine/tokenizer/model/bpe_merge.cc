@@ -70,6 +70,9 @@ void BpeMerges::ApplyShort(std::vector<TokenAt>* symbols) const {
     ranks[i] = rule != nullptr ? rule->rank : kNoRank;
     merged[i] = rule != nullptr ? rule->merged : 0;
   };
+  for (size_t i = 0; i + 1 < n; ++i) {
+    __builtin_prefetch(&slots_[Hash(Pair(s[i].id, s[i + 1].id)) & mask_]);
+  }
   for (size_t i = 0; i + 1 < n; ++i) look_up(i);
   while (n > 1) {
     size_t best = 0;

@@ -5,7 +5,11 @@
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
-namespace {}  // namespace
+namespace {
+
+constexpr size_t kStretches = 16;  // found at a time
+
+}  // namespace
 
 BpeModel::BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams,
                    BpeSettings settings)
@@ -167,19 +171,33 @@ void BpeModel::Cut(std::string_view word, ModelBuffers* buffers) const {
     buffers->words.Remember(word.substr(begin, end - begin), /*whole=*/false, begin,
                             &buffers->tokens, [&] { Merge(word, begin, end, buffers); });
   };
-  size_t begin = 0;
+  // Some stretches are found before the first of them is looked up, so that the cache's memory is
+  // there by then.
+  size_t ends[kStretches];
+  size_t found = 0;
+  size_t done = 0;   // the stretches up to here are encoded
+  size_t begin = 0;  // the next stretch begins here
+  const auto encode_found = [&] {
+    for (size_t i = 0; i < found; ++i) {
+      encode(done, ends[i]);
+      done = ends[i];
+    }
+    found = 0;
+  };
   char32_t before = SymbolAt(word, 0);
   for (size_t at = next(0); at < word.size(); at = next(at)) {
     const char32_t here = SymbolAt(word, at);
     if (IsSeam(before, here)) {
-      encode(begin, at);
-      begin = at;
+      buffers->words.Prefetch(word.substr(begin, at - begin), /*whole=*/false);
+      ends[found++] = begin = at;
+      if (found == kStretches) encode_found();
     }
     before = here;
   }
   if (begin == 0) {
     Merge(word, 0, word.size(), buffers);
   } else {
+    encode_found();
     encode(begin, word.size());
   }
 }

@@ -38,6 +38,12 @@ class WordCache {
         tokens->data() + tokens->size());
   }
 
+  // Fetches what Remember will read for this text, while other work is done.
+  void Prefetch(std::string_view text, bool whole) const {
+    if (text.size() > kBytesMax || slots_.empty()) return;
+    __builtin_prefetch(&slots_[Hash(Key(text, whole))]);
+  }
+
  private:
   static constexpr int kSlotBits = 15;  // 2 MiB
   static constexpr int32_t kNone = -1;
