@@ -98,6 +98,8 @@ class HfTokenizer : public Tokenizer {
   // `open`, it goes on.
   absl::Status EncodeSection(size_t begin, size_t end, bool open, Output* out) const;
   absl::Status EncodeWord(const PreTokenizer::Word& word, Output* out) const;
+  // Does as TokenModel::Encode, and looks short words up among those before.
+  absl::Status EncodeWhole(std::string_view word, double score, ModelBuffers* buffers) const;
   void GiveToken(const AddedToken& token, size_t offset, Output* out) const;
   // Sets out->cut to the place `offset` of `word` if the text can be cut there. Returns whether it
   // can.
@@ -254,6 +256,19 @@ bool HfTokenizer::CutAt(const PreTokenizer::Word& word, size_t offset, Output* o
   return true;
 }
 
+absl::Status HfTokenizer::EncodeWhole(std::string_view word, double score,
+                                      ModelBuffers* buffers) const {
+  // The rest of a word that was cut may have other tokens than a word.
+  if (score != 0) return parts_.model->Encode(word, score, buffers);
+  absl::Status status;
+  buffers->tokens.clear();
+  buffers->words.Remember(word, /*whole=*/true, 0, &buffers->tokens, [&] {
+    status = parts_.model->Encode(word, 0, buffers);
+    if (!status.ok()) buffers->tokens.clear();
+  });
+  return status;
+}
+
 absl::Status HfTokenizer::EncodeWord(const PreTokenizer::Word& word, Output* out) const {
   double score = out->state.score;
   out->state.score = 0;
@@ -273,7 +288,7 @@ absl::Status HfTokenizer::EncodeWord(const PreTokenizer::Word& word, Output* out
     return absl::OkStatus();
   }
   if (out->open) CutAt(word, 0, out);
-  MT_RETURN_IF_ERROR(parts_.model->Encode(word.text, score, &out->buffers));
+  MT_RETURN_IF_ERROR(EncodeWhole(word.text, score, &out->buffers));
   for (const TokenAt& token : tokens) {
     out->ids->push_back(token.id);
     if (out->offsets != nullptr) {

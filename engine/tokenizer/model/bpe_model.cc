@@ -204,16 +204,14 @@ void BpeModel::Cut(std::string_view word, ModelBuffers* buffers) const {
 
 absl::Status BpeModel::Encode(std::string_view word, double score, ModelBuffers* buffers) const {
   buffers->tokens.clear();
-  buffers->words.Remember(word, /*whole=*/true, 0, &buffers->tokens, [&] {
-    int32_t id = -1;
-    if (IsToken(word, &id)) {
-      buffers->tokens.push_back({id, 0});
-    } else if (plain_) {
-      Cut(word, buffers);
-    } else {
-      Merge(word, 0, word.size(), buffers);
-    }
-  });
+  int32_t id = -1;
+  if (IsToken(word, &id)) {
+    buffers->tokens.push_back({id, 0});
+  } else if (plain_) {
+    Cut(word, buffers);
+  } else {
+    Merge(word, 0, word.size(), buffers);
+  }
   return absl::OkStatus();
 }
 

@@ -34,7 +34,7 @@ class BpeModel : public TokenModel {
   BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
 
   // Time is O(n log n) in the longest stretch without a seam and O(n) in the length of the word.
-  // Short stretches are looked up in `buffers->words` first.
+  // Short stretches of it are looked up in `buffers->words` first.
   absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,
                                     double* score, ModelBuffers* buffers) const override;

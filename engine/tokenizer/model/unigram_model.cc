@@ -142,18 +142,6 @@ void UnigramModel::Walk(std::string_view word, size_t begin, size_t end,
 
 absl::Status UnigramModel::Encode(std::string_view word, double score,
                                   ModelBuffers* buffers) const {
-  if (score != 0) return EncodeAnew(word, score, buffers);  // sums may be rounded otherwise
-  absl::Status status;
-  buffers->tokens.clear();
-  buffers->words.Remember(word, /*whole=*/true, 0, &buffers->tokens, [&] {
-    status = EncodeAnew(word, 0, buffers);
-    if (!status.ok()) buffers->tokens.clear();
-  });
-  return status;
-}
-
-absl::Status UnigramModel::EncodeAnew(std::string_view word, double score,
-                                      ModelBuffers* buffers) const {
   std::vector<TokenAt>& tokens = buffers->tokens;
   tokens.clear();
   buffers->symbols.clear();

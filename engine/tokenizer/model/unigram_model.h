@@ -27,7 +27,7 @@ class UnigramModel : public TokenModel {
       bool byte_fallback);
 
   // Time is linear in the length of the word (times the longest token's). Memory is that of the
-  // longest stretch that tokens reach across. Short words are looked up in `buffers->words` first.
+  // longest stretch that tokens reach across.
   absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,
                                     double* score, ModelBuffers* buffers) const override;
@@ -41,8 +41,6 @@ class UnigramModel : public TokenModel {
   // settled(offset, score) at each of them but the beginning, and stops if it returns false.
   absl::Status Search(std::string_view word, double score, ModelBuffers* buffers,
                       absl::FunctionRef<void(size_t offset, double score)> settled) const;
-  // Does as Encode, and does not look the word up.
-  absl::Status EncodeAnew(std::string_view word, double score, ModelBuffers* buffers) const;
   // Appends the tokens of the best way from the settled place `begin` to `end`.
   void Walk(std::string_view word, size_t begin, size_t end, ModelBuffers* buffers) const;
   // Ends the run of unknown characters [begin, end), if there is one.

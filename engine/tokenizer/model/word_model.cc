@@ -10,14 +10,13 @@ namespace {
 
 absl::Status GiveUnknown(std::optional<int32_t> unknown_id, std::string_view word,
                          std::vector<TokenAt>* tokens) {
-  tokens->clear();
   if (!unknown_id.has_value()) {
     if (word.size() > 100) word = word.substr(0, Utf8Before(word, 100));
     return absl::InvalidArgumentError(absl::StrCat(
         "the text has \"", ToAbsl(word),
         "\", which has no tokens, and the unknown token (model.unk_token) is not in model.vocab"));
   }
-  tokens->push_back({*unknown_id, 0});
+  tokens->assign(1, {*unknown_id, 0});
   return absl::OkStatus();
 }
 
@@ -40,17 +39,11 @@ WordPieceModel::WordPieceModel(TextMap<int32_t> vocabulary, std::optional<int32_
 
 absl::Status WordPieceModel::Encode(std::string_view word, double score,
                                     ModelBuffers* buffers) const {
-  absl::Status status;
-  buffers->tokens.clear();
-  buffers->words.Remember(word, /*whole=*/true, 0, &buffers->tokens,
-                          [&] { status = LookUp(word, &buffers->tokens); });
-  return status;
-}
-
-absl::Status WordPieceModel::LookUp(std::string_view word, std::vector<TokenAt>* tokens) const {
+  std::vector<TokenAt>& tokens = buffers->tokens;
+  tokens.clear();
   const auto characters = static_cast<size_t>(
       std::count_if(word.begin(), word.end(), [](char c) { return (c & 0xc0) != 0x80; }));
-  if (characters > characters_max_) return GiveUnknown(unknown_id_, word, tokens);
+  if (characters > characters_max_) return GiveUnknown(unknown_id_, word, &tokens);
   for (size_t at = 0; at < word.size();) {
     int32_t longest = -1;
     size_t bytes = 0;
@@ -59,8 +52,8 @@ absl::Status WordPieceModel::LookUp(std::string_view word, std::vector<TokenAt>*
       longest = id;
       bytes = length;
     });
-    if (longest < 0) return GiveUnknown(unknown_id_, word, tokens);
-    tokens->push_back({longest, static_cast<uint32_t>(at)});
+    if (longest < 0) return GiveUnknown(unknown_id_, word, &tokens);
+    tokens.push_back({longest, static_cast<uint32_t>(at)});
     at += bytes;
   }
   return absl::OkStatus();
@@ -68,17 +61,10 @@ absl::Status WordPieceModel::LookUp(std::string_view word, std::vector<TokenAt>*
 
 absl::Status WordLevelModel::Encode(std::string_view word, double score,
                                     ModelBuffers* buffers) const {
-  absl::Status status;
-  buffers->tokens.clear();
-  buffers->words.Remember(word, /*whole=*/true, 0, &buffers->tokens, [&] {
-    const auto found = vocabulary().find(word);
-    if (found == vocabulary().end()) {
-      status = GiveUnknown(unknown_id_, word, &buffers->tokens);
-    } else {
-      buffers->tokens.push_back({found->second, 0});
-    }
-  });
-  return status;
+  const auto found = vocabulary().find(word);
+  if (found == vocabulary().end()) return GiveUnknown(unknown_id_, word, &buffers->tokens);
+  buffers->tokens.assign(1, {found->second, 0});
+  return absl::OkStatus();
 }
 
 }  // namespace megatrain

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "engine/tokenizer/model/token_model.h"
 #include "engine/tokenizer/model/token_trie.h"
@@ -24,8 +23,6 @@ class WordPieceModel : public TokenModel {
   absl::Status Encode(std::string_view word, double score, ModelBuffers* buffers) const override;
 
  private:
-  absl::Status LookUp(std::string_view word, std::vector<TokenAt>* tokens) const;
-
   const std::optional<int32_t> unknown_id_;
   const size_t characters_max_;
   TokenTrie beginnings_;
