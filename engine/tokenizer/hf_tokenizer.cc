@@ -102,6 +102,8 @@ class HfTokenizer : public Tokenizer {
   // `open`, it goes on.
   absl::Status EncodeSection(size_t begin, size_t end, bool open, Output* out) const;
   absl::Status EncodeWord(const PreTokenizer::Word& word, Output* out) const;
+  // Does as TokenModel::Encode, and looks short words up among those before.
+  absl::Status EncodeWhole(std::string_view word, double score, ModelBuffers* buffers) const;
   void GiveToken(const AddedToken& token, size_t offset, Output* out) const;
   // Sets out->cut to the place `offset` of `word` if the text can be cut there. Returns whether it
   // can.
@@ -134,6 +136,7 @@ class HfTokenizer : public Tokenizer {
 absl::Status HfTokenizer::Initialize(TokenizerJson parts, std::string_view file,
                                      const TokenizerConfig& config) {
   parts_ = std::move(parts);
+  parts_.normalizer.Tabulate();
   MT_RETURN_IF_ERROR(
       AddTokens(parts_.added_tokens, false, absl::StrCat(ToAbsl(file), ": added_tokens")));
   // transformers adds the tokens that only tokenizer_config.json has.
@@ -285,6 +288,19 @@ bool HfTokenizer::TokensStay(size_t at, size_t place, Output* out) const {
   return true;
 }
 
+absl::Status HfTokenizer::EncodeWhole(std::string_view word, const WordState& state,
+                                      ModelBuffers* buffers) const {
+  // The rest of a word that was cut may have other tokens than a word.
+  if (state != WordState{}) return parts_.model->Encode(word, state, buffers);
+  absl::Status status;
+  buffers->tokens.clear();
+  buffers->words.Remember(word, /*whole=*/true, 0, &buffers->tokens, [&] {
+    status = parts_.model->Encode(word, {}, buffers);
+    if (!status.ok()) buffers->tokens.clear();
+  });
+  return status;
+}
+
 absl::Status HfTokenizer::EncodeWord(const PreTokenizer::Word& word, Output* out) const {
   WordState state = std::exchange(out->state.word, {});
   const std::vector<TokenAt>& tokens = out->buffers.tokens;
@@ -304,7 +320,7 @@ absl::Status HfTokenizer::EncodeWord(const PreTokenizer::Word& word, Output* out
     out->cut.word = state;
     return absl::OkStatus();
   }
-  MT_RETURN_IF_ERROR(parts_.model->Encode(word.text, state, &out->buffers));
+  MT_RETURN_IF_ERROR(EncodeWhole(word.text, state, &out->buffers));
   for (const TokenAt& token : tokens) {
     out->ids->push_back(token.id);
     if (out->offsets != nullptr) {

@@ -2,6 +2,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/tokenizer/text/character_classes.h"
 #include "engine/tokenizer/text/character_maps.h"
 #include "engine/tokenizer/text/text_map.h"
 #include "engine/tokenizer/text/unicode_16.h"
@@ -116,13 +117,21 @@ absl::StatusOr<SplitBehavior> ReadBehavior(const Json& split, std::string_view o
 }
 
 // \w of Rust's `regex`: Alphabetic, M, Nd, Pc, Join_Control.
-std::string WordClass(bool negated) {
-  return absl::StrCat(negated ? R"([^\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a})"
-                                R"(\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})"
-                              : "[",
-                      R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})",
+std::string WordClass() {
+  return absl::StrCat("[", R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})",
                       CharactersSinceUnicode14("L"), CharactersSinceUnicode14("M"),
-                      CharactersSinceUnicode14("Nd"), "]+");
+                      CharactersSinceUnicode14("Nd"), "]");
+}
+
+// Whitespace: runs of \w and of what is neither \w nor white space.
+absl::Status ReadWhitespace(PreTokenizer* out) {
+  CharacterClasses classes;
+  MT_ASSIGN_OR_RETURN(const auto space, SplitRegex::Compile(kSpaceRegex));
+  MT_RETURN_IF_ERROR(classes.Assign(*space, CharacterClasses::kRemoved));
+  MT_RETURN_IF_ERROR(
+      classes.Assign(*SplitRegex::CompilePcre(WordClass()), CharacterClasses::kRun + 1));
+  out->AddClasses(std::move(classes));
+  return absl::OkStatus();
 }
 
 // `single` says that every match is one character.
@@ -204,11 +213,7 @@ absl::Status ReadPreTokenizerItem(const Json& item, std::string_view type, PreTo
                   true);
     return absl::OkStatus();
   }
-  if (type == "Whitespace") {
-    out->AddSplit(SplitRegex::CompilePcre(absl::StrCat(WordClass(false), "|", WordClass(true))),
-                  SplitBehavior::kRemoved, /*invert=*/true);
-    return absl::OkStatus();
-  }
+  if (type == "Whitespace") return ReadWhitespace(out);
   if (type == "UnicodeScripts") {
     out->AddScripts();
     return absl::OkStatus();

@@ -22,7 +22,9 @@ size_t Hash(uint64_t pair) {
 
 const BpeMerges::Rule* BpeMerges::Find(int32_t left, int32_t right) const {
   const uint64_t pair = Pair(left, right);
-  for (size_t slot = Hash(pair) & mask_;; slot = (slot + 1) & mask_) {
+  const size_t hash = Hash(pair);
+  if (!IsMarked(hash)) return nullptr;
+  for (size_t slot = hash & mask_;; slot = (slot + 1) & mask_) {
     const Rule& rule = slots_[slot];
     if (rule.pair == pair) return &rule;
     if (rule.pair == kNoPair) return nullptr;
@@ -35,6 +37,7 @@ void BpeMerges::Add(int32_t left, int32_t right, int32_t rank, int32_t merged) {
   size_t slot = Hash(pair) & mask_;
   while (slots_[slot].pair != kNoPair && slots_[slot].pair != pair) slot = (slot + 1) & mask_;
   if (slots_[slot].pair == kNoPair) ++size_;
+  Mark(Hash(pair));
   slots_[slot] = {pair, rank, merged};
 }
 
@@ -42,11 +45,14 @@ void BpeMerges::Rehash(size_t slots) {
   const std::vector<Rule> old = std::move(slots_);
   slots_.assign(slots, Rule());
   mask_ = slots - 1;
+  filter_.assign(slots / 8, 0);
+  filter_mask_ = slots * 8 - 1;
   for (const Rule& rule : old) {
     if (rule.pair == kNoPair) continue;
     size_t slot = Hash(rule.pair) & mask_;
     while (slots_[slot].pair != kNoPair) slot = (slot + 1) & mask_;
     slots_[slot] = rule;
+    Mark(Hash(rule.pair));
   }
 }
 
@@ -70,6 +76,9 @@ void BpeMerges::ApplyShort(std::vector<TokenAt>* symbols) const {
     ranks[i] = rule != nullptr ? rule->rank : kNoRank;
     merged[i] = rule != nullptr ? rule->merged : 0;
   };
+  for (size_t i = 0; i + 1 < n; ++i) {
+    __builtin_prefetch(&slots_[Hash(Pair(s[i].id, s[i + 1].id)) & mask_]);
+  }
   for (size_t i = 0; i + 1 < n; ++i) look_up(i);
   while (n > 1) {
     size_t best = 0;

@@ -39,12 +39,25 @@ class BpeMerges {
     return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
   }
   const Rule* Find(int32_t left, int32_t right) const;
+  // Sets the pair's bit in filter_.
+  void Mark(size_t hash) {
+    const size_t bit = hash & filter_mask_;
+    filter_[bit / 64] |= uint64_t{1} << bit % 64;
+  }
+  bool IsMarked(size_t hash) const {
+    const size_t bit = hash & filter_mask_;
+    return (filter_[bit / 64] >> bit % 64 & 1) != 0;
+  }
   void Rehash(size_t slots);
   void ApplyShort(std::vector<TokenAt>* symbols) const;
   void ApplyLong(std::vector<TokenAt>* symbols) const;
 
   std::vector<Rule> slots_;  // hash table, open addressing; a power of two, at most half full
   size_t mask_ = 0;
+  // A bit for each rule, by its hash; eight bits a slot. About half of the pairs that are looked up
+  // have no rule, and most of them are told by these few bytes, which stay in a near cache.
+  std::vector<uint64_t> filter_;
+  size_t filter_mask_ = 0;
   size_t size_ = 0;
 };
 

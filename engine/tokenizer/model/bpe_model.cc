@@ -7,6 +7,11 @@
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
+namespace {
+
+constexpr size_t kStretches = 16;  // found at a time
+
+}  // namespace
 
 BpeModel::BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams,
                    BpeSettings settings)
@@ -168,19 +173,33 @@ void BpeModel::Cut(const Word& word, ModelBuffers* buffers) const {
     buffers->words.Remember(text.substr(begin, end - begin), /*whole=*/false, begin,
                             &buffers->tokens, [&] { Merge(word, begin, end, buffers); });
   };
-  size_t begin = 0;
+  // Some stretches are found before the first of them is looked up, so that the cache's memory is
+  // there by then.
+  size_t ends[kStretches];
+  size_t found = 0;
+  size_t done = 0;   // the stretches up to here are encoded
+  size_t begin = 0;  // the next stretch begins here
+  const auto encode_found = [&] {
+    for (size_t i = 0; i < found; ++i) {
+      encode(done, ends[i]);
+      done = ends[i];
+    }
+    found = 0;
+  };
   char32_t before = SymbolAt(text, 0);
   for (size_t at = next(0); at < text.size(); at = next(at)) {
     const char32_t here = SymbolAt(text, at);
     if (IsSeam(before, here)) {
-      encode(begin, at);
-      begin = at;
+      buffers->words.Prefetch(text.substr(begin, at - begin), /*whole=*/false);
+      ends[found++] = begin = at;
+      if (found == kStretches) encode_found();
     }
     before = here;
   }
   if (begin == 0) {
     Merge(word, 0, text.size(), buffers);
   } else {
+    encode_found();
     encode(begin, text.size());
   }
 }
@@ -194,20 +213,14 @@ absl::Status BpeModel::Encode(std::string_view word, const WordState& state,
     if (word.empty()) return absl::OkStatus();
     return Encode(word, {/*begun=*/true}, buffers);
   }
-  if (!plain_ && state.begun) {
+  int32_t id = -1;
+  if (!state.begun && IsToken(word, &id)) {
+    buffers->tokens.push_back({id, 0});
+  } else if (plain_) {
+    Cut(part, buffers);
+  } else {
     Merge(part, 0, word.size(), buffers);
-    return absl::OkStatus();
   }
-  buffers->words.Remember(word, /*whole=*/!state.begun, 0, &buffers->tokens, [&] {
-    int32_t id = -1;
-    if (!state.begun && IsToken(word, &id)) {
-      buffers->tokens.push_back({id, 0});
-    } else if (plain_) {
-      Cut(part, buffers);
-    } else {
-      Merge(part, 0, word.size(), buffers);
-    }
-  });
   return absl::OkStatus();
 }
 

@@ -35,8 +35,8 @@ class BpeModel : public TokenModel {
   BpeModel(TextMap<int32_t> vocabulary, BpeMerges merges, BpeSeams seams, BpeSettings settings);
 
   // Time and memory for the merges are those of short stretches of the word (bpe_settled.cc says
-  // how they are found), so the time is linear. Short stretches are looked up in `buffers->words`
-  // first.
+  // how they are found), so the time is linear. Short stretches of it are looked up in
+  // `buffers->words` first.
   absl::Status Encode(std::string_view word, const WordState& state,
                       ModelBuffers* buffers) const override;
   absl::StatusOr<size_t> EncodeOpen(std::string_view word, absl::FunctionRef<bool(size_t)> may_cut,

@@ -35,7 +35,7 @@ WordCache::Key::Key(std::string_view text, bool whole) : words{} {
 }
 
 void WordCache::Put(const Key& key, uint32_t offset, const TokenAt* first, const TokenAt* last) {
-  if (static_cast<size_t>(last - first) > kTokensMax) return;
+  if (first == last || static_cast<size_t>(last - first) > kTokensMax) return;
   if (slots_.empty()) slots_.resize(size_t{1} << kSlotBits);
   Slot& slot = slots_[Hash(key)];
   std::copy(key.words, key.words + 3, slot.key);

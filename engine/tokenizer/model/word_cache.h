@@ -21,7 +21,7 @@ struct TokenAt {
 class WordCache {
  public:
   static constexpr size_t kBytesMax = 23;  // longer words are not remembered
-  static constexpr size_t kTokensMax = 8;  // words of more tokens neither
+  static constexpr size_t kTokensMax = 8;  // words of more tokens or of none neither
 
   // Appends the tokens of `text` to `tokens`, as of a text at `offset`. Calls encode(), which
   // appends them, if they are not remembered, and then remembers them. A text may have other tokens
@@ -36,6 +36,12 @@ class WordCache {
     encode();
     Put(key, static_cast<uint32_t>(offset), tokens->data() + first,
         tokens->data() + tokens->size());
+  }
+
+  // Fetches what Remember will read for this text, while other work is done.
+  void Prefetch(std::string_view text, bool whole) const {
+    if (text.size() > kBytesMax || slots_.empty()) return;
+    __builtin_prefetch(&slots_[Hash(Key(text, whole))]);
   }
 
  private:

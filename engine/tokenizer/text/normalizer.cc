@@ -184,13 +184,25 @@ absl::Status Normalizer::Apply(const Step& step, std::string_view text, bool beg
 
 absl::Status Normalizer::Normalize(std::string_view text, bool begins, bool with_runs,
                                    NormalizedText* out) const {
+  return RunSteps(0, steps_.size(), /*tables=*/true, text, begins, with_runs, out);
+}
+
+absl::Status Normalizer::RunSteps(size_t first, size_t last, bool tables, std::string_view text,
+                                  bool begins, bool with_runs, NormalizedText* out) const {
   out->text = text;
   out->runs.clear();
-  for (const Step& step : steps_) {
+  for (size_t i = first; i < last;) {
+    const Step& step = steps_[i];
     // A step reads `text` (the original or `buffer`) and writes `other`.
     RunWriter writer(&out->other, with_runs ? &out->other_runs : nullptr);
     bool changed = false;
-    MT_RETURN_IF_ERROR(Apply(step, out->text, begins, &writer, &changed));
+    if (tables && step.table != nullptr) {
+      MT_RETURN_IF_ERROR(ApplyTable(i, out->text, with_runs, &writer, &changed));
+      i = step.table_end;
+    } else {
+      MT_RETURN_IF_ERROR(Apply(step, out->text, begins, &writer, &changed));
+      ++i;
+    }
     if (!changed) continue;
     if (out->other.size() > std::numeric_limits<uint32_t>::max()) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/tokenizer/text/character_table.h"
 #include "engine/tokenizer/text/offset_runs.h"
 #include "engine/tokenizer/text/precompiled_charsmap.h"
 #include "engine/tokenizer/text/split_regex.h"
@@ -46,6 +47,10 @@ class Normalizer {
   void AddReplace(std::string_view from, std::string_view to);  // REQUIRES: `from` is not empty
   void AddReplace(std::unique_ptr<SplitRegex> from, std::string_view to);
   void AddPrecompiled(PrecompiledCharsmap charsmap);
+
+  // Tabulates the forms of single characters. Normalize then gives the same in less time. Call it
+  // when all steps are added.
+  void Tabulate();
 
   bool empty() const { return steps_.empty(); }
 
@@ -85,9 +90,22 @@ class Normalizer {
     std::unique_ptr<SplitRegex> regex;
     std::unique_ptr<SplitRegex> atom;  // of a regex that repeats one character or class: that one
     std::unique_ptr<PrecompiledCharsmap> charsmap;
+    std::unique_ptr<CharacterTable> table;  // of the steps from this one to `table_end`, or null
+    size_t table_end = 0;
   };
 
   Step* Add(Kind kind);
+  // Returns the end of the steps from `first` on for which a table can stand.
+  size_t TableEnd(size_t first) const;
+  // Sets `form` to what the steps [first, last) make of the character. Returns false if that may
+  // depend on its neighbours.
+  bool FormOf(size_t first, size_t last, std::string_view character, std::string* form) const;
+  // Does as Normalize, with the steps [first, last), and without the tables unless `tables`.
+  absl::Status RunSteps(size_t first, size_t last, bool tables, std::string_view text, bool begins,
+                        bool with_runs, NormalizedText* out) const;
+  // Applies the steps for which the table of the step `first` stands. `changed` is as in Apply.
+  absl::Status ApplyTable(size_t first, std::string_view text, bool with_runs, RunWriter* out,
+                          bool* changed) const;
   // Sets `changed` to false, and writes nothing, if the step leaves the text as it is.
   absl::Status Apply(const Step& step, std::string_view text, bool begins, RunWriter* out,
                      bool* changed) const;

@@ -75,6 +75,16 @@ struct PreTokenizer::Walk {
 
 void PreTokenizer::AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior behavior, bool invert,
                             bool single) {
+  const bool merges =
+      behavior == SplitBehavior::kMergedWithPrevious || behavior == SplitBehavior::kMergedWithNext;
+  if (single && !invert && !merges) {
+    CharacterClasses classes;
+    const CharacterClasses::Class match =
+        behavior == SplitBehavior::kRemoved    ? CharacterClasses::kRemoved
+        : behavior == SplitBehavior::kIsolated ? CharacterClasses::kIsolated
+                                               : CharacterClasses::kRun + 1;
+    if (classes.Assign(*regex, match).ok()) return AddClasses(std::move(classes));
+  }
   steps_.emplace_back();
   Step& step = steps_.back();
   step.regex = std::move(regex);
@@ -83,6 +93,15 @@ void PreTokenizer::AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior beh
   step.single =
       !invert &&
       (single || (step.regex->program() != nullptr && step.regex->program()->is_one_character()));
+}
+
+void PreTokenizer::AddClasses(CharacterClasses classes) {
+  if (!steps_.empty() && steps_.back().classes != nullptr &&
+      steps_.back().classes->Append(classes)) {
+    return;
+  }
+  steps_.emplace_back();
+  steps_.back().classes = std::make_unique<CharacterClasses>(std::move(classes));
 }
 
 void PreTokenizer::AddMetaspace(std::string_view mark, MarkScheme scheme, bool split) {
@@ -115,6 +134,7 @@ absl::Status PreTokenizer::From(size_t step, TextPiece piece, bool open, const W
     return walk.give({walk.text.substr(piece.first, piece.second - piece.first), piece.first,
                       walk.chain, open, walk.matches});
   }
+  if (steps_[step].classes != nullptr) return ClassPieces(step, piece, open, walk);
   if (steps_[step].scripts) return ScriptPieces(step, piece, open, walk);
   if (steps_[step].regex == nullptr) return RewritePiece(step, piece, open, walk);
   const SplitBehavior behavior = steps_[step].behavior;
@@ -210,6 +230,25 @@ absl::Status PreTokenizer::JoinedPieces(size_t step_index, TextPiece piece, bool
 bool PreTokenizer::MayBegin(char32_t c) const {
   return ScriptOf(c) != kAnyScript ||
          std::none_of(steps_.begin(), steps_.end(), [](const Step& step) { return step.scripts; });
+}
+
+absl::Status PreTokenizer::ClassPieces(size_t step, TextPiece piece, bool open,
+                                       const Walk& walk) const {
+  const CharacterClasses& classes = *steps_[step].classes;
+  CharacterClasses::Class run = CharacterClasses::kRemoved;  // of the piece that begins at `begin`
+  size_t begin = piece.first;
+  for (size_t at = piece.first; at < piece.second;
+       at += Utf8Length(static_cast<unsigned char>(walk.text[at]))) {
+    const CharacterClasses::Class here = classes.At(walk.text, at);
+    if (here == run && run != CharacterClasses::kIsolated) continue;
+    if (run != CharacterClasses::kRemoved) {
+      MT_RETURN_IF_ERROR(From(step + 1, {begin, at}, /*open=*/false, walk));
+    }
+    run = here;
+    begin = at;
+  }
+  if (run == CharacterClasses::kRemoved) return absl::OkStatus();
+  return From(step + 1, {begin, piece.second}, open && run != CharacterClasses::kIsolated, walk);
 }
 
 absl::Status PreTokenizer::ScriptPieces(size_t step, TextPiece piece, bool open,

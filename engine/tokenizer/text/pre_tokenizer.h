@@ -10,6 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "engine/tokenizer/text/character_classes.h"
 #include "engine/tokenizer/text/match_follower.h"
 #include "engine/tokenizer/text/offset_runs.h"
 #include "engine/tokenizer/text/split_regex.h"
@@ -40,6 +41,8 @@ class PreTokenizer {
   // around it; it need not be said of a pattern that MatchProgram follows.
   void AddSplit(std::unique_ptr<SplitRegex> regex, SplitBehavior behavior, bool invert,
                 bool single = false);
+  // A split between characters of different classes.
+  void AddClasses(CharacterClasses classes);
   // Replaces spaces by `mark` (one character), puts one before the piece as `scheme` says, and, if
   // `split`, cuts before every mark.
   void AddMetaspace(std::string_view mark, MarkScheme scheme, bool split);
@@ -95,7 +98,8 @@ class PreTokenizer {
 
  private:
   struct Step {
-    std::unique_ptr<SplitRegex> regex;  // null: the step is a Metaspace, a prefix space or scripts
+    std::unique_ptr<SplitRegex> regex;  // null: the step is another one than a split by it
+    std::unique_ptr<CharacterClasses> classes;
     bool scripts = false;
     SplitBehavior behavior = SplitBehavior::kIsolated;
     bool invert = false;
@@ -111,6 +115,7 @@ class PreTokenizer {
   static absl::Status GivePlace(size_t place, const Walk& walk);
   absl::Status SplitPiece(size_t step, TextPiece piece, bool open, const Walk& walk) const;
   absl::Status JoinedPieces(size_t step, TextPiece piece, bool open, const Walk& walk) const;
+  absl::Status ClassPieces(size_t step, TextPiece piece, bool open, const Walk& walk) const;
   absl::Status ScriptPieces(size_t step, TextPiece piece, bool open, const Walk& walk) const;
   absl::Status RewritePiece(size_t step, TextPiece piece, bool open, const Walk& walk) const;
 

@@ -57,20 +57,6 @@ absl::Status CheckUtf8(std::string_view text) {
                                                     static_cast<unsigned char>(text[valid])));
 }
 
-char32_t Utf8At(std::string_view text, size_t offset) {
-  const auto* p = reinterpret_cast<const unsigned char*>(text.data()) + offset;
-  switch (Utf8Length(p[0])) {
-    case 1:
-      return p[0];
-    case 2:
-      return (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu);
-    case 3:
-      return (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
-    default:
-      return (p[0] & 0x07u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
-  }
-}
-
 size_t Utf8Before(std::string_view text, size_t offset) {
   --offset;
   while (offset > 0 && IsContinuation(static_cast<unsigned char>(text[offset]))) --offset;

@@ -25,7 +25,19 @@ constexpr size_t Utf8Length(unsigned char lead) {
 }
 
 // Returns the code point at `offset`. REQUIRES: well-formed text, and a character begins there.
-char32_t Utf8At(std::string_view text, size_t offset);
+inline char32_t Utf8At(std::string_view text, size_t offset) {
+  const auto* p = reinterpret_cast<const unsigned char*>(text.data()) + offset;
+  switch (Utf8Length(p[0])) {
+    case 1:
+      return p[0];
+    case 2:
+      return (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu);
+    case 3:
+      return (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+    default:
+      return (p[0] & 0x07u) << 18 | (p[1] & 0x3fu) << 12 | (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
+  }
+}
 
 // Returns the offset of the character that ends at `offset`. REQUIRES: well-formed text, offset >
 // 0.

@@ -1,0 +1,47 @@
+// Cuts text into words by the class of each character.
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_CLASSES_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_CLASSES_H_
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/tokenizer/text/split_regex.h"
+#include "engine/tokenizer/text/utf8.h"
+
+namespace megatrain {
+
+// The class of every character. A text is cut between two characters of different classes. This
+// does what a regular expression does that matches one character at a time, without running it.
+//
+// Thread safety: const methods may be called from several threads.
+class CharacterClasses {
+ public:
+  using Class = uint8_t;
+  static constexpr Class kRemoved = 0;   // characters that belong to no word
+  static constexpr Class kIsolated = 1;  // each is a word
+  static constexpr Class kRun = 2;       // this one and those above: a run of neighbours is a word
+
+  // Every character has the class kRun.
+  CharacterClasses() : classes_(kCodePoints, kRun) {}
+
+  // Gives all characters that `character` matches the class `value`. Returns the errors of
+  // SplitRegex. REQUIRES: a match is one character, and is one whatever is around it.
+  absl::Status Assign(const SplitRegex& character, Class value);
+
+  // Makes of two cuts, this one and then that of `next` in each word, one. Returns false, with no
+  // change, if there are more classes than can be counted.
+  bool Append(const CharacterClasses& next);
+
+  Class At(std::string_view text, size_t offset) const { return classes_[Utf8At(text, offset)]; }
+
+ private:
+  static constexpr size_t kCodePoints = 0x110000;
+
+  std::vector<Class> classes_;  // by code point
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_CLASSES_H_
