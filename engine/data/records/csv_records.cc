@@ -49,6 +49,7 @@ struct CsvRecordReader::State {
   size_t end = 0;
   bool begun = false;
   bool ended = false;
+  absl::Status failure;  // of parsing; the rows before it are returned first
   size_t row_bytes = 0;  // parsed since the last row ended
   Row open;              // the row that is being parsed
   std::deque<Row> rows;  // that were parsed and not yet returned
@@ -132,7 +133,8 @@ struct CsvRecordReader::State {
 
   // Takes the next row. Returns false at the end of the file.
   absl::StatusOr<bool> NextRow(Row* next) {
-    while (rows.empty() && !ended) MT_RETURN_IF_ERROR(Parse());
+    while (rows.empty() && !ended && failure.ok()) failure = Parse();
+    if (rows.empty() && !failure.ok()) return failure;
     if (rows.empty()) return false;
     *next = std::move(rows.front());
     rows.pop_front();
