@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "engine/base/thread_pool.h"
 #include "engine/tokenizer/bytes_tokenizer.h"
 #include "engine/tokenizer/hf_tokenizer.h"
+#include "engine/tokenizer/parallel_encode.h"
 #include "engine/tokenizer/text/precompiled_charsmap.h"
 #include "engine/tokenizer/text/utf8.h"
 
@@ -23,9 +25,17 @@ void RoundTrip(const megatrain::Tokenizer& tokenizer, std::string_view text) {
     if (id < 0 || id >= tokenizer.vocabulary()) std::abort();
   }
   tokenizer.Decode(ids, /*skip_special=*/true);
-  // By pieces, in windows of a few bytes.
+  tokenizer.Decode(ids, /*skip_special=*/false);
+  // By pieces on several threads.
+  static auto* const kPool = new megatrain::ThreadPool(3);
   ids.clear();
   megatrain::PieceState state;
+  const auto parallel = megatrain::EncodePieceInParallel(tokenizer, *kPool, text, /*last=*/true,
+                                                         &state, &ids, /*piece_bytes_min=*/4);
+  if (parallel.ok() && (*parallel != text.size() || ids != ids_again)) std::abort();
+  // By pieces, in windows of a few bytes.
+  ids.clear();
+  state = {};
   for (size_t take = 5;;) {
     const bool last = take >= text.size();
     const auto size = tokenizer.EncodePiece(text.substr(0, take), last, &state, &ids);
@@ -45,12 +55,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view json = input.substr(0, zero);
   const std::string_view text = zero == std::string_view::npos ? input : input.substr(zero + 1);
   const auto made = megatrain::MakeHfTokenizer({.tokenizer_json = json});
-  if (made.ok()) RoundTrip(**made, text);
-  static const auto* const kBytes = new auto(
-      megatrain::MakeHfTokenizer({.tokenizer_json = megatrain::BytesTokenizerJson(),
-                                  .tokenizer_config = megatrain::BytesTokenizerConfigJson()}));
-  if (!kBytes->ok()) std::abort();
-  RoundTrip(***kBytes, text);
+  if (made.ok()) {
+    RoundTrip(**made, text);
+    return 0;
+  }
+  static const auto* const kBytes = new auto(megatrain::MakeBytesTokenizer());
+  RoundTrip(**kBytes, text);
   const auto config = megatrain::MakeHfTokenizer({.tokenizer_json = megatrain::BytesTokenizerJson(),
                                                   .tokenizer_config = json,
                                                   .special_tokens_map = json,

@@ -22,6 +22,11 @@ namespace {
 
 using Fields = std::vector<std::string>;
 
+struct Row {
+  Fields fields;     // the first of them, as many as there are columns
+  size_t count = 0;  // of all its fields
+};
+
 bool HoldsJson(std::string_view column) {
   return column == "messages" || column == "conversations" || column == "tools";
 }
@@ -44,10 +49,11 @@ struct CsvRecordReader::State {
   size_t end = 0;
   bool begun = false;
   bool ended = false;
-  size_t row_bytes = 0;     // parsed since the last row ended
-  Fields open;              // the fields of the row that is being parsed
-  std::deque<Fields> rows;  // that were parsed and not yet returned
-  int64_t row = 0;          // the number of the row returned last, from 1
+  absl::Status failure;  // of parsing; the rows before it are returned first
+  size_t row_bytes = 0;  // parsed since the last row ended
+  Row open;              // the row that is being parsed
+  std::deque<Row> rows;  // that were parsed and not yet returned
+  int64_t row = 0;       // the number of the row returned last, from 1
   Fields columns;
   std::string json;
 
@@ -58,13 +64,18 @@ struct CsvRecordReader::State {
   }
   int64_t open_row() const { return row + static_cast<int64_t>(rows.size()) + 1; }
 
+  // An empty field takes a byte of the file and many of memory, so surplus ones are only counted.
+  size_t fields_max() const { return columns.empty() ? kCsvColumnsMax : columns.size(); }
   static void TakeField(void* field, size_t bytes, void* self) {
-    static_cast<State*>(self)->open.emplace_back(static_cast<const char*>(field), bytes);
+    State& state = *static_cast<State*>(self);
+    ++state.open.count;
+    if (state.open.fields.size() == state.fields_max()) return;
+    state.open.fields.emplace_back(static_cast<const char*>(field), bytes);
   }
   static void TakeRow(int, void* self) {
     State& state = *static_cast<State*>(self);
     state.rows.push_back(std::move(state.open));
-    state.open.clear();
+    state.open = Row();
     state.row_bytes = 0;
   }
 
@@ -121,16 +132,22 @@ struct CsvRecordReader::State {
   }
 
   // Takes the next row. Returns false at the end of the file.
-  absl::StatusOr<bool> NextRow(Fields* fields) {
-    while (rows.empty() && !ended) MT_RETURN_IF_ERROR(Parse());
+  absl::StatusOr<bool> NextRow(Row* next) {
+    while (rows.empty() && !ended && failure.ok()) failure = Parse();
+    if (rows.empty() && !failure.ok()) return failure;
     if (rows.empty()) return false;
-    *fields = std::move(rows.front());
+    *next = std::move(rows.front());
     rows.pop_front();
     ++row;
     return true;
   }
 
-  absl::Status CheckColumns() const {
+  absl::Status TakeColumns(Row names) {
+    if (names.count > kCsvColumnsMax) {
+      return Error(row, absl::StrCat("names ", names.count, " columns; at most ", kCsvColumnsMax,
+                                     " are read"));
+    }
+    columns = std::move(names.fields);
     std::set<std::string> seen;
     for (const std::string& column : columns) {
       if (column.empty()) return Error(row, "a column has no name; the first row names them");
@@ -142,12 +159,13 @@ struct CsvRecordReader::State {
     return absl::OkStatus();
   }
 
-  absl::Status ToJson(const Fields& fields) {
-    if (fields.size() != columns.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("has ", fields.size(),
-                                                     fields.size() == 1 ? " field" : " fields",
+  absl::Status ToJson(const Row& values) {
+    if (values.count != columns.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("has ", values.count,
+                                                     values.count == 1 ? " field" : " fields",
                                                      "; the first row names ", columns.size()));
     }
+    const Fields& fields = values.fields;
     json.assign(1, '{');  // not = "{": a warning of GCC 12 that is not true
     for (size_t i = 0; i < fields.size(); ++i) {
       const std::string& field = fields[i];
@@ -199,17 +217,17 @@ std::string CsvRecordReader::Place(const Record& record) const {
 
 absl::StatusOr<bool> CsvRecordReader::Next(Record* record) {
   State& state = *state_;
-  Fields fields;
+  Row row;
   if (state.columns.empty()) {
-    MT_ASSIGN_OR_RETURN(const bool any, state.NextRow(&state.columns));
+    MT_ASSIGN_OR_RETURN(const bool any, state.NextRow(&row));
     if (!any) return false;
-    MT_RETURN_IF_ERROR(state.CheckColumns());
+    MT_RETURN_IF_ERROR(state.TakeColumns(std::move(row)));
   }
-  MT_ASSIGN_OR_RETURN(const bool more, state.NextRow(&fields));
+  MT_ASSIGN_OR_RETURN(const bool more, state.NextRow(&row));
   if (!more) return false;
   *record = Record();
   record->element = state.row;
-  record->defect = state.ToJson(fields);
+  record->defect = state.ToJson(row);
   if (record->defect.ok()) record->json = state.json;
   return true;
 }

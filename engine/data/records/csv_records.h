@@ -13,6 +13,9 @@
 
 namespace megatrain {
 
+// The most columns that a file may have.
+inline constexpr size_t kCsvColumnsMax = 65536;
+
 // The form is that of RFC 4180: fields are separated by commas, and a field with a comma, a line
 // end or a quote is in quotes, its quotes doubled. The first row names the columns. Rows end with
 // LF, CRLF or CR; blank ones are skipped, and white space belongs to its field. A byte order mark
@@ -26,8 +29,8 @@ namespace megatrain {
 // a record is another number of fields than the first row has, a field that is not UTF-8, or a
 // field of the first kind that is not JSON.
 //
-// Next returns InvalidArgument, naming the row, for misplaced quotes, a row that is too long, and
-// names of columns that are missing, not UTF-8 or there twice.
+// Next returns InvalidArgument, naming the row, for misplaced quotes, a row that is too long, more
+// than kCsvColumnsMax columns, and names of columns that are missing, not UTF-8 or there twice.
 class CsvRecordReader : public RecordReader {
  public:
   // `text` must outlive the reader. `path` is used in messages. One read takes `chunk_bytes`.

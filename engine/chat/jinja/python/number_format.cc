@@ -192,10 +192,12 @@ absl::StatusOr<std::string> FormatInt(int64_t value, const FormatSpec& spec) {
     return FormatText(character, text);
   }
   const uint64_t base = type == 'b' ? 2 : type == 'o' ? 8 : type == 'd' ? 10 : 16;
+  // A pointer, because GCC 12 with -fsanitize=undefined miscompiles a subscript of `? :` itself.
+  const char* const symbols = type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string digits;
   uint64_t rest = value < 0 ? 0 - static_cast<uint64_t>(value) : value;
   do {
-    digits += (type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[rest % base];
+    digits += symbols[rest % base];
     rest /= base;
   } while (rest != 0);
   std::reverse(digits.begin(), digits.end());

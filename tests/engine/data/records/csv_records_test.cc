@@ -105,6 +105,23 @@ TEST_P(CsvRecordsTest, RefusesWhatCannotBeReadOn) {
       HasSubstr("f.csv: row 2: is longer than 150 bytes"));
 }
 
+TEST_P(CsvRecordsTest, RowsBeforeAnErrorAreRead) {
+  const Read read = ReadAll("a\r1\r2\rx\"y\n3\n", GetParam());
+  EXPECT_THAT(read.records, ElementsAre(R"({"a":"1"})", R"({"a":"2"})"));
+  EXPECT_THAT(read.error, HasSubstr("f.csv: row 4: a quote is misplaced"));
+  EXPECT_THAT(ReadAll("a\xff\rx\"y\n", GetParam()).error,
+              HasSubstr("f.csv: row 1: a column's name is not UTF-8"));
+}
+
+TEST_P(CsvRecordsTest, SurplusFieldsAreOnlyCounted) {
+  const Read read = ReadAll("a,b\n" + std::string(100'000, ',') + "\n1,2\n", GetParam());
+  EXPECT_EQ(read.error, "");
+  EXPECT_THAT(read.records, ElementsAre(": row 2: has 100001 fields; the first row names 2",
+                                        R"({"a":"1","b":"2"})"));
+  EXPECT_THAT(ReadAll(std::string(65'536, ',') + "\n1,2\n", GetParam()).error,
+              HasSubstr("f.csv: row 1: names 65537 columns; at most 65536 are read"));
+}
+
 TEST_P(CsvRecordsTest, NothingIsReadFromEmptyFiles) {
   for (const char* text : {"", "\n\r\n", "a,b\n", "\xef\xbb\xbf"}) {
     const Read read = ReadAll(text, GetParam());
