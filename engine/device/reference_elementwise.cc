@@ -10,6 +10,9 @@
 namespace megatrain {
 namespace {
 
+using reference::Get;
+using reference::Set;
+
 double Sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
 // The factor of a norm's column i.

@@ -11,6 +11,9 @@
 namespace megatrain {
 namespace {
 
+using reference::Get;
+using reference::Set;
+
 // The document that each token belongs to starts at [tokens].
 std::vector<int64_t> StartOfDocument(const AttentionArgs& args) {
   std::vector<int64_t> starts(static_cast<size_t>(args.tokens));

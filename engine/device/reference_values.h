@@ -1,4 +1,4 @@
-// Elements of either type, read and written by the reference kernels as FP64.
+// Elements of type T (kernel_args.h) as FP64, for the reference kernels.
 #ifndef MEGATRAIN_ENGINE_DEVICE_REFERENCE_VALUES_H_
 #define MEGATRAIN_ENGINE_DEVICE_REFERENCE_VALUES_H_
 
@@ -6,7 +6,7 @@
 
 #include "engine/base/dtype.h"
 
-namespace megatrain {
+namespace megatrain::reference {
 
 inline double Get(DType dtype, const void* x, int64_t i) {
   return dtype == DType::kF32 ? static_cast<const float*>(x)[i]
@@ -22,6 +22,6 @@ inline void Set(DType dtype, void* x, int64_t i, double value) {
   }
 }
 
-}  // namespace megatrain
+}  // namespace megatrain::reference
 
 #endif  // MEGATRAIN_ENGINE_DEVICE_REFERENCE_VALUES_H_
