@@ -12,6 +12,7 @@ namespace megatrain {
 
 using reference::Get;
 using reference::Set;
+
 absl::Status ReferenceKernels::MatMul(Stream&, const MatMulArgs& args) {
   for (int64_t i = 0; i < args.m; ++i) {
     for (int64_t j = 0; j < args.n; ++j) {

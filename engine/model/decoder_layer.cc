@@ -21,7 +21,9 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
                                                                .sequence = sequence,
                                                                .heads = attention.heads,
                                                                .kv_heads = attention.kv_heads,
-                                                               .head_dim = attention.head_dim}));
+                                                               .head_dim = attention.head_dim,
+                                                            .window = attention.window,
+                                                            .softcap = static_cast<float>(attention.softcap)}));
   }
   return bytes;
 }

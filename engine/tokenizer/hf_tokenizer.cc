@@ -103,7 +103,8 @@ class HfTokenizer : public Tokenizer {
   absl::Status EncodeSection(size_t begin, size_t end, bool open, Output* out) const;
   absl::Status EncodeWord(const PreTokenizer::Word& word, Output* out) const;
   // Does as TokenModel::Encode, and looks short words up among those before.
-  absl::Status EncodeWhole(std::string_view word, double score, ModelBuffers* buffers) const;
+  absl::Status EncodeWhole(std::string_view word, const WordState& state,
+                           ModelBuffers* buffers) const;
   void GiveToken(const AddedToken& token, size_t offset, Output* out) const;
   // Sets out->cut to the place `offset` of `word` if the text can be cut there. Returns whether it
   // can.

@@ -240,6 +240,7 @@ absl::Status PreTokenizer::ClassPieces(size_t step, TextPiece piece, bool open,
   for (size_t at = piece.first; at < piece.second;
        at += Utf8Length(static_cast<unsigned char>(walk.text[at]))) {
     const CharacterClasses::Class here = classes.At(walk.text, at);
+    if (open && here == CharacterClasses::kRemoved) MT_RETURN_IF_ERROR(GivePlace(at, walk));
     if (here == run && run != CharacterClasses::kIsolated) continue;
     if (run != CharacterClasses::kRemoved) {
       MT_RETURN_IF_ERROR(From(step + 1, {begin, at}, /*open=*/false, walk));
