@@ -316,7 +316,7 @@ TEST(DatasetTest, IsAbandonedWhereverProgressSaysSo) {
                                                                 : absl::OkStatus();
                                      });
     if (dataset.ok()) {
-      EXPECT_GT(allowed, 5);
+      EXPECT_GE(allowed, 3);  // one for each file, whose hashes may be remembered by now
       EXPECT_LE(calls, allowed);
       break;
     }
