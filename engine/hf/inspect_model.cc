@@ -10,9 +10,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "engine/base/bytes.h"
 #include "engine/base/file.h"
 #include "engine/base/status.h"
@@ -95,18 +95,17 @@ void DescribeConfig(const ModelDescription& model, std::string* text, Json* json
   absl::StrAppend(text, "positions   ", FormatCount(model.max_positions), "\n");
   absl::StrAppend(text, DescribeModel(model));
   (*json)["parameters"] = parameters;
-  (*json)["model"] = {
-      {"family", model.family},
-      {"vocabulary", model.vocabulary},
-      {"hidden", model.hidden},
-      {"layers", model.layer_count()},
-      {"heads", first.attention.heads},
-      {"kv_heads", first.attention.kv_heads},
-      {"head_dim", first.attention.head_dim},
-      {"intermediate", first.feed_forward.intermediate},
-      {"max_positions", model.max_positions},
-      {"tied_embeddings", model.tied_embeddings},
-      {"rope", RopeTypeName(model.ropes.front().type)}};
+  (*json)["model"] = {{"family", model.family},
+                      {"vocabulary", model.vocabulary},
+                      {"hidden", model.hidden},
+                      {"layers", model.layer_count()},
+                      {"heads", first.attention.heads},
+                      {"kv_heads", first.attention.kv_heads},
+                      {"head_dim", first.attention.head_dim},
+                      {"intermediate", first.feed_forward.intermediate},
+                      {"max_positions", model.max_positions},
+                      {"tied_embeddings", model.tied_embeddings},
+                      {"rope", RopeTypeName(model.ropes.front().type)}};
   Json lines = Json::array();
   for (const auto line : absl::StrSplit(DescribeModel(model), '\n')) {
     if (!line.empty()) lines.push_back(std::string(line.data(), line.size()));

@@ -15,15 +15,15 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
   int64_t bytes = 0;
   for (const int layer : LayersOfDifferentAttention(model)) {
     const AttentionDescription& attention = model.layers[static_cast<size_t>(layer)].attention;
-    bytes =
-        std::max(bytes, sizes.AttentionBackwardWorkspaceBytes({.dtype = dtype,
-                                                               .tokens = tokens,
-                                                               .sequence = sequence,
-                                                               .heads = attention.heads,
-                                                               .kv_heads = attention.kv_heads,
-                                                               .head_dim = attention.head_dim,
-                                                            .window = attention.window,
-                                                            .softcap = static_cast<float>(attention.softcap)}));
+    bytes = std::max(bytes, sizes.AttentionBackwardWorkspaceBytes(
+                                {.dtype = dtype,
+                                 .tokens = tokens,
+                                 .sequence = sequence,
+                                 .heads = attention.heads,
+                                 .kv_heads = attention.kv_heads,
+                                 .head_dim = attention.head_dim,
+                                 .window = attention.window,
+                                 .softcap = static_cast<float>(attention.softcap)}));
   }
   return bytes;
 }

@@ -143,14 +143,12 @@ TEST(HfDirectoryTest, TakesATiedHeadsDuplicateAndKnownBuffers) {
     tensors.push_back({"lm_head.weight", "F32", {11, 8}});
     tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}});
   });
-  EXPECT_TRUE(
-      HfWeights::Open(directory, BuildModelLayout(SmallConfig("llama", true))).ok());
+  EXPECT_TRUE(HfWeights::Open(directory, BuildModelLayout(SmallConfig("llama", true))).ok());
   // Their types do not count.
   WriteSmallModel(directory, "llama", true, "BF16", [](auto& tensors) {
     tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}});
   });
-  const auto weights =
-      HfWeights::Open(directory, BuildModelLayout(SmallConfig("llama", true)));
+  const auto weights = HfWeights::Open(directory, BuildModelLayout(SmallConfig("llama", true)));
   ASSERT_TRUE(weights.ok()) << weights.status();
   EXPECT_EQ((*weights)->ExactDType(), DType::kBF16);
   // Untied, the same two tensors are the head and a buffer; what is missing is the head's own.

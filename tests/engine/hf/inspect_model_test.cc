@@ -51,8 +51,7 @@ TEST(InspectModelTest, DescribesAFileAndADirectoryWithoutWeights) {
 TEST(InspectModelTest, RefusesWhatTrainingWould) {
   EXPECT_FALSE(InspectModel("/nowhere").ok());
   const std::string directory = FreshDirectory("model");
-  WriteSmallModel(directory, "llama", false, "F32",
-                  [](auto& tensors) { tensors.pop_back(); });
+  WriteSmallModel(directory, "llama", false, "F32", [](auto& tensors) { tensors.pop_back(); });
   EXPECT_THAT(std::string(InspectModel(directory).status().message()),
               HasSubstr("\"lm_head.weight\" is missing"));
 }

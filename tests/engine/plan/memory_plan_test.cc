@@ -368,7 +368,8 @@ TEST_F(GpuPlanTest, LongSequencesTakeNoMoreThanAttentionNeeds) {
     EXPECT_LE(bytes["activations of one layer and micro-batch"], sequence * a_token + kPadding);
     EXPECT_LE(bytes["backward workspace"], sequence * 2 * (2 * 28 + 2 * 4) * 128 + kPadding);
     EXPECT_LE(bytes["chunk of a layer or the head"],
-              16384 * 2 * (3 * config.layers[0].feed_forward.intermediate + 2 * config.hidden) + kPadding);
+              16384 * 2 * (3 * config.layers[0].feed_forward.intermediate + 2 * config.hidden) +
+                  kPadding);
     EXPECT_LE(least->device_bytes, int64_t{gibibytes == 74 ? 40 : 72} << 30) << least->Table();
   }
 }

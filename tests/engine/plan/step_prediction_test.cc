@@ -68,7 +68,9 @@ class StepPredictionTest : public testing::Test {
     return c.hidden * (layer.attention.q_width() + layer.attention.qkv_width()) +
            2 * c.hidden * layer.feed_forward.intermediate;
   }
-  int64_t Last() const { return layout_.model.hidden * layout_.model.layers.front().feed_forward.intermediate; }
+  int64_t Last() const {
+    return layout_.model.hidden * layout_.model.layers.front().feed_forward.intermediate;
+  }
   ModelLayout layout_ = BuildModelLayout(Config());
   ReferenceKernels kernels_;
 };

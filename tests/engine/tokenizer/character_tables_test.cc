@@ -106,7 +106,8 @@ std::vector<std::string> Words(const PreTokenizer& pre_tokenizer, const std::str
   std::vector<std::string> words;
   OffsetChain chain;
   const absl::Status status = pre_tokenizer.Cut(
-      text, &chain, /*begins=*/true, /*open=*/false, [&](const PreTokenizer::Word& word) {
+      text, &chain, /*begins=*/true, /*in_word=*/false, /*open=*/false,
+      [&](const PreTokenizer::Word& word) {
         words.push_back(std::string(word.text) + "@" + std::to_string(word.begin));
         return absl::OkStatus();
       });

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/hf/config_json.h"
 #include "engine/hf/config/model_family.h"
+#include "engine/hf/config_json.h"
 
 namespace megatrain {
 namespace {
