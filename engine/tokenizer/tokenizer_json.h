@@ -12,7 +12,7 @@
 #include "engine/tokenizer/decoder.h"
 #include "engine/tokenizer/model/token_model.h"
 #include "engine/tokenizer/text/normalizer.h"
-#include "engine/tokenizer/text/pre_tokenizer.h"
+#include "engine/tokenizer/split/pre_tokenizer.h"
 #include "engine/tokenizer/tokenizer.h"
 
 namespace megatrain {

@@ -2,7 +2,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
-#include "engine/tokenizer/text/character_classes.h"
+#include "engine/tokenizer/split/character_classes.h"
 #include "engine/tokenizer/text/character_maps.h"
 #include "engine/tokenizer/text/text_map.h"
 #include "engine/tokenizer/text/unicode_16.h"

@@ -136,7 +136,7 @@ FAMILIES = {
     "granite": dict(cls=GraniteConfig, stored="BF16", style="new",
                     keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
                               num_attention_heads=4, num_key_value_heads=2, intermediate_size=56,
-                              embedding_multiplier=6.0, logits_scaling=3.0,
+                              embedding_multiplier=6.0, logits_scaling=0.4,
                               residual_multiplier=0.35, attention_multiplier=0.2,
                               tie_word_embeddings=True),
                     rope=dict(rope_type="default", rope_theta=10000.0)),

@@ -229,10 +229,11 @@ TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
   const MemoryPlan rule = Plan(spec, layout, machine.budget);
   const auto kept = [&](double dear_products, const HardwareProfile* rates) {
     PipelineDimensions d = rule.dimensions;
-    auto& recompute = d.shape.work.recompute;
-    recompute = {};
-    recompute[static_cast<size_t>(KeepLevel::kCheapRecomputed)].device_bytes = 1e9;
-    recompute[static_cast<size_t>(KeepLevel::kNothing)].device_bytes = 1e9 + dear_products;
+    for (LayerStepWork& layer : d.shape.work.layers) {
+      layer.recompute = {};
+      layer.recompute[static_cast<size_t>(KeepLevel::kCheapRecomputed)].device_bytes = 1e9;
+      layer.recompute[static_cast<size_t>(KeepLevel::kNothing)].device_bytes = 1e9 + dear_products;
+    }
     EXPECT_TRUE(FitDevice(spec, sizes, rule.device_limit, d.shape.sweep_micro_batches,
                           d.shape.stash_on_host, d, rates));
     return std::pair(d.shape.kept_everything, d.shape.kept);
@@ -249,10 +250,12 @@ TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
 // is clearly shorter.
 TEST(PlanChoiceTest, OnTheCpuTheRuleStays) {
   ModelDescription c = SevenBillion();
-  c.layers = 4;
+  c.layers.resize(4);
   c.hidden = 512;
-  c.intermediate = 2048;
-  c.heads = c.kv_heads = 4;
+  for (LayerDescription& layer : c.layers) {
+    layer.attention.heads = layer.attention.kv_heads = 4;
+    layer.feed_forward.intermediate = 2048;
+  }
   const ModelLayout layout = BuildModelLayout(c);
   MachineSpeed machine;
   machine.rates.fp32 = {2e11, 1e11, 1e11, 1e10, 1e10};

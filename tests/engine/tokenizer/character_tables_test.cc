@@ -10,7 +10,7 @@
 
 #include "engine/tokenizer/text/character_maps.h"
 #include "engine/tokenizer/text/normalizer.h"
-#include "engine/tokenizer/text/pre_tokenizer.h"
+#include "engine/tokenizer/split/pre_tokenizer.h"
 #include "engine/tokenizer/text/utf8.h"
 #include "engine/tokenizer/tokenizer_json.h"
 

@@ -1,6 +1,6 @@
 // Cuts text into words by the class of each character.
-#ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_CLASSES_H_
-#define MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_CLASSES_H_
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_SPLIT_CHARACTER_CLASSES_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_SPLIT_CHARACTER_CLASSES_H_
 
 #include <cstdint>
 #include <string_view>
@@ -44,4 +44,4 @@ class CharacterClasses {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_TOKENIZER_TEXT_CHARACTER_CLASSES_H_
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_SPLIT_CHARACTER_CLASSES_H_

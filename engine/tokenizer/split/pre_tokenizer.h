@@ -1,6 +1,6 @@
 // Cuts text into words by the pre-tokenizers of `tokenizers`. Words are then encoded separately.
-#ifndef MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRE_TOKENIZER_H_
-#define MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRE_TOKENIZER_H_
+#ifndef MEGATRAIN_ENGINE_TOKENIZER_SPLIT_PRE_TOKENIZER_H_
+#define MEGATRAIN_ENGINE_TOKENIZER_SPLIT_PRE_TOKENIZER_H_
 
 #include <memory>
 #include <string>
@@ -10,7 +10,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "engine/tokenizer/text/character_classes.h"
+#include "engine/tokenizer/split/character_classes.h"
 #include "engine/tokenizer/text/match_follower.h"
 #include "engine/tokenizer/text/offset_runs.h"
 #include "engine/tokenizer/text/split_regex.h"
@@ -125,4 +125,4 @@ class PreTokenizer {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_TOKENIZER_TEXT_PRE_TOKENIZER_H_
+#endif  // MEGATRAIN_ENGINE_TOKENIZER_SPLIT_PRE_TOKENIZER_H_

@@ -1,4 +1,4 @@
-#include "engine/tokenizer/text/character_classes.h"
+#include "engine/tokenizer/split/character_classes.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "engine/tokenizer/text/pre_tokenizer.h"
+#include "engine/tokenizer/split/pre_tokenizer.h"
 
 #include <algorithm>
 
@@ -240,13 +240,14 @@ absl::Status PreTokenizer::ClassPieces(size_t step, TextPiece piece, bool open,
   for (size_t at = piece.first; at < piece.second;
        at += Utf8Length(static_cast<unsigned char>(walk.text[at]))) {
     const CharacterClasses::Class here = classes.At(walk.text, at);
-    if (open && here == CharacterClasses::kRemoved) MT_RETURN_IF_ERROR(GivePlace(at, walk));
-    if (here == run && run != CharacterClasses::kIsolated) continue;
-    if (run != CharacterClasses::kRemoved) {
-      MT_RETURN_IF_ERROR(From(step + 1, {begin, at}, /*open=*/false, walk));
+    if (here != run || run == CharacterClasses::kIsolated) {
+      if (run != CharacterClasses::kRemoved) {
+        MT_RETURN_IF_ERROR(From(step + 1, {begin, at}, /*open=*/false, walk));
+      }
+      run = here;
+      begin = at;
     }
-    run = here;
-    begin = at;
+    if (open && here == CharacterClasses::kRemoved) MT_RETURN_IF_ERROR(GivePlace(at, walk));
   }
   if (run == CharacterClasses::kRemoved) return absl::OkStatus();
   return From(step + 1, {begin, piece.second}, open && run != CharacterClasses::kIsolated, walk);
