@@ -63,6 +63,7 @@ std::string Peculiarities(const ModelDescription& m) {
     const std::string before = std::exchange(text, "");
     add("rotary_dim", static_cast<double>(rope.rotary_dim), static_cast<double>(first.head_dim));
     add("interleaved", rope.interleaved, false);
+    add("truncate", rope.truncate, true);
     add("position_scale", rope.position_scale, 0.0);
     for (const double factor : rope.short_factors) add("short", factor, 0.0);
     for (const double factor : rope.long_factors) add("long", factor, 0.0);

@@ -134,7 +134,7 @@ struct AttentionBackwardArgs {
   int64_t dk_stride = 0;
   void* dv = nullptr;  // as dk
   int64_t dv_stride = 0;
-  float* dsinks = nullptr;    // [heads], FP32; may be null
+  float* dsinks = nullptr;    // [heads], FP32; null if not wanted or if there are no sinks
   bool add_dsinks = true;     // false: dsinks is overwritten
   void* workspace = nullptr;  // KernelSizes::AttentionBackwardWorkspaceBytes
   int64_t workspace_bytes = 0;

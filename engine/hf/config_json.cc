@@ -46,6 +46,7 @@ constexpr const char* kIgnoredKeys[] = {
     "forced_eos_token_id",
     "id2label",
     "is_decoder",
+    "is_llama_config",
     "keys_to_ignore_at_inference",
     "label2id",
     "length_penalty",
@@ -53,6 +54,7 @@ constexpr const char* kIgnoredKeys[] = {
     "max_sequence_length",
     "min_length",
     "model_max_length",
+    "model_name",
     "name_or_path",
     "no_repeat_ngram_size",
     "num_beam_groups",
@@ -63,6 +65,7 @@ constexpr const char* kIgnoredKeys[] = {
     "output_hidden_states",
     "output_scores",
     "prefix",
+    "pretraining_tp",
     "problem_type",
     "remove_invalid_values",
     "repetition_penalty",
@@ -80,6 +83,7 @@ constexpr const char* kIgnoredKeys[] = {
     "top_p",
     "torch_dtype",
     "torchscript",
+    "transformers.js_config",
     "transformers_version",
     "typical_p",
     "unk_token_id",
@@ -119,10 +123,23 @@ void CheckArchitectures(JsonFields& fields) {
   }
 }
 
+// The directory's own code is not run. A copy of transformers' class, from before it was there, is
+// passed over as transformers does without trust_remote_code.
+void CheckAutoMap(JsonFields& fields, const ModelFamily& family) {
+  const json* const map = fields.Find("auto_map");
+  if (map == nullptr) return;
+  const std::string own = absl::StrCat("modeling_", family.model_type, ".", family.architecture);
+  const bool copy = map->is_object() && map->contains("AutoModelForCausalLM") &&
+                    (*map)["AutoModelForCausalLM"] == own;
+  if (!copy) {
+    fields.Refuse("auto_map", absl::StrCat("the directory's own code is not run; only \"", own,
+                                           "\" is known to compute the same"));
+  }
+}
+
 // Refuses what the engine does not compute, unless the value switches it off.
-void CheckUnsupported(JsonFields& fields) {
+void CheckUnsupported(JsonFields& fields, const ModelFamily& family) {
   fields.MustBe("attention_dropout", 0.0, "training has no dropout; set it to 0");
-  fields.MustBe("pretraining_tp", 1, "projections are not computed in slices; set it to 1");
   fields.MustBe("use_mrope", false, "multimodal positions are not supported");
   fields.MustBe("is_encoder_decoder", false, "only decoders are supported");
   fields.MustBe("add_cross_attention", false, "only decoders are supported");
@@ -131,7 +148,7 @@ void CheckUnsupported(JsonFields& fields) {
   fields.MustBe("pruned_heads", json::object(), "every head is computed");
   fields.MustBe("per_layer_config", json::object(), "layers are alike");
   fields.MustBe("quantization_config", nullptr, "quantised weights cannot be trained");
-  fields.MustBe("auto_map", nullptr, "the directory's own code is not run");
+  CheckAutoMap(fields, family);
 }
 
 absl::StatusOr<const ModelFamily*> ReadFamily(JsonFields& fields, const std::string& path) {
@@ -163,7 +180,7 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view text,
   ModelDescription model = family->describe(fields);
   model.family = family->model_type;
   model.initializer_range = fields.Number("initializer_range", 0.0, 1e3, 0.02);
-  CheckUnsupported(fields);
+  CheckUnsupported(fields, *family);
   CheckArchitectures(fields);
   CheckTokenIds(fields);
   fields.RefuseUnread(std::set<std::string>(std::begin(kIgnoredKeys), std::end(kIgnoredKeys)));

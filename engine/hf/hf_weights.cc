@@ -17,6 +17,8 @@ namespace megatrain {
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
+constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
+constexpr char kHeadName[] = "lm_head.weight";
 // A message names this many tensors; of the rest it gives the number.
 constexpr size_t kProblemsNamedMax = 5;
 
@@ -110,8 +112,8 @@ class Weights : public HfWeights {
       }
     });
     for (const auto& [name, source] : sources_) {
-      // With tied embeddings the head is the embedding, whatever its duplicate says.
-      const bool tied_head = layout_.model.tied_embeddings && name == "lm_head.weight";
+      // With tied embeddings the head is the embedding; LoadTensor compares its duplicate.
+      const bool tied_head = layout_.model.tied_embeddings && name == kHeadName;
       if (!known.contains(name) && !tied_head && !IsKnownBuffer(name)) {
         problems.push_back(
             absl::StrCat("tensor \"", name, "\" does not belong to this model (config.json: ",
@@ -128,11 +130,36 @@ class Weights : public HfWeights {
     return absl::InvalidArgumentError(absl::StrCat(directory_, ": ", text));
   }
 
+  // transformers does not tie a head that differs from the embedding, whatever config.json says.
+  absl::Status CompareTiedHead(const Source& embedding) const {
+    const auto found = sources_.find(kHeadName);
+    if (found == sources_.end()) return absl::OkStatus();
+    const Source& head = found->second;
+    bool same = head.tensor->dtype == embedding.tensor->dtype &&
+                head.tensor->shape == embedding.tensor->shape;
+    std::vector<char> left(kChunkBytes), right(kChunkBytes);
+    for (int64_t done = 0; same && done < embedding.tensor->bytes();) {
+      const int64_t bytes = std::min(embedding.tensor->bytes() - done, kChunkBytes);
+      MT_RETURN_IF_ERROR(embedding.reader->Read(*embedding.tensor, done, left.data(), bytes));
+      MT_RETURN_IF_ERROR(head.reader->Read(*head.tensor, done, right.data(), bytes));
+      same = std::equal(left.begin(), left.begin() + bytes, right.begin());
+      done += bytes;
+    }
+    if (same) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        directory_, ": tensor \"", kHeadName, "\" differs from \"", kEmbeddingName,
+        "\", but tie_word_embeddings is true in config.json (or by default); set it to false to "
+        "train both, or remove the tensor to train the embedding as the head"));
+  }
+
   absl::Status LoadTensor(const TensorSpec& tensor, const Tile& tile,
                           std::vector<char>& chunk) const {
     const Source& source = sources_.at(tensor.name);
     const FileDType dtype = *ParseFileDType(source.tensor->dtype);
     const int64_t size = FileDTypeBytes(dtype);
+    if (layout_.model.tied_embeddings && tensor.name == kEmbeddingName) {
+      MT_RETURN_IF_ERROR(CompareTiedHead(source));
+    }
     for (int64_t done = 0; done < tensor.elements;) {
       const int64_t elements = std::min(tensor.elements - done, kChunkBytes / size);
       MT_RETURN_IF_ERROR(

@@ -31,8 +31,10 @@ struct RopeConfig {
   // yarn, longrope: multiplies cosine and sine; 0 = the type's own default (rope.h).
   double attention_factor = 0.0;
   bool truncate = true;  // yarn: round the corrected range to whole dimensions
-  // longrope, [rotary_dim / 2]: frequencies are divided by the first list in sequences of up to
-  // original_positions tokens, by the second in longer ones.
+  // longrope, [rotary_dim / 2]: frequencies are divided by the first list where sequences have up
+  // to original_positions tokens, by the second where they may be longer. It is
+  // data.sequence_length that counts in training, and the longest prompt with its answer in
+  // generation; transformers looks at the longest document of each batch.
   std::vector<double> short_factors, long_factors;
   // > 0: the rotated vector at position p is multiplied by 1 + position_scale * ln(1 + floor(p /
   // original_positions)) (Ministral 3's queries).

@@ -72,6 +72,7 @@ absl::Status AddedTokenMatcher::Add(std::string_view text, const AddedToken& tok
   }
   nodes_[node].token = static_cast<int32_t>(tokens_.size());
   begins_[static_cast<uint8_t>(text[0])] = true;
+  bytes_max_ = std::max(bytes_max_, text.size());
   tokens_.push_back(token);
   return absl::OkStatus();
 }
@@ -93,6 +94,17 @@ const AddedToken* AddedTokenMatcher::Longest(std::string_view text, size_t at, s
 bool AddedTokenMatcher::BeginsAt(std::string_view text, size_t at) const {
   size_t end = at;
   return Longest(text, at, &end) != nullptr;
+}
+
+bool AddedTokenMatcher::MayCross(std::string_view text, size_t at) const {
+  for (size_t begin = at - std::min(at, bytes_max_); begin < at; ++begin) {
+    size_t end = begin;
+    if (begins_[static_cast<uint8_t>(text[begin])] && Longest(text, begin, &end) != nullptr &&
+        end > at) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void AddedTokenMatcher::Cut(

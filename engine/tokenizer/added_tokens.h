@@ -41,6 +41,8 @@ class AddedTokenMatcher {
 
   // Returns true if one of the tokens is at `at`, whatever is around it.
   bool BeginsAt(std::string_view text, size_t at) const;
+  // Returns true if one of the tokens begins before `at` and ends behind it, whatever is around it.
+  bool MayCross(std::string_view text, size_t at) const;
 
   // Cuts `text` into pieces from left to right and calls piece(begin, end, token) for each. For a
   // token's match, `token` is that token, valid as long as the matcher. For the text between
@@ -58,6 +60,7 @@ class AddedTokenMatcher {
   const AddedToken* Longest(std::string_view text, size_t at, size_t* end) const;
 
   std::vector<AddedToken> tokens_;
+  size_t bytes_max_ = 0;  // of the tokens' texts
   std::vector<Node> nodes_ = std::vector<Node>(1);
   bool begins_[256] = {};  // by byte: true if a token begins with it
 };

@@ -281,8 +281,11 @@ bool HfTokenizer::TokensStay(size_t at, size_t place, Output* out) const {
       }
       if (where.spaces.second == where.end) return false;
     }
-    if (any_single_word_ && IsWordCharacter(before) &&
-        where.matcher.BeginsAt(where.text, where.at)) {
+    // A match that is no word of its own is passed over as a whole, so that no token is looked for
+    // within it.
+    if (any_single_word_ &&
+        ((IsWordCharacter(before) && where.matcher.BeginsAt(where.text, where.at)) ||
+         where.matcher.MayCross(where.text, where.at))) {
       return false;
     }
   }

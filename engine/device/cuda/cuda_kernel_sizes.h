@@ -26,7 +26,7 @@ class CudaKernelSizes : public KernelSizes {
   // the machine on which it is made. The room suffices for one document of the greatest length, or
   // for several shorter ones. A document that needs more than kCudnnWorkspaceBytesMax is cut by
   // heads and then into blocks (cudnn_choice.h). Calls that cuDNN never takes get none: those with
-  // softcaps or sinks, and with a window documents that would have to be cut into blocks.
+  // softcaps or sinks.
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& s) const override {
     const int64_t own = cuda::AttentionBackwardWorkspaceBytes(s.tokens, s.heads);
     if (s.dtype != DType::kBF16 || s.head_dim % 8 != 0 || s.head_dim > kCudnnHeadDimMax ||
@@ -34,10 +34,6 @@ class CudaKernelSizes : public KernelSizes {
       return own;
     }
     const int64_t length = CudnnLengthBucket(s.sequence);
-    if (s.window > 0 && s.window < s.sequence &&
-        CudnnGradientBytes(1, s.heads / s.kv_heads, length, s.head_dim) > kCudnnWorkspaceBytesMax) {
-      return own;
-    }
     const int64_t longest = CudnnGradientBytes(1, s.heads, length, s.head_dim);
     return std::max(own, std::min(kCudnnWorkspaceBytesMax, longest));
   }

@@ -33,6 +33,7 @@ class Layer {
   absl::Status Run(const Memory& m) {
     MT_RETURN_IF_ERROR(Products(m));
     MT_RETURN_IF_ERROR(Attention(m, AttentionChoice::kOwn, kTokens));
+    MT_RETURN_IF_ERROR(Attention(m, AttentionChoice::kOwn, kTokens, {.softcap = 50, .sinks = m.a}));
     MT_RETURN_IF_ERROR(Norms(m));
     MT_RETURN_IF_ERROR(Elements(m));
     MT_RETURN_IF_ERROR(Sums(m));
@@ -41,7 +42,8 @@ class Layer {
   }
 
   // Both directions over one document.
-  absl::Status Attention(const Memory& m, AttentionChoice choice, int64_t tokens) {
+  absl::Status Attention(const Memory& m, AttentionChoice choice, int64_t tokens,
+                         const AttentionShaping& shaping = {}) {
     const int32_t starts[] = {0, static_cast<int32_t>(tokens)};
     const auto at = [&](char* memory, int64_t elements) {
       return memory + elements * DTypeBytes(dtype_);
@@ -55,6 +57,7 @@ class Layer {
     f.head_dim = kHeadDim;
     f.scale = 0.125f;
     f.choice = choice;
+    f.shaping = shaping;
     f.document_starts = starts;
     f.documents = 1;
     f.document_bounds = m.bounds;
@@ -70,6 +73,7 @@ class Layer {
     args.dk = at(m.d, kWidth);
     args.dv = at(m.d, kWidth + kKvHeads * kHeadDim);
     args.dq_stride = args.dk_stride = args.dv_stride = kQkvWidth;
+    if (shaping.sinks != nullptr) args.dsinks = Floats(m.c) + kHeads * tokens;
     args.workspace = m.workspace;
     args.workspace_bytes = m.workspace_bytes;
     return k_.AttentionBackward(s_, args);

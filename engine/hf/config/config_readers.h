@@ -49,7 +49,9 @@ ModelDescription ReadUniformModel(JsonFields& fields, const ModelDefaults& defau
 
 struct RopeDefaults {
   double theta = 10000.0;
-  double rotary_fraction = 1.0;    // partial_rotary_factor
+  // partial_rotary_factor where it is absent. 0: the family rotates whole heads, and another value
+  // than 1 is refused.
+  double rotary_fraction = 0.0;
   int64_t original_positions = 0;  // original_max_position_embeddings; 0: as max_positions
   // The type and settings where config.json has no RoPE object.
   RopeConfig absent = {};

@@ -111,7 +111,14 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
                            ? defaults.theta
                            : root.Number(defaults.theta_key, 1.0, 1e15, defaults.theta);
   const int64_t original = root.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
-  const double fraction = root.Number("partial_rotary_factor", 0.0, 1.0, defaults.rotary_fraction);
+  const auto read_fraction = [&](JsonFields& from, double absent) {
+    if (defaults.rotary_fraction > 0) {
+      return from.Number("partial_rotary_factor", 0.0, 1.0, absent);
+    }
+    from.MustBe("partial_rotary_factor", 1.0, "this family rotates every dimension of a head");
+    return 1.0;
+  };
+  const double fraction = read_fraction(root, defaults.rotary_fraction);
   RopeConfig rope = defaults.absent;
   const auto rotate = [&](double part) {
     rope.rotary_dim = static_cast<int64_t>(static_cast<double>(head_dim) * part);
@@ -144,15 +151,15 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   rope = RopeConfig();
   rope.type = ReadRopeType(fields);
   rope.theta = fields.Number("rope_theta", 1.0, 1e15, theta);
-  rotate(fields.Number("partial_rotary_factor", 0.0, 1.0, fraction));
+  rotate(read_fraction(fields, fraction));
   fields.Find("finetuned");                // bookkeeping
   fields.Find("max_position_embeddings");  // of the whole model
   const int64_t own_original =
       fields.Integer("original_max_position_embeddings", 1, kPositionsMax, 0);
   // transformers lets the value outside of the object win.
   rope.original_positions = original > 0                      ? original
-                            : own_original > 0                ? own_original
                             : defaults.original_positions > 0 ? defaults.original_positions
+                            : own_original > 0                ? own_original
                                                               : model.max_positions;
   // Longrope's factor is by default how much longer sequences have become.
   const bool has_factor = fields.Find("factor") != nullptr;

@@ -47,6 +47,7 @@ ModelDescription DescribeGemma2(JsonFields& fields) {
   model.ropes = {ReadRope(fields, model)};
   model.logit_softcap = ReadSoftcap(fields, "final_logit_softcapping", 30.0);
   const double softcap = ReadSoftcap(fields, "attn_logit_softcapping", 50.0);
+  fields.Find("sliding_window_size");  // transformers looks at sliding_window alone
   for (LayerDescription& layer : model.layers) layer.attention.softcap = softcap;
   const int64_t window = ReadWindow(fields, 4096);
   const std::vector<bool> slides =

@@ -14,9 +14,10 @@ ModelDescription DescribeLlama(JsonFields& fields) {
   }
   fields.MustBe("mlp_bias", false, "the MLP has no bias");
   fields.MustBe("rope_interleaved", false, "the halves of a head are rotated");
-  for (const char* key : {"sliding_window", "max_window_layers"}) {
-    fields.MustBe(key, nullptr, "this family has no windows");
-  }
+  fields.MustBe("sliding_window", nullptr, "this family has no windows");
+  fields.Find("max_window_layers");
+  fields.MustBe("activation", "swiglu", "hidden_act says it");
+  fields.MustBe("parallel_attn", false, "attention is before the MLP");
   fields.MustBe("use_sliding_window", false, "this family has no windows");
   for (const bool slides :
        ReadSlidingLayers(fields, model.layer_count(), [](int64_t) { return false; })) {

@@ -15,7 +15,13 @@ ModelDescription DescribePhi3(JsonFields& fields) {
                                                      .max_positions = 4096,
                                                      .norm_epsilon = 1e-5,
                                                      .padding_id = 32000});
-  model.ropes = {ReadRope(fields, model, {.original_positions = 4096})};
+  model.ropes = {ReadRope(fields, model, {.rotary_fraction = 1.0, .original_positions = 4096})};
+  const RopeType type = model.ropes[0].type;
+  if (type != RopeType::kDefault && type != RopeType::kLongrope) {
+    fields.Refuse("rope_scaling", "this family has longrope alone");
+  }
+  fields.MustBe("full_attn_mod", 1, "every layer has full attention");
+  fields.MustBe("interpolate_factor", 1, "positions are not interpolated");
   const int64_t window = ReadWindow(fields, 0);
   for (LayerDescription& layer : model.layers) {
     layer.attention.fused_qkv = layer.feed_forward.fused_gate_up = true;

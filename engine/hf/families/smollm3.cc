@@ -43,6 +43,7 @@ ModelDescription DescribeSmolLm3(JsonFields& fields) {
   model.ropes = {ReadRope(fields, model, {.theta = 2000000.0})};
   const bool bias = fields.Boolean("attention_bias", false);
   fields.MustBe("mlp_bias", false, "the MLP has no bias");
+  fields.Find("max_window_layers");  // transformers does not look at it
   const std::vector<bool> rotates = ReadRotatingLayers(fields, model.layer_count());
   const bool windows = fields.Boolean("use_sliding_window", false);
   const int64_t given = ReadWindow(fields, 0);

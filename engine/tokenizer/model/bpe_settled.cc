@@ -25,6 +25,8 @@ constexpr size_t kStretchBytes = size_t{16} << 10;
 // The bytes at the end of a word in which a seam is looked for first.
 constexpr size_t kSeamBytes = size_t{4} << 10;
 constexpr int kPlacesMax = 64;  // that are tried in a stretch
+// The bytes of the longest token with which places are looked for. Published ones have up to 256.
+constexpr size_t kTokenBytesMax = 1024;
 
 bool BeginsCharacter(std::string_view text, size_t at) {
   return at >= text.size() || (text[at] & 0xc0) != 0x80;
@@ -132,6 +134,9 @@ bool BpeModel::IsSettled(const Word& word, const std::vector<TokenAt>& tokens, s
 size_t BpeModel::MergeSettled(const Word& word, size_t begin, size_t end,
                               absl::FunctionRef<bool(size_t)> may_cut,
                               ModelBuffers* buffers) const {
+  // Each place near the end at which a token may begin is tried: a stranger's long token must not
+  // make them many.
+  if (longest_ > kTokenBytesMax) return begin;
   // Tokens that do not stand for their characters are not found by their texts.
   if (seams_.none() || (settings_.byte_fallback && !all_bytes_)) return begin;
   if (!settings_.unknown_id.has_value() && !settings_.byte_fallback) {

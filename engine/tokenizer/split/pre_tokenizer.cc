@@ -9,6 +9,9 @@
 namespace megatrain {
 namespace {
 
+// The places at the end of removed text at which a cut is tried.
+constexpr size_t kRemovedPlaces = 8;
+
 struct Part {
   TextPiece piece;
   bool is_match;
@@ -178,7 +181,14 @@ absl::Status PreTokenizer::SplitPiece(size_t step_index, TextPiece piece, bool o
       if (gives_matches) {
         return From(step_index + 1, {piece.first + known, piece.second}, open, inner);
       }
-      return GivePlace(Utf8Before(walk.text, piece.second), inner);
+      // An attempt at the last character has not matched yet; one a little before it has.
+      size_t places[kRemovedPlaces];
+      size_t count = 0;
+      for (size_t at = piece.second; at > piece.first + known && count < kRemovedPlaces; ++count) {
+        places[count] = at = Utf8Before(walk.text, at);
+      }
+      while (count > 0 && status.ok()) status = GivePlace(places[--count], inner);
+      return status;
     }
   }
   if (gives_gaps && done < known) next(done, known, open);

@@ -12,6 +12,7 @@ namespace {
 constexpr uint32_t kKnown = uint32_t{1} << 31;
 constexpr size_t kAtomsMax = 31;
 constexpr size_t kInstructionsMax = 4096;
+constexpr size_t kListsMax = 1024;  // different ones that are met; an expression has few
 constexpr uint32_t kCodePoints = 0x110000;
 constexpr int kUnbounded = -1;
 
@@ -103,6 +104,8 @@ class MatchCompiler {
   }
 
   bool Repeated(bool caseless) {
+    // A quantifier reads its item several times, and so do those within it.
+    if (++items_ > 16 * kInstructionsMax) return false;
     bool lookahead = false;
     if (!Lookahead(caseless, &lookahead)) return false;
     if (lookahead)
@@ -266,6 +269,7 @@ class MatchCompiler {
   const std::string_view pattern_;
   MatchProgram* const out_;
   size_t at_ = 0;
+  size_t items_ = 0;  // read so far, again and again within quantifiers
 };
 
 std::unique_ptr<const MatchProgram> MatchProgram::Make(std::string_view pattern) {
@@ -311,6 +315,7 @@ MatchFollower::State MatchFollower::Follow(size_t place) {
   uint32_t last_atoms = 0;
   Step step = {};
   while (place < text_.size() && state.list != 0) {
+    if (lists_.size() > kListsMax) return {0, std::string_view::npos};  // not followed
     const uint32_t atoms = program_->Atoms(Utf8At(text_, place));
     if (state.list != last_list || atoms != last_atoms) {
       last_list = state.list;

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "engine/tokenizer/text/utf8.h"
 
 namespace megatrain {
@@ -18,6 +20,8 @@ uint32_t Offset(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6
 
 // `tokenizers` looks a cluster up as a whole only if it is shorter than this.
 constexpr size_t kClusterBytes = 6;
+// A character's replacement has at most 18 characters in Unicode's compatibility forms.
+constexpr size_t kReplacementBytesMax = 255;
 
 int Break(char32_t c) {
   return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_GRAPHEME_CLUSTER_BREAK);
@@ -100,6 +104,13 @@ absl::StatusOr<PrecompiledCharsmap> PrecompiledCharsmap::Parse(std::string_view 
   if (const absl::Status status = CheckUtf8(out.replacements_); !status.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("precompiled_charsmap: replacements: ", status.message()));
+  }
+  for (const absl::string_view replacement : absl::StrSplit(out.replacements_, '\0')) {
+    if (replacement.size() > kReplacementBytesMax) {
+      return absl::InvalidArgumentError(absl::StrCat("precompiled_charsmap has a replacement of ",
+                                                     replacement.size(), " bytes; at most ",
+                                                     kReplacementBytesMax, " are accepted"));
+    }
   }
   return out;
 }

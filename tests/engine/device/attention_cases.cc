@@ -51,6 +51,10 @@ const std::vector<AttentionCase>& AttentionCases() {
       // Shorter than any tile.
       {2, 1, 64, {0, 11, 40}},
       {1, 1, 128, {0, 50}},
+      // Small enough for tools that check every access.
+      {2, 1, 64, {0, 11, 40}, 5},
+      {2, 1, 64, {0, 40}, 0, 1.5f},
+      {6, 2, 8, {0, 11, 100}, 7, 1.5f, true},
       // Windows: of the token itself, shorter and longer than documents, and more than a block.
       {2, 1, 64, {0, 40, 300}, 1},
       {4, 2, 32, {0, 1, 130, 131, 257, 600}, 2},

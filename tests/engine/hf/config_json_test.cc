@@ -189,8 +189,7 @@ TEST(ConfigJsonTest, RefusesWhatTheEngineDoesNotCompute) {
   ExpectRefused(With("hidden_act", "gelu"), "hidden_act", "\"gelu\"");
   ExpectRefused(With("mlp_bias", true), "mlp_bias");
   ExpectRefused(With("attention_dropout", 0.1), "attention_dropout", "0.1");
-  ExpectRefused(With("pretraining_tp", 2), "pretraining_tp");
-  ExpectRefused(With("partial_rotary_factor", 0.01), "partial_rotary_factor", "even");
+  ExpectRefused(With("partial_rotary_factor", 0.5), "partial_rotary_factor", "every dimension");
   ExpectRefused(With("quantization_config", {{"quant_method", "awq"}}), "quantization_config");
   ExpectRefused(With("auto_map", {{"AutoModel", "x.y"}}), "auto_map");
   ExpectRefused(With("is_encoder_decoder", true), "is_encoder_decoder");

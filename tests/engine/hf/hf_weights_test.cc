@@ -143,7 +143,12 @@ TEST(HfDirectoryTest, TakesATiedHeadsDuplicateAndKnownBuffers) {
     tensors.push_back({"lm_head.weight", "F32", {11, 8}});
     tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}});
   });
-  EXPECT_TRUE(HfWeights::Open(directory, BuildModelLayout(SmallConfig("llama", true))).ok());
+  const ModelLayout tied = BuildModelLayout(SmallConfig("llama", true));
+  const auto other = HfWeights::Open(directory, tied);
+  ASSERT_TRUE(other.ok()) << other.status();
+  OwnedTile tile(tied.tiles[0], DType::kF32);
+  EXPECT_THAT(std::string((*other)->LoadTile(0, tile.tile()).message()),
+              HasSubstr("\"lm_head.weight\" differs from"));
   // Their types do not count.
   WriteSmallModel(directory, "llama", true, "BF16", [](auto& tensors) {
     tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {1}});

@@ -3,9 +3,8 @@
 //   P = exp(S - lse), dP = dO V^T, dS = P * (dP - delta):  dV = P^T dO, dQ = scale dS K,
 //   dK = scale dS^T Q.
 // The scores are computed again in both, which memory linear in the sequence asks for. A softcap
-// gives dS the further factor 1 - (S / softcap)^2. The gradient of a head's sink is -sum of
-// exp(sink
-// - lse) * delta over its queries.
+// gives dS the further factor 1 - (S / softcap)^2. The gradient of a head's sink is the sum of
+// -exp(sink - lse) * delta over its queries.
 #include "engine/device/cuda/kernels/attention_tile.h"
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/tensor_attention.h"

@@ -93,6 +93,24 @@ TEST(Families, RefuseAbsurdShapesAndUnknownKeys) {
   }
 }
 
+TEST(Families, TakeKeysOfPublishedConfigurationsThatSayNothing) {
+  Describe("smollm3", {{"max_window_layers", 28}, {"pretraining_tp", 2}});
+  Describe("gemma2", {{"sliding_window_size", 4096}, {"cache_implementation", "hybrid"}});
+  Describe("llama", {{"is_llama_config", true}, {"transformers.js_config", json::object()}});
+  Describe("llama", {{"max_window_layers", 28}, {"use_sliding_window", false}});
+  Describe("phi3", {{"auto_map",
+                     {{"AutoConfig", "configuration_phi3.Phi3Config"},
+                      {"AutoModelForCausalLM", "modeling_phi3.Phi3ForCausalLM"}}},
+                    {"full_attn_mod", 1},
+                    {"interpolate_factor", 1},
+                    {"partial_rotary_factor", 0.5}});
+  ExpectRefused("phi3", {{"full_attn_mod", 2}}, "full_attn_mod");
+  ExpectRefused("llama",
+                {{"auto_map", {{"AutoModelForCausalLM", "modeling_llama.LLaMAForCausalLM"}}}},
+                "auto_map");
+  ExpectRefused("mistral", {{"partial_rotary_factor", 0.5}}, "partial_rotary_factor");
+}
+
 TEST(Families, MistralsWindowIsThereUnlessNull) {
   EXPECT_EQ(Windows(Describe("mistral")), std::vector<int64_t>(8, 4096));
   EXPECT_EQ(Windows(Describe("mistral", {{"sliding_window", 31}})), std::vector<int64_t>(8, 31));
