@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
 #include "tests/engine/checkpoint/checkpoint_fixture.h"
 
 namespace megatrain {
@@ -73,15 +78,55 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
   const std::string base = ModelFingerprint(TinyLayout());
   EXPECT_EQ(base.size(), 32u);
   EXPECT_EQ(base, ModelFingerprint(TinyLayout()));
-  ModelDescription config = TinyConfig();
-  config.vocabulary += 1;
-  EXPECT_NE(base, ModelFingerprint(BuildModelLayout(config)));
-  config = TinyConfig();
-  config.ropes[0].theta = 500000;
-  EXPECT_NE(base, ModelFingerprint(BuildModelLayout(config)));
-  config = TinyConfig();
-  config.norm_epsilon = 1e-5;
-  EXPECT_NE(base, ModelFingerprint(BuildModelLayout(config)));
+  using Change = std::function<void(ModelDescription&)>;
+  const std::vector<Change> changes = {
+      [](auto& m) { m.family = "qwen2"; },
+      [](auto& m) { m.vocabulary += 1; },
+      [](auto& m) { m.norm_epsilon = 1e-5; },
+      [](auto& m) { m.one_plus_norms = true; },
+      [](auto& m) { m.embedding_scale = 2; },
+      [](auto& m) { m.rounds_embedding_scale = true; },
+      [](auto& m) { m.padding_id = 3; },
+      [](auto& m) { m.logit_scale = 0.5; },
+      [](auto& m) { m.logit_softcap = 30; },
+      [](auto& m) { m.tied_embeddings = true; },
+      [](auto& m) { m.ropes[0].theta = 500000; },
+      [](auto& m) { m.ropes[0].rotary_dim = 4; },
+      [](auto& m) { m.ropes[0].interleaved = true; },
+      [](auto& m) { m.ropes[0].truncate = false; },
+      [](auto& m) { m.ropes[0].position_scale = 0.1; },
+      [](auto& m) {
+        m.ropes[0].short_factors = {1, 2, 3};
+      },
+      [](auto& m) {
+        m.ropes[0].long_factors = {1, 2, 3};
+      },
+      [](auto& m) { m.ropes.push_back(m.ropes[0]); },
+      [](auto& m) { m.layers[1].attention.window = 8; },
+      [](auto& m) { m.layers[0].attention.window = 8; },
+      [](auto& m) { m.layers[1].attention.softcap = 50; },
+      [](auto& m) { m.layers[1].attention.score_scale = 1; },
+      [](auto& m) { m.layers[1].attention.qkv_bias = true; },
+      [](auto& m) { m.layers[1].attention.output_bias = true; },
+      [](auto& m) { m.layers[1].attention.fused_qkv = true; },
+      [](auto& m) { m.layers[1].attention.qk_norm = QkNorm::kHead; },
+      [](auto& m) { m.layers[1].attention.qk_norm = QkNorm::kFull; },
+      [](auto& m) { m.layers[1].attention.query_rope = -1; },
+      [](auto& m) { m.layers[1].attention.key_rope = -1; },
+      [](auto& m) { m.layers[1].attention_norms.norm = ""; },
+      [](auto& m) { m.layers[1].attention_norms.post_norm = "after"; },
+      [](auto& m) { m.layers[1].feed_forward_norms.post_norm = "after"; },
+      [](auto& m) { m.layers[1].feed_forward.activation = GluActivation::kGeluTanh; },
+      [](auto& m) { m.layers[1].feed_forward.intermediate += 1; },
+      [](auto& m) { m.layers[1].residual_scale = 0.5; },
+      [](auto& m) { m.layers.pop_back(); },
+  };
+  std::set<std::string> fingerprints = {base};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    ModelDescription model = TinyConfig();
+    changes[i](model);
+    EXPECT_TRUE(fingerprints.insert(ModelFingerprint(BuildModelLayout(model))).second) << i;
+  }
 }
 
 }  // namespace
