@@ -20,7 +20,7 @@ inline constexpr int64_t kBlock = 128;
 inline constexpr int64_t kChunk = 512;
 inline constexpr int64_t kHeadDimMax = 512;
 
-// Of Workspace.
+// The slots of a Workspace (product/workspace.h) that attention uses.
 enum Slot { kScores = 1, kSlopes, kSums, kRows, kWideA, kWideB, kWideC, kWideD };
 
 inline int64_t RoundDown(int64_t a, int64_t b) { return a / b * b; }

@@ -209,26 +209,27 @@ void BackwardOf(const GluBackwardArgs& args, int64_t begin, int64_t end) {
                             : BackwardTokens<bf16_t, kActivation>(args, begin, end);
 }
 
-void GluForward(const GluArgs& args, int64_t begin, int64_t end) {
-  switch (args.activation) {
+// Calls run.operator()<kActivation>() for the activation.
+template <typename Run>
+void WithActivation(GluActivation activation, const Run& run) {
+  switch (activation) {
     case GluActivation::kSilu:
-      return ForwardOf<GluActivation::kSilu>(args, begin, end);
+      return run.template operator()<GluActivation::kSilu>();
     case GluActivation::kGeluTanh:
-      return ForwardOf<GluActivation::kGeluTanh>(args, begin, end);
+      return run.template operator()<GluActivation::kGeluTanh>();
     case GluActivation::kClampedSilu:
-      return ForwardOf<GluActivation::kClampedSilu>(args, begin, end);
+      return run.template operator()<GluActivation::kClampedSilu>();
   }
 }
 
+void GluForward(const GluArgs& args, int64_t begin, int64_t end) {
+  WithActivation(args.activation,
+                 [&]<GluActivation kActivation>() { ForwardOf<kActivation>(args, begin, end); });
+}
+
 void GluBack(const GluBackwardArgs& args, int64_t begin, int64_t end) {
-  switch (args.activation) {
-    case GluActivation::kSilu:
-      return BackwardOf<GluActivation::kSilu>(args, begin, end);
-    case GluActivation::kGeluTanh:
-      return BackwardOf<GluActivation::kGeluTanh>(args, begin, end);
-    case GluActivation::kClampedSilu:
-      return BackwardOf<GluActivation::kClampedSilu>(args, begin, end);
-  }
+  WithActivation(args.activation,
+                 [&]<GluActivation kActivation>() { BackwardOf<kActivation>(args, begin, end); });
 }
 
 void GateForward(const SigmoidGateArgs& args, int64_t begin, int64_t end) {

@@ -25,7 +25,7 @@ inline constexpr int64_t kHeadsMax = int64_t{1} << 12;
 inline constexpr int64_t kHeadDimMax = int64_t{1} << 10;
 inline constexpr int64_t kPositionsMax = int64_t{1} << 30;
 
-// What transformers' configuration class of a family takes for keys that are absent.
+// The values of transformers' configuration class of a family for keys that are absent.
 struct ModelDefaults {
   // 0: the key must be there.
   int64_t vocabulary = 0;

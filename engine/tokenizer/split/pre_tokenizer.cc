@@ -223,7 +223,7 @@ absl::Status PreTokenizer::JoinedPieces(size_t step_index, TextPiece piece, bool
   std::vector<TextPiece> joined;
   Join(parts, step.behavior, &joined);
   TextPiece rest = {piece.first + done, piece.first + known};
-  // What follows may be joined to the last one.
+  // The last one may be joined by the text that follows.
   const bool ends = goes_on && !is_joined && step.behavior == SplitBehavior::kMergedWithPrevious &&
                     (done < known || parts.empty() || parts.back().is_match);
   if (open && !ends && !joined.empty()) {

@@ -1,4 +1,4 @@
-// What both directions of RMSNorm share: how threads share the rows, and the weights.
+// The parts that both directions of RMSNorm share: how threads divide the rows, and the weights.
 //
 // A team of threads has a row (or a head of it, for QK norm). The kernels are bound by memory: a
 // thread asks for several packs of 16 bytes before it uses the first, and holds them from the sum
