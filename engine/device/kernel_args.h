@@ -176,6 +176,7 @@ struct GluArgs {
   void* out = nullptr;            // [tokens, width]
   GluActivation activation = GluActivation::kSilu;
   float limit = 0, slope = 0;  // for kClampedSilu
+  bool interleaved = false;    // gate_up is [tokens, width, 2]: gate and up in turn
 };
 
 // The gradient by a clamped operand is 0 where it was clamped, and passes where it equals the
@@ -190,6 +191,7 @@ struct GluBackwardArgs {
   void* dgate_up = nullptr;  // [tokens, 2, width]; may be gate_up
   GluActivation activation = GluActivation::kSilu;
   float limit = 0, slope = 0;  // for kClampedSilu
+  bool interleaved = false;    // as in GluArgs; dgate_up's too
 };
 
 // The gate of gated attention (Qwen3-Next): out = x * sigmoid(gate). The gate of head h of token t

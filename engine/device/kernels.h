@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
+#include "engine/device/expert_args.h"
 #include "engine/device/kernel_args.h"
 #include "engine/device/kernel_sizes.h"
 
@@ -44,6 +45,15 @@ class Kernels : public KernelSizes {
   virtual absl::Status GluBackward(Stream& stream, const GluBackwardArgs& args) = 0;
   virtual absl::Status SigmoidGate(Stream& stream, const SigmoidGateArgs& args) = 0;
   virtual absl::Status SigmoidGateBackward(Stream& stream, const SigmoidGateBackwardArgs& args) = 0;
+  // For mixtures of experts (expert_args.h).
+  virtual absl::Status Route(Stream&, const RouteArgs&) { return NotYet(); }
+  virtual absl::Status RouteBackward(Stream&, const RouteBackwardArgs&) { return NotYet(); }
+  virtual absl::Status RouterSums(Stream&, const RouterSumsArgs&) { return NotYet(); }
+  virtual absl::Status SortAssignments(Stream&, const SortAssignmentsArgs&) { return NotYet(); }
+  virtual absl::Status GatherRows(Stream&, const GatherRowsArgs&) { return NotYet(); }
+  virtual absl::Status AddRows(Stream&, const AddRowsArgs&) { return NotYet(); }
+  virtual absl::Status WeighRows(Stream&, const WeighRowsArgs&) { return NotYet(); }
+  virtual absl::Status RoundSum(Stream&, const RoundSumArgs&) { return NotYet(); }
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;
@@ -65,6 +75,9 @@ class Kernels : public KernelSizes {
   // Returns the seconds spent in MatMul calls since the start, 0 if they are not measured. A
   // benchmark computes from it the share of time that is not products.
   virtual double MatMulSeconds() const = 0;
+
+ private:
+  static absl::Status NotYet() { return absl::UnimplementedError("kernels for experts"); }
 };
 
 }  // namespace megatrain

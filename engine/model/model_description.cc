@@ -41,6 +41,7 @@ std::string DescribeAttention(const AttentionDescription& a) {
   if (a.softcap > 0) traits.push_back(absl::StrFormat("scores capped at %g", a.softcap));
   if (a.qk_norm == QkNorm::kHead) traits.push_back("norms of each query and key head");
   if (a.qk_norm == QkNorm::kFull) traits.push_back("norms of all queries and all keys");
+  if (a.sinks) traits.push_back("a sink of each head");
   if (a.qkv_bias) traits.push_back("bias of q, k, v");
   if (a.output_bias) traits.push_back("bias of o");
   if (a.fused_qkv) traits.push_back("qkv fused on disk");
@@ -119,6 +120,17 @@ ModelDescription UniformModel(const UniformShape& shape) {
   model.ropes.resize(1);
   model.ropes[0].rotary_dim = shape.head_dim;
   return model;
+}
+
+int64_t ExpertsPerTile(int64_t experts, int64_t hidden, int64_t intermediate) {
+  const int64_t most = std::max<int64_t>(1, kExpertTileElements / (3 * hidden * intermediate));
+  const int64_t tiles = (experts + most - 1) / most;
+  return (experts + tiles - 1) / tiles;
+}
+
+bool HasExperts(const ModelDescription& model) {
+  return std::any_of(model.layers.begin(), model.layers.end(),
+                     [](const LayerDescription& layer) { return layer.experts.count > 0; });
 }
 
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model) {

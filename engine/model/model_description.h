@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/expert_args.h"
 #include "engine/device/kernel_args.h"
 
 namespace megatrain {
@@ -57,6 +58,7 @@ struct AttentionDescription {
   double score_scale = 0.0;  // scores are score_scale * q.k
   int64_t window = 0;        // as AttentionShaping; 0: all earlier tokens
   double softcap = 0.0;      // as AttentionShaping; 0: none
+  bool sinks = false;        // self_attn.sinks [heads], as in AttentionShaping
   bool qkv_bias = false;
   bool output_bias = false;
   bool fused_qkv = false;  // on disk self_attn.qkv_proj, else q_proj, k_proj and v_proj
@@ -80,6 +82,63 @@ struct FeedForwardDescription {
   friend bool operator==(const FeedForwardDescription&, const FeedForwardDescription&) = default;
 };
 
+// How a router chooses experts for a token from its logits, one an expert, in FP32. Ties go to the
+// lower index. RouteArgs (engine/device/expert_args.h) has the formulas.
+struct RouterDescription {
+  RouterScores scores = RouterScores::kSoftmax;
+  bool normalized = true;         // the weights of the chosen are divided by their sum
+  double scale = 1.0;             // a factor of the weights
+  int64_t groups = 1;             // experts are in groups of equal size, of which only
+  int64_t chosen_groups = 1;      // these many may be chosen from
+  bool bias = false;              // of the logits
+  bool correction = false;        // a value an expert that changes the choice but not the weights
+  std::string name = "mlp.gate";  // on disk
+
+  friend bool operator==(const RouterDescription&, const RouterDescription&) = default;
+};
+
+// How the experts' matrices lie on disk. E experts, I intermediate, H hidden.
+enum class ExpertTensors {
+  kApart,    // experts.E.gate_proj [I, H], up_proj [I, H], down_proj [H, I]
+  kStacked,  // experts.gate_up_proj [E, 2 I, H] (gate, then up), experts.down_proj [E, H, I]
+  // experts.gate_up_proj [E, H, 2 I] (gate and up in turn), experts.down_proj [E, I, H] (gpt-oss)
+  kTransposed,
+};
+
+// A mixture of experts: each token goes to `chosen` of `count` experts, which are gated units of
+// their own, and the results are summed with the router's weights.
+struct ExpertsDescription {
+  int64_t count = 0;  // 0: the layer has a FeedForwardDescription's unit instead
+  int64_t chosen = 0;
+  int64_t intermediate = 0;
+  GluActivation activation = GluActivation::kSilu;
+  double limit = 0.0, slope = 0.0;  // for kClampedSilu
+  bool bias = false;                // both products have biases
+  ExpertTensors tensors = ExpertTensors::kApart;
+  std::string name = "mlp.experts";  // on disk, the prefix of the experts' names
+  // On disk, the names of an expert's matrices where they lie apart.
+  std::string gate_name = "gate_proj", up_name = "up_proj", down_name = "down_proj";
+  RouterDescription router;
+  // A unit that every token goes through beside the experts; 0: none.
+  int64_t shared_intermediate = 0;
+  std::string shared_name = "mlp.shared_experts";
+  bool shared_gate = false;  // its result is multiplied by sigmoid(gate . x) (shared_expert_gate)
+  // The experts whose weights are streamed as one tile (model_layout.h). No result depends on it.
+  int64_t experts_per_tile = 0;
+  double auxiliary_loss = 0.0;  // the family's coefficient, where a job asks for the loss
+
+  bool transposed() const { return tensors == ExpertTensors::kTransposed; }
+  int64_t tiles() const {
+    return count == 0 ? 0 : (count + experts_per_tile - 1) / experts_per_tile;
+  }
+  friend bool operator==(const ExpertsDescription&, const ExpertsDescription&) = default;
+};
+
+// Returns the experts of a tile: as many as have kExpertTileElements together, and one at least,
+// spread evenly over the tiles.
+inline constexpr int64_t kExpertTileElements = int64_t{128} << 20;  // 256 MiB of BF16
+int64_t ExpertsPerTile(int64_t experts, int64_t hidden, int64_t intermediate);
+
 // A part between two norms, either of which may be missing (its name on disk is then empty):
 //   x += residual_scale * post_norm(part(norm(x)))
 struct NormNames {
@@ -93,8 +152,9 @@ struct LayerDescription {
   NormNames attention_norms = {"input_layernorm", ""};
   AttentionDescription attention;
   NormNames feed_forward_norms = {"post_attention_layernorm", ""};
-  FeedForwardDescription feed_forward;
-  double residual_scale = 1.0;  // 1 where there are post-norms
+  FeedForwardDescription feed_forward;  // intermediate is 0 if the layer has experts
+  ExpertsDescription experts;           // count is 0 if it has none
+  double residual_scale = 1.0;          // 1 where there are post-norms
 
   friend bool operator==(const LayerDescription&, const LayerDescription&) = default;
 };
@@ -135,6 +195,9 @@ ModelDescription UniformModel(const UniformShape& shape);
 
 // Returns the number of parameters of the whole model; a tied matrix counts once.
 int64_t ParameterCount(const ModelDescription& model);
+
+// Returns true if any layer has experts.
+bool HasExperts(const ModelDescription& model);
 
 // Returns the first layer of each kind of attention, ascending.
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model);

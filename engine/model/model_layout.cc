@@ -1,7 +1,6 @@
 #include "engine/model/model_layout.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,11 +12,13 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-enum class Role { kMatrix, kNorm, kBias };
+enum class Role { kMatrix, kNorm, kBias, kBuffer };
 
 struct Part {
   std::string name;
   std::vector<int64_t> shape;
+  // Of the first dimension, if it is a part of a stacked tensor.
+  int64_t begin = 0, count = 0;
 };
 
 // Tensors that lie side by side, because one product takes them all.
@@ -30,7 +31,8 @@ struct Group {
 using Traits = absl::FunctionRef<TensorTraits(const std::string& name)>;
 
 bool IsFrozen(const Group& group, Traits traits) {
-  return std::all_of(group.parts.begin(), group.parts.end(),
+  return group.role == Role::kBuffer ||
+         std::all_of(group.parts.begin(), group.parts.end(),
                      [&](const Part& part) { return traits(part.name).frozen; });
 }
 
@@ -45,15 +47,20 @@ void Append(const Group& group, Traits traits, TileLayout& tile) {
     tensor.name = part.name;
     tensor.shape = part.shape;
     tensor.offset = tile.elements;
-    tensor.elements = std::accumulate(part.shape.begin(), part.shape.end(), int64_t{1},
-                                      [](int64_t a, int64_t b) { return a * b; });
+    tensor.elements = tensor.whole_elements();
+    if (part.count > 0) {
+      const int64_t row = tensor.elements / part.shape.front();
+      tensor.source_begin = part.begin * row;
+      tensor.elements = part.count * row;
+    }
     tensor.decays = group.role == Role::kMatrix;
     tensor.is_norm = group.role == Role::kNorm;
     tensor.is_bias = group.role == Role::kBias;
     const TensorTraits chosen = traits(part.name);
-    tensor.frozen = chosen.frozen;
+    tensor.is_buffer = group.role == Role::kBuffer;
+    tensor.frozen = chosen.frozen || tensor.is_buffer;
     tensor.rates = chosen.rates;
-    tile.elements += tensor.elements;
+    tile.elements += tensor.tile_elements();
     tile.parameters += tensor.elements;
     tile.tensors.push_back(std::move(tensor));
   }
@@ -71,66 +78,164 @@ void Place(std::vector<Group> groups, Traits traits, TileLayout& tile) {
   tile.stateless_elements = tile.elements - state_elements;
 }
 
-TileLayout BuildLayerTile(const ModelDescription& model, int64_t layer, Traits traits) {
-  const LayerDescription& d = model.layers[static_cast<size_t>(layer)];
-  const AttentionDescription& a = d.attention;
-  const std::string p = absl::StrCat("model.layers.", layer, ".");
-  const int64_t q = a.q_width(), kv = a.kv_width();
-  TileLayout tile;
-  tile.kind = TileKind::kLayer;
-  tile.layer = layer;
-  LayerOffsets& o = tile.offsets;
-  std::vector<Group> groups;
-  const auto norm = [&](const std::string& name, int64_t width, int64_t* offset) {
-    if (!name.empty()) {
-      groups.push_back({Role::kNorm, {{absl::StrCat(p, name, ".weight"), {width}}}, offset});
-    }
-  };
-  const auto matrix = [&](std::vector<Part> parts, int64_t* offset) {
-    groups.push_back({Role::kMatrix, std::move(parts), offset});
-  };
-  const auto bias = [&](std::vector<Part> parts, int64_t* offset) {
-    groups.push_back({Role::kBias, std::move(parts), offset});
-  };
+// Collects the groups of a decoder layer's tile.
+class LayerTile {
+ public:
+  LayerTile(const ModelDescription& model, int layer, TileKind kind)
+      : d_(model.layers[static_cast<size_t>(layer)]),
+        hidden_(model.hidden),
+        prefix_(absl::StrCat("model.layers.", layer, ".")) {
+    tile_.kind = kind;
+    tile_.layer = layer;
+  }
 
-  norm(d.attention_norms.norm, model.hidden, &o.attention_norm);
-  if (a.fused_qkv) {
-    matrix({{p + "self_attn.qkv_proj.weight", {a.qkv_width(), model.hidden}}}, &o.qkv);
-    if (a.qkv_bias) bias({{p + "self_attn.qkv_proj.bias", {a.qkv_width()}}}, &o.qkv_bias);
-  } else {
-    matrix({{p + "self_attn.q_proj.weight", {q, model.hidden}},
-            {p + "self_attn.k_proj.weight", {kv, model.hidden}},
-            {p + "self_attn.v_proj.weight", {kv, model.hidden}}},
-           &o.qkv);
-    if (a.qkv_bias) {
-      bias({{p + "self_attn.q_proj.bias", {q}},
-            {p + "self_attn.k_proj.bias", {kv}},
-            {p + "self_attn.v_proj.bias", {kv}}},
-           &o.qkv_bias);
+  LayerTile& Attention() {
+    const AttentionDescription& a = d_.attention;
+    const int64_t q = a.q_width(), kv = a.kv_width();
+    Norm(d_.attention_norms.norm, hidden_, &o_.attention_norm);
+    if (a.fused_qkv) {
+      Matrix({{"self_attn.qkv_proj.weight", {a.qkv_width(), hidden_}}}, &o_.qkv);
+      if (a.qkv_bias) Bias({{"self_attn.qkv_proj.bias", {a.qkv_width()}}}, &o_.qkv_bias);
+    } else {
+      Matrix({{"self_attn.q_proj.weight", {q, hidden_}},
+              {"self_attn.k_proj.weight", {kv, hidden_}},
+              {"self_attn.v_proj.weight", {kv, hidden_}}},
+             &o_.qkv);
+      if (a.qkv_bias) {
+        Bias({{"self_attn.q_proj.bias", {q}},
+              {"self_attn.k_proj.bias", {kv}},
+              {"self_attn.v_proj.bias", {kv}}},
+             &o_.qkv_bias);
+      }
     }
+    if (a.qk_norm != QkNorm::kNone) {
+      const bool full = a.qk_norm == QkNorm::kFull;
+      Norm("self_attn.q_norm", full ? q : a.head_dim, &o_.q_norm);
+      Norm("self_attn.k_norm", full ? kv : a.head_dim, &o_.k_norm);
+    }
+    // Initialised like a matrix and decaying, as in transformers.
+    if (a.sinks) Matrix({{"self_attn.sinks", {a.heads}}}, &o_.sinks);
+    Matrix({{"self_attn.o_proj.weight", {hidden_, q}}}, &o_.o);
+    if (a.output_bias) Bias({{"self_attn.o_proj.bias", {hidden_}}}, &o_.o_bias);
+    Norm(d_.attention_norms.post_norm, hidden_, &o_.attention_post_norm);
+    return *this;
   }
-  if (a.qk_norm != QkNorm::kNone) {
-    const bool full = a.qk_norm == QkNorm::kFull;
-    norm("self_attn.q_norm", full ? q : a.head_dim, &o.q_norm);
-    norm("self_attn.k_norm", full ? kv : a.head_dim, &o.k_norm);
-  }
-  matrix({{p + "self_attn.o_proj.weight", {model.hidden, q}}}, &o.o);
-  if (a.output_bias) bias({{p + "self_attn.o_proj.bias", {model.hidden}}}, &o.o_bias);
-  norm(d.attention_norms.post_norm, model.hidden, &o.attention_post_norm);
 
-  const int64_t intermediate = d.feed_forward.intermediate;
-  norm(d.feed_forward_norms.norm, model.hidden, &o.feed_forward_norm);
-  if (d.feed_forward.fused_gate_up) {
-    matrix({{p + "mlp.gate_up_proj.weight", {2 * intermediate, model.hidden}}}, &o.gate_up);
-  } else {
-    matrix({{p + "mlp.gate_proj.weight", {intermediate, model.hidden}},
-            {p + "mlp.up_proj.weight", {intermediate, model.hidden}}},
-           &o.gate_up);
+  LayerTile& FeedForward() {
+    Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
+    GatedUnit("mlp", d_.feed_forward.intermediate, d_.feed_forward.fused_gate_up);
+    Norm(d_.feed_forward_norms.post_norm, hidden_, &o_.feed_forward_post_norm);
+    return *this;
   }
-  matrix({{p + "mlp.down_proj.weight", {model.hidden, intermediate}}}, &o.down);
-  norm(d.feed_forward_norms.post_norm, model.hidden, &o.feed_forward_post_norm);
-  Place(std::move(groups), traits, tile);
-  return tile;
+
+  LayerTile& Router() {
+    const ExpertsDescription& e = d_.experts;
+    Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
+    Matrix({{e.router.name + ".weight", {e.count, hidden_}}}, &o_.router);
+    if (e.router.bias) Bias({{e.router.name + ".bias", {e.count}}}, &o_.router_bias);
+    if (e.router.correction) {
+      Add(Role::kBuffer, {{e.router.name + ".e_score_correction_bias", {e.count}}},
+          &o_.router_correction);
+    }
+    if (e.shared_intermediate > 0) GatedUnit(e.shared_name, e.shared_intermediate, false);
+    if (e.shared_gate) Matrix({{e.shared_name + "_gate.weight", {1, hidden_}}}, &o_.shared_gate);
+    return *this;
+  }
+
+  LayerTile& Experts(int64_t first, int64_t experts) {
+    const ExpertsDescription& e = d_.experts;
+    tile_.first_expert = first;
+    tile_.experts = experts;
+    const auto stacked = [&](const std::string& name, std::vector<int64_t> shape) {
+      shape.insert(shape.begin(), e.count);
+      return std::vector<Part>{{absl::StrCat(e.name, ".", name), std::move(shape), first, experts}};
+    };
+    if (e.tensors == ExpertTensors::kApart) {
+      std::vector<Part> gate_up, down;
+      for (int64_t expert = first; expert < first + experts; ++expert) {
+        const std::string name = absl::StrCat(e.name, ".", expert, ".");
+        gate_up.push_back({name + e.gate_name + ".weight", {e.intermediate, hidden_}});
+        gate_up.push_back({name + e.up_name + ".weight", {e.intermediate, hidden_}});
+        down.push_back({name + e.down_name + ".weight", {hidden_, e.intermediate}});
+      }
+      Matrix(std::move(gate_up), &o_.expert_gate_up);
+      Matrix(std::move(down), &o_.expert_down);
+    } else {
+      const int64_t up = 2 * e.intermediate, down = e.intermediate;
+      Matrix(stacked("gate_up_proj", e.transposed() ? std::vector<int64_t>{hidden_, up}
+                                                    : std::vector<int64_t>{up, hidden_}),
+             &o_.expert_gate_up);
+      Matrix(stacked("down_proj", e.transposed() ? std::vector<int64_t>{down, hidden_}
+                                                 : std::vector<int64_t>{hidden_, down}),
+             &o_.expert_down);
+    }
+    if (e.bias) {
+      Bias(stacked("gate_up_proj_bias", {2 * e.intermediate}), &o_.expert_gate_up_bias);
+      Bias(stacked("down_proj_bias", {hidden_}), &o_.expert_down_bias);
+    }
+    return *this;
+  }
+
+  TileLayout Build(Traits traits) {
+    Place(std::move(groups_), traits, tile_);
+    return std::move(tile_);
+  }
+
+ private:
+  void Add(Role role, std::vector<Part> parts, int64_t* offset) {
+    for (Part& part : parts) part.name.insert(0, prefix_);
+    groups_.push_back({role, std::move(parts), offset});
+  }
+  void Norm(const std::string& name, int64_t width, int64_t* offset) {
+    if (!name.empty()) Add(Role::kNorm, {{name + ".weight", {width}}}, offset);
+  }
+  void Matrix(std::vector<Part> parts, int64_t* offset) {
+    Add(Role::kMatrix, std::move(parts), offset);
+  }
+  void Bias(std::vector<Part> parts, int64_t* offset) {
+    Add(Role::kBias, std::move(parts), offset);
+  }
+  void GatedUnit(const std::string& name, int64_t intermediate, bool fused) {
+    if (fused) {
+      Matrix({{name + ".gate_up_proj.weight", {2 * intermediate, hidden_}}}, &o_.gate_up);
+    } else {
+      Matrix({{name + ".gate_proj.weight", {intermediate, hidden_}},
+              {name + ".up_proj.weight", {intermediate, hidden_}}},
+             &o_.gate_up);
+    }
+    Matrix({{name + ".down_proj.weight", {hidden_, intermediate}}}, &o_.down);
+  }
+
+  const LayerDescription& d_;
+  const int64_t hidden_;
+  const std::string prefix_;
+  TileLayout tile_;
+  LayerOffsets& o_ = tile_.offsets;
+  std::vector<Group> groups_;
+};
+
+// Appends the layer's tiles and stages.
+void AppendLayer(int layer, Traits traits, ModelLayout& layout) {
+  const ModelDescription& model = layout.model;
+  const ExpertsDescription& experts = model.layers[static_cast<size_t>(layer)].experts;
+  const auto append = [&](StageKind stage, TileLayout tile) {
+    layout.stages.push_back({stage, layer, layout.tile_count()});
+    layout.tiles.push_back(std::move(tile));
+  };
+  if (experts.count == 0) {
+    append(StageKind::kLayer,
+           LayerTile(model, layer, TileKind::kLayer).Attention().FeedForward().Build(traits));
+    return;
+  }
+  append(StageKind::kAttention,
+         LayerTile(model, layer, TileKind::kAttention).Attention().Build(traits));
+  append(StageKind::kExperts, LayerTile(model, layer, TileKind::kRouter).Router().Build(traits));
+  for (int64_t first = 0; first < experts.count; first += experts.experts_per_tile) {
+    const int64_t count = std::min(experts.experts_per_tile, experts.count - first);
+    layout.tiles.push_back(
+        LayerTile(model, layer, TileKind::kExperts).Experts(first, count).Build(traits));
+    ++layout.stages.back().expert_tiles;
+  }
 }
 
 }  // namespace
@@ -153,8 +258,8 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
   Place(model.tied_embeddings ? std::vector{table, norm} : std::vector{table}, traits, embedding);
   layout.head_offset = layout.embedding_offset;
   layout.tiles.push_back(std::move(embedding));
-  for (int64_t layer = 0; layer < model.layer_count(); ++layer) {
-    layout.tiles.push_back(BuildLayerTile(model, layer, traits));
+  for (int layer = 0; layer < static_cast<int>(model.layer_count()); ++layer) {
+    AppendLayer(layer, traits, layout);
   }
   if (!model.tied_embeddings) {
     TileLayout head;

@@ -1,9 +1,11 @@
 // Assigns the tensors of a model to tiles and to places within them. Loading, saving, the
 // optimizer, checkpoints and the Hugging Face names all use this one traversal (ForEachTensor).
 //
-// The tiles in forward order are the embedding, one for each decoder layer, and the final norm with
-// the LM head. With tied embeddings the first tile also holds the final norm and serves both ends,
-// so there are 1 + layers tiles.
+// The tiles in forward order are the embedding, those of each decoder layer, and the final norm
+// with the LM head. With tied embeddings the first tile also holds the final norm and serves both
+// ends. A dense layer has one tile. A layer with experts has one for attention, one for the router
+// with what all tokens go through (the norm, a shared expert), and the experts' own, each of
+// ExpertsDescription::experts_per_tile experts.
 //
 // A frozen tensor has a weight but no gradient, remainder or moments. Groups whose tensors are all
 // frozen lie at the end of their tile, so that a tile's gradient and state are a prefix of its
@@ -26,23 +28,38 @@ namespace megatrain {
 // BF16, whole cache lines.
 inline constexpr int64_t kTensorAlignmentElements = 128;
 
+// A tensor, or the experts' part of a tensor that stacks all experts of a layer.
 struct TensorSpec {
   std::string name;            // as in transformers: "model.layers.0.self_attn.q_proj.weight"
-  std::vector<int64_t> shape;  // as in transformers: [out, in] or [width]
+  std::vector<int64_t> shape;  // of the whole tensor, as in transformers: [out, in] or [width]
+  int64_t source_begin = 0;    // the part's first element in the whole tensor
   int64_t offset = 0;          // in elements from the start of the tile's section
   int64_t elements = 0;
   bool decays = false;   // has weight decay: matrices only, as in transformers' Trainer
   bool is_norm = false;  // initialised to 1, or to 0 if the model's norms multiply by 1 + weight
   bool is_bias = false;  // initialised to 0
   bool frozen = false;   // not trained
-  int rates = 0;         // the index of its learning rate and weight decay (AdamWStep::rates)
+  // Values that are never trained and need FP32 in every precision (a router's correction). They
+  // lie in the weights as FP32, from a multiple of 128 elements on, so that they take twice
+  // `elements` of a BF16 tile; that much is reserved in every tile.
+  bool is_buffer = false;
+  int rates = 0;  // the index of its learning rate and weight decay (AdamWStep::rates)
+
+  // Returns the elements of the tile that it takes.
+  int64_t tile_elements() const { return is_buffer ? 2 * elements : elements; }
+  int64_t whole_elements() const {
+    int64_t product = 1;
+    for (const int64_t size : shape) product *= size;
+    return product;
+  }
 };
 
-enum class TileKind { kEmbedding, kLayer, kHead, kTiedEmbedding };
+// kLayer is a whole dense layer. A layer with experts has kAttention, kRouter and kExperts.
+enum class TileKind { kEmbedding, kLayer, kAttention, kRouter, kExperts, kHead, kTiedEmbedding };
 
-// Offsets, in elements, of the groups of tensors in a decoder layer's tile; -1 if absent. The
+// Offsets, in elements, of the groups of tensors in a tile of a decoder layer; -1 if absent. The
 // tensors of a group are adjacent without padding: qkv is the rows of q, k and v, gate_up those of
-// gate and up.
+// gate and up. In a tile of experts a group has the tensors of all its experts, one after another.
 struct LayerOffsets {
   int64_t attention_norm = -1;          // [hidden]
   int64_t qkv = -1;                     // [(heads + 2 kv_heads) head_dim, hidden]
@@ -56,12 +73,25 @@ struct LayerOffsets {
   int64_t gate_up = -1;                 // [2 intermediate, hidden]
   int64_t down = -1;                    // [hidden, intermediate]
   int64_t feed_forward_post_norm = -1;  // [hidden]
+  int64_t sinks = -1;                   // [heads]
+  // kRouter, where gate_up and down are those of the shared expert.
+  int64_t router = -1;             // [experts, hidden]
+  int64_t router_bias = -1;        // [experts]
+  int64_t router_correction = -1;  // [experts], a buffer
+  int64_t shared_gate = -1;        // [1, hidden]
+  // kExperts: of each expert of the tile, transposed if ExpertsDescription::transposed.
+  int64_t expert_gate_up = -1;       // [experts of the tile, 2 intermediate, hidden]
+  int64_t expert_gate_up_bias = -1;  // [experts of the tile, 2 intermediate]
+  int64_t expert_down = -1;          // [experts of the tile, hidden, intermediate]
+  int64_t expert_down_bias = -1;     // [experts of the tile, hidden]
 };
 
 struct TileLayout {
   TileKind kind = TileKind::kLayer;
-  int64_t layer = -1;    // the index of the layer, for kLayer
-  LayerOffsets offsets;  // for kLayer
+  int64_t layer = -1;    // the index of the layer, for tiles of layers
+  LayerOffsets offsets;  // for tiles of layers
+  // kExperts: its experts are [first_expert, first_expert + experts).
+  int64_t first_expert = 0, experts = 0;
   // Elements of the weights with padding, a multiple of kTensorAlignmentElements. Padding is always
   // zero.
   int64_t elements = 0;
@@ -88,13 +118,24 @@ absl::InlinedVector<ElementRange, 2> TrainedRanges(const TileLayout& tile, Eleme
 // Returns true if the tensor at `offset` is there and not frozen.
 bool IsTrained(const TileLayout& tile, int64_t offset);
 
+// What the forward pass takes from one boundary of hidden states to the next: a whole dense layer,
+// or a half of a layer with experts.
+enum class StageKind { kLayer, kAttention, kExperts };
+struct Stage {
+  StageKind kind = StageKind::kLayer;
+  int layer = 0;
+  int tile = 0;          // the index of its tile; for kExperts the router's
+  int expert_tiles = 0;  // which follow that one
+};
+
 struct ModelLayout {
   ModelDescription model;
   std::vector<TileLayout> tiles;   // forward order
+  std::vector<Stage> stages;       // forward order
   int64_t embedding_offset = 0;    // in tiles[0]: [vocabulary, hidden]
   int64_t final_norm_offset = 0;   // in tiles[head_tile]: [hidden]
   int64_t head_offset = 0;         // in tiles[head_tile]: [vocabulary, hidden]
-  int head_tile = 0;               // 0 if tied, else layers + 1
+  int head_tile = 0;               // 0 if tied, else the last
   int64_t parameters = 0;          // a tied matrix counted once
   int64_t trained_parameters = 0;  // those of tensors that are not frozen
   int64_t tile_elements_max = 0;

@@ -1,0 +1,139 @@
+// The arguments of the kernels for mixtures of experts. The conventions are those of kernel_args.h.
+//
+// A token goes to `chosen` of `experts` experts. An assignment is a pair of token and expert: the
+// j-th choice of token t is assignment t * chosen + j. The assignments in the order of their
+// experts, and of their tokens for one expert, are the rows. SortAssignments computes this order,
+// and experts work on ranges of rows [first, first + rows) that it makes contiguous. Sums over a
+// token's experts are left folds in the order of rows, so that no cut of the rows changes a bit.
+#ifndef MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_
+#define MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_
+
+#include <cstdint>
+
+#include "engine/base/dtype.h"
+
+namespace megatrain {
+
+enum class RouterScores {
+  kSoftmax,          // of all logits
+  kSoftmaxOfChosen,  // of the chosen experts' logits, which are chosen by logits (gpt-oss)
+  kSigmoid,          // of each logit
+};
+
+// Chooses the experts of each token. With scores s = softmax(logits), sigmoid(logits) or, for
+// kSoftmaxOfChosen, the logits themselves, and c = s + correction:
+//   With chosen_groups < groups, a group of experts / groups neighbours has the sum of its two
+//   largest c (or its one), and the chosen_groups groups with the largest sums remain.
+//   The `chosen` experts with the largest c of those that remain are chosen, the largest first.
+//   weight = s of the chosen expert, for kSoftmaxOfChosen softmax over the chosen logits; with
+//   `normalized` divided by the sum over the chosen (plus 1e-20 for kSigmoid); times `scale`.
+// The lower index goes first among equals, of groups too. A logit that is not a number is taken for
+// the lowest, so that the choice is a choice; the token's weights are then not numbers.
+// Shazeer 2017; DeepSeek-V3 2024.
+struct RouteArgs {
+  int64_t tokens = 0, experts = 0, chosen = 0;
+  RouterScores scores = RouterScores::kSoftmax;
+  bool normalized = true;
+  float scale = 1;
+  int64_t groups = 1, chosen_groups = 1;
+  const float* logits = nullptr;      // [tokens, experts]
+  const float* correction = nullptr;  // [experts], or null: all are 0
+  int32_t* choice = nullptr;          // [tokens, chosen], written: the experts, the largest c first
+  float* weights = nullptr;           // [tokens, chosen], written
+  // [tokens], written unless null: the entropy in nats of softmax(logits), or for kSigmoid of the
+  // scores divided by their sum.
+  float* entropy = nullptr;
+};
+
+// Computes the gradient by the logits from the gradient by the weights; the choice is a constant.
+// `forward` has the inputs and results of Route; its entropy is not used.
+struct RouteBackwardArgs {
+  RouteArgs forward;
+  const float* dweights = nullptr;  // [tokens, chosen]
+  // [experts]: a gradient by softmax(logits) of every token that is added to the other (the
+  // auxiliary loss); null: none.
+  const float* dprobabilities = nullptr;
+  DType dtype = DType::kF32;  // of dlogits
+  void* dlogits = nullptr;    // T [tokens, experts], written
+};
+
+// Adds to sums over the micro-batches and layers of a step, for the auxiliary loss (Fedus 2021):
+// load[e] += the tokens that chose expert e, probability[e] += the sum of softmax(logits)[e] over
+// tokens, in FP64.
+struct RouterSumsArgs {
+  int64_t tokens = 0, experts = 0, chosen = 0;
+  const float* logits = nullptr;    // [tokens, experts]
+  const int32_t* choice = nullptr;  // [tokens, chosen]
+  int64_t* load = nullptr;          // [experts]
+  double* probability = nullptr;    // [experts]
+};
+
+// Sorts the assignments by (expert, token).
+struct SortAssignmentsArgs {
+  int64_t tokens = 0, experts = 0, chosen = 0;  // tokens * chosen < 2^31
+  const int32_t* choice = nullptr;              // [tokens, chosen]; a token's experts differ
+  int32_t* offsets = nullptr;                   // [experts + 1]: the first row of each expert
+  int32_t* assignments = nullptr;               // [tokens * chosen]: the assignment of each row
+  int32_t* rows = nullptr;                      // [tokens, chosen]: a token's rows, ascending
+};
+
+// Rows [first, first + rows) of the sorted assignments. The token of a row is assignment / chosen.
+struct ExpertRows {
+  int64_t first = 0, rows = 0;
+  int64_t tokens = 0, chosen = 0;
+  const int32_t* assignments = nullptr;  // as in SortAssignmentsArgs, from row 0
+  const int32_t* token_rows = nullptr;   // [tokens, chosen], SortAssignmentsArgs::rows
+};
+
+// out[r] = x[token of row first + r] (* its weight, rounded once)
+struct GatherRowsArgs {
+  DType dtype = DType::kF32;
+  int64_t width = 0;
+  ExpertRows range;
+  const void* x = nullptr;         // T [tokens, width]
+  const float* weights = nullptr;  // [tokens, chosen], in the order of assignments; null: all are 1
+  void* out = nullptr;             // T [rows, width]
+};
+
+// sum[token of row] += (its weight *) x[row], in FP32 and in the order of rows.
+struct AddRowsArgs {
+  DType dtype = DType::kF32;
+  int64_t width = 0;
+  ExpertRows range;
+  const void* x = nullptr;         // T [rows, width]
+  const float* weights = nullptr;  // [tokens, chosen]; null: all are 1
+  float* sum = nullptr;            // [tokens, width]
+};
+
+// For each row r: dweights[assignment] = sum_i dout[r, i] * out[r, i] (+ sum_i dy[r, i] *
+// bias[expert, i]), in FP32; then dout[r] *= the assignment's weight, rounded once. `out` is what
+// the last product of an expert takes, `dout` the gradient by it if all weights were 1. This is the
+// gradient by the weights of the sum, because dy . (W out + bias) = (W^T dy) . out + dy . bias.
+struct WeighRowsArgs {
+  DType dtype = DType::kF32;
+  int64_t width = 0;
+  ExpertRows range;
+  const float* weights = nullptr;  // [tokens, chosen]
+  const void* out = nullptr;       // T [rows, width]
+  void* dout = nullptr;            // T [rows, width]
+  float* dweights = nullptr;       // [tokens, chosen]; those of these rows are written
+  // The last product's bias; null: none, then the rest is not read.
+  const void* bias = nullptr;  // T [experts of the tile, bias_width]
+  int64_t bias_width = 0;
+  const void* dy = nullptr;         // T [rows, bias_width]
+  const int32_t* choice = nullptr;  // [tokens, chosen]
+  int64_t first_expert = 0;         // whose bias comes first
+};
+
+// y = T(sum (+ addend)), added in FP32 and rounded once.
+struct RoundSumArgs {
+  DType dtype = DType::kF32;
+  int64_t elements = 0;
+  const float* sum = nullptr;    // [elements]
+  const void* addend = nullptr;  // T [elements], or null
+  void* y = nullptr;             // T [elements]; may be addend
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_EXPERT_ARGS_H_
