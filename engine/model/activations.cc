@@ -26,7 +26,8 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
   if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
   whole.Take(&to.lse, a.heads * t * 4);
   whole.Take(&to.attention, t * a.q_width() * e);
-  whole.Take(&to.feed_forward_rstd, t * 4);
+  const bool dense = d.experts.count == 0;
+  if (dense) whole.Take(&to.feed_forward_rstd, t * 4);
   if (attention_post) whole.Take(&to.attention_post_rstd, t * 4);
   if (feed_forward_post) whole.Take(&to.feed_forward_post_rstd, t * 4);
   if (a.qk_norm != QkNorm::kNone) {
@@ -35,12 +36,12 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
   const auto take = [&](void** tensor, bool kept, int64_t width) {
     (kept ? blocks.kept : blocks.chunk).Take(tensor, (kept ? t : chunk_tokens) * width * e);
   };
-  take(&to.middle, products, hidden);
+  take(&to.middle, products && dense, hidden);
   take(&to.gate_up, products, 2 * d.feed_forward.intermediate);
   if (attention_post) take(&to.attention_branch, products, hidden);
   if (feed_forward_post) take(&to.feed_forward_branch, products, hidden);
   take(&to.attention_normed, all, hidden);
-  if (all) {
+  if (all && dense) {
     take(&to.feed_forward_normed, true, hidden);
   } else {
     to.feed_forward_normed = to.attention_normed;

@@ -1,5 +1,6 @@
 // The tensors that a decoder layer computes for one micro-batch, and which of them are kept for the
-// backward pass.
+// backward pass. Of a layer with experts these are the tensors of the half with attention; those of
+// the other half (expert_half.h) are not kept.
 //
 // Everything in a layer except attention runs in chunks of tokens. So a tensor that attention does
 // not use is held for one chunk only, unless it is kept.

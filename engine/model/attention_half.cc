@@ -130,6 +130,7 @@ AttentionArgs Attention(const BoundLayer& l) {
   args.scale = static_cast<float>(a.score_scale);
   args.shaping.window = a.window;
   args.shaping.softcap = static_cast<float>(a.softcap);
+  if (a.sinks) args.shaping.sinks = l.Offset(l.weights, l.o.sinks);
   args.document_bounds = l.batch.document_bounds;
   args.document_starts = l.batch.document_starts;
   args.documents = l.batch.documents;
@@ -183,9 +184,9 @@ absl::Status AttentionForward(const BoundLayer& l, const void* x) {
                                          : l.kernels.Attention(l.stream, Attention(l));
 }
 
-absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x) {
+absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x, void* y) {
   return AddBranch(l, chunk, AttentionBranch(l), l.Rows(l.a.attention, chunk, l.q_width),
-                   l.Rows(x, chunk, l.hidden), l.Middle(chunk));
+                   l.Rows(x, chunk, l.hidden), y);
 }
 
 absl::Status RecomputeAttention(const BoundLayer& l, const void* x) {
@@ -198,7 +199,8 @@ absl::Status RecomputeAttention(const BoundLayer& l, const void* x) {
 bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient) {
   return gradient.input || l.Trains(l.o.attention_norm, l.hidden) ||
          l.Trains(l.o.qkv, l.qkv_width * l.hidden) || l.Trains(l.o.qkv_bias, l.qkv_width) ||
-         l.Trains(l.o.q_norm, QueryHeads(l).width) || l.Trains(l.o.k_norm, KeyHeads(l).width);
+         l.Trains(l.o.q_norm, QueryHeads(l).width) || l.Trains(l.o.k_norm, KeyHeads(l).width) ||
+         l.Trains(l.o.sinks, l.d.attention.heads);
 }
 
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
@@ -213,8 +215,13 @@ absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, co
                              l.Rows(scratch.dattention, chunk, l.q_width));
 }
 
-AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackwardScratch& scratch) {
+AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackwardScratch& scratch,
+                                        const TileGradient& gradient) {
   AttentionBackwardArgs args;
+  if (l.Trains(l.o.sinks, l.d.attention.heads) && gradient.data != nullptr) {
+    args.dsinks = gradient.At(l.o.sinks);
+    args.add_dsinks = gradient.add;
+  }
   args.forward = Attention(l);
   args.dout = scratch.dattention;
   args.dq = scratch.dqkv;

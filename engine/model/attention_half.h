@@ -18,8 +18,9 @@ namespace megatrain {
 
 // Computes the activations from x to the output of attention.
 absl::Status AttentionForward(const BoundLayer& l, const void* x);
-// Computes the chunk's Middle = x + output projection of attention. REQUIRES: AttentionForward.
-absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x);
+// Computes the chunk's rows `y` of the stream after the half, x + output projection of attention.
+// REQUIRES: AttentionForward.
+absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x, void* y);
 
 // Recomputes the activations that the functions below read and that were not kept. REQUIRES: it is
 // called before them, unless everything was kept.
@@ -29,13 +30,14 @@ absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 // input, or for a weight before attention. If false, only AttentionOutputBackward is called.
 bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient);
 // Computes the chunk's rows of scratch.dattention from `dh`, the chunk's rows of the gradient by
-// Middle.
+// AttentionOutput's result.
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
                                      const LayerBackwardScratch& scratch,
                                      const TileGradient& gradient);
 // Returns the arguments of the kernel AttentionBackward, which reads scratch.dattention and writes
 // scratch.dqkv. PrepareAttention takes the same arguments.
-AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackwardScratch& scratch);
+AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackwardScratch& scratch,
+                                        const TileGradient& gradient);
 // Computes the gradient by the chunk's rows of x from scratch.dqkv and adds it to those rows of
 // `dh` [all tokens, hidden]. Stops as soon as nothing before is needed. Overwrites the chunk's rows
 // of scratch.dqkv and of the normed input.

@@ -5,26 +5,12 @@
 #include "engine/base/status.h"
 
 namespace megatrain {
-namespace {
-
-MatMulArgs Product(DType dtype, int64_t m, int64_t n, int64_t k, double scale) {
-  MatMulArgs args;
-  args.alpha = static_cast<float>(scale);
-  args.m = m;
-  args.n = n;
-  args.k = k;
-  args.dtype = args.out_dtype = dtype;
-  return args;
-}
-
-}  // namespace
-
 BoundLayer::BoundLayer(const LayerContext& context, const void* weights,
                        const MicroBatchView& batch, const LayerActivations& activations)
     : context(context),
       model(context.layout->model),
       d(model.layers[static_cast<size_t>(context.layer)]),
-      tile(context.layout->tiles[1 + context.layer]),
+      tile(context.layout->tiles[static_cast<size_t>(context.tile)]),
       o(tile.offsets),
       kernels(*context.kernels),
       stream(*context.stream),
@@ -45,28 +31,54 @@ absl::Status BoundLayer::ForChunks(absl::FunctionRef<absl::Status(const Chunk&)>
   return absl::OkStatus();
 }
 
+absl::Status BoundLayer::Product(const void* x, int64_t weight, const ProductShape& shape, void* y,
+                                 const ProductOptions& options) const {
+  MatMulArgs args;
+  args.m = shape.rows;
+  args.n = shape.out;
+  args.k = shape.in;
+  args.dtype = context.dtype;
+  args.out_dtype = options.out_dtype.value_or(context.dtype);
+  args.alpha = static_cast<float>(options.scale);
+  args.a = x;
+  args.a_stride = shape.in;
+  args.b = Offset(weights, weight);
+  args.b_stride = shape.transposed ? shape.out : shape.in;
+  args.transpose_b = !shape.transposed;
+  args.out = y;
+  args.out_stride = shape.out;
+  args.bias = options.bias >= 0 ? Offset(weights, options.bias) : nullptr;
+  args.addend = options.addend;
+  return kernels.MatMul(stream, args);
+}
+
+absl::Status BoundLayer::ProductGradient(const void* dy, int64_t weight, const ProductShape& shape,
+                                         void* dx, const ProductOptions& options) const {
+  // The same product from the other end.
+  return Product(
+      dy, weight,
+      {.rows = shape.rows, .in = shape.out, .out = shape.in, .transposed = !shape.transposed}, dx,
+      options);
+}
+
 absl::Status BoundLayer::Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight,
                                 int64_t out, void* y, int64_t bias, const void* addend,
                                 double scale) const {
-  MatMulArgs args = Product(context.dtype, chunk.tokens, out, in, scale);
-  args.a = x;
-  args.a_stride = in;
-  args.b = Offset(weights, weight);
-  args.b_stride = in;
-  args.transpose_b = true;
-  args.out = y;
-  args.out_stride = out;
-  args.bias = bias >= 0 ? Offset(weights, bias) : nullptr;
-  args.addend = addend;
-  return kernels.MatMul(stream, args);
+  return Product(x, weight, {.rows = chunk.tokens, .in = in, .out = out}, y,
+                 {.bias = bias, .addend = addend, .scale = scale});
 }
 
 absl::Status BoundLayer::LinearWeightGradient(const Chunk& chunk, const void* x, int64_t in,
                                               const void* dy, int64_t out, int64_t weight,
                                               const TileGradient& gradient, double scale) const {
   for (const ElementRange& rows : TrainedRanges(tile, {weight, weight + out * in})) {
-    MatMulArgs args = Product(context.dtype, (rows.end - rows.begin) / in, in, chunk.tokens, scale);
+    MatMulArgs args;
+    args.m = (rows.end - rows.begin) / in;
+    args.n = in;
+    args.k = chunk.tokens;
+    args.dtype = context.dtype;
     args.out_dtype = DType::kF32;
+    args.alpha = static_cast<float>(scale);
     args.a = Offset(dy, (rows.begin - weight) / in);
     args.a_stride = out;
     args.transpose_a = true;
@@ -93,15 +105,8 @@ absl::Status BoundLayer::BiasGradient(const Chunk& chunk, const void* dy, int64_
 absl::Status BoundLayer::LinearInputGradient(const Chunk& chunk, const void* dy, int64_t out,
                                              int64_t weight, int64_t in, void* dx, double scale,
                                              const void* addend) const {
-  MatMulArgs args = Product(context.dtype, chunk.tokens, in, out, scale);
-  args.a = dy;
-  args.a_stride = out;
-  args.b = Offset(weights, weight);
-  args.b_stride = in;
-  args.out = dx;
-  args.out_stride = in;
-  args.addend = addend;
-  return kernels.MatMul(stream, args);
+  return ProductGradient(dy, weight, {.rows = chunk.tokens, .in = in, .out = out}, dx,
+                         {.addend = addend, .scale = scale});
 }
 
 RmsNormArgs BoundLayer::NormArgs(const Chunk& chunk, const void* x, int64_t weight, void* y,

@@ -4,6 +4,7 @@
 #define MEGATRAIN_ENGINE_MODEL_BOUND_LAYER_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -25,6 +26,19 @@ struct TileGradient {
   float* At(int64_t offset) const { return data + offset; }
 };
 
+// A product with a matrix of the tile, which is [out, in], or [in, out] if transposed.
+struct ProductShape {
+  int64_t rows = 0, in = 0, out = 0;
+  bool transposed = false;
+};
+struct ProductOptions {
+  int64_t bias = -1;             // offset in the tile; -1: none
+  const void* addend = nullptr;  // as the result; null: none
+  double scale = 1.0;
+  // Of the result and the addend; nothing: the activations' type.
+  std::optional<DType> out_dtype = std::nullopt;
+};
+
 // In the shapes below, `tokens` is the number of the chunk's tokens, and pointers are to the first
 // row of the chunk. Functions that return a status queue work on `stream` and return the errors of
 // its kernel.
@@ -36,6 +50,12 @@ struct BoundLayer {
   // Calls `run` for all chunks in the order of their tokens. Returns the first error.
   absl::Status ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const;
 
+  // y[rows, out] = scale * x[rows, in] W^T (+ bias) (+ addend), and dx[rows, in] = scale * dy[rows,
+  // out] W (+ addend), which has no bias.
+  absl::Status Product(const void* x, int64_t weight, const ProductShape& shape, void* y,
+                       const ProductOptions& options = {}) const;
+  absl::Status ProductGradient(const void* dy, int64_t weight, const ProductShape& shape, void* dx,
+                               const ProductOptions& options = {}) const;
   // y[tokens, out] = scale * x[tokens, in] W^T (+ bias) (+ addend). `weight` and `bias` are offsets
   // in the tile, here and below. Without a bias `bias` is -1; without an addend `addend` is null.
   absl::Status Linear(const Chunk& chunk, const void* x, int64_t in, int64_t weight, int64_t out,

@@ -23,7 +23,8 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
                                  .kv_heads = attention.kv_heads,
                                  .head_dim = attention.head_dim,
                                  .window = attention.window,
-                                 .softcap = static_cast<float>(attention.softcap)}));
+                                 .softcap = static_cast<float>(attention.softcap),
+                                 .sinks = attention.sinks}));
   }
   return bytes;
 }
@@ -49,8 +50,8 @@ void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batc
   LayerBackwardScratch scratch;
   scratch.dqkv = &anywhere;
   scratch.workspace_bytes = workspace_bytes;
-  const BoundLayer layer(unqueued, nullptr, batch, activations);
-  context.kernels->PrepareAttention(AttentionGradient(layer, scratch));
+  const BoundLayer layer(unqueued, &anywhere, batch, activations);
+  context.kernels->PrepareAttention(AttentionGradient(layer, scratch, TileGradient()));
 }
 
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
@@ -59,8 +60,18 @@ absl::Status DecoderLayerForward(const LayerContext& context, const void* weight
   const BoundLayer layer(context, weights, batch, activations);
   MT_RETURN_IF_ERROR(AttentionForward(layer, x));
   return layer.ForChunks([&](const Chunk& chunk) {
-    MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x));
+    MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x, layer.Middle(chunk)));
     return MlpForward(layer, chunk, y);
+  });
+}
+
+absl::Status AttentionStageForward(const LayerContext& context, const void* weights,
+                                   const MicroBatchView& batch, const void* x,
+                                   const LayerActivations& activations, void* y) {
+  const BoundLayer layer(context, weights, batch, activations);
+  MT_RETURN_IF_ERROR(AttentionForward(layer, x));
+  return layer.ForChunks([&](const Chunk& chunk) {
+    return AttentionOutput(layer, chunk, x, layer.Rows(y, chunk, layer.hidden));
   });
 }
 
@@ -70,6 +81,7 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
                                   const LayerBackwardScratch& scratch, void* dh, float* gradient,
                                   bool first, bool input_gradient) {
   const BoundLayer layer(context, weights, batch, activations);
+  const bool has_mlp = layer.d.experts.count == 0;
   const auto gradient_of = [&](const Chunk& chunk) {
     return TileGradient{gradient, !(first && chunk.begin == 0), input_gradient};
   };
@@ -77,14 +89,20 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
   MT_RETURN_IF_ERROR(RecomputeAttention(layer, x));
   MT_RETURN_IF_ERROR(layer.ForChunks([&](const Chunk& chunk) {
     void* const dh_rows = layer.Rows(dh, chunk, layer.hidden);
-    if (!layer.keeps_products) MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x));
-    MT_RETURN_IF_ERROR(RecomputeMlp(layer, chunk));
-    MT_RETURN_IF_ERROR(MlpBackward(layer, chunk, dh_rows, gradient_of(chunk)));
+    // For the MLP, or for the norm after attention.
+    const bool reads_output = has_mlp || layer.o.attention_post_norm >= 0;
+    if (!layer.keeps_products && reads_output) {
+      MT_RETURN_IF_ERROR(AttentionOutput(layer, chunk, x, layer.Middle(chunk)));
+    }
+    if (has_mlp) {
+      MT_RETURN_IF_ERROR(RecomputeMlp(layer, chunk));
+      MT_RETURN_IF_ERROR(MlpBackward(layer, chunk, dh_rows, gradient_of(chunk)));
+    }
     return AttentionOutputBackward(layer, chunk, dh_rows, scratch, gradient_of(chunk));
   }));
   if (!into_attention) return absl::OkStatus();
-  MT_RETURN_IF_ERROR(
-      layer.kernels.AttentionBackward(layer.stream, AttentionGradient(layer, scratch)));
+  MT_RETURN_IF_ERROR(layer.kernels.AttentionBackward(
+      layer.stream, AttentionGradient(layer, scratch, gradient_of({}))));
   return layer.ForChunks([&](const Chunk& chunk) {
     return AttentionInputBackward(layer, chunk, x, scratch, dh, gradient_of(chunk));
   });

@@ -18,6 +18,12 @@ absl::Status DecoderLayerForward(const LayerContext& context, const void* weight
                                  const MicroBatchView& batch, const void* x,
                                  const LayerActivations& activations, void* y);
 
+// The same for the first half of a layer with experts: y = x + attention. The second half is in
+// expert_half.h.
+absl::Status AttentionStageForward(const LayerContext& context, const void* weights,
+                                   const MicroBatchView& batch, const void* x,
+                                   const LayerActivations& activations, void* y);
+
 // Announces the attention calls of DecoderLayerForward and DecoderLayerBackward to the kernels, so
 // that they can be prepared in advance. Only the sizes and document_starts of `batch` are used.
 // context.stream may be null.
@@ -46,12 +52,13 @@ struct LayerBackwardScratch {
   int64_t workspace_bytes = 0;
 };
 
-// Recomputes the activations that were not kept, then computes the gradients. `dh` [tokens, hidden]
-// holds the gradient of the loss by y on entry and by x on return. Weight gradients are added to
-// `gradient` (FP32, in the tile's layout) chunk by chunk, in token order. With `first` they replace
-// its content instead; padding between tensors and frozen tensors are not written. The activations
-// are overwritten. Without `input_gradient`, which means that nothing before this layer is trained,
-// only what the layer's own weight gradients need is computed, and `dh` is undefined on return.
+// Recomputes the activations that were not kept, then computes the gradients, of the first half
+// alone if the layer has experts. `dh` [tokens, hidden] holds the gradient of the loss by y on
+// entry and by x on return. Weight gradients are added to `gradient` (FP32, in the tile's layout)
+// chunk by chunk, in token order. With `first` they replace its content instead; padding between
+// tensors and frozen tensors are not written. The activations are overwritten. Without
+// `input_gradient`, which means that nothing before this layer is trained, only what the layer's
+// own weight gradients need is computed, and `dh` is undefined on return.
 absl::Status DecoderLayerBackward(const LayerContext& context, const void* weights,
                                   const MicroBatchView& batch, const void* x,
                                   const LayerActivations& activations,

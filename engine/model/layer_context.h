@@ -51,7 +51,8 @@ struct LayerContext {
   Stream* stream = nullptr;
   absl::Span<const RopeTable> ropes;  // by ModelDescription::ropes
   int64_t chunk_tokens = 0;           // LayerChunkTokens; for decoder layers
-  int layer = 0;                      // whose weights are bound; for decoder layers
+  int layer = 0;                      // for decoder layers
+  int tile = 1;                       // whose weights are bound; for decoder layers
   LayerCache cache;                   // of that layer
 };
 

@@ -37,6 +37,8 @@ struct Sizes {
     pair_product_flops = tokens * (window - window * window / (2 * sequence)) * 2 * q;
   }
   double qkv() const { return q + 2 * kv; }
+  // Of a layer with experts only the half with attention is counted here (expert_work.h).
+  bool dense() const { return layer.experts.count == 0; }
   bool qk_norm() const { return layer.attention.qk_norm != QkNorm::kNone; }
   // Parameters of the products of a layer, without its last one.
   double layer_matrices_but_down() const {
@@ -45,10 +47,12 @@ struct Sizes {
   double down() const { return hidden * intermediate; }
   // The layer's norms of the residual stream, and of what is added to it.
   double norms() const {
-    return !layer.attention_norms.norm.empty() + !layer.feed_forward_norms.norm.empty();
+    return !layer.attention_norms.norm.empty() +
+           (dense() && !layer.feed_forward_norms.norm.empty());
   }
   double post_norms() const {
-    return !layer.attention_norms.post_norm.empty() + !layer.feed_forward_norms.post_norm.empty();
+    return !layer.attention_norms.post_norm.empty() +
+           (dense() && !layer.feed_forward_norms.post_norm.empty());
   }
 
   const LayerDescription& layer;
@@ -103,10 +107,12 @@ LayerWork AttentionForward(const Sizes& s) {
          PrepareQueriesAndKeys(s) + attention;
 }
 
-// The work from there to gate and up.
+// The work from there to gate and up, or to the end of the half.
 LayerWork ToGateUp(const Sizes& s) {
-  return Branch(s, s.q * s.hidden, s.layer.attention_norms) +
-         NormIf(s, s.layer.feed_forward_norms.norm) + Products(s, 2 * s.hidden * s.intermediate, 1);
+  const LayerWork output = Branch(s, s.q * s.hidden, s.layer.attention_norms);
+  if (!s.dense()) return output;
+  return output + NormIf(s, s.layer.feed_forward_norms.norm) +
+         Products(s, 2 * s.hidden * s.intermediate, 1);
 }
 
 double Chunks(int64_t tokens, int64_t chunk_tokens) {
@@ -155,6 +161,7 @@ LayerWork EmbeddingBackwardWork(const WorkShape& shape, bool first) {
 
 LayerWork DecoderLayerForwardWork(const WorkShape& shape) {
   const Sizes s(shape);
+  if (!s.dense()) return InChunks(shape, AttentionForward(s) + ToGateUp(s));
   return InChunks(shape, AttentionForward(s) + ToGateUp(s) + Glu(s) +
                              Branch(s, s.down(), s.layer.feed_forward_norms));
 }
@@ -171,8 +178,9 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
     case KeepLevel::kNothing: {
       // The input's norm twice: for queries, keys and values, and for the gradient of their
       // weights.
-      LayerWork work = AttentionForward(s) + ToGateUp(s) + NormIf(s, s.layer.attention_norms.norm);
-      if (!s.layer.feed_forward_norms.post_norm.empty()) {
+      LayerWork work = AttentionForward(s) + NormIf(s, s.layer.attention_norms.norm);
+      if (s.dense() || s.post_norms() > 0) work += ToGateUp(s);
+      if (s.dense() && !s.layer.feed_forward_norms.post_norm.empty()) {
         work += Glu(s) + Branch(s, s.down(), s.layer.feed_forward_norms);
       }
       return InChunks(shape, work);
@@ -188,7 +196,7 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   LayerWork work = 2 * Products(s, matrices, 4) + GluBackward(s) + s.norms() * NormBackward(s) +
                    s.post_norms() * PostNormBackward(s) + Rope(s);
   // Without a norm before a half, its product adds to the residual stream's gradient.
-  work += (2 - s.norms()) * Pass(s, s.hidden, 0);
+  work += ((s.dense() ? 2 : 1) - s.norms()) * Pass(s, s.hidden, 0);
   // Scores once more, then the gradients by probabilities, values, queries and keys.
   work += {.attention_backward_flops = 5 * s.pair_product_flops,
            .launches = kAttentionBackwardLaunches};

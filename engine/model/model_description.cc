@@ -128,9 +128,10 @@ int64_t ExpertsPerTile(int64_t experts, int64_t hidden, int64_t intermediate) {
   return (experts + tiles - 1) / tiles;
 }
 
-bool HasExperts(const ModelDescription& model) {
-  return std::any_of(model.layers.begin(), model.layers.end(),
-                     [](const LayerDescription& layer) { return layer.experts.count > 0; });
+int64_t MostExperts(const ModelDescription& model) {
+  int64_t most = 0;
+  for (const LayerDescription& layer : model.layers) most = std::max(most, layer.experts.count);
+  return most;
 }
 
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model) {

@@ -122,7 +122,6 @@ struct ExpertsDescription {
   // A unit that every token goes through beside the experts; 0: none.
   int64_t shared_intermediate = 0;
   std::string shared_name = "mlp.shared_experts";
-  bool shared_gate = false;  // its result is multiplied by sigmoid(gate . x) (shared_expert_gate)
   // The experts whose weights are streamed as one tile (model_layout.h). No result depends on it.
   int64_t experts_per_tile = 0;
   double auxiliary_loss = 0.0;  // the family's coefficient, where a job asks for the loss
@@ -196,8 +195,8 @@ ModelDescription UniformModel(const UniformShape& shape);
 // Returns the number of parameters of the whole model; a tied matrix counts once.
 int64_t ParameterCount(const ModelDescription& model);
 
-// Returns true if any layer has experts.
-bool HasExperts(const ModelDescription& model);
+// Returns the experts of the layer that has the most; 0 if no layer has any.
+int64_t MostExperts(const ModelDescription& model);
 
 // Returns the first layer of each kind of attention, ascending.
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model);

@@ -138,7 +138,6 @@ class LayerTile {
           &o_.router_correction);
     }
     if (e.shared_intermediate > 0) GatedUnit(e.shared_name, e.shared_intermediate, false);
-    if (e.shared_gate) Matrix({{e.shared_name + "_gate.weight", {1, hidden_}}}, &o_.shared_gate);
     return *this;
   }
 

@@ -78,7 +78,6 @@ struct LayerOffsets {
   int64_t router = -1;             // [experts, hidden]
   int64_t router_bias = -1;        // [experts]
   int64_t router_correction = -1;  // [experts], a buffer
-  int64_t shared_gate = -1;        // [1, hidden]
   // kExperts: of each expert of the tile, transposed if ExpertsDescription::transposed.
   int64_t expert_gate_up = -1;       // [experts of the tile, 2 intermediate, hidden]
   int64_t expert_gate_up_bias = -1;  // [experts of the tile, 2 intermediate]

@@ -117,18 +117,24 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
     b.backward.workspace_bytes =
         AttentionWorkspaceBytes(model, d.dtype, t, d.sequence_length, sizes);
   }
-  MT_RETURN_IF_ERROR(Reserve(
-      arena, "chunk of a layer or the head",
-      std::max({LayerChunkBytes(model, d.dtype, d.layer_chunk_tokens),
-                HeadScratchBytes(model, d.dtype, d.head_chunk_tokens), b.backward.workspace_bytes}),
-      DeviceKind::kWorkspace, &b.work));
+  MT_RETURN_IF_ERROR(Reserve(arena, "chunk of a layer or the head",
+                             std::max({LayerChunkBytes(model, d.dtype, d.layer_chunk_tokens),
+                                       HeadScratchBytes(model, d.dtype, d.head_chunk_tokens),
+                                       ExpertScratchBytes(model, d.dtype, d.layer_chunk_tokens),
+                                       b.backward.workspace_bytes}),
+                             DeviceKind::kWorkspace, &b.work));
   b.head = PlaceHeadScratch(model, d.dtype, d.head_chunk_tokens, b.work);
+  b.experts = PlaceExpertScratch(model, d.dtype, d.layer_chunk_tokens, b.work);
   b.backward.workspace = b.work;
+  MT_RETURN_IF_ERROR(ReserveMany(arena, "tokens on their way through experts",
+                                 d.shape.has_experts() ? d.shape.sweep_micro_batches : 0,
+                                 RoutedBytes(model, d.dtype, t), DeviceKind::kActivations,
+                                 &b.routed));
   MT_RETURN_IF_ERROR(
       Reserve(arena, "losses", t * int64_t{sizeof(float)}, DeviceKind::kWorkspace, &b.losses));
   if (d.cache_rows > 0) {
     b.cache.resize(model.layers.size());
-    for (int layer = 0; layer < d.shape.layers; ++layer) {
+    for (int layer = 0; layer < static_cast<int>(model.layers.size()); ++layer) {
       MT_RETURN_IF_ERROR(Reserve(arena, "key-value cache", d.cache_layer_bytes(layer),
                                  DeviceKind::kActivations, &b.cache[static_cast<size_t>(layer)]));
     }
@@ -179,7 +185,7 @@ std::array<int64_t, kHostKinds> HostBufferBytes(const PipelineDimensions& d) {
     add(HostKind::kGradientSlabs, SlabElements(d, i) * d.slab_element_bytes());
   }
   if (d.shape.stash_on_host) {
-    for (int layer = d.shape.lowest_layer(); layer < d.shape.layers; ++layer) {
+    for (int stage = d.shape.lowest_stage(); stage < d.shape.stage_count(); ++stage) {
       add(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes());
     }
   }
@@ -201,7 +207,7 @@ absl::StatusOr<HostBuffers> LeaseHostBuffers(const PipelineDimensions& d, HostPo
     }
   }
   if (d.training && d.shape.stash_on_host) {
-    for (int layer = d.shape.lowest_layer(); layer < d.shape.layers; ++layer) {
+    for (int stage = d.shape.lowest_stage(); stage < d.shape.stage_count(); ++stage) {
       MT_ASSIGN_OR_RETURN(
           HostLease lease,
           pool.Lease(HostKind::kStash, d.shape.sweep_micro_batches * d.hidden_bytes()));

@@ -15,6 +15,7 @@
 #include "engine/memory/device_arena.h"
 #include "engine/memory/host_pool.h"
 #include "engine/model/decoder_layer.h"
+#include "engine/model/expert_half.h"
 #include "engine/model/language_head.h"
 #include "engine/model/model_layout.h"
 #include "engine/model/tile.h"
@@ -113,13 +114,15 @@ struct DeviceBuffers {
   std::vector<void*> hidden;           // T [micro_batch_tokens, hidden] each
   std::vector<void*> hidden_gradient;  // T, one for each micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
+  std::vector<void*> routed;           // RoutedBytes, by micro-batch of the sweep
   std::vector<void*> cache;            // by layer: T [cache_rows, 2, kv_heads, head_dim]
   void* layer_scratch = nullptr;       // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,
-  // or a chunk of the head. `backward` and `head` point into it.
+  // a chunk of the head, or one of experts. `backward`, `head` and `experts` point into it.
   void* work = nullptr;
   LayerBackwardScratch backward;
   HeadScratch head;
+  ExpertScratch experts;
   float* losses = nullptr;                   // [micro_batch_tokens]
   std::array<void*, kStepSlots> batch = {};  // BatchArrays
   // [micro_batches], sums of losses; with pairs PreferenceResult [micro_batches][pairs_max()].
@@ -142,7 +145,8 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
 struct HostBuffers {
   std::vector<HostLease> tiles;
   std::vector<HostLease> slabs;
-  // One for each layer: [sweep][micro_batch_tokens, hidden]. Empty if the stash is on the device.
+  // One for each stage that the backward pass reaches: [sweep][micro_batch_tokens, hidden]. Empty
+  // if the stash is on the device.
   std::vector<HostLease> stash;
   HostLease
       embedding_stash;  // [micro-batches of all sweeps but the last][micro_batch_tokens, hidden]

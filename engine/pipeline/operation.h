@@ -1,9 +1,9 @@
 // Op is an operation of a schedule. Each kind is a struct with the fields that it needs, so that an
 // operation has no field of another kind.
 //
-// In these structs `tile`, `layer`, `weight_buffer`, `accumulator` and `slab` are indices,
-// `micro_batch` counts in the step and `sweep_index` in the sweep. `input_slot` and `output_slot`
-// are slots of hidden states on the device. [begin, end) are elements of the tile.
+// In these structs `tile`, `stage` (ModelLayout::stages), `weight_buffer`, `accumulator` and `slab`
+// are indices, `micro_batch` counts in the step and `sweep_index` in the sweep. `input_slot` and
+// `output_slot` are slots of hidden states on the device. [begin, end) are elements of the tile.
 #ifndef MEGATRAIN_ENGINE_PIPELINE_OPERATION_H_
 #define MEGATRAIN_ENGINE_PIPELINE_OPERATION_H_
 
@@ -32,9 +32,10 @@ enum class ResourceKind {
   kSlab,            // host, gradient of one tile
   kHidden,          // device, hidden states of one micro-batch at one boundary
   kHiddenGradient,  // device, index: micro-batch in the sweep
-  kHostStash,       // host, index: layer * sweep + micro-batch in the sweep
-  kKept,            // device, kept activations of one layer and micro-batch
-  kCache,           // device, keys and values of one layer for generation; index: layer
+  kHostStash,       // host, index: stage * sweep + micro-batch in the sweep
+  kKept,            // device, kept activations of one stage and micro-batch
+  kCache,           // device, keys and values of one layer for generation; index: stage
+  kRouted,          // device, RoutedTokens; index: micro-batch in the sweep
   kScratch,         // device, activations and workspace that operations use in turn
   kDeviceBatch,     // device, ids and targets; index: step slot
   kDeviceLosses,    // device, sums of losses; index: step slot
@@ -62,7 +63,7 @@ struct LoadTileOp {
 };
 struct LoadStashOp {  // host stash -> output_slot
   static constexpr char kName[] = "load stash";
-  int layer, sweep_index, output_slot;
+  int stage, sweep_index, output_slot;
 };
 struct LoadPartialOp {  // slab -> accumulator: the sum over earlier sweeps
   static constexpr char kName[] = "load partial gradient";
@@ -77,7 +78,7 @@ struct LoadHiddenGradientOp {  // host stash -> output_slot
 // --- Lane compute. `first` marks the first part of a tile's gradient, which replaces the content
 // of the accumulator.
 
-// The place of a layer's kept activations. Without one nothing is kept.
+// The place of a stage's kept activations. Without one nothing is kept.
 struct KeptActivations {
   int slot;
   KeepLevel level;
@@ -92,11 +93,39 @@ struct EmbedForwardOp {  // -> output_slot
   int micro_batch, output_slot;
   std::optional<int> weight_buffer;  // without one it reads tile 0 in host memory
 };
+// A whole layer, or the half with attention of one with experts.
 struct LayerForwardOp {  // input_slot -> output_slot
   static constexpr char kName[] = "layer forward";
-  int layer, micro_batch, weight_buffer, input_slot, output_slot;
+  int stage, micro_batch, weight_buffer, input_slot, output_slot;
   std::optional<KeptActivations> kept;
   CacheUse cache = CacheUse::kNone;
+};
+// The four operations of a half with experts (engine/model/expert_half.h), each on one micro-batch.
+struct RouteOp {  // input_slot -> routed tokens
+  static constexpr char kName[] = "route";
+  int stage, micro_batch, sweep_index, weight_buffer, input_slot;
+  bool backward;  // for the backward pass
+};
+struct ExpertsForwardOp {  // routed tokens -> routed tokens; the last tile's: input_slot, routed
+                           // tokens -> output_slot
+  static constexpr char kName[] = "experts forward";
+  int stage, tile, micro_batch, sweep_index, weight_buffer, input_slot, output_slot;
+  bool last;
+};
+struct ExpertsBackwardOp {  // routed tokens, hidden gradient -> routed tokens, accumulator
+  static constexpr char kName[] = "experts backward";
+  int stage, tile, micro_batch, sweep_index, weight_buffer;
+  std::optional<int> accumulator;  // none if all of the tile is frozen
+  bool first;
+};
+struct RouterBackwardOp {  // input_slot, routed tokens, hidden gradient -> hidden gradient,
+                           // accumulator
+  static constexpr char kName[] = "router backward";
+  int stage, micro_batch, sweep_index, weight_buffer;
+  std::optional<int> accumulator;  // none if all of the tile is frozen
+  int input_slot;
+  bool first;
+  bool input_gradient;  // something before the stage is trained
 };
 struct HeadOp {  // input_slot -> losses, hidden gradient, accumulator
   static constexpr char kName[] = "head";
@@ -116,12 +145,12 @@ struct HeadLogitsOp {  // input_slot -> logits of the tokens asked for, on the h
 };
 struct LayerBackwardOp {  // input_slot, hidden gradient -> hidden gradient, accumulator
   static constexpr char kName[] = "layer backward";
-  int layer, micro_batch, sweep_index, weight_buffer;
+  int stage, micro_batch, sweep_index, weight_buffer;
   std::optional<int> accumulator;  // none if all of the tile is frozen
   int input_slot;
   bool first;
   std::optional<KeptActivations> kept;
-  bool input_gradient;  // something before the layer is trained
+  bool input_gradient;  // something before the stage is trained
 };
 struct EmbedBackwardOp {
   static constexpr char kName[] = "embedding backward";
@@ -138,7 +167,7 @@ struct FinishGradientOp {  // sum of squares; BF16 rounding
 
 struct StoreStashOp {  // input_slot -> host stash
   static constexpr char kName[] = "store stash";
-  int layer, micro_batch, sweep_index, input_slot;
+  int stage, micro_batch, sweep_index, input_slot;
 };
 struct StoreNormOp {
   static constexpr char kName[] = "store gradient norm";
@@ -211,7 +240,8 @@ struct FinishCheckpointOp {
 
 using AnyOp =
     std::variant<UploadBatchOp, LoadTileOp, LoadStashOp, LoadPartialOp, LoadHiddenGradientOp,
-                 EmbedForwardOp, LayerForwardOp, HeadOp, HeadLossOp, HeadLogitsOp, LayerBackwardOp,
+                 EmbedForwardOp, LayerForwardOp, RouteOp, ExpertsForwardOp, ExpertsBackwardOp,
+                 RouterBackwardOp, HeadOp, HeadLossOp, HeadLogitsOp, LayerBackwardOp,
                  EmbedBackwardOp, FinishGradientOp, StoreStashOp, StoreNormOp, StoreGradientOp,
                  StorePartialOp, StoreHiddenGradientOp, StoreLossesOp, CheckLossesOp, ClipOp,
                  UpdateRowsOp, UpdateTileOp, CheckUpdatesOp, BeginDeviceUpdateOp, DeviceUpdateOp,

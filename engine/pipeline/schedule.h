@@ -13,8 +13,10 @@
 //   sweeps.
 // - Tiles are loaded weight_buffers - 1 uses ahead. A tile that a buffer still holds is not loaded
 //   again, for example where the backward pass follows the forward pass.
-// - With a stash on the host, the inputs of a layer's backward are loaded while the backward of the
-//   next higher layer computes, ahead of a tile that waits for a buffer.
+// - With a stash on the host, the inputs of a stage's backward are loaded while the backward of the
+//   next higher stage computes, ahead of a tile that waits for a buffer.
+// - A layer with experts is two stages. In the second, all micro-batches of the sweep are routed,
+//   then each tile of experts is used by all of them, in the forward and in the backward pass.
 // - A tied embedding and head are one tile. Its accumulator stays on the device from the head's
 //   backward to the embedding's. The tile is loaded for the head. It is also loaded for the
 //   embedding's forward, unless that can read host memory (embedding_from_host).
@@ -53,32 +55,44 @@ inline constexpr int64_t kUpdateAlignment = 128;
 
 // The work of the compute lane for a micro-batch of `micro_batch_tokens` tokens. A smaller one
 // takes a proportional part. All 0 if durations do not matter.
-struct LayerStepWork {
-  LayerWork forward;
-  LayerWork backward;                  // with everything kept
+struct StageStepWork {
+  LayerWork forward;                   // for experts, of RouteOp
+  LayerWork backward;                  // with everything kept; for experts, of RouterBackwardOp
   LayerWork weights;                   // the part of backward that computes weight gradients
   std::array<LayerWork, 3> recompute;  // the work before backward, by KeepLevel
   double first_bytes = 0;              // as embed_first_bytes
+  // One tile of experts.
+  LayerWork experts_forward, experts_backward, experts_weights;
+  double experts_first_bytes = 0;
 };
 struct StepWork {
   int64_t micro_batch_tokens = 1;
   LayerWork embed_forward, embed_backward;
-  std::vector<LayerStepWork> layers;  // by layer; empty: nothing is counted
+  std::vector<StageStepWork> stages;  // by stage; empty: nothing is counted
   LayerWork head, head_loss;
   LayerWork head_weights;  // the part of head that computes weight gradients
   // Device bytes by which the first micro-batch of a gradient differs from the others.
   double embed_first_bytes = 0, head_first_bytes = 0;
 
-  const LayerStepWork& layer(int index) const {
-    static const LayerStepWork none;
-    return layers.empty() ? none : layers[static_cast<size_t>(index)];
+  const StageStepWork& stage(int index) const {
+    static const StageStepWork none;
+    return stages.empty() ? none : stages[static_cast<size_t>(index)];
   }
+};
+
+// The tiles of a stage (ModelLayout::stages).
+struct StageShape {
+  int tile = 0;
+  int expert_tiles = 0;  // which follow it; none: it is a layer, or attention
+
+  bool has_experts() const { return expert_tiles > 0; }
+  int last_tile() const { return tile + expert_tiles; }
 };
 
 // The model's shape and the plan's decisions as plain numbers, from which schedules are built.
 struct PipelineShape {
-  int layers = 0;
-  bool tied = false;  // tile 0 is embedding and head; else tile 0, layers 1..L, head L + 1
+  std::vector<StageShape> stages;
+  bool tied = false;  // tile 0 is embedding and head; else the last tile is the head
   std::vector<int64_t> tile_elements;
   // The last elements of each tile, which have no gradient and no state (TileLayout). Empty if
   // there are none.
@@ -93,9 +107,9 @@ struct PipelineShape {
   bool clipping = true;
   bool stash_on_host = false;
   int sweep_micro_batches = 1;  // micro-batches a sweep at most
-  // Pairs (layer, micro-batch in the sweep), counted from the last layer back: the first
-  // `kept_everything` keep all, those up to `kept` recompute the cheap pieces, the rest recompute
-  // the layer.
+  // Pairs (stage without experts, micro-batch in the sweep), counted from the last stage back: the
+  // first `kept_everything` keep all, those up to `kept` recompute the cheap pieces, the rest
+  // recompute the stage. Experts keep nothing.
   int kept_everything = 0;
   int kept = 0;
   // AdamW runs on the device for the last `device_update_parts` of kUpdateParts equal parts of
@@ -117,6 +131,13 @@ struct PipelineShape {
   bool pairs = false;
   StepWork work;
 
+  int stage_count() const { return static_cast<int>(stages.size()); }
+  // Returns the number of stages that may keep activations, of `stage` and those behind it.
+  int keeping_stages(int stage) const {
+    return static_cast<int>(std::count_if(stages.begin() + stage, stages.end(),
+                                          [](const StageShape& s) { return !s.has_experts(); }));
+  }
+  bool has_experts() const { return keeping_stages(0) < stage_count(); }
   int tiles() const { return static_cast<int>(tile_elements.size()); }
   // Returns the pairs that so many tokens hold at most. Each of the two answers has a token that
   // is predicted, and one before it.
@@ -133,19 +154,25 @@ struct PipelineShape {
   int64_t state_elements(int tile) const {
     return tile_elements[tile] - (stateless_elements.empty() ? 0 : stateless_elements[tile]);
   }
-  // Returns the lowest layer that the backward pass reaches: the embedding or a tensor of this
-  // layer is trained. `layers` if the head alone is trained.
-  int lowest_layer() const {
-    if (embedding_trained) return 0;
-    int layer = 0;
-    while (layer < layers && state_elements(layer + 1) == 0) ++layer;
-    return layer;
+  bool trains(const StageShape& stage) const {
+    for (int tile = stage.tile; tile <= stage.last_tile(); ++tile) {
+      if (state_elements(tile) > 0) return true;
+    }
+    return false;
   }
-  // Returns true if anything before layer `layer` is trained (before the head for `layers`), so
-  // that the gradient by its input is needed.
-  bool trains_before(int layer) const { return embedding_trained || lowest_layer() < layer; }
-  // Returns the number of layers that the backward pass reaches.
-  int backward_layers() const { return layers - lowest_layer(); }
+  // Returns the lowest stage that the backward pass reaches: the embedding or a tensor of this
+  // stage is trained. stage_count() if the head alone is trained.
+  int lowest_stage() const {
+    if (embedding_trained) return 0;
+    int stage = 0;
+    while (stage < stage_count() && !trains(stages[static_cast<size_t>(stage)])) ++stage;
+    return stage;
+  }
+  // Returns true if anything before stage `stage` is trained (before the head for stage_count()),
+  // so that the gradient by its input is needed.
+  bool trains_before(int stage) const { return embedding_trained || lowest_stage() < stage; }
+  // Returns the number of stages that the backward pass reaches.
+  int backward_stages() const { return stage_count() - lowest_stage(); }
   // Returns how many of the tile's kUpdateParts the device updates.
   int device_parts(int tile) const {
     if (tile == 0) return 0;
@@ -183,15 +210,15 @@ struct PipelineShape {
   bool updates_on_device() const {
     return device_update_parts > 0 || (clipping && first_tile_device_parts > 0);
   }
-  // Return slots of the stash on the host. It holds the inputs of every layer that the backward
+  // Return slots of the stash on the host. It holds the inputs of every stage that the backward
   // pass reaches. For a tied model
   // with several sweeps it also holds the gradients by the embedding's output, of all sweeps but
   // the last (see StepBuilder::EmbedBackward).
-  int stash_slot(int layer, int sweep_index) const {
-    return layer * sweep_micro_batches + sweep_index;
+  int stash_slot(int stage, int sweep_index) const {
+    return stage * sweep_micro_batches + sweep_index;
   }
   int embedding_stash_slot(int micro_batch) const {
-    return layers * sweep_micro_batches + micro_batch;
+    return stage_count() * sweep_micro_batches + micro_batch;
   }
   // Returns the number of accumulators. Two take turns. A tied tile has a third one, which stays
   // from the head's backward to the embedding's.
@@ -202,7 +229,7 @@ struct PipelineShape {
   // and two more, so that outputs do not wait for the copy of the inputs just used.
   int hidden_slots() const {
     return stash_on_host ? sweep_micro_batches + 2
-                         : std::max(backward_layers() + 1, 2) * sweep_micro_batches;
+                         : std::max(backward_stages() + 1, 2) * sweep_micro_batches;
   }
 };
 

@@ -17,9 +17,9 @@ void StepBuilder::Head() {
                       .sweep_index = i,
                       .weight_buffer = buffer,
                       .accumulator = accumulator_of_head_,
-                      .input_slot = ForwardSlot(shape_.layers, i),
+                      .input_slot = ForwardSlot(shape_.stage_count(), i),
                       .first = MicroBatch(i) == 0,
-                      .input_gradient = shape_.trains_before(shape_.layers)};
+                      .input_gradient = shape_.trains_before(shape_.stage_count())};
     Op& op = Add(Lane::kCompute, head);
     op.work = Part(i) * BackwardWork(tile, shape_.work.head, shape_.work.head_weights);
     if (head.first) op.work.device_bytes += shape_.work.head_first_bytes;
@@ -30,7 +30,7 @@ void StepBuilder::Head() {
                  {ResourceKind::kScratch},
                  {ResourceKind::kDeviceLosses, slot_}};
     if (head.accumulator) op.writes.push_back({ResourceKind::kAccumulator, *head.accumulator});
-    LoadStashBehind(BackwardNumber(shape_.layers, i));
+    LoadStashBehind(BackwardNumber(shape_.stage_count(), i));
   }
   EndUse();
   if (last_sweep()) {
@@ -43,22 +43,22 @@ void StepBuilder::Head() {
   if (!shape_.tied || !shape_.embedding_trained) EndGradient(tile, accumulator_of_head_);
 }
 
-void StepBuilder::LayerBackward(int layer) {
-  const int tile = layer + 1;
-  const LayerStepWork& work = shape_.work.layer(layer);
+void StepBuilder::LayerBackward(int stage) {
+  const int tile = shape_.stages[stage].tile;
+  const StageStepWork& work = shape_.work.stage(stage);
   const std::optional<int> accumulator = BeginGradient(tile);
   const int buffer = Use();
   Prefetch();
   for (int i = 0; i < sweep_size_; ++i) {
-    const LayerBackwardOp backward{.layer = layer,
+    const LayerBackwardOp backward{.stage = stage,
                                    .micro_batch = MicroBatch(i),
                                    .sweep_index = i,
                                    .weight_buffer = buffer,
                                    .accumulator = accumulator,
-                                   .input_slot = BackwardSlot(layer, i),
+                                   .input_slot = BackwardSlot(stage, i),
                                    .first = MicroBatch(i) == 0,
-                                   .kept = Kept(layer, i),
-                                   .input_gradient = shape_.trains_before(layer)};
+                                   .kept = Kept(stage, i),
+                                   .input_gradient = shape_.trains_before(stage)};
     Op& op = Add(Lane::kCompute, backward);
     const KeepLevel keep = backward.kept ? backward.kept->level : KeepLevel::kNothing;
     op.work = Part(i) * (BackwardWork(tile, work.backward, work.weights) +
@@ -71,7 +71,69 @@ void StepBuilder::LayerBackward(int layer) {
     if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
     // Backward overwrites what was kept.
     if (backward.kept) op.writes.push_back({ResourceKind::kKept, backward.kept->slot});
-    LoadStashBehind(BackwardNumber(layer, i));
+    LoadStashBehind(BackwardNumber(stage, i));
+  }
+  EndUse();
+  EndGradient(tile, accumulator);
+}
+
+void StepBuilder::ExpertsBackward(int stage) {
+  const StageShape& tiles = shape_.stages[stage];
+  const StageStepWork& work = shape_.work.stage(stage);
+  {
+    const int buffer = Use();
+    Prefetch();
+    Route(stage, buffer, /*backward=*/true);
+    EndUse();
+  }
+  for (int tile = tiles.tile + 1; tile <= tiles.last_tile(); ++tile) {
+    ExpertTileBackward(stage, tile);
+  }
+  const std::optional<int> accumulator = BeginGradient(tiles.tile);
+  const int buffer = Use();
+  Prefetch();
+  for (int i = 0; i < sweep_size_; ++i) {
+    const RouterBackwardOp backward{.stage = stage,
+                                    .micro_batch = MicroBatch(i),
+                                    .sweep_index = i,
+                                    .weight_buffer = buffer,
+                                    .accumulator = accumulator,
+                                    .input_slot = BackwardSlot(stage, i),
+                                    .first = MicroBatch(i) == 0,
+                                    .input_gradient = shape_.trains_before(stage)};
+    Op& op = Add(Lane::kCompute, backward);
+    op.work = Part(i) * BackwardWork(tiles.tile, work.backward, work.weights);
+    if (backward.first) op.work.device_bytes += work.first_bytes;
+    op.reads = {{ResourceKind::kWeightBuffer, buffer},
+                {ResourceKind::kHidden, backward.input_slot}};
+    op.writes = {
+        {ResourceKind::kHiddenGradient, i}, {ResourceKind::kRouted, i}, {ResourceKind::kScratch}};
+    if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
+    LoadStashBehind(BackwardNumber(stage, i));
+  }
+  EndUse();
+  EndGradient(tiles.tile, accumulator);
+}
+
+void StepBuilder::ExpertTileBackward(int stage, int tile) {
+  const StageStepWork& work = shape_.work.stage(stage);
+  const std::optional<int> accumulator = BeginGradient(tile);
+  const int buffer = Use();
+  Prefetch();
+  for (int i = 0; i < sweep_size_; ++i) {
+    const ExpertsBackwardOp backward{.stage = stage,
+                                     .tile = tile,
+                                     .micro_batch = MicroBatch(i),
+                                     .sweep_index = i,
+                                     .weight_buffer = buffer,
+                                     .accumulator = accumulator,
+                                     .first = MicroBatch(i) == 0};
+    Op& op = Add(Lane::kCompute, backward);
+    op.work = Part(i) * BackwardWork(tile, work.experts_backward, work.experts_weights);
+    if (backward.first) op.work.device_bytes += work.experts_first_bytes;
+    op.reads = {{ResourceKind::kWeightBuffer, buffer}, {ResourceKind::kHiddenGradient, i}};
+    op.writes = {{ResourceKind::kRouted, i}, {ResourceKind::kScratch}};
+    if (accumulator) op.writes.push_back({ResourceKind::kAccumulator, *accumulator});
   }
   EndUse();
   EndGradient(tile, accumulator);
@@ -123,19 +185,19 @@ void StepBuilder::EmbedBackward(int m, int accumulator, Resource hidden_gradient
   op.writes = {{ResourceKind::kAccumulator, accumulator}};
 }
 
-// Lists the loads for which there is room once state `number` is read. So a layer's inputs come
+// Lists the loads for which there is room once state `number` is read. So a stage's inputs come
 // while its successor computes, ahead of a tile in the link's queue that waits for a buffer.
 void StepBuilder::LoadStashBehind(int number) {
   if (!shape_.stash_on_host) return;
   const int end =
-      std::min(number + 1 + shape_.hidden_slots(), (shape_.backward_layers() + 1) * sweep_size_);
+      std::min(number + 1 + shape_.hidden_slots(), (shape_.backward_stages() + 1) * sweep_size_);
   for (; next_input_ < end; ++next_input_) {
-    const int layer = shape_.layers - next_input_ / sweep_size_;
+    const int stage = shape_.stage_count() - next_input_ / sweep_size_;
     const int i = next_input_ % sweep_size_;
-    const int output = BackwardSlot(layer, i);
-    Op& op = Add(Lane::kH2D, LoadStashOp{.layer = layer, .sweep_index = i, .output_slot = output});
+    const int output = BackwardSlot(stage, i);
+    Op& op = Add(Lane::kH2D, LoadStashOp{.stage = stage, .sweep_index = i, .output_slot = output});
     op.bytes = shape_.hidden_bytes_per_token * Tokens(i);
-    op.reads = {{ResourceKind::kHostStash, shape_.stash_slot(layer, i)}};
+    op.reads = {{ResourceKind::kHostStash, shape_.stash_slot(stage, i)}};
     op.writes = {{ResourceKind::kHidden, output}};
   }
 }

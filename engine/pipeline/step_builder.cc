@@ -19,6 +19,9 @@ StepBuilder::StepBuilder(const PipelineShape& shape, const std::vector<int64_t>&
       uses_(shape.weight_buffers, &state.buffer_tile),
       updates_(shape, slot_, &schedule_) {
   state_.next_step_slot = (slot_ + 1) % kStepSlots;
+  for (int stage = 0; stage < shape.stage_count(); ++stage) {
+    keeping_behind_.push_back(shape.keeping_stages(stage + 1));
+  }
 }
 
 Schedule StepBuilder::Train() {
@@ -29,8 +32,8 @@ Schedule StepBuilder::Train() {
     accumulator_of_head_ = TakeAccumulator(shape_.head_tile());
     Forward(/*train=*/true);
     Head();
-    for (int layer = shape_.layers - 1; layer >= shape_.lowest_layer(); --layer) {
-      LayerBackward(layer);
+    for (int stage = shape_.stage_count() - 1; stage >= shape_.lowest_stage(); --stage) {
+      shape_.stages[stage].has_experts() ? ExpertsBackward(stage) : LayerBackward(stage);
     }
     if (shape_.embedding_trained) EmbedBackward();
   }
@@ -75,11 +78,18 @@ Schedule StepBuilder::Predict(CacheUse cache) {
 }
 
 void StepBuilder::ListUses(bool backward) {
-  const int first = shape_.embedding_from_host ? 1 : 0;
-  for (int tile = first; tile <= shape_.layers; ++tile) uses_.Append(tile);
+  if (!shape_.embedding_from_host) uses_.Append(0);
+  const auto use = [&](const StageShape& stage) {
+    for (int tile = stage.tile; tile <= stage.last_tile(); ++tile) uses_.Append(tile);
+  };
+  for (const StageShape& stage : shape_.stages) use(stage);
   uses_.Append(shape_.head_tile());
   if (!backward) return;
-  for (int tile = shape_.layers; tile > shape_.lowest_layer(); --tile) uses_.Append(tile);
+  for (int i = shape_.stage_count() - 1; i >= shape_.lowest_stage(); --i) {
+    const StageShape& stage = shape_.stages[i];
+    use(stage);
+    if (stage.has_experts()) uses_.Append(stage.tile);  // the router's gradient comes last
+  }
 }
 
 void StepBuilder::Prefetch() {
@@ -137,7 +147,7 @@ void StepBuilder::BeginSweep(int sweep) {
 void StepBuilder::HeadLoss() {
   const int buffer = Use();
   for (int i = 0; i < sweep_size_; ++i) {
-    const int input = ForwardSlot(shape_.layers, i);
+    const int input = ForwardSlot(shape_.stage_count(), i);
     Op& op =
         Add(Lane::kCompute,
             HeadLossOp{.micro_batch = MicroBatch(i), .weight_buffer = buffer, .input_slot = input});
@@ -154,7 +164,7 @@ void StepBuilder::HeadLogits() {
   const int buffer = Use();
   Prefetch();
   for (int i = 0; i < sweep_size_; ++i) {
-    const int input = ForwardSlot(shape_.layers, i);
+    const int input = ForwardSlot(shape_.stage_count(), i);
     Op& op = Add(
         Lane::kCompute,
         HeadLogitsOp{.micro_batch = MicroBatch(i), .weight_buffer = buffer, .input_slot = input});

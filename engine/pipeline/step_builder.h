@@ -54,32 +54,32 @@ class StepBuilder {
 
   int ForwardSlot(int boundary, int i) const {
     if (!shape_.stash_on_host) {
-      const int kept = boundary - shape_.lowest_layer();
+      const int kept = boundary - shape_.lowest_stage();
       return (kept >= 0 ? kept : -kept % 2) * shape_.sweep_micro_batches + i;
     }
     const int ring = shape_.hidden_slots();
     return ((i - 2 * boundary) % ring + ring) % ring;
   }
 
-  // Numbers the pairs (layer, micro-batch) from the last layer back. A smaller last sweep has room
-  // for at least as many layers as a whole one.
-  int KeptPair(int layer, int i) const { return (shape_.layers - 1 - layer) * sweep_size_ + i; }
-  std::optional<KeptActivations> Kept(int layer, int i) const {
-    const int pair = KeptPair(layer, i);
+  // Numbers the pairs (stage, micro-batch) from the last stage back. A smaller last sweep has room
+  // for at least as many stages as a whole one.
+  std::optional<KeptActivations> Kept(int stage, int i) const {
+    const int pair = keeping_behind_[static_cast<size_t>(stage)] * sweep_size_ + i;
     if (pair >= shape_.kept) return std::nullopt;
     return KeptActivations{
         pair, pair < shape_.kept_everything ? KeepLevel::kEverything : KeepLevel::kCheapRecomputed};
   }
 
   // Returns the slot from which backward reads an input. The head reads its inputs first, then the
-  // layers read theirs from the last to the first. BackwardNumber counts the inputs in this order.
+  // stages read theirs from the last to the first. BackwardNumber counts the inputs in this order.
   // In a ring they take the slots in turn, beginning with those where forward left the head's.
-  int BackwardSlot(int layer, int i) const {
-    if (!shape_.stash_on_host) return ForwardSlot(layer, i);
-    return (ForwardSlot(shape_.layers, 0) + BackwardNumber(layer, i)) % shape_.hidden_slots();
+  int BackwardSlot(int stage, int i) const {
+    if (!shape_.stash_on_host) return ForwardSlot(stage, i);
+    return (ForwardSlot(shape_.stage_count(), 0) + BackwardNumber(stage, i)) %
+           shape_.hidden_slots();
   }
   int BackwardNumber(int boundary, int i) const {
-    return (shape_.layers - boundary) * sweep_size_ + i;
+    return (shape_.stage_count() - boundary) * sweep_size_ + i;
   }
 
   // --- The step.
@@ -88,12 +88,17 @@ class StepBuilder {
   void BeginSweep(int sweep);
   void Forward(bool train);
   void EmbedForward(bool train);
-  void StoreStash(int layer, int i);
+  void LayerForward(int stage, bool train);
+  void ExpertsForward(int stage, bool train);
+  void Route(int stage, int buffer, bool backward);
+  void StoreStash(int stage, int i);
   void Head();
   void HeadLoss();
   void HeadLogits();
   void StoreLosses();
-  void LayerBackward(int layer);
+  void LayerBackward(int stage);
+  void ExpertsBackward(int stage);
+  void ExpertTileBackward(int stage, int tile);
   void LoadStashBehind(int number);
   void EmbedBackward();
   void EmbedBackward(int m, int accumulator, Resource hidden_gradient);
@@ -116,6 +121,7 @@ class StepBuilder {
   Schedule schedule_;
   WeightUses uses_;
   UpdateBuilder updates_;
+  std::vector<int> keeping_behind_;  // by stage: the stages behind it that may keep activations
   CacheUse cache_ = CacheUse::kNone;
   int sweep_ = 0;
   int first_ = 0;       // the sweep's first micro-batch

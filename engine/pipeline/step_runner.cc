@@ -18,6 +18,13 @@ std::string TileName(const TileLayout& tile) {
       return "embedding and head";
     case TileKind::kLayer:
       return absl::StrCat("layer ", tile.layer);
+    case TileKind::kAttention:
+      return absl::StrCat("layer ", tile.layer, ", attention");
+    case TileKind::kRouter:
+      return absl::StrCat("layer ", tile.layer, ", router");
+    case TileKind::kExperts:
+      return absl::StrCat("layer ", tile.layer, ", experts ", tile.first_expert, " to ",
+                          tile.first_expert + tile.experts - 1);
     case TileKind::kHead:
       return "head";
   }
@@ -53,8 +60,13 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   if (d.training && d.shape.embedding_from_host && d.shape.embedding_trained) FindRows(slot);
   if (batch.continues) return absl::OkStatus();
   for (int i = 0; i < static_cast<int>(state.micro_batch_tokens.size()); ++i) {
-    for (const int layer : different_attention_) {
-      PrepareDecoderLayer(Context(nullptr, layer), View(slot, i),
+    for (const Stage& stage : d.layout->stages) {
+      if (stage.kind == StageKind::kExperts ||
+          !std::binary_search(different_attention_.begin(), different_attention_.end(),
+                              stage.layer)) {
+        continue;
+      }
+      PrepareDecoderLayer(Context(nullptr, stage.layer, stage.tile), View(slot, i),
                           d.training ? p_.device_buffers->backward.workspace_bytes : 0);
     }
   }
@@ -86,7 +98,7 @@ MicroBatchView StepRunner::View(int slot, int micro_batch) const {
   return view;
 }
 
-LayerContext StepRunner::Context(Stream* stream, int layer) const {
+LayerContext StepRunner::Context(Stream* stream, int layer, int tile) const {
   LayerContext context;
   context.layout = p_.dimensions->layout;
   context.dtype = p_.dimensions->dtype;
@@ -96,11 +108,17 @@ LayerContext StepRunner::Context(Stream* stream, int layer) const {
   context.ropes = p_.device_buffers->ropes;
   context.chunk_tokens = p_.dimensions->layer_chunk_tokens;
   context.layer = layer;
+  context.tile = tile;
   return context;
 }
 
-void* StepRunner::StashData(int layer, int sweep_index) const {
-  const int stashed = layer - p_.dimensions->shape.lowest_layer();
+LayerContext StepRunner::StageContext(Stream* stream, int stage) const {
+  const Stage& of = p_.dimensions->layout->stages[static_cast<size_t>(stage)];
+  return Context(stream, of.layer, of.tile);
+}
+
+void* StepRunner::StashData(int stage, int sweep_index) const {
+  const int stashed = stage - p_.dimensions->shape.lowest_stage();
   return static_cast<char*>(p_.host_buffers->stash[stashed].data()) +
          sweep_index * p_.dimensions->hidden_bytes();
 }
@@ -118,7 +136,7 @@ absl::Status StepRunner::Run(const Op& op, Stream* stream) {
 
 absl::Status StepRunner::Do(const LoadStashOp& load, const Op& op, Stream* stream) {
   return p_.device->CopyToDevice(*stream, p_.device_buffers->hidden[load.output_slot],
-                                 StashData(load.layer, load.sweep_index), op.bytes);
+                                 StashData(load.stage, load.sweep_index), op.bytes);
 }
 
 absl::Status StepRunner::Do(const LoadPartialOp& load, const Op& op, Stream* stream) {
@@ -139,7 +157,7 @@ absl::Status StepRunner::Do(const StoreHiddenGradientOp& store, const Op& op, St
 }
 
 absl::Status StepRunner::Do(const StoreStashOp& store, const Op& op, Stream* stream) {
-  return p_.device->CopyToHost(*stream, StashData(store.layer, store.sweep_index),
+  return p_.device->CopyToHost(*stream, StashData(store.stage, store.sweep_index),
                                p_.device_buffers->hidden[store.input_slot], op.bytes);
 }
 
@@ -208,10 +226,11 @@ absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) 
 
 // --- Computation.
 
-LayerActivations StepRunner::Activations(int layer,
+LayerActivations StepRunner::Activations(int stage,
                                          const std::optional<KeptActivations>& kept) const {
   const PipelineDimensions& d = *p_.dimensions;
   const DeviceBuffers& b = *p_.device_buffers;
+  const int layer = d.layout->stages[static_cast<size_t>(stage)].layer;
   return PlaceActivations(d.layout->model, layer, d.dtype, d.micro_batch_tokens,
                           d.layer_chunk_tokens, kept ? kept->level : KeepLevel::kNothing,
                           kept ? b.kept[kept->slot] : nullptr, b.layer_scratch, b.work);
@@ -227,26 +246,95 @@ absl::Status StepRunner::Do(const EmbedForwardOp& embed, const Op& op, Stream* s
 
 absl::Status StepRunner::Do(const LayerForwardOp& layer, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
-  LayerContext context = Context(stream, layer.layer);
+  LayerContext context = StageContext(stream, layer.stage);
   if (layer.cache != CacheUse::kNone) {
-    context.cache = {b.cache[layer.layer], layer.cache == CacheUse::kAttend};
+    context.cache = {b.cache[static_cast<size_t>(context.layer)], layer.cache == CacheUse::kAttend};
   }
-  return DecoderLayerForward(context, b.weights[layer.weight_buffer],
-                             View(op.step_slot, layer.micro_batch), b.hidden[layer.input_slot],
-                             Activations(layer.layer, layer.kept), b.hidden[layer.output_slot]);
+  const Stage& stage = p_.dimensions->layout->stages[static_cast<size_t>(layer.stage)];
+  const auto forward =
+      stage.kind == StageKind::kLayer ? DecoderLayerForward : AttentionStageForward;
+  return forward(context, b.weights[layer.weight_buffer], View(op.step_slot, layer.micro_batch),
+                 b.hidden[layer.input_slot], Activations(layer.stage, layer.kept),
+                 b.hidden[layer.output_slot]);
 }
 
 absl::Status StepRunner::Do(const LayerBackwardOp& layer, const Op& op, Stream* stream) {
   const DeviceBuffers& b = *p_.device_buffers;
   float* const gradient = layer.accumulator ? b.accumulators[*layer.accumulator] : nullptr;
+  const LayerContext context = StageContext(stream, layer.stage);
   if (layer.first && gradient != nullptr) {
-    MT_RETURN_IF_ERROR(ZeroPadding(layer.layer + 1, gradient, *stream));
+    MT_RETURN_IF_ERROR(ZeroPadding(context.tile, gradient, *stream));
   }
-  return DecoderLayerBackward(Context(stream, layer.layer), b.weights[layer.weight_buffer],
-                              View(op.step_slot, layer.micro_batch), b.hidden[layer.input_slot],
-                              Activations(layer.layer, layer.kept), b.backward,
-                              b.hidden_gradient[layer.sweep_index], gradient, layer.first,
-                              layer.input_gradient);
+  return DecoderLayerBackward(
+      context, b.weights[layer.weight_buffer], View(op.step_slot, layer.micro_batch),
+      b.hidden[layer.input_slot], Activations(layer.stage, layer.kept), b.backward,
+      b.hidden_gradient[layer.sweep_index], gradient, layer.first, layer.input_gradient);
+}
+
+RoutedTokens StepRunner::Routed(int sweep_index) const {
+  const PipelineDimensions& d = *p_.dimensions;
+  RoutedTokens routed = PlaceRouted(d.layout->model, d.dtype, d.micro_batch_tokens,
+                                    p_.device_buffers->routed[static_cast<size_t>(sweep_index)]);
+  routed.offsets = expert_offsets_[static_cast<size_t>(sweep_index)].data();
+  return routed;
+}
+
+absl::Status StepRunner::Do(const RouteOp& route, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  const LayerContext context = StageContext(stream, route.stage);
+  const RoutedTokens routed = Routed(route.sweep_index);
+  MT_RETURN_IF_ERROR(RouteTokens(context, b.weights[route.weight_buffer],
+                                 View(op.step_slot, route.micro_batch), b.hidden[route.input_slot],
+                                 b.experts, routed, route.backward));
+  // The numbers of rows are sizes of the products that follow, so the host waits for them.
+  std::vector<int32_t>& offsets = expert_offsets_[static_cast<size_t>(route.sweep_index)];
+  const int64_t experts =
+      p_.dimensions->layout->model.layers[static_cast<size_t>(context.layer)].experts.count;
+  return p_.device->Download(*stream, offsets.data(), routed.device_offsets,
+                             (experts + 1) * int64_t{sizeof(int32_t)});
+}
+
+absl::Status StepRunner::Do(const ExpertsForwardOp& experts, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  LayerContext context = StageContext(stream, experts.stage);
+  context.tile = experts.tile;
+  const MicroBatchView view = View(op.step_slot, experts.micro_batch);
+  const RoutedTokens routed = Routed(experts.sweep_index);
+  MT_RETURN_IF_ERROR(
+      ExpertsForward(context, b.weights[experts.weight_buffer], view, b.experts, routed));
+  if (!experts.last) return absl::OkStatus();
+  return FinishExperts(context, view, b.hidden[experts.input_slot], routed,
+                       b.hidden[experts.output_slot]);
+}
+
+absl::Status StepRunner::Do(const ExpertsBackwardOp& experts, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  LayerContext context = StageContext(stream, experts.stage);
+  context.tile = experts.tile;
+  float* const gradient = experts.accumulator ? b.accumulators[*experts.accumulator] : nullptr;
+  if (experts.first && gradient != nullptr) {
+    // All of it, because an expert may have no rows.
+    const int64_t elements = p_.dimensions->shape.state_elements(experts.tile);
+    MT_RETURN_IF_ERROR(
+        p_.device->kernels().Zero(*stream, gradient, elements * int64_t{sizeof(float)}));
+  }
+  return ExpertsBackward(
+      context, b.weights[experts.weight_buffer], View(op.step_slot, experts.micro_batch), b.experts,
+      Routed(experts.sweep_index), b.hidden_gradient[experts.sweep_index], gradient);
+}
+
+absl::Status StepRunner::Do(const RouterBackwardOp& router, const Op& op, Stream* stream) {
+  const DeviceBuffers& b = *p_.device_buffers;
+  const LayerContext context = StageContext(stream, router.stage);
+  float* const gradient = router.accumulator ? b.accumulators[*router.accumulator] : nullptr;
+  if (router.first && gradient != nullptr) {
+    MT_RETURN_IF_ERROR(ZeroPadding(context.tile, gradient, *stream));
+  }
+  return RouterBackward(context, b.weights[router.weight_buffer],
+                        View(op.step_slot, router.micro_batch), b.hidden[router.input_slot],
+                        b.experts, Routed(router.sweep_index),
+                        b.hidden_gradient[router.sweep_index], /*dprobabilities=*/nullptr, gradient,
+                        router.first, router.input_gradient);
 }
 
 absl::Status StepRunner::Do(const HeadOp& head, const Op& op, Stream* stream) {

@@ -95,7 +95,9 @@ class StepRunner : public OpRunner {
  public:
   explicit StepRunner(const StepRunnerParts& parts)
       : p_(parts),
-        different_attention_(LayersOfDifferentAttention(parts.dimensions->layout->model)) {}
+        different_attention_(LayersOfDifferentAttention(parts.dimensions->layout->model)),
+        expert_offsets_(parts.device_buffers->routed.size(),
+                        std::vector<int32_t>(MostExperts(parts.dimensions->layout->model) + 1)) {}
 
   // Copies a batch into the slot's host arrays and state, and makes document_bounds from its
   // document_starts. Announces its attention calls to the kernels, which may take long to prepare
@@ -134,9 +136,12 @@ class StepRunner : public OpRunner {
   void FindRows(int slot);
   void PreparePairs(int slot, const Batch& batch);
   MicroBatchView View(int slot, int micro_batch) const;
-  // `layer` is the decoder layer whose weights are bound, if any are.
-  LayerContext Context(Stream* stream, int layer = 0) const;
-  LayerActivations Activations(int layer, const std::optional<KeptActivations>& kept) const;
+  // `layer` and `tile` are the decoder layer and the one of its tiles whose weights are bound, if
+  // any are.
+  LayerContext Context(Stream* stream, int layer = 0, int tile = 0) const;
+  LayerContext StageContext(Stream* stream, int stage) const;
+  LayerActivations Activations(int stage, const std::optional<KeptActivations>& kept) const;
+  RoutedTokens Routed(int sweep_index) const;
   // Returns the place of an element of the tile in a weight buffer.
   void* BufferAt(int weight_buffer, int64_t element) const;
   // Carry out an operation: `what` is op.what, and `stream` is the lane's, null on host lanes.
@@ -147,6 +152,10 @@ class StepRunner : public OpRunner {
   absl::Status Do(const LoadHiddenGradientOp& what, const Op& op, Stream* stream);
   absl::Status Do(const EmbedForwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const LayerForwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const RouteOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const ExpertsForwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const ExpertsBackwardOp& what, const Op& op, Stream* stream);
+  absl::Status Do(const RouterBackwardOp& what, const Op& op, Stream* stream);
   absl::Status Do(const HeadOp& what, const Op& op, Stream* stream);
   absl::Status Do(const HeadLossOp& what, const Op& op, Stream* stream);
   absl::Status Do(const HeadLogitsOp& what, const Op& op, Stream* stream);
@@ -182,12 +191,14 @@ class StepRunner : public OpRunner {
   // Returns the results of a micro-batch's pairs on the host.
   absl::Span<const PreferenceResult> ResultsOf(int slot, int micro_batch) const;
   absl::Status ZeroPadding(int tile, float* gradient, Stream& stream);
-  void* StashData(int layer, int sweep_index) const;
+  void* StashData(int stage, int sweep_index) const;
   void* EmbeddingStashData(int micro_batch) const;
 
   const StepRunnerParts p_;
   const std::vector<int> different_attention_;  // LayersOfDifferentAttention
   std::array<StepState, kStepSlots> states_;
+  // RoutedTokens::offsets, by micro-batch of the sweep; of the compute lane.
+  std::vector<std::vector<int32_t>> expert_offsets_;
   SaveCalls save_calls_;
   std::atomic<int64_t> failed_unchanged_step_{0};
 

@@ -51,13 +51,14 @@ double SavedSeconds(const KeptPairs& keep, const PipelineShape& shape,
                     const HardwareProfile& profile) {
   double sum = 0;
   const int64_t sweep = shape.sweep_micro_batches;
-  for (int layer = shape.layers - 1; layer >= shape.lowest_layer(); --layer) {
-    const LayerStepWork& work = shape.work.layer(layer);
+  for (int stage = shape.stage_count() - 1; stage >= shape.lowest_stage(); --stage) {
+    if (shape.stages[static_cast<size_t>(stage)].has_experts()) continue;
+    const StageStepWork& work = shape.work.stage(stage);
     const auto saved = [&](KeepLevel level) {
       return WorkSeconds(work.recompute[static_cast<size_t>(KeepLevel::kNothing)], profile) -
              WorkSeconds(work.recompute[static_cast<size_t>(level)], profile);
     };
-    const int64_t before = (shape.layers - 1 - layer) * sweep;  // pairs of later layers
+    const int64_t before = shape.keeping_stages(stage + 1) * sweep;  // pairs of later stages
     const int64_t everything = std::clamp<int64_t>(keep.everything - before, 0, sweep);
     const int64_t kept = std::clamp<int64_t>(keep.kept - before, 0, sweep);
     sum += static_cast<double>(everything) * saved(KeepLevel::kEverything) +
@@ -69,7 +70,7 @@ double SavedSeconds(const KeptPairs& keep, const PipelineShape& shape,
 void Keep(const JobSpec& spec, const KernelSizes& sizes, int64_t limit,
           const HardwareProfile* profile, PipelineDimensions& d) {
   PipelineShape& shape = d.shape;
-  const int pairs = shape.backward_layers() * shape.sweep_micro_batches;
+  const int pairs = shape.keeping_stages(shape.lowest_stage()) * shape.sweep_micro_batches;
   shape.kept = shape.kept_everything = 0;
   if (spec.engine.recompute == RecomputeMode::kAll) return;
   if (spec.engine.recompute == RecomputeMode::kNone) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
+#include "engine/model/expert_work.h"
 #include "engine/model/layer_work.h"
 #include "engine/plan/device_fit.h"
 #include "engine/plan/plan_choice.h"
@@ -28,6 +29,25 @@ int64_t RowElements(const PipelineDimensions& d) {
   return static_cast<int64_t>(rows) * d.layout->model.hidden;
 }
 
+double MoreBytes(const LayerWork& first, const LayerWork& other) {
+  return first.device_bytes - other.device_bytes;
+}
+
+StageStepWork ExpertsWorkOf(const WorkShape& s) {
+  StageStepWork work;
+  work.forward = RouteWork(s, /*backward=*/false);
+  work.recompute[static_cast<size_t>(KeepLevel::kNothing)] = RouteWork(s, /*backward=*/true);
+  work.backward = RouterBackwardWork(s, /*first=*/false);
+  work.weights = RouterWeightGradientWork(s);
+  work.first_bytes = MoreBytes(RouterBackwardWork(s, /*first=*/true), work.backward);
+  work.experts_forward = ExpertsForwardWork(s);
+  work.experts_backward = ExpertsBackwardWork(s, /*first=*/false);
+  work.experts_weights = ExpertsWeightGradientWork(s);
+  work.experts_first_bytes =
+      MoreBytes(ExpertsBackwardWork(s, /*first=*/true), work.experts_backward);
+  return work;
+}
+
 StepWork WorkOf(const PipelineDimensions& d) {
   WorkShape s = {.model = &d.layout->model,
                  .dtype = d.dtype,
@@ -43,14 +63,16 @@ StepWork WorkOf(const PipelineDimensions& d) {
   work.head_loss = HeadLossWork(s);
   if (d.shape.pairs) work.head += work.head_loss;
   work.head_weights = HeadWeightGradientWork(s);
-  const auto more = [](const LayerWork& first, const LayerWork& other) {
-    return first.device_bytes - other.device_bytes;
-  };
-  work.embed_first_bytes = more(EmbeddingBackwardWork(s, /*first=*/true), work.embed_backward);
-  work.head_first_bytes =
-      more(HeadForwardBackwardWork(s, /*first=*/true), HeadForwardBackwardWork(s, /*first=*/false));
-  for (; s.layer < d.shape.layers; ++s.layer) {
-    LayerStepWork layer;
+  work.embed_first_bytes = MoreBytes(EmbeddingBackwardWork(s, /*first=*/true), work.embed_backward);
+  work.head_first_bytes = MoreBytes(HeadForwardBackwardWork(s, /*first=*/true),
+                                    HeadForwardBackwardWork(s, /*first=*/false));
+  for (const Stage& stage : d.layout->stages) {
+    s.layer = stage.layer;
+    if (stage.kind == StageKind::kExperts) {
+      work.stages.push_back(ExpertsWorkOf(s));
+      continue;
+    }
+    StageStepWork layer;
     layer.forward = DecoderLayerForwardWork(s);
     layer.backward = DecoderLayerBackwardWork(s, /*first=*/false);
     layer.weights = DecoderLayerWeightGradientWork(s);
@@ -58,8 +80,8 @@ StepWork WorkOf(const PipelineDimensions& d) {
          {KeepLevel::kNothing, KeepLevel::kCheapRecomputed, KeepLevel::kEverything}) {
       layer.recompute[static_cast<size_t>(level)] = DecoderLayerRecomputeWork(s, level);
     }
-    layer.first_bytes = more(DecoderLayerBackwardWork(s, /*first=*/true), layer.backward);
-    work.layers.push_back(layer);
+    layer.first_bytes = MoreBytes(DecoderLayerBackwardWork(s, /*first=*/true), layer.backward);
+    work.stages.push_back(layer);
   }
   return work;
 }
@@ -178,7 +200,7 @@ std::string MemoryPlan::Table() const {
   absl::StrAppend(&out, "disk\n");
   line("each checkpoint", checkpoint_bytes);
   if (d.training) {
-    const int pairs = d.shape.backward_layers() * d.shape.sweep_micro_batches;
+    const int pairs = d.shape.keeping_stages(d.shape.lowest_stage()) * d.shape.sweep_micro_batches;
     absl::StrAppendFormat(&out,
                           "micro-batches a step: %d, a sweep: %d; stash on the %s; layers kept "
                           "whole: %d of %d, norms recomputed: %d, recomputed: %d (layer "

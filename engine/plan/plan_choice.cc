@@ -53,15 +53,23 @@ double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profil
   };
   const auto layers = [&](int sweep_size) {
     double sum = 0;
-    for (int layer = 0; layer < shape.layers; ++layer) {
-      const LayerStepWork& of = work.layer(layer);
-      sum += sweep_size * seconds(of.forward);
-      if (layer < shape.lowest_layer()) continue;
+    for (int stage = 0; stage < shape.stage_count(); ++stage) {
+      const StageStepWork& of = work.stage(stage);
+      const int expert_tiles = shape.stages[static_cast<size_t>(stage)].expert_tiles;
+      sum += sweep_size * (seconds(of.forward) + expert_tiles * seconds(of.experts_forward));
+      if (stage < shape.lowest_stage()) continue;
+      if (expert_tiles > 0) {
+        sum +=
+            sweep_size * (seconds(least(of.backward, of.weights) +
+                                  of.recompute[static_cast<size_t>(KeepLevel::kNothing)]) +
+                          expert_tiles * seconds(least(of.experts_backward, of.experts_weights)));
+        continue;
+      }
       const LayerWork least_backward = least(of.backward, of.weights);
       const auto backward = [&](KeepLevel level) {
         return seconds(least_backward + of.recompute[static_cast<size_t>(level)]);
       };
-      const int before = (shape.layers - 1 - layer) * sweep_size;  // pairs of later layers
+      const int before = shape.keeping_stages(stage + 1) * sweep_size;  // pairs of later stages
       const int whole = std::clamp(shape.kept_everything - before, 0, sweep_size);
       const int kept = std::clamp(shape.kept - before, 0, sweep_size);
       sum += whole * backward(KeepLevel::kEverything) +

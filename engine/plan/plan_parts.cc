@@ -60,7 +60,9 @@ int64_t ProcessBytes(const PipelineDimensions& d) {
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
   const ModelDescription& model = layout.model;
   PipelineShape shape;
-  shape.layers = static_cast<int>(model.layer_count());
+  for (const Stage& stage : layout.stages) {
+    shape.stages.push_back({.tile = stage.tile, .expert_tiles = stage.expert_tiles});
+  }
   shape.tied = model.tied_embeddings;
   for (const TileLayout& tile : layout.tiles) {
     shape.tile_elements.push_back(tile.elements);
@@ -88,12 +90,14 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
                      " such sequences are possible"));
   }
   const int64_t micro_batches = MicroBatches(spec);
-  const int64_t layers = layout.model.layer_count();
+  // All tiles but those of the model's ends.
+  const int64_t layers = layout.tile_count() - (layout.model.tied_embeddings ? 1 : 2);
   if (micro_batches > kStepLayerPassesMax / layers) {
     return absl::InvalidArgumentError(absl::StrCat(
         "training.global_batch: ", spec.training.global_batch, " in micro-batches of ",
         spec.training.micro_batch, " is ", micro_batches, " of them a step, and with ", layers,
-        " layers at most ", kStepLayerPassesMax / layers,
+        MostExperts(layout.model) > 0 ? " tiles of layers and experts" : " layers", " at most ",
+        kStepLayerPassesMax / layers,
         " can be scheduled; use a larger training.micro_batch or a smaller global_batch"));
   }
   return absl::OkStatus();

@@ -158,7 +158,7 @@ StepPrediction PredictStep(const PipelineDimensions& d, const MachineSpeed& mach
   const double sweeps_exactly = static_cast<double>(d.micro_batches) / shape.sweep_micro_batches;
   const int sweeps = static_cast<int>(std::ceil(sweeps_exactly));
   const int pairs_max = sweeps > kSweepsMax ? kPairsMax / 2 : kPairsMax;  // run twice
-  const int parts = std::max(1, pairs_max / (shape.layers * std::min(sweeps, kSweepsMax)));
+  const int parts = std::max(1, pairs_max / (shape.tiles() * std::min(sweeps, kSweepsMax)));
   const std::vector<int64_t> tokens =
       SweepTokens(d.micro_batches, d.micro_batch_tokens, parts, &shape);
   Timed step;

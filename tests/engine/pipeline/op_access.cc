@@ -35,11 +35,11 @@ Resources Parts(const PipelineShape& shape, ResourceKind kind, int tile, int64_t
 
 // The hidden states of every layer and micro-batch in the sweep, then the gradients that are put
 // by, one a micro-batch (StepRunner::StashData and EmbeddingStashData).
-std::pair<ResourceKind, int> Stash(const PipelineShape& shape, int layer, int sweep_index) {
-  return {kHostStash, layer * shape.sweep_micro_batches + sweep_index};
+std::pair<ResourceKind, int> Stash(const PipelineShape& shape, int stage, int sweep_index) {
+  return {kHostStash, stage * shape.sweep_micro_batches + sweep_index};
 }
 std::pair<ResourceKind, int> EmbeddingStash(const PipelineShape& shape, int micro_batch) {
-  return {kHostStash, shape.layers * shape.sweep_micro_batches + micro_batch};
+  return {kHostStash, shape.stage_count() * shape.sweep_micro_batches + micro_batch};
 }
 
 std::pair<ResourceKind, int> Pair(const Resource& resource) {
@@ -99,7 +99,7 @@ struct Access {
                                                     : Buffer(op.weight_buffer)}};
   }
   OpAccess operator()(const LoadStashOp& op) const {
-    return {{Stash(shape, op.layer, op.sweep_index)}, {Hidden(op.output_slot)}};
+    return {{Stash(shape, op.stage, op.sweep_index)}, {Hidden(op.output_slot)}};
   }
   OpAccess operator()(const LoadPartialOp& op) const {
     return {{{kSlab, op.slab}}, {Accumulator(op.accumulator)}};
@@ -118,9 +118,33 @@ struct Access {
     OpAccess access = {{Buffer(op.weight_buffer), batch, Hidden(op.input_slot)},
                        {Hidden(op.output_slot), scratch}};
     if (op.kept) access.writes.insert({kKept, op.kept->slot});
-    if (op.cache != CacheUse::kNone) access.writes.insert({kCache, op.layer});
+    if (op.cache != CacheUse::kNone) access.writes.insert({kCache, op.stage});
     // Weights came there beside the update of the step before.
-    if (op.layer == 0 && shape.first_tile_in_buffer()) access.reads.insert({kFirstTile, 0});
+    if (op.stage == 0 && shape.first_tile_in_buffer()) access.reads.insert({kFirstTile, 0});
+    return access;
+  }
+  OpAccess operator()(const RouteOp& op) const {
+    return {{Buffer(op.weight_buffer), Hidden(op.input_slot)},
+            {{kRouted, op.sweep_index}, scratch}};
+  }
+  OpAccess operator()(const ExpertsForwardOp& op) const {
+    OpAccess access = {{Buffer(op.weight_buffer)}, {{kRouted, op.sweep_index}, scratch}};
+    if (op.last) {
+      access.reads.insert(Hidden(op.input_slot));
+      access.writes.insert(Hidden(op.output_slot));
+    }
+    return access;
+  }
+  OpAccess operator()(const ExpertsBackwardOp& op) const {
+    OpAccess access = {{Buffer(op.weight_buffer), {kHiddenGradient, op.sweep_index}},
+                       {{kRouted, op.sweep_index}, scratch}};
+    if (op.accumulator) access.writes.insert(Accumulator(*op.accumulator));
+    return access;
+  }
+  OpAccess operator()(const RouterBackwardOp& op) const {
+    OpAccess access = {{Buffer(op.weight_buffer), Hidden(op.input_slot)},
+                       {{kHiddenGradient, op.sweep_index}, {kRouted, op.sweep_index}, scratch}};
+    if (op.accumulator) access.writes.insert(Accumulator(*op.accumulator));
     return access;
   }
   OpAccess operator()(const HeadOp& op) const {
@@ -152,7 +176,7 @@ struct Access {
     return {{}, {Accumulator(op.accumulator)}};
   }
   OpAccess operator()(const StoreStashOp& op) const {
-    return {{Hidden(op.input_slot)}, {Stash(shape, op.layer, op.sweep_index)}};
+    return {{Hidden(op.input_slot)}, {Stash(shape, op.stage, op.sweep_index)}};
   }
   OpAccess operator()(const StoreNormOp& op) const {
     return {{Accumulator(op.accumulator)}, {Norm(op.tile)}};

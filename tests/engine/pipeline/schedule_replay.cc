@@ -24,7 +24,8 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
   if (!training) return;
   const int sweeps = (micro_batches + shape_.sweep_micro_batches - 1) / shape_.sweep_micro_batches;
   for (int tile = 0; tile < shape_.tiles(); ++tile) {
-    EXPECT_LE(counts_.loads[tile], 2 * sweeps) << "tile " << tile;
+    // A router's tile is used three times.
+    EXPECT_LE(counts_.loads[tile], (shape_.has_experts() ? 3 : 2) * sweeps) << "tile " << tile;
     const int on_host = shape_.host_elements(tile) > 0 ? 1 : 0;
     const int trained = shape_.state_elements(tile) > 0 ? 1 : 0;
     // Without clipping, and of tile 1, the device takes its part from the accumulator.
@@ -35,14 +36,17 @@ void ScheduleReplay::Step(const Schedule& schedule, int micro_batches, bool trai
         << "tile " << tile;
   }
   // At the turn the last layer's tile is still there, if there is a second buffer.
-  if (shape_.weight_buffers >= 2) {
-    EXPECT_LE(counts_.loads[shape_.layers], sweeps);
+  const StageShape& last = shape_.stages.back();
+  if (shape_.weight_buffers >= 2 && !last.has_experts()) {
+    EXPECT_LE(counts_.loads[last.tile], sweeps);
   }
   // Nothing is computed before the first tensor that is trained.
-  for (int layer = 0; layer < shape_.layers; ++layer) {
+  for (int stage = 0; stage < shape_.stage_count(); ++stage) {
     bool needed = shape_.embedding_trained;
-    for (int tile = 1; tile <= layer + 1; ++tile) needed |= shape_.state_elements(tile) > 0;
-    EXPECT_EQ(counts_.backwards[layer], needed ? micro_batches : 0) << "layer " << layer;
+    for (int tile = 1; tile <= shape_.stages[stage].last_tile(); ++tile) {
+      needed |= shape_.state_elements(tile) > 0;
+    }
+    EXPECT_EQ(counts_.backwards[stage], needed ? micro_batches : 0) << "stage " << stage;
   }
   ++step_;
 }
@@ -63,50 +67,92 @@ void ScheduleReplay::Do(const EmbedForwardOp& op) {
 }
 
 void ScheduleReplay::Do(const StoreStashOp& op) {
-  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
-  stash_[shape_.stash_slot(op.layer, op.sweep_index)] = hidden_[op.input_slot];
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
+  stash_[shape_.stash_slot(op.stage, op.sweep_index)] = hidden_[op.input_slot];
 }
 
 void ScheduleReplay::Do(const LoadStashOp& op) {
-  hidden_[op.output_slot] = stash_[shape_.stash_slot(op.layer, op.sweep_index)];
+  hidden_[op.output_slot] = stash_[shape_.stash_slot(op.stage, op.sweep_index)];
 }
 
 void ScheduleReplay::Do(const LayerForwardOp& op) {
-  CheckWeights(op.weight_buffer, op.layer + 1);
-  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
+  CheckWeights(op.weight_buffer, shape_.stages[op.stage].tile);
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
   EXPECT_NE(op.input_slot, op.output_slot);
-  hidden_[op.output_slot] = Hidden(op.layer + 1, op.micro_batch);
-  if (op.kept) kept_[op.kept->slot] = Hidden(op.layer, op.micro_batch);
+  hidden_[op.output_slot] = Hidden(op.stage + 1, op.micro_batch);
+  if (op.kept) kept_[op.kept->slot] = Hidden(op.stage, op.micro_batch);
+}
+
+void ScheduleReplay::Do(const RouteOp& op) {
+  CheckWeights(op.weight_buffer, shape_.stages[op.stage].tile);
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
+  routed_[op.sweep_index] = {hidden_[op.input_slot] + (op.backward ? "b" : "f"), {}};
+}
+
+void ScheduleReplay::Do(const ExpertsForwardOp& op) {
+  CheckWeights(op.weight_buffer, op.tile);
+  auto& [source, tiles] = routed_[op.sweep_index];
+  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + "f");
+  tiles.push_back(op.tile);
+  EXPECT_EQ(tiles, ExpertTiles(op.stage, op.tile));
+  EXPECT_EQ(op.last, op.tile == shape_.stages[op.stage].last_tile());
+  if (!op.last) return;
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
+  hidden_[op.output_slot] = Hidden(op.stage + 1, op.micro_batch);
+}
+
+void ScheduleReplay::Do(const ExpertsBackwardOp& op) {
+  CheckWeights(op.weight_buffer, op.tile);
+  auto& [source, tiles] = routed_[op.sweep_index];
+  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + "b");
+  EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.stage + 1, op.micro_batch));
+  tiles.push_back(op.tile);
+  EXPECT_EQ(tiles, ExpertTiles(op.stage, op.tile));
+  AccumulateIfTrained(op, op.tile);
+}
+
+void ScheduleReplay::Do(const RouterBackwardOp& op) {
+  const StageShape& stage = shape_.stages[op.stage];
+  CheckWeights(op.weight_buffer, stage.tile);
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
+  EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.stage + 1, op.micro_batch));
+  const auto& [source, tiles] = routed_[op.sweep_index];
+  EXPECT_EQ(source, Hidden(op.stage, op.micro_batch) + "b");
+  EXPECT_EQ(tiles, ExpertTiles(op.stage, stage.last_tile()));
+  gradient_[op.sweep_index] = op.input_gradient ? Hidden(op.stage, op.micro_batch) : "none";
+  ++counts_.backwards[op.stage];
+  AccumulateIfTrained(op, stage.tile);
 }
 
 void ScheduleReplay::Do(const HeadOp& op) {
   CheckWeights(op.weight_buffer, op.tile);
-  EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.stage_count(), op.micro_batch));
   AccumulateIfTrained(op, op.tile);
-  gradient_[op.sweep_index] = op.input_gradient ? Hidden(shape_.layers, op.micro_batch) : "none";
+  gradient_[op.sweep_index] =
+      op.input_gradient ? Hidden(shape_.stage_count(), op.micro_batch) : "none";
 }
 
 void ScheduleReplay::Do(const HeadLossOp& op) {
   CheckWeights(op.weight_buffer, shape_.head_tile());
-  EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.stage_count(), op.micro_batch));
 }
 
 void ScheduleReplay::Do(const HeadLogitsOp& op) {
   CheckWeights(op.weight_buffer, shape_.head_tile());
-  EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.layers, op.micro_batch));
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(shape_.stage_count(), op.micro_batch));
 }
 
 void ScheduleReplay::Do(const LayerBackwardOp& op) {
-  CheckWeights(op.weight_buffer, op.layer + 1);
-  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.layer, op.micro_batch));
-  EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.layer + 1, op.micro_batch));
-  gradient_[op.sweep_index] = op.input_gradient ? Hidden(op.layer, op.micro_batch) : "none";
-  ++counts_.backwards[op.layer];
+  CheckWeights(op.weight_buffer, shape_.stages[op.stage].tile);
+  EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
+  EXPECT_EQ(gradient_[op.sweep_index], Hidden(op.stage + 1, op.micro_batch));
+  gradient_[op.sweep_index] = op.input_gradient ? Hidden(op.stage, op.micro_batch) : "none";
+  ++counts_.backwards[op.stage];
   if (op.kept) {
     EXPECT_NE(op.kept->level, KeepLevel::kNothing);
-    EXPECT_EQ(kept_[op.kept->slot], Hidden(op.layer, op.micro_batch));
+    EXPECT_EQ(kept_[op.kept->slot], Hidden(op.stage, op.micro_batch));
   }
-  AccumulateIfTrained(op, op.layer + 1);
+  AccumulateIfTrained(op, shape_.stages[op.stage].tile);
 }
 
 void ScheduleReplay::Do(const StoreHiddenGradientOp& op) {

@@ -31,7 +31,7 @@ class ScheduleReplay {
   // How often each tile was loaded, stored and updated in a step.
   struct Counts {
     std::map<int, int> loads, stores, updates, device_updates;
-    std::map<int, int> backwards;  // by layer
+    std::map<int, int> backwards;  // by stage
   };
 
   void Do(const LoadTileOp& op);
@@ -39,6 +39,10 @@ class ScheduleReplay {
   void Do(const StoreStashOp& op);
   void Do(const LoadStashOp& op);
   void Do(const LayerForwardOp& op);
+  void Do(const RouteOp& op);
+  void Do(const ExpertsForwardOp& op);
+  void Do(const ExpertsBackwardOp& op);
+  void Do(const RouterBackwardOp& op);
   void Do(const HeadOp& op);
   void Do(const HeadLossOp& op);
   void Do(const HeadLogitsOp& op);
@@ -58,6 +62,12 @@ class ScheduleReplay {
   std::string Hidden(int boundary, int micro_batch) const {
     return std::to_string(step_) + "/" + std::to_string(boundary) + "/" +
            std::to_string(micro_batch);
+  }
+  // The experts' tiles of a stage up to `tile`.
+  std::vector<int> ExpertTiles(int stage, int tile) const {
+    std::vector<int> tiles;
+    for (int i = shape_.stages[stage].tile + 1; i <= tile; ++i) tiles.push_back(i);
+    return tiles;
   }
   void CheckWeights(int weight_buffer, int tile) {
     EXPECT_TRUE(buffer_[weight_buffer] == Version(tile));
@@ -96,6 +106,8 @@ class ScheduleReplay {
   std::map<int, Weights> buffer_;
   std::map<int, int> loading_;  // the tile that is loaded into a buffer bit by bit
   std::map<int, std::string> hidden_, gradient_, stash_, kept_;
+  // What was routed, and the experts' tiles it went through.
+  std::map<int, std::pair<std::string, std::vector<int>>> routed_;
   std::map<int, std::pair<int, std::vector<int>>> accumulator_, slab_;
   std::map<int, int64_t> partial_end_;  // of an accumulator, of the sum over earlier sweeps
 };

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -18,12 +19,24 @@
 namespace megatrain {
 namespace {
 
-PipelineShape MakeShape(int layers, bool tied, int buffers, bool clipping, bool host_stash,
+// Layers of one kind: dense, or with experts in two tiles.
+struct Layers {
+  int count = 0;
+  bool experts = false;
+};
+
+PipelineShape MakeShape(Layers layers, bool tied, int buffers, bool clipping, bool host_stash,
                         int sweep, int slabs) {
   PipelineShape shape;
-  shape.layers = layers;
+  int tiles = 1;
+  for (int i = 0; i < layers.count; ++i) {
+    shape.stages.push_back({.tile = tiles++});
+    if (!layers.experts) continue;
+    shape.stages.push_back({.tile = tiles, .expert_tiles = 2});
+    tiles += 3;
+  }
   shape.tied = tied;
-  shape.tile_elements.assign(layers + (tied ? 1 : 2), 1000);
+  shape.tile_elements.assign(tiles + (tied ? 0 : 1), 1000);
   shape.weight_buffers = buffers;
   shape.clipping = clipping;
   shape.stash_on_host = host_stash;
@@ -51,7 +64,8 @@ void ExpectDeclared(const Schedule& schedule, const PipelineShape& shape, bool e
 // Parts updated on the device, and whether the embedding is read from the host.
 using Updates = std::pair<int, bool>;
 enum class Frozen { kNothing, kEmbedding, kPrefix, kSuffix, kAllButHead, kParts };
-// layers, tied, buffers, clipping, stash on the host, micro-batches, sweep, updates, frozen
+// layers (below 0: with experts), tied, buffers, clipping, stash on the host, micro-batches, sweep,
+// updates, frozen
 using Grid = std::tuple<int, bool, int, bool, bool, int, int, Updates, Frozen>;
 
 class ScheduleProperties : public testing::TestWithParam<Grid> {
@@ -59,11 +73,12 @@ class ScheduleProperties : public testing::TestWithParam<Grid> {
   PipelineShape Shape() const {
     const auto [layers, tied, buffers, clipping, host, micro_batches, sweep, updates, frozen] =
         GetParam();
-    PipelineShape shape = MakeShape(layers, tied, buffers, clipping, host, sweep, 3);
+    PipelineShape shape =
+        MakeShape({std::abs(layers), layers < 0}, tied, buffers, clipping, host, sweep, 3);
     shape.slab_per_tile = clipping || micro_batches > sweep;
     if (shape.slab_per_tile) shape.gradient_slabs = shape.tiles();
     Freeze(frozen, shape);
-    shape.kept = shape.backward_layers() * sweep / 2;
+    shape.kept = shape.keeping_stages(shape.lowest_stage()) * sweep / 2;
     shape.kept_everything = shape.kept / 2;
     shape.device_update_parts = updates.first;
     shape.first_tile_device_parts = updates.first == 24 ? 40 : updates.first;
@@ -78,11 +93,11 @@ class ScheduleProperties : public testing::TestWithParam<Grid> {
     std::vector<int64_t>& stateless = shape.stateless_elements;
     stateless.assign(shape.tiles(), frozen == Frozen::kParts ? 384 : 0);
     if (frozen == Frozen::kParts) return;
-    const int last = shape.tied ? shape.layers : shape.layers + 1;
-    for (int tile = 1; tile <= last; ++tile) {
-      const bool is_frozen = (frozen == Frozen::kPrefix && tile <= shape.layers / 2) ||
-                             (frozen == Frozen::kSuffix && tile > shape.layers / 2) ||
-                             (frozen == Frozen::kAllButHead && tile <= shape.layers);
+    const int layer_tiles = shape.tiles() - (shape.tied ? 1 : 2);
+    for (int tile = 1; tile < shape.tiles(); ++tile) {
+      const bool is_frozen = (frozen == Frozen::kPrefix && tile <= layer_tiles / 2) ||
+                             (frozen == Frozen::kSuffix && tile > layer_tiles / 2) ||
+                             (frozen == Frozen::kAllButHead && tile <= layer_tiles);
       if (is_frozen) stateless[tile] = 1000;
     }
     if (frozen == Frozen::kSuffix) return;
@@ -209,8 +224,16 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values(Updates(0, false), Updates(24, true), Updates(64, true)),
                      testing::Values(Frozen::kNothing)));
 
+INSTANTIATE_TEST_SUITE_P(ShapesWithExperts, ScheduleProperties,
+                         testing::Combine(testing::Values(-1, -3), testing::Bool(),
+                                          testing::Values(1, 2, 4), testing::Bool(),
+                                          testing::Bool(), testing::Values(1, 5),
+                                          testing::Values(1, 2, 5),
+                                          testing::Values(Updates(0, false), Updates(24, true)),
+                                          testing::Values(Frozen::kNothing)));
+
 INSTANTIATE_TEST_SUITE_P(FrozenShapes, ScheduleProperties,
-                         testing::Combine(testing::Values(1, 4), testing::Bool(),
+                         testing::Combine(testing::Values(1, 4, -3), testing::Bool(),
                                           testing::Values(2), testing::Bool(), testing::Bool(),
                                           testing::Values(5), testing::Values(2, 5),
                                           testing::Values(Updates(0, false), Updates(24, true)),
@@ -219,28 +242,28 @@ INSTANTIATE_TEST_SUITE_P(FrozenShapes, ScheduleProperties,
                                                           Frozen::kParts)));
 
 TEST(ScheduleTest, DeviceSlotsDoNotDependOnDepthWithTheStashOnTheHost) {
-  EXPECT_EQ(MakeShape(4, false, 2, true, true, 3, 6).hidden_slots(),
-            MakeShape(48, false, 2, true, true, 3, 50).hidden_slots());
+  EXPECT_EQ(MakeShape({4}, false, 2, true, true, 3, 6).hidden_slots(),
+            MakeShape({48}, false, 2, true, true, 3, 50).hidden_slots());
 }
 
 TEST(ScheduleTest, TheStashHoldsOnlyWhatBackwardReads) {
-  PipelineShape shape = MakeShape(8, false, 2, true, false, 3, 10);
+  PipelineShape shape = MakeShape({8}, false, 2, true, false, 3, 10);
   EXPECT_EQ(shape.hidden_slots(), 9 * 3);
   shape.embedding_trained = false;
   shape.stateless_elements = {1000, 1000, 1000, 1000, 1000, 1000, 0, 0, 0, 0};
-  EXPECT_EQ(shape.lowest_layer(), 5);
+  EXPECT_EQ(shape.lowest_stage(), 5);
   EXPECT_EQ(shape.hidden_slots(), 4 * 3);
   shape.stash_on_host = true;
   PipelineState state;
   std::set<int> stashed;
   for (const Op& op : BuildTrainingStep(shape, {16, 16, 16}, state).ops) {
-    if (const auto* store = op.as<StoreStashOp>()) stashed.insert(store->layer);
+    if (const auto* store = op.as<StoreStashOp>()) stashed.insert(store->stage);
   }
   EXPECT_EQ(stashed, (std::set<int>{5, 6, 7}));
 }
 
 TEST(ScheduleTest, SlabsTakeTurnsWithoutClipping) {
-  PipelineShape shape = MakeShape(6, false, 2, false, false, 1, 3);
+  PipelineShape shape = MakeShape({6}, false, 2, false, false, 1, 3);
   shape.slab_per_tile = false;
   PipelineState state;
   std::set<int> slabs;
@@ -251,7 +274,7 @@ TEST(ScheduleTest, SlabsTakeTurnsWithoutClipping) {
 }
 
 TEST(ScheduleTest, WithClippingUpdatesRunInTheOrderOfTheNextLoadsAfterTheNormIsKnown) {
-  const PipelineShape shape = MakeShape(3, false, 2, true, false, 1, 5);
+  const PipelineShape shape = MakeShape({3}, false, 2, true, false, 1, 5);
   PipelineState state;
   std::vector<int> updates, loads;
   std::set<int> normed;
@@ -278,7 +301,7 @@ TEST(ScheduleTest, WithClippingUpdatesRunInTheOrderOfTheNextLoadsAfterTheNormIsK
 TEST(ScheduleTest,
      RowsThatTheNextBatchLooksUpAreUpdatedAmidTheFirstTileAndTheRestOfTheEmbeddingLast) {
   for (const bool tied : {false, true}) {
-    PipelineShape shape = MakeShape(3, tied, 2, true, false, 1, 5);
+    PipelineShape shape = MakeShape({3}, tied, 2, true, false, 1, 5);
     shape.embedding_from_host = true;
     shape.row_elements = 100;
     PipelineState state;
@@ -313,7 +336,7 @@ TEST(ScheduleTest,
 }
 
 TEST(ScheduleTest, BothSidesUpdateTheirPartOfEveryTile) {
-  PipelineShape shape = MakeShape(3, false, 2, true, false, 1, 5);
+  PipelineShape shape = MakeShape({3}, false, 2, true, false, 1, 5);
   shape.tile_elements.assign(5, 12'800);
   shape.device_update_parts = 16;  // a quarter
   shape.first_tile_device_parts = 32;
@@ -339,7 +362,7 @@ TEST(ScheduleTest, BothSidesUpdateTheirPartOfEveryTile) {
 }
 
 TEST(ScheduleTest, BackwardsInputsAreLoadedAheadOfTheTileThatWaitsForTheirLayersBuffer) {
-  const PipelineShape shape = MakeShape(4, true, 2, false, true, 6, 4);
+  const PipelineShape shape = MakeShape({4}, true, 2, false, true, 6, 4);
   PipelineState state;
   const Schedule schedule = BuildTrainingStep(shape, std::vector<int64_t>(6, 16), state);
   bool backward = false;
@@ -347,7 +370,7 @@ TEST(ScheduleTest, BackwardsInputsAreLoadedAheadOfTheTileThatWaitsForTheirLayers
   for (const Op& op : schedule.ops) {
     backward |= op.is<HeadOp>();
     const auto* stash = op.as<LoadStashOp>();
-    if (stash != nullptr && stash->layer == 2) ++inputs_of_layer_2;
+    if (stash != nullptr && stash->stage == 2) ++inputs_of_layer_2;
     // Layer 1's tile takes layer 3's buffer while layer 2 computes.
     const auto* load = op.as<LoadTileOp>();
     if (backward && load != nullptr && load->tile == 2) break;
@@ -357,7 +380,7 @@ TEST(ScheduleTest, BackwardsInputsAreLoadedAheadOfTheTileThatWaitsForTheirLayers
 
 TEST(ScheduleTest, CheckpointTakesEveryTileOnce) {
   for (const bool clipping : {false, true}) {
-    const PipelineShape shape = MakeShape(3, false, 2, clipping, false, 1, 5);
+    const PipelineShape shape = MakeShape({3}, false, 2, clipping, false, 1, 5);
     std::set<int> tiles;
     for (const Op& op : BuildCheckpoint(shape).ops) {
       tiles.insert(op.as<SaveTileOp>()->tile);

@@ -229,7 +229,7 @@ TEST(PlanChoiceTest, TheOrderOfKeptActivationsFollowsTheSecondsThatTheySave) {
   const MemoryPlan rule = Plan(spec, layout, machine.budget);
   const auto kept = [&](double dear_products, const HardwareProfile* rates) {
     PipelineDimensions d = rule.dimensions;
-    for (LayerStepWork& layer : d.shape.work.layers) {
+    for (StageStepWork& layer : d.shape.work.stages) {
       layer.recompute = {};
       layer.recompute[static_cast<size_t>(KeepLevel::kCheapRecomputed)].device_bytes = 1e9;
       layer.recompute[static_cast<size_t>(KeepLevel::kNothing)].device_bytes = 1e9 + dear_products;

@@ -102,7 +102,7 @@ class StepOverBound : public testing::TestWithParam<bool> {};
 
 TEST_P(StepOverBound, IsAtMostOneTenthAboveOne) {
   PipelineShape shape;
-  shape.layers = 24;
+  for (int layer = 0; layer < 24; ++layer) shape.stages.push_back({.tile = layer + 1});
   shape.tied = true;
   shape.tile_elements.assign(25, 1000);
   shape.weight_element_bytes = 2;
@@ -113,12 +113,12 @@ TEST_P(StepOverBound, IsAtMostOneTenthAboveOne) {
   shape.sweep_micro_batches = 8;
   const std::vector<int64_t> tokens(8, 25);
   shape.hidden_bytes_per_token = 10;
-  LayerStepWork layer;
+  StageStepWork layer;
   layer.forward.product_flops = shape.work.head_loss.product_flops = 2000;
   layer.backward.product_flops = 2 * 2000;
-  shape.work.layers.assign(static_cast<size_t>(shape.layers), layer);
+  shape.work.stages.assign(shape.stages.size(), layer);
   shape.work.head.product_flops = 3 * 2000;
-  shape.kept = shape.kept_everything = shape.layers * shape.sweep_micro_batches;
+  shape.kept = shape.kept_everything = shape.stage_count() * shape.sweep_micro_batches;
 
   PipelineState probe;
   double flops = 0, up = 0, down = 0;

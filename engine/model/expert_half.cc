@@ -1,0 +1,475 @@
+#include "engine/model/expert_half.h"
+
+#include <algorithm>
+
+#include "absl/functional/function_ref.h"
+#include "engine/base/status.h"
+#include "engine/device/device.h"
+#include "engine/model/bound_layer.h"
+
+namespace megatrain {
+namespace {
+
+// The half has no LayerActivations.
+struct BoundExperts {
+  BoundExperts(const LayerContext& context, const void* weights, const MicroBatchView& batch)
+      : layer(context, weights, batch, none) {}
+  LayerActivations none;
+  BoundLayer layer;
+};
+
+const ExpertsDescription& Experts(const BoundLayer& l) { return l.d.experts; }
+
+// The largest value of `size` over the layers with experts.
+int64_t Largest(const ModelDescription& model,
+                absl::FunctionRef<int64_t(const ExpertsDescription&)> size) {
+  int64_t largest = 0;
+  for (const LayerDescription& layer : model.layers) {
+    if (layer.experts.count > 0) largest = std::max(largest, size(layer.experts));
+  }
+  return largest;
+}
+
+void Place(const ModelDescription& model, DType dtype, int64_t t, TensorCursor& cursor,
+           RoutedTokens& r) {
+  const int64_t k = Largest(model, [](const ExpertsDescription& e) { return e.chosen; });
+  const int64_t experts = Largest(model, [](const ExpertsDescription& e) { return e.count; });
+  if (experts == 0) return;
+  cursor.Take(&r.normed, t * model.hidden * DTypeBytes(dtype));
+  cursor.Take(&r.rstd, t * 4);
+  cursor.Take(&r.sum, t * model.hidden * 4);
+  cursor.Take(&r.choice, t * k * 4);
+  cursor.Take(&r.weights, t * k * 4);
+  cursor.Take(&r.dweights, t * k * 4);
+  cursor.Take(&r.entropy, t * 4);
+  cursor.Take(&r.assignments, t * k * 4);
+  cursor.Take(&r.token_rows, t * k * 4);
+  cursor.Take(&r.device_offsets, (experts + 1) * 4);
+}
+
+void Place(const ModelDescription& model, DType dtype, int64_t n, TensorCursor& cursor,
+           ExpertScratch& s) {
+  const int64_t experts = Largest(model, [](const ExpertsDescription& e) { return e.count; });
+  if (experts == 0) return;
+  const int64_t e = DTypeBytes(dtype);
+  const int64_t intermediate = Largest(model, [](const ExpertsDescription& d) {
+    return std::max(d.intermediate, d.shared_intermediate);
+  });
+  cursor.Take(&s.logits, n * experts * 4);
+  cursor.Take(&s.dlogits, n * experts * e);
+  cursor.Take(&s.gate_up, n * 2 * intermediate * e);
+  cursor.Take(&s.activated, n * intermediate * e);
+  cursor.Take(&s.dactivated, n * intermediate * e);
+  cursor.Take(&s.in, n * model.hidden * e);
+  cursor.Take(&s.out, n * model.hidden * e);
+}
+
+// The arguments of the gated unit of `rows` rows: an expert's, or the shared one.
+GluArgs Glu(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width) {
+  const ExpertsDescription& d = Experts(l);
+  GluArgs args;
+  args.dtype = l.context.dtype;
+  args.activation = d.activation;
+  args.limit = static_cast<float>(d.limit);
+  args.slope = static_cast<float>(d.slope);
+  args.interleaved = d.transposed();
+  args.tokens = rows;
+  args.width = width;
+  args.gate_up = s.gate_up;
+  args.out = s.activated;
+  return args;
+}
+
+// s.dactivated has the gradient by the unit's output on entry, and the output on return.
+absl::Status GluBackward(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width) {
+  const GluArgs forward = Glu(l, s, rows, width);
+  GluBackwardArgs args;
+  args.dtype = forward.dtype;
+  args.activation = forward.activation;
+  args.limit = forward.limit;
+  args.slope = forward.slope;
+  args.interleaved = forward.interleaved;
+  args.tokens = rows;
+  args.width = width;
+  args.gate_up = args.dgate_up = s.gate_up;
+  args.dout = s.dactivated;
+  return l.kernels.GluBackward(l.stream, args);
+}
+
+// --- The router.
+
+absl::Status Logits(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                    const RoutedTokens& r) {
+  return l.Product(l.Rows(r.normed, chunk, l.hidden), l.o.router,
+                   {.rows = chunk.tokens, .in = l.hidden, .out = Experts(l).count}, s.logits,
+                   {.bias = l.o.router_bias, .out_dtype = DType::kF32});
+}
+
+RouteArgs Route(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                const RoutedTokens& r) {
+  const ExpertsDescription& e = Experts(l);
+  RouteArgs args;
+  args.tokens = chunk.tokens;
+  args.experts = e.count;
+  args.chosen = e.chosen;
+  args.scores = e.router.scores;
+  args.normalized = e.router.normalized;
+  args.scale = static_cast<float>(e.router.scale);
+  args.groups = e.router.groups;
+  args.chosen_groups = e.router.chosen_groups;
+  args.logits = s.logits;
+  if (l.o.router_correction >= 0) {
+    args.correction = static_cast<const float*>(l.Offset(l.weights, l.o.router_correction));
+  }
+  args.choice = r.choice + chunk.begin * e.chosen;
+  args.weights = r.weights + chunk.begin * e.chosen;
+  args.entropy = r.entropy + chunk.begin;
+  return args;
+}
+
+// --- The shared unit.
+
+absl::Status SharedGateUp(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                          const RoutedTokens& r) {
+  return l.Linear(chunk, l.Rows(r.normed, chunk, l.hidden), l.hidden, l.o.gate_up,
+                  2 * Experts(l).shared_intermediate, s.gate_up);
+}
+
+absl::Status SharedForward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                           const RoutedTokens& r) {
+  const int64_t width = Experts(l).shared_intermediate;
+  MT_RETURN_IF_ERROR(SharedGateUp(l, chunk, s, r));
+  MT_RETURN_IF_ERROR(l.kernels.Glu(l.stream, Glu(l, s, chunk.tokens, width)));
+  return l.Product(s.activated, l.o.down, {.rows = chunk.tokens, .in = width, .out = l.hidden},
+                   r.sum + chunk.begin * l.hidden, {.out_dtype = DType::kF32});
+}
+
+// Adds the gradient by `normed` to r.sum.
+absl::Status SharedBackward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                            const RoutedTokens& r, const void* dy, const TileGradient& gradient) {
+  const int64_t width = Experts(l).shared_intermediate;
+  MT_RETURN_IF_ERROR(SharedGateUp(l, chunk, s, r));
+  MT_RETURN_IF_ERROR(l.LinearInputGradient(chunk, dy, l.hidden, l.o.down, width, s.dactivated));
+  MT_RETURN_IF_ERROR(GluBackward(l, s, chunk.tokens, width));
+  MT_RETURN_IF_ERROR(
+      l.LinearWeightGradient(chunk, s.dactivated, width, dy, l.hidden, l.o.down, gradient));
+  MT_RETURN_IF_ERROR(l.LinearWeightGradient(chunk, l.Rows(r.normed, chunk, l.hidden), l.hidden,
+                                            s.gate_up, 2 * width, l.o.gate_up, gradient));
+  float* const sum = r.sum + chunk.begin * l.hidden;
+  return l.ProductGradient(s.gate_up, l.o.gate_up,
+                           {.rows = chunk.tokens, .in = l.hidden, .out = 2 * width}, sum,
+                           {.addend = sum, .out_dtype = DType::kF32});
+}
+
+// --- The experts of a tile.
+
+// Rows [first, first + rows) of the sorted assignments, which fit into the scratch.
+struct Pack {
+  int64_t first = 0, rows = 0;
+};
+
+// Calls `run` for packs of rows that cover those of the tile's experts in order. An expert is not
+// cut unless it has more rows than a pack holds, and then where its own rows say, so that its
+// products do not depend on the tile's other experts.
+absl::Status ForPacks(const BoundLayer& l, const RoutedTokens& r,
+                      absl::FunctionRef<absl::Status(const Pack&)> run) {
+  const int64_t most = l.context.chunk_tokens;
+  Pack pack;
+  const auto flush = [&] {
+    const Pack full = pack;
+    pack = {};
+    return full.rows > 0 ? run(full) : absl::OkStatus();
+  };
+  for (int64_t e = l.tile.first_expert; e < l.tile.first_expert + l.tile.experts; ++e) {
+    const int64_t end = r.offsets[e + 1];
+    for (int64_t begin = r.offsets[e]; begin < end; begin += most) {
+      const int64_t rows = std::min(most, end - begin);
+      if (pack.rows + rows > most) MT_RETURN_IF_ERROR(flush());
+      if (pack.rows == 0) pack.first = begin;
+      pack.rows += rows;
+    }
+  }
+  return flush();
+}
+
+// The rows of one expert in a pack; `begin` counts in the pack, `index` in the tile.
+struct ExpertPart {
+  int64_t index = 0, begin = 0, rows = 0;
+};
+absl::Status ForExperts(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
+                        absl::FunctionRef<absl::Status(const ExpertPart&)> run) {
+  for (int64_t i = 0; i < l.tile.experts; ++i) {
+    const int64_t e = l.tile.first_expert + i;
+    const int64_t begin = std::max<int64_t>(r.offsets[e], pack.first);
+    const int64_t end = std::min<int64_t>(r.offsets[e + 1], pack.first + pack.rows);
+    if (begin >= end) continue;
+    MT_RETURN_IF_ERROR(run({i, begin - pack.first, end - begin}));
+  }
+  return absl::OkStatus();
+}
+
+ExpertRows RangeOf(const BoundLayer& l, const RoutedTokens& r, const Pack& pack) {
+  return {.first = pack.first,
+          .rows = pack.rows,
+          .tokens = l.batch.tokens,
+          .chosen = Experts(l).chosen,
+          .assignments = r.assignments,
+          .token_rows = r.token_rows};
+}
+
+absl::Status Gather(const BoundLayer& l, const RoutedTokens& r, const Pack& pack, const void* x,
+                    const float* weights, void* out) {
+  GatherRowsArgs args;
+  args.dtype = l.context.dtype;
+  args.width = l.hidden;
+  args.range = RangeOf(l, r, pack);
+  args.x = x;
+  args.weights = weights;
+  args.out = out;
+  return l.kernels.GatherRows(l.stream, args);
+}
+
+absl::Status AddRows(const BoundLayer& l, const RoutedTokens& r, const Pack& pack, const void* x,
+                     const float* weights) {
+  AddRowsArgs args;
+  args.dtype = l.context.dtype;
+  args.width = l.hidden;
+  args.range = RangeOf(l, r, pack);
+  args.x = x;
+  args.weights = weights;
+  args.sum = r.sum;
+  return l.kernels.AddRows(l.stream, args);
+}
+
+// One of an expert's two matrices.
+struct ExpertMatrix {
+  int64_t weight = 0;  // of the tile's first expert
+  int64_t bias = -1;
+  int64_t in = 0, out = 0;
+  bool transposed = false;
+
+  int64_t weight_of(int64_t index) const { return weight + index * in * out; }
+  int64_t bias_of(int64_t index) const { return bias < 0 ? -1 : bias + index * out; }
+};
+ExpertMatrix GateUp(const BoundLayer& l) {
+  return {l.o.expert_gate_up, l.o.expert_gate_up_bias, l.hidden, 2 * Experts(l).intermediate,
+          Experts(l).transposed()};
+}
+ExpertMatrix Down(const BoundLayer& l) {
+  return {l.o.expert_down, l.o.expert_down_bias, Experts(l).intermediate, l.hidden,
+          Experts(l).transposed()};
+}
+
+// y[pack's rows, out] = x[pack's rows, in] W^T (+ bias), each expert's with its own W.
+absl::Status Products(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
+                      const ExpertMatrix& m, const void* x, void* y) {
+  return ForExperts(l, r, pack, [&](const ExpertPart& part) {
+    return l.Product(l.Offset(x, part.begin * m.in), m.weight_of(part.index),
+                     {.rows = part.rows, .in = m.in, .out = m.out, .transposed = m.transposed},
+                     l.Offset(y, part.begin * m.out), {.bias = m.bias_of(part.index)});
+  });
+}
+
+// dx[pack's rows, in] = dy[pack's rows, out] W
+absl::Status InputGradients(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
+                            const ExpertMatrix& m, const void* dy, void* dx) {
+  return ForExperts(l, r, pack, [&](const ExpertPart& part) {
+    return l.ProductGradient(
+        l.Offset(dy, part.begin * m.out), m.weight_of(part.index),
+        {.rows = part.rows, .in = m.in, .out = m.out, .transposed = m.transposed},
+        l.Offset(dx, part.begin * m.in));
+  });
+}
+
+// dW += dy^T x and dbias += the sum of dy's rows, for each expert.
+absl::Status WeightGradients(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
+                             const ExpertMatrix& m, const void* x, const void* dy,
+                             float* gradient) {
+  if (gradient == nullptr) return absl::OkStatus();
+  const TileGradient sums = {gradient};
+  return ForExperts(l, r, pack, [&](const ExpertPart& part) {
+    const Chunk rows = {part.begin, part.rows};
+    const void* const x_rows = l.Rows(x, rows, m.in);
+    const void* const dy_rows = l.Rows(dy, rows, m.out);
+    if (m.bias >= 0) {
+      MT_RETURN_IF_ERROR(l.BiasGradient(rows, dy_rows, m.out, m.bias_of(part.index), sums));
+    }
+    // The gradient of a transposed matrix is x^T dy.
+    return m.transposed ? l.LinearWeightGradient(rows, dy_rows, m.out, x_rows, m.in,
+                                                 m.weight_of(part.index), sums)
+                        : l.LinearWeightGradient(rows, x_rows, m.in, dy_rows, m.out,
+                                                 m.weight_of(part.index), sums);
+  });
+}
+
+}  // namespace
+
+int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens) {
+  TensorCursor cursor;
+  RoutedTokens none;
+  Place(model, dtype, tokens, cursor, none);
+  return cursor.offset;
+}
+
+RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block) {
+  TensorCursor cursor{static_cast<char*>(block)};
+  RoutedTokens r;
+  Place(model, dtype, tokens, cursor, r);
+  return r;
+}
+
+int64_t ExpertScratchBytes(const ModelDescription& model, DType dtype, int64_t chunk_tokens) {
+  TensorCursor cursor;
+  ExpertScratch none;
+  Place(model, dtype, chunk_tokens, cursor, none);
+  return cursor.offset;
+}
+
+ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int64_t chunk_tokens,
+                                 void* block) {
+  TensorCursor cursor{static_cast<char*>(block)};
+  ExpertScratch s;
+  Place(model, dtype, chunk_tokens, cursor, s);
+  return s;
+}
+
+absl::Status RouteTokens(const LayerContext& context, const void* weights,
+                         const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
+                         const RoutedTokens& r, bool backward) {
+  const BoundExperts bound(context, weights, batch);
+  const BoundLayer& l = bound.layer;
+  const bool shared = !backward && Experts(l).shared_intermediate > 0;
+  MT_RETURN_IF_ERROR(l.ForChunks([&](const Chunk& chunk) {
+    MT_RETURN_IF_ERROR(l.kernels.RmsNorm(
+        l.stream, l.NormArgs(chunk, l.Rows(x, chunk, l.hidden), l.o.feed_forward_norm,
+                             l.Rows(r.normed, chunk, l.hidden), r.rstd + chunk.begin)));
+    MT_RETURN_IF_ERROR(Logits(l, chunk, scratch, r));
+    MT_RETURN_IF_ERROR(l.kernels.Route(l.stream, Route(l, chunk, scratch, r)));
+    return shared ? SharedForward(l, chunk, scratch, r) : absl::OkStatus();
+  }));
+  if (!shared) {
+    MT_RETURN_IF_ERROR(
+        l.kernels.Zero(l.stream, r.sum, l.batch.tokens * l.hidden * int64_t{sizeof(float)}));
+  }
+  SortAssignmentsArgs sort;
+  sort.tokens = l.batch.tokens;
+  sort.experts = Experts(l).count;
+  sort.chosen = Experts(l).chosen;
+  sort.choice = r.choice;
+  sort.offsets = r.device_offsets;
+  sort.assignments = r.assignments;
+  sort.rows = r.token_rows;
+  return l.kernels.SortAssignments(l.stream, sort);
+}
+
+absl::Status ExpertsForward(const LayerContext& context, const void* weights,
+                            const MicroBatchView& batch, const ExpertScratch& scratch,
+                            const RoutedTokens& r) {
+  const BoundExperts bound(context, weights, batch);
+  const BoundLayer& l = bound.layer;
+  return ForPacks(l, r, [&](const Pack& pack) {
+    MT_RETURN_IF_ERROR(Gather(l, r, pack, r.normed, /*weights=*/nullptr, scratch.in));
+    MT_RETURN_IF_ERROR(Products(l, r, pack, GateUp(l), scratch.in, scratch.gate_up));
+    MT_RETURN_IF_ERROR(
+        l.kernels.Glu(l.stream, Glu(l, scratch, pack.rows, Experts(l).intermediate)));
+    MT_RETURN_IF_ERROR(Products(l, r, pack, Down(l), scratch.activated, scratch.out));
+    return AddRows(l, r, pack, scratch.out, r.weights);
+  });
+}
+
+absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& batch, const void* x,
+                           const RoutedTokens& r, void* y) {
+  RoundSumArgs args;
+  args.dtype = context.dtype;
+  args.elements = batch.tokens * context.layout->model.hidden;
+  args.sum = r.sum;
+  args.addend = x;
+  args.y = y;
+  return context.kernels->RoundSum(*context.stream, args);
+}
+
+absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
+                             const MicroBatchView& batch, const ExpertScratch& s,
+                             const RoutedTokens& r, const void* dy, float* gradient) {
+  const BoundExperts bound(context, weights, batch);
+  const BoundLayer& l = bound.layer;
+  const ExpertMatrix gate_up = GateUp(l), down = Down(l);
+  return ForPacks(l, r, [&](const Pack& pack) {
+    MT_RETURN_IF_ERROR(Gather(l, r, pack, r.normed, /*weights=*/nullptr, s.in));
+    MT_RETURN_IF_ERROR(Products(l, r, pack, gate_up, s.in, s.gate_up));
+    // The unit's output, for the gradient by the router's weights.
+    MT_RETURN_IF_ERROR(l.kernels.Glu(l.stream, Glu(l, s, pack.rows, down.in)));
+    MT_RETURN_IF_ERROR(Gather(l, r, pack, dy, /*weights=*/nullptr, s.out));
+    MT_RETURN_IF_ERROR(InputGradients(l, r, pack, down, s.out, s.dactivated));
+    WeighRowsArgs weigh;
+    weigh.dtype = l.context.dtype;
+    weigh.width = down.in;
+    weigh.range = RangeOf(l, r, pack);
+    weigh.weights = r.weights;
+    weigh.out = s.activated;
+    weigh.dout = s.dactivated;
+    weigh.dweights = r.dweights;
+    if (down.bias >= 0) {
+      weigh.bias = l.Offset(l.weights, down.bias);
+      weigh.bias_width = l.hidden;
+      weigh.dy = s.out;
+      weigh.choice = r.choice;
+      weigh.first_expert = l.tile.first_expert;
+    }
+    MT_RETURN_IF_ERROR(l.kernels.WeighRows(l.stream, weigh));
+    MT_RETURN_IF_ERROR(GluBackward(l, s, pack.rows, down.in));
+    MT_RETURN_IF_ERROR(WeightGradients(l, r, pack, gate_up, s.in, s.gate_up, gradient));
+    if (gradient != nullptr) {
+      MT_RETURN_IF_ERROR(Gather(l, r, pack, dy, r.weights, s.out));
+      MT_RETURN_IF_ERROR(WeightGradients(l, r, pack, down, s.dactivated, s.out, gradient));
+    }
+    MT_RETURN_IF_ERROR(InputGradients(l, r, pack, gate_up, s.gate_up, s.out));
+    return AddRows(l, r, pack, s.out, /*weights=*/nullptr);
+  });
+}
+
+absl::Status RouterBackward(const LayerContext& context, const void* weights,
+                            const MicroBatchView& batch, const void* x, const ExpertScratch& s,
+                            const RoutedTokens& r, void* dh, const float* dprobabilities,
+                            float* gradient, bool first, bool input_gradient) {
+  const BoundExperts bound(context, weights, batch);
+  const BoundLayer& l = bound.layer;
+  const int64_t experts = Experts(l).count;
+  return l.ForChunks([&](const Chunk& chunk) {
+    const TileGradient sums = {gradient, !(first && chunk.begin == 0), input_gradient};
+    void* const normed = l.Rows(r.normed, chunk, l.hidden);
+    void* const dh_rows = l.Rows(dh, chunk, l.hidden);
+    float* const sum = r.sum + chunk.begin * l.hidden;
+    MT_RETURN_IF_ERROR(Logits(l, chunk, s, r));
+    RouteBackwardArgs route;
+    route.forward = Route(l, chunk, s, r);
+    route.dweights = r.dweights + chunk.begin * Experts(l).chosen;
+    route.dprobabilities = dprobabilities;
+    route.dtype = l.context.dtype;
+    route.dlogits = s.dlogits;
+    MT_RETURN_IF_ERROR(l.kernels.RouteBackward(l.stream, route));
+    if (l.o.router_bias >= 0) {
+      MT_RETURN_IF_ERROR(l.BiasGradient(chunk, s.dlogits, experts, l.o.router_bias, sums));
+    }
+    MT_RETURN_IF_ERROR(
+        l.LinearWeightGradient(chunk, normed, l.hidden, s.dlogits, experts, l.o.router, sums));
+    MT_RETURN_IF_ERROR(l.ProductGradient(s.dlogits, l.o.router,
+                                         {.rows = chunk.tokens, .in = l.hidden, .out = experts},
+                                         sum, {.addend = sum, .out_dtype = DType::kF32}));
+    if (Experts(l).shared_intermediate > 0) {
+      MT_RETURN_IF_ERROR(SharedBackward(l, chunk, s, r, dh_rows, sums));
+    }
+    if (!input_gradient && !l.Trains(l.o.feed_forward_norm, l.hidden)) return absl::OkStatus();
+    RoundSumArgs round;
+    round.dtype = l.context.dtype;
+    round.elements = chunk.tokens * l.hidden;
+    round.sum = sum;
+    round.y = normed;
+    MT_RETURN_IF_ERROR(l.kernels.RoundSum(l.stream, round));
+    return l.kernels.RmsNormBackward(
+        l.stream, l.NormBackwardArgs(chunk, l.Rows(x, chunk, l.hidden), l.o.feed_forward_norm,
+                                     r.rstd + chunk.begin, normed, dh_rows, sums));
+  });
+}
+
+}  // namespace megatrain

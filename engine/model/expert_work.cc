@@ -1,0 +1,113 @@
+#include "engine/model/expert_work.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace megatrain {
+namespace {
+
+constexpr double kF32Bytes = sizeof(float);
+
+struct Sizes {
+  explicit Sizes(const WorkShape& shape)
+      : d(shape.model->layers[static_cast<size_t>(shape.layer)].experts),
+        tokens(static_cast<double>(shape.tokens)),
+        e(static_cast<double>(DTypeBytes(shape.dtype))),
+        hidden(static_cast<double>(shape.model->hidden)),
+        experts(static_cast<double>(d.count)),
+        chosen(static_cast<double>(d.chosen)),
+        intermediate(static_cast<double>(d.intermediate)),
+        shared(static_cast<double>(d.shared_intermediate)),
+        chunks(std::ceil(tokens / static_cast<double>(shape.layer_chunk_tokens))) {
+    // The last tile may have fewer.
+    tile_experts = static_cast<double>(std::min(d.experts_per_tile, d.count));
+    rows = tokens * chosen * tile_experts / experts;
+    packs = std::max(1.0, std::ceil(rows / static_cast<double>(shape.layer_chunk_tokens)));
+  }
+
+  double router() const { return hidden * experts; }
+  double shared_unit() const { return 3 * hidden * shared; }
+  double tile_unit() const { return 3 * hidden * intermediate; }  // of one expert
+
+  const ExpertsDescription& d;
+  double tokens, e, hidden, experts, chosen, intermediate, shared, chunks;
+  double tile_experts = 0, rows = 0, packs = 0;
+};
+
+LayerWork Products(double rows, double parameters, double launches) {
+  return {.product_flops = 2 * rows * parameters, .launches = launches};
+}
+LayerWork Pass(double bytes, double launches = 1) {
+  return {.device_bytes = bytes, .launches = launches};
+}
+// The sums of weight gradients: read and written each time but for the first.
+LayerWork Sums(double elements, double times, bool first) {
+  return Pass(elements * kF32Bytes * (2 * times - (first ? 1 : 0)), 0);
+}
+LayerWork Logits(const Sizes& s) {
+  return Products(s.tokens, s.router(), s.chunks) +
+         Pass(s.tokens * s.experts * kF32Bytes, s.chunks);
+}
+// A row of `hidden` gathered, and one added to a token's sum.
+LayerWork Gather(const Sizes& s) { return Pass(s.rows * 2 * s.hidden * s.e, s.packs); }
+LayerWork AddRows(const Sizes& s) {
+  return Pass(s.rows * s.hidden * (s.e + 2 * kF32Bytes), s.packs);
+}
+
+}  // namespace
+
+LayerWork RouteWork(const WorkShape& shape, bool backward) {
+  const Sizes s(shape);
+  // The norm, the logits, the sorting with its three launches, and the sum.
+  LayerWork work = Pass(2 * s.tokens * s.hidden * s.e, s.chunks) + Logits(s) +
+                   Pass(s.tokens * s.chosen * 6 * kF32Bytes, s.chunks + 3);
+  if (s.shared == 0 || backward) return work + Pass(s.tokens * s.hidden * kF32Bytes);
+  return work + Products(s.tokens, s.shared_unit(), 2 * s.chunks) +
+         Pass(s.tokens * (3 * s.shared * s.e + s.hidden * (kF32Bytes - s.e)), s.chunks);
+}
+
+LayerWork RouterBackwardWork(const WorkShape& shape, bool first) {
+  const Sizes s(shape);
+  LayerWork work = Logits(s) + 2 * Products(s.tokens, s.router(), s.chunks) +
+                   Pass(s.tokens * s.experts * (kF32Bytes + s.e), s.chunks) +
+                   Sums(s.router(), s.chunks, first) +
+                   // The sum rounded, and the gradient of the norm.
+                   Pass(s.tokens * s.hidden * (2 * kF32Bytes + kF32Bytes + 5 * s.e), 3 * s.chunks);
+  if (s.shared == 0) return work;
+  return work + Products(s.tokens, 2 * s.hidden * s.shared, s.chunks) +
+         2 * Products(s.tokens, s.shared_unit(), 2 * s.chunks) +
+         Pass(s.tokens * (6 * s.shared * s.e + 2 * s.hidden * kF32Bytes), s.chunks) +
+         Sums(s.shared_unit(), s.chunks, first);
+}
+
+LayerWork RouterWeightGradientWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  const double matrices = s.router() + s.shared_unit();
+  return Products(s.tokens, matrices, 3 * s.chunks) + Sums(matrices, s.chunks, /*first=*/false);
+}
+
+LayerWork ExpertsForwardWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  return Gather(s) + Products(s.rows, s.tile_unit(), 2 * s.tile_experts) +
+         Pass(s.rows * 3 * s.intermediate * s.e, s.packs) + AddRows(s);
+}
+
+LayerWork ExpertsBackwardWork(const WorkShape& shape, bool first) {
+  const Sizes s(shape);
+  // The input gathered, gate and up computed again, the gradients of both products' inputs and
+  // weights; the unit's output, the weighing of rows, and the unit's gradient.
+  return 3 * Gather(s) + Products(s.rows, 2 * s.hidden * s.intermediate, s.tile_experts) +
+         2 * Products(s.rows, s.tile_unit(), 2 * s.tile_experts) +
+         Pass(s.rows * (3 + 3 + 6) * s.intermediate * s.e, 3 * s.packs) + AddRows(s) +
+         // The sums are set to zero before the first rows are added.
+         Pass(first ? s.tile_experts * s.tile_unit() * kF32Bytes : 0, 0) +
+         Sums(s.tile_experts * s.tile_unit(), 1, /*first=*/false);
+}
+
+LayerWork ExpertsWeightGradientWork(const WorkShape& shape) {
+  const Sizes s(shape);
+  return Gather(s) + Products(s.rows, s.tile_unit(), 2 * s.tile_experts) +
+         Sums(s.tile_experts * s.tile_unit(), 1, /*first=*/false);
+}
+
+}  // namespace megatrain

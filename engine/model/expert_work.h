@@ -1,0 +1,22 @@
+// Counts the work of the functions of expert_half.h, as layer_work.h does for the other templates.
+// It mirrors the kernel calls of expert_half.cc and must change with them. Tokens are taken to
+// choose all experts equally often.
+#ifndef MEGATRAIN_ENGINE_MODEL_EXPERT_WORK_H_
+#define MEGATRAIN_ENGINE_MODEL_EXPERT_WORK_H_
+
+#include "engine/model/layer_work.h"
+
+namespace megatrain {
+
+// Each function returns the work of one micro-batch in layer shape.layer.
+LayerWork RouteWork(const WorkShape& shape, bool backward);
+LayerWork RouterBackwardWork(const WorkShape& shape, bool first);
+LayerWork RouterWeightGradientWork(const WorkShape& shape);
+// One full tile of experts.
+LayerWork ExpertsForwardWork(const WorkShape& shape);
+LayerWork ExpertsBackwardWork(const WorkShape& shape, bool first);
+LayerWork ExpertsWeightGradientWork(const WorkShape& shape);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_EXPERT_WORK_H_
