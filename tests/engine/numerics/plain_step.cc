@@ -10,6 +10,7 @@
 #include "engine/base/status.h"
 #include "engine/device/device.h"
 #include "engine/model/decoder_layer.h"
+#include "engine/model/expert_half.h"
 #include "engine/model/language_head.h"
 #include "engine/model/rope.h"
 
@@ -42,7 +43,12 @@ void* PlaceWeights(const TileLayout& tile, const NamedTensors& weights, DType dt
                    Buffers& buffers) {
   void* block = buffers.Bytes(tile.elements * DTypeBytes(dtype));
   for (const TensorSpec& tensor : tile.tensors) {
-    const std::vector<float>& values = weights.at(tensor.name);
+    const float* const values = weights.at(tensor.name).data() + tensor.source_begin;
+    if (tensor.is_buffer) {
+      std::memcpy(static_cast<char*>(block) + tensor.offset * DTypeBytes(dtype), values,
+                  static_cast<size_t>(tensor.elements) * sizeof(float));
+      continue;
+    }
     for (int64_t i = 0; i < tensor.elements; ++i) {
       if (dtype == DType::kF32) {
         static_cast<float*>(block)[tensor.offset + i] = values[i];
@@ -91,11 +97,54 @@ struct MicroBatch {
   }
 };
 
+// The experts of one micro-batch, and what they work in.
+struct Experts {
+  Experts(const ModelLayout& layout, DType dtype, int64_t tokens, int64_t chunk_tokens,
+          Buffers& buffers)
+      : scratch(PlaceExpertScratch(
+            layout.model, dtype, chunk_tokens,
+            buffers.Bytes(ExpertScratchBytes(layout.model, dtype, chunk_tokens)))),
+        routed(PlaceRouted(layout.model, dtype, tokens,
+                           buffers.Bytes(RoutedBytes(layout.model, dtype, tokens)))) {
+    routed.offsets = routed.device_offsets;
+  }
+
+  absl::Status Forward(LayerContext context, const Stage& stage, const std::vector<void*>& tiles,
+                       const MicroBatchView& view, const void* x, void* y) const {
+    MT_RETURN_IF_ERROR(RouteTokens(context, tiles[stage.tile], view, x, scratch, routed, false));
+    for (int i = 0; i < stage.expert_tiles; ++i) {
+      MT_RETURN_IF_ERROR(ExpertsForward(context, tiles[++context.tile], view, scratch, routed));
+    }
+    return FinishExperts(context, view, x, routed, y);
+  }
+
+  absl::Status Backward(LayerContext context, const Stage& stage, const std::vector<void*>& tiles,
+                        const MicroBatchView& view, const void* x, void* dh,
+                        const std::vector<float*>& gradients, bool first) const {
+    MT_RETURN_IF_ERROR(RouteTokens(context, tiles[stage.tile], view, x, scratch, routed, true));
+    for (int i = 0; i < stage.expert_tiles; ++i) {
+      ++context.tile;
+      float* const gradient = gradients[context.tile];
+      if (first) std::fill_n(gradient, context.layout->tiles[context.tile].elements, 0.0f);
+      MT_RETURN_IF_ERROR(
+          ExpertsBackward(context, tiles[context.tile], view, scratch, routed, dh, gradient));
+    }
+    context.tile = stage.tile;
+    return RouterBackward(context, tiles[stage.tile], view, x, scratch, routed, dh,
+                          /*dprobabilities=*/nullptr, gradients[stage.tile], first,
+                          /*input_gradient=*/true);
+  }
+
+  const ExpertScratch scratch;
+  RoutedTokens routed;
+};
+
 absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors& weights,
                  DType dtype, const ReferenceBatch& batch, int64_t sequences_per_micro_batch,
                  KeepLevel level, int64_t chunk_tokens, PlainStepResult* result) {
   const ModelDescription& model = layout.model;
-  const int64_t element = DTypeBytes(dtype), layers = model.layer_count();
+  const int64_t element = DTypeBytes(dtype);
+  const size_t stages = layout.stages.size();
   const int64_t length = static_cast<int64_t>(batch.sequences[0].input_ids.size());
   const int64_t tokens_max = sequences_per_micro_batch * length;
   Stream stream;  // work is done when a call returns
@@ -132,6 +181,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   void* chunk = buffers.Bytes(
       std::max(backward.workspace_bytes, LayerChunkBytes(model, dtype, context.chunk_tokens)));
   backward.workspace = chunk;
+  const Experts experts(layout, dtype, tokens_max, context.chunk_tokens, buffers);
   HeadScratch head;
   head.chunk_tokens = 64;  // several chunks a micro-batch
   head.logits = buffers.Make<float>(head.chunk_tokens * model.vocabulary);
@@ -139,7 +189,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   head.rstd = buffers.Make<float>(head.chunk_tokens);
   float* losses = buffers.Make<float>(tokens_max);
   void* scratch = buffers.Bytes(LayerScratchBytes(model, dtype, tokens_max));
-  std::vector<void*> kept(layers), states(layers + 1);
+  std::vector<void*> kept(stages), states(stages + 1);
   for (void*& block : kept) block = buffers.Bytes(KeptBytes(model, dtype, tokens_max, level) + 1);
   for (void*& state : states) state = buffers.Bytes(tokens_max * model.hidden * element);
 
@@ -149,15 +199,23 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
     const MicroBatch micro_batch(
         std::vector<Sequence>(batch.sequences.begin() + first, batch.sequences.begin() + end));
     const MicroBatchView view = micro_batch.View();
-    const auto activations = [&](int64_t layer) {
-      return PlaceActivations(model, static_cast<int>(layer), dtype, tokens_max,
-                              context.chunk_tokens, level, kept[layer], scratch, chunk);
+    const auto activations = [&](size_t stage) {
+      return PlaceActivations(model, layout.stages[stage].layer, dtype, tokens_max,
+                              context.chunk_tokens, level, kept[stage], scratch, chunk);
     };
     MT_RETURN_IF_ERROR(EmbeddingForward(context, tiles[0], view, states[0]));
-    for (int64_t i = 0; i < layers; ++i) {
-      context.layer = static_cast<int>(i);
-      MT_RETURN_IF_ERROR(DecoderLayerForward(context, tiles[1 + i], view, states[i], activations(i),
-                                             states[i + 1]));
+    for (size_t i = 0; i < layout.stages.size(); ++i) {
+      const Stage& stage = layout.stages[i];
+      context.layer = stage.layer;
+      context.tile = stage.tile;
+      if (stage.kind == StageKind::kExperts) {
+        MT_RETURN_IF_ERROR(experts.Forward(context, stage, tiles, view, states[i], states[i + 1]));
+        continue;
+      }
+      const auto forward =
+          stage.kind == StageKind::kLayer ? DecoderLayerForward : AttentionStageForward;
+      MT_RETURN_IF_ERROR(
+          forward(context, tiles[stage.tile], view, states[i], activations(i), states[i + 1]));
     }
     const auto keep_logits = [&](int64_t, int64_t tokens, const float* logits) {
       result->logits.insert(result->logits.end(), logits, logits + tokens * model.vocabulary);
@@ -166,17 +224,24 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
           absl::MakeSpan(result->logits).last(static_cast<size_t>(tokens * model.vocabulary)));
       return absl::OkStatus();
     };
-    MT_RETURN_IF_ERROR(HeadLogits(context, tiles[layout.head_tile], states[layers], 0, view.tokens,
+    MT_RETURN_IF_ERROR(HeadLogits(context, tiles[layout.head_tile], states[stages], 0, view.tokens,
                                   head, keep_logits));
-    void* dh = states[layers];
-    MT_RETURN_IF_ERROR(HeadForwardBackward(context, tiles[layout.head_tile], view, states[layers],
+    void* dh = states[stages];
+    MT_RETURN_IF_ERROR(HeadForwardBackward(context, tiles[layout.head_tile], view, states[stages],
                                            1.0f / batch.predictions, head, losses, dh,
                                            gradients[layout.head_tile], first == 0));
     for (int64_t t = 0; t < view.tokens; ++t) result->loss += losses[t];
-    for (int64_t i = layers - 1; i >= 0; --i) {
-      context.layer = static_cast<int>(i);
-      MT_RETURN_IF_ERROR(DecoderLayerBackward(context, tiles[1 + i], view, states[i],
-                                              activations(i), backward, dh, gradients[1 + i],
+    for (size_t i = layout.stages.size(); i-- > 0;) {
+      const Stage& stage = layout.stages[i];
+      context.layer = stage.layer;
+      context.tile = stage.tile;
+      if (stage.kind == StageKind::kExperts) {
+        MT_RETURN_IF_ERROR(
+            experts.Backward(context, stage, tiles, view, states[i], dh, gradients, first == 0));
+        continue;
+      }
+      MT_RETURN_IF_ERROR(DecoderLayerBackward(context, tiles[stage.tile], view, states[i],
+                                              activations(i), backward, dh, gradients[stage.tile],
                                               first == 0));
     }
     MT_RETURN_IF_ERROR(
@@ -184,8 +249,11 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   }
   result->loss /= static_cast<double>(batch.predictions);
   ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
+    if (tensor.is_buffer) return;
     const float* begin = gradients[tile] + tensor.offset;
-    result->gradients[tensor.name].assign(begin, begin + tensor.elements);
+    std::vector<float>& whole = result->gradients[tensor.name];
+    whole.resize(static_cast<size_t>(tensor.whole_elements()));
+    std::copy_n(begin, tensor.elements, whole.begin() + tensor.source_begin);
   });
   return absl::OkStatus();
 }
