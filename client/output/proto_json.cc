@@ -97,6 +97,7 @@ Json MessageJson(const Message& message) {
       json[field->name()] = Value(message, field, 0);
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
                field->message_type() != v1::Rewards::descriptor() &&
+               field->message_type() != v1::Router::descriptor() &&
                field->real_containing_oneof() == nullptr) {
       json[field->name()] = nullptr;
     }

@@ -233,6 +233,16 @@ std::vector<ConfigKey> TrainingKeys(JobSpec::Training& training) {
        "steps that make no update: their batch is left out, as one that gave a loss that is not "
        "finite",
        kMayChange},
+      {.path = "training.router_auxiliary_loss",
+       .value = Optional(&training.router_auxiliary_loss,
+                         [](double* value) {
+                           return Number(value, {0, 1000}, "no such loss");
+                         }),
+       .help =
+           "coefficient of the loss that spreads tokens evenly over experts; without it the "
+           "model's own (router_aux_loss_coef where config.json has output_router_logits: true)",
+       .shown = "0.001",
+       .has_default = false},
       {"training.freeze",
        Texts(&training.freeze, kPatternsExpected, kPatternRule,
              [](const std::string& pattern) {

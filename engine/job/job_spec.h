@@ -74,6 +74,9 @@ struct JobSpec {
     int64_t eval_every = 50;  // 0 = only after the last step
     bool keep_best = false;
     int64_t stop_after_worse = 0;        // evaluations; 0 = never
+    // The coefficient of the loss that spreads tokens evenly over experts. None: the model's own
+    // (ExpertsDescription::auxiliary_loss).
+    std::optional<double> router_auxiliary_loss;
     std::vector<int64_t> skip_steps;     // steps whose batch is left out
     std::vector<std::string> freeze;     // patterns of tensor names (plan/training_layout.h)
     std::vector<Prompt> sample_prompts;  // answered at each evaluation

@@ -45,6 +45,9 @@ void Place(const ModelDescription& model, DType dtype, int64_t t, TensorCursor& 
   cursor.Take(&r.assignments, t * k * 4);
   cursor.Take(&r.token_rows, t * k * 4);
   cursor.Take(&r.device_offsets, (experts + 1) * 4);
+  cursor.Take(&r.entropy_sum, 8);
+  cursor.Take(&r.probability, experts * 8);
+  cursor.Take(&r.dprobabilities, experts * 4);
 }
 
 void Place(const ModelDescription& model, DType dtype, int64_t n, TensorCursor& cursor,
@@ -335,18 +338,34 @@ ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int
 
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
-                         const RoutedTokens& r, bool backward) {
+                         const RoutedTokens& r, bool backward, bool sums_probability) {
   const BoundExperts bound(context, weights, batch);
   const BoundLayer& l = bound.layer;
   const bool shared = !backward && Experts(l).shared_intermediate > 0;
+  if (sums_probability) {
+    MT_RETURN_IF_ERROR(
+        l.kernels.Zero(l.stream, r.probability, Experts(l).count * int64_t{sizeof(double)}));
+  }
   MT_RETURN_IF_ERROR(l.ForChunks([&](const Chunk& chunk) {
     MT_RETURN_IF_ERROR(l.kernels.RmsNorm(
         l.stream, l.NormArgs(chunk, l.Rows(x, chunk, l.hidden), l.o.feed_forward_norm,
                              l.Rows(r.normed, chunk, l.hidden), r.rstd + chunk.begin)));
     MT_RETURN_IF_ERROR(Logits(l, chunk, scratch, r));
-    MT_RETURN_IF_ERROR(l.kernels.Route(l.stream, Route(l, chunk, scratch, r)));
+    const RouteArgs route = Route(l, chunk, scratch, r);
+    MT_RETURN_IF_ERROR(l.kernels.Route(l.stream, route));
+    if (sums_probability) {
+      RouterSumsArgs sums;
+      sums.tokens = chunk.tokens;
+      sums.experts = route.experts;
+      sums.logits = route.logits;
+      sums.probability = r.probability;
+      MT_RETURN_IF_ERROR(l.kernels.RouterSums(l.stream, sums));
+    }
     return shared ? SharedForward(l, chunk, scratch, r) : absl::OkStatus();
   }));
+  if (!backward) {
+    MT_RETURN_IF_ERROR(l.kernels.Sum(l.stream, r.entropy, l.batch.tokens, r.entropy_sum));
+  }
   if (!shared) {
     MT_RETURN_IF_ERROR(
         l.kernels.Zero(l.stream, r.sum, l.batch.tokens * l.hidden * int64_t{sizeof(float)}));

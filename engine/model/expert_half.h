@@ -29,10 +29,15 @@ struct RoutedTokens {
   // [t, hidden]: in forward the sum of what a token's experts return, in backward that of the
   // gradients by `normed`.
   float* sum = nullptr;
-  int32_t* choice = nullptr;          // [t, k], as in RouteArgs
-  float* weights = nullptr;           // [t, k], as in RouteArgs
-  float* dweights = nullptr;          // [t, k], as in RouteBackwardArgs
-  float* entropy = nullptr;           // [t], as in RouteArgs
+  int32_t* choice = nullptr;  // [t, k], as in RouteArgs
+  float* weights = nullptr;   // [t, k], as in RouteArgs
+  float* dweights = nullptr;  // [t, k], as in RouteBackwardArgs
+  float* entropy = nullptr;   // [t], as in RouteArgs
+  // What RouteTokens finds for RouterTotals: the sums over tokens of the entropy, and by expert of
+  // softmax(logits). FP64.
+  double* entropy_sum = nullptr;
+  double* probability = nullptr;      // [E]
+  float* dprobabilities = nullptr;    // [E], as in RouteBackwardArgs; the caller's
   int32_t* assignments = nullptr;     // [t k], as in SortAssignmentsArgs
   int32_t* token_rows = nullptr;      // [t, k], as in SortAssignmentsArgs
   int32_t* device_offsets = nullptr;  // [E + 1], as in SortAssignmentsArgs
@@ -62,10 +67,11 @@ ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int
                                  void* block);
 
 // Routes the tokens of x [tokens, hidden], and sets r.sum to what the shared unit returns, or to 0
-// in a `backward` pass and without such a unit.
+// in a `backward` pass and without such a unit. Computes
+// r.probability if `sums_probability`.
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
-                         const RoutedTokens& r, bool backward);
+                         const RoutedTokens& r, bool backward, bool sums_probability = false);
 
 // Adds to r.sum what the tile's experts return.
 absl::Status ExpertsForward(const LayerContext& context, const void* weights,

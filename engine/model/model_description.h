@@ -195,6 +195,9 @@ ModelDescription UniformModel(const UniformShape& shape);
 // Returns the number of parameters of the whole model; a tied matrix counts once.
 int64_t ParameterCount(const ModelDescription& model);
 
+// Returns those that one token uses: of the experts the chosen ones.
+int64_t ActiveParameterCount(const ModelDescription& model);
+
 // Returns the experts of the layer that has the most; 0 if no layer has any.
 int64_t MostExperts(const ModelDescription& model);
 

@@ -42,6 +42,8 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   state.micro_batch_tokens = batch.micro_batch_tokens;
   state.document_starts = batch.document_starts;
   state.caches = !batch.first_rows.empty();
+  state.router = RouterTotals(*d.layout, batch.micro_batch_tokens);
+  state.router_gradients.resize(batch.micro_batch_tokens.size());
   int64_t first = 0;  // the micro-batch's first token
   for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
     const int64_t base = static_cast<int64_t>(m) * d.micro_batch_tokens;
@@ -283,15 +285,26 @@ absl::Status StepRunner::Do(const RouteOp& route, const Op& op, Stream* stream) 
   const DeviceBuffers& b = *p_.device_buffers;
   const LayerContext context = StageContext(stream, route.stage);
   const RoutedTokens routed = Routed(route.sweep_index);
+  StepState& state = states_[op.step_slot];
+  const bool sums_probability = !route.backward && state.router_auxiliary_loss > 0;
   MT_RETURN_IF_ERROR(RouteTokens(context, b.weights[route.weight_buffer],
                                  View(op.step_slot, route.micro_batch), b.hidden[route.input_slot],
-                                 b.experts, routed, route.backward));
+                                 b.experts, routed, route.backward, sums_probability));
   // The numbers of rows are sizes of the products that follow, so the host waits for them.
   std::vector<int32_t>& offsets = expert_offsets_[static_cast<size_t>(route.sweep_index)];
   const int64_t experts =
       p_.dimensions->layout->model.layers[static_cast<size_t>(context.layer)].experts.count;
-  return p_.device->Download(*stream, offsets.data(), routed.device_offsets,
-                             (experts + 1) * int64_t{sizeof(int32_t)});
+  MT_RETURN_IF_ERROR(p_.device->Download(*stream, offsets.data(), routed.device_offsets,
+                                         (experts + 1) * int64_t{sizeof(int32_t)}));
+  if (route.backward) return absl::OkStatus();
+  double entropy = 0;
+  MT_RETURN_IF_ERROR(
+      p_.device->Download(*stream, &entropy, routed.entropy_sum, int64_t{sizeof(double)}));
+  std::vector<double> probability(sums_probability ? experts : 0);
+  MT_RETURN_IF_ERROR(p_.device->Download(*stream, probability.data(), routed.probability,
+                                         std::ssize(probability) * int64_t{sizeof(double)}));
+  state.router.Add(route.stage, route.micro_batch, offsets, entropy, probability);
+  return absl::OkStatus();
 }
 
 absl::Status StepRunner::Do(const ExpertsForwardOp& experts, const Op& op, Stream* stream) {
@@ -330,11 +343,24 @@ absl::Status StepRunner::Do(const RouterBackwardOp& router, const Op& op, Stream
   if (router.first && gradient != nullptr) {
     MT_RETURN_IF_ERROR(ZeroPadding(context.tile, gradient, *stream));
   }
-  return RouterBackward(context, b.weights[router.weight_buffer],
-                        View(op.step_slot, router.micro_batch), b.hidden[router.input_slot],
-                        b.experts, Routed(router.sweep_index),
-                        b.hidden_gradient[router.sweep_index], /*dprobabilities=*/nullptr, gradient,
-                        router.first, router.input_gradient);
+  const RoutedTokens routed = Routed(router.sweep_index);
+  StepState& state = states_[op.step_slot];
+  const bool auxiliary = state.router_auxiliary_loss > 0;
+  if (auxiliary) {
+    std::vector<float>& dprobabilities =
+        state.router_gradients[static_cast<size_t>(router.micro_batch)];
+    if (dprobabilities.empty()) {
+      dprobabilities =
+          state.router.AuxiliaryGradient(router.micro_batch, state.router_auxiliary_loss);
+    }
+    MT_RETURN_IF_ERROR(
+        p_.device->CopyToDevice(*stream, routed.dprobabilities, dprobabilities.data(),
+                                std::ssize(dprobabilities) * int64_t{sizeof(float)}));
+  }
+  return RouterBackward(
+      context, b.weights[router.weight_buffer], View(op.step_slot, router.micro_batch),
+      b.hidden[router.input_slot], b.experts, routed, b.hidden_gradient[router.sweep_index],
+      auxiliary ? routed.dprobabilities : nullptr, gradient, router.first, router.input_gradient);
 }
 
 absl::Status StepRunner::Do(const HeadOp& head, const Op& op, Stream* stream) {

@@ -27,6 +27,7 @@
 #include "engine/optim/adamw_updater.h"
 #include "engine/pipeline/buffers.h"
 #include "engine/pipeline/executor.h"
+#include "engine/pipeline/router_totals.h"
 
 namespace megatrain {
 
@@ -68,10 +69,13 @@ struct StepState {
   bool caches = false;                                // tokens have rows of the key-value cache
   AdamWStep adamw;
   double max_gradient_norm = 0;
-  LogitsRequest* logits = nullptr;  // for HeadLogitsOp; must outlive the step
-  std::vector<ElementRange> rows;   // the elements of tile 0 that the batch looks up, ascending
+  LogitsRequest* logits = nullptr;   // for HeadLogitsOp; must outlive the step
+  double router_auxiliary_loss = 0;  // its coefficient
+  std::vector<ElementRange> rows;    // the elements of tile 0 that the batch looks up, ascending
   // Set during the step.
-  std::vector<ElementRange> updated_rows;  // the elements that UpdateRowsOp has updated
+  std::vector<ElementRange> updated_rows;            // the elements that UpdateRowsOp has updated
+  RouterTotals router;                               // of a model with experts
+  std::vector<std::vector<float>> router_gradients;  // RouterTotals', by micro-batch
   // Set by CollectLoss and CollectNorm.
   double loss_sum = 0;
   double gradient_norm = 0;

@@ -97,6 +97,11 @@ absl::StatusOr<MemoryPlan> PlanMemory(const JobSpec& spec, const ModelLayout& la
                                       const KernelSizes& sizes, const MemoryBudget& budget,
                                       const MachineSpeed& machine) {
   MT_RETURN_IF_ERROR(CheckBatch(spec, layout));
+  if (spec.training.router_auxiliary_loss.value_or(0) > 0 && MostExperts(layout.model) == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("training.router_auxiliary_loss: ", *spec.training.router_auxiliary_loss,
+                     " is for models with experts, and this one has none; leave the key out"));
+  }
   MemoryPlan plan;
   plan.budget = budget;
   plan.parameters = layout.parameters;

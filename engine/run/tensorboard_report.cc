@@ -132,6 +132,13 @@ absl::Status TensorBoardReport::Add(const StepRecord& record) {
   };
   if (record.rewards.has_value()) add_rewards("rewards", *record.rewards);
   if (record.eval_rewards.has_value()) add_rewards("eval_rewards", *record.eval_rewards);
+  if (record.router.has_value()) {
+    add("router/busiest", record.router->busiest);
+    add("router/entropy", record.router->entropy);
+    if (record.router->auxiliary_loss.has_value()) {
+      add("router/auxiliary_loss", *record.router->auxiliary_loss);
+    }
+  }
   return Append(event.SerializeAsString());
 }
 

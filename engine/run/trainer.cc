@@ -18,6 +18,15 @@ void CountLinkBytes(const Schedule& schedule, StepRecord& record) {
 
 }  // namespace
 
+double RouterAuxiliaryLoss(const JobSpec& spec, const ModelDescription& model) {
+  if (spec.training.router_auxiliary_loss.has_value()) return *spec.training.router_auxiliary_loss;
+  double coefficient = 0;
+  for (const LayerDescription& layer : model.layers) {
+    coefficient = std::max(coefficient, layer.experts.auxiliary_loss);
+  }
+  return coefficient;
+}
+
 Rewards RewardsOf(const RewardSums& sums) {
   const double pairs = static_cast<double>(sums.pairs);
   return {.chosen = sums.chosen / pairs,
@@ -121,6 +130,7 @@ absl::Status Trainer::Submit(const Batch& batch, double learning_rate,
   state.adamw.beta2 = spec_.optimizer.beta2;
   state.adamw.epsilon = spec_.optimizer.epsilon;
   state.adamw.weight_decay = spec_.optimizer.weight_decay;
+  state.router_auxiliary_loss = router_auxiliary_loss_;
   for (size_t i = 0; i < group_rates.size(); ++i) {
     state.adamw.groups.push_back({group_rates[i], spec_.optimizer.groups[i].weight_decay.value_or(
                                                       spec_.optimizer.weight_decay)});
@@ -170,6 +180,7 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
   record.loss = state.loss_sum / static_cast<double>(state.loss_terms);
   if (state.rewards.pairs > 0) record.rewards = RewardsOf(state.rewards);
   record.gradient_norm = state.gradient_norm;
+  if (plan_.dimensions.shape.has_experts()) record.router = state.router.Report();
   record.lane_busy_seconds = timing.busy;
   record.forward_seconds = timing.forward;
   // The next step's forward may have begun: a share moves between neighbours, the sum is right.
@@ -182,7 +193,7 @@ absl::StatusOr<StepRecord> Trainer::Collect() {
   last_finished_ = timing.finished;
   record.tokens_per_second = static_cast<double>(record.input_tokens) / record.step_seconds;
   record.model_flops_per_second =
-      6.0 * static_cast<double>(plan_.parameters) * record.tokens_per_second;
+      6.0 * static_cast<double>(active_parameters_) * record.tokens_per_second;
   return record;
 }
 

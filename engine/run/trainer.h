@@ -33,6 +33,9 @@ namespace megatrain {
 // Returns the means. REQUIRES: there are pairs.
 Rewards RewardsOf(const RewardSums& sums);
 
+// Returns the coefficient of the auxiliary loss: the job's, else the model's.
+double RouterAuxiliaryLoss(const JobSpec& spec, const ModelDescription& model);
+
 class Trainer {
  public:
   // Takes the memory of the plan from `pool` and `device`; the tiles are not filled. `spec`, which
@@ -127,13 +130,19 @@ class Trainer {
     StepRecord record;
   };
 
-  Trainer(const JobSpec& spec, const MemoryPlan& plan) : spec_(spec), plan_(plan) {}
+  Trainer(const JobSpec& spec, const MemoryPlan& plan)
+      : spec_(spec),
+        plan_(plan),
+        active_parameters_(ActiveParameterCount(plan.dimensions.layout->model)),
+        router_auxiliary_loss_(RouterAuxiliaryLoss(spec, plan.dimensions.layout->model)) {}
   absl::Status UploadRopeTables();
   // Runs a forward pass that gives `logits`, or the losses if that is null. Returns its slot.
   absl::StatusOr<int> RunForward(const Batch& batch, LogitsRequest* logits);
 
   const JobSpec spec_;
   const MemoryPlan plan_;
+  const int64_t active_parameters_;  // those that a token uses
+  const double router_auxiliary_loss_;
   Device* device_ = nullptr;
   std::unique_ptr<DeviceMemory> arena_memory_;
   DeviceBuffers device_buffers_;

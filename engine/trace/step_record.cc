@@ -35,6 +35,31 @@ std::optional<Rewards> RewardsIn(const nlohmann::json& json, const char* key) {
                  Number(*found, "accuracies")};
 }
 
+nlohmann::ordered_json ToJson(const RouterReport& router) {
+  nlohmann::ordered_json json = {{"load", router.load},
+                                 {"busiest", router.busiest},
+                                 {"entropy", router.entropy},
+                                 {"dropped", 0}};
+  if (router.auxiliary_loss.has_value()) json["auxiliary_loss"] = *router.auxiliary_loss;
+  return json;
+}
+
+std::optional<RouterReport> RouterIn(const nlohmann::json& json) {
+  const auto found = json.find("router");
+  if (found == json.end() || !found->is_object()) return std::nullopt;
+  RouterReport router;
+  if (const auto load = found->find("load"); load != found->end() && load->is_array()) {
+    for (const nlohmann::json& part : *load) {
+      router.load.push_back(part.is_number() ? part.get<double>()
+                                             : std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  router.busiest = Number(*found, "busiest");
+  router.entropy = Number(*found, "entropy");
+  if (found->contains("auxiliary_loss")) router.auxiliary_loss = Number(*found, "auxiliary_loss");
+  return router;
+}
+
 }  // namespace
 
 std::string StepRecordJson(const StepRecord& record) {
@@ -67,6 +92,7 @@ std::string StepRecordJson(const StepRecord& record) {
   if (!record.eval_losses.empty()) json["eval_losses"] = record.eval_losses;
   if (record.rewards.has_value()) json["rewards"] = ToJson(*record.rewards);
   if (record.eval_rewards.has_value()) json["eval_rewards"] = ToJson(*record.eval_rewards);
+  if (record.router.has_value()) json["router"] = ToJson(*record.router);
   json["time"] = record.time;
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -111,6 +137,7 @@ absl::StatusOr<StepRecord> ParseStepRecord(std::string_view text) {
   }
   record.rewards = RewardsIn(json, "rewards");
   record.eval_rewards = RewardsIn(json, "eval_rewards");
+  record.router = RouterIn(json);
   if (const auto time = json.find("time"); time != json.end() && time->is_string()) {
     record.time = time->get<std::string>();
   }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 
@@ -27,6 +28,15 @@ struct Rewards {
   double accuracies = 0;  // the part of the pairs whose chosen answer has the higher reward
 };
 
+// How the tokens of a step were spread over experts, before the update. No token is ever dropped.
+struct RouterReport {
+  std::vector<double> load;  // by expert, the part of all choices in all layers; the sum is 1
+  // The most that an expert of any layer was chosen, over an even share.
+  double busiest = 0;
+  double entropy = 0;                    // mean of RouteArgs::entropy, in nats
+  std::optional<double> auxiliary_loss;  // without its coefficient; chosen experts if even
+};
+
 struct StepRecord {
   int64_t step = 0;          // from 1
   double loss = 0;           // mean over unmasked predictions or pairs, before the update
@@ -37,7 +47,7 @@ struct StepRecord {
   int64_t total_tokens = 0;  // input tokens since step 1
   double step_seconds = 0;
   double tokens_per_second = 0;       // of input tokens
-  double model_flops_per_second = 0;  // 6 * parameters * tokens_per_second
+  double model_flops_per_second = 0;  // 6 * parameters that a token uses * tokens_per_second
   int64_t h2d_bytes = 0, d2h_bytes = 0;
   LaneSeconds lane_busy_seconds;
   double matmul_seconds = 0;  // the part of compute that is matrix products
@@ -49,12 +59,13 @@ struct StepRecord {
   std::map<std::string, double> eval_losses;  // of the named sets of data.eval
   std::optional<Rewards> rewards;             // of a step over pairs of answers
   std::optional<Rewards> eval_rewards;        // beside eval_loss
+  std::optional<RouterReport> router;         // of a model with experts
   std::string time;                           // RFC 3339
 };
 
 // Returns the record as one JSON object without a line end. eval_loss is left out if it was not
-// measured, eval_losses if there are none, and rewards and eval_rewards without pairs. A number
-// that is not finite becomes null, so that the line is valid JSON.
+// measured, eval_losses if there are none, rewards and eval_rewards without pairs, and router
+// without experts. A number that is not finite becomes null, so that the line is valid JSON.
 std::string StepRecordJson(const StepRecord& record);
 
 // Reads what StepRecordJson wrote, in this version or an earlier one. A real number that is null or

@@ -179,6 +179,15 @@ void ToProto(const StepRecord& record, v1::StepMetrics* proto) {
   proto->mutable_eval_losses()->insert(record.eval_losses.begin(), record.eval_losses.end());
   if (record.rewards.has_value()) ToProto(*record.rewards, proto->mutable_rewards());
   if (record.eval_rewards.has_value()) ToProto(*record.eval_rewards, proto->mutable_eval_rewards());
+  if (record.router.has_value()) {
+    v1::Router* const router = proto->mutable_router();
+    router->mutable_load()->Assign(record.router->load.begin(), record.router->load.end());
+    router->set_busiest(record.router->busiest);
+    router->set_entropy(record.router->entropy);
+    if (record.router->auxiliary_loss.has_value()) {
+      router->set_auxiliary_loss(*record.router->auxiliary_loss);
+    }
+  }
   SetTime(record.time, proto);
 }
 

@@ -260,6 +260,18 @@ void DaemonMetrics::AddLastStep(MetricPage* page) const {
   page->Gauge("megatrain_reward_accuracy_ratio",
               "Part of the last step's pairs whose chosen answer has the higher reward.")
       .Add(accuracy);
+  std::optional<double> busiest, entropy;
+  if (last_step_.has_value() && last_step_->router.has_value()) {
+    busiest = last_step_->router->busiest;
+    entropy = last_step_->router->entropy;
+  }
+  page->Gauge("megatrain_router_busiest_ratio",
+              "The most that an expert of any layer was chosen in the last step, over an even "
+              "share.")
+      .Add(busiest);
+  page->Gauge("megatrain_router_entropy_nats",
+              "Mean entropy of the routers' distributions in the last step.")
+      .Add(entropy);
   page->Gauge("megatrain_gradient_norm", "L2 norm of the last step's gradient, before clipping.")
       .Add(norm);
   page->Gauge("megatrain_learning_rate", "Learning rate of the last step.").Add(rate);

@@ -115,6 +115,33 @@ TEST_P(LayerNumericsTest, WhatIsKeptDoesNotChangeBits) {
   }
 }
 
+// Tiles, packs of rows and chunks cut the experts' work in many ways.
+TEST_P(LayerNumericsTest, TilesOfExpertsDoNotChangeBits) {
+  if (MostExperts(layout_.model) == 0) return;
+  const auto in_tiles_of = [&](int64_t experts, DType dtype, int64_t chunk) {
+    ModelDescription model = layout_.model;
+    for (LayerDescription& layer : model.layers) layer.experts.experts_per_tile = experts;
+    layout_ = BuildModelLayout(model);
+    return Step(dtype, 2, KeepLevel::kNothing, chunk);
+  };
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    // An expert with more rows than a chunk is cut by it, so that a chunk's bits are its own.
+    for (const int64_t chunk : {int64_t{0}, kChunk}) {
+      const PlainStepResult whole = in_tiles_of(MostExperts(layout_.model), dtype, chunk);
+      ASSERT_TRUE(whole.status.ok()) << whole.status;
+      for (const int64_t experts : {1, 3}) {
+        const PlainStepResult cut = in_tiles_of(experts, dtype, chunk);
+        ASSERT_TRUE(cut.status.ok()) << cut.status;
+        EXPECT_EQ(cut.loss, whole.loss);
+        EXPECT_TRUE(cut.logits == whole.logits);
+        for (const auto& [name, gradient] : whole.gradients) {
+          EXPECT_TRUE(cut.gradients.at(name) == gradient) << name;
+        }
+      }
+    }
+  }
+}
+
 // Cutting the step into other micro-batches changes the order of sums only.
 TEST_P(LayerNumericsTest, MicroBatchesAddUp) {
   const PlainStepResult whole = Step(DType::kF32, 3), cut = Step(DType::kF32, 1);

@@ -1,0 +1,75 @@
+#include "engine/pipeline/router_totals.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace megatrain {
+
+RouterTotals::RouterTotals(const ModelLayout& layout,
+                           const std::vector<int64_t>& micro_batch_tokens) {
+  const size_t most = static_cast<size_t>(MostExperts(layout.model));
+  if (most == 0) return;
+  for (const Stage& stage : layout.stages) {
+    const int64_t experts = layout.model.layers[static_cast<size_t>(stage.layer)].experts.count;
+    const bool routes = stage.kind == StageKind::kExperts;
+    chosen_.emplace_back(routes ? static_cast<size_t>(experts) : 0);
+    layers_ += routes ? 1 : 0;
+  }
+  for (const int64_t tokens : micro_batch_tokens) {
+    micro_batches_.push_back(
+        {static_cast<double>(tokens), std::vector<double>(most), std::vector<double>(most)});
+    tokens_ += static_cast<double>(tokens);
+  }
+}
+
+void RouterTotals::Add(int stage, int micro_batch, absl::Span<const int32_t> offsets,
+                       double entropy, absl::Span<const double> probability) {
+  MicroBatch& m = micro_batches_[static_cast<size_t>(micro_batch)];
+  std::vector<double>& of_stage = chosen_[static_cast<size_t>(stage)];
+  for (size_t e = 0; e < of_stage.size(); ++e) {
+    const double chosen = offsets[e + 1] - offsets[e];
+    of_stage[e] += chosen;
+    m.chosen[e] += chosen;
+  }
+  for (size_t e = 0; e < probability.size(); ++e) m.probability[e] += probability[e];
+  has_probability_ |= !probability.empty();
+  entropy_ += entropy;
+}
+
+std::vector<float> RouterTotals::AuxiliaryGradient(int micro_batch, double coefficient) const {
+  const MicroBatch& m = micro_batches_[static_cast<size_t>(micro_batch)];
+  const double pooled = m.tokens * layers_;
+  std::vector<float> gradient(m.chosen.size());
+  for (size_t e = 0; e < gradient.size(); ++e) {
+    gradient[e] = static_cast<float>(coefficient * part(m) * static_cast<double>(gradient.size()) *
+                                     m.chosen[e] / pooled / pooled);
+  }
+  return gradient;
+}
+
+RouterReport RouterTotals::Report() const {
+  RouterReport report;
+  report.entropy = entropy_ / (tokens_ * layers_);
+  for (const std::vector<double>& stage : chosen_) {
+    if (stage.empty()) continue;
+    const double sum = std::accumulate(stage.begin(), stage.end(), 0.0);
+    report.busiest = std::max(report.busiest, *std::max_element(stage.begin(), stage.end()) *
+                                                  static_cast<double>(stage.size()) / sum);
+  }
+  double all = 0, auxiliary = 0;
+  report.load.resize(micro_batches_.front().chosen.size());
+  for (const MicroBatch& m : micro_batches_) {
+    const double pooled = m.tokens * layers_;
+    for (size_t e = 0; e < report.load.size(); ++e) {
+      report.load[e] += m.chosen[e];
+      all += m.chosen[e];
+      auxiliary += part(m) * static_cast<double>(report.load.size()) * (m.chosen[e] / pooled) *
+                   (m.probability[e] / pooled);
+    }
+  }
+  for (double& part : report.load) part /= all;
+  if (has_probability_) report.auxiliary_loss = auxiliary;
+  return report;
+}
+
+}  // namespace megatrain

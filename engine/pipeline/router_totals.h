@@ -1,0 +1,56 @@
+// RouterTotals sums how the tokens of one step were spread over experts, for the step's record and
+// for the auxiliary loss that spreads them evenly.
+//
+// The auxiliary loss (Fedus et al. 2021, as in transformers) of a micro-batch of N tokens, pooled
+// over all L layers with E experts, is
+//   aux = E * sum over experts e of f_e P_e,
+// where f_e is the number of choices of e over N L, and P_e the mean of softmax(logits)_e over
+// tokens and layers. f is a constant for the gradient. A step's is the mean over its micro-batches,
+// weighted by their tokens. transformers' Trainer adds those of several micro-batches instead.
+#ifndef MEGATRAIN_ENGINE_PIPELINE_ROUTER_TOTALS_H_
+#define MEGATRAIN_ENGINE_PIPELINE_ROUTER_TOTALS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "engine/model/model_layout.h"
+#include "engine/trace/step_record.h"
+
+namespace megatrain {
+
+class RouterTotals {
+ public:
+  RouterTotals() = default;
+  // For a step over micro-batches of these numbers of tokens.
+  RouterTotals(const ModelLayout& layout, const std::vector<int64_t>& micro_batch_tokens);
+
+  // Adds the routing of a micro-batch in a stage. `offsets` are those of SortAssignmentsArgs,
+  // `entropy` the sum over tokens, and `probability` that of the softmax by expert; empty without
+  // the auxiliary loss.
+  void Add(int stage, int micro_batch, absl::Span<const int32_t> offsets, double entropy,
+           absl::Span<const double> probability);
+
+  // Returns the gradient of coefficient * the step's auxiliary loss by the softmax of any token of
+  // the micro-batch in any layer, [experts]. REQUIRES: all stages were added for this micro-batch.
+  std::vector<float> AuxiliaryGradient(int micro_batch, double coefficient) const;
+
+  // REQUIRES: all stages and micro-batches were added.
+  RouterReport Report() const;
+
+ private:
+  struct MicroBatch {
+    double tokens = 0;
+    std::vector<double> chosen, probability;  // by expert, over all layers
+  };
+  double part(const MicroBatch& m) const { return m.tokens / tokens_; }
+
+  double layers_ = 0, tokens_ = 0, entropy_ = 0;
+  bool has_probability_ = false;
+  std::vector<MicroBatch> micro_batches_;
+  std::vector<std::vector<double>> chosen_;  // by stage and expert; empty without experts
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_PIPELINE_ROUTER_TOTALS_H_

@@ -1,0 +1,80 @@
+#include "engine/pipeline/router_totals.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+// Two layers of three experts, of which tokens choose two, and a dense one.
+ModelLayout Layout() {
+  ModelDescription model = UniformModel({.vocabulary = 11,
+                                         .hidden = 8,
+                                         .layers = 3,
+                                         .heads = 1,
+                                         .kv_heads = 1,
+                                         .head_dim = 8,
+                                         .intermediate = 4,
+                                         .max_positions = 16});
+  for (const size_t layer : {0, 2}) {
+    model.layers[layer].feed_forward.intermediate = 0;
+    model.layers[layer].experts = {
+        .count = 3, .chosen = 2, .intermediate = 4, .experts_per_tile = 2};
+  }
+  return BuildModelLayout(model);
+}
+
+// The stages are attention, experts, the dense layer, attention, experts.
+constexpr int kFirst = 1, kSecond = 4;
+
+TEST(RouterTotalsTest, LoadIsOfAllLayersAndTheBusiestOfOne) {
+  RouterTotals totals(Layout(), {4, 2});
+  totals.Add(kFirst, 0, {0, 4, 6, 8}, /*entropy=*/4.0, {});
+  totals.Add(kFirst, 1, {0, 2, 2, 4}, 1.0, {});
+  totals.Add(kSecond, 0, {0, 0, 4, 8}, 4.0, {});
+  totals.Add(kSecond, 1, {0, 0, 2, 4}, 3.0, {});
+  const RouterReport report = totals.Report();
+  EXPECT_EQ(report.load, (std::vector<double>{6.0 / 24, 8.0 / 24, 10.0 / 24}));
+  EXPECT_DOUBLE_EQ(report.busiest, 6.0 / (12.0 / 3));
+  EXPECT_DOUBLE_EQ(report.entropy, 12.0 / 12);
+  EXPECT_FALSE(report.auxiliary_loss.has_value());
+}
+
+// Written out: E sum f P, with f and P pooled over both layers of a micro-batch.
+TEST(RouterTotalsTest, AuxiliaryLossAndItsGradientPoolTheLayersOfAMicroBatch) {
+  RouterTotals totals(Layout(), {4, 2});
+  totals.Add(kFirst, 0, {0, 4, 6, 8}, 0, {2.0, 1.0, 1.0});
+  totals.Add(kFirst, 1, {0, 2, 2, 4}, 0, {1.0, 0.5, 0.5});
+  totals.Add(kSecond, 0, {0, 0, 4, 8}, 0, {0.5, 1.5, 2.0});
+  totals.Add(kSecond, 1, {0, 0, 2, 4}, 0, {0.25, 0.75, 1.0});
+  const double first = 3 * (4.0 / 8 * 2.5 / 8 + 6.0 / 8 * 2.5 / 8 + 6.0 / 8 * 3.0 / 8);
+  const double second = 3 * (2.0 / 4 * 1.25 / 4 + 2.0 / 4 * 1.25 / 4 + 4.0 / 4 * 1.5 / 4);
+  EXPECT_DOUBLE_EQ(totals.Report().auxiliary_loss.value(), first * 4 / 6 + second * 2 / 6);
+  const std::vector<float> gradient = totals.AuxiliaryGradient(1, 0.5);
+  ASSERT_EQ(gradient.size(), 3u);
+  EXPECT_FLOAT_EQ(gradient[0], 0.5 * 2 / 6 * 3 * (2.0 / 4) / 4);
+  EXPECT_FLOAT_EQ(gradient[2], 0.5 * 2 / 6 * 3 * (4.0 / 4) / 4);
+}
+
+TEST(RouterTotalsTest, EvenChoicesHaveAnAuxiliaryLossOfTheChosenExperts) {
+  RouterTotals totals(Layout(), {3});
+  for (const int stage : {kFirst, kSecond}) totals.Add(stage, 0, {0, 2, 4, 6}, 0, {1, 1, 1});
+  EXPECT_DOUBLE_EQ(totals.Report().auxiliary_loss.value(), 2.0);
+  EXPECT_DOUBLE_EQ(totals.Report().busiest, 1.0);
+}
+
+TEST(RouterTotalsTest, ADenseModelHasNothingToSum) {
+  const ModelDescription dense = UniformModel({.vocabulary = 11,
+                                               .hidden = 8,
+                                               .layers = 1,
+                                               .heads = 1,
+                                               .kv_heads = 1,
+                                               .head_dim = 8,
+                                               .intermediate = 4,
+                                               .max_positions = 16});
+  const RouterTotals totals(BuildModelLayout(dense), {4});
+}
+
+}  // namespace
+}  // namespace megatrain
