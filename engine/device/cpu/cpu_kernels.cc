@@ -46,7 +46,7 @@ void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, bo
               float* sums) {
   ForRanges(pool, n, 4096, [&](int64_t begin, int64_t end) {
     if (!add) std::fill(sums + begin, sums + end, 0.0f);
-    AddRows(DType::kF32, parts + begin, count, end - begin, n, sums + begin);
+    AddUpRows(DType::kF32, parts + begin, count, end - begin, n, sums + begin);
   });
 }
 
@@ -215,8 +215,8 @@ absl::Status CpuKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_
   ForRanges(pool_, rows, size, [&](int64_t begin, int64_t end) {
     float* part = parts + begin / size * n;
     std::memset(part, 0, static_cast<size_t>(n) * sizeof(float));
-    AddRows(dtype, static_cast<const char*>(dy) + begin * stride * DTypeBytes(dtype), end - begin,
-            n, stride, part);
+    AddUpRows(dtype, static_cast<const char*>(dy) + begin * stride * DTypeBytes(dtype), end - begin,
+              n, stride, part);
   });
   AddParts(pool_, parts, count, n, add, dbias);
   return absl::OkStatus();

@@ -156,7 +156,7 @@ double SumOfSquaresOf(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(S
 
 double SumOf(const float* x, int64_t n) { return HWY_DYNAMIC_DISPATCH(PlainSum)(x, n); }
 
-void AddRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out) {
+void AddUpRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out) {
   HWY_DYNAMIC_DISPATCH(SumRows)(dtype, x, rows, n, stride, out);
 }
 

@@ -12,7 +12,7 @@ double SumOfSquaresOf(const float* x, int64_t n);
 double SumOf(const float* x, int64_t n);
 
 // out[i] += sum over rows of x[row, i] for n columns, in the order of the rows.
-void AddRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out);
+void AddUpRows(DType dtype, const void* x, int64_t rows, int64_t n, int64_t stride, float* out);
 
 // Computes out[i] = scale * x[i] for n elements of dtype. `out` may be `x`.
 void ScaleElements(DType dtype, const void* x, int64_t n, float scale, void* out);
