@@ -49,6 +49,18 @@ GatedUnit UnitOf(GluActivation activation, double limit, double slope, double ga
   return {};
 }
 
+// Where a token's gate and up of one element of the output lie in gate_up.
+struct GateUpPlaces {
+  int64_t gate, up;
+};
+
+template <typename Args>
+GateUpPlaces PlacesOf(const Args& args, int64_t t, int64_t i) {
+  const int64_t first = 2 * t * args.width;
+  if (args.interleaved) return {first + 2 * i, first + 2 * i + 1};
+  return {first + i, first + args.width + i};
+}
+
 // The elements of a pair of RopeArgs: pair i of a head that begins at 0.
 struct RotatedPair {
   int64_t first, second;
@@ -140,8 +152,9 @@ absl::Status ReferenceKernels::Rope(Stream&, const RopeArgs& args) {
 absl::Status ReferenceKernels::Glu(Stream&, const GluArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
     for (int64_t i = 0; i < args.width; ++i) {
-      const double gate = Get(args.dtype, args.gate_up, 2 * t * args.width + i);
-      const double up = Get(args.dtype, args.gate_up, (2 * t + 1) * args.width + i);
+      const GateUpPlaces at = PlacesOf(args, t, i);
+      const double gate = Get(args.dtype, args.gate_up, at.gate);
+      const double up = Get(args.dtype, args.gate_up, at.up);
       Set(args.dtype, args.out, t * args.width + i,
           UnitOf(args.activation, args.limit, args.slope, gate, up).out);
     }
@@ -152,13 +165,13 @@ absl::Status ReferenceKernels::Glu(Stream&, const GluArgs& args) {
 absl::Status ReferenceKernels::GluBackward(Stream&, const GluBackwardArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
     for (int64_t i = 0; i < args.width; ++i) {
-      const int64_t at = 2 * t * args.width + i;
-      const double gate = Get(args.dtype, args.gate_up, at);
-      const double up = Get(args.dtype, args.gate_up, at + args.width);
+      const GateUpPlaces at = PlacesOf(args, t, i);
+      const double gate = Get(args.dtype, args.gate_up, at.gate);
+      const double up = Get(args.dtype, args.gate_up, at.up);
       const double dout = Get(args.dtype, args.dout, t * args.width + i);
       const GatedUnit unit = UnitOf(args.activation, args.limit, args.slope, gate, up);
-      Set(args.dtype, args.dgate_up, at, dout * unit.by_gate);
-      Set(args.dtype, args.dgate_up, at + args.width, dout * unit.by_up);
+      Set(args.dtype, args.dgate_up, at.gate, dout * unit.by_gate);
+      Set(args.dtype, args.dgate_up, at.up, dout * unit.by_up);
       Set(args.dtype, args.dout, t * args.width + i, unit.out);
     }
   }

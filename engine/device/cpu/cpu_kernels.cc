@@ -7,12 +7,15 @@
 #include <cstring>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "engine/base/status.h"
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/cross_entropy.h"
 #include "engine/device/cpu/elementwise.h"
+#include "engine/device/cpu/experts/router.h"
+#include "engine/device/cpu/experts/rows.h"
+#include "engine/device/cpu/experts/sort_assignments.h"
 #include "engine/device/cpu/glu.h"
+#include "engine/device/cpu/loops/ranges.h"
 #include "engine/device/cpu/matmul.h"
 #include "engine/device/cpu/norm.h"
 #include "engine/device/cpu/rope.h"
@@ -21,25 +24,6 @@
 
 namespace megatrain {
 namespace {
-
-// Element-wise work is cut into blocks of about this many elements: some ten microseconds, far more
-// than claiming a block costs.
-constexpr int64_t kBlockElements = int64_t{1} << 15;
-// Sums have at most this many parts, each the sum over a range of rows.
-constexpr int64_t kPartsMax = 64;
-
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// fn(begin, end) for ranges of [0, n), `size` each: the same ranges whatever the pool is.
-void ForRanges(ThreadPool* pool, int64_t n, int64_t size,
-               absl::FunctionRef<void(int64_t begin, int64_t end)> fn) {
-  pool->ParallelFor(CeilDiv(n, size),
-                    [&](int64_t block) { fn(block * size, std::min(n, (block + 1) * size)); });
-}
-
-int64_t RowsInBlock(int64_t row_elements) {
-  return std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, row_elements));
-}
 
 // sums[n] += the parts [count, n], in order; without `add` from zero.
 void AddParts(ThreadPool* pool, const float* parts, int64_t count, int64_t n, bool add,
@@ -95,8 +79,7 @@ absl::Status CpuKernels::RmsNorm(Stream&, const RmsNormArgs& args) {
 }
 
 absl::Status CpuKernels::RmsNormBackward(Stream&, const RmsNormBackwardArgs& args) {
-  const int64_t rows =
-      std::max(RowsInBlock(args.groups * args.width), CeilDiv(args.rows, kPartsMax));
+  const int64_t rows = RowsInPart(args.rows, args.groups * args.width);
   const int64_t count = CeilDiv(args.rows, rows);
   const WorkspacePool::Lease workspace = workspaces_.Take();
   float* parts = workspace->Floats(1, count * args.width);
@@ -158,6 +141,46 @@ absl::Status CpuKernels::SigmoidGateBackward(Stream&, const SigmoidGateBackwardA
   return absl::OkStatus();
 }
 
+absl::Status CpuKernels::Route(Stream&, const RouteArgs& args) {
+  RunRoute(args, pool_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::RouteBackward(Stream&, const RouteBackwardArgs& args) {
+  RunRouteBackward(args, pool_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::RouterSums(Stream&, const RouterSumsArgs& args) {
+  RunRouterSums(args, pool_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::SortAssignments(Stream&, const SortAssignmentsArgs& args) {
+  RunSortAssignments(args, pool_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::GatherRows(Stream&, const GatherRowsArgs& args) {
+  RunGatherRows(args, pool_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::AddRows(Stream&, const AddRowsArgs& args) {
+  RunAddRows(args, pool_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::WeighRows(Stream&, const WeighRowsArgs& args) {
+  RunWeighRows(args, pool_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::RoundSum(Stream&, const RoundSumArgs& args) {
+  RunRoundSum(args, pool_);
+  return absl::OkStatus();
+}
+
 absl::Status CpuKernels::Embedding(Stream&, const EmbeddingArgs& args) {
   const size_t row_bytes = static_cast<size_t>(args.hidden * DTypeBytes(args.dtype));
   ForRanges(pool_, args.tokens, RowsInBlock(args.hidden), [&](int64_t begin, int64_t end) {
@@ -208,7 +231,7 @@ absl::Status CpuKernels::PreferenceLoss(Stream&, const PreferenceLossArgs& args)
 
 absl::Status CpuKernels::BiasBackward(Stream&, DType dtype, int64_t rows, int64_t n, const void* dy,
                                       int64_t stride, float* dbias, bool add) {
-  const int64_t size = std::max(RowsInBlock(n), CeilDiv(rows, kPartsMax));
+  const int64_t size = RowsInPart(rows, n);
   const int64_t count = CeilDiv(rows, size);
   const WorkspacePool::Lease workspace = workspaces_.Take();
   float* parts = workspace->Floats(1, count * n);

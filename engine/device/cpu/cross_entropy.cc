@@ -9,7 +9,7 @@
 #define HWY_TARGET_INCLUDE "engine/device/cpu/cross_entropy.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file again for each target.
-#include "engine/device/cpu/simd-inl.h"
+#include "engine/device/cpu/loops/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace megatrain {

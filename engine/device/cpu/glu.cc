@@ -1,10 +1,13 @@
 #include "engine/device/cpu/glu.h"
 
+#include <algorithm>
+#include <type_traits>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "engine/device/cpu/glu.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file again for each target.
-#include "engine/device/cpu/simd-inl.h"
+#include "engine/device/cpu/loops/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace megatrain {
@@ -78,62 +81,96 @@ struct Activation<GluActivation::kClampedSilu> {
   const VF limit_, sigmoid_slope_;
 };
 
-template <bool kTail, typename T, typename A>
-HWY_INLINE void ForwardPart(const A& activation, const T* gate, const T* up, T* out, size_t count) {
-  const VF activated = activation.Of(LoadPart<kTail>(gate, count), nullptr);
-  StorePart<kTail>(hn::Mul(activated, activation.Up(LoadPart<kTail>(up, count))), out, count);
+// A token's row of gates and ups: [2, width] or, if kInterleaved, [width, 2].
+template <bool kInterleaved, typename T>
+struct GateUpRow {
+  T* const row;
+  const size_t width;
+
+  // Load and store elements [i, i + count).
+  template <bool kTail>
+  HWY_INLINE void Load(size_t i, size_t count, VF& gate, VF& up) const {
+    if constexpr (!kInterleaved) {
+      gate = LoadPart<kTail>(row + i, count);
+      up = LoadPart<kTail>(row + width + i, count);
+    } else if constexpr (kTail) {
+      std::remove_const_t<T> pairs[2 * hn::MaxLanes(DF())] = {};
+      std::copy(row + 2 * i, row + 2 * (i + count), pairs);
+      LoadPairs(pairs, gate, up);
+    } else {
+      LoadPairs(row + 2 * i, gate, up);
+    }
+  }
+  template <bool kTail>
+  HWY_INLINE void Store(VF gate, VF up, size_t i, size_t count) const {
+    if constexpr (!kInterleaved) {
+      StorePart<kTail>(gate, row + i, count);
+      StorePart<kTail>(up, row + width + i, count);
+    } else if constexpr (kTail) {
+      T pairs[2 * hn::MaxLanes(DF())];
+      StorePairs(gate, up, pairs);
+      std::copy(pairs, pairs + 2 * count, row + 2 * i);
+    } else {
+      StorePairs(gate, up, row + 2 * i);
+    }
+  }
+};
+
+template <bool kTail, typename Row, typename T, typename A>
+HWY_INLINE void ForwardPart(const A& activation, const Row& gate_up, size_t i, size_t count,
+                            T* out) {
+  VF gate, up;
+  gate_up.template Load<kTail>(i, count, gate, up);
+  const VF activated = activation.Of(gate, nullptr);
+  StorePart<kTail>(hn::Mul(activated, activation.Up(up)), out + i, count);
 }
 
-template <typename T, GluActivation kActivation>
+template <typename T, GluActivation kActivation, bool kInterleaved>
 void ForwardTokens(const GluArgs& args, int64_t begin, int64_t end) {
   const size_t lanes = hn::Lanes(DF());
   const size_t n = static_cast<size_t>(args.width);
   const Activation<kActivation> activation(args.limit, args.slope);
   for (int64_t t = begin; t < end; ++t) {
-    const T* gate = static_cast<const T*>(args.gate_up) + 2 * t * args.width;
-    const T* up = gate + n;
+    const GateUpRow<kInterleaved, const T> gate_up{
+        static_cast<const T*>(args.gate_up) + 2 * t * args.width, n};
     T* out = static_cast<T*>(args.out) + t * args.width;
     size_t i = 0;
-    for (; i + lanes <= n; i += lanes) {
-      ForwardPart<false>(activation, gate + i, up + i, out + i, lanes);
-    }
-    if (i < n) ForwardPart<true>(activation, gate + i, up + i, out + i, n - i);
+    for (; i + lanes <= n; i += lanes) ForwardPart<false>(activation, gate_up, i, lanes, out);
+    if (i < n) ForwardPart<true>(activation, gate_up, i, n - i, out);
   }
 }
 
-// Everything is read before it is written, so dgate and dup may be gate and up. dout becomes what
+// Everything is read before it is written, so dgate_up may be gate_up. dout becomes what
 // ForwardPart gives.
-template <bool kTail, typename T, typename A>
-HWY_INLINE void BackwardPart(const A& activation, const T* gate, const T* up, T* dout, T* dgate,
-                             T* dup, size_t count) {
-  const VF raw_up = LoadPart<kTail>(up, count);
-  const VF d = LoadPart<kTail>(dout, count);
-  VF slope;
-  const VF activated = activation.Of(LoadPart<kTail>(gate, count), &slope);
+template <bool kTail, typename Row, typename GradientRow, typename T, typename A>
+HWY_INLINE void BackwardPart(const A& activation, const Row& gate_up, size_t i, size_t count,
+                             T* dout, const GradientRow& dgate_up) {
+  VF gate, raw_up, slope;
+  gate_up.template Load<kTail>(i, count, gate, raw_up);
+  const VF d = LoadPart<kTail>(dout + i, count);
+  const VF activated = activation.Of(gate, &slope);
   const VF u = activation.Up(raw_up);
-  StorePart<kTail>(hn::Mul(hn::Mul(d, u), slope), dgate, count);
-  StorePart<kTail>(activation.UpGradient(raw_up, hn::Mul(d, activated)), dup, count);
-  StorePart<kTail>(hn::Mul(activated, u), dout, count);
+  dgate_up.template Store<kTail>(hn::Mul(hn::Mul(d, u), slope),
+                                 activation.UpGradient(raw_up, hn::Mul(d, activated)), i, count);
+  StorePart<kTail>(hn::Mul(activated, u), dout + i, count);
 }
 
-template <typename T, GluActivation kActivation>
+template <typename T, GluActivation kActivation, bool kInterleaved>
 void BackwardTokens(const GluBackwardArgs& args, int64_t begin, int64_t end) {
   const size_t lanes = hn::Lanes(DF());
   const size_t n = static_cast<size_t>(args.width);
   const Activation<kActivation> activation(args.limit, args.slope);
   for (int64_t t = begin; t < end; ++t) {
-    const T* gate = static_cast<const T*>(args.gate_up) + 2 * t * args.width;
-    const T* up = gate + n;
+    const GateUpRow<kInterleaved, const T> gate_up{
+        static_cast<const T*>(args.gate_up) + 2 * t * args.width, n};
+    const GateUpRow<kInterleaved, T> dgate_up{static_cast<T*>(args.dgate_up) + 2 * t * args.width,
+                                              n};
     T* dout = static_cast<T*>(args.dout) + t * args.width;
-    T* dgate = static_cast<T*>(args.dgate_up) + 2 * t * args.width;
-    T* dup = dgate + n;
     size_t i = 0;
     for (; i + lanes <= n; i += lanes) {
-      BackwardPart<false>(activation, gate + i, up + i, dout + i, dgate + i, dup + i, lanes);
+      BackwardPart<false>(activation, gate_up, i, lanes, dout, dgate_up);
     }
-    if (i < n) {
-      BackwardPart<true>(activation, gate + i, up + i, dout + i, dgate + i, dup + i, n - i);
-    }
+    if (i < n) BackwardPart<true>(activation, gate_up, i, n - i, dout, dgate_up);
   }
 }
 
@@ -197,39 +234,38 @@ void GateBackwardTokens(const SigmoidGateBackwardArgs& args, int64_t begin, int6
   }
 }
 
-template <GluActivation kActivation>
-void ForwardOf(const GluArgs& args, int64_t begin, int64_t end) {
-  args.dtype == DType::kF32 ? ForwardTokens<float, kActivation>(args, begin, end)
-                            : ForwardTokens<bf16_t, kActivation>(args, begin, end);
-}
-
-template <GluActivation kActivation>
-void BackwardOf(const GluBackwardArgs& args, int64_t begin, int64_t end) {
-  args.dtype == DType::kF32 ? BackwardTokens<float, kActivation>(args, begin, end)
-                            : BackwardTokens<bf16_t, kActivation>(args, begin, end);
-}
-
-// Calls run.operator()<kActivation>() for the activation.
-template <typename Run>
-void WithActivation(GluActivation activation, const Run& run) {
-  switch (activation) {
+// Calls run.operator()<T, kActivation, kInterleaved>() for the arguments'.
+template <typename Args, typename Run>
+void WithUnit(const Args& args, const Run& run) {
+  const auto with_activation = [&]<GluActivation kActivation>() {
+    const bool fp32 = args.dtype == DType::kF32;
+    if (args.interleaved) {
+      return fp32 ? run.template operator()<float, kActivation, true>()
+                  : run.template operator()<bf16_t, kActivation, true>();
+    }
+    return fp32 ? run.template operator()<float, kActivation, false>()
+                : run.template operator()<bf16_t, kActivation, false>();
+  };
+  switch (args.activation) {
     case GluActivation::kSilu:
-      return run.template operator()<GluActivation::kSilu>();
+      return with_activation.template operator()<GluActivation::kSilu>();
     case GluActivation::kGeluTanh:
-      return run.template operator()<GluActivation::kGeluTanh>();
+      return with_activation.template operator()<GluActivation::kGeluTanh>();
     case GluActivation::kClampedSilu:
-      return run.template operator()<GluActivation::kClampedSilu>();
+      return with_activation.template operator()<GluActivation::kClampedSilu>();
   }
 }
 
 void GluForward(const GluArgs& args, int64_t begin, int64_t end) {
-  WithActivation(args.activation,
-                 [&]<GluActivation kActivation>() { ForwardOf<kActivation>(args, begin, end); });
+  WithUnit(args, [&]<typename T, GluActivation kActivation, bool kInterleaved>() {
+    ForwardTokens<T, kActivation, kInterleaved>(args, begin, end);
+  });
 }
 
 void GluBack(const GluBackwardArgs& args, int64_t begin, int64_t end) {
-  WithActivation(args.activation,
-                 [&]<GluActivation kActivation>() { BackwardOf<kActivation>(args, begin, end); });
+  WithUnit(args, [&]<typename T, GluActivation kActivation, bool kInterleaved>() {
+    BackwardTokens<T, kActivation, kInterleaved>(args, begin, end);
+  });
 }
 
 void GateForward(const SigmoidGateArgs& args, int64_t begin, int64_t end) {

@@ -20,12 +20,12 @@ constexpr GluKind kGluKinds[] = {{"silu", GluActivation::kSilu},
 
 // The forward pass, and the backward pass in place.
 KernelCall GluCall(const GluKind& kind, DType dtype, int64_t tokens, int64_t width, size_t gate_up,
-                   size_t out, size_t dout) {
+                   size_t out, size_t dout, bool interleaved = false) {
   return [=](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
     MT_RETURN_IF_ERROR(kernels.Glu(stream, {dtype, tokens, width, p[gate_up], p[out],
-                                            kind.activation, kind.limit, kind.slope}));
+                                            kind.activation, kind.limit, kind.slope, interleaved}));
     return kernels.GluBackward(stream, {dtype, tokens, width, p[gate_up], p[dout], p[gate_up],
-                                        kind.activation, kind.limit, kind.slope});
+                                        kind.activation, kind.limit, kind.slope, interleaved});
   };
 }
 
@@ -35,13 +35,16 @@ TEST_P(KernelsSuite, GluAndBackward) {
   for (const GluKind& kind : kGluKinds) {
     for (int64_t width : {1, 30, 257, 8, 520}) {
       const int64_t tokens = SizeIsTested(150 * 520) ? 150 : 20;
-      SCOPED_TRACE(testing::Message() << kind.name << ", " << tokens << "x" << width);
-      Operands operands(static_cast<uint64_t>(width));
-      const size_t gate_up = operands.Random(dtype(), tokens * 2 * width, 4.0);
-      const size_t out = operands.Random(dtype(), tokens * width);
-      const size_t dout = operands.Random(dtype(), tokens * width);
-      ExpectLikeReference(device(), operands, tolerance(),
-                          GluCall(kind, dtype(), tokens, width, gate_up, out, dout));
+      for (const bool interleaved : {false, true}) {
+        SCOPED_TRACE(testing::Message() << kind.name << ", " << tokens << "x" << width
+                                        << (interleaved ? ", interleaved" : ""));
+        Operands operands(static_cast<uint64_t>(width));
+        const size_t gate_up = operands.Random(dtype(), tokens * 2 * width, 4.0);
+        const size_t out = operands.Random(dtype(), tokens * width);
+        const size_t dout = operands.Random(dtype(), tokens * width);
+        ExpectLikeReference(device(), operands, tolerance(),
+                            GluCall(kind, dtype(), tokens, width, gate_up, out, dout, interleaved));
+      }
     }
   }
 }
@@ -89,6 +92,42 @@ TEST_P(KernelsSuite, GluBackwardGivesTheForwardsBits) {
       const auto got =
           RunOn(device(), operands, GluCall(kind, dtype(), tokens, width, gate_up, out, dout));
       EXPECT_EQ(got[dout].bytes, got[out].bytes) << kind.name << " " << width;
+    }
+  }
+}
+
+// Interleaved gates give the bits of those that lie apart.
+TEST_P(KernelsSuite, InterleavedGluIsTheSameUnit) {
+  for (const GluKind& kind : kGluKinds) {
+    for (int64_t width : {1, 37, 264}) {
+      const int64_t tokens = 15;
+      Operands operands(static_cast<uint64_t>(width));
+      const std::vector<float> apart = Normal(operands.random(), tokens * 2 * width, 4.0);
+      std::vector<float> in_turn(apart.size());
+      const auto place = [&](size_t i) {  // in in_turn, of element i of apart
+        const size_t n = static_cast<size_t>(width), t = i / (2 * n), j = i % (2 * n);
+        return 2 * t * n + (j < n ? 2 * j : 2 * (j - n) + 1);
+      };
+      for (size_t i = 0; i < apart.size(); ++i) in_turn[place(i)] = apart[i];
+      const size_t gates[] = {operands.Values(dtype(), apart), operands.Values(dtype(), in_turn)};
+      const std::vector<float> gradients = Normal(operands.random(), tokens * width, 1.0);
+      const size_t out[] = {operands.Random(dtype(), tokens * width),
+                            operands.Random(dtype(), tokens * width)};
+      const size_t dout[] = {operands.Values(dtype(), gradients),
+                             operands.Values(dtype(), gradients)};
+      const auto got = RunOn(device(), operands,
+                             [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+                               MT_RETURN_IF_ERROR(GluCall(kind, dtype(), tokens, width, gates[0],
+                                                          out[0], dout[0])(kernels, stream, p));
+                               return GluCall(kind, dtype(), tokens, width, gates[1], out[1],
+                                              dout[1], true)(kernels, stream, p);
+                             });
+      SCOPED_TRACE(testing::Message() << kind.name << " " << width);
+      EXPECT_EQ(got[out[0]].bytes, got[out[1]].bytes);
+      EXPECT_EQ(got[dout[0]].bytes, got[dout[1]].bytes);
+      for (size_t i = 0; i < apart.size(); ++i) {
+        ASSERT_EQ(ValueOf(got[gates[0]], i), ValueOf(got[gates[1]], place(i))) << i;
+      }
     }
   }
 }

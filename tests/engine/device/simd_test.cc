@@ -10,7 +10,7 @@
 #include <vector>
 
 // After those above, which are the host's.
-#include "engine/device/cpu/simd-inl.h"
+#include "engine/device/cpu/loops/simd-inl.h"
 
 namespace megatrain {
 namespace {

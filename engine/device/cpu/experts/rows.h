@@ -1,0 +1,17 @@
+// Rows of tokens that go to experts, and come back (see ExpertRows and the arguments).
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_
+
+#include "engine/base/thread_pool.h"
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+void RunGatherRows(const GatherRowsArgs& args, ThreadPool* pool);
+void RunAddRows(const AddRowsArgs& args, ThreadPool* pool);
+void RunWeighRows(const WeighRowsArgs& args, ThreadPool* pool);
+void RunRoundSum(const RoundSumArgs& args, ThreadPool* pool);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_ROWS_H_

@@ -1,0 +1,71 @@
+// Scores of a token's experts: softmax and sigmoid of a row of logits. This file is included once
+// for each instruction set (Highway's foreach_target).
+#include <cstddef>
+
+#include "engine/device/cpu/loops/simd-inl.h"
+
+#if defined(MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_SCORES_INL_H_
+#undef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_SCORES_INL_H_
+#else
+#define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_SCORES_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace megatrain {
+namespace HWY_NAMESPACE {
+
+// Calls part.operator()<kTail>(i, count) for the vectors of [0, n), the tail last.
+template <typename Part>
+HWY_INLINE void ForVectors(size_t n, const Part& part) {
+  const size_t lanes = hn::Lanes(DF());
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) part.template operator()<false>(i, lanes);
+  if (i < n) part.template operator()<true>(i, n - i);
+}
+
+// v without the lanes behind a tail's.
+template <bool kTail>
+HWY_INLINE VF Counted(VF v, size_t count) {
+  if constexpr (kTail) return hn::IfThenElseZero(hn::FirstN(DF(), count), v);
+  return v;
+}
+
+HWY_INLINE float LargestOf(const float* x, size_t n) {
+  VF largest = hn::Set(DF(), x[0]);
+  ForVectors(n, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {
+    VF v = LoadPart<kTail>(x + i, count);
+    if constexpr (kTail) v = hn::IfThenElse(hn::FirstN(DF(), count), v, largest);
+    largest = hn::Max(largest, v);
+  });
+  return MaxLanes(largest);
+}
+
+// y = softmax(x); y may be x. A NaN or an infinity above makes all of it NaN.
+HWY_INLINE void SoftmaxTo(const float* x, size_t n, float* y) {
+  const VF largest = hn::Set(DF(), LargestOf(x, n));
+  VF sum = hn::Zero(DF());
+  ForVectors(n, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {
+    const VF e = ExpNegative(hn::Sub(LoadPart<kTail>(x + i, count), largest));
+    sum = hn::Add(sum, Counted<kTail>(e, count));
+    StorePart<kTail>(e, y + i, count);
+  });
+  const VF factor = hn::Set(DF(), 1.0f / SumLanes(sum));
+  ForVectors(n, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {
+    StorePart<kTail>(hn::Mul(LoadPart<kTail>(y + i, count), factor), y + i, count);
+  });
+}
+
+// y = sigmoid(x) or, if negative, sigmoid(-x) = 1 - sigmoid(x). y may be x.
+HWY_INLINE void SigmoidTo(const float* x, size_t n, bool negative, float* y) {
+  const VF sign = hn::Set(DF(), negative ? -1.0f : 1.0f);
+  ForVectors(n, [&]<bool kTail>(size_t i, size_t count) HWY_ATTR {
+    StorePart<kTail>(Sigmoid(hn::Mul(LoadPart<kTail>(x + i, count), sign)), y + i, count);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace megatrain
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,14 @@
+// The order of assignments by expert (see SortAssignmentsArgs).
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_SORT_ASSIGNMENTS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_SORT_ASSIGNMENTS_H_
+
+#include "engine/base/thread_pool.h"
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+void RunSortAssignments(const SortAssignmentsArgs& args, ThreadPool* pool);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_EXPERTS_SORT_ASSIGNMENTS_H_
