@@ -56,20 +56,65 @@ std::string DescribeAttention(const AttentionDescription& a) {
   return absl::StrJoin(traits, ", ");
 }
 
-std::string DescribeFeedForward(const FeedForwardDescription& f) {
-  std::string text = FormatCount(f.intermediate);
-  switch (f.activation) {
+const char* GateName(GluActivation activation) {
+  switch (activation) {
     case GluActivation::kSilu:
-      text += ", SiLU gate";
-      break;
+      return "SiLU gate";
     case GluActivation::kGeluTanh:
-      text += ", GELU (tanh) gate";
-      break;
+      return "GELU (tanh) gate";
     case GluActivation::kClampedSilu:
-      text += ", clamped SiLU gate";
+      return "clamped SiLU gate";
+  }
+  return "";
+}
+
+std::string DescribeFeedForward(const FeedForwardDescription& f) {
+  return absl::StrCat(FormatCount(f.intermediate), ", ", GateName(f.activation),
+                      f.fused_gate_up ? ", gate and up fused on disk" : "");
+}
+
+std::string DescribeRouter(const RouterDescription& router) {
+  std::vector<std::string> traits;
+  switch (router.scores) {
+    case RouterScores::kSoftmax:
+      traits.push_back("softmax of all");
+      break;
+    case RouterScores::kSoftmaxOfChosen:
+      traits.push_back("softmax of the chosen");
+      break;
+    case RouterScores::kSigmoid:
+      traits.push_back("sigmoid of each");
       break;
   }
-  return f.fused_gate_up ? text + ", gate and up fused on disk" : text;
+  if (router.bias) traits.push_back("bias");
+  if (router.correction) traits.push_back("a correction of the choice");
+  if (router.chosen_groups < router.groups) {
+    traits.push_back(absl::StrCat("from ", router.chosen_groups, " of ", router.groups, " groups"));
+  }
+  if (router.normalized) traits.push_back("weights divided by their sum");
+  if (router.scale != 1.0) traits.push_back(absl::StrFormat("weights times %g", router.scale));
+  return absl::StrJoin(traits, ", ");
+}
+
+// Lines for the experts, their router and the shared expert.
+std::string DescribeExperts(const ExpertsDescription& e) {
+  std::string text = absl::StrCat(e.chosen, " of ", FormatCount(e.count), " experts of ",
+                                  FormatCount(e.intermediate), ", ", GateName(e.activation));
+  if (e.activation == GluActivation::kClampedSilu) {
+    absl::StrAppendFormat(&text, " (limit %g, slope %g)", e.limit, e.slope);
+  }
+  if (e.bias) text += ", biases";
+  if (e.tensors == ExpertTensors::kStacked) text += ", stacked on disk";
+  if (e.transposed()) text += ", stacked and transposed on disk";
+  absl::StrAppend(&text, "\n    router: ", DescribeRouter(e.router));
+  if (e.auxiliary_loss > 0) {
+    absl::StrAppendFormat(&text, ", auxiliary loss times %g where it is asked for",
+                          e.auxiliary_loss);
+  }
+  if (e.shared_intermediate > 0) {
+    absl::StrAppend(&text, "\n    shared expert of ", FormatCount(e.shared_intermediate));
+  }
+  return text;
 }
 
 // "3", "0 to 5" or "0, 2, 4 to 6".
@@ -180,8 +225,12 @@ std::string DescribeModel(const ModelDescription& model) {
                     ":\n  ",
                     DescribeResidual(layer->attention_norms, layer->residual_scale, "attention"),
                     "\n    ", DescribeAttention(layer->attention), "\n  ",
-                    DescribeResidual(layer->feed_forward_norms, layer->residual_scale, "mlp"),
-                    "\n    ", DescribeFeedForward(layer->feed_forward), "\n");
+                    DescribeResidual(layer->feed_forward_norms, layer->residual_scale,
+                                     layer->experts.count > 0 ? "experts" : "mlp"),
+                    "\n    ",
+                    layer->experts.count > 0 ? DescribeExperts(layer->experts)
+                                             : DescribeFeedForward(layer->feed_forward),
+                    "\n");
   }
   absl::StrAppend(&text, "head: norm", model.one_plus_norms ? " (all norms times 1 + weight)" : "",
                   ", ", model.tied_embeddings ? "the embedding's matrix" : "a matrix of its own");

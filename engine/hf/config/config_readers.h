@@ -14,9 +14,12 @@
 namespace megatrain {
 
 // The largest values that are accepted. They keep every product of sizes, 12 bytes a parameter
-// included, far below 2^63:
-//   a layer < 4 attention matrices * 2^20 * 2^22 + 3 MLP matrices * 2^20 * 2^24 < 2^47 parameters,
+// included, below 2^63:
+//   a layer < 4 attention matrices * 2^20 * 2^22 + 3 MLP matrices * 2^20 * 2^24
+//             + 3 matrices of a shared expert * 2^20 * 2^24 < 2^47 parameters,
 //   2^12 layers of them, 16 bytes each: < 2^63.
+// The experts of a layer together count as one MLP: their number times their intermediate size has
+// the bound of an intermediate size. Models that people train use 2^20 of its 2^24.
 inline constexpr int64_t kVocabularyMax = int64_t{1} << 31;
 inline constexpr int64_t kHiddenMax = int64_t{1} << 20;
 inline constexpr int64_t kIntermediateMax = int64_t{1} << 24;
@@ -24,6 +27,11 @@ inline constexpr int64_t kLayersMax = int64_t{1} << 12;
 inline constexpr int64_t kHeadsMax = int64_t{1} << 12;
 inline constexpr int64_t kHeadDimMax = int64_t{1} << 10;
 inline constexpr int64_t kPositionsMax = int64_t{1} << 30;
+inline constexpr int64_t kExpertsMax = int64_t{1} << 12;  // of a layer
+// Of a token. A micro-batch's rows of all experts then have at most 2^7 times its elements.
+inline constexpr int64_t kChosenExpertsMax = int64_t{1} << 7;
+// Of all layers: each has three tensors of its own, and may have a tile.
+inline constexpr int64_t kAllExpertsMax = int64_t{1} << 17;
 
 // The values of transformers' configuration class of a family for keys that are absent.
 struct ModelDefaults {
@@ -78,6 +86,31 @@ int64_t ReadWindow(JsonFields& fields, int64_t absent);
 // where there is no window.
 void SetSlidingLayers(JsonFields& fields, const std::vector<bool>& slides, int64_t window, int rope,
                       ModelDescription& model);
+
+// The keys of a family's experts, and the values of transformers' class where they are absent.
+struct ExpertsDefaults {
+  int64_t count = 0;
+  int64_t chosen = 0;
+  int64_t intermediate = 0;
+  const char* count_key = "num_local_experts";
+  const char* count_alias = "num_experts";  // another name that transformers takes
+  const char* intermediate_key = "moe_intermediate_size";
+  bool auxiliary_loss = true;  // router_aux_loss_coef is read
+};
+// Reads the number of experts and of those that a token goes to, their intermediate size and the
+// auxiliary loss, and sets experts_per_tile. The activation is that of the model's other units.
+// transformers adds the auxiliary loss where output_router_logits is true, and the engine where a
+// job asks for it: the key is read, and only the coefficient is kept.
+ExpertsDescription ReadExperts(JsonFields& fields, const ModelDescription& model,
+                               const ExpertsDefaults& defaults);
+
+// Reads n_group and topk_group: the groups that experts are in, and those that may be chosen from.
+void ReadExpertGroups(JsonFields& fields, ExpertsDescription& experts);
+
+// Gives every layer the experts for which `sparse` is true; the others keep their dense unit.
+// Refuses more experts than kAllExpertsMax, naming `key`.
+void SetExperts(JsonFields& fields, const char* key, const ExpertsDescription& experts,
+                absl::FunctionRef<bool(int64_t layer)> sparse, ModelDescription& model);
 
 // Qwen's windows: use_sliding_window, and layer_types or the layers from max_window_layers on.
 void ReadQwenWindows(JsonFields& fields, ModelDescription& model);

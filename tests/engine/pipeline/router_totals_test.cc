@@ -19,8 +19,11 @@ ModelLayout Layout() {
                                          .max_positions = 16});
   for (const size_t layer : {0, 2}) {
     model.layers[layer].feed_forward.intermediate = 0;
-    model.layers[layer].experts = {
-        .count = 3, .chosen = 2, .intermediate = 4, .experts_per_tile = 2};
+    ExpertsDescription& experts = model.layers[layer].experts;
+    experts.count = 3;
+    experts.chosen = 2;
+    experts.intermediate = 4;
+    experts.experts_per_tile = 2;
   }
   return BuildModelLayout(model);
 }

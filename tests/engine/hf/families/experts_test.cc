@@ -1,0 +1,229 @@
+// The families with experts: their defaults, and what their readers refuse.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/hf/config/config_readers.h"
+#include "tests/engine/hf/families/small_config.h"
+
+namespace megatrain {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<int64_t> Experts(const ModelDescription& model) {
+  std::vector<int64_t> counts;
+  for (const LayerDescription& layer : model.layers) {
+    EXPECT_EQ(layer.experts.count > 0, layer.feed_forward.intermediate == 0);
+    counts.push_back(layer.experts.count);
+  }
+  return counts;
+}
+
+TEST(Experts, MixtralsLieUnderNamesOfTheirOwn) {
+  const ModelDescription model = Describe("mixtral");
+  EXPECT_EQ(Experts(model), std::vector<int64_t>(8, 8));
+  const ExpertsDescription& experts = model.layers[7].experts;
+  EXPECT_EQ(experts.chosen, 2);
+  EXPECT_EQ(experts.intermediate, 64);
+  EXPECT_EQ(experts.name, "block_sparse_moe.experts");
+  EXPECT_EQ(experts.gate_name, "w1");
+  EXPECT_EQ(experts.up_name, "w3");
+  EXPECT_EQ(experts.down_name, "w2");
+  EXPECT_EQ(experts.router.name, "block_sparse_moe.gate");
+  EXPECT_EQ(experts.router.scores, RouterScores::kSoftmax);
+  EXPECT_TRUE(experts.router.normalized);
+  EXPECT_EQ(experts.tensors, ExpertTensors::kApart);
+  EXPECT_EQ(experts.experts_per_tile, 8);
+  EXPECT_EQ(experts.auxiliary_loss, 0.001);
+  EXPECT_EQ(model.ropes[0].theta, 1e6);
+  EXPECT_EQ(Windows(model), std::vector<int64_t>(8, 0));
+  EXPECT_EQ(Windows(Describe("mixtral", {{"sliding_window", 31}})), std::vector<int64_t>(8, 31));
+  Describe("mixtral", {{"router_jitter_noise", 0}, {"output_router_logits", true}});
+  ExpectRefused("mixtral", {{"router_jitter_noise", 0.01}}, "router_jitter_noise", "set it to 0");
+}
+
+TEST(Experts, Qwen3sAreInSomeLayers) {
+  const ModelDescription model = Describe("qwen3_moe");
+  EXPECT_EQ(Experts(model), std::vector<int64_t>(8, 128));
+  EXPECT_EQ(model.layers[0].experts.chosen, 8);
+  EXPECT_EQ(model.layers[0].experts.intermediate, 768);
+  EXPECT_FALSE(model.layers[0].experts.router.normalized);
+  EXPECT_EQ(model.layers[0].attention.qk_norm, QkNorm::kHead);
+  EXPECT_TRUE(
+      Describe("qwen3_moe", {{"norm_topk_prob", true}}).layers[0].experts.router.normalized);
+  EXPECT_EQ(Experts(Describe(
+                "qwen3_moe",
+                {{"num_experts", 16}, {"decoder_sparse_step", 2}, {"mlp_only_layers", {3, 4}}})),
+            (std::vector<int64_t>{0, 16, 0, 0, 0, 16, 0, 16}));
+  EXPECT_EQ(Describe("qwen3_moe", {{"decoder_sparse_step", 2}}).layers[0].feed_forward.intermediate,
+            64);
+  // All layers slide or none.
+  const json window = {{"sliding_window", 9}, {"max_window_layers", 4}};
+  EXPECT_EQ(Windows(Describe("qwen3_moe", window)), std::vector<int64_t>(8, 0));
+  json used = window;
+  used["use_sliding_window"] = true;
+  EXPECT_EQ(Windows(Describe("qwen3_moe", used)), std::vector<int64_t>(8, 9));
+
+  ExpectRefused("qwen3_moe", {{"decoder_sparse_step", 0}}, "decoder_sparse_step");
+  ExpectRefused("qwen3_moe", {{"decoder_sparse_step", -2}}, "decoder_sparse_step");
+  ExpectRefused("qwen3_moe", {{"mlp_only_layers", {8}}}, "mlp_only_layers", "from 0 to 7");
+  ExpectRefused("qwen3_moe", {{"mlp_only_layers", {-1}}}, "mlp_only_layers", "from 0 to 7");
+  ExpectRefused("qwen3_moe", {{"mlp_only_layers", {1.5}}}, "mlp_only_layers");
+  ExpectRefused("qwen3_moe", {{"mlp_only_layers", UINT64_MAX}}, "mlp_only_layers", "a list");
+  ExpectRefused("qwen3_moe", {{"mlp_only_layers", {UINT64_MAX}}}, "mlp_only_layers");
+  ExpectRefused("qwen3_moe", {{"norm_topk_prob", 1}}, "norm_topk_prob");
+  // As in Qwen 3 Coder's configuration.
+  Describe("qwen3_moe",
+           {{"qkv_bias", false}, {"use_qk_norm", true}, {"shared_expert_intermediate_size", 0}});
+  ExpectRefused("qwen3_moe", {{"shared_expert_intermediate_size", 64}},
+                "shared_expert_intermediate_size");
+}
+
+TEST(Experts, GptOssHasSinksBiasesAndAClampedGate) {
+  const ModelDescription model = Describe("gpt_oss");
+  EXPECT_EQ(Experts(model), std::vector<int64_t>(8, 128));
+  EXPECT_EQ(Windows(model), (std::vector<int64_t>{128, 0, 128, 0, 128, 0, 128, 0}));
+  const AttentionDescription& attention = model.layers[1].attention;
+  EXPECT_TRUE(attention.sinks && attention.qkv_bias && attention.output_bias);
+  EXPECT_EQ(attention.head_dim, 64);
+  const ExpertsDescription& experts = model.layers[0].experts;
+  EXPECT_EQ(experts.chosen, 4);
+  EXPECT_EQ(experts.intermediate, 64);
+  EXPECT_EQ(experts.activation, GluActivation::kClampedSilu);
+  EXPECT_EQ(experts.limit, 7.0);
+  EXPECT_EQ(experts.slope, 1.702);
+  EXPECT_TRUE(experts.bias && experts.transposed());
+  EXPECT_EQ(experts.name, "mlp.experts");
+  EXPECT_EQ(experts.router.name, "mlp.router");
+  EXPECT_EQ(experts.router.scores, RouterScores::kSoftmaxOfChosen);
+  EXPECT_TRUE(experts.router.bias);
+  EXPECT_FALSE(experts.router.normalized);
+  const RopeConfig& rope = model.ropes[0];
+  EXPECT_EQ(rope.type, RopeType::kYarn);
+  EXPECT_EQ(rope.theta, 150000.0);
+  EXPECT_EQ(rope.factor, 32.0);
+  EXPECT_EQ(rope.original_positions, 4096);
+  EXPECT_FALSE(rope.truncate);
+  EXPECT_EQ(Describe("gpt_oss", {{"rope_theta", 1e4}}).ropes[0].theta, 1e4);
+  const ModelDescription plain =
+      Describe("gpt_oss", {{"attention_bias", false}, {"swiglu_limit", 2}, {"swiglu_alpha", 1}});
+  EXPECT_FALSE(plain.layers[0].attention.qkv_bias || plain.layers[0].attention.output_bias);
+  EXPECT_EQ(plain.layers[0].experts.limit, 2.0);
+  EXPECT_EQ(plain.layers[0].experts.slope, 1.0);
+  Describe("gpt_oss", {{"experts_per_token", 4}, {"initial_context_length", 4096}});
+
+  ExpectRefused("gpt_oss", {{"experts_per_token", 2}}, "experts_per_token");
+  ExpectRefused("gpt_oss", {{"swiglu_limit", 0}}, "swiglu_limit");
+  ExpectRefused("gpt_oss", {{"swiglu_alpha", -1.702}}, "swiglu_alpha");
+  ExpectRefused("gpt_oss", {{"sliding_window", nullptr}}, "layer_types");
+  ExpectRefused("gpt_oss", {{"hidden_act", "gelu_pytorch_tanh"}}, "hidden_act");
+}
+
+TEST(Experts, Glm4sAreCorrectedAndHaveASharedOne) {
+  const json small = {{"n_routed_experts", 24}, {"moe_intermediate_size", 20}};
+  const ModelDescription model = Describe("glm4_moe", small);
+  EXPECT_EQ(Experts(model), (std::vector<int64_t>{0, 24, 24, 24, 24, 24, 24, 24}));
+  EXPECT_EQ(model.layers[0].feed_forward.intermediate, 64);
+  const ExpertsDescription& experts = model.layers[1].experts;
+  EXPECT_EQ(experts.chosen, 8);
+  EXPECT_EQ(experts.shared_intermediate, 20);
+  EXPECT_EQ(experts.shared_name, "mlp.shared_experts");
+  EXPECT_EQ(experts.router.scores, RouterScores::kSigmoid);
+  EXPECT_TRUE(experts.router.correction && experts.router.normalized);
+  EXPECT_EQ(experts.router.scale, 1.0);
+  EXPECT_EQ(experts.auxiliary_loss, 0.0);
+  EXPECT_EQ(model.ropes[0].rotary_dim, 6);
+  EXPECT_FALSE(model.ropes[0].interleaved);
+  json full = small;
+  full.update({{"n_group", 6},
+               {"topk_group", 3},
+               {"n_shared_experts", 2},
+               {"routed_scaling_factor", 2.5},
+               {"first_k_dense_replace", 8},
+               {"use_qk_norm", true},
+               {"attention_bias", true},
+               {"num_nextn_predict_layers", 1}});
+  EXPECT_EQ(Experts(Describe("glm4_moe", full)), std::vector<int64_t>(8, 0));
+  full["first_k_dense_replace"] = 0;
+  const ModelDescription grouped = Describe("glm4_moe", full);
+  EXPECT_EQ(grouped.layers[0].experts.router.groups, 6);
+  EXPECT_EQ(grouped.layers[0].experts.router.chosen_groups, 3);
+  EXPECT_EQ(grouped.layers[0].experts.router.scale, 2.5);
+  EXPECT_EQ(grouped.layers[0].experts.shared_intermediate, 40);
+  EXPECT_EQ(grouped.layers[0].attention.qk_norm, QkNorm::kHead);
+  EXPECT_TRUE(grouped.layers[0].attention.qkv_bias);
+  EXPECT_FALSE(grouped.layers[0].attention.output_bias);
+
+  const auto refused = [&](const json& more, const char* key, const char* what = "") {
+    json config = small;
+    config.update(more);
+    ExpectRefused("glm4_moe", config, key, what);
+  };
+  refused({{"n_group", 5}}, "n_group", "5 does not divide the 24 experts");
+  refused({{"n_group", 0}}, "n_group");
+  refused({{"n_group", 4}, {"topk_group", 5}}, "topk_group", "5 is more than n_group = 4");
+  refused({{"topk_group", 0}}, "topk_group");
+  refused({{"n_group", 8}, {"topk_group", 2}}, "num_experts_per_tok",
+          "8 is more than the 6 experts of topk_group = 2 groups");
+  refused({{"first_k_dense_replace", -1}}, "first_k_dense_replace");
+  refused({{"first_k_dense_replace", 9}}, "first_k_dense_replace", "from 0 to 8");
+  refused({{"routed_scaling_factor", -1}}, "routed_scaling_factor");
+  refused({{"routed_scaling_factor", 0}}, "routed_scaling_factor");
+  refused({{"n_shared_experts", 0}}, "n_shared_experts");
+  refused({{"n_shared_experts", 4096}, {"moe_intermediate_size", 65536}}, "n_shared_experts",
+          "together");
+  refused({{"num_local_experts", 12}}, "num_local_experts", "another name of n_routed_experts");
+}
+
+struct Keys {
+  const char* family;
+  const char* count;
+  const char* intermediate;
+};
+constexpr Keys kKeys[] = {{"mixtral", "num_local_experts", "intermediate_size"},
+                          {"qwen3_moe", "num_local_experts", "moe_intermediate_size"},
+                          {"gpt_oss", "num_local_experts", "intermediate_size"},
+                          {"glm4_moe", "n_routed_experts", "moe_intermediate_size"}};
+
+TEST(Experts, AbsurdOnesAreRefused) {
+  for (const auto& [family, count, intermediate] : kKeys) {
+    ExpectRefused(family, {{count, 0}}, count);
+    ExpectRefused(family, {{count, -8}}, count);
+    ExpectRefused(family, {{count, kExpertsMax + 1}}, count);
+    ExpectRefused(family, {{"num_experts_per_tok", 0}}, "num_experts_per_tok");
+    ExpectRefused(family, {{"num_experts_per_tok", 3}, {count, 2}}, "num_experts_per_tok",
+                  "3 is more than the 2 experts");
+    ExpectRefused(family, {{"num_experts_per_tok", kChosenExpertsMax + 1}}, "num_experts_per_tok");
+    ExpectRefused(family, {{intermediate, 0}}, intermediate);
+    ExpectRefused(family, {{intermediate, kIntermediateMax + 1}}, intermediate);
+    ExpectRefused(family, {{intermediate, kIntermediateMax / 64 + 1}, {count, 64}}, intermediate,
+                  "for each of 64 experts");
+    // The products of the largest sizes that are accepted.
+    const ModelDescription largest = Describe(
+        family,
+        {{"hidden_size", kHiddenMax}, {"head_dim", 4}, {count, kExpertsMax}, {intermediate, 4096}});
+    const int64_t parameters = ParameterCount(largest);
+    EXPECT_GT(parameters, 7 * 3 * (kHiddenMax << 24));
+    EXPECT_LT(parameters, INT64_MAX / kLayersMax);
+    ExpectRefused(family, {{"num_hidden_layers", 34}, {count, kExpertsMax}, {intermediate, 2}},
+                  "experts in each layer that has some are");
+    ExpectRefused(family, {{"output_router_logits", "yes"}}, "output_router_logits");
+    Describe(family, {{"output_router_logits", true}});
+  }
+  for (const char* family : {"mixtral", "qwen3_moe", "gpt_oss"}) {
+    EXPECT_EQ(Describe(family, {{"router_aux_loss_coef", 0.02}}).layers[0].experts.auxiliary_loss,
+              0.02);
+    ExpectRefused(family, {{"router_aux_loss_coef", -0.02}}, "router_aux_loss_coef");
+    EXPECT_EQ(Experts(Describe(family, {{"num_experts", 16}})), std::vector<int64_t>(8, 16));
+    ExpectRefused(family, {{"num_experts", 16}, {"num_local_experts", 8}}, "num_experts",
+                  "another name of num_local_experts, which is 8");
+  }
+}
+
+}  // namespace
+}  // namespace megatrain
