@@ -128,14 +128,15 @@ absl::Status LoadPieces(const std::string& checkpoint, const Manifest& manifest,
 void ZeroPadding(const TileLayout& layout, void* section, int64_t element_bytes, bool state) {
   if (section == nullptr) return;
   char* const bytes = static_cast<char*>(section);
-  int64_t end = 0;
+  int64_t end = 0;  // bytes
   for (const TensorSpec& tensor : layout.tensors) {
     if (state && tensor.frozen) continue;
-    std::memset(bytes + end * element_bytes, 0, (tensor.offset - end) * element_bytes);
-    end = tensor.offset + tensor.elements;
+    const int64_t begin = tensor.offset * element_bytes;
+    std::memset(bytes + end, 0, begin - end);
+    end = begin + tensor.elements * (tensor.is_buffer ? int64_t{sizeof(float)} : element_bytes);
   }
   const int64_t elements = state ? layout.state_elements() : layout.elements;
-  std::memset(bytes + end * element_bytes, 0, (elements - end) * element_bytes);
+  std::memset(bytes + end, 0, elements * element_bytes - end);
 }
 
 }  // namespace

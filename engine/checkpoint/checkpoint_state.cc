@@ -27,6 +27,16 @@ std::string Quoted(const std::string* value) {
   return value == nullptr ? "nothing" : value->empty() ? "\"\"" : *value;
 }
 
+// Adds what the names and shapes of the tensors do not tell. The cut into tiles is told by the
+// tiles' tensors.
+void AddExperts(const ExpertsDescription& e, std::string& text) {
+  const RouterDescription& r = e.router;
+  absl::StrAppendFormat(&text, " experts=%d,%d,%a,%a,%d,%a router=%d,%d,%a,%d,%d", e.chosen,
+                        static_cast<int>(e.activation), e.limit, e.slope,
+                        static_cast<int>(e.tensors), e.auxiliary_loss, static_cast<int>(r.scores),
+                        r.normalized ? 1 : 0, r.scale, r.groups, r.chosen_groups);
+}
+
 // Returns what Llama's description of the same shapes does not have, "" if there is nothing. Names
 // of tensors tell norms, biases and fusions.
 std::string Peculiarities(const ModelDescription& m) {
@@ -53,8 +63,10 @@ std::string Peculiarities(const ModelDescription& m) {
     add("softcap", a.softcap, 0.0);
     add("query_rope", a.query_rope, 0);
     add("key_rope", a.key_rope, 0);
+    add("sinks", a.sinks, false);
     add("activation", static_cast<double>(layer.feed_forward.activation), 0.0);
     add("residual_scale", layer.residual_scale, 1.0);
+    if (layer.experts.count > 0) AddExperts(layer.experts, text);
     const std::string own = std::exchange(text, before);
     if (!own.empty()) absl::StrAppend(&text, " layer ", i, ":", own);
   }

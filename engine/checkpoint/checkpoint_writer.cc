@@ -42,6 +42,14 @@ absl::Status CheckFreeSpace(const std::string& directory, int64_t needed, FileSy
       "written before an old one is removed, so there must be room for checkpoint.keep + 1)"));
 }
 
+// A tile without memory.
+Tile Nowhere(const TileLayout& layout, DType weight_dtype = DType::kBF16) {
+  Tile tile;
+  tile.layout = &layout;
+  tile.weight_dtype = weight_dtype;
+  return tile;
+}
+
 class Writer : public CheckpointWriter {
  public:
   Writer(const std::string& directory, const ModelLayout& layout, const CheckpointState& state,
@@ -166,16 +174,19 @@ class Writer : public CheckpointWriter {
   absl::Status WriteIndex() {
     HfWeightMap weight_map;
     int64_t tensor_bytes = 0;
+    bool parts = false;
     for (int tile = 0; tile < layout_.tile_count(); ++tile) {
       tensor_bytes += entries_[tile].weight_bytes;
-      for (const TensorSpec& tensor : layout_.tiles[tile].tensors) {
-        weight_map[tensor.name] = entries_[tile].weights.name;
+      for (const TilePiece& piece : WeightsPieces(Nowhere(layout_.tiles[tile]))) {
+        const std::string& name = piece.declaration.name;
+        weight_map[name] = entries_[tile].weights.name;
+        parts |= HfWholeName(name) != name;
       }
     }
+    const char* const name = parts ? kHfPartsIndexFileName : kHfIndexFileName;
     const std::string text = MakeHfIndex(weight_map, tensor_bytes);
-    MT_RETURN_IF_ERROR(WriteFileSynced(files_, JoinPath(path_, kHfIndexFileName), text));
-    manifest_.files.push_back(
-        {kHfIndexFileName, static_cast<int64_t>(text.size()), HashBytes(text)});
+    MT_RETURN_IF_ERROR(WriteFileSynced(files_, JoinPath(path_, name), text));
+    manifest_.files.push_back({name, static_cast<int64_t>(text.size()), HashBytes(text)});
     return absl::OkStatus();
   }
 
@@ -279,14 +290,13 @@ int64_t CheckpointWriter::EstimateBytes(const ModelLayout& layout, DType weight_
   // config.json, and the fixed part of index and manifest: a few KiB.
   int64_t bytes = 8192;
   for (const TileLayout& tile_layout : layout.tiles) {
-    Tile tile;
-    tile.layout = &tile_layout;
-    tile.weight_dtype = weight_dtype;
-    bytes += SafetensorsFileBytes(Declarations(WeightsPieces(tile)));
+    const Tile tile = Nowhere(tile_layout, weight_dtype);
+    const std::vector<SafetensorsDeclaration> weights = Declarations(WeightsPieces(tile));
+    bytes += SafetensorsFileBytes(weights);
     bytes += SafetensorsFileBytes(Declarations(OptimizerPieces(tile)));
     bytes += 2 * 160;  // two files in the manifest
     // Its line in the index: name, file name (32 bytes), quotes and indentation.
-    for (const TensorSpec& tensor : tile_layout.tensors) {
+    for (const SafetensorsDeclaration& tensor : weights) {
       bytes += static_cast<int64_t>(tensor.name.size()) + 45;
     }
   }

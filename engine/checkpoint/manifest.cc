@@ -182,8 +182,9 @@ absl::Status ReadFiles(const Json& json, Manifest& manifest) {
       if (seen.count(name) == 0) return Bad(absl::StrCat("does not list ", name));
     }
   }
-  if (seen.count(kHfIndexFileName) == 0)
+  if (seen.count(kHfIndexFileName) + seen.count(kHfPartsIndexFileName) == 0) {
     return Bad(absl::StrCat("does not list ", kHfIndexFileName));
+  }
   return absl::OkStatus();
 }
 

@@ -1,16 +1,30 @@
 #include "engine/checkpoint/tile_files.h"
 
+#include <string>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
+#include "engine/hf/hf_format.h"
+#include "engine/hf/master_convert.h"
 
 namespace megatrain {
 namespace {
 
+// Sections count their places in elements of `section_bytes`.
 TilePiece Piece(const TensorSpec& tensor, const char* suffix, const char* dtype, void* section,
-                int64_t element_bytes) {
+                int64_t section_bytes, int64_t element_bytes) {
   TilePiece piece;
-  piece.declaration = {absl::StrCat(tensor.name, suffix), dtype, tensor.shape};
+  std::string name = tensor.name;
+  std::vector<int64_t> shape = tensor.shape;
+  const int64_t whole = tensor.whole_elements();
+  if (tensor.elements < whole) {
+    const int64_t row = whole / shape[0], begin = tensor.source_begin / row;
+    shape[0] = tensor.elements / row;
+    name = HfPartName(name, begin, begin + shape[0]);
+  }
+  piece.declaration = {absl::StrCat(name, suffix), dtype, std::move(shape)};
   if (section != nullptr) {
-    piece.data = static_cast<char*>(section) + tensor.offset * element_bytes;
+    piece.data = static_cast<char*>(section) + tensor.offset * section_bytes;
   }
   piece.bytes = tensor.elements * element_bytes;
   return piece;
@@ -20,9 +34,13 @@ TilePiece Piece(const TensorSpec& tensor, const char* suffix, const char* dtype,
 
 std::vector<TilePiece> WeightsPieces(const Tile& tile) {
   std::vector<TilePiece> pieces;
-  for (const TensorSpec& tensor : tile.layout->tensors) {
-    pieces.push_back(Piece(tensor, "", DTypeName(tile.weight_dtype), tile.weights,
-                           DTypeBytes(tile.weight_dtype)));
+  for (const bool buffers : {true, false}) {
+    for (const TensorSpec& tensor : tile.layout->tensors) {
+      if (tensor.is_buffer != buffers) continue;
+      const DType dtype = WeightDType(tensor, tile.weight_dtype);
+      pieces.push_back(Piece(tensor, "", DTypeName(dtype), tile.weights,
+                             DTypeBytes(tile.weight_dtype), DTypeBytes(dtype)));
+    }
   }
   return pieces;
 }
@@ -31,7 +49,7 @@ std::vector<TilePiece> OptimizerPieces(const Tile& tile) {
   std::vector<TilePiece> pieces;
   const auto add = [&](const char* suffix, const char* dtype, void* section, int64_t bytes) {
     for (const TensorSpec& tensor : tile.layout->tensors) {
-      if (!tensor.frozen) pieces.push_back(Piece(tensor, suffix, dtype, section, bytes));
+      if (!tensor.frozen) pieces.push_back(Piece(tensor, suffix, dtype, section, bytes, bytes));
     }
   };
   add(".exp_avg", "F32", tile.exp_avg, 4);

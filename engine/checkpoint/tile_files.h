@@ -1,12 +1,13 @@
 // Lists the tensors of a tile's two checkpoint files in file order. The writer and the reader share
 // these lists.
 //
-//   model-*.safetensors      the tile's tensors under their Hugging Face names, BF16 or F32, by
-//                            their offset in the tile
+//   model-*.safetensors      the tile's tensors under their Hugging Face names: buffers (F32), then
+//                            the others (BF16 or F32) by their offset in the tile
 //   optimizer-*.safetensors  NAME.exp_avg (F32) of every tensor that is not frozen, then their
 //                            NAME.exp_avg_sq (F32), then with BF16 weights their NAME.remainder
-//                            (I16). Four-byte elements come first, so that every tensor is aligned
-//                            to its element size.
+//                            (I16)
+// Four-byte elements come first, so that every tensor is aligned to its element size. The part that
+// a tile has of a tensor which stacks experts has the name of HfPartName in NAME's place.
 #ifndef MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 #define MEGATRAIN_ENGINE_CHECKPOINT_TILE_FILES_H_
 

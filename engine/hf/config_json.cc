@@ -1,5 +1,6 @@
 #include "engine/hf/config_json.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -15,6 +16,8 @@
 #include "engine/hf/config/config_readers.h"
 #include "engine/hf/config/json_fields.h"
 #include "engine/hf/config/model_family.h"
+#include "engine/hf/experts/expert_names.h"
+#include "engine/hf/hf_format.h"
 
 namespace megatrain {
 namespace {
@@ -137,8 +140,32 @@ void CheckAutoMap(JsonFields& fields, const ModelFamily& family) {
   }
 }
 
+// The one quantisation that is read is that of experts in MXFP4. What it left out has weights of
+// ordinary types.
+void CheckQuantization(JsonFields& fields, const ModelDescription& model) {
+  constexpr char kKey[] = "quantization_config";
+  const json* const config = fields.Find(kKey);
+  if (config == nullptr) return;
+  if (!config->is_object()) return fields.Refuse(kKey, "must be an object");
+  JsonFields settings(*config, fields.path(), absl::StrCat(kKey, "."));
+  const std::string method = settings.String("quant_method", "");
+  const bool transposed =
+      std::any_of(model.layers.begin(), model.layers.end(),
+                  [](const LayerDescription& layer) { return layer.experts.transposed(); });
+  if (method != "mxfp4" || !transposed) {
+    settings.Refuse("quant_method",
+                    absl::StrCat("\"", method,
+                                 "\" weights of this family cannot be trained; give a directory of "
+                                 "its BF16 or FP32 weights, for instance one that transformers "
+                                 "saved after it dequantised them"));
+  }
+  settings.RefuseUnread({"modules_to_not_convert", "dequantize"});
+  fields.Take(settings.status());
+}
+
 // Refuses what the engine does not compute, unless the value switches it off.
-void CheckUnsupported(JsonFields& fields, const ModelFamily& family) {
+void CheckUnsupported(JsonFields& fields, const ModelFamily& family,
+                      const ModelDescription& model) {
   fields.MustBe("attention_dropout", 0.0, "training has no dropout; set it to 0");
   fields.MustBe("use_mrope", false, "multimodal positions are not supported");
   fields.MustBe("is_encoder_decoder", false, "only decoders are supported");
@@ -147,7 +174,7 @@ void CheckUnsupported(JsonFields& fields, const ModelFamily& family) {
   fields.MustBe("tie_encoder_decoder", false, "only decoders are supported");
   fields.MustBe("pruned_heads", json::object(), "every head is computed");
   fields.MustBe("per_layer_config", json::object(), "layers are alike");
-  fields.MustBe("quantization_config", nullptr, "quantised weights cannot be trained");
+  CheckQuantization(fields, model);
   CheckAutoMap(fields, family);
 }
 
@@ -180,7 +207,7 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view text,
   ModelDescription model = family->describe(fields);
   model.family = family->model_type;
   model.initializer_range = fields.Number("initializer_range", 0.0, 1e3, 0.02);
-  CheckUnsupported(fields, *family);
+  CheckUnsupported(fields, *family, model);
   CheckArchitectures(fields);
   CheckTokenIds(fields);
   fields.RefuseUnread(std::set<std::string>(std::begin(kIgnoredKeys), std::end(kIgnoredKeys)));
@@ -201,20 +228,13 @@ absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directo
   }
   if (!info.ok()) return info.status();
   MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kConfigBytesMax));
-  return ParseModelDescription(text, path);
-}
-
-absl::StatusOr<std::string> RewriteConfigDType(std::string_view text, DType weight_dtype,
-                                               const std::string& path) {
-  MT_ASSIGN_OR_RETURN(nlohmann::ordered_json root, ParseOrderedJson(text, path));
-  if (!root.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is not an object"));
-  }
-  const char* const name = weight_dtype == DType::kBF16 ? "bfloat16" : "float32";
-  const bool has_dtype = root.contains("dtype");
-  if (has_dtype) root["dtype"] = name;
-  if (!has_dtype || root.contains("torch_dtype")) root["torch_dtype"] = name;
-  return root.dump(2) + "\n";
+  MT_ASSIGN_OR_RETURN(ModelDescription model, ParseModelDescription(text, path));
+  if (!HasExperts(model)) return model;
+  const absl::StatusOr<std::set<std::string>> names = ReadHfTensorNames(files, directory);
+  if (absl::IsNotFound(names.status())) return model;  // a configuration alone
+  if (!names.ok()) return names.status();
+  SettleExpertNames([&](const std::string& name) { return names->contains(name); }, model);
+  return model;
 }
 
 }  // namespace megatrain

@@ -1,6 +1,7 @@
 #include "engine/hf/hf_export.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -23,11 +24,11 @@ std::string WithoutTrailingSlash(std::string path) {
 
 bool SameTensors(const ModelLayout& a, const ModelLayout& b) {
   const auto signature = [](const ModelLayout& layout) {
-    std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;
+    // Sorted, because their order depends on what is frozen; parts of a tensor count once.
+    std::set<std::pair<std::string, std::vector<int64_t>>> tensors;
     ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
-      tensors.push_back({tensor.name, tensor.shape});
+      tensors.insert({tensor.name, tensor.shape});
     });
-    std::sort(tensors.begin(), tensors.end());  // their order depends on what is frozen
     return tensors;
   };
   return signature(a) == signature(b);
@@ -68,15 +69,15 @@ absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
 
 absl::Status AppendTensor(const Tile& tile, const TensorSpec& tensor, DType dtype,
                           SafetensorsWriter* writer) {
-  if (tile.weight_dtype == dtype) {
-    const int64_t bytes = DTypeBytes(dtype);
-    return writer->Append(static_cast<const char*>(tile.weights) + tensor.offset * bytes,
-                          tensor.elements * bytes);
+  const Tile place = PlaceOf(tile, tensor);
+  dtype = WeightDType(tensor, dtype);
+  if (place.weight_dtype == dtype) {
+    return writer->Append(place.weights, tensor.elements * DTypeBytes(dtype));
   }
   std::vector<char> chunk(std::min(tensor.elements, kChunkElements) * DTypeBytes(dtype));
   for (int64_t done = 0; done < tensor.elements;) {
     const int64_t elements = std::min(tensor.elements - done, kChunkElements);
-    LoadMaster(SectionsOf(tile, tensor), tensor.offset + done, elements, dtype, chunk.data());
+    LoadMaster(place, done, elements, dtype, chunk.data());
     MT_RETURN_IF_ERROR(writer->Append(chunk.data(), elements * DTypeBytes(dtype)));
     done += elements;
   }

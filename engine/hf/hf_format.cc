@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -11,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
-#include "engine/hf/config_json.h"
+#include "engine/hf/safetensors.h"
 
 namespace megatrain {
 namespace {
@@ -26,7 +27,9 @@ std::string HfShardName(int64_t shard, int64_t shards) {
 }
 
 bool IsHfFileName(const std::string& name) {
-  if (name == kConfigFileName || name == kHfIndexFileName) return true;
+  if (name == kConfigFileName || name == kHfIndexFileName || name == kHfPartsIndexFileName) {
+    return true;
+  }
   if (absl::StartsWith(name, "model") && absl::EndsWith(name, ".safetensors")) return true;
   const std::string templates = absl::StrCat(kHfTemplatesDirectory, "/");
   if (absl::StartsWith(name, templates)) return absl::EndsWith(name, kTemplateSuffix);
@@ -44,6 +47,15 @@ absl::StatusOr<std::vector<std::string>> ListHfDirectory(FileSystem* files,
   MT_ASSIGN_OR_RETURN(const std::vector<std::string> inner, files->ListDirectory(templates));
   for (const std::string& name : inner) names.push_back(JoinPath(kHfTemplatesDirectory, name));
   return names;
+}
+
+std::string HfPartName(const std::string& name, int64_t begin, int64_t end) {
+  return absl::StrCat(name, "[", begin, ":", end, "]");
+}
+
+std::string HfWholeName(const std::string& name) {
+  if (!absl::EndsWith(name, "]")) return name;
+  return name.substr(0, name.rfind('['));  // all of it if there is none
 }
 
 std::string MakeHfIndex(const HfWeightMap& weight_map, int64_t total_bytes) {
@@ -81,11 +93,12 @@ absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view text, const std::strin
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory) {
   HfWeightFiles found;
   const std::string single = JoinPath(directory, kHfWeightsFileName);
-  const std::string index = JoinPath(directory, kHfIndexFileName);
+  std::string index = JoinPath(directory, kHfIndexFileName);
   if (files->FileExists(single)) {
     found.paths.push_back(single);
     return found;
   }
+  if (!files->FileExists(index)) index = JoinPath(directory, kHfPartsIndexFileName);
   if (!files->FileExists(index)) {
     if (!files->IsDirectory(directory)) {
       return absl::NotFoundError(absl::StrCat(directory, ": there is no such directory"));
@@ -96,10 +109,37 @@ absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::st
   }
   MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, index, kHfIndexBytesMax));
   MT_ASSIGN_OR_RETURN(found.weight_map, ParseHfIndex(text, index));
+  found.index = index;
   std::set<std::string> names;
   for (const auto& [tensor, file] : found.weight_map) names.insert(file);
   for (const std::string& name : names) found.paths.push_back(JoinPath(directory, name));
   return found;
+}
+
+absl::StatusOr<std::set<std::string>> ReadHfTensorNames(FileSystem* files,
+                                                        const std::string& directory) {
+  MT_ASSIGN_OR_RETURN(const HfWeightFiles found, FindHfWeightFiles(files, directory));
+  std::set<std::string> names;
+  for (const auto& [name, file] : found.weight_map) names.insert(HfWholeName(name));
+  if (!names.empty()) return names;
+  MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> reader,
+                      SafetensorsReader::Open(files, found.paths.front()));
+  for (const SafetensorsTensor& tensor : reader->header().tensors) names.insert(tensor.name);
+  return names;
+}
+
+absl::StatusOr<std::string> RewriteConfigDType(std::string_view text, DType weight_dtype,
+                                               const std::string& path) {
+  MT_ASSIGN_OR_RETURN(nlohmann::ordered_json root, ParseOrderedJson(text, path));
+  if (!root.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not an object"));
+  }
+  const char* const name = weight_dtype == DType::kBF16 ? "bfloat16" : "float32";
+  const bool has_dtype = root.contains("dtype");
+  if (has_dtype) root["dtype"] = name;
+  if (!has_dtype || root.contains("torch_dtype")) root["torch_dtype"] = name;
+  root.erase("quantization_config");
+  return root.dump(2) + "\n";
 }
 
 absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,

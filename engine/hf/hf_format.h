@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,9 +18,16 @@
 
 namespace megatrain {
 
+inline constexpr char kConfigFileName[] = "config.json";
+// The largest config.json that is accepted. Ordinary ones have a few KB.
+inline constexpr int64_t kConfigBytesMax = int64_t{4} << 20;
+
 // The names of the only file of weights, or of the index that maps each tensor to its shard.
 inline constexpr char kHfWeightsFileName[] = "model.safetensors";
 inline constexpr char kHfIndexFileName[] = "model.safetensors.index.json";
+// The name of the index where tensors lie in parts, which other programs would pass over and put
+// random weights in their place: without the usual index they refuse the directory.
+inline constexpr char kHfPartsIndexFileName[] = "model.parts.index.json";
 // The largest index that is accepted. An entry takes about 90 bytes, so this is enough for ten
 // million tensors.
 inline constexpr int64_t kHfIndexBytesMax = int64_t{1} << 30;
@@ -51,6 +59,12 @@ bool IsHfFileName(const std::string& name);
 absl::StatusOr<std::vector<std::string>> ListHfDirectory(FileSystem* files,
                                                          const std::string& directory);
 
+// A stacked tensor may lie in parts in several files of a checkpoint. Returns the name of the part
+// of rows [begin, end) of its first dimension: "NAME[begin:end]".
+std::string HfPartName(const std::string& name, int64_t begin, int64_t end);
+// Returns the name of the whole tensor, which is `name` itself unless it is a part's.
+std::string HfWholeName(const std::string& name);
+
 // Maps the name of each tensor to the name of its file.
 using HfWeightMap = std::map<std::string, std::string>;
 
@@ -64,11 +78,23 @@ absl::StatusOr<HfWeightMap> ParseHfIndex(std::string_view json, const std::strin
 // single file without an index.
 struct HfWeightFiles {
   std::vector<std::string> paths;
+  std::string index;  // the path of the index; "" if there is none
   HfWeightMap weight_map;
 };
 // Finds the files without opening the weights; an index is read. Returns NotFound, naming the files
 // that were looked for, and the errors of ParseHfIndex.
 absl::StatusOr<HfWeightFiles> FindHfWeightFiles(FileSystem* files, const std::string& directory);
+
+// Returns the names of the whole tensors, from the index or the header of the only file. Returns
+// the errors of FindHfWeightFiles and of SafetensorsReader::Open.
+absl::StatusOr<std::set<std::string>> ReadHfTensorNames(FileSystem* files,
+                                                        const std::string& directory);
+
+// Returns the text of a config.json for weights of `weight_dtype`: `dtype` and `torch_dtype`, or a
+// new torch_dtype if it has neither, say that, and quantization_config is gone. All other keys and
+// their order are kept. Returns InvalidArgument, beginning with `path`, if `json` is not an object.
+absl::StatusOr<std::string> RewriteConfigDType(std::string_view json, DType weight_dtype,
+                                               const std::string& path);
 
 // Where config.json and the side files come from.
 struct HfSideFiles {
@@ -81,9 +107,9 @@ struct HfSideFiles {
   std::string chat_template;
 };
 
-// Writes `to`/config.json with the content of the source's and `weight_dtype` as its dtype, and
-// copies the side files that exist. Syncs each file and the directory of templates, but not `to`.
-// Returns the paths within `to` of the files written, or the error of reading or writing.
+// Writes `to`/config.json with the source's content as RewriteConfigDType changes it, and copies
+// the side files that exist. Syncs each file and the directory of templates, but not `to`. Returns
+// the paths within `to` of the files written, or the error of reading or writing.
 absl::StatusOr<std::vector<std::string>> CopyHfSideFiles(FileSystem* files,
                                                          const HfSideFiles& source,
                                                          DType weight_dtype, const std::string& to);

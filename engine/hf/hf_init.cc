@@ -7,7 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status.h"
 #include "engine/hf/config_json.h"
+#include "engine/hf/hf_format.h"
 #include "engine/hf/hf_writer.h"
+#include "engine/hf/master_convert.h"
 #include "engine/hf/presets.h"
 #include "engine/hf/random_weights.h"
 #include "engine/memory/split_master.h"
@@ -30,12 +32,14 @@ absl::StatusOr<Preset> FindPreset(const std::string& name) {
 absl::Status AppendRandomTensor(const ModelDescription& config, uint64_t seed,
                                 const TensorSpec& tensor, DType dtype, ThreadPool* pool,
                                 SafetensorsWriter* writer) {
+  dtype = WeightDType(tensor, dtype);
   const int64_t chunk_elements = std::min(tensor.elements, kChunkElements);
   std::vector<float> values(chunk_elements);
   std::vector<bf16_t> rounded(dtype == DType::kBF16 ? chunk_elements : 0);
   for (int64_t done = 0; done < tensor.elements;) {
     const int64_t elements = std::min(tensor.elements - done, kChunkElements);
-    FillRandomWeights(config, seed, tensor, done, elements, values.data(), pool);
+    FillRandomWeights(config, seed, tensor, tensor.source_begin + done, elements, values.data(),
+                      pool);
     const void* data = values.data();
     if (dtype == DType::kBF16) {
       for (int64_t i = 0; i < elements; ++i) rounded[i] = EncodeMaster(values[i]).weight;

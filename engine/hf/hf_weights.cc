@@ -1,17 +1,14 @@
 #include "engine/hf/hf_weights.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "engine/base/status.h"
-#include "engine/hf/hf_format.h"
+#include "engine/hf/experts/mxfp4.h"
 #include "engine/hf/master_convert.h"
-#include "engine/hf/safetensors.h"
+#include "engine/hf/weight_files.h"
 
 namespace megatrain {
 namespace {
@@ -19,59 +16,15 @@ namespace {
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
 constexpr char kEmbeddingName[] = "model.embed_tokens.weight";
 constexpr char kHeadName[] = "lm_head.weight";
-// A message names this many tensors; of the rest it gives the number.
-constexpr size_t kProblemsNamedMax = 5;
-
-struct Source {
-  const SafetensorsReader* reader = nullptr;
-  const SafetensorsTensor* tensor = nullptr;
-};
-
-std::optional<FileDType> ParseFileDType(const std::string& name) {
-  if (name == "F32") return FileDType::kF32;
-  if (name == "F16") return FileDType::kF16;
-  if (name == "BF16") return FileDType::kBF16;
-  return std::nullopt;
-}
-
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
-
-// Tensors that old files carry although they follow from the configuration.
-bool IsKnownBuffer(const std::string& name) { return absl::EndsWith(name, "rotary_emb.inv_freq"); }
+// The decoding of MXFP4 takes strips of so many rows, and of so many blocks of each: 1 MiB of
+// values.
+constexpr int64_t kStripRows = 64;
+constexpr int64_t kStripBlocks = 128;
 
 class Weights : public HfWeights {
  public:
-  Weights(std::string directory, const ModelLayout& layout)
-      : directory_(std::move(directory)), layout_(layout) {}
-
-  absl::Status OpenFiles(FileSystem* files) {
-    MT_ASSIGN_OR_RETURN(const HfWeightFiles found, FindHfWeightFiles(files, directory_));
-    for (const std::string& path : found.paths) {
-      MT_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader,
-                          SafetensorsReader::Open(files, path));
-      readers_.push_back(std::move(reader));
-      for (const SafetensorsTensor& tensor : readers_.back()->header().tensors) {
-        const auto [place, is_new] =
-            sources_.insert({tensor.name, {readers_.back().get(), &tensor}});
-        if (!is_new) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("tensor \"", tensor.name,
-                           "\" is in two files: ", place->second.reader->path(), " and ", path));
-        }
-      }
-    }
-    for (const auto& [name, file] : found.weight_map) {
-      const auto source = sources_.find(name);
-      const std::string path = JoinPath(directory_, file);
-      if (source == sources_.end() || source->second.reader->path() != path) {
-        return absl::InvalidArgumentError(absl::StrCat(JoinPath(directory_, kHfIndexFileName),
-                                                       ": tensor \"", name, "\" is not in ", path));
-      }
-    }
-    return CheckTensors();
-  }
+  Weights(std::string directory, const ModelLayout& layout, std::unique_ptr<WeightFiles> files)
+      : directory_(std::move(directory)), layout_(layout), files_(std::move(files)) {}
 
   absl::Status LoadTile(int index, const Tile& tile) const override {
     ZeroPaddingAndMoments(tile);
@@ -85,56 +38,20 @@ class Weights : public HfWeights {
   DType ExactDType() const override {
     DType exact = DType::kBF16;
     ForEachTensor(layout_, [&](int, const TensorSpec& tensor) {
-      if (sources_.at(tensor.name).tensor->dtype != "BF16") exact = DType::kF32;
+      if (tensor.is_buffer) return;
+      for (const WeightSource::Part& part : files_->SourceOf(tensor.name).parts) {
+        if (part.dtype != FileDType::kBF16) exact = DType::kF32;
+      }
     });
     return exact;
   }
 
  private:
-  absl::Status CheckTensors() const {
-    std::vector<std::string> problems;
-    std::map<std::string, bool> known;
-    ForEachTensor(layout_, [&](int, const TensorSpec& tensor) {
-      known[tensor.name] = true;
-      const auto source = sources_.find(tensor.name);
-      if (source == sources_.end()) {
-        problems.push_back(absl::StrCat("tensor \"", tensor.name, "\" is missing"));
-        return;
-      }
-      const SafetensorsTensor& found = *source->second.tensor;
-      if (found.shape != tensor.shape) {
-        problems.push_back(absl::StrCat("tensor \"", tensor.name, "\" has shape ",
-                                        ShapeText(found.shape), ", config.json says ",
-                                        ShapeText(tensor.shape)));
-      } else if (!ParseFileDType(found.dtype)) {
-        problems.push_back(absl::StrCat("tensor \"", tensor.name, "\" has dtype ", found.dtype,
-                                        "; F32, F16 and BF16 can be trained"));
-      }
-    });
-    for (const auto& [name, source] : sources_) {
-      // With tied embeddings the head is the embedding; LoadTensor compares its duplicate.
-      const bool tied_head = layout_.model.tied_embeddings && name == kHeadName;
-      if (!known.contains(name) && !tied_head && !IsKnownBuffer(name)) {
-        problems.push_back(
-            absl::StrCat("tensor \"", name, "\" does not belong to this model (config.json: ",
-                         layout_.model.family, ", ", layout_.model.layer_count(), " layers",
-                         layout_.model.tied_embeddings ? ", tied embeddings" : "", ")"));
-      }
-    }
-    if (problems.empty()) return absl::OkStatus();
-    const size_t named = std::min(problems.size(), kProblemsNamedMax);
-    std::string text = absl::StrJoin(problems.begin(), problems.begin() + named, "; ");
-    if (problems.size() > named) {
-      absl::StrAppend(&text, "; and ", problems.size() - named, " more tensors like these");
-    }
-    return absl::InvalidArgumentError(absl::StrCat(directory_, ": ", text));
-  }
-
   // transformers does not tie a head that differs from the embedding, whatever config.json says.
-  absl::Status CompareTiedHead(const Source& embedding) const {
-    const auto found = sources_.find(kHeadName);
-    if (found == sources_.end()) return absl::OkStatus();
-    const Source& head = found->second;
+  absl::Status CompareTiedHead(const StoredTensor& embedding) const {
+    const StoredTensor* const found = files_->Find(kHeadName);
+    if (found == nullptr) return absl::OkStatus();
+    const StoredTensor& head = *found;
     bool same = head.tensor->dtype == embedding.tensor->dtype &&
                 head.tensor->shape == embedding.tensor->shape;
     std::vector<char> left(kChunkBytes), right(kChunkBytes);
@@ -154,34 +71,90 @@ class Weights : public HfWeights {
 
   absl::Status LoadTensor(const TensorSpec& tensor, const Tile& tile,
                           std::vector<char>& chunk) const {
-    const Source& source = sources_.at(tensor.name);
-    const FileDType dtype = *ParseFileDType(source.tensor->dtype);
-    const int64_t size = FileDTypeBytes(dtype);
+    const WeightSource& source = files_->SourceOf(tensor.name);
+    const Tile place = PlaceOf(tile, tensor);
+    if (source.parts.empty()) return LoadMxfp4(tensor, source, place);
     if (layout_.model.tied_embeddings && tensor.name == kEmbeddingName) {
-      MT_RETURN_IF_ERROR(CompareTiedHead(source));
+      MT_RETURN_IF_ERROR(CompareTiedHead(source.parts.front().stored));
     }
-    for (int64_t done = 0; done < tensor.elements;) {
-      const int64_t elements = std::min(tensor.elements - done, kChunkBytes / size);
-      MT_RETURN_IF_ERROR(
-          source.reader->Read(*source.tensor, done * size, chunk.data(), elements * size));
-      const int64_t bad = StoreMaster(dtype, chunk.data(), elements, SectionsOf(tile, tensor),
-                                      tensor.offset + done);
-      if (bad >= 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            source.reader->path(), ": tensor \"", tensor.name, "\": element ", done + bad,
-            tile.weight_dtype == DType::kBF16
-                ? " is not finite, or too large for a BF16 weight (3.396e38)"
-                : " is not finite"));
+    for (const auto& [part_begin, stored, dtype] : source.parts) {
+      const int64_t size = FileDTypeBytes(dtype);
+      const int64_t begin = std::max(part_begin, tensor.source_begin);
+      const int64_t end =
+          std::min(part_begin + stored.tensor->elements, tensor.source_begin + tensor.elements);
+      for (int64_t at = begin; at < end;) {
+        const int64_t elements = std::min(end - at, kChunkBytes / size);
+        MT_RETURN_IF_ERROR(stored.reader->Read(*stored.tensor, (at - part_begin) * size,
+                                               chunk.data(), elements * size));
+        const int64_t bad =
+            StoreMaster(dtype, chunk.data(), elements, place, at - tensor.source_begin);
+        if (bad >= 0) return BadValue(stored, at - part_begin + bad, place);
+        at += elements;
       }
-      done += elements;
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status BadValue(const StoredTensor& stored, int64_t element, const Tile& place) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        stored.reader->path(), ": tensor \"", stored.tensor->name, "\": element ", element,
+        place.weight_dtype == DType::kBF16
+            ? " is not finite, or too large for a BF16 weight (3.396e38)"
+            : " is not finite"));
+  }
+
+  // Decodes strips of rows, which are columns of the transposed matrices.
+  absl::Status LoadMxfp4(const TensorSpec& tensor, const WeightSource& source,
+                         const Tile& place) const {
+    const int64_t depth = tensor.shape[1], columns = tensor.shape[2];
+    const int64_t row_blocks = depth / kMxfp4BlockValues, matrix = depth * columns;
+    const int64_t first = tensor.source_begin / matrix;
+    std::vector<uint8_t> packed(kStripRows * kStripBlocks * kMxfp4BlockBytes);
+    std::vector<uint8_t> scales(kStripRows * kStripBlocks);
+    std::vector<float> values(kStripRows * kStripBlocks * kMxfp4BlockValues);
+    // Reads a strip of a tensor [.., row_blocks, block_bytes], in one piece if it has whole rows.
+    const auto read = [&](const StoredTensor& stored, int64_t row, int64_t rows, int64_t block,
+                          int64_t blocks, int64_t block_bytes, uint8_t* out) -> absl::Status {
+      const int64_t pieces = blocks == row_blocks ? 1 : rows;
+      const int64_t bytes = rows / pieces * blocks * block_bytes;
+      for (int64_t piece = 0; piece < pieces; ++piece) {
+        MT_RETURN_IF_ERROR(stored.reader->Read(*stored.tensor,
+                                               ((row + piece) * row_blocks + block) * block_bytes,
+                                               out + piece * bytes, bytes));
+      }
+      return absl::OkStatus();
+    };
+    for (int64_t expert = 0; expert < tensor.elements / matrix; ++expert) {
+      for (int64_t row = 0; row < columns; row += kStripRows) {
+        const int64_t rows = std::min(kStripRows, columns - row);
+        for (int64_t block = 0; block < row_blocks; block += kStripBlocks) {
+          const int64_t blocks = std::min(kStripBlocks, row_blocks - block);
+          const int64_t file_row = (first + expert) * columns + row;
+          MT_RETURN_IF_ERROR(
+              read(source.blocks, file_row, rows, block, blocks, kMxfp4BlockBytes, packed.data()));
+          MT_RETURN_IF_ERROR(read(source.scales, file_row, rows, block, blocks, 1, scales.data()));
+          for (int64_t r = 0; r < rows; ++r) {
+            DecodeMxfp4(&packed[r * blocks * kMxfp4BlockBytes], &scales[r * blocks], blocks, rows,
+                        &values[r]);
+          }
+          for (int64_t i = 0; i < blocks * kMxfp4BlockValues; ++i) {
+            const int64_t at = expert * matrix + (block * kMxfp4BlockValues + i) * columns + row;
+            const int64_t bad = StoreMaster(FileDType::kF32, &values[i * rows], rows, place, at);
+            if (bad < 0) continue;
+            return absl::InvalidArgumentError(absl::StrCat(
+                source.scales.reader->path(), ": tensor \"", source.scales.tensor->name,
+                "\": the scale of block ", block + i / kMxfp4BlockValues, " of row ", row + bad,
+                " of expert ", first + expert, " is NaN (255), or makes its values infinite"));
+          }
+        }
+      }
     }
     return absl::OkStatus();
   }
 
   const std::string directory_;
   const ModelLayout layout_;
-  std::vector<std::unique_ptr<SafetensorsReader>> readers_;
-  std::map<std::string, Source> sources_;
+  const std::unique_ptr<WeightFiles> files_;
 };
 
 }  // namespace
@@ -189,9 +162,9 @@ class Weights : public HfWeights {
 absl::StatusOr<std::unique_ptr<HfWeights>> HfWeights::Open(const std::string& directory,
                                                            const ModelLayout& layout,
                                                            FileSystem* files) {
-  auto weights = std::make_unique<Weights>(directory, layout);
-  MT_RETURN_IF_ERROR(weights->OpenFiles(files));
-  return weights;
+  MT_ASSIGN_OR_RETURN(std::unique_ptr<WeightFiles> opened,
+                      WeightFiles::Open(files, directory, layout));
+  return std::make_unique<Weights>(directory, layout, std::move(opened));
 }
 
 }  // namespace megatrain

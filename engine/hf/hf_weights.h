@@ -14,14 +14,16 @@
 namespace megatrain {
 
 // The weights of a Hugging Face directory: model.safetensors, or the shards that
-// model.safetensors.index.json names.
+// model.safetensors.index.json names, or the files of a checkpoint.
 //
 // Thread safety: const methods may be called from several threads, LoadTile for different tiles.
 class HfWeights {
  public:
   // Opens the files and reads their headers. Every tensor of the layout must be there with its
-  // shape and dtype F32, F16 or BF16. No other tensors may be there, except known buffers such as
-  // rotary inv_freq and the duplicate of a tied head. Returns NotFound if there are no weights, and
+  // shape and dtype F32, F16 or BF16; one that stacks experts may lie in parts (HfPartName), and a
+  // transposed one may be in MXFP4, as NAME_blocks and NAME_scales. No other tensors may be there,
+  // except known buffers such as rotary inv_freq, the duplicate of a tied head, and layers behind
+  // the last that predict later tokens. Returns NotFound if there are no weights, and
   // InvalidArgument, naming the tensors that are wrong. `files` must outlive the result; `layout`
   // is copied.
   static absl::StatusOr<std::unique_ptr<HfWeights>> Open(const std::string& directory,
@@ -30,11 +32,11 @@ class HfWeights {
   virtual ~HfWeights() = default;
   // Reads tile `index` (from 0) into `tile`: fills the masters (weights and remainder) and sets
   // moments and padding to zero. Moments may be null. If the remainder is null, BF16 weights are
-  // rounded as EncodeMaster does. Returns InvalidArgument, naming the tensor, for a value that is
-  // not finite or whose BF16 half would be infinite. Returns the errors of reading. Uses less than
-  // 64 MiB of memory besides the tile.
+  // rounded as EncodeMaster does. Buffers are FP32 in either precision. Returns InvalidArgument,
+  // naming the tensor, for a value that is not finite or whose BF16 half would be infinite. Returns
+  // the errors of reading. Uses less than 64 MiB of memory besides the tile.
   virtual absl::Status LoadTile(int index, const Tile& tile) const = 0;
-  // Returns BF16 if every tensor of the layout is stored as that, else FP32.
+  // Returns BF16 if it holds every tensor of the layout but buffers exactly, else FP32.
   virtual DType ExactDType() const = 0;
 };
 

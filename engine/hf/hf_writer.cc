@@ -1,13 +1,16 @@
 #include "engine/hf/hf_writer.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
 #include "engine/hf/hf_format.h"
+#include "engine/hf/master_convert.h"
 
 namespace megatrain {
 namespace {
@@ -16,6 +19,25 @@ struct Item {
   int tile;
   const TensorSpec* tensor;
 };
+// The parts of a whole tensor in their order; most have one.
+using Parts = std::vector<Item>;
+
+// Returns the tensors of the model, ordered by their first parts.
+std::vector<Parts> WholeTensors(const ModelLayout& layout) {
+  std::vector<Parts> tensors;
+  std::map<std::string_view, size_t> begun;  // of those with several parts
+  ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
+    if (tensor.elements < tensor.whole_elements()) {
+      const auto [place, is_new] = begun.insert({tensor.name, tensors.size()});
+      if (!is_new) {
+        tensors[place->second].push_back({tile, &tensor});
+        return;
+      }
+    }
+    tensors.push_back({{tile, &tensor}});
+  });
+  return tensors;
+}
 
 // An upper bound of a tensor's entry in the header, name apart: keys, punctuation, dtype (80
 // bytes), a shape and two offsets of 20 digits each.
@@ -23,20 +45,25 @@ constexpr int64_t kHeaderEntryBytes = 160;
 // Length, __metadata__, padding.
 constexpr int64_t kHeaderFixedBytes = 64;
 
-std::vector<std::vector<Item>> CutIntoShards(const ModelLayout& layout, DType dtype,
-                                             int64_t shard_bytes) {
-  std::vector<std::vector<Item>> shards(1);
+std::vector<std::vector<Parts>> CutIntoShards(const ModelLayout& layout, DType dtype,
+                                              int64_t shard_bytes) {
+  std::vector<std::vector<Parts>> shards(1);
   int64_t bytes = kHeaderFixedBytes;
-  ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
-    const int64_t more = tensor.elements * DTypeBytes(dtype) + kHeaderEntryBytes +
-                         static_cast<int64_t>(tensor.name.size());
+  for (Parts& parts : WholeTensors(layout)) {
+    const TensorSpec& tensor = *parts.front().tensor;
+    const int64_t more = tensor.whole_elements() * DTypeBytes(WeightDType(tensor, dtype)) +
+                         kHeaderEntryBytes + static_cast<int64_t>(tensor.name.size());
     if (!shards.back().empty() && bytes + more > shard_bytes) {
       shards.emplace_back();
       bytes = kHeaderFixedBytes;
     }
     bytes += more;
-    shards.back().push_back({tile, &tensor});
-  });
+    shards.back().push_back(std::move(parts));
+  }
+  for (std::vector<Parts>& shard : shards) {
+    std::stable_partition(shard.begin(), shard.end(),
+                          [](const Parts& parts) { return parts.front().tensor->is_buffer; });
+  }
   return shards;
 }
 
@@ -61,7 +88,7 @@ absl::Status WriteHfWeights(
     int64_t shard_bytes,
     absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
         emit) {
-  const std::vector<std::vector<Item>> shards = CutIntoShards(layout, dtype, shard_bytes);
+  const std::vector<std::vector<Parts>> shards = CutIntoShards(layout, dtype, shard_bytes);
   HfWeightMap weight_map;
   int64_t total_bytes = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -69,14 +96,17 @@ absl::Status WriteHfWeights(
                                                 : HfShardName(static_cast<int64_t>(i) + 1,
                                                               static_cast<int64_t>(shards.size()));
     std::vector<SafetensorsDeclaration> tensors;
-    for (const Item& item : shards[i]) {
-      tensors.push_back({item.tensor->name, DTypeName(dtype), item.tensor->shape});
-      weight_map[item.tensor->name] = name;
+    for (const Parts& parts : shards[i]) {
+      const TensorSpec& tensor = *parts.front().tensor;
+      tensors.push_back({tensor.name, DTypeName(WeightDType(tensor, dtype)), tensor.shape});
+      weight_map[tensor.name] = name;
     }
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsWriter> writer,
                         SafetensorsWriter::Create(files, JoinPath(directory, name), tensors));
-    for (const Item& item : shards[i]) {
-      MT_RETURN_IF_ERROR(emit(item.tile, *item.tensor, writer.get()));
+    for (const Parts& parts : shards[i]) {
+      for (const Item& item : parts) {
+        MT_RETURN_IF_ERROR(emit(item.tile, *item.tensor, writer.get()));
+      }
     }
     MT_RETURN_IF_ERROR(writer->Finish());
     total_bytes += writer->data_bytes();

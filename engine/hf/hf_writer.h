@@ -17,10 +17,14 @@ namespace megatrain {
 // The default limit on the size of a weights file, as in transformers.
 inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 
-// Writes every tensor of `layout` as `dtype` into `directory`, in forward order, in files of at
+// Writes every tensor of `layout` as `dtype` (buffers as FP32) into `directory`, in files of at
 // most `shard_bytes`. A single tensor that is larger gets a file of its own. `emit` must append the
-// whole data of the given tensor to the writer; its error is returned. Syncs each file but not the
-// directory.
+// whole data of the given tensor, or part of a tensor, to the writer; its error is returned. Syncs
+// each file but not the directory.
+//
+// Tensors are emitted in forward order, except that a file begins with its buffers, so that every
+// tensor is aligned to its element size, and that all parts of a tensor follow its first one. Tiles
+// of stacked experts therefore come up once for each of their tensors.
 absl::Status WriteHfWeights(
     FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,
     int64_t shard_bytes,

@@ -1,5 +1,6 @@
 #include "engine/hf/inspect_model.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,7 +49,7 @@ std::string TensorLine(const SafetensorsTensor& tensor) {
 }
 
 // Writes the content of the headers of `paths` into both forms of the report. The text shows the
-// tensors of the first layer only.
+// tensors of the first layer only, and of its experts those of the first.
 absl::Status DescribeFiles(const std::vector<std::string>& paths, std::string* text, Json* json) {
   Totals all;
   std::map<std::string, Totals> by_dtype;
@@ -68,7 +69,10 @@ absl::Status DescribeFiles(const std::vector<std::string>& paths, std::string* t
                          {"file", FileName(path)}});
       const bool later_layer = absl::StartsWith(tensor.name, "model.layers.") &&
                                !absl::StartsWith(tensor.name, "model.layers.0.");
-      if (!later_layer) absl::StrAppend(&lines, TensorLine(tensor));
+      const bool later_expert = absl::StrContains(tensor.name, ".experts.") &&
+                                absl::EndsWith(tensor.name, ".weight") &&
+                                !absl::StrContains(tensor.name, ".experts.0.");
+      if (!later_layer && !later_expert) absl::StrAppend(&lines, TensorLine(tensor));
     }
   }
   Json dtypes = Json::object();
@@ -106,6 +110,15 @@ void DescribeConfig(const ModelDescription& model, std::string* text, Json* json
                       {"max_positions", model.max_positions},
                       {"tied_embeddings", model.tied_embeddings},
                       {"rope", RopeTypeName(model.ropes.front().type)}};
+  const auto sparse =
+      std::find_if(model.layers.begin(), model.layers.end(),
+                   [](const LayerDescription& layer) { return layer.experts.count > 0; });
+  if (sparse != model.layers.end()) {
+    (*json)["model"]["experts"] = {{"count", sparse->experts.count},
+                                   {"chosen", sparse->experts.chosen},
+                                   {"intermediate", sparse->experts.intermediate},
+                                   {"shared_intermediate", sparse->experts.shared_intermediate}};
+  }
   Json lines = Json::array();
   for (const auto line : absl::StrSplit(DescribeModel(model), '\n')) {
     if (!line.empty()) lines.push_back(std::string(line.data(), line.size()));

@@ -69,6 +69,16 @@ float F16ToFloat(uint16_t value) {
   return std::bit_cast<float>(sign | ((magnitude << 13) + ((127u - 15u) << 23)));
 }
 
+Tile PlaceOf(const Tile& tile, const TensorSpec& tensor) {
+  Tile place = SectionsOf(tile, tensor);
+  place.weights = static_cast<char*>(tile.weights) + tensor.offset * DTypeBytes(tile.weight_dtype);
+  place.weight_dtype = WeightDType(tensor, tile.weight_dtype);
+  if (place.remainder != nullptr) place.remainder += tensor.offset;
+  if (place.exp_avg != nullptr) place.exp_avg += tensor.offset;
+  if (place.exp_avg_sq != nullptr) place.exp_avg_sq += tensor.offset;
+  return place;
+}
+
 int64_t StoreMaster(FileDType dtype, const void* values, int64_t elements, const Tile& tile,
                     int64_t offset) {
   switch (dtype) {
@@ -107,16 +117,15 @@ void LoadMaster(const Tile& tile, int64_t offset, int64_t elements, DType dtype,
 
 void ZeroPaddingAndMoments(const Tile& tile) {
   const TileLayout& layout = *tile.layout;
-  const auto zero = [&](int64_t begin, int64_t end) {
-    const int64_t bytes = DTypeBytes(tile.weight_dtype);
-    std::memset(static_cast<char*>(tile.weights) + begin * bytes, 0, (end - begin) * bytes);
-  };
-  int64_t covered = 0;
+  char* const weights = static_cast<char*>(tile.weights);
+  const int64_t size = DTypeBytes(tile.weight_dtype);
+  int64_t covered = 0;  // bytes
   for (const TensorSpec& tensor : layout.tensors) {
-    zero(covered, tensor.offset);
-    covered = tensor.offset + tensor.elements;
+    std::memset(weights + covered, 0, tensor.offset * size - covered);
+    covered =
+        tensor.offset * size + tensor.elements * DTypeBytes(WeightDType(tensor, tile.weight_dtype));
   }
-  zero(covered, layout.elements);
+  std::memset(weights + covered, 0, layout.elements * size - covered);
   const int64_t n = layout.state_elements();
   if (tile.remainder != nullptr) std::memset(tile.remainder, 0, n * sizeof(int16_t));
   if (tile.exp_avg != nullptr) std::memset(tile.exp_avg, 0, n * sizeof(float));

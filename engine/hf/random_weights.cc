@@ -79,7 +79,7 @@ float InverseNormal(double p) {
 
 void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool) {
-  if (tensor.is_norm || tensor.is_bias) {
+  if (tensor.is_norm || tensor.is_bias || tensor.is_buffer) {
     std::fill(out, out + elements, tensor.is_norm && !config.one_plus_norms ? 1.0f : 0.0f);
     return;
   }
@@ -115,18 +115,19 @@ void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& t
   ZeroPaddingAndMoments(tile);
   std::vector<float> values;
   for (const TensorSpec& tensor : tile.layout->tensors) {
-    if (tile.weight_dtype == DType::kF32) {
-      FillRandomWeights(config, seed, tensor, 0, tensor.elements,
-                        static_cast<float*>(tile.weights) + tensor.offset, pool);
+    const Tile place = PlaceOf(tile, tensor);
+    if (place.weight_dtype == DType::kF32) {
+      FillRandomWeights(config, seed, tensor, tensor.source_begin, tensor.elements,
+                        static_cast<float*>(place.weights), pool);
       continue;
     }
     values.resize(std::min(tensor.elements, kConvertElements));
     for (int64_t done = 0; done < tensor.elements;) {
       const int64_t elements = std::min(tensor.elements - done, kConvertElements);
-      FillRandomWeights(config, seed, tensor, done, elements, values.data(), pool);
+      FillRandomWeights(config, seed, tensor, tensor.source_begin + done, elements, values.data(),
+                        pool);
       // Every value is finite: a deviate is below 7, initializer_range at most 1000.
-      StoreMaster(FileDType::kF32, values.data(), elements, SectionsOf(tile, tensor),
-                  tensor.offset + done);
+      StoreMaster(FileDType::kF32, values.data(), elements, place, done);
       done += elements;
     }
   }

@@ -16,15 +16,16 @@ namespace megatrain {
 // (Wichura's algorithm AS 241, 1988). REQUIRES: 0 < p < 1.
 float InverseNormal(double p);
 
-// Sets out[0, elements) to elements [begin, begin + elements) of `tensor`: 1 for norms, 0 for
-// biases, and normally distributed values with the deviation config.initializer_range for all
-// others. `pool` may be null.
+// Sets out[0, elements) to elements [begin, begin + elements) of the whole tensor, of which
+// `tensor` may be a part: 1 for norms, 0 for biases and buffers, and normally distributed values
+// with the deviation config.initializer_range for all others. `pool` may be null.
 void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool);
 
 // Fills the masters of `tile` as FillRandomWeights does, and sets moments and padding to zero. The
 // distribution is that of transformers, the values are not. They depend on `seed`, the tensors'
-// names and the element numbers, not on the number of threads. `pool` may be null.
+// names and the element numbers, not on the number of threads or the cut into tiles. `pool` may be
+// null.
 void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& tile,
                     ThreadPool* pool = nullptr);
 

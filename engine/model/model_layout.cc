@@ -61,7 +61,7 @@ void Append(const Group& group, Traits traits, TileLayout& tile) {
     tensor.frozen = chosen.frozen || tensor.is_buffer;
     tensor.rates = chosen.rates;
     tile.elements += tensor.tile_elements();
-    tile.parameters += tensor.elements;
+    if (!tensor.is_buffer) tile.parameters += tensor.elements;
     tile.tensors.push_back(std::move(tensor));
   }
 }

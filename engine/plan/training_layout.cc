@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,10 +24,16 @@ bool Matches(const std::string& pattern, const std::string& name, const ModelDes
          fnmatch(pattern.c_str(), kHeadName, 0) == 0;
 }
 
-// The names that a pattern may match.
+// The names that a pattern may match. Buffers are not trained, whatever a job says, and the parts
+// of a tensor have one name.
 std::vector<std::string> TensorNames(const ModelLayout& layout) {
   std::vector<std::string> names;
-  ForEachTensor(layout, [&](int, const TensorSpec& tensor) { names.push_back(tensor.name); });
+  std::set<std::string> parts;
+  ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
+    if (tensor.is_buffer) return;
+    if (tensor.elements < tensor.whole_elements() && !parts.insert(tensor.name).second) return;
+    names.push_back(tensor.name);
+  });
   if (layout.model.tied_embeddings) names.push_back(kHeadName);
   return names;
 }

@@ -12,6 +12,7 @@
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
 #include "engine/data/sequences/batch.h"
+#include "engine/hf/master_convert.h"
 
 namespace megatrain {
 namespace {
@@ -24,11 +25,11 @@ constexpr int64_t kPartSequences = 1024;
 std::string WeightsHash(const ModelLayout& layout, const std::vector<Tile>& tiles) {
   std::vector<std::string> lines;
   ForEachTensor(layout, [&](int tile, const TensorSpec& tensor) {
-    const int64_t element = DTypeBytes(tiles[tile].weight_dtype);
-    const char* const begin =
-        static_cast<const char*>(tiles[tile].weights) + tensor.offset * element;
+    const Tile place = PlaceOf(tiles[tile], tensor);
+    const int64_t bytes = tensor.elements * DTypeBytes(place.weight_dtype);
     lines.push_back(absl::StrCat(
-        tensor.name, " ", HashBytes({begin, static_cast<size_t>(tensor.elements * element)})));
+        tensor.name, " ",
+        HashBytes({static_cast<const char*>(place.weights), static_cast<size_t>(bytes)})));
   });
   std::sort(lines.begin(), lines.end());
   return HashBytes(absl::StrJoin(lines, "\n"));

@@ -1,0 +1,63 @@
+// Opens the files of a directory's weights and finds the tensors of a model in them.
+#ifndef MEGATRAIN_ENGINE_HF_WEIGHT_FILES_H_
+#define MEGATRAIN_ENGINE_HF_WEIGHT_FILES_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+#include "engine/hf/master_convert.h"
+#include "engine/hf/safetensors.h"
+#include "engine/model/model_layout.h"
+
+namespace megatrain {
+
+// A tensor in a file.
+struct StoredTensor {
+  const SafetensorsReader* reader = nullptr;
+  const SafetensorsTensor* tensor = nullptr;
+};
+
+// Where the values of a tensor of the model are: in parts, or in MXFP4.
+struct WeightSource {
+  struct Part {
+    int64_t begin = 0;  // its first element in the whole tensor
+    StoredTensor stored;
+    FileDType dtype = FileDType::kF32;
+  };
+  std::vector<Part> parts;  // of the whole tensor, in order; one for most, none in MXFP4
+  // The transposed values of a tensor [E, K, N].
+  StoredTensor blocks;  // U8 [E, N, K / 32, 16]
+  StoredTensor scales;  // U8 [E, N, K / 32]
+};
+
+// Thread safety: const methods may be called from several threads.
+class WeightFiles {
+ public:
+  // Opens the files. HfWeights::Open says which tensors they must have, and the errors. `files`
+  // must outlive the result; `layout` is used during the call.
+  static absl::StatusOr<std::unique_ptr<WeightFiles>> Open(FileSystem* files,
+                                                           const std::string& directory,
+                                                           const ModelLayout& layout);
+
+  // Returns where the tensor of that name is. REQUIRES: it is one of the layout.
+  const WeightSource& SourceOf(const std::string& name) const { return sources_.at(name); }
+  // Returns the tensor of that name in the files, or null.
+  const StoredTensor* Find(const std::string& name) const;
+
+ private:
+  absl::Status OpenAll(FileSystem* files, const std::string& directory);
+
+  std::vector<std::unique_ptr<SafetensorsReader>> readers_;
+  std::map<std::string, StoredTensor> stored_;   // by the names in the files
+  std::map<std::string, WeightSource> sources_;  // by the names of the layout
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_HF_WEIGHT_FILES_H_
