@@ -124,7 +124,7 @@ struct ExpertsDescription {
   std::string shared_name = "mlp.shared_experts";
   // The experts whose weights are streamed as one tile (model_layout.h). No result depends on it.
   int64_t experts_per_tile = 0;
-  double auxiliary_loss = 0.0;  // the family's coefficient, where a job asks for the loss
+  double auxiliary_loss = 0.0;  // its coefficient where a job does not say; 0: none
 
   bool transposed() const { return tensors == ExpertTensors::kTransposed; }
   int64_t tiles() const {

@@ -12,8 +12,8 @@
 #include <variant>
 
 #include "absl/container/inlined_vector.h"
-#include "engine/model/activations.h"
-#include "engine/model/layer_work.h"
+#include "engine/model/layer/activations.h"
+#include "engine/model/layer/layer_work.h"
 #include "engine/pipeline/lane.h"
 
 namespace megatrain {
@@ -100,7 +100,8 @@ struct LayerForwardOp {  // input_slot -> output_slot
   std::optional<KeptActivations> kept;
   CacheUse cache = CacheUse::kNone;
 };
-// The four operations of a half with experts (engine/model/expert_half.h), each on one micro-batch.
+// The four operations of a half with experts (engine/model/layer/expert_half.h), each on one
+// micro-batch.
 struct RouteOp {  // input_slot -> routed tokens
   static constexpr char kName[] = "route";
   int stage, micro_batch, sweep_index, weight_buffer, input_slot;

@@ -99,8 +99,7 @@ struct ExpertsDefaults {
 };
 // Reads the number of experts and of those that a token goes to, their intermediate size and the
 // auxiliary loss, and sets experts_per_tile. The activation is that of the model's other units.
-// transformers adds the auxiliary loss where output_router_logits is true, and the engine where a
-// job asks for it: the key is read, and only the coefficient is kept.
+// As in transformers there is an auxiliary loss only where output_router_logits is true.
 ExpertsDescription ReadExperts(JsonFields& fields, const ModelDescription& model,
                                const ExpertsDefaults& defaults);
 

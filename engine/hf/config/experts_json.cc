@@ -38,9 +38,10 @@ ExpertsDescription ReadExperts(JsonFields& fields, const ModelDescription& model
   }
   experts.activation = model.layers[0].feed_forward.activation;
   experts.experts_per_tile = ExpertsPerTile(experts.count, model.hidden, experts.intermediate);
-  (void)fields.Boolean("output_router_logits", false);
+  const bool has_auxiliary_loss = fields.Boolean("output_router_logits", false);
   if (defaults.auxiliary_loss) {
-    experts.auxiliary_loss = fields.Number("router_aux_loss_coef", 0.0, 1e6, 0.001);
+    const double coefficient = fields.Number("router_aux_loss_coef", 0.0, 1e6, 0.001);
+    if (has_auxiliary_loss) experts.auxiliary_loss = coefficient;
   }
   return experts;
 }

@@ -9,9 +9,9 @@
 
 #include "engine/base/status.h"
 #include "engine/device/device.h"
-#include "engine/model/decoder_layer.h"
-#include "engine/model/expert_half.h"
-#include "engine/model/language_head.h"
+#include "engine/model/layer/decoder_layer.h"
+#include "engine/model/layer/expert_half.h"
+#include "engine/model/layer/language_head.h"
 #include "engine/model/rope.h"
 
 namespace megatrain {

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
 #include "engine/device/kernels.h"
-#include "engine/model/activations.h"
+#include "engine/model/layer/activations.h"
 #include "engine/model/model_layout.h"
 #include "tests/engine/numerics/model_reference.h"
 

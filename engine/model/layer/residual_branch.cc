@@ -1,4 +1,4 @@
-#include "engine/model/residual_branch.h"
+#include "engine/model/layer/residual_branch.h"
 
 #include "engine/base/status.h"
 #include "engine/device/device.h"

@@ -1,11 +1,11 @@
-#include "engine/model/language_head.h"
+#include "engine/model/layer/language_head.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "engine/base/status.h"
-#include "engine/model/activations.h"
+#include "engine/model/layer/activations.h"
 
 namespace megatrain {
 namespace {

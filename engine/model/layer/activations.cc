@@ -1,4 +1,4 @@
-#include "engine/model/activations.h"
+#include "engine/model/layer/activations.h"
 
 #include <algorithm>
 

@@ -1,11 +1,11 @@
-#include "engine/model/expert_half.h"
+#include "engine/model/layer/expert_half.h"
 
 #include <algorithm>
 
 #include "absl/functional/function_ref.h"
 #include "engine/base/status.h"
 #include "engine/device/device.h"
-#include "engine/model/bound_layer.h"
+#include "engine/model/layer/bound_layer.h"
 
 namespace megatrain {
 namespace {

@@ -7,12 +7,12 @@
 // The backward pass calls AttentionOutputBackward for every chunk, then the kernel
 // AttentionBackward with the arguments of AttentionGradient, then AttentionInputBackward for every
 // chunk. Weight gradients go to `gradient`.
-#ifndef MEGATRAIN_ENGINE_MODEL_ATTENTION_HALF_H_
-#define MEGATRAIN_ENGINE_MODEL_ATTENTION_HALF_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_HALF_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_HALF_H_
 
 #include "absl/status/status.h"
 #include "engine/device/kernels.h"
-#include "engine/model/bound_layer.h"
+#include "engine/model/layer/bound_layer.h"
 
 namespace megatrain {
 
@@ -47,4 +47,4 @@ absl::Status AttentionInputBackward(const BoundLayer& l, const Chunk& chunk, con
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_ATTENTION_HALF_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_HALF_H_

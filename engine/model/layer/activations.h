@@ -9,8 +9,8 @@
 // of matrix products and attention; the outputs of norms and (with a QkNorm) the rotated queries
 // and keys are computed again. kEverything keeps all tensors that the backward pass reads. The
 // output of the gated unit is not kept at any level, because its backward kernel recomputes it.
-#ifndef MEGATRAIN_ENGINE_MODEL_ACTIVATIONS_H_
-#define MEGATRAIN_ENGINE_MODEL_ACTIVATIONS_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 
 #include <cstdint>
 
@@ -97,4 +97,4 @@ LayerActivations PlaceActivations(const ModelDescription& model, int layer, DTyp
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_ACTIVATIONS_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_

@@ -1,8 +1,8 @@
-#include "engine/model/mlp_half.h"
+#include "engine/model/layer/mlp_half.h"
 
 #include "engine/base/status.h"
 #include "engine/device/device.h"
-#include "engine/model/residual_branch.h"
+#include "engine/model/layer/residual_branch.h"
 
 namespace megatrain {
 namespace {

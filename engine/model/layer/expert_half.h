@@ -10,14 +10,14 @@
 // function queues work on the context's stream and returns the errors of its kernels. `weights` and
 // context.tile are those of the router's tile in RouteTokens and RouterBackward, and of one of the
 // experts' in ExpertsForward and ExpertsBackward.
-#ifndef MEGATRAIN_ENGINE_MODEL_EXPERT_HALF_H_
-#define MEGATRAIN_ENGINE_MODEL_EXPERT_HALF_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_HALF_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_HALF_H_
 
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "engine/model/activations.h"
-#include "engine/model/layer_context.h"
+#include "engine/model/layer/activations.h"
+#include "engine/model/layer/layer_context.h"
 
 namespace megatrain {
 
@@ -100,4 +100,4 @@ absl::Status RouterBackward(const LayerContext& context, const void* weights,
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_EXPERT_HALF_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_HALF_H_

@@ -3,14 +3,14 @@
 //   y = x + residual_scale * post_norm(in W^T + bias).
 // Each function computes one chunk's rows, queues work on the stream of `l`, and returns the errors
 // of its kernels.
-#ifndef MEGATRAIN_ENGINE_MODEL_RESIDUAL_BRANCH_H_
-#define MEGATRAIN_ENGINE_MODEL_RESIDUAL_BRANCH_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_RESIDUAL_BRANCH_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_RESIDUAL_BRANCH_H_
 
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/model/bound_layer.h"
+#include "engine/model/layer/bound_layer.h"
 
 namespace megatrain {
 
@@ -55,4 +55,4 @@ absl::Status BranchWeightGradient(const BoundLayer& l, const Chunk& chunk,
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_RESIDUAL_BRANCH_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_RESIDUAL_BRANCH_H_

@@ -1,14 +1,14 @@
 // BoundLayer: a decoder layer together with its weights, batch and activations. It has the kernel
 // calls that both halves of the layer (attention_half.h, mlp_half.h) make.
-#ifndef MEGATRAIN_ENGINE_MODEL_BOUND_LAYER_H_
-#define MEGATRAIN_ENGINE_MODEL_BOUND_LAYER_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_BOUND_LAYER_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_BOUND_LAYER_H_
 
 #include <cstdint>
 #include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "engine/model/decoder_layer.h"
+#include "engine/model/layer/decoder_layer.h"
 
 namespace megatrain {
 
@@ -123,4 +123,4 @@ struct BoundLayer {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_BOUND_LAYER_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_BOUND_LAYER_H_

@@ -1,6 +1,6 @@
 // The arguments that the functions of all layer templates share.
-#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_CONTEXT_H_
-#define MEGATRAIN_ENGINE_MODEL_LAYER_CONTEXT_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_LAYER_CONTEXT_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_LAYER_CONTEXT_H_
 
 #include <cstdint>
 
@@ -58,4 +58,4 @@ struct LayerContext {
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_CONTEXT_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_LAYER_CONTEXT_H_

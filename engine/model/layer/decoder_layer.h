@@ -1,14 +1,14 @@
 // The layer template of a decoder layer as its LayerDescription says: stateless functions whose
 // weights and gradients are passed by the caller. The functions queue work on the context's stream
 // and return the errors of its kernels. All memory must stay valid until that work is done.
-#ifndef MEGATRAIN_ENGINE_MODEL_DECODER_LAYER_H_
-#define MEGATRAIN_ENGINE_MODEL_DECODER_LAYER_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_DECODER_LAYER_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_DECODER_LAYER_H_
 
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "engine/model/activations.h"
-#include "engine/model/layer_context.h"
+#include "engine/model/layer/activations.h"
+#include "engine/model/layer/layer_context.h"
 
 namespace megatrain {
 
@@ -67,4 +67,4 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_DECODER_LAYER_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_DECODER_LAYER_H_

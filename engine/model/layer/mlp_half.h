@@ -1,11 +1,11 @@
 // Computes the second half of a decoder layer: norm, gate and up projection, the gated unit, and
 // down projection. Each function computes one chunk's rows, queues work on the stream of `l`, and
 // returns the errors of its kernels.
-#ifndef MEGATRAIN_ENGINE_MODEL_MLP_HALF_H_
-#define MEGATRAIN_ENGINE_MODEL_MLP_HALF_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_MLP_HALF_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_MLP_HALF_H_
 
 #include "absl/status/status.h"
-#include "engine/model/bound_layer.h"
+#include "engine/model/layer/bound_layer.h"
 
 namespace megatrain {
 
@@ -28,4 +28,4 @@ absl::Status MlpBackward(const BoundLayer& l, const Chunk& chunk, void* dh,
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_MLP_HALF_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_MLP_HALF_H_

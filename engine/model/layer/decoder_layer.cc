@@ -1,12 +1,12 @@
-#include "engine/model/decoder_layer.h"
+#include "engine/model/layer/decoder_layer.h"
 
 #include <algorithm>
 
 #include "engine/base/status.h"
 #include "engine/device/device.h"
-#include "engine/model/attention_half.h"
-#include "engine/model/bound_layer.h"
-#include "engine/model/mlp_half.h"
+#include "engine/model/layer/attention_half.h"
+#include "engine/model/layer/bound_layer.h"
+#include "engine/model/layer/mlp_half.h"
 
 namespace megatrain {
 

@@ -1,4 +1,4 @@
-#include "engine/model/bound_layer.h"
+#include "engine/model/layer/bound_layer.h"
 
 #include <algorithm>
 
