@@ -8,6 +8,7 @@
 //                                          weights NAME.remainder (I16); of tensors that are
 //                                          not frozen
 // and once
+//   model-carried.safetensors              for a wrapper: the tensors that are not the text model's
 //   model.safetensors.index.json, config.json, tokenizer files
 //   manifest.json                          the size and XXH3-128 of every file, and the
 //                                          CheckpointState

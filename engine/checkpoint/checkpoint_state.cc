@@ -41,6 +41,11 @@ void AddExperts(const ExpertsDescription& e, std::string& text) {
 // of tensors tell norms, biases and fusions.
 std::string Peculiarities(const ModelDescription& m) {
   std::string text;
+  if (m.wrapper.is_there()) {
+    absl::StrAppend(&text, m.wrapper.family, " ", m.wrapper.model_prefix, " ",
+                    m.wrapper.head_prefix, " ", m.wrapper.carried_tensors, " ",
+                    m.wrapper.carried_bytes);
+  }
   const auto add = [&](const char* name, double value, double usual) {
     if (value != usual) absl::StrAppendFormat(&text, " %s=%a", name, value);
   };

@@ -12,6 +12,7 @@
 #include "engine/checkpoint/parallel_writer.h"
 #include "engine/checkpoint/retention.h"
 #include "engine/checkpoint/tile_files.h"
+#include "engine/hf/carried_tensors.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/safetensors.h"
 
@@ -83,6 +84,8 @@ class Writer : public CheckpointWriter {
     }
     MT_RETURN_IF_ERROR(
         CheckFreeSpace(directory_, EstimateBytes(layout_, manifest_.state.weight_dtype), files_));
+    MT_ASSIGN_OR_RETURN(carried_,
+                        CarriedTensors::Open(files_, side_files.directory, layout_.model.wrapper));
     phase_ = Phase::kWriting;
     MT_RETURN_IF_ERROR(files_->CreateDirectories(path_));
     MT_ASSIGN_OR_RETURN(const std::vector<std::string> names,
@@ -171,6 +174,14 @@ class Writer : public CheckpointWriter {
     return absl::OkStatus();
   }
 
+  absl::Status WriteCarried() {
+    if (carried_.names().empty()) return absl::OkStatus();
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsWriter> file,
+                        carried_.Write(files_, JoinPath(path_, kCarriedFileName)));
+    manifest_.files.push_back({kCarriedFileName, file->file_bytes(), file->Hash()});
+    return absl::OkStatus();
+  }
+
   absl::Status WriteIndex() {
     HfWeightMap weight_map;
     int64_t tensor_bytes = 0;
@@ -183,6 +194,8 @@ class Writer : public CheckpointWriter {
         parts |= HfWholeName(name) != name;
       }
     }
+    for (const std::string& name : carried_.names()) weight_map[name] = kCarriedFileName;
+    tensor_bytes += layout_.model.wrapper.carried_bytes;
     const char* const name = parts ? kHfPartsIndexFileName : kHfIndexFileName;
     const std::string text = MakeHfIndex(weight_map, tensor_bytes);
     MT_RETURN_IF_ERROR(WriteFileSynced(files_, JoinPath(path_, name), text));
@@ -205,6 +218,7 @@ class Writer : public CheckpointWriter {
                                     " has no direct I/O: the checkpoint was written through the "
                                     "page cache"));
     }
+    MT_RETURN_IF_ERROR(WriteCarried());
     MT_RETURN_IF_ERROR(WriteIndex());
     MT_RETURN_IF_ERROR(
         WriteFileSynced(files_, JoinPath(path_, kManifestFile), SerializeManifest(manifest_)));
@@ -271,6 +285,7 @@ class Writer : public CheckpointWriter {
   Phase phase_ = Phase::kNothing;
   Manifest manifest_;
   std::vector<TileEntry> entries_;
+  CarriedTensors carried_;  // written by Finish
   std::unique_ptr<ParallelWriter> tile_writer_;
   std::vector<std::string> notes_;
   absl::Status status_;
@@ -289,6 +304,9 @@ absl::StatusOr<std::unique_ptr<CheckpointWriter>> CheckpointWriter::Begin(
 int64_t CheckpointWriter::EstimateBytes(const ModelLayout& layout, DType weight_dtype) {
   // config.json, and the fixed part of index and manifest: a few KiB.
   int64_t bytes = 8192;
+  // The tensors that a wrapper carries, each with a line in its file's header and in the index.
+  const WrapperDescription& wrapper = layout.model.wrapper;
+  bytes += wrapper.carried_bytes + 300 * wrapper.carried_tensors;
   for (const TileLayout& tile_layout : layout.tiles) {
     const Tile tile = Nowhere(tile_layout, weight_dtype);
     const std::vector<SafetensorsDeclaration> weights = Declarations(WeightsPieces(tile));

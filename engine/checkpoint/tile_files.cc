@@ -14,7 +14,7 @@ namespace {
 TilePiece Piece(const TensorSpec& tensor, const char* suffix, const char* dtype, void* section,
                 int64_t section_bytes, int64_t element_bytes) {
   TilePiece piece;
-  std::string name = tensor.name;
+  std::string name = tensor.name_on_disk();
   std::vector<int64_t> shape = tensor.shape;
   const int64_t whole = tensor.whole_elements();
   if (tensor.elements < whole) {

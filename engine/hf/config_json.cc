@@ -5,17 +5,20 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <utility>
+#include <string>
+#include <vector>
 
-#include "absl/strings/ascii.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/base/json.h"
 #include "engine/base/status.h"
+#include "engine/hf/carried_tensors.h"
 #include "engine/hf/config/config_readers.h"
 #include "engine/hf/config/json_fields.h"
 #include "engine/hf/config/model_family.h"
+#include "engine/hf/config/wrapper_family.h"
 #include "engine/hf/experts/expert_names.h"
 #include "engine/hf/hf_format.h"
 
@@ -111,7 +114,8 @@ void CheckTokenIds(JsonFields& fields) {
   }
 }
 
-void CheckArchitectures(JsonFields& fields) {
+// `kind`: how the names of classes end.
+void CheckArchitectures(JsonFields& fields, const char* kind) {
   const json* const architectures = fields.Find("architectures");
   if (architectures == nullptr) return;
   if (!architectures->is_array()) {
@@ -119,19 +123,18 @@ void CheckArchitectures(JsonFields& fields) {
     return;
   }
   for (const json& name : *architectures) {
-    if (!name.is_string() || !absl::EndsWithIgnoreCase(name.get<std::string>(), "ForCausalLM")) {
+    if (!name.is_string() || !absl::EndsWithIgnoreCase(name.get<std::string>(), kind)) {
       fields.Refuse("architectures",
-                    absl::StrCat(DescribeJson(name), " is not supported; only ...ForCausalLM is"));
+                    absl::StrCat(DescribeJson(name), " is not supported; only ...", kind, " is"));
     }
   }
 }
 
 // The directory's own code is not run. A copy of transformers' class, from before it was there, is
 // passed over as transformers does without trust_remote_code.
-void CheckAutoMap(JsonFields& fields, const ModelFamily& family) {
+void CheckAutoMap(JsonFields& fields, const std::string& own) {
   const json* const map = fields.Find("auto_map");
   if (map == nullptr) return;
-  const std::string own = absl::StrCat("modeling_", family.model_type, ".", family.architecture);
   const bool copy = map->is_object() && map->contains("AutoModelForCausalLM") &&
                     (*map)["AutoModelForCausalLM"] == own;
   if (!copy) {
@@ -164,8 +167,8 @@ void CheckQuantization(JsonFields& fields, const ModelDescription& model) {
 }
 
 // Refuses what the engine does not compute, unless the value switches it off.
-void CheckUnsupported(JsonFields& fields, const ModelFamily& family,
-                      const ModelDescription& model) {
+void CheckUnsupported(JsonFields& fields, const std::string& model_type,
+                      const std::string& architecture, const ModelDescription& model) {
   fields.MustBe("attention_dropout", 0.0, "training has no dropout; set it to 0");
   fields.MustBe("use_mrope", false, "multimodal positions are not supported");
   fields.MustBe("is_encoder_decoder", false, "only decoders are supported");
@@ -175,22 +178,59 @@ void CheckUnsupported(JsonFields& fields, const ModelFamily& family,
   fields.MustBe("pruned_heads", json::object(), "every head is computed");
   fields.MustBe("per_layer_config", json::object(), "layers are alike");
   CheckQuantization(fields, model);
-  CheckAutoMap(fields, family);
+  CheckAutoMap(fields, absl::StrCat("modeling_", model_type, ".", architecture));
 }
 
-absl::StatusOr<const ModelFamily*> ReadFamily(JsonFields& fields, const std::string& path) {
-  const std::string type = fields.String("model_type", "");
-  MT_RETURN_IF_ERROR(fields.status());
-  if (type.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": model_type: is missing"));
-  }
+void RefuseUnread(JsonFields& fields) {
+  fields.RefuseUnread(std::set<std::string>(std::begin(kIgnoredKeys), std::end(kIgnoredKeys)));
+}
+
+ModelDescription ReadTextModel(JsonFields& fields, const ModelFamily& family) {
+  ModelDescription model = family.describe(fields);
+  model.family = family.model_type;
+  model.initializer_range = fields.Number("initializer_range", 0.0, 1e3, 0.02);
+  CheckUnsupported(fields, family.model_type, family.architecture, model);
+  CheckArchitectures(fields, "ForCausalLM");
+  CheckTokenIds(fields);
+  RefuseUnread(fields);
+  return model;
+}
+
+// Returns the family of the text model in a wrapper, null after an error.
+const ModelFamily* ReadTextFamily(JsonFields& text, const WrapperFamily& wrapper) {
+  const std::string type = text.String("model_type", wrapper.text_families[0]);
   const ModelFamily* const family = FindModelFamily(type);
-  if (family == nullptr) {
-    return absl::UnimplementedError(absl::StrCat(path, ": model_type: \"", type,
-                                                 "\" is not supported; supported are ",
-                                                 absl::StrJoin(ModelFamilyNames(), ", ")));
+  if (family != nullptr && absl::c_linear_search(wrapper.text_families, type)) return family;
+  text.Refuse("model_type",
+              absl::StrCat("\"", type, "\" is not supported within ", wrapper.model_type,
+                           "; supported are ", absl::StrJoin(wrapper.text_families, ", ")));
+  return nullptr;
+}
+
+ModelDescription ReadWrapper(JsonFields& fields, const WrapperFamily& wrapper) {
+  const json* const text_config = fields.Find("text_config");
+  if (text_config == nullptr || !text_config->is_object()) {
+    fields.Refuse("text_config", text_config == nullptr ? "is missing"
+                                                        : absl::StrCat("must be an object, not ",
+                                                                       DescribeJson(*text_config)));
+    return ModelDescription();
   }
-  return family;
+  json own = *text_config;
+  own["tie_word_embeddings"] = fields.Boolean("tie_word_embeddings", wrapper.tied_embeddings);
+  JsonFields text(own, fields.path(), "text_config.");
+  ModelDescription model;
+  if (const ModelFamily* const family = ReadTextFamily(text, wrapper)) {
+    model = ReadTextModel(text, *family);
+  }
+  fields.Take(text.status());
+  for (const std::string& key : wrapper.own_keys) fields.Find(key);
+  fields.Find("pad_token_id");  // text_config's counts
+  CheckUnsupported(fields, wrapper.model_type, wrapper.architecture, model);
+  CheckArchitectures(fields, "ForConditionalGeneration");
+  CheckTokenIds(fields);
+  RefuseUnread(fields);
+  model.wrapper = DescribeWrapper(wrapper, wrapper.names[0]);
+  return model;
 }
 
 }  // namespace
@@ -203,14 +243,23 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view text,
         absl::StrCat(path, ": must be an object, not ", DescribeJson(root)));
   }
   JsonFields fields(root, path);
-  MT_ASSIGN_OR_RETURN(const ModelFamily* const family, ReadFamily(fields, path));
-  ModelDescription model = family->describe(fields);
-  model.family = family->model_type;
-  model.initializer_range = fields.Number("initializer_range", 0.0, 1e3, 0.02);
-  CheckUnsupported(fields, *family, model);
-  CheckArchitectures(fields);
-  CheckTokenIds(fields);
-  fields.RefuseUnread(std::set<std::string>(std::begin(kIgnoredKeys), std::end(kIgnoredKeys)));
+  const std::string type = fields.String("model_type", "");
+  MT_RETURN_IF_ERROR(fields.status());
+  if (type.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": model_type: is missing"));
+  }
+  const ModelFamily* const family = FindModelFamily(type);
+  const WrapperFamily* const wrapper = FindWrapperFamily(type);
+  if (family == nullptr && wrapper == nullptr) {
+    std::vector<std::string> known = ModelFamilyNames();
+    absl::c_move(WrapperFamilyNames(), std::back_inserter(known));
+    absl::c_sort(known);
+    return absl::UnimplementedError(absl::StrCat(path, ": model_type: \"", type,
+                                                 "\" is not supported; supported are ",
+                                                 absl::StrJoin(known, ", ")));
+  }
+  ModelDescription model =
+      wrapper != nullptr ? ReadWrapper(fields, *wrapper) : ReadTextModel(fields, *family);
   MT_RETURN_IF_ERROR(fields.status());
   return model;
 }
@@ -229,11 +278,19 @@ absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directo
   if (!info.ok()) return info.status();
   MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kConfigBytesMax));
   MT_ASSIGN_OR_RETURN(ModelDescription model, ParseModelDescription(text, path));
+<<<<<<< HEAD
   if (MostExperts(model) == 0) return model;
+=======
+  if (model.wrapper.is_there()) MT_RETURN_IF_ERROR(ReadWrapperNames(files, directory, model));
+  if (!HasExperts(model)) return model;
+>>>>>>> wrap
   const absl::StatusOr<std::set<std::string>> names = ReadHfTensorNames(files, directory);
   if (absl::IsNotFound(names.status())) return model;  // a configuration alone
   if (!names.ok()) return names.status();
-  SettleExpertNames([&](const std::string& name) { return names->contains(name); }, model);
+  const auto has = [&](const std::string& name) {
+    return names->contains(model.wrapper.OnDisk(name));
+  };
+  SettleExpertNames(has, model);
   return model;
 }
 

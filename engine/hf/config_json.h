@@ -17,13 +17,18 @@ namespace megatrain {
 // Returns InvalidArgument, naming the key, if a key is missing, of a wrong type, out of range or
 // unknown, or asks for something that the engine does not compute. Returns Unimplemented, listing
 // the supported ones, for another model_type.
+//
+// A wrapper's text_config is read as the text model's own config.json, but for tie_word_embeddings,
+// which counts where it stands beside it. Errors within it name the key as "text_config.KEY". The
+// names on disk are those of published models.
 absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view json,
                                                        const std::string& path);
 
-// Reads `directory`/config.json. Where the model has experts and weights are there too, their names
-// tell whether experts lie apart or stacked. Returns NotFound if there is no such directory or
-// file, OutOfRange if the file is longer than kConfigBytesMax, the errors of reading, and those of
-// ParseModelDescription, FindHfWeightFiles and SafetensorsReader::Open.
+// Reads `directory`/config.json. Where it is a wrapper's and weights are there too, their names
+// complete the description (ReadWrapperNames). Where the model has experts and weights are there
+// too, their names tell whether experts lie apart or stacked. Returns NotFound if there is no such
+// directory or file, OutOfRange if the file is longer than kConfigBytesMax, the errors of reading,
+// and those of ParseModelDescription, FindHfWeightFiles and SafetensorsReader::Open.
 absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directory,
                                                       FileSystem* files = PosixFileSystem());
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/status.h"
+#include "engine/hf/carried_tensors.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_format.h"
 #include "engine/hf/hf_writer.h"
@@ -27,7 +28,7 @@ bool SameTensors(const ModelLayout& a, const ModelLayout& b) {
     // Sorted, because their order depends on what is frozen; parts of a tensor count once.
     std::set<std::pair<std::string, std::vector<int64_t>>> tensors;
     ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
-      tensors.insert({tensor.name, tensor.shape});
+      tensors.insert({tensor.name_on_disk(), tensor.shape});
     });
     return tensors;
   };
@@ -105,20 +106,24 @@ absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& lay
                      "overwritten. Give another output directory"));
   }
   MT_RETURN_IF_ERROR(CheckReplaceable(files, target, layout));
+  MT_ASSIGN_OR_RETURN(const CarriedTensors carried,
+                      CarriedTensors::Open(files, source.directory, layout.model.wrapper));
   return ReplaceDirectory(files, target, [&](const std::string& temporary) -> absl::Status {
     MT_RETURN_IF_ERROR(CopyHfSideFiles(files, source, weight_dtype, temporary).status());
     int current = -1;
     Tile tile;
-    return WriteHfWeights(files, temporary, layout, weight_dtype, shard_bytes,
-                          [&](int index, const TensorSpec& tensor, SafetensorsWriter* writer) {
-                            if (index != current) {
-                              absl::StatusOr<Tile> next = get_tile(index);
-                              if (!next.ok()) return next.status();
-                              tile = *next;
-                              current = index;
-                            }
-                            return AppendTensor(tile, tensor, weight_dtype, writer);
-                          });
+    return WriteHfWeights(
+        files, temporary, layout, weight_dtype, shard_bytes,
+        [&](int index, const TensorSpec& tensor, SafetensorsWriter* writer) {
+          if (index != current) {
+            absl::StatusOr<Tile> next = get_tile(index);
+            if (!next.ok()) return next.status();
+            tile = *next;
+            current = index;
+          }
+          return AppendTensor(tile, tensor, weight_dtype, writer);
+        },
+        carried);
   });
 }
 

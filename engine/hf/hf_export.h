@@ -18,7 +18,8 @@ namespace megatrain {
 
 // Writes a Hugging Face directory: config.json as RewriteConfigDType changes it, the tokenizer and
 // generation files of `source`, and the weights as model.safetensors or as shards of at
-// most `shard_bytes` with an index. `get_tile(i)` is called on the calling thread, in the order of
+// most `shard_bytes` with an index. What a wrapper carries is copied from `source`, whose
+// directory must still have it. `get_tile(i)` is called on the calling thread, in the order of
 // WriteHfWeights: once for each tile in forward order, but again for tiles of stacked experts and
 // those with buffers. The tile must stay valid until the next call. Its weights may have another
 // type than `weight_dtype`.

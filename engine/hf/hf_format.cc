@@ -139,6 +139,11 @@ absl::StatusOr<std::string> RewriteConfigDType(std::string_view text, DType weig
   if (has_dtype) root["dtype"] = name;
   if (!has_dtype || root.contains("torch_dtype")) root["torch_dtype"] = name;
   root.erase("quantization_config");
+  if (root.contains("text_config") && root["text_config"].is_object()) {
+    for (const char* const key : {"dtype", "torch_dtype"}) {
+      if (root["text_config"].contains(key)) root["text_config"][key] = name;
+    }
+  }
   return root.dump(2) + "\n";
 }
 

@@ -49,7 +49,7 @@ class Weights : public HfWeights {
  private:
   // transformers does not tie a head that differs from the embedding, whatever config.json says.
   absl::Status CompareTiedHead(const StoredTensor& embedding) const {
-    const StoredTensor* const found = files_->Find(kHeadName);
+    const StoredTensor* const found = files_->Find(layout_.model.wrapper.OnDisk(kHeadName));
     if (found == nullptr) return absl::OkStatus();
     const StoredTensor& head = *found;
     bool same = head.tensor->dtype == embedding.tensor->dtype &&
@@ -64,7 +64,7 @@ class Weights : public HfWeights {
     }
     if (same) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat(
-        directory_, ": tensor \"", kHeadName, "\" differs from \"", kEmbeddingName,
+        directory_, ": tensor \"", head.tensor->name, "\" differs from \"", embedding.tensor->name,
         "\", but tie_word_embeddings is true in config.json (or by default); set it to false to "
         "train both, or remove the tensor to train the embedding as the head"));
   }

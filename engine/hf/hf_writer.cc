@@ -52,7 +52,7 @@ std::vector<std::vector<Parts>> CutIntoShards(const ModelLayout& layout, DType d
   for (Parts& parts : WholeTensors(layout)) {
     const TensorSpec& tensor = *parts.front().tensor;
     const int64_t more = tensor.whole_elements() * DTypeBytes(WeightDType(tensor, dtype)) +
-                         kHeaderEntryBytes + static_cast<int64_t>(tensor.name.size());
+                         kHeaderEntryBytes + static_cast<int64_t>(tensor.name_on_disk().size());
     if (!shards.back().empty() && bytes + more > shard_bytes) {
       shards.emplace_back();
       bytes = kHeaderFixedBytes;
@@ -87,19 +87,21 @@ absl::Status WriteHfWeights(
     FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,
     int64_t shard_bytes,
     absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
-        emit) {
+        emit,
+    const CarriedTensors& carried) {
   const std::vector<std::vector<Parts>> shards = CutIntoShards(layout, dtype, shard_bytes);
+  const auto file_count = static_cast<int64_t>(shards.size() + (carried.names().empty() ? 0 : 1));
   HfWeightMap weight_map;
   int64_t total_bytes = 0;
   for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = shards.size() == 1 ? kHfWeightsFileName
-                                                : HfShardName(static_cast<int64_t>(i) + 1,
-                                                              static_cast<int64_t>(shards.size()));
+    const std::string name =
+        file_count == 1 ? kHfWeightsFileName : HfShardName(static_cast<int64_t>(i) + 1, file_count);
     std::vector<SafetensorsDeclaration> tensors;
     for (const Parts& parts : shards[i]) {
       const TensorSpec& tensor = *parts.front().tensor;
-      tensors.push_back({tensor.name, DTypeName(WeightDType(tensor, dtype)), tensor.shape});
-      weight_map[tensor.name] = name;
+      const std::string& stored = tensor.name_on_disk();
+      tensors.push_back({stored, DTypeName(WeightDType(tensor, dtype)), tensor.shape});
+      weight_map[stored] = name;
     }
     MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsWriter> writer,
                         SafetensorsWriter::Create(files, JoinPath(directory, name), tensors));
@@ -111,7 +113,14 @@ absl::Status WriteHfWeights(
     MT_RETURN_IF_ERROR(writer->Finish());
     total_bytes += writer->data_bytes();
   }
-  if (shards.size() == 1) return absl::OkStatus();
+  if (file_count == 1) return absl::OkStatus();
+  if (!carried.names().empty()) {
+    const std::string name = HfShardName(file_count, file_count);
+    for (const std::string& tensor : carried.names()) weight_map[tensor] = name;
+    MT_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsWriter> writer,
+                        carried.Write(files, JoinPath(directory, name)));
+    total_bytes += writer->data_bytes();
+  }
   return WriteFileSynced(files, JoinPath(directory, kHfIndexFileName),
                          MakeHfIndex(weight_map, total_bytes));
 }

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
 #include "engine/base/file.h"
+#include "engine/hf/carried_tensors.h"
 #include "engine/hf/safetensors.h"
 #include "engine/model/model_layout.h"
 
@@ -25,11 +26,13 @@ inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 // Tensors are emitted in forward order, except that a file begins with its buffers, so that every
 // tensor is aligned to its element size, and that all parts of a tensor follow its first one. Tiles
 // of stacked experts therefore come up once for each of their tensors.
+// The tensors of `carried`, if there are any, have one more file, the last one.
 absl::Status WriteHfWeights(
     FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,
     int64_t shard_bytes,
     absl::FunctionRef<absl::Status(int tile, const TensorSpec& tensor, SafetensorsWriter* writer)>
-        emit);
+        emit,
+    const CarriedTensors& carried = {});
 
 // Replaces `directory` by a new one:
 //   1. calls `write`, once, to fill `directory`.tmp, and syncs that;

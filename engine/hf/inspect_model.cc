@@ -49,8 +49,11 @@ std::string TensorLine(const SafetensorsTensor& tensor) {
 }
 
 // Writes the content of the headers of `paths` into both forms of the report. The text shows the
-// tensors of the first layer only, and of its experts those of the first.
-absl::Status DescribeFiles(const std::vector<std::string>& paths, std::string* text, Json* json) {
+// tensors of the first layer only, of its experts those of the first, and none that `wrapper`
+// carries.
+absl::Status DescribeFiles(const std::vector<std::string>& paths, const WrapperDescription& wrapper,
+                           std::string* text, Json* json) {
+  const std::string layers = wrapper.OnDisk("model.layers.");
   Totals all;
   std::map<std::string, Totals> by_dtype;
   Json tensors = Json::array(), files = Json::array();
@@ -67,12 +70,14 @@ absl::Status DescribeFiles(const std::vector<std::string>& paths, std::string* t
                          {"shape", tensor.shape},
                          {"bytes", tensor.bytes()},
                          {"file", FileName(path)}});
-      const bool later_layer = absl::StartsWith(tensor.name, "model.layers.") &&
-                               !absl::StartsWith(tensor.name, "model.layers.0.");
+      const bool later_layer = absl::StartsWith(tensor.name, layers) &&
+                               !absl::StartsWith(tensor.name, absl::StrCat(layers, "0."));
       const bool later_expert = absl::StrContains(tensor.name, ".experts.") &&
                                 absl::EndsWith(tensor.name, ".weight") &&
                                 !absl::StrContains(tensor.name, ".experts.0.");
-      if (!later_layer && !later_expert) absl::StrAppend(&lines, TensorLine(tensor));
+      if (!later_layer && !later_expert && !wrapper.Carries(tensor.name)) {
+        absl::StrAppend(&lines, TensorLine(tensor));
+      }
     }
   }
   Json dtypes = Json::object();
@@ -94,7 +99,15 @@ absl::Status DescribeFiles(const std::vector<std::string>& paths, std::string* t
 void DescribeConfig(const ModelDescription& model, std::string* text, Json* json) {
   const int64_t parameters = ParameterCount(model);
   const LayerDescription& first = model.layers.front();
-  absl::StrAppend(text, "family      ", model.family, "\n");
+  const WrapperDescription& wrapper = model.wrapper;
+  absl::StrAppend(text, "family      ", model.family,
+                  wrapper.is_there() ? absl::StrCat(", the text model of ", wrapper.family) : "",
+                  "\n");
+  if (wrapper.is_there()) {
+    absl::StrAppend(text, "carried     ", FormatCount(wrapper.carried_tensors), " other tensors, ",
+                    FormatBytes(wrapper.carried_bytes),
+                    ": not trained, and unchanged in checkpoints and exports\n");
+  }
   absl::StrAppend(text, "parameters  ", FormatCount(parameters), "\n");
   absl::StrAppend(text, "positions   ", FormatCount(model.max_positions), "\n");
   absl::StrAppend(text, DescribeModel(model));
@@ -124,6 +137,11 @@ void DescribeConfig(const ModelDescription& model, std::string* text, Json* json
     if (!line.empty()) lines.push_back(std::string(line.data(), line.size()));
   }
   (*json)["model"]["description"] = std::move(lines);
+  if (wrapper.is_there()) {
+    (*json)["model"]["wrapper"] = {{"family", wrapper.family},
+                                   {"carried_tensors", wrapper.carried_tensors},
+                                   {"carried_bytes", wrapper.carried_bytes}};
+  }
 }
 
 }  // namespace
@@ -134,9 +152,10 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path) {
   json["path"] = path;
   std::string text = absl::StrCat("path        ", path, "\n");
   std::vector<std::string> paths;
+  ModelDescription config;
   if (files->IsDirectory(path)) {
     json["kind"] = "hf_directory";
-    MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(path));
+    MT_ASSIGN_OR_RETURN(config, ReadModelDescription(path));
     DescribeConfig(config, &text, &json);
     const absl::StatusOr<HfWeightFiles> found = FindHfWeightFiles(files, path);
     if (found.ok()) {
@@ -149,7 +168,7 @@ absl::StatusOr<ModelReport> InspectModel(const std::string& path) {
     json["kind"] = "safetensors";
     paths.push_back(path);
   }
-  MT_RETURN_IF_ERROR(DescribeFiles(paths, &text, &json));
+  MT_RETURN_IF_ERROR(DescribeFiles(paths, config.wrapper, &text, &json));
   ModelReport report;
   report.text = std::move(text);
   report.json = std::move(json);

@@ -13,7 +13,8 @@ struct ModelReport {
   std::string text;  // lines, each with its line feed
   // One object: path, kind (hf_directory or safetensors), files[], parameters, bytes, dtypes{NAME:
   // {tensors, parameters, bytes}}, tensors[{name, dtype, shape, bytes, file}]. A directory also has
-  // model{family, hidden, layers, ...}. A tied matrix counts once. For a directory without weights,
+  // model{family, hidden, layers, ...}, and for a wrapper model.wrapper{family, carried_tensors,
+  // carried_bytes}. A tied matrix counts once. For a directory without weights,
   // `files` is empty and `parameters` follows from config.json.
   nlohmann::ordered_json json;
 };

@@ -52,10 +52,12 @@ class Finder {
       std::string problem = Find(layout_.tiles[tile], tensor, source->second);
       if (!problem.empty()) problems.push_back(std::move(problem));
     });
+    const WrapperDescription& wrapper = layout_.model.wrapper;
     for (const auto& [name, stored] : stored_) {
       // With tied embeddings the head is the embedding; HfWeights compares its duplicate.
-      const bool tied_head = layout_.model.tied_embeddings && name == kHeadName;
-      if (used_.contains(name) || tied_head || IsKnownBuffer(name) || IsOfLaterPredictor(name)) {
+      const bool tied_head = layout_.model.tied_embeddings && name == wrapper.OnDisk(kHeadName);
+      if (used_.contains(name) || tied_head || IsKnownBuffer(name) || IsOfLaterPredictor(name) ||
+          wrapper.Carries(name)) {
         continue;
       }
       problems.push_back(
@@ -68,34 +70,34 @@ class Finder {
 
  private:
   std::string Find(const TileLayout& tile, const TensorSpec& tensor, WeightSource& source) {
-    const auto whole = stored_.find(tensor.name);
+    const auto whole = stored_.find(tensor.name_on_disk());
     if (whole != stored_.end()) {
-      used_.insert(tensor.name);
+      used_.insert(tensor.name_on_disk());
       source.parts.push_back({0, whole->second});
       return Check(whole->second.tensor->shape, tensor, source);
     }
-    const std::map<int64_t, StoredTensor> parts = PartsOf(tensor.name);
+    const std::map<int64_t, StoredTensor> parts = PartsOf(tensor.name_on_disk());
     if (!parts.empty()) return FindParts(parts, tensor, source);
     const bool transposed =
         tile.layer >= 0 && layout_.model.layers[tile.layer].experts.transposed();
-    if (transposed && stored_.contains(tensor.name + kBlocksSuffix)) {
+    if (transposed && stored_.contains(tensor.name_on_disk() + kBlocksSuffix)) {
       return FindMxfp4(tensor, source);
     }
-    return absl::StrCat("tensor \"", tensor.name, "\" is missing");
+    return absl::StrCat("tensor \"", tensor.name_on_disk(), "\" is missing");
   }
 
   // `shape` is that of the whole tensor in the files.
   static std::string Check(const std::vector<int64_t>& shape, const TensorSpec& tensor,
                            WeightSource& source) {
     if (shape != tensor.shape) {
-      return absl::StrCat("tensor \"", tensor.name, "\" has shape ", ShapeText(shape),
+      return absl::StrCat("tensor \"", tensor.name_on_disk(), "\" has shape ", ShapeText(shape),
                           ", config.json says ", ShapeText(tensor.shape));
     }
     for (WeightSource::Part& part : source.parts) {
       const std::optional<FileDType> dtype = ParseFileDType(part.stored.tensor->dtype);
       if (!dtype) {
-        return absl::StrCat("tensor \"", tensor.name, "\" has dtype ", part.stored.tensor->dtype,
-                            "; F32, F16 and BF16 can be trained");
+        return absl::StrCat("tensor \"", tensor.name_on_disk(), "\" has dtype ",
+                            part.stored.tensor->dtype, "; F32, F16 and BF16 can be trained");
       }
       part.dtype = *dtype;
     }
@@ -123,11 +125,11 @@ class Finder {
           std::tie(stored.tensor->name, stored.tensor->shape, stored.tensor->elements);
       used_.insert(name);
       if (own.empty() || own[0] <= 0 || row != (shape.empty() ? 0 : shape[0]) ||
-          name != HfPartName(tensor.name, row, row + own[0]) ||
+          name != HfPartName(tensor.name_on_disk(), row, row + own[0]) ||
           (!shape.empty() &&
            !std::equal(shape.begin() + 1, shape.end(), own.begin() + 1, own.end()))) {
         return absl::StrCat("tensor \"", name, "\" of shape ", ShapeText(own),
-                            " does not go on where the part of \"", tensor.name,
+                            " does not go on where the part of \"", tensor.name_on_disk(),
                             "\" before it ends");
       }
       shape = own;
@@ -139,16 +141,17 @@ class Finder {
 
   std::string FindMxfp4(const TensorSpec& tensor, WeightSource& source) {
     std::vector<int64_t> shape = tensor.shape;
-    used_.insert({tensor.name + kBlocksSuffix, tensor.name + kScalesSuffix});
+    used_.insert({tensor.name_on_disk() + kBlocksSuffix, tensor.name_on_disk() + kScalesSuffix});
     if (shape.size() != 3 || shape[1] % kMxfp4BlockValues != 0) {
-      return absl::StrCat("tensor \"", tensor.name, kBlocksSuffix, "\" cannot hold ",
+      return absl::StrCat("tensor \"", tensor.name_on_disk(), kBlocksSuffix, "\" cannot hold ",
                           ShapeText(shape), ": the last but one size is no multiple of the ",
                           kMxfp4BlockValues, " values of an MXFP4 block");
     }
     shape = {shape[0], shape[2], shape[1] / kMxfp4BlockValues};
-    std::string problem = FindBytes(tensor.name + kScalesSuffix, shape, source.scales);
+    std::string problem = FindBytes(tensor.name_on_disk() + kScalesSuffix, shape, source.scales);
     shape.push_back(kMxfp4BlockBytes);
-    if (problem.empty()) problem = FindBytes(tensor.name + kBlocksSuffix, shape, source.blocks);
+    if (problem.empty())
+      problem = FindBytes(tensor.name_on_disk() + kBlocksSuffix, shape, source.blocks);
     return problem;
   }
 
@@ -165,7 +168,7 @@ class Finder {
   // Heads that predict tokens after the next one (DeepSeek V3, GLM-4.5) lie in layers behind the
   // model's. transformers passes over them too.
   bool IsOfLaterPredictor(const std::string& name) const {
-    const std::string prefix = "model.layers.";
+    const std::string prefix = layout_.model.wrapper.OnDisk("model.layers.");
     if (!absl::StartsWith(name, prefix)) return false;
     const std::string number =
         name.substr(prefix.size(), name.find('.', prefix.size()) - prefix.size());

@@ -16,6 +16,8 @@ absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& 
                               FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(checkpoint, files));
   MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(checkpoint, files));
+  // What is copied as it is: tiles are verified while they are read.
+  MT_RETURN_IF_ERROR(VerifyBeforeLoading(checkpoint, files));
   const ModelLayout layout = BuildModelLayout(config);
   const size_t bytes =
       static_cast<size_t>(layout.tile_elements_max * DTypeBytes(state.weight_dtype));

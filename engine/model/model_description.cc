@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -147,6 +148,16 @@ const char* RopeTypeName(RopeType type) {
       return "longrope";
   }
   return "";
+}
+
+std::string WrapperDescription::OnDisk(const std::string& name) const {
+  constexpr std::string_view kModel = "model.";
+  return name.starts_with(kModel) ? model_prefix + name.substr(kModel.size()) : head_prefix + name;
+}
+
+bool WrapperDescription::Carries(const std::string& name_on_disk) const {
+  return std::any_of(carried_prefixes.begin(), carried_prefixes.end(),
+                     [&](const std::string& prefix) { return name_on_disk.starts_with(prefix); });
 }
 
 ModelDescription UniformModel(const UniformShape& shape) {

@@ -158,8 +158,24 @@ struct LayerDescription {
   friend bool operator==(const LayerDescription&, const LayerDescription&) = default;
 };
 
+// A larger model, of images and text, that the text model is a part of, and how the directory of
+// the whole names the tensors. The text model is trained; the tensors of the other parts are
+// carried through unchanged (engine/hf/carried_tensors.h).
+struct WrapperDescription {
+  std::string family;                              // config.json's model_type; "" if there is none
+  std::string model_prefix = "model.";             // on disk, in place of a text model's "model."
+  std::string head_prefix;                         // on disk, before "lm_head.weight"
+  std::vector<std::string> carried_prefixes;       // of the names of the other parts' tensors
+  int64_t carried_tensors = 0, carried_bytes = 0;  // in the directory that was read
+
+  bool is_there() const { return !family.empty(); }
+  // Returns the name on disk of a text model's tensor: of "model.layers.0.mlp.up_proj.weight".
+  std::string OnDisk(const std::string& name) const;
+  bool Carries(const std::string& name_on_disk) const;
+};
+
 struct ModelDescription {
-  std::string family;  // config.json's model_type
+  std::string family;  // config.json's model_type, of the text model
   int64_t vocabulary = 0;
   int64_t hidden = 0;
   std::vector<LayerDescription> layers;
@@ -174,6 +190,7 @@ struct ModelDescription {
   double logit_softcap = 0.0;           // as CrossEntropyArgs, of the scaled logits; 0: none
   bool tied_embeddings = false;
   double initializer_range = 0.02;
+  WrapperDescription wrapper;
 
   int64_t layer_count() const { return static_cast<int64_t>(layers.size()); }
 };

@@ -271,9 +271,10 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
     layout.tiles.push_back(std::move(head));
     layout.head_tile = layout.tile_count() - 1;
   }
-  for (const TileLayout& tile : layout.tiles) {
+  for (TileLayout& tile : layout.tiles) {
     layout.parameters += tile.parameters;
-    for (const TensorSpec& tensor : tile.tensors) {
+    for (TensorSpec& tensor : tile.tensors) {
+      if (model.wrapper.is_there()) tensor.wrapped_name = model.wrapper.OnDisk(tensor.name);
       if (!tensor.frozen) layout.trained_parameters += tensor.elements;
     }
     layout.tile_elements_max = std::max(layout.tile_elements_max, tile.elements);

@@ -31,6 +31,7 @@ inline constexpr int64_t kTensorAlignmentElements = 128;
 // A tensor, or the experts' part of a tensor that stacks all experts of a layer.
 struct TensorSpec {
   std::string name;            // as in transformers: "model.layers.0.self_attn.q_proj.weight"
+  std::string wrapped_name;    // on disk, if it is a part of a wrapper; else empty
   std::vector<int64_t> shape;  // of the whole tensor, as in transformers: [out, in] or [width]
   int64_t source_begin = 0;    // the part's first element in the whole tensor
   int64_t offset = 0;          // in elements from the start of the tile's section
@@ -45,6 +46,7 @@ struct TensorSpec {
   bool is_buffer = false;
   int rates = 0;  // the index of its learning rate and weight decay (AdamWStep::rates)
 
+  const std::string& name_on_disk() const { return wrapped_name.empty() ? name : wrapped_name; }
   // Returns the elements of the tile that it takes.
   int64_t tile_elements() const { return is_buffer ? 2 * elements : elements; }
   int64_t whole_elements() const {

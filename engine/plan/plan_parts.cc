@@ -153,6 +153,7 @@ void FinishPlan(const KernelSizes& sizes, MemoryPlan& plan) {
     plan.host.push_back({"device's memory", plan.device_bytes});
     plan.host_bytes += plan.device_bytes;
   }
+  plan.checkpoint_bytes = d.layout->model.wrapper.carried_bytes;
   for (const TileLayout& tile : d.layout->tiles) {
     plan.checkpoint_bytes += TileBytes(tile.elements, d.dtype, tile.stateless_elements);
   }

@@ -76,6 +76,14 @@ absl::Status Plan(RunContext& run, PreparedRun& prepared) {
   run.Report(TrainingPhase::kPreparing, "planning");
   MT_ASSIGN_OR_RETURN(const ModelDescription config,
                       ReadModelDescription(spec.model.path, run.files()));
+  if (config.wrapper.is_there() && config.wrapper.carried_tensors == 0 &&
+      spec.model.random_initialization) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "model.initialization: random: ", spec.model.path, " is of ", config.wrapper.family,
+        ", and has no weights of the parts beside the text model, which the exported model needs; "
+        "give a directory with weights, or one of ",
+        config.family, " alone"));
+  }
   MT_ASSIGN_OR_RETURN(prepared.layout, BuildTrainingLayout(config, spec));
   MT_ASSIGN_OR_RETURN(prepared.session, host.OpenSession(spec.engine));
   const Session& session = *prepared.session;

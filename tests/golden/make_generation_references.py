@@ -16,7 +16,7 @@ import os
 
 import torch
 from make_model_references import watched_choices
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 PROMPT_TOKENS = [1, 2, 7, 31, 32, 33, 70]
 NEW_TOKENS = 24
@@ -37,10 +37,13 @@ def main():
         if os.path.exists(os.path.join(args.models, name, "config.json")))
     for family in families:
         directory = os.path.join(args.models, family)
-        model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32,
-                                                     experts_implementation="eager")
+        config = AutoConfig.from_pretrained(directory)
+        auto = AutoModelForImageTextToText if config.sub_configs else AutoModelForCausalLM
+        model = auto.from_pretrained(directory, dtype=torch.float32,
+                                     experts_implementation="eager")
         model.eval()
-        result = {"prompts": prompts(model.config.vocab_size), "answers": [], "margin": float("inf")}
+        vocabulary = config.get_text_config().vocab_size
+        result = {"prompts": prompts(vocabulary), "answers": [], "margin": float("inf")}
         for prompt in result["prompts"]:
             with torch.no_grad(), watched_choices(model) as choices:
                 out = model.generate(torch.tensor([prompt]), max_new_tokens=NEW_TOKENS,

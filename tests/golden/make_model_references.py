@@ -42,11 +42,11 @@ import types
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
-from transformers import (Gemma2Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig,
-                          GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig,
-                          MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config,
-                          Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import (Gemma2Config, Gemma3Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig,
+                          GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config,
+                          Mistral3Config, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
+                          Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
 BATCH_SEQUENCES, BATCH_LENGTH = 3, 150
 LOGIT_ROWS = 40
@@ -223,6 +223,38 @@ FAMILIES = {
                                attention_bias=True, use_qk_norm=True, pad_token_id=6),
                      rope=dict(rope_type="default", rope_theta=1000000.0,
                                partial_rotary_factor=0.5)),
+    # Wrappers: their text models are trained, by themselves, in the tests. `absent`: keys that are
+    # left out of config.json, as published models do; the class has their values.
+    "gemma3_wrapper": dict(cls=Gemma3TextConfig, stored="BF16", style="new", wrapper=Gemma3Config,
+                           absent=["tie_word_embeddings"],
+                           around=dict(mm_tokens_per_image=4, image_token_index=130,
+                                       boi_token_index=128, eoi_token_index=129,
+                                       vision_config=dict(model_type="siglip_vision_model",
+                                                          hidden_size=12, intermediate_size=20,
+                                                          num_hidden_layers=1, image_size=28,
+                                                          num_attention_heads=2, patch_size=7,
+                                                          vision_use_head=False)),
+                           keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                                     num_attention_heads=2, num_key_value_heads=1,
+                                     intermediate_size=52, head_dim=16, query_pre_attn_scalar=24,
+                                     sliding_window=17, sliding_window_pattern=2),
+                           rope=dict(full_attention=dict(rope_type="linear",
+                                                         rope_theta=1000000.0, factor=8.0),
+                                     sliding_attention=dict(rope_type="default",
+                                                            rope_theta=10000.0))),
+    # Its head differs from the embedding, which tie_word_embeddings, true by default, does not tie.
+    "mistral3_wrapper": dict(cls=MistralConfig, stored="BF16", style="new", wrapper=Mistral3Config,
+                             absent=["tie_word_embeddings"],
+                             around=dict(image_token_index=10, spatial_merge_size=2,
+                                         vision_config=dict(model_type="pixtral", hidden_size=12,
+                                                            intermediate_size=20, head_dim=6,
+                                                            num_hidden_layers=1, image_size=28,
+                                                            num_attention_heads=2, patch_size=7)),
+                             keys=dict(vocab_size=131, hidden_size=36, num_hidden_layers=2,
+                                       num_attention_heads=4, num_key_value_heads=2,
+                                       intermediate_size=50, head_dim=10, sliding_window=None,
+                                       tie_word_embeddings=False),
+                             rope=dict(rope_type="default", rope_theta=1000000.0)),
 }
 
 
@@ -252,14 +284,28 @@ def round_to_bf16(x):
     return ((bits + 0x8000) & ~0xFFFF).view(torch.float32)
 
 
-def write_config(config, style, rope_keys, dtype, directory):
+def auto_class(name):
+    return AutoModelForImageTextToText if "wrapper" in FAMILIES[name] else AutoModelForCausalLM
+
+
+def text_parameters(model):
+    """Those of the text model with their names in the text family; all, if it is no wrapper."""
+    wrapped = "model.language_model."
+    parameters = list(model.named_parameters())
+    if any(k.startswith(wrapped) for k, _ in parameters):
+        return [(k.replace(wrapped, "model."), p) for k, p in parameters
+                if k.startswith(wrapped) or k == "lm_head.weight"]
+    return parameters
+
+
+def write_config(config, style, rope_keys, dtype, directory, auto, absent):
     config.save_pretrained(directory)
     path = os.path.join(directory, "config.json")
     with open(path) as f:
         keys = json.load(f)
-    for unused in ("transformers_version", "_name_or_path"):
+    for unused in ("transformers_version", "_name_or_path", *absent):
         keys.pop(unused, None)
-    keys["architectures"] = [type(AutoModelForCausalLM.from_config(config)).__name__]
+    keys["architectures"] = [type(auto.from_config(config)).__name__]
     if style == "old":
         keys.pop("rope_parameters")
         keys.pop("dtype", None)
@@ -414,9 +460,13 @@ def make_model(name, directory):
     config = family["cls"](max_position_embeddings=256, bos_token_id=0, eos_token_id=1,
                            rope_parameters=dict(family["rope"]), use_cache=True,
                            **family["keys"])
+    if "wrapper" in family:
+        config = family["wrapper"](text_config=config.to_dict(), **family["around"],
+                                   tie_word_embeddings=config.tie_word_embeddings)
     write_config(config, family["style"], family["rope"],
-                 {"F32": "float32", "BF16": "bfloat16"}[family["stored"]], directory)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+                 {"F32": "float32", "BF16": "bfloat16"}[family["stored"]], directory,
+                 auto_class(name), family.get("absent", []))
+    model = auto_class(name).from_config(config, dtype=torch.float32)
     generator = torch.Generator().manual_seed(sum(map(ord, name)))
     rounded = round_to_bf16 if family["stored"] == "BF16" else lambda x: x
     state = {}
@@ -443,6 +493,17 @@ def make_model(name, directory):
         clear_choices(model, generator, rounded)
         state = disk_tensors(model, {k: p.detach() for k, p in model.named_parameters()})
     stored = torch.bfloat16 if family["stored"] == "BF16" else torch.float32
+    if "wrapper" in family:  # save_pretrained has names of its own for these
+        with open(os.path.join(directory, "config.json")) as f:
+            keys = f.read()
+        with torch.no_grad():
+            for key, parameter in model.named_parameters():
+                parameter.copy_(state[key])
+        model.to(stored).save_pretrained(directory)
+        with open(os.path.join(directory, "config.json"), "w") as f:
+            f.write(keys)
+        os.remove(os.path.join(directory, "generation_config.json"))
+        return
     state = {k: v.to(stored).contiguous() for k, v in state.items()}
     for key, router in routers.items():  # kept in FP32 by transformers
         if hasattr(router, "e_score_correction_bias"):
@@ -523,10 +584,11 @@ def forward_loss(model, batch):
         mask = (same & visible)[:, None]
         return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
 
-    window = getattr(model.config, "sliding_window", None)
+    config = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
     # A mask that is given is taken as it is, so that windows must be in it.
     sliding = causal & ~torch.tril(torch.ones(n, n, dtype=torch.bool), -window) if window else causal
-    kinds = set(getattr(model.config, "layer_types", None) or [])
+    kinds = set(getattr(config, "layer_types", None) or [])
     if len(kinds) > 1:
         mask = dict(full_attention=bias(causal), sliding_attention=bias(sliding))
     else:
@@ -542,10 +604,11 @@ def forward_loss(model, batch):
 
 
 def load(directory, dtype=torch.float32, rounded=False):
-    attention = FAMILIES[os.path.basename(directory)].get("attention", "sdpa")
-    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32,
-                                                 attn_implementation=attention,
-                                                 experts_implementation="eager")
+    name = os.path.basename(directory)
+    attention = FAMILIES[name].get("attention", "sdpa")
+    model = auto_class(name).from_pretrained(directory, dtype=torch.float32,
+                                             attn_implementation=attention,
+                                             experts_implementation="eager")
     assert model.config._attn_implementation == attention
     if rounded:
         with torch.no_grad():
@@ -564,7 +627,7 @@ def evaluate(model, batch):
     with watched_choices(model) as choices:
         logits, loss = forward_loss(model, batch)
     loss.backward()
-    gradients = {k: p.grad.detach().double() for k, p in model.named_parameters()}
+    gradients = {k: p.grad.detach().double() for k, p in text_parameters(model)}
     norm = math.sqrt(sum(float(g.pow(2).sum()) for g in gradients.values()))
     return dict(logits=logits.detach().double(), loss=loss.item(),
                 gradients=disk_tensors(model, gradients), norm=norm, choices=choices)
@@ -624,7 +687,7 @@ def matches(name, pattern, tied):
 def parameter_groups(model, groups):
     """A group of each (rates, decaying or not); the first pattern that matches counts."""
     chosen = {}
-    for name, p in model.named_parameters():
+    for name, p in text_parameters(model):
         if not p.requires_grad:
             continue
         rate, decay = CURVE["learning_rate"], CURVE["weight_decay"]
@@ -642,7 +705,8 @@ def parameter_groups(model, groups):
 def curve(directory, stream, precision, max_norm, freeze=(), groups=()):
     """Losses and norms before clipping of AdamW steps; in bf16 on an FP32 master."""
     model = load(directory, torch.float64 if precision == "fp64" else torch.float32)
-    for name, p in model.named_parameters():
+    model.requires_grad_(False)
+    for name, p in text_parameters(model):
         p.requires_grad = not any(
             matches(name, pattern, model.config.tie_word_embeddings) for pattern in freeze)
     worker = to_bf16(model) if precision == "bf16" else model

@@ -90,6 +90,7 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
       [](auto& m) { m.logit_scale = 0.5; },
       [](auto& m) { m.logit_softcap = 30; },
       [](auto& m) { m.tied_embeddings = true; },
+      [](auto& m) { m.wrapper.family = "gemma3"; },
       [](auto& m) { m.ropes[0].theta = 500000; },
       [](auto& m) { m.ropes[0].rotary_dim = 4; },
       [](auto& m) { m.ropes[0].interleaved = true; },

@@ -12,9 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/thread_pool.h"
+#include "engine/hf/config/presets.h"
 #include "engine/hf/config_json.h"
 #include "engine/hf/hf_weights.h"
-#include "engine/hf/presets.h"
 #include "engine/hf/random_weights.h"
 #include "engine/memory/split_master.h"
 #include "tests/engine/hf/model_fixture.h"

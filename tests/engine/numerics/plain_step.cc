@@ -43,7 +43,7 @@ void* PlaceWeights(const TileLayout& tile, const NamedTensors& weights, DType dt
                    Buffers& buffers) {
   void* block = buffers.Bytes(tile.elements * DTypeBytes(dtype));
   for (const TensorSpec& tensor : tile.tensors) {
-    const float* const values = weights.at(tensor.name).data() + tensor.source_begin;
+    const float* const values = weights.at(tensor.name_on_disk()).data() + tensor.source_begin;
     if (tensor.is_buffer) {
       std::memcpy(static_cast<char*>(block) + tensor.offset * DTypeBytes(dtype), values,
                   static_cast<size_t>(tensor.elements) * sizeof(float));

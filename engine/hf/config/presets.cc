@@ -1,4 +1,4 @@
-#include "engine/hf/presets.h"
+#include "engine/hf/config/presets.h"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

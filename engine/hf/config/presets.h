@@ -1,6 +1,6 @@
 // The presets of `megatraind init`: small Llamas for trials, and the shapes of published models.
-#ifndef MEGATRAIN_ENGINE_HF_PRESETS_H_
-#define MEGATRAIN_ENGINE_HF_PRESETS_H_
+#ifndef MEGATRAIN_ENGINE_HF_CONFIG_PRESETS_H_
+#define MEGATRAIN_ENGINE_HF_CONFIG_PRESETS_H_
 
 #include <string>
 #include <vector>
@@ -21,4 +21,4 @@ std::vector<Preset> Presets();
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_HF_PRESETS_H_
+#endif  // MEGATRAIN_ENGINE_HF_CONFIG_PRESETS_H_

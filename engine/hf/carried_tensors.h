@@ -1,0 +1,59 @@
+// The tensors of a wrapper's directory that are not the text model's: vision tower, projector. They
+// are never in the memory of a job. Exports and checkpoints copy them, byte for byte, from the
+// directory that the model was read from, so that each is a whole model of its own.
+#ifndef MEGATRAIN_ENGINE_HF_CARRIED_TENSORS_H_
+#define MEGATRAIN_ENGINE_HF_CARRIED_TENSORS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/base/file.h"
+#include "engine/hf/safetensors.h"
+#include "engine/model/model_description.h"
+
+namespace megatrain {
+
+// The file of these tensors in a checkpoint; the index names it. Programs that take all weights
+// files of a directory look for "model*.safetensors".
+inline constexpr char kCarriedFileName[] = "model-carried.safetensors";
+
+class CarriedTensors {
+ public:
+  // None.
+  CarriedTensors() = default;
+  // Opens the weights of `directory` that hold such tensors. Returns FailedPrecondition if they
+  // are not as many, or as long, as `wrapper` says, because the directory has changed, and the
+  // errors of FindHfWeightFiles and SafetensorsReader. `files` must outlive the result.
+  static absl::StatusOr<CarriedTensors> Open(FileSystem* files, const std::string& directory,
+                                             const WrapperDescription& wrapper);
+
+  const std::vector<std::string>& names() const { return names_; }
+  // Writes all of them to a new file, which is synced. Returns the finished writer.
+  absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Write(FileSystem* files,
+                                                           const std::string& path) const;
+
+ private:
+  struct Source {
+    const SafetensorsReader* reader;
+    const SafetensorsTensor* tensor;
+  };
+
+  std::vector<std::unique_ptr<SafetensorsReader>> readers_;
+  std::vector<Source> sources_;
+  std::vector<std::string> names_;
+};
+
+// Completes the description of a wrapper from the names of the tensors in `directory`, if it has
+// weights: the prefixes and what is carried. transformers does not tie a head that is there and
+// differs from the embedding, whatever config.json says; then `model.tied_embeddings` becomes
+// false. Returns InvalidArgument, naming two tensors, if they are named in different ways.
+absl::Status ReadWrapperNames(FileSystem* files, const std::string& directory,
+                              ModelDescription& model);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_HF_CARRIED_TENSORS_H_

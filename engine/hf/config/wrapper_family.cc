@@ -1,0 +1,59 @@
+#include "engine/hf/config/wrapper_family.h"
+
+namespace megatrain {
+namespace {
+
+// Those of models that transformers maps from Llava's old names, which files have kept, to the
+// modules' own.
+std::vector<WrapperNames> LlavaNames() {
+  return {{"language_model.model.", "language_model.", {"vision_tower.", "multi_modal_projector."}},
+          {"model.language_model.", "", {"model.vision_tower.", "model.multi_modal_projector."}}};
+}
+
+const std::vector<WrapperFamily>& Families() {
+  static const auto& families = *new std::vector<WrapperFamily>{
+      {"gemma3",
+       "Gemma3ForConditionalGeneration",
+       {"gemma3_text"},
+       /*tied_embeddings=*/true,
+       {"vision_config", "mm_tokens_per_image", "boi_token_index", "boi_token_id",
+        "eoi_token_index", "eoi_token_id", "image_token_index", "image_token_id",
+        "initializer_range"},
+       LlavaNames()},
+      {"mistral3",
+       "Mistral3ForConditionalGeneration",
+       {"mistral", "ministral3"},
+       /*tied_embeddings=*/true,
+       {"vision_config", "image_token_index", "image_token_id", "projector_hidden_act",
+        "vision_feature_layer", "multimodal_projector_bias", "spatial_merge_size",
+        "initializer_range"},
+       LlavaNames()},
+  };
+  return families;
+}
+
+}  // namespace
+
+const WrapperFamily* FindWrapperFamily(const std::string& model_type) {
+  for (const WrapperFamily& family : Families()) {
+    if (family.model_type == model_type) return &family;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> WrapperFamilyNames() {
+  std::vector<std::string> names;
+  for (const WrapperFamily& family : Families()) names.push_back(family.model_type);
+  return names;
+}
+
+WrapperDescription DescribeWrapper(const WrapperFamily& family, const WrapperNames& names) {
+  WrapperDescription wrapper;
+  wrapper.family = family.model_type;
+  wrapper.model_prefix = names.model_prefix;
+  wrapper.head_prefix = names.head_prefix;
+  wrapper.carried_prefixes = names.carried_prefixes;
+  return wrapper;
+}
+
+}  // namespace megatrain

@@ -1,0 +1,125 @@
+// Checkpoints of a wrapper's text model: each is a whole model, with the tensors that are carried.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "engine/hf/config_json.h"
+#include "engine/hf/hf_weights.h"
+#include "engine/hf/safetensors.h"
+#include "engine/inspect/export_checkpoint.h"
+#include "tests/engine/checkpoint/checkpoint_fixture.h"
+#include "tests/support/test_directory.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr DType kDType = DType::kBF16;
+
+// The data of the tensors that are not the text model's.
+std::map<std::string, std::string> Carried(const std::string& directory) {
+  std::map<std::string, std::string> tensors;
+  const auto found = FindHfWeightFiles(PosixFileSystem(), directory);
+  EXPECT_TRUE(found.ok()) << found.status();
+  for (const std::string& path : found->paths) {
+    const auto reader = SafetensorsReader::Open(PosixFileSystem(), path);
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    for (const SafetensorsTensor& tensor : (*reader)->header().tensors) {
+      if (tensor.name.starts_with("language_model.")) continue;
+      std::string& data = tensors[tensor.name];
+      data.resize(tensor.bytes());
+      EXPECT_TRUE((*reader)->Read(tensor, 0, data.data(), tensor.bytes()).ok());
+    }
+  }
+  return tensors;
+}
+
+class WrapperCheckpointTest : public ::testing::Test {
+ protected:
+  WrapperCheckpointTest() {
+    std::filesystem::copy("tests/golden/models/gemma3_wrapper", source_,
+                          std::filesystem::copy_options::overwrite_existing);
+    const auto model = ReadModelDescription(source_);
+    EXPECT_TRUE(model.ok()) << model.status();
+    layout_ = BuildModelLayout(*model);
+  }
+
+  absl::StatusOr<std::string> Save(int64_t step) {
+    TileSet tiles(layout_, kDType);
+    tiles.Fill(step);
+    auto writer = CheckpointWriter::Begin(root_ + "/checkpoints", layout_,
+                                          MakeState(layout_, kDType, step), source_);
+    if (!writer.ok()) return writer.status();
+    for (int i = 0; i < tiles.size(); ++i) {
+      if (const auto status = (*writer)->WriteTile(i, tiles.tile(i)); !status.ok()) return status;
+    }
+    return (*writer)->Finish({});
+  }
+
+  const std::string root_ = FreshDirectory("root");
+  const std::string source_ = FreshDirectory("source");
+  ModelLayout layout_;
+};
+
+TEST_F(WrapperCheckpointTest, IsAWholeModelWithoutTheDirectoryThatWasRead) {
+  const auto carried = Carried(source_);
+  EXPECT_GT(carried.size(), 10u);
+  const auto path = Save(7);
+  ASSERT_TRUE(path.ok()) << path.status();
+  std::filesystem::remove_all(source_);
+  EXPECT_TRUE(VerifyCheckpoint(*path).ok());
+  EXPECT_EQ(Carried(*path), carried);
+
+  const auto model = ReadModelDescription(*path);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const ModelLayout layout = BuildModelLayout(*model);
+  EXPECT_EQ(ModelFingerprint(layout), ModelFingerprint(layout_));
+  EXPECT_TRUE(HfWeights::Open(*path, layout).ok());
+  TileSet expected(layout_, kDType), loaded(layout_, kDType);
+  expected.Fill(7);
+  for (int i = 0; i < loaded.size(); ++i) {
+    ASSERT_TRUE(LoadCheckpointTile(*path, layout_, i, loaded.tile(i)).ok());
+  }
+  EXPECT_TRUE(loaded == expected);
+
+  const std::string out = root_ + "/out";
+  const absl::Status exported = ExportCheckpoint(*path, out);
+  ASSERT_TRUE(exported.ok()) << exported;
+  EXPECT_EQ(Carried(out), carried);
+}
+
+TEST_F(WrapperCheckpointTest, CountsTheCarriedBytes) {
+  const auto path = Save(1);
+  ASSERT_TRUE(path.ok()) << path.status();
+  const auto manifest = ReadManifest(*path);
+  ASSERT_TRUE(manifest.ok());
+  const int64_t estimate = CheckpointWriter::EstimateBytes(layout_, kDType);
+  EXPECT_GT(estimate, manifest->total_bytes());
+  EXPECT_LT(estimate - 20000, manifest->total_bytes());
+}
+
+TEST_F(WrapperCheckpointTest, ADamagedCarriedTensorIsNotExported) {
+  const auto path = Save(1);
+  ASSERT_TRUE(path.ok()) << path.status();
+  const std::string file = *path + "/model-carried.safetensors";
+  std::string bytes = *ReadWholeFile(PosixFileSystem(), file, 1 << 20);
+  bytes.back() ^= 1;
+  ASSERT_TRUE(WriteFileSynced(PosixFileSystem(), file, bytes).ok());
+  const absl::Status status = ExportCheckpoint(*path, root_ + "/out");
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("model-carried.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(root_ + "/out"));
+}
+
+TEST_F(WrapperCheckpointTest, IsNotWrittenWithoutWhatIsCarried) {
+  std::filesystem::remove(source_ + "/model.safetensors");
+  EXPECT_FALSE(Save(1).ok());
+  EXPECT_TRUE(std::filesystem::is_empty(root_ + "/checkpoints"));
+}
+
+}  // namespace
+}  // namespace megatrain

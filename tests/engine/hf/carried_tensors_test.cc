@@ -1,0 +1,249 @@
+// Directories of wrappers: the names of tensors, and what is carried through.
+#include "engine/hf/carried_tensors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/hf/config_json.h"
+#include "engine/hf/hf_export.h"
+#include "engine/hf/hf_weights.h"
+#include "tests/engine/hf/model_fixture.h"
+
+namespace megatrain {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Stored {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::string data;
+
+  friend bool operator==(const Stored&, const Stored&) = default;
+};
+using Tensors = std::map<std::string, Stored>;
+
+Tensors ReadAll(const std::string& directory) {
+  Tensors tensors;
+  const auto found = FindHfWeightFiles(PosixFileSystem(), directory);
+  EXPECT_TRUE(found.ok()) << found.status();
+  for (const std::string& path : found->paths) {
+    const auto reader = SafetensorsReader::Open(PosixFileSystem(), path);
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    for (const SafetensorsTensor& tensor : (*reader)->header().tensors) {
+      Stored& stored = tensors[tensor.name];
+      stored = {tensor.dtype, tensor.shape, std::string(tensor.bytes(), '\0')};
+      EXPECT_TRUE((*reader)->Read(tensor, 0, stored.data.data(), tensor.bytes()).ok());
+      const bool in_index = !found->weight_map.empty() && found->weight_map.contains(tensor.name);
+      EXPECT_TRUE(found->weight_map.empty() || in_index) << tensor.name;
+    }
+  }
+  return tensors;
+}
+
+// A copy of a reference model's directory with other tensors.
+std::string Changed(const std::string& name, const std::function<void(Tensors&)>& change) {
+  const std::string source = "tests/golden/models/" + name;
+  const std::string directory = FreshDirectory("changed");
+  std::filesystem::copy_file(source + "/config.json", directory + "/config.json");
+  Tensors tensors = ReadAll(source);
+  change(tensors);
+  std::vector<SafetensorsDeclaration> declarations;
+  for (const auto& [key, stored] : tensors) {
+    declarations.push_back({key, stored.dtype, stored.shape});
+  }
+  auto writer =
+      SafetensorsWriter::Create(PosixFileSystem(), directory + "/model.safetensors", declarations);
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  for (const auto& [key, stored] : tensors) {
+    EXPECT_TRUE((*writer)->Append(stored.data.data(), std::ssize(stored.data)).ok());
+  }
+  EXPECT_TRUE((*writer)->Finish().ok());
+  return directory;
+}
+
+// The names of the modules, which transformers 5 maps those of files to.
+void NameAsModules(Tensors& tensors) {
+  Tensors renamed;
+  for (auto& [name, stored] : tensors) {
+    std::string own = "model." + name;
+    if (absl::StartsWith(name, "language_model.model.")) {
+      own = "model.language_model." + name.substr(std::string("language_model.model.").size());
+    } else if (name == "language_model.lm_head.weight") {
+      own = "lm_head.weight";
+    }
+    renamed[own] = std::move(stored);
+  }
+  tensors = std::move(renamed);
+}
+
+ModelDescription Read(const std::string& directory) {
+  const auto model = ReadModelDescription(directory);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? *model : ModelDescription();
+}
+
+void Export(const std::string& from, DType dtype, const std::string& to,
+            int64_t shard_bytes = kHfShardBytes) {
+  const ModelLayout layout = BuildModelLayout(Read(from));
+  const auto weights = HfWeights::Open(from, layout);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  std::vector<std::unique_ptr<OwnedTile>> tiles;
+  for (int i = 0; i < layout.tile_count(); ++i) {
+    tiles.push_back(std::make_unique<OwnedTile>(layout.tiles[i], dtype));
+    ASSERT_TRUE((*weights)->LoadTile(i, tiles.back()->tile()).ok());
+  }
+  const absl::Status status = ExportHfDirectory(
+      from, layout, dtype, [&](int i) -> absl::StatusOr<Tile> { return tiles[i]->tile(); }, to,
+      shard_bytes);
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+// The error of reading the directory or opening its weights.
+std::string Error(const std::string& directory) {
+  const auto model = ReadModelDescription(directory);
+  if (!model.ok()) return std::string(model.status().message());
+  return std::string(HfWeights::Open(directory, BuildModelLayout(*model)).status().message());
+}
+
+nlohmann::json Config(const std::string& directory) {
+  return nlohmann::json::parse(
+      *ReadWholeFile(PosixFileSystem(), directory + "/config.json", 100000));
+}
+
+TEST(CarriedTensorsTest, ExportsEveryTensorAsItWasUnderItsName) {
+  for (const char* name : {"gemma3_wrapper", "mistral3_wrapper"}) {
+    for (const bool as_modules : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(name, as_modules ? ", names of modules" : ""));
+      const std::string source = Changed(
+          name, as_modules ? NameAsModules : [](Tensors&) {});
+      const Tensors tensors = ReadAll(source);
+      EXPECT_EQ(tensors.contains("model.language_model.norm.weight"), as_modules);
+      // In one file for the text model and one for the others, and in many files.
+      for (const int64_t shard_bytes : {kHfShardBytes, int64_t{10000}}) {
+        const std::string out = FreshDirectory("parent") + "/out";
+        Export(source, DType::kBF16, out, shard_bytes);
+        EXPECT_TRUE(ReadAll(out) == tensors);
+        EXPECT_EQ(Config(out), Config(source));
+        // An export is a directory like the one that it was made of, and may be replaced by
+        // another.
+        Export(out, DType::kBF16, FreshDirectory("again") + "/out");
+        Export(source, DType::kBF16, out);
+      }
+    }
+  }
+}
+
+TEST(CarriedTensorsTest, TheOtherTensorsKeepTheirTypes) {
+  const std::string source = Changed("gemma3_wrapper", [](Tensors& tensors) {
+    tensors["vision_tower.counter"] = {"I64", {2}, std::string(16, '\7')};
+    tensors["vision_tower.flag"] = {"BOOL", {3}, std::string(3, '\1')};
+    tensors["vision_tower.nothing"] = {"F8_E4M3", {0}, ""};
+  });
+  const std::string out = FreshDirectory("parent") + "/out";
+  Export(source, DType::kF32, out);
+  const Tensors before = ReadAll(source), after = ReadAll(out);
+  EXPECT_EQ(before.size(), after.size());
+  for (const auto& [name, stored] : before) {
+    const bool text = absl::StartsWith(name, "language_model.");
+    EXPECT_EQ(after.at(name).dtype, text ? "F32" : stored.dtype) << name;
+    EXPECT_TRUE(text || after.at(name) == stored) << name;
+  }
+  EXPECT_EQ(Config(out)["dtype"], "float32");
+}
+
+TEST(CarriedTensorsTest, CountsWhatIsCarried) {
+  const ModelDescription model = Read("tests/golden/models/gemma3_wrapper");
+  int64_t bytes = 0, tensors = 0;
+  for (const auto& [name, stored] : ReadAll("tests/golden/models/gemma3_wrapper")) {
+    if (absl::StartsWith(name, "language_model.")) continue;
+    ++tensors;
+    bytes += std::ssize(stored.data);
+  }
+  EXPECT_EQ(model.family, "gemma3_text");
+  EXPECT_EQ(model.wrapper.family, "gemma3");
+  EXPECT_EQ(model.wrapper.carried_tensors, tensors);
+  EXPECT_EQ(model.wrapper.carried_bytes, bytes);
+}
+
+TEST(CarriedTensorsTest, AHeadThatDiffersIsNotTied) {
+  // tie_word_embeddings is true by default in both.
+  EXPECT_TRUE(Read("tests/golden/models/gemma3_wrapper").tied_embeddings);
+  EXPECT_FALSE(Read("tests/golden/models/mistral3_wrapper").tied_embeddings);
+  const auto without = [](Tensors& tensors) { tensors.erase("language_model.lm_head.weight"); };
+  EXPECT_TRUE(Read(Changed("mistral3_wrapper", without)).tied_embeddings);
+  const std::string equal = Changed("mistral3_wrapper", [](Tensors& tensors) {
+    tensors["language_model.lm_head.weight"] = tensors["language_model.model.embed_tokens.weight"];
+  });
+  EXPECT_TRUE(Read(equal).tied_embeddings);
+  EXPECT_EQ(Error(equal), "");
+  // An index tells as much where the files themselves are not there.
+  const std::string planned = Changed("mistral3_wrapper", without);
+  std::filesystem::remove(planned + "/model.safetensors");
+  EXPECT_TRUE(Read(planned).tied_embeddings);
+  ASSERT_TRUE(
+      WriteFileSynced(
+          PosixFileSystem(), planned + "/" + kHfIndexFileName,
+          MakeHfIndex({{"language_model.lm_head.weight", "model-00001-of-00001.safetensors"}}, 1))
+          .ok());
+  EXPECT_FALSE(Read(planned).tied_embeddings);
+}
+
+TEST(CarriedTensorsTest, RefusesOtherNames) {
+  const std::string norm = "language_model.model.norm.weight";
+  EXPECT_THAT(Error(Changed("gemma3_wrapper", [&](Tensors& tensors) { tensors.erase(norm); })),
+              HasSubstr("tensor \"language_model.model.norm.weight\" is missing"));
+  EXPECT_THAT(
+      Error(Changed("gemma3_wrapper",
+                    [&](Tensors& tensors) {
+                      tensors["model.language_model.norm.weight"] = tensors[norm];
+                      tensors.erase(norm);
+                    })),
+      AllOf(HasSubstr("\"language_model.model.embed_tokens.weight\""),
+            HasSubstr("\"model.language_model.norm.weight\""), HasSubstr("named in two ways")));
+  for (const char* name : {"audio_tower.weight", "model.vision_tower.weight", "model.norm.weight",
+                           "lm_head.weight", "vision_towers.weight"}) {
+    EXPECT_THAT(
+        Error(Changed("gemma3_wrapper", [&](Tensors& tensors) { tensors[name] = tensors[norm]; })),
+        AllOf(HasSubstr(absl::StrCat("tensor \"", name, "\" does not belong")),
+              HasSubstr("gemma3_text")));
+  }
+  EXPECT_THAT(Error(Changed("gemma3_wrapper",
+                            [&](Tensors& tensors) {
+                              Tensors bare;
+                              for (auto& [name, stored] : tensors) {
+                                bare[name.substr(name.find('.') + 1)] = stored;
+                              }
+                              tensors = bare;
+                            })),
+              HasSubstr("tensor \"language_model.model.embed_tokens.weight\" is missing"));
+}
+
+TEST(CarriedTensorsTest, AnExportNeedsTheDirectoryAsItWas) {
+  const std::string source = Changed("gemma3_wrapper", [](Tensors&) {});
+  const WrapperDescription wrapper = Read(source).wrapper;
+  ASSERT_TRUE(CarriedTensors::Open(PosixFileSystem(), source, wrapper).ok());
+  const std::string other = Changed("gemma3_wrapper", [](Tensors& tensors) {
+    tensors.erase("vision_tower.post_layernorm.bias");
+  });
+  const absl::Status changed = CarriedTensors::Open(PosixFileSystem(), other, wrapper).status();
+  EXPECT_EQ(changed.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(changed.message()), AllOf(HasSubstr(other), HasSubstr("restore")));
+  std::filesystem::remove(other + "/model.safetensors");
+  EXPECT_EQ(CarriedTensors::Open(PosixFileSystem(), other, wrapper).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace megatrain

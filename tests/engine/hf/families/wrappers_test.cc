@@ -1,0 +1,143 @@
+// config.json of wrappers: text_config, and what stands around it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/hf/config_json.h"
+
+namespace megatrain {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// As google/gemma-3-4b-it has it, but for the vision tower.
+constexpr char kGemma3[] = R"({
+  "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+  "boi_token_index": 255999, "eoi_token_index": 256000, "image_token_index": 262144,
+  "eos_token_id": [1, 106], "initializer_range": 0.02, "mm_tokens_per_image": 256,
+  "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
+                  "num_hidden_layers": 34, "sliding_window": 1024,
+                  "rope_scaling": {"factor": 8.0, "rope_type": "linear"}},
+  "torch_dtype": "bfloat16", "transformers_version": "4.50.0.dev0",
+  "vision_config": {"model_type": "siglip_vision_model", "anything": true}
+})";
+// As mistralai/Mistral-Small-3.1-24B-Instruct-2503 has it.
+constexpr char kMistral3[] = R"({
+  "architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
+  "image_token_index": 10, "multimodal_projector_bias": false, "projector_hidden_act": "gelu",
+  "spatial_merge_size": 2, "vision_feature_layer": -1, "torch_dtype": "bfloat16",
+  "text_config": {"attention_dropout": 0.0, "head_dim": 128, "hidden_act": "silu",
+                  "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size": 32768,
+                  "max_position_embeddings": 131072, "model_type": "mistral",
+                  "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8,
+                  "rms_norm_eps": 1e-05, "rope_theta": 1000000000.0, "sliding_window": null,
+                  "use_cache": true, "vocab_size": 131072},
+  "vision_config": {"model_type": "pixtral"}
+})";
+
+absl::StatusOr<ModelDescription> Parse(const json& config) {
+  return ParseModelDescription(config.dump(), "DIR/config.json");
+}
+
+ModelDescription Describe(const json& config) {
+  const auto model = Parse(config);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? *model : ModelDescription();
+}
+
+// Refused with `at`, a JSON pointer, set to `value`.
+void ExpectRefused(const char* config, const std::string& at, const json& value,
+                   const std::string& key, const std::string& what) {
+  json changed = json::parse(config);
+  changed[json::json_pointer(at)] = value;
+  SCOPED_TRACE(at + " " + value.dump());
+  const auto model = Parse(changed);
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(model.status().message()),
+              AllOf(HasSubstr("DIR/config.json: "), HasSubstr(key), HasSubstr(what)));
+}
+
+TEST(WrappersTest, PublishedModelsAreDescribed) {
+  const ModelDescription gemma = Describe(json::parse(kGemma3));
+  EXPECT_EQ(gemma.family, "gemma3_text");
+  EXPECT_EQ(gemma.wrapper.family, "gemma3");
+  EXPECT_EQ(gemma.vocabulary, 262208);
+  EXPECT_EQ(gemma.layers[0].attention.heads, 8);
+  EXPECT_EQ(gemma.layers[0].attention.head_dim, 256);
+  EXPECT_TRUE(gemma.tied_embeddings);
+  EXPECT_EQ(gemma.padding_id, 0);
+  EXPECT_EQ(ParameterCount(gemma), 3880263168);
+  EXPECT_EQ(gemma.wrapper.OnDisk("model.norm.weight"), "language_model.model.norm.weight");
+  EXPECT_EQ(gemma.wrapper.OnDisk("lm_head.weight"), "language_model.lm_head.weight");
+
+  const ModelDescription mistral = Describe(json::parse(kMistral3));
+  EXPECT_EQ(mistral.family, "mistral");
+  EXPECT_EQ(mistral.wrapper.family, "mistral3");
+  EXPECT_EQ(mistral.layers[0].attention.window, 0);
+  EXPECT_EQ(mistral.ropes[0].theta, 1e9);
+}
+
+TEST(WrappersTest, TheOuterKeyTiesEmbeddings) {
+  for (const char* text : {kGemma3, kMistral3}) {
+    json config = json::parse(text);
+    EXPECT_TRUE(Describe(config).tied_embeddings);
+    config["text_config"]["tie_word_embeddings"] = false;
+    EXPECT_TRUE(Describe(config).tied_embeddings);
+    config["tie_word_embeddings"] = false;
+    config["text_config"]["tie_word_embeddings"] = true;
+    EXPECT_FALSE(Describe(config).tied_embeddings);
+  }
+}
+
+TEST(WrappersTest, TheInnerKeyPads) {
+  json config = json::parse(kMistral3);
+  config["pad_token_id"] = 4;
+  EXPECT_EQ(Describe(config).padding_id, -1);
+  config["text_config"]["pad_token_id"] = 11;
+  EXPECT_EQ(Describe(config).padding_id, 11);
+}
+
+TEST(WrappersTest, TextModelsMayBeOfSeveralFamilies) {
+  json config = json::parse(kMistral3);
+  config["text_config"].erase("model_type");
+  EXPECT_EQ(Describe(config).family, "mistral");
+  config["text_config"]["model_type"] = "ministral3";
+  config["text_config"].erase("rope_theta");
+  EXPECT_EQ(Describe(config).family, "ministral3");
+  ExpectRefused(kMistral3, "/text_config/model_type", "llama", "text_config.model_type",
+                "\"llama\" is not supported within mistral3; supported are mistral, ministral3");
+  ExpectRefused(kMistral3, "/text_config/model_type", "mystery", "text_config.model_type",
+                "\"mystery\" is not supported");
+  ExpectRefused(kGemma3, "/text_config/model_type", "gemma3", "text_config.model_type",
+                "supported are gemma3_text");
+}
+
+TEST(WrappersTest, ErrorsNameTheKeyAndWhereItStands) {
+  ExpectRefused(kGemma3, "/text_config", nullptr, "text_config", "is missing");
+  ExpectRefused(kGemma3, "/text_config", json::array(), "text_config", "must be an object");
+  ExpectRefused(kGemma3, "/text_config", "gemma3_text", "text_config", "must be an object");
+  ExpectRefused(kGemma3, "/text_config/hidden_size", 0, "text_config.hidden_size", "must be");
+  ExpectRefused(kGemma3, "/text_config/mystery", 1, "unknown key text_config.mystery", "");
+  ExpectRefused(kGemma3, "/mystery", 1, "unknown key mystery", "");
+  ExpectRefused(kGemma3, "/text_config/use_bidirectional_attention", true,
+                "text_config.use_bidirectional_attention", "not supported");
+  ExpectRefused(kGemma3, "/use_bidirectional_attention", true,
+                "unknown key use_bidirectional_attention", "");
+  ExpectRefused(kGemma3, "/tie_word_embeddings", "yes", "tie_word_embeddings", "true or false");
+  ExpectRefused(kMistral3, "/quantization_config", {{"quant_method", "fp8"}}, "quantization_config",
+                "");
+  ExpectRefused(kGemma3, "/architectures", {"Gemma3ForSequenceClassification"}, "architectures",
+                "only ...ForConditionalGeneration is");
+  ExpectRefused(kGemma3, "/text_config/architectures", {"Gemma3Model"}, "text_config.architectures",
+                "only ...ForCausalLM is");
+  ExpectRefused(kGemma3, "/text_config/vision_config", json::object(),
+                "unknown key text_config.vision_config", "");
+}
+
+}  // namespace
+}  // namespace megatrain
