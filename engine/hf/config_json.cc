@@ -278,12 +278,8 @@ absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directo
   if (!info.ok()) return info.status();
   MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kConfigBytesMax));
   MT_ASSIGN_OR_RETURN(ModelDescription model, ParseModelDescription(text, path));
-<<<<<<< HEAD
-  if (MostExperts(model) == 0) return model;
-=======
   if (model.wrapper.is_there()) MT_RETURN_IF_ERROR(ReadWrapperNames(files, directory, model));
-  if (!HasExperts(model)) return model;
->>>>>>> wrap
+  if (MostExperts(model) == 0) return model;
   const absl::StatusOr<std::set<std::string>> names = ReadHfTensorNames(files, directory);
   if (absl::IsNotFound(names.status())) return model;  // a configuration alone
   if (!names.ok()) return names.status();

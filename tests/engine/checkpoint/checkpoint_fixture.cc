@@ -71,7 +71,8 @@ CheckpointState MakeState(const ModelLayout& layout, DType weight_dtype, int64_t
 
 TileSet::TileSet(const ModelLayout& layout, DType weight_dtype) {
   for (const TileLayout& tile_layout : layout.tiles) {
-    blocks_.emplace_back(TileBytes(tile_layout.elements, weight_dtype));
+    blocks_.emplace_back(
+        TileBytes(tile_layout.elements, weight_dtype, tile_layout.stateless_elements));
     tiles_.push_back(MakeTile(&tile_layout, weight_dtype, blocks_.back().data()));
   }
 }
@@ -85,7 +86,14 @@ void TileSet::Fill(uint64_t seed) {
         const uint64_t bits = Mix(Mix(seed * 1000 + i) + e);
         const uint64_t more = Mix(bits);
         const int64_t width = DTypeBytes(tile.weight_dtype);
-        std::memcpy(static_cast<char*>(tile.weights) + e * width, &bits, width);
+        if (tensor.is_buffer) {
+          std::memcpy(
+              static_cast<char*>(tile.weights) + tensor.offset * width + (e - tensor.offset) * 4,
+              &bits, 4);
+        } else {
+          std::memcpy(static_cast<char*>(tile.weights) + e * width, &bits, width);
+        }
+        if (tensor.frozen) continue;
         if (tile.remainder != nullptr) tile.remainder[e] = static_cast<int16_t>(bits >> 32);
         std::memcpy(tile.exp_avg + e, &more, 4);
         std::memcpy(tile.exp_avg_sq + e, reinterpret_cast<const char*>(&more) + 4, 4);

@@ -107,6 +107,7 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
       [](auto& m) { m.layers[0].attention.window = 8; },
       [](auto& m) { m.layers[1].attention.softcap = 50; },
       [](auto& m) { m.layers[1].attention.score_scale = 1; },
+      [](auto& m) { m.layers[1].attention.sinks = true; },
       [](auto& m) { m.layers[1].attention.qkv_bias = true; },
       [](auto& m) { m.layers[1].attention.output_bias = true; },
       [](auto& m) { m.layers[1].attention.fused_qkv = true; },
@@ -126,6 +127,56 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
   for (size_t i = 0; i < changes.size(); ++i) {
     ModelDescription model = TinyConfig();
     changes[i](model);
+    EXPECT_TRUE(fingerprints.insert(ModelFingerprint(BuildModelLayout(model))).second) << i;
+  }
+}
+
+TEST(CheckpointStateTest, FingerprintSeesExperts) {
+  using Change = std::function<void(ExpertsDescription&)>;
+  const std::vector<Change> changes = {
+      [](auto&) {},
+      [](auto& e) { e.count = 8; },
+      [](auto& e) { e.chosen = 3; },
+      [](auto& e) { e.intermediate = 24; },
+      [](auto& e) { e.activation = GluActivation::kClampedSilu; },
+      [](auto& e) { e.limit = 7; },
+      [](auto& e) { e.slope = 1.702; },
+      [](auto& e) { e.bias = true; },
+      [](auto& e) { e.tensors = ExpertTensors::kStacked; },
+      [](auto& e) { e.tensors = ExpertTensors::kTransposed; },
+      [](auto& e) { e.name = "other"; },
+      [](auto& e) { e.gate_name = "w1"; },
+      [](auto& e) { e.up_name = "w3"; },
+      [](auto& e) { e.down_name = "w2"; },
+      [](auto& e) { e.router.scores = RouterScores::kSigmoid; },
+      [](auto& e) { e.router.scores = RouterScores::kSoftmaxOfChosen; },
+      [](auto& e) { e.router.normalized = false; },
+      [](auto& e) { e.router.scale = 2.5; },
+      [](auto& e) { e.router.groups = 2; },
+      [](auto& e) { e.router.chosen_groups = 2; },
+      [](auto& e) { e.router.bias = true; },
+      [](auto& e) { e.router.correction = true; },
+      [](auto& e) { e.router.name = "mlp.router"; },
+      [](auto& e) { e.shared_intermediate = 8; },
+      [](auto& e) {
+        e.shared_intermediate = 8;
+        e.shared_name = "mlp.shared_expert";
+      },
+      [](auto& e) { e.shared_gate = true; },
+      // A checkpoint has the files of its tiles.
+      [](auto& e) { e.experts_per_tile = 3; },
+      [](auto& e) { e.auxiliary_loss = 0.001; },
+  };
+  std::set<std::string> fingerprints = {ModelFingerprint(TinyLayout())};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    ModelDescription model = TinyConfig();
+    LayerDescription& layer = model.layers[1];
+    layer.feed_forward.intermediate = 0;
+    layer.experts.count = 6;
+    layer.experts.chosen = 2;
+    layer.experts.intermediate = 12;
+    layer.experts.experts_per_tile = 2;
+    changes[i](layer.experts);
     EXPECT_TRUE(fingerprints.insert(ModelFingerprint(BuildModelLayout(model))).second) << i;
   }
 }

@@ -195,7 +195,12 @@ TEST(ConfigJsonTest, RefusesWhatTheEngineDoesNotCompute) {
   ExpectRefused(With("mlp_bias", true), "mlp_bias");
   ExpectRefused(With("attention_dropout", 0.1), "attention_dropout", "0.1");
   ExpectRefused(With("partial_rotary_factor", 0.5), "partial_rotary_factor", "every dimension");
-  ExpectRefused(With("quantization_config", {{"quant_method", "awq"}}), "quantization_config");
+  ExpectRefused(With("quantization_config", {{"quant_method", "awq"}}),
+                "quantization_config.quant_method: \"awq\" weights");
+  // MXFP4 is read for transposed experts.
+  ExpectRefused(With("quantization_config", {{"quant_method", "mxfp4"}}),
+                "give a directory of its BF16 or FP32 weights");
+  ExpectRefused(With("quantization_config", "mxfp4"), "quantization_config: must be an object");
   ExpectRefused(With("auto_map", {{"AutoModel", "x.y"}}), "auto_map");
   ExpectRefused(With("is_encoder_decoder", true), "is_encoder_decoder");
   ExpectRefused(With("architectures", {"LlamaForSequenceClassification"}), "architectures",
@@ -308,6 +313,11 @@ TEST(ConfigJsonTest, RewritesTheDTypeAndKeepsTheRest) {
   // The key of transformers 5 stays the only one.
   const auto five = RewriteConfigDType(R"({"dtype": "bfloat16"})", DType::kF32, "x");
   EXPECT_EQ(json::parse(*five).dump(), R"({"dtype":"float32"})");
+  // What is written is not quantised.
+  const auto quantised =
+      RewriteConfigDType(R"({"a": 1, "quantization_config": {"b": 2}, "c": 3})", DType::kBF16, "x");
+  EXPECT_EQ(nlohmann::ordered_json::parse(*quantised).dump(),
+            R"({"a":1,"c":3,"torch_dtype":"bfloat16"})");
   const auto neither = RewriteConfigDType("{}", DType::kF32, "x");
   EXPECT_EQ(json::parse(*neither).dump(), R"({"torch_dtype":"float32"})");
 }

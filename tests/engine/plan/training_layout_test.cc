@@ -128,5 +128,44 @@ TEST(TrainingLayoutTest, RefusesWhatWouldDoNothing) {
   EXPECT_THAT(std::string(all.message()), HasSubstr("every tensor of the model is frozen"));
 }
 
+// Experts stacked in two tiles, and a router with a buffer.
+ModelDescription Sparse() {
+  ModelDescription model = Config(false);
+  for (LayerDescription& layer : model.layers) {
+    layer.feed_forward.intermediate = 0;
+    layer.experts.count = 4;
+    layer.experts.chosen = 2;
+    layer.experts.intermediate = 8;
+    layer.experts.experts_per_tile = 2;
+    layer.experts.tensors = ExpertTensors::kStacked;
+    layer.experts.router.correction = true;
+  }
+  return model;
+}
+
+TEST(TrainingLayoutTest, APatternFreezesAllPartsOfStackedExperts) {
+  const auto layout = BuildTrainingLayout(Sparse(), Freezing({"*.experts.down_proj"}));
+  ASSERT_TRUE(layout.ok()) << layout.status();
+  int parts = 0;
+  ForEachTensor(*layout, [&](int, const TensorSpec& tensor) {
+    const bool down = tensor.name.ends_with(".down_proj");
+    EXPECT_EQ(tensor.frozen, down || tensor.is_buffer) << tensor.name;
+    parts += down ? 1 : 0;
+  });
+  EXPECT_EQ(parts, 6);
+  EXPECT_EQ(layout->trained_parameters,
+            BuildModelLayout(Sparse()).parameters - 3 * int64_t{4} * 16 * 8);
+}
+
+TEST(TrainingLayoutTest, PatternsDoNotMatchBuffersAndNearNamesAreNamedOnce) {
+  const auto buffer = BuildTrainingLayout(Sparse(), Freezing({"*.e_score_correction_bias"}));
+  EXPECT_THAT(std::string(buffer.status().message()), HasSubstr("matches no tensor of the model"));
+  const auto typo = BuildTrainingLayout(Sparse(), Freezing({"*.0.mlp.experts.down_porj"}));
+  const std::string message(typo.status().message());
+  const std::string near = "layers.0.mlp.experts.down_proj";
+  EXPECT_THAT(message, HasSubstr(near));
+  EXPECT_EQ(message.find(near), message.rfind(near));
+}
+
 }  // namespace
 }  // namespace megatrain

@@ -1,0 +1,154 @@
+#include "engine/model/model_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace megatrain {
+namespace {
+
+// Three layers, of which the second has experts.
+ModelDescription Sparse(ExpertTensors tensors, int64_t experts_per_tile) {
+  ModelDescription model = UniformModel({.vocabulary = 11,
+                                         .hidden = 20,
+                                         .layers = 3,
+                                         .heads = 3,
+                                         .kv_heads = 1,
+                                         .head_dim = 6,
+                                         .intermediate = 14,
+                                         .max_positions = 32});
+  LayerDescription& layer = model.layers[1];
+  layer.attention.sinks = true;
+  layer.feed_forward.intermediate = 0;
+  layer.experts.count = 7;
+  layer.experts.chosen = 2;
+  layer.experts.intermediate = 10;
+  layer.experts.tensors = tensors;
+  layer.experts.bias = tensors == ExpertTensors::kTransposed;
+  layer.experts.experts_per_tile = experts_per_tile;
+  layer.experts.router.bias = true;
+  layer.experts.router.correction = true;
+  layer.experts.shared_intermediate = 4;
+  layer.experts.shared_gate = true;
+  return model;
+}
+
+using Case = std::tuple<ExpertTensors, int64_t, bool>;
+class ModelLayoutTest : public ::testing::TestWithParam<Case> {
+ protected:
+  ModelLayout Build() const {
+    return BuildModelLayout(
+        Sparse(std::get<0>(GetParam()), per_tile_), [&](const std::string& name) {
+          TensorTraits traits;
+          traits.frozen = std::get<2>(GetParam()) &&
+                          (name.ends_with("down_proj") || name.ends_with("mlp.gate.weight"));
+          return traits;
+        });
+  }
+  const int64_t per_tile_ = std::get<1>(GetParam());
+};
+
+TEST_P(ModelLayoutTest, StagesNameTheirTiles) {
+  const ModelLayout layout = Build();
+  const int expert_tiles = static_cast<int>((7 + per_tile_ - 1) / per_tile_);
+  ASSERT_EQ(layout.tile_count(), 1 + 1 + 2 + expert_tiles + 1 + 1);
+  ASSERT_EQ(layout.stages.size(), 4u);
+  EXPECT_EQ(layout.stages[1].kind, StageKind::kAttention);
+  EXPECT_EQ(layout.stages[2].kind, StageKind::kExperts);
+  EXPECT_EQ(layout.stages[2].tile, 3);
+  EXPECT_EQ(layout.stages[2].expert_tiles, expert_tiles);
+  EXPECT_EQ(layout.stages[3].tile, 4 + expert_tiles);
+  EXPECT_EQ(layout.tiles[2].kind, TileKind::kAttention);
+  EXPECT_EQ(layout.tiles[3].kind, TileKind::kRouter);
+  int64_t expert = 0;
+  for (int i = 4; i < 4 + expert_tiles; ++i) {
+    const TileLayout& tile = layout.tiles[i];
+    EXPECT_EQ(tile.kind, TileKind::kExperts);
+    EXPECT_EQ(tile.layer, 1);
+    EXPECT_EQ(tile.first_expert, expert);
+    expert += tile.experts;
+  }
+  EXPECT_EQ(expert, 7);
+}
+
+TEST_P(ModelLayoutTest, TensorsOfATileHavePlacesOfTheirOwn) {
+  for (const TileLayout& tile : Build().tiles) {
+    int64_t end = 0;
+    for (const TensorSpec& tensor : tile.tensors) {
+      EXPECT_GE(tensor.offset, end) << tensor.name;
+      end = tensor.offset + tensor.tile_elements();
+      if (tensor.is_buffer) {
+        EXPECT_EQ(tensor.offset % kTensorAlignmentElements, 0);
+        EXPECT_GE(tensor.offset, tile.state_elements());
+        EXPECT_TRUE(tensor.frozen);
+        EXPECT_FALSE(tensor.decays);
+      }
+      EXPECT_TRUE(tensor.frozen || end <= tile.state_elements()) << tensor.name;
+    }
+    EXPECT_LE(end, tile.elements);
+    EXPECT_EQ(tile.elements % kTensorAlignmentElements, 0);
+  }
+}
+
+TEST_P(ModelLayoutTest, PartsCoverEachTensorOnceInOrder) {
+  const ModelLayout layout = Build();
+  std::map<std::string, std::pair<int64_t, int64_t>> covered;  // elements so far, of the whole
+  int64_t parameters = 0;
+  ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
+    auto& [elements, whole] = covered[tensor.name];
+    EXPECT_EQ(tensor.source_begin, elements) << tensor.name;
+    elements += tensor.elements;
+    whole = tensor.whole_elements();
+    if (!tensor.is_buffer) parameters += tensor.elements;
+  });
+  for (const auto& [name, elements] : covered) EXPECT_EQ(elements.first, elements.second) << name;
+  EXPECT_EQ(layout.parameters, parameters);
+  EXPECT_EQ(ParameterCount(layout.model), parameters) << "whatever is frozen";
+  const int64_t experts = 7 * 3 * 10 * 20,
+                biases = layout.model.layers[1].experts.bias ? 7 * 40 : 0;
+  const int64_t attention = (3 + 2) * 6 * 20 + 3 * 6 * 20, norms = 2 * 20;
+  const int64_t router = 7 * 20 + 7, shared = 3 * 4 * 20 + 20, sinks = 3;
+  EXPECT_EQ(parameters, 2 * 11 * 20 + 20 + 3 * (attention + norms) + 2 * 3 * 14 * 20 + experts +
+                            biases + router + shared + sinks);
+}
+
+TEST_P(ModelLayoutTest, GroupsOfExpertsAreAdjacent) {
+  const ModelLayout layout = Build();
+  for (const TileLayout& tile : layout.tiles) {
+    if (tile.kind != TileKind::kExperts) continue;
+    const auto expect_group = [&](int64_t offset, int64_t expert_elements, const char* what) {
+      int64_t end = offset;
+      for (const TensorSpec& tensor : tile.tensors) {
+        if (tensor.offset == end) end += tensor.elements;
+      }
+      EXPECT_GE(end - offset, tile.experts * expert_elements) << what;
+    };
+    expect_group(tile.offsets.expert_gate_up, 2 * 10 * 20, "gate_up");
+    expect_group(tile.offsets.expert_down, 10 * 20, "down");
+    if (layout.model.layers[1].experts.bias) {
+      expect_group(tile.offsets.expert_gate_up_bias, 2 * 10, "gate_up_bias");
+      expect_group(tile.offsets.expert_down_bias, 20, "down_bias");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, ModelLayoutTest,
+                         ::testing::Combine(::testing::Values(ExpertTensors::kApart,
+                                                              ExpertTensors::kStacked,
+                                                              ExpertTensors::kTransposed),
+                                            ::testing::Values(1, 3, 7), ::testing::Bool()));
+
+TEST(ExpertsPerTileTest, SpreadsExpertsEvenlyOverTilesOfALimitedSize) {
+  EXPECT_EQ(ExpertsPerTile(4, 8, 8), 4) << "small: one tile";
+  EXPECT_EQ(ExpertsPerTile(8, 4096, 14336), 1) << "Mixtral: an expert has 176 million elements";
+  const int64_t per_tile = ExpertsPerTile(128, 4096, 1536);
+  EXPECT_LE(per_tile * 3 * 4096 * 1536, kExpertTileElements);
+  EXPECT_EQ(per_tile, 7) << "seven have room, in 19 tiles";
+}
+
+}  // namespace
+}  // namespace megatrain
