@@ -51,6 +51,8 @@ absl::Status CudaKernels::Launched(int error, const char* kernel) const {
 // op(a)^T: the operands change places, and each is transposed where it was. The edge takes a bias
 // in the output's type.
 absl::Status CudaKernels::MatMul(Stream& stream, const MatMulArgs& args) {
+  if (args.m == 0 || args.n == 0) return absl::OkStatus();
+  if (args.k == 0) return Launched(cuda::EmptyProduct(QueueOf(stream), args), "EmptyProduct");
   CudaProduct product;
   product.m = args.n;
   product.n = args.m;
@@ -135,6 +137,36 @@ absl::Status CudaKernels::SigmoidGate(Stream& stream, const SigmoidGateArgs& arg
 }
 absl::Status CudaKernels::SigmoidGateBackward(Stream& stream, const SigmoidGateBackwardArgs& args) {
   return Launched(cuda::SigmoidGateBackward(QueueOf(stream), args), "SigmoidGateBackward");
+}
+absl::Status CudaKernels::Route(Stream& stream, const RouteArgs& args) {
+  if (const int64_t floats = args.experts + args.groups; floats > cuda::kRouteFloatsMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cuda: a router of ", args.experts, " experts in ", args.groups, " groups; up to ",
+        cuda::kRouteFloatsMax, " are possible together. Write device: cpu"));
+  }
+  return Launched(cuda::Route(QueueOf(stream), args), "Route");
+}
+absl::Status CudaKernels::RouteBackward(Stream& stream, const RouteBackwardArgs& args) {
+  return Launched(cuda::RouteBackward(QueueOf(stream), args), "RouteBackward");
+}
+absl::Status CudaKernels::RouterSums(Stream& stream, const RouterSumsArgs& args) {
+  return Launched(cuda::RouterSums(QueueOf(stream), args, Of(stream).scratch()), "RouterSums");
+}
+absl::Status CudaKernels::SortAssignments(Stream& stream, const SortAssignmentsArgs& args) {
+  return Launched(cuda::SortAssignments(QueueOf(stream), args, Of(stream).scratch()),
+                  "SortAssignments");
+}
+absl::Status CudaKernels::GatherRows(Stream& stream, const GatherRowsArgs& args) {
+  return Launched(cuda::GatherRows(QueueOf(stream), args), "GatherRows");
+}
+absl::Status CudaKernels::AddRows(Stream& stream, const AddRowsArgs& args) {
+  return Launched(cuda::AddRows(QueueOf(stream), args), "AddRows");
+}
+absl::Status CudaKernels::WeighRows(Stream& stream, const WeighRowsArgs& args) {
+  return Launched(cuda::WeighRows(QueueOf(stream), args), "WeighRows");
+}
+absl::Status CudaKernels::RoundSum(Stream& stream, const RoundSumArgs& args) {
+  return Launched(cuda::RoundSum(QueueOf(stream), args), "RoundSum");
 }
 absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
   return Launched(cuda::Embedding(QueueOf(stream), args), "Embedding");

@@ -62,6 +62,14 @@ class CudaKernels : public Kernels {
   absl::Status GluBackward(Stream& stream, const GluBackwardArgs& args) override;
   absl::Status SigmoidGate(Stream& stream, const SigmoidGateArgs& args) override;
   absl::Status SigmoidGateBackward(Stream& stream, const SigmoidGateBackwardArgs& args) override;
+  absl::Status Route(Stream& stream, const RouteArgs& args) override;
+  absl::Status RouteBackward(Stream& stream, const RouteBackwardArgs& args) override;
+  absl::Status RouterSums(Stream& stream, const RouterSumsArgs& args) override;
+  absl::Status SortAssignments(Stream& stream, const SortAssignmentsArgs& args) override;
+  absl::Status GatherRows(Stream& stream, const GatherRowsArgs& args) override;
+  absl::Status AddRows(Stream& stream, const AddRowsArgs& args) override;
+  absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) override;
+  absl::Status RoundSum(Stream& stream, const RoundSumArgs& args) override;
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;

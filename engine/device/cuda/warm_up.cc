@@ -38,6 +38,7 @@ class Layer {
     MT_RETURN_IF_ERROR(Elements(m));
     MT_RETURN_IF_ERROR(Sums(m));
     MT_RETURN_IF_ERROR(Cache(m));
+    MT_RETURN_IF_ERROR(Experts(m));
     return Updates(m);
   }
 
@@ -207,6 +208,35 @@ class Layer {
     args.out = m.b;
     MT_RETURN_IF_ERROR(k_.StoreInCache(s_, args));
     return k_.CachedAttention(s_, args);
+  }
+
+  absl::Status Experts(const Memory& m) {
+    constexpr int64_t kExperts = 8, kChosen = 2, kRows = kTokens * kChosen;
+    int32_t* const choice = reinterpret_cast<int32_t*>(m.workspace);
+    int32_t* const offsets = choice + kRows;
+    int32_t* const assignments = offsets + kExperts + 1;
+    int32_t* const rows = assignments + kRows;
+    float* const weights = Floats(m.b);
+    RouteBackwardArgs route{.forward = {.tokens = kTokens, .experts = kExperts, .chosen = kChosen},
+                            .dtype = dtype_};
+    route.forward.logits = Floats(m.a);
+    route.forward.choice = choice;
+    route.forward.weights = weights;
+    route.dweights = weights;
+    route.dlogits = m.c;
+    MT_RETURN_IF_ERROR(k_.Route(s_, route.forward));
+    MT_RETURN_IF_ERROR(k_.RouteBackward(s_, route));
+    double* const probability = reinterpret_cast<double*>(m.d);
+    int64_t* const load = reinterpret_cast<int64_t*>(m.d) + kExperts;
+    MT_RETURN_IF_ERROR(k_.RouterSums(
+        s_, {kTokens, kExperts, kChosen, route.forward.logits, choice, load, probability}));
+    MT_RETURN_IF_ERROR(
+        k_.SortAssignments(s_, {kTokens, kExperts, kChosen, choice, offsets, assignments, rows}));
+    const ExpertRows range{0, kRows, kTokens, kChosen, assignments, rows};
+    MT_RETURN_IF_ERROR(k_.GatherRows(s_, {dtype_, kWidth, range, m.a, weights, m.c}));
+    MT_RETURN_IF_ERROR(k_.AddRows(s_, {dtype_, kWidth, range, m.c, weights, Floats(m.d)}));
+    MT_RETURN_IF_ERROR(k_.WeighRows(s_, {dtype_, kWidth, range, weights, m.a, m.c, weights}));
+    return k_.RoundSum(s_, {dtype_, kTokens * kWidth, Floats(m.d), nullptr, m.a});
   }
 
   absl::Status Updates(const Memory& m) {

@@ -41,16 +41,53 @@ __device__ Unit UnitOf(const Args& args, float gate, float up, float dout) {
   }
 }
 
+// Where two packs of a token's gate_up lie, and what they hold: the gates and the ups of kCount
+// elements or, interleaved, pairs of gate and up.
+template <int kCount, typename Args>
+struct GatePairs {
+  bool interleaved;
+  int64_t first, second;
+
+  __device__ GatePairs(const Args& args, int64_t token, int64_t i)
+      : interleaved(args.interleaved),
+        first(token * 2 * args.width + (args.interleaved ? 2 * i : i)),
+        second(first + (args.interleaved ? kCount : args.width)) {}
+
+  template <typename T>
+  __device__ void Load(const void* gate_up, float (&gate)[kCount], float (&up)[kCount]) const {
+    float a[kCount], b[kCount];
+    cuda::Load(static_cast<const T*>(gate_up) + first, a);
+    cuda::Load(static_cast<const T*>(gate_up) + second, b);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      gate[j] = interleaved ? (2 * j < kCount ? a[2 * j] : b[2 * j - kCount]) : a[j];
+      up[j] = interleaved ? (2 * j + 1 < kCount ? a[2 * j + 1] : b[2 * j + 1 - kCount]) : b[j];
+    }
+  }
+  template <typename T>
+  __device__ void Store(const float (&gate)[kCount], const float (&up)[kCount],
+                        void* gate_up) const {
+    float a[kCount], b[kCount];
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      // Elements j and kCount + j of the pairs.
+      const int k = kCount + j;
+      a[j] = interleaved ? (j % 2 == 0 ? gate[j / 2] : up[j / 2]) : gate[j];
+      b[j] = interleaved ? (k % 2 == 0 ? gate[k / 2] : up[k / 2]) : up[j];
+    }
+    cuda::Store(a, static_cast<T*>(gate_up) + first);
+    cuda::Store(b, static_cast<T*>(gate_up) + second);
+  }
+};
+
 template <typename T, int kCount, GluActivation kActivation>
 __global__ void GluKernel(GluArgs args, uint32_t threads) {
   const uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
   if (thread >= threads) return;
   const uint32_t packs = static_cast<uint32_t>(args.width / kCount);
   const int64_t token = thread / packs, i = thread % packs * kCount;
-  const T* const gate_up = static_cast<const T*>(args.gate_up) + token * 2 * args.width + i;
   float gate[kCount], up[kCount];
-  Load(gate_up, gate);
-  Load(gate_up + args.width, up);
+  GatePairs<kCount, GluArgs>(args, token, i).template Load<T>(args.gate_up, gate, up);
 #pragma unroll
   for (int j = 0; j < kCount; ++j) gate[j] = UnitOf<kActivation>(args, gate[j], up[j], 0.0f).out;
   Store(gate, static_cast<T*>(args.out) + token * args.width + i);
@@ -62,10 +99,9 @@ __global__ void GluBackwardKernel(GluBackwardArgs args, uint32_t threads) {
   if (thread >= threads) return;
   const uint32_t packs = static_cast<uint32_t>(args.width / kCount);
   const int64_t token = thread / packs, i = thread % packs * kCount;
-  const int64_t at = token * 2 * args.width + i;
+  const GatePairs<kCount, GluBackwardArgs> pairs(args, token, i);
   float gate[kCount], up[kCount], dout[kCount];
-  Load(static_cast<const T*>(args.gate_up) + at, gate);
-  Load(static_cast<const T*>(args.gate_up) + at + args.width, up);
+  pairs.template Load<T>(args.gate_up, gate, up);
   Load(static_cast<T*>(args.dout) + token * args.width + i, dout);
 #pragma unroll
   for (int j = 0; j < kCount; ++j) {
@@ -74,8 +110,7 @@ __global__ void GluBackwardKernel(GluBackwardArgs args, uint32_t threads) {
     gate[j] = unit.dgate;
     up[j] = unit.dup;
   }
-  Store(gate, static_cast<T*>(args.dgate_up) + at);
-  Store(up, static_cast<T*>(args.dgate_up) + at + args.width);
+  pairs.template Store<T>(gate, up, args.dgate_up);
   Store(dout, static_cast<T*>(args.dout) + token * args.width + i);
 }
 

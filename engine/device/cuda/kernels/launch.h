@@ -3,7 +3,7 @@
 // sources over an emulation of blocks, warps and shared memory (tests/engine/device/cuda).
 //
 // Rules for kernels: shared memory is dynamic and accessed through SharedMemory only. Warps have 32
-// lanes, and all lanes take part in __syncwarp, __shfl_xor_sync and __shfl_sync.
+// lanes, and all lanes take part in __syncwarp, __match_any_sync and the shuffles.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCH_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCH_H_
 

@@ -1,5 +1,6 @@
 // The host functions that launch the kernels of the cuda device. Each queues its work on a stream
-// and returns a cudaError_t, 0 if the work was queued. Arguments are those of kernel_args.h.
+// and returns a cudaError_t, 0 if the work was queued. Arguments are those of kernel_args.h and
+// expert_args.h.
 // `stream` is a cudaStream_t. `scratch` is device memory of kScratchBytes that belongs to the
 // stream.
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_LAUNCHERS_H_
@@ -7,6 +8,7 @@
 
 #include <cstdint>
 
+#include "engine/device/expert_args.h"
 #include "engine/device/kernel_args.h"
 
 namespace megatrain::cuda {
@@ -53,6 +55,19 @@ int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch);
 int AdamW(const Queue& queue, const AdamWArgs& args);
 // Computes to[i] = from[i] for n BF16 elements; meant for short arrays.
 int WidenBf16(const Queue& queue, const void* from, int64_t n, float* to);
+// The product for k = 0.
+int EmptyProduct(const Queue& queue, const MatMulArgs& args);
+
+// The most experts and groups, together, that Route takes.
+inline constexpr int64_t kRouteFloatsMax = 12288;
+int Route(const Queue& queue, const RouteArgs& args);
+int RouteBackward(const Queue& queue, const RouteBackwardArgs& args);
+int RouterSums(const Queue& queue, const RouterSumsArgs& args, void* scratch);
+int SortAssignments(const Queue& queue, const SortAssignmentsArgs& args, void* scratch);
+int GatherRows(const Queue& queue, const GatherRowsArgs& args);
+int AddRows(const Queue& queue, const AddRowsArgs& args);
+int WeighRows(const Queue& queue, const WeighRowsArgs& args);
+int RoundSum(const Queue& queue, const RoundSumArgs& args);
 
 // Attention for all dtypes and head sizes up to kAttentionHeadDimMax, with memory linear in tokens.
 // BF16 runs on tensor cores if the head size is a multiple of 8 and operands are aligned to 16

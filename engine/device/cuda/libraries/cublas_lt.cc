@@ -30,6 +30,7 @@ struct Functions {
   decltype(&cublasLtMatmulDescSetAttribute) desc_set;
   decltype(&cublasLtMatrixLayoutCreate) layout_create;
   decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set;
   decltype(&cublasLtMatmulPreferenceCreate) preference_create;
   decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
@@ -52,6 +53,7 @@ struct Functions {
     find(desc_set, "cublasLtMatmulDescSetAttribute");
     find(layout_create, "cublasLtMatrixLayoutCreate");
     find(layout_destroy, "cublasLtMatrixLayoutDestroy");
+    find(layout_set, "cublasLtMatrixLayoutSetAttribute");
     find(preference_create, "cublasLtMatmulPreferenceCreate");
     find(preference_destroy, "cublasLtMatmulPreferenceDestroy");
     find(preference_set, "cublasLtMatmulPreferenceSetAttribute");
@@ -61,13 +63,15 @@ struct Functions {
 
 cudaDataType_t TypeOf(DType dtype) { return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
 
-// The largest power of two up to 256 that divides the address: what heuristics ask for.
-uint32_t AlignmentOf(const void* address) {
-  const uintptr_t bits = reinterpret_cast<uintptr_t>(address);
+// The largest power of two up to 256 that divides the address, which heuristics ask for, and the
+// distance between columns: it does not change with the column that a range of rows begins with.
+uint32_t AlignmentOf(const void* address, int64_t distance = 0) {
+  const uintptr_t bits = reinterpret_cast<uintptr_t>(address) | static_cast<uintptr_t>(distance);
   return bits == 0 ? 256 : static_cast<uint32_t>(std::min<uintptr_t>(256, bits & -bits));
 }
 
-// The values that select the algorithm. Alignment is among them because some algorithms need it.
+// The values that select the algorithm, the sizes of SearchedProduct. Alignment is among them
+// because some algorithms need it.
 struct Key {
   int64_t m, n, k, a_stride, b_stride, out_stride;
   int dtype, out_dtype;
@@ -104,46 +108,41 @@ class LoadedCublasLt : public CublasLt {
 
   int Product(void* stream, const CudaProduct& product, void* workspace,
               int64_t workspace_bytes) override {
-    const Key key = {product.m,
-                     product.n,
-                     product.k,
-                     product.a_stride,
-                     product.b_stride,
-                     product.out_stride,
-                     static_cast<int>(product.dtype),
-                     static_cast<int>(product.out_dtype),
-                     product.transpose_a,
-                     product.transpose_b,
-                     product.c != nullptr,
-                     product.bias != nullptr,
-                     AlignmentOf(product.a),
-                     AlignmentOf(product.b),
-                     AlignmentOf(product.c),
-                     AlignmentOf(product.out),
-                     AlignmentOf(product.bias)};
-    // The bias' address is part of the description, so a plan is one call's at a time.
+    const CudaProduct searched = SearchedProduct(product);
+    const Key key = KeyOf(searched);
+    // The numbers of columns and the bias' address are the call's, so a plan is one call's at a
+    // time.
     MutexLock lock(&mutex_);
-    auto plan = plans_.find(key);
-    if (plan == plans_.end()) {
+    auto found = plans_.find(key);
+    if (found == plans_.end()) {
       Plan made;
-      const cublasStatus_t status = Make(product, key, workspace_bytes, &made);
+      cublasStatus_t status = Make(searched, &made);
+      if (status == 0) status = Choose(key, made, workspace_bytes, &made.algorithm);
       if (status != CUBLAS_STATUS_SUCCESS) {
         Destroy(made);
         return status;
       }
-      plan = plans_.emplace(key, made).first;
+      found = plans_.emplace(key, made).first;
     }
-    const Plan& p = plan->second;
-    if (product.bias != nullptr) {
-      const cublasStatus_t status = f_.desc_set(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                &product.bias, sizeof(product.bias));
-      if (status != CUBLAS_STATUS_SUCCESS) return status;
-    }
-    const float alpha = product.alpha, beta = product.c != nullptr ? 1 : 0;
-    const void* const c = product.c != nullptr ? product.c : product.out;
-    return f_.matmul(handle_, p.desc, &alpha, product.a, p.a, product.b, p.b, &beta, c, p.out,
-                     product.out, p.out, &p.algorithm, workspace,
-                     static_cast<size_t>(workspace_bytes), static_cast<cudaStream_t>(stream));
+    const Plan& plan = found->second;
+    cublasStatus_t status = SetOperands(product, plan);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+    const auto run = [&](const cublasLtMatmulAlgo_t& algorithm) {
+      const float alpha = product.alpha, beta = product.c != nullptr ? 1 : 0;
+      const void* const c = product.c != nullptr ? product.c : product.out;
+      return f_.matmul(handle_, plan.desc, &alpha, product.a, plan.a, product.b, plan.b, &beta, c,
+                       plan.out, product.out, plan.out, &algorithm, workspace,
+                       static_cast<size_t>(workspace_bytes), static_cast<cudaStream_t>(stream));
+    };
+    status = run(plan.algorithm);
+    const bool is_searched = product.n == searched.n && product.k == searched.k;
+    const bool is_refused =
+        status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE;
+    if (is_searched || !is_refused) return status;
+    // Nothing was queued. The answer depends on sizes alone, as the algorithm does.
+    cublasLtMatmulAlgo_t own = {};
+    status = Choose(key, plan, workspace_bytes, &own);
+    return status == CUBLAS_STATUS_SUCCESS ? run(own) : status;
   }
 
  private:
@@ -155,23 +154,46 @@ class LoadedCublasLt : public CublasLt {
   }
 
   template <typename T>
-  cublasStatus_t SetDesc(Plan* plan, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    return f_.desc_set(plan->desc, attribute, &value, sizeof(value));
+  cublasStatus_t SetDesc(const Plan& plan, cublasLtMatmulDescAttributes_t attribute,
+                         const T& value) {
+    return f_.desc_set(plan.desc, attribute, &value, sizeof(value));
   }
 
-  cublasStatus_t Make(const CudaProduct& p, const Key& key, int64_t workspace_bytes, Plan* plan) {
+  static Key KeyOf(const CudaProduct& p) {
+    const int64_t element = DTypeBytes(p.dtype), out_element = DTypeBytes(p.out_dtype);
+    return {p.m,
+            p.n,
+            p.k,
+            p.a_stride,
+            p.b_stride,
+            p.out_stride,
+            static_cast<int>(p.dtype),
+            static_cast<int>(p.out_dtype),
+            p.transpose_a,
+            p.transpose_b,
+            p.c != nullptr,
+            p.bias != nullptr,
+            AlignmentOf(p.a, p.a_stride * element),
+            AlignmentOf(p.b, p.b_stride * element),
+            AlignmentOf(p.c, p.out_stride * out_element),
+            AlignmentOf(p.out, p.out_stride * out_element),
+            AlignmentOf(p.bias)};
+  }
+
+  // Makes the plan but for its algorithm.
+  cublasStatus_t Make(const CudaProduct& p, Plan* plan) {
     // Strict FP32: neither TF32 nor sums of BF16 pieces.
     cublasStatus_t status = f_.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     const cublasOperation_t transposed_a = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cublasOperation_t transposed_b = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    if (status == 0) status = SetDesc(plan, CUBLASLT_MATMUL_DESC_TRANSA, transposed_a);
-    if (status == 0) status = SetDesc(plan, CUBLASLT_MATMUL_DESC_TRANSB, transposed_b);
+    if (status == 0) status = SetDesc(*plan, CUBLASLT_MATMUL_DESC_TRANSA, transposed_a);
+    if (status == 0) status = SetDesc(*plan, CUBLASLT_MATMUL_DESC_TRANSB, transposed_b);
     if (status == 0 && p.bias != nullptr) {
       const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
       const int32_t type = TypeOf(p.out_dtype);
-      status = SetDesc(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-      if (status == 0) status = SetDesc(plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
-      if (status == 0) status = SetDesc(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+      status = SetDesc(*plan, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+      if (status == 0) status = SetDesc(*plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
+      if (status == 0) status = SetDesc(*plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
     }
     const auto layout = [&](cublasLtMatrixLayout_t* made, DType dtype, int64_t rows,
                             int64_t columns, int64_t stride) {
@@ -182,13 +204,31 @@ class LoadedCublasLt : public CublasLt {
     layout(&plan->a, p.dtype, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.a_stride);
     layout(&plan->b, p.dtype, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.b_stride);
     layout(&plan->out, p.out_dtype, p.m, p.n, p.out_stride);
-    if (status != 0) return status;
-    return Choose(key, workspace_bytes, plan);
+    return status;
   }
 
-  // The library's first choice. Split sums go through the workspace in FP32: summed in the output,
-  // they would be rounded more than once.
-  cublasStatus_t Choose(const Key& key, int64_t workspace_bytes, Plan* plan) {
+  // Gives the plan what calls of one plan differ in.
+  cublasStatus_t SetOperands(const CudaProduct& p, const Plan& plan) {
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    const auto set_columns = [&](cublasLtMatrixLayout_t layout, int64_t columns) {
+      const auto value = static_cast<uint64_t>(columns);
+      if (status == 0) {
+        status = f_.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_COLS, &value, sizeof(value));
+      }
+    };
+    set_columns(plan.a, p.transpose_a ? p.m : p.k);
+    set_columns(plan.b, p.transpose_b ? p.k : p.n);
+    set_columns(plan.out, p.n);
+    if (status == 0 && p.bias != nullptr) {
+      status = SetDesc(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+    }
+    return status;
+  }
+
+  // The library's first choice for the plan's sizes. Split sums go through the workspace in FP32:
+  // summed in the output, they would be rounded more than once.
+  cublasStatus_t Choose(const Key& key, const Plan& plan, int64_t workspace_bytes,
+                        cublasLtMatmulAlgo_t* algorithm) {
     cublasLtMatmulPreference_t preference = nullptr;
     cublasStatus_t status = f_.preference_create(&preference);
     if (status != 0) return status;
@@ -206,12 +246,12 @@ class LoadedCublasLt : public CublasLt {
     cublasLtMatmulHeuristicResult_t result = {};
     int found = 0;
     if (status == 0) {
-      status = f_.heuristic(handle_, plan->desc, plan->a, plan->b, plan->out, plan->out, preference,
-                            1, &result, &found);
+      status = f_.heuristic(handle_, plan.desc, plan.a, plan.b, plan.out, plan.out, preference, 1,
+                            &result, &found);
     }
     f_.preference_destroy(preference);
     if (status == 0 && found == 0) status = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (status == 0) plan->algorithm = result.algo;
+    if (status == 0) *algorithm = result.algo;
     return status;
   }
 

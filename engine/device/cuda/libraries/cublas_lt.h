@@ -2,6 +2,8 @@
 #ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUBLAS_LT_H_
 #define MEGATRAIN_ENGINE_DEVICE_CUDA_LIBRARIES_CUBLAS_LT_H_
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <memory>
 
@@ -9,6 +11,25 @@
 #include "engine/device/cuda/libraries/cuda_api.h"
 
 namespace megatrain {
+
+// Returns the product whose algorithm is used for `product`, so that products over as many rows as
+// an expert happens to get need few searches, which take a tenth of a millisecond each. The number
+// of columns of an operand that is not transposed (the rows of kernel_args.h) is rounded up to one
+// of eight numbers between two powers of two. All other sizes are those of weights. Rounded up, so
+// that the algorithm's workspace suffices.
+constexpr CudaProduct SearchedProduct(CudaProduct product) {
+  const auto round_up = [](int64_t count) {
+    const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(count)));
+    const int64_t step = std::max(int64_t{1}, power / 8);
+    return (count + step - 1) / step * step;
+  };
+  if (!product.transpose_b) {
+    product.n = round_up(product.n);
+  } else if (!product.transpose_a) {
+    product.k = round_up(product.k);
+  }
+  return product;
+}
 
 // Thread safety: all methods may be called from any thread.
 class CublasLt {
@@ -20,7 +41,9 @@ class CublasLt {
   virtual ~CublasLt() = default;
 
   virtual CudaLibrary Library() const = 0;
-  // Does as CudaApi::Product, but returns a cublasStatus_t, 0 for success.
+  // Does as CudaApi::Product, but returns a cublasStatus_t, 0 for success. The algorithm is the
+  // library's first choice for SearchedProduct or, if that does not take the product, for the
+  // product itself.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 };

@@ -124,9 +124,10 @@ class CudaApi {
   virtual absl::Status LoadLibraries(const CudaSwitches& switches) = 0;
   // Returns the library for products, then cuDNN. REQUIRES: LoadLibraries succeeded.
   virtual std::vector<CudaLibrary> Libraries() const = 0;
-  // Queues a product. The algorithm is the library's first choice for the shape, requested once and
-  // never timed, so that the same machine gives the same bits. `workspace` belongs to the stream.
-  // REQUIRES: LoadLibraries succeeded.
+  // Queues a product. The algorithm is the library's first choice for the shape, or for one of a
+  // few shapes near it (cublas_lt.h), requested once and never timed, so that the same machine
+  // gives the same bits. `workspace` belongs to the stream. REQUIRES: LoadLibraries succeeded, and
+  // no size is 0.
   virtual int Product(void* stream, const CudaProduct& product, void* workspace,
                       int64_t workspace_bytes) = 0;
 

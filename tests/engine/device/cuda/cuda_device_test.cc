@@ -187,6 +187,31 @@ TEST(CudaDeviceTest, AnyHostMemoryCanBeUploadedAndDownloaded) {
   EXPECT_EQ(sent, received);
 }
 
+// As experts' rows are, in the middle of a step.
+TEST(CudaDeviceTest, ADownloadIsOfWhatTheStreamHasComputed) {
+  const auto device = Open();
+  ASSERT_TRUE(device.ok()) << device.status();
+  const auto stream = *(*device)->CreateStream(StreamUse::kCompute);
+  constexpr int kTokens = 500, kExperts = 4;
+  std::vector<int32_t> choice(kTokens), offsets(kExperts + 1);
+  for (int t = 0; t < kTokens; ++t) choice[t] = t % 3;  // none to the last
+  const auto memory = *(*device)->Allocate(4 * 4096);
+  int32_t* const at = static_cast<int32_t*>(memory->data());
+  ASSERT_TRUE((*device)->Upload(*stream, at, choice.data(), kTokens * 4).ok());
+  ASSERT_TRUE((*device)
+                  ->kernels()
+                  .SortAssignments(*stream, {.tokens = kTokens,
+                                             .experts = kExperts,
+                                             .chosen = 1,
+                                             .choice = at,
+                                             .offsets = at + 1024,
+                                             .assignments = at + 2048,
+                                             .rows = at + 3072})
+                  .ok());
+  ASSERT_TRUE((*device)->Download(*stream, offsets.data(), at + 1024, (kExperts + 1) * 4).ok());
+  EXPECT_EQ(offsets, (std::vector<int32_t>{0, 167, 334, 500, 500}));
+}
+
 TEST(CudaDeviceTest, ADeviceInHostMemoryHasNoneOfItsOwn) {
   const auto device = Open({.properties = {.name = "GB10", .major = 12, .integrated = true}});
   ASSERT_TRUE(device.ok()) << device.status();

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/device/cuda/cuda_kernels.h"
-#include "tests/engine/device/kernels_suite.h"
+#include "tests/engine/device/kernels_under_test.h"
 
 namespace megatrain {
 

@@ -143,11 +143,19 @@ inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
 inline int atomicOr(int* address, int value) {
   return std::atomic_ref<int>(*address).fetch_or(value);
 }
+inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
+  return std::atomic_ref<unsigned long long>(*address).fetch_add(value);
+}
+inline int __popc(unsigned x) { return std::popcount(x); }
 
 inline float __shfl_xor_sync(unsigned, float x, int step) {
   const uint64_t other = megatrain::cuda::Exchange(std::bit_cast<uint32_t>(x),
                                                    static_cast<int>(threadIdx.x % 32) ^ step);
   return std::bit_cast<float>(static_cast<uint32_t>(other));
+}
+inline int __shfl_xor_sync(unsigned, int x, int step) {
+  return static_cast<int>(megatrain::cuda::Exchange(static_cast<uint32_t>(x),
+                                                    static_cast<int>(threadIdx.x % 32) ^ step));
 }
 inline float __shfl_sync(unsigned, float x, int lane) {
   return std::bit_cast<float>(
@@ -156,6 +164,15 @@ inline float __shfl_sync(unsigned, float x, int lane) {
 inline double __shfl_xor_sync(unsigned, double x, int step) {
   return std::bit_cast<double>(megatrain::cuda::Exchange(
       std::bit_cast<uint64_t>(x), static_cast<int>(threadIdx.x % 32) ^ step));
+}
+// The lanes that give the same value as this one.
+inline unsigned __match_any_sync(unsigned, int x) {
+  unsigned same = 0;
+  for (int lane = 0; lane < 32; ++lane) {
+    const uint64_t other = megatrain::cuda::Exchange(static_cast<uint32_t>(x), lane);
+    same |= static_cast<unsigned>(other == static_cast<uint32_t>(x)) << lane;
+  }
+  return same;
 }
 
 #endif  // MEGATRAIN_TESTS_ENGINE_DEVICE_CUDA_EMULATION_H_

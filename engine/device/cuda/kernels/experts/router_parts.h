@@ -1,0 +1,40 @@
+// The parts that the kernels of routers share: a warp has a token's logits.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_EXPERTS_ROUTER_PARTS_H_
+#define MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_EXPERTS_ROUTER_PARTS_H_
+
+#include <cstdint>
+
+#include "engine/device/cuda/kernels/primitives.h"
+
+namespace megatrain::cuda {
+
+// softmax(logits)[e] = exp(logits[e] - largest) / total. A NaN among the logits makes the total
+// one.
+struct SoftmaxSums {
+  float largest = 0, total = 1;
+
+  __device__ float Probability(float logit) const { return expf(logit - largest) / total; }
+};
+
+// Returns the largest value of the warp to each of its threads. NaNs are passed over.
+__device__ inline float WarpMax(float x) {
+#pragma unroll
+  for (int step = kWarp / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, step));
+  return x;
+}
+
+// Returns the sums of logits [experts] to each thread of the warp. All threads of it must call it.
+__device__ inline SoftmaxSums SumsOfLogits(const float* logits, int64_t experts, int lane) {
+  SoftmaxSums sums = {-INFINITY, 0.0f};
+  for (int64_t e = lane; e < experts; e += kWarp) sums.largest = fmaxf(sums.largest, logits[e]);
+  sums.largest = WarpMax(sums.largest);
+  for (int64_t e = lane; e < experts; e += kWarp) sums.total += expf(logits[e] - sums.largest);
+  sums.total = TeamSum<kWarp>(sums.total, nullptr);
+  return sums;
+}
+
+__device__ inline float RouterSigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+}  // namespace megatrain::cuda
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CUDA_KERNELS_EXPERTS_ROUTER_PARTS_H_
