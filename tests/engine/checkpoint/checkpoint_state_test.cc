@@ -162,7 +162,6 @@ TEST(CheckpointStateTest, FingerprintSeesExperts) {
         e.shared_intermediate = 8;
         e.shared_name = "mlp.shared_expert";
       },
-      [](auto& e) { e.shared_gate = true; },
       // A checkpoint has the files of its tiles.
       [](auto& e) { e.experts_per_tile = 3; },
       [](auto& e) { e.auxiliary_loss = 0.001; },

@@ -55,7 +55,6 @@ ModelDescription ExpertModel(ExpertTensors tensors, int64_t experts_per_tile, in
   layer.experts.bias = tensors == ExpertTensors::kTransposed;
   layer.experts.experts_per_tile = experts_per_tile;
   layer.experts.shared_intermediate = 16;
-  layer.experts.shared_gate = true;
   layer.experts.router.correction = true;
   layer.experts.router.bias = true;
   return model;

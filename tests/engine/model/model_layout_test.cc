@@ -33,7 +33,6 @@ ModelDescription Sparse(ExpertTensors tensors, int64_t experts_per_tile) {
   layer.experts.router.bias = true;
   layer.experts.router.correction = true;
   layer.experts.shared_intermediate = 4;
-  layer.experts.shared_gate = true;
   return model;
 }
 
