@@ -110,7 +110,7 @@ TEST_P(ModelLayoutTest, PartsCoverEachTensorOnceInOrder) {
   const int64_t experts = 7 * 3 * 10 * 20,
                 biases = layout.model.layers[1].experts.bias ? 7 * 40 : 0;
   const int64_t attention = (3 + 2) * 6 * 20 + 3 * 6 * 20, norms = 2 * 20;
-  const int64_t router = 7 * 20 + 7, shared = 3 * 4 * 20 + 20, sinks = 3;
+  const int64_t router = 7 * 20 + 7, shared = 3 * 4 * 20, sinks = 3;
   EXPECT_EQ(parameters, 2 * 11 * 20 + 20 + 3 * (attention + norms) + 2 * 3 * 14 * 20 + experts +
                             biases + router + shared + sinks);
 }
