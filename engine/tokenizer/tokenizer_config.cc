@@ -186,6 +186,11 @@ absl::StatusOr<TokenizerConfig> ParseTokenizerConfig(std::string_view tokenizer_
   if (!model_config.empty()) {
     MT_ASSIGN_OR_RETURN(const Json config, Parse(model_config, "config.json"));
     out.eos_token_ids = ReadEosIds(config);
+    // Models of images and text may have it with the text model's settings alone.
+    const auto text_config = config.find("text_config");
+    if (out.eos_token_ids.empty() && text_config != config.end() && text_config->is_object()) {
+      out.eos_token_ids = ReadEosIds(*text_config);
+    }
     if (!out.eos_token_ids.empty()) out.eos_token_id = out.eos_token_ids[0];
     out.model_type = Text(config, "model_type");
   }

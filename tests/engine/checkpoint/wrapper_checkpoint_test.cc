@@ -41,8 +41,9 @@ std::map<std::string, std::string> Carried(const std::string& directory) {
 class WrapperCheckpointTest : public ::testing::Test {
  protected:
   WrapperCheckpointTest() {
-    std::filesystem::copy("tests/golden/models/gemma3_wrapper", source_,
-                          std::filesystem::copy_options::overwrite_existing);
+    for (const std::string name : {"/config.json", "/model.safetensors"}) {
+      std::filesystem::copy_file("tests/golden/models/gemma3_wrapper" + name, source_ + name);
+    }
     const auto model = ReadModelDescription(source_);
     EXPECT_TRUE(model.ok()) << model.status();
     layout_ = BuildModelLayout(*model);

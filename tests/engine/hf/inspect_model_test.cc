@@ -39,11 +39,13 @@ TEST(InspectModelTest, DescribesADirectory) {
 TEST(InspectModelTest, SaysWhatAWrapperCarries) {
   const auto report = InspectModel("tests/golden/models/gemma3_wrapper");
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_THAT(report->text,
-              AllOf(HasSubstr("family      gemma3_text, the text model of gemma3\n"),
-                    HasSubstr("carried     23 other tensors, 7.3 KiB: not trained, and unchanged"),
-                    HasSubstr("language_model.model.layers.0.mlp.up_proj.weight"),
-                    Not(HasSubstr("model.layers.1.")), Not(HasSubstr("vision_tower"))));
+  EXPECT_THAT(
+      report->text,
+      AllOf(HasSubstr("family      gemma3_text, the text model of gemma3\n"),
+            HasSubstr(
+                "carried     23 other tensors, 7.16 KiB (7,336 bytes): not trained, and unchanged"),
+            HasSubstr("language_model.model.layers.0.mlp.up_proj.weight"),
+            Not(HasSubstr("model.layers.1.")), Not(HasSubstr("vision_tower"))));
   const nlohmann::ordered_json json = report->json;
   EXPECT_EQ(json["model"]["family"], "gemma3_text");
   EXPECT_EQ(json["model"]["wrapper"]["family"], "gemma3");

@@ -325,6 +325,16 @@ TEST(HfTokenizer, SpecialTokensAreResolvedAsByTransformers) {
   ASSERT_TRUE(ids.ok()) << ids.status();
   EXPECT_EQ((*ids)->eos_id(), 8);
   EXPECT_THAT((*ids)->end_ids(), testing::ElementsAre(7, 8));
+  // Models of images and text may have it in text_config alone.
+  const auto within = MakeHfTokenizer(
+      {.tokenizer_json = json, .model_config = R"({"text_config": {"eos_token_id": 5}})"});
+  ASSERT_TRUE(within.ok()) << within.status();
+  EXPECT_EQ((*within)->eos_id(), 5);
+  const auto outside = MakeHfTokenizer(
+      {.tokenizer_json = json,
+       .model_config = R"({"eos_token_id": 4, "text_config": {"eos_token_id": 5}})"});
+  ASSERT_TRUE(outside.ok()) << outside.status();
+  EXPECT_EQ((*outside)->eos_id(), 4);
 }
 
 // Two ways have the same score but for the last bit, which depends on how scores are read. The ids
