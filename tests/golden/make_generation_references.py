@@ -15,6 +15,7 @@ import json
 import os
 
 import torch
+from make_model_references import watched_choices
 from transformers import AutoModelForCausalLM
 
 PROMPT_TOKENS = [1, 2, 7, 31, 32, 33, 70]
@@ -36,14 +37,16 @@ def main():
         if os.path.exists(os.path.join(args.models, name, "config.json")))
     for family in families:
         directory = os.path.join(args.models, family)
-        model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
+        model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32,
+                                                     experts_implementation="eager")
         model.eval()
         result = {"prompts": prompts(model.config.vocab_size), "answers": [], "margin": float("inf")}
         for prompt in result["prompts"]:
-            with torch.no_grad():
+            with torch.no_grad(), watched_choices(model) as choices:
                 out = model.generate(torch.tensor([prompt]), max_new_tokens=NEW_TOKENS,
                                      do_sample=False, eos_token_id=None, pad_token_id=0,
                                      return_dict_in_generate=True, output_logits=True)
+            assert all(margin > 1e-3 for _, margin in choices), "a choice of experts is in doubt"
             result["answers"].append(out.sequences[0, len(prompt):].tolist())
             for logits in out.logits:
                 top = torch.topk(logits[0].double(), 2).values

@@ -18,10 +18,19 @@ groups of them rates of their own (parameter groups); see CHOICES.
 The batch of the logits and gradients holds packed documents (positions restart, documents do not
 see each other), masked labels and padding. FP32 is PyTorch's FP32 on the CPU; FP64 is the same
 model in double (with RMSNorm in double too, which transformers does in FP32); BF16 is
-transformers with every weight and activation in BF16. All with SDPA attention but Gemma 2's, which
-transformers has without it alone.
+transformers with every weight and activation in BF16. All with SDPA attention but Gemma 2's and
+gpt-oss', which transformers has without it alone, and experts in transformers' plain loop, which
+alone takes every size.
+
+A choice of experts is not continuous: where rounding changes one, neither gradients nor curves can
+be compared. The families with experts therefore have embeddings and routers that leave no choice
+in doubt (clear_choices). It is checked, not assumed: each token of the batch and of every step of
+the curves goes to the same experts in FP64, FP32 and BF16, so that everything is compared in every
+precision. Tensors of experts have the names of a file in which each expert's lie apart, as
+transformers writes a fresh model; gpt-oss' are stacked there too.
 """
 import argparse
+import contextlib
 import copy
 import fnmatch
 import json
@@ -34,9 +43,10 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
-from transformers import (Gemma2Config, Gemma3TextConfig, Glm4Config, GraniteConfig, LlamaConfig,
-                          Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Phi3Config,
-                          Qwen2Config, Qwen3Config, SmolLM3Config)
+from transformers import (Gemma2Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig,
+                          GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig,
+                          MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config,
+                          Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
 
 BATCH_SEQUENCES, BATCH_LENGTH = 3, 150
 LOGIT_ROWS = 40
@@ -171,6 +181,50 @@ FAMILIES = {
                    rope=dict(full_attention=dict(rope_type="linear", rope_theta=1000000.0,
                                                  factor=8.0),
                              sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+    # With experts.
+    "mixtral": dict(cls=MixtralConfig, stored="BF16", head=0.3, style="old",
+                    keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                              num_attention_heads=4, num_key_value_heads=2, intermediate_size=28,
+                              num_local_experts=8, num_experts_per_tok=2,
+                              router_aux_loss_coef=0.02),
+                    rope=dict(rope_type="default", rope_theta=1000000.0)),
+    # Layers 1 and 3 have experts.
+    "qwen3_moe": dict(cls=Qwen3MoeConfig, stored="BF16", head=0.3, style="old",
+                      keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=4,
+                                num_attention_heads=4, num_key_value_heads=2, head_dim=12,
+                                intermediate_size=52, moe_intermediate_size=22, num_experts=8,
+                                num_experts_per_tok=3, norm_topk_prob=True,
+                                decoder_sparse_step=2),
+                      rope=dict(rope_type="default", rope_theta=1000000.0)),
+    "qwen3_moe_plain": dict(cls=Qwen3MoeConfig, stored="BF16", head=0.3, style="new",
+                            keys=dict(vocab_size=131, hidden_size=36, num_hidden_layers=2,
+                                      num_attention_heads=4, num_key_value_heads=2, head_dim=10,
+                                      intermediate_size=52, moe_intermediate_size=26,
+                                      num_experts=5, num_experts_per_tok=2, norm_topk_prob=False,
+                                      mlp_only_layers=[0], use_sliding_window=True,
+                                      sliding_window=21, pad_token_id=5),
+                            rope=dict(rope_type="default", rope_theta=10000.0)),
+    # With this seed transformers' own BF16 errors of sinks and routers' biases, which have six
+    # elements, are like those of other tensors, and not less by chance.
+    "gpt_oss": dict(cls=GptOssConfig, stored="BF16", style="new", attention="eager",
+                    head=0.3, seed=890,
+                    keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                              num_attention_heads=6, num_key_value_heads=2, head_dim=10,
+                              intermediate_size=26, num_local_experts=6, num_experts_per_tok=2,
+                              sliding_window=19, swiglu_limit=3.5, swiglu_alpha=1.5,
+                              router_aux_loss_coef=0.9),
+                    rope=dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=32.0,
+                              beta_slow=1.0, truncate=False,
+                              original_max_position_embeddings=32)),
+    "glm4_moe": dict(cls=Glm4MoeConfig, stored="BF16", head=0.3, style="new",
+                     keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                               num_attention_heads=4, num_key_value_heads=2, head_dim=12,
+                               intermediate_size=52, moe_intermediate_size=18, n_routed_experts=12,
+                               num_experts_per_tok=3, n_shared_experts=2, first_k_dense_replace=1,
+                               n_group=4, topk_group=2, routed_scaling_factor=1.5,
+                               attention_bias=True, use_qk_norm=True, pad_token_id=6),
+                     rope=dict(rope_type="default", rope_theta=1000000.0,
+                               partial_rotary_factor=0.5)),
 }
 
 
@@ -215,11 +269,149 @@ def write_config(config, style, rope_keys, dtype, directory):
         keys["rope_theta"] = rope_keys["rope_theta"]
         scaling = {k: v for k, v in rope_keys.items() if k != "rope_theta"}
         keys["rope_scaling"] = None if scaling["rope_type"] == "default" else scaling
+        if keys["model_type"] == "qwen3_moe":
+            keys["num_experts"] = keys.pop("num_local_experts")
     else:
         keys["dtype"] = dtype
     with open(path, "w") as f:
         json.dump(keys, f, indent=2, sort_keys=True)
         f.write("\n")
+
+
+def is_router(module):
+    return type(module).__name__.lower().endswith("topkrouter")
+
+
+def choose(router, logits):
+    """The weights and experts of each token, and the least change of a score that changes them."""
+    k = router.top_k
+    correction = getattr(router, "e_score_correction_bias", None)
+    if correction is None and hasattr(router, "bias"):  # gpt-oss
+        top, choice = logits.topk(k)
+        ranked, weights = logits, top.softmax(-1)
+        margin = torch.full(logits.shape[:1], math.inf, dtype=logits.dtype)
+    elif correction is None:
+        ranked = logits.softmax(-1)
+        weights, choice = ranked.topk(k)
+        if getattr(router, "norm_topk_prob", True):
+            weights = weights / weights.sum(-1, keepdim=True)
+        margin = torch.full(logits.shape[:1], math.inf, dtype=logits.dtype)
+    else:
+        scores = logits.sigmoid()
+        ranked = scores + correction
+        groups = ranked.view(-1, router.num_group, router.num_experts // router.num_group)
+        sums = groups.topk(2, -1).values.sum(-1)
+        kept = sums.topk(router.topk_group, -1).indices
+        order = sums.sort(-1, descending=True).values
+        margin = order[:, router.topk_group - 1] - order[:, router.topk_group]
+        mask = torch.ones_like(sums, dtype=torch.bool).scatter(1, kept, False)
+        ranked = groups.masked_fill(mask[:, :, None], -math.inf).view_as(scores)
+        choice = ranked.topk(k).indices
+        weights = scores.gather(1, choice)
+        if router.norm_topk_prob:
+            weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+        weights = weights * router.routed_scaling_factor
+    order = ranked.sort(-1, descending=True).values
+    return weights, choice, torch.minimum(margin, order[:, k - 1] - order[:, k])
+
+
+def plain_route(self, x):
+    """A router in the type of its input; transformers' are in FP32 in part."""
+    logits = torch.nn.functional.linear(x.reshape(-1, x.shape[-1]), self.weight,
+                                        getattr(self, "bias", None))
+    weights, choice, _ = choose(self, logits)
+    return logits, weights, choice
+
+
+@contextlib.contextmanager
+def watched_choices(model):
+    """Collects of each router's call which experts each token goes to, and the least margin."""
+    seen = []
+
+    def note(router, _, output):
+        logits, _, choice = output
+        margin = choose(router, logits.detach().double())[2].min().item()
+        seen.append((choice.sort(-1).values, margin))
+
+    hooks = [m.register_forward_hook(note) for m in model.modules() if is_router(m)]
+    yield seen
+    for hook in hooks:
+        hook.remove()
+
+
+def differing(a, b):
+    """The number of choices of experts in which two collections differ."""
+    assert len(a) == len(b)
+    return sum(int((x != y).any(-1).sum()) for (x, _), (y, _) in zip(a, b))
+
+
+CODE = 12  # elements of the embedding that routers look at
+CODE_SCALE = 2.5
+# The least margins of scores that count as clear.
+CLEAR = dict(MixtralTopKRouter=0.15, Qwen3MoeTopKRouter=0.11, GptOssTopKRouter=0.7,
+             Glm4MoeTopkRouter=0.15)
+
+
+def clear_choices(model, generator, rounded):
+    """Makes experts depend on the first elements of a token's embedding, and the choice clear.
+
+    Attention and experts add little to these elements. Each token's are drawn until no router that
+    sees them alone is in doubt.
+    """
+    pairs = [(layer.post_attention_layernorm, module) for layer in model.model.layers
+             for module in layer.mlp.children() if is_router(module)]
+    table = model.model.embed_tokens.weight
+    with torch.no_grad():
+        for name, p in model.model.layers.named_parameters():
+            if "o_proj" in name or "down_proj" in name:
+                transposed = model.config.model_type == "gpt_oss" and name.endswith("down_proj")
+                written = p if "bias" in name or transposed else p.transpose(-1, -2)
+                written[..., :CODE] *= 0.25
+        for _, router in pairs:
+            router.weight[:, CODE:] *= 0.5
+            noise = torch.randn(router.weight.shape[0], CODE, generator=generator)
+            router.weight[:, :CODE] = rounded(0.3 * noise)
+            if hasattr(router, "e_score_correction_bias"):
+                noise = torch.randn(router.num_experts, generator=generator)
+                router.e_score_correction_bias.copy_(0.1 * noise)
+        open_tokens = torch.arange(table.shape[0])
+        while len(open_tokens):
+            noise = torch.randn(len(open_tokens), CODE, generator=generator)
+            table[open_tokens, :CODE] = rounded(CODE_SCALE * noise)
+            rows = table[open_tokens]
+            clear = torch.ones(len(open_tokens), dtype=torch.bool)
+            for norm, router in pairs:
+                logits = torch.nn.functional.linear(norm(rows), router.weight,
+                                                    getattr(router, "bias", None))
+                clear &= choose(router, logits)[2] > CLEAR[type(router).__name__]
+            open_tokens = open_tokens[~clear]
+
+
+def disk_tensors(model, tensors):
+    """The tensors of a model under the names of its file; see the head of this script."""
+    kind = model.config.model_type
+    if kind not in ("mixtral", "qwen3_moe", "glm4_moe"):
+        return tensors
+    names = ("w1", "w3", "w2") if kind == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    disk = {}
+    for name, tensor in tensors.items():
+        if kind == "mixtral":
+            name = name.replace(".mlp.", ".block_sparse_moe.")
+        head, _, tail = name.rpartition(".")
+        if not head.endswith(".experts"):
+            disk[name] = tensor
+            continue
+        for e, part in enumerate(tensor):
+            gate, up, down = (f"{head}.{e}.{n}.weight" for n in names)
+            if tail == "gate_up_proj":
+                disk[gate], disk[up] = part.chunk(2)
+            else:
+                disk[down] = part
+    return disk
+
+
+def seed_of(name):
+    return FAMILIES[name].get("seed", sum(map(ord, name)))
 
 
 def make_model(name, directory):
@@ -231,7 +423,8 @@ def make_model(name, directory):
     write_config(config, family["style"], family["rope"],
                  {"F32": "float32", "BF16": "bfloat16"}[family["stored"]], directory)
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    generator = torch.Generator().manual_seed(sum(map(ord, name)))
+    generator = torch.Generator().manual_seed(seed_of(name))
+    rounded = round_to_bf16 if family["stored"] == "BF16" else lambda x: x
     state = {}
     for key, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
@@ -239,14 +432,30 @@ def make_model(name, directory):
             value = 0.2 * noise if name.startswith("gemma") else 1.0 + 0.2 * noise
         elif key.endswith("bias"):
             value = 0.3 * noise
+            if key.endswith("gate_up_proj_bias"):  # gate and up in turn; see check_clamps
+                value[:, [0, 3, 5]] = torch.tensor([7.0, 7.0, -7.0])
         elif "embed_tokens" in key:
             value = 0.15 * noise
+        elif key.endswith("sinks"):
+            value = noise
+        elif key == "lm_head.weight":
+            value = family.get("head", 0.09) * noise
         else:
             value = 0.09 * noise
-        state[key] = round_to_bf16(value) if family["stored"] == "BF16" else value
+        state[key] = rounded(value)
+    routers = {k: m for k, m in model.named_modules() if is_router(m)}
+    if routers:
+        with torch.no_grad():
+            for key, parameter in model.named_parameters():
+                parameter.copy_(state[key])
+        clear_choices(model, generator, rounded)
+        state = disk_tensors(model, {k: p.detach() for k, p in model.named_parameters()})
     stored = torch.bfloat16 if family["stored"] == "BF16" else torch.float32
-    save_file({k: v.to(stored).contiguous() for k, v in state.items()},
-              os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
+    state = {k: v.to(stored).contiguous() for k, v in state.items()}
+    for key, router in routers.items():  # kept in FP32 by transformers
+        if hasattr(router, "e_score_correction_bias"):
+            state[key + ".e_score_correction_bias"] = router.e_score_correction_bias
+    save_file(state, os.path.join(directory, "model.safetensors"), metadata={"format": "pt"})
 
 
 def make_batch(vocabulary, seed):
@@ -296,6 +505,16 @@ def to_double(model):
         if type(module).__name__.endswith("RMSNorm"):
             module.epsilon_ = getattr(module, "variance_epsilon", None) or module.eps
             module.forward = types.MethodType(plain_norm, module)
+        if is_router(module):
+            module.forward = types.MethodType(plain_route, module)
+    return model
+
+
+def to_bf16(model):
+    model = copy.deepcopy(model).to(torch.bfloat16)
+    for module in model.modules():
+        if hasattr(module, "e_score_correction_bias"):
+            module.e_score_correction_bias = module.correction_.clone()
     return model
 
 
@@ -333,24 +552,44 @@ def forward_loss(model, batch):
 def load(directory, dtype=torch.float32, rounded=False):
     attention = FAMILIES[os.path.basename(directory)].get("attention", "sdpa")
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32,
-                                                 attn_implementation=attention)
+                                                 attn_implementation=attention,
+                                                 experts_implementation="eager")
     assert model.config._attn_implementation == attention
     if rounded:
         with torch.no_grad():
             for p in model.parameters():
                 p.copy_(round_to_bf16(p))
+    for module in model.modules():
+        if hasattr(module, "e_score_correction_bias"):
+            module.correction_ = module.e_score_correction_bias.clone()
     if dtype == torch.float64:
         return to_double(model)
-    return model.to(dtype)
+    return to_bf16(model) if dtype == torch.bfloat16 else model
 
 
 def evaluate(model, batch):
     model.zero_grad(set_to_none=True)
-    logits, loss = forward_loss(model, batch)
+    with watched_choices(model) as choices:
+        logits, loss = forward_loss(model, batch)
     loss.backward()
     gradients = {k: p.grad.detach().double() for k, p in model.named_parameters()}
     norm = math.sqrt(sum(float(g.pow(2).sum()) for g in gradients.values()))
-    return dict(logits=logits.detach().double(), loss=loss.item(), gradients=gradients, norm=norm)
+    return dict(logits=logits.detach().double(), loss=loss.item(),
+                gradients=disk_tensors(model, gradients), norm=norm, choices=choices)
+
+
+def check_documents(model, batch, logits):
+    """The packed documents' logits are those of each alone: no mask of transformers has a say."""
+    for row, documents in enumerate(batch["document_ids"]):
+        begin = 0
+        while begin < len(documents):
+            end = begin + 1
+            while end < len(documents) and documents[end] == documents[begin]:
+                end += 1
+            with torch.no_grad():
+                alone = model(torch.tensor([batch["input_ids"][row][begin:end]])).logits[0]
+            assert relative(alone.double(), logits[row, begin:end]) < 1e-5
+            begin = end
 
 
 def relative(a, b):
@@ -366,6 +605,25 @@ def distances(result, reference, rows):
                 gradient_norm=abs(result["norm"] / reference["norm"] - 1),
                 gradients={k: relative(g, reference["gradients"][k])
                            for k, g in result["gradients"].items()})
+
+
+def check_clamps(model, batch):
+    """Some of gpt-oss' gates and ups are clamped, and no rounding changes which: the gradient jumps."""
+    gates, ups = [], []
+    for module in model.modules():
+        if type(module).__name__ == "GptOssExperts":
+            def note(gate_up, apply=module._apply_gate):
+                gates.append(gate_up[..., ::2].reshape(-1).detach())
+                ups.append(gate_up[..., 1::2].reshape(-1).detach())
+                return apply(gate_up)
+            module._apply_gate = note
+            limit = module.limit
+    forward_loss(model, batch)
+    if not gates:
+        return
+    gates, ups = torch.cat(gates), torch.cat(ups)
+    assert (gates > limit).any() and (ups > limit).any() and (ups < -limit).any()
+    assert min((gates - limit).abs().min(), (ups.abs() - limit).abs().min()) > 0.03 * limit
 
 
 def curve_stream(vocabulary, seed):
@@ -414,12 +672,12 @@ def curve(directory, stream, precision, max_norm, freeze=(), groups=()):
     for name, p in model.named_parameters():
         p.requires_grad = not any(
             matches(name, pattern, model.config.tie_word_embeddings) for pattern in freeze)
-    worker = copy.deepcopy(model).to(torch.bfloat16) if precision == "bf16" else model
+    worker = to_bf16(model) if precision == "bf16" else model
     optimizer = torch.optim.AdamW(parameter_groups(model, groups),
                                   betas=(CURVE["beta1"], CURVE["beta2"]), eps=CURVE["epsilon"])
     sequences = stream.reshape(CURVE["steps"], CURVE["global_batch"], CURVE["sequence_length"])
     n = CURVE["sequence_length"]
-    losses, norms = [], []
+    losses, norms, choices = [], [], []
     for step in range(CURVE["steps"]):
         for group in optimizer.param_groups:
             group["lr"] = group["peak"] * min(1.0, (step + 1) / CURVE["warmup_steps"])
@@ -432,7 +690,9 @@ def curve(directory, stream, precision, max_norm, freeze=(), groups=()):
             with torch.no_grad():
                 for w, p in zip(worker.parameters(), model.parameters()):
                     w.copy_(round_to_bf16(p))
-        _, loss = forward_loss(worker, batch)
+        with watched_choices(worker) as seen:
+            _, loss = forward_loss(worker, batch)
+        choices += seen
         loss.backward()
         if worker is not model:
             for w, p in zip(worker.parameters(), model.parameters()):
@@ -441,7 +701,18 @@ def curve(directory, stream, precision, max_norm, freeze=(), groups=()):
         losses.append(loss.item())
         norms.append(norm.item())
         optimizer.step()
-    return dict(loss=losses, gradient_norm=norms)
+    return dict(loss=losses, gradient_norm=norms), choices
+
+
+def check_choices(**runs):
+    """Refuses runs whose tokens go to different experts, or nearly; returns the margins."""
+    first, *others = runs
+    for other in others:
+        different = differing(runs[first], runs[other])
+        assert different == 0, f"{different} choices of {first} and {other} differ"
+    margins = [margin for _, margin in runs[first]]
+    assert all(margin > 1e-4 for margin in margins), min(margins)
+    return margins
 
 
 def write_reference(name, out):
@@ -450,7 +721,7 @@ def write_reference(name, out):
     os.makedirs(directory)
     make_model(name, directory)
     vocabulary = FAMILIES[name]["keys"]["vocab_size"]
-    seed = sum(map(ord, name))
+    seed = seed_of(name)
     batch = make_batch(vocabulary, seed)
     positions = BATCH_SEQUENCES * BATCH_LENGTH
     rows = sorted(np.random.default_rng(seed).choice(positions, LOGIT_ROWS, False).tolist())
@@ -459,6 +730,11 @@ def write_reference(name, out):
     single = evaluate(load(directory), batch)
     rounded = evaluate(load(directory, rounded=True), batch)
     half = evaluate(load(directory, torch.bfloat16, rounded=True), batch)
+    margins = check_choices(exact=exact["choices"], single=single["choices"],
+                            rounded=rounded["choices"], half=half["choices"])
+    if margins:
+        check_documents(load(directory), batch, single["logits"])
+        check_clamps(load(directory), batch)
     for file, result in (("gradients", single), ("gradients_bf16_weights", rounded)):
         if file != "gradients" and FAMILIES[name]["stored"] == "BF16":
             continue
@@ -470,8 +746,9 @@ def write_reference(name, out):
     stream.astype("<u2").tofile(os.path.join(directory, "tokens.bin"))
     curves = {}
     for clipping, max_norm in (("clipped", 1.0), ("unclipped", 0.0)):
-        curves[clipping] = {p: curve(directory, stream, p, max_norm)
-                            for p in ("fp32", "fp64", "bf16")}
+        runs = {p: curve(directory, stream, p, max_norm) for p in ("fp32", "fp64", "bf16")}
+        curves[clipping] = {p: run for p, (run, _) in runs.items()}
+        margins += check_choices(**{p: choices for p, (_, choices) in runs.items()})
     reference = dict(
         batch=batch,
         logit_rows=rows,  # sequence * BATCH_LENGTH + position, of the rows of `logits`
@@ -495,7 +772,8 @@ def write_reference(name, out):
           + "".join(f"  {k}: loss {c['fp32']['loss'][0]:.3f} to {c['fp32']['loss'][-1]:.3f}, norms "
                     f"{min(c['fp32']['gradient_norm']):.2f} to {max(c['fp32']['gradient_norm']):.2f}"
                     f", fp32-fp64 {gap(c, 'fp32', 'fp64'):.1e}, bf16-fp32 {gap(c, 'bf16', 'fp32'):.1e}\n"
-                    for k, c in curves.items()), flush=True)
+                    for k, c in curves.items())
+          + (f"  margins of choices: {min(margins):.1e}\n" if margins else ""), flush=True)
 
 
 def write_choices(out):
@@ -503,12 +781,12 @@ def write_choices(out):
     for name, (family, freeze, groups) in CHOICES.items():
         directory = os.path.join(out, family)
         vocabulary = FAMILIES[family]["keys"]["vocab_size"]
-        stream = curve_stream(vocabulary, sum(map(ord, family)) + 1)
+        stream = curve_stream(vocabulary, seed_of(family) + 1)
         keys = ("match", "learning_rate", "weight_decay")
         choices[name] = dict(
             family=family, freeze=freeze,
             groups=[{k: v for k, v in zip(keys, g) if v is not None} for g in groups],
-            curves={clipping: {p: curve(directory, stream, p, max_norm, freeze, groups)
+            curves={clipping: {p: curve(directory, stream, p, max_norm, freeze, groups)[0]
                                for p in ("fp32", "fp64", "bf16")}
                     for clipping, max_norm in (("clipped", 1.0), ("unclipped", 0.0))})
         losses = choices[name]["curves"]["clipped"]["fp32"]["loss"]
