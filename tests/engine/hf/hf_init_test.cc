@@ -153,7 +153,15 @@ TEST(PresetsTest, HaveThePublishedSizes) {
                                                     {"granite3.3-8b", 8170864640},
                                                     {"smollm3-3b", 3075098624},
                                                     {"olmo3-7b", 7298011136},
-                                                    {"glm4-9b", 9400279040}};
+                                                    {"glm4-9b", 9400279040},
+                                                    {"mixtral-8x7b", 46702792704},
+                                                    {"qwen3-30b-a3b", 30532122624},
+                                                    {"qwen3-235b-a22b", 235093634560},
+                                                    {"gpt-oss-20b", 20914757184},
+                                                    {"gpt-oss-120b", 116829156672},
+                                                    // With the routers' corrections.
+                                                    {"glm-4.5-air", 106852245504 + 45 * 128},
+                                                    {"glm-4.5", 352797814784 + 89 * 160}};
   EXPECT_EQ(Presets().size(), published.size());
   for (const Preset& preset : Presets()) {
     SCOPED_TRACE(preset.name);
