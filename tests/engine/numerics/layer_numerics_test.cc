@@ -115,6 +115,29 @@ TEST_P(LayerNumericsTest, WhatIsKeptDoesNotChangeBits) {
   }
 }
 
+// Experts are streamed by tiles: of one expert, of two or three.
+TEST_P(LayerNumericsTest, TilesOfExpertsDoNotChangeBits) {
+  ModelDescription model = layout_.model;
+  const ModelLayout whole = layout_;
+  for (const int64_t experts_per_tile : {1, 3}) {
+    for (LayerDescription& layer : model.layers) {
+      if (layer.experts.count > 0) layer.experts.experts_per_tile = experts_per_tile;
+    }
+    if (model.layers == whole.model.layers) GTEST_SKIP() << "the family has no experts";
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      layout_ = whole;
+      const PlainStepResult expected = Step(dtype);
+      layout_ = BuildModelLayout(model);
+      const PlainStepResult tiles = Step(dtype);
+      ASSERT_TRUE(expected.status.ok() && tiles.status.ok()) << tiles.status;
+      EXPECT_EQ(tiles.loss, expected.loss);
+      for (const auto& [name, gradient] : expected.gradients) {
+        EXPECT_TRUE(tiles.gradients.at(name) == gradient) << name;
+      }
+    }
+  }
+}
+
 // Cutting the step into other micro-batches changes the order of sums only.
 TEST_P(LayerNumericsTest, MicroBatchesAddUp) {
   const PlainStepResult whole = Step(DType::kF32, 3), cut = Step(DType::kF32, 1);
