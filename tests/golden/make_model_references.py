@@ -204,12 +204,14 @@ FAMILIES = {
                                       mlp_only_layers=[0], use_sliding_window=True,
                                       sliding_window=21, pad_token_id=5),
                             rope=dict(rope_type="default", rope_theta=10000.0)),
+    # With this seed transformers' own BF16 errors of sinks and routers' biases, which have six
+    # elements, are like those of other tensors, and not less by chance.
     "gpt_oss": dict(cls=GptOssConfig, stored="BF16", style="new", attention="eager",
-                    head=0.3,
+                    head=0.3, seed=890,
                     keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
                               num_attention_heads=6, num_key_value_heads=2, head_dim=10,
                               intermediate_size=26, num_local_experts=6, num_experts_per_tok=2,
-                              sliding_window=19, swiglu_limit=2.0, swiglu_alpha=1.5,
+                              sliding_window=19, swiglu_limit=3.5, swiglu_alpha=1.5,
                               router_aux_loss_coef=0.9),
                     rope=dict(rope_type="yarn", rope_theta=150000.0, factor=8.0, beta_fast=32.0,
                               beta_slow=1.0, truncate=False,
@@ -454,6 +456,10 @@ def disk_tensors(model, tensors):
     return disk
 
 
+def seed_of(name):
+    return FAMILIES[name].get("seed", sum(map(ord, name)))
+
+
 def make_model(name, directory):
     """Random weights for which no gradient is negligible."""
     family = FAMILIES[name]
@@ -467,7 +473,7 @@ def make_model(name, directory):
                  {"F32": "float32", "BF16": "bfloat16"}[family["stored"]], directory,
                  auto_class(name), family.get("absent", []))
     model = auto_class(name).from_config(config, dtype=torch.float32)
-    generator = torch.Generator().manual_seed(sum(map(ord, name)))
+    generator = torch.Generator().manual_seed(seed_of(name))
     rounded = round_to_bf16 if family["stored"] == "BF16" else lambda x: x
     state = {}
     for key, parameter in model.named_parameters():
@@ -476,6 +482,8 @@ def make_model(name, directory):
             value = 0.2 * noise if name.startswith("gemma") else 1.0 + 0.2 * noise
         elif key.endswith("bias"):
             value = 0.3 * noise
+            if key.endswith("gate_up_proj_bias"):  # gate and up in turn; see check_clamps
+                value[:, [0, 3, 5]] = torch.tensor([7.0, 7.0, -7.0])
         elif "embed_tokens" in key:
             value = 0.15 * noise
         elif key.endswith("sinks"):
@@ -662,6 +670,25 @@ def distances(result, reference, rows):
                            for k, g in result["gradients"].items()})
 
 
+def check_clamps(model, batch):
+    """Some of gpt-oss' gates and ups are clamped, and no rounding changes which: the gradient jumps."""
+    gates, ups = [], []
+    for module in model.modules():
+        if type(module).__name__ == "GptOssExperts":
+            def note(gate_up, apply=module._apply_gate):
+                gates.append(gate_up[..., ::2].reshape(-1).detach())
+                ups.append(gate_up[..., 1::2].reshape(-1).detach())
+                return apply(gate_up)
+            module._apply_gate = note
+            limit = module.limit
+    forward_loss(model, batch)
+    if not gates:
+        return
+    gates, ups = torch.cat(gates), torch.cat(ups)
+    assert (gates > limit).any() and (ups > limit).any() and (ups < -limit).any()
+    assert min((gates - limit).abs().min(), (ups.abs() - limit).abs().min()) > 0.03 * limit
+
+
 def curve_stream(vocabulary, seed):
     """A Markov chain over Zipf-distributed tokens: something to learn, every batch fresh."""
     rng = np.random.default_rng(seed)
@@ -758,7 +785,7 @@ def write_reference(name, out):
     os.makedirs(directory)
     make_model(name, directory)
     vocabulary = FAMILIES[name]["keys"]["vocab_size"]
-    seed = sum(map(ord, name))
+    seed = seed_of(name)
     batch = make_batch(vocabulary, seed)
     positions = BATCH_SEQUENCES * BATCH_LENGTH
     rows = sorted(np.random.default_rng(seed).choice(positions, LOGIT_ROWS, False).tolist())
@@ -771,6 +798,7 @@ def write_reference(name, out):
                             rounded=rounded["choices"], half=half["choices"])
     if margins:
         check_documents(load(directory), batch, single["logits"])
+        check_clamps(load(directory), batch)
     for file, result in (("gradients", single), ("gradients_bf16_weights", rounded)):
         if file != "gradients" and FAMILIES[name]["stored"] == "BF16":
             continue
@@ -817,7 +845,7 @@ def write_choices(out):
     for name, (family, freeze, groups) in CHOICES.items():
         directory = os.path.join(out, family)
         vocabulary = FAMILIES[family]["keys"]["vocab_size"]
-        stream = curve_stream(vocabulary, sum(map(ord, family)) + 1)
+        stream = curve_stream(vocabulary, seed_of(family) + 1)
         keys = ("match", "learning_rate", "weight_decay")
         choices[name] = dict(
             family=family, freeze=freeze,
