@@ -62,12 +62,14 @@ class Bench {
   void Run() {
     std::printf("\n%s, %d threads, medians of %d\n", DTypeName(dtype_), pool_.threads(), rounds_);
     for (int64_t rows : {64, 128, 512}) {
-      experts_seconds_ = dense_seconds_ = 0;
-      Layer("gate_up", rows, 2 * kIntermediate, kHidden);
-      Layer("down", rows, kHidden, kIntermediate);
-      std::printf("  %3ld rows an expert: experts %.1f ms, dense %.1f ms, ratio %.3f\n",
-                  static_cast<long>(rows), experts_seconds_ * 1e3, dense_seconds_ * 1e3,
-                  experts_seconds_ / dense_seconds_);
+      for (const bool add : {true, false}) {
+        experts_seconds_ = dense_seconds_ = 0;
+        Layer("gate_up", rows, 2 * kIntermediate, kHidden, add);
+        Layer("down", rows, kHidden, kIntermediate, add);
+        std::printf("  %3ld rows an expert, gradients %s: experts %.1f ms, dense %.1f ms, %.3f\n",
+                    static_cast<long>(rows), add ? "added" : "overwritten", experts_seconds_ * 1e3,
+                    dense_seconds_ * 1e3, experts_seconds_ / dense_seconds_);
+      }
       MoveRows(rows);
     }
   }
@@ -95,7 +97,7 @@ class Bench {
   // out[m, n] = a b with a [m, k] and b [k, n], either transposed.
   struct Product {
     int64_t m, n, k;
-    bool transpose_a, transpose_b, gradient;
+    bool transpose_a, transpose_b, gradient, add;
   };
 
   absl::Status Multiply(const Product& p, const char* a, const char* b, char* out) {
@@ -112,7 +114,7 @@ class Bench {
                                      .transpose_b = p.transpose_b,
                                      .out = out,
                                      .out_stride = p.n,
-                                     .addend = p.gradient ? out : nullptr});
+                                     .addend = p.add ? out : nullptr});
   }
 
   // The product of one expert over and over, with operands of their own, over `dense`.
@@ -147,16 +149,17 @@ class Bench {
     dense_seconds_ += Median(of_dense);
   }
 
-  // Y = X W^T, dX = dY W, dW += dY^T X of weights [out, in].
-  void Layer(const char* name, int64_t rows, int64_t out, int64_t in) {
+  // Y = X W^T, dX = dY W, dW = dY^T X of weights [out, in]; dW is added to that of the micro-batch
+  // before, or is the first.
+  void Layer(const char* name, int64_t rows, int64_t out, int64_t in, bool add) {
     const std::string text = name;
     const int64_t all = rows * kExperts;
-    Compare((text + " Y").c_str(), {rows, out, in, false, true, false},
-            {all, out, in, false, true, false});
-    Compare((text + " dX").c_str(), {rows, in, out, false, false, false},
-            {all, in, out, false, false, false});
-    Compare((text + " dW").c_str(), {out, in, rows, true, false, true},
-            {out, in, all, true, false, true});
+    Compare((text + " Y").c_str(), {rows, out, in, false, true, false, false},
+            {all, out, in, false, true, false, false});
+    Compare((text + " dX").c_str(), {rows, in, out, false, false, false, false},
+            {all, in, out, false, false, false, false});
+    Compare((text + " dW").c_str(), {out, in, rows, true, false, true, add},
+            {out, in, all, true, false, true, add});
   }
 
   // A router, a sort, and for each expert what brings its rows, adds and weighs them.

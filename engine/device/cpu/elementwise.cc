@@ -89,6 +89,65 @@ void Widen(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, flo
   }
 }
 
+// Transposes the 4 x 4 elements at x into those at y.
+HWY_INLINE void TransposeFour(const float* x, int64_t x_stride, float* y, int64_t y_stride) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int64_t i = 0; i < 4; ++i) {
+    for (int64_t j = 0; j < 4; ++j) y[j * y_stride + i] = x[i * x_stride + j];
+  }
+#else
+  const hn::FixedTag<float, 4> d;
+  const auto r0 = hn::LoadU(d, x), r1 = hn::LoadU(d, x + x_stride);
+  const auto r2 = hn::LoadU(d, x + 2 * x_stride), r3 = hn::LoadU(d, x + 3 * x_stride);
+  const auto low01 = hn::InterleaveLower(d, r0, r1), low23 = hn::InterleaveLower(d, r2, r3);
+  const auto up01 = hn::InterleaveUpper(d, r0, r1), up23 = hn::InterleaveUpper(d, r2, r3);
+  hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, y);
+  hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, y + y_stride);
+  hn::StoreU(hn::ConcatLowerLower(d, up23, up01), d, y + 2 * y_stride);
+  hn::StoreU(hn::ConcatUpperUpper(d, up23, up01), d, y + 3 * y_stride);
+#endif
+}
+
+// Goes by blocks whose transpose is written in whole lines of the cache: rows of `out` may lie a
+// power of two apart, which leaves them few places there.
+template <typename T>
+void TransposeRows(const float* x, int64_t x_stride, int64_t rows, int64_t columns, T* out,
+                   int64_t out_stride) {
+  constexpr int64_t kBlock = 16;
+  HWY_ALIGN float block[kBlock * kBlock];
+  for (int64_t row = 0; row < rows; row += kBlock) {
+    for (int64_t column = 0; column < columns; column += kBlock) {
+      const int64_t height = HWY_MIN(kBlock, rows - row), width = HWY_MIN(kBlock, columns - column);
+      for (int64_t i = 0; i < height; i += 4) {
+        for (int64_t j = 0; j < width; j += 4) {
+          const float* const from = x + (row + i) * x_stride + column + j;
+          float* const to = block + j * kBlock + i;
+          if (i + 4 <= height && j + 4 <= width) {
+            TransposeFour(from, x_stride, to, kBlock);
+            continue;
+          }
+          for (int64_t a = 0; a < HWY_MIN(4, height - i); ++a) {
+            for (int64_t b = 0; b < HWY_MIN(4, width - j); ++b) {
+              to[b * kBlock + a] = from[a * x_stride + b];
+            }
+          }
+        }
+      }
+      for (int64_t j = 0; j < width; ++j) {
+        ConvertRow(block + j * kBlock, static_cast<size_t>(height),
+                   out + (column + j) * out_stride + row);
+      }
+    }
+  }
+}
+
+void Transpose(const float* x, int64_t x_stride, int64_t rows, int64_t columns, DType dtype,
+               void* out, int64_t out_stride) {
+  dtype == DType::kF32
+      ? TransposeRows(x, x_stride, rows, columns, static_cast<float*>(out), out_stride)
+      : TransposeRows(x, x_stride, rows, columns, static_cast<bf16_t*>(out), out_stride);
+}
+
 template <typename T>
 void ScaleRow(const T* x, size_t n, float scale, T* out) {
   const size_t lanes = hn::Lanes(DF());
@@ -149,6 +208,7 @@ HWY_EXPORT(PlainSum);
 HWY_EXPORT(SumRows);
 HWY_EXPORT(Narrow);
 HWY_EXPORT(Widen);
+HWY_EXPORT(Transpose);
 HWY_EXPORT(Scale);
 HWY_EXPORT(AddIdsOf);
 
@@ -172,6 +232,11 @@ void NarrowBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns
 void WidenBlock(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, float* out,
                 int64_t out_stride) {
   HWY_DYNAMIC_DISPATCH(Widen)(x, x_stride, rows, columns, out, out_stride);
+}
+
+void TransposeBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns, DType dtype,
+                    void* out, int64_t out_stride) {
+  HWY_DYNAMIC_DISPATCH(Transpose)(x, x_stride, rows, columns, dtype, out, out_stride);
 }
 
 void ScaleElements(DType dtype, const void* x, int64_t n, float scale, void* out) {

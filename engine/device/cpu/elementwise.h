@@ -27,6 +27,11 @@ void NarrowBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns
 void WidenBlock(const bf16_t* x, int64_t x_stride, int64_t rows, int64_t columns, float* out,
                 int64_t out_stride);
 
+// Converts a [rows, columns] block to dtype, transposed: `out` is [columns, rows]. Strides are in
+// elements.
+void TransposeBlock(const float* x, int64_t x_stride, int64_t rows, int64_t columns, DType dtype,
+                    void* out, int64_t out_stride);
+
 // Computes columns [column_begin, column_end) of the gradient of some ids: those whose first place
 // in sorted_positions is in [begin, end).
 void EmbeddingBackwardIds(const EmbeddingBackwardArgs& args, int64_t begin, int64_t end,

@@ -48,8 +48,9 @@ TEST_P(KernelsSuite, MatMul) {
     int64_t m, n, k;
     int padding;
   };
-  for (const Case& c : {Case{1, 1, 1, 0}, Case{7, 13, 5, 3}, Case{130, 70, 65, 1},
-                        Case{33, 70, 1100, 0}, Case{257, 191, 96, 8}, Case{6, 9, 17000, 0}}) {
+  for (const Case& c :
+       {Case{1, 1, 1, 0}, Case{7, 13, 5, 3}, Case{130, 70, 65, 1}, Case{33, 70, 1100, 0},
+        Case{257, 191, 96, 8}, Case{6, 9, 17000, 0}, Case{32, 256, 1, 0}, Case{45, 270, 7, 5}}) {
     if (!SizeIsTested(c.m * c.n * c.k)) continue;
     for (int bits = 0; bits < 32; ++bits) {
       // Of the larger ones a quarter of the combinations, every transposition among them.
@@ -114,7 +115,8 @@ TEST_P(KernelsSuite, MatMulByAFactor) {
   struct Case {
     int64_t m, n, k;
   };
-  for (const Case& c : {Case{7, 13, 5}, Case{130, 70, 65}, Case{33, 70, 1100}, Case{6, 9, 17000}}) {
+  for (const Case& c : {Case{7, 13, 5}, Case{130, 70, 65}, Case{33, 70, 1100}, Case{6, 9, 17000},
+                        Case{50, 300, 40}}) {
     if (!SizeIsTested(c.m * c.n * c.k)) continue;
     for (int bits = 0; bits < 8; ++bits) {
       const bool with_bias = bits & 1;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/engine/device/attention_cases.h"
 #include "tests/engine/device/cpu_kernels_under_test.h"
+#include "tests/engine/device/expert_cases.h"
 #include "tests/engine/device/kernels_suite.h"
 
 namespace megatrain {
@@ -116,6 +117,70 @@ TEST_P(CpuKernelsTest, SumsOverRowsDoNotDependOnThreads) {
                                            static_cast<double*>(p[sums])));
         status.Update(kernels.Sum(stream, static_cast<float*>(p[large]), 200001,
                                   static_cast<double*>(p[sums]) + 1));
+        return status;
+      });
+}
+
+// The product has few rows, so that the roles of its operands are exchanged.
+TEST_P(CpuKernelsTest, ExpertsDoNotDependOnThreads) {
+  constexpr int64_t kTokens = 700, kExperts = 24, kChosen = 3, kWidth = 300, kRows = 60;
+  Operands operands(6);
+  const SortedChoice sorted = ChooseExperts(operands.random(), kTokens, kExperts, kChosen, 20);
+  const size_t logits = operands.Random(DType::kF32, kTokens * kExperts);
+  const size_t choice = operands.Ints(sorted.choice), offsets = operands.Ints(sorted.offsets);
+  const size_t assignments = operands.Ints(sorted.assignments), rows = operands.Ints(sorted.rows);
+  const size_t load = operands.Ints(std::vector<int32_t>(2 * kExperts));
+  const size_t probability = operands.Ints(std::vector<int32_t>(2 * kExperts));
+  const size_t weights = operands.Random(DType::kF32, kTokens * kChosen);
+  const size_t x = operands.Random(GetParam(), kTokens * kChosen * kWidth);
+  const size_t sum = operands.Random(DType::kF32, kTokens * kWidth);
+  const size_t matrix = operands.Random(GetParam(), kWidth * kWidth);
+  const size_t y = operands.Random(GetParam(), kRows * kWidth);
+  ExpectSameForAllPools(
+      operands, [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
+        const auto ints = [&](size_t operand) { return static_cast<int32_t*>(p[operand]); };
+        absl::Status status =
+            kernels.RouterSums(stream, {.tokens = kTokens,
+                                        .experts = kExperts,
+                                        .chosen = kChosen,
+                                        .logits = static_cast<float*>(p[logits]),
+                                        .choice = ints(choice),
+                                        .load = static_cast<int64_t*>(p[load]),
+                                        .probability = static_cast<double*>(p[probability])});
+        status.Update(kernels.SortAssignments(stream, {.tokens = kTokens,
+                                                       .experts = kExperts,
+                                                       .chosen = kChosen,
+                                                       .choice = ints(choice),
+                                                       .offsets = ints(offsets),
+                                                       .assignments = ints(assignments),
+                                                       .rows = ints(rows)}));
+        // By token and, of few rows, by columns.
+        for (const int64_t count : {int64_t{50}, kTokens * kChosen - 50}) {
+          const int64_t first = count == 50 ? 0 : 50;
+          status.Update(kernels.AddRows(stream, {.dtype = GetParam(),
+                                                 .width = kWidth,
+                                                 .range = {.first = first,
+                                                           .rows = count,
+                                                           .tokens = kTokens,
+                                                           .chosen = kChosen,
+                                                           .assignments = ints(assignments),
+                                                           .token_rows = ints(rows)},
+                                                 .x = p[x],
+                                                 .weights = static_cast<float*>(p[weights]),
+                                                 .sum = static_cast<float*>(p[sum])}));
+        }
+        status.Update(kernels.MatMul(stream, {.m = kRows,
+                                              .n = kWidth,
+                                              .k = kWidth,
+                                              .dtype = GetParam(),
+                                              .out_dtype = GetParam(),
+                                              .a = p[x],
+                                              .a_stride = kWidth,
+                                              .b = p[matrix],
+                                              .b_stride = kWidth,
+                                              .transpose_b = true,
+                                              .out = p[y],
+                                              .out_stride = kWidth}));
         return status;
       });
 }
