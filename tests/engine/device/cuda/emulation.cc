@@ -57,7 +57,11 @@ struct Fiber {
   std::unique_ptr<char[]> stack;
   void* place = nullptr;  // on its stack, while it does not run
   State state = State::kDone;
-  uint64_t given = 0;             // to the lanes of its warp
+  uint64_t given = 0;  // to the lanes of its warp, for matrices
+  // The same for exchanges, in turn: a value is overwritten by the next but one, when all lanes
+  // have come to the next one and so have read it.
+  uint64_t exchanged[2] = {};
+  int exchanges = 0;
   Fragments fragments;            // the same
   bool multiplied = false;        // the fragments of the warp; of its first lane
   std::vector<AsyncCopy> copies;  // that have not arrived, oldest first
@@ -129,6 +133,7 @@ class BlockRunner {
       for (int r = 0; r < 6; ++r) *--top = nullptr;
       fiber.place = top;
       fiber.state = State::kRuns;
+      fiber.exchanges = 0;
     }
     // Exactly as long as asked, and nothing that a kernel could use unwritten.
     shared_block_.reset(new double[(static_cast<size_t>(shared) + 7) / 8]);
@@ -258,11 +263,11 @@ void* SharedMemoryOfBlock() { return Runner().shared(); }
 uint64_t Exchange(uint64_t bits, int lane) {
   BlockRunner& runner = Runner();
   const int thread = static_cast<int>(threadIdx.x);
-  runner.fiber(thread).given = bits;
+  Fiber& fiber = runner.fiber(thread);
+  const int turn = fiber.exchanges++ % 2;
+  fiber.exchanged[turn] = bits;
   runner.Yield(State::kAtWarp);
-  const uint64_t got = runner.fiber(thread / kWarpLanes * kWarpLanes + lane).given;
-  runner.Yield(State::kAtWarp);  // all have read
-  return got;
+  return runner.fiber(thread / kWarpLanes * kWarpLanes + lane).exchanged[turn];
 }
 
 namespace {

@@ -4,6 +4,8 @@
 // goes through the pieces again and places each assignment.
 #include <algorithm>
 #include <cassert>
+#include <cstdint>
+#include <limits>
 
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/primitives.h"
