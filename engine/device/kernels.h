@@ -46,14 +46,14 @@ class Kernels : public KernelSizes {
   virtual absl::Status SigmoidGate(Stream& stream, const SigmoidGateArgs& args) = 0;
   virtual absl::Status SigmoidGateBackward(Stream& stream, const SigmoidGateBackwardArgs& args) = 0;
   // For mixtures of experts (expert_args.h).
-  virtual absl::Status Route(Stream&, const RouteArgs&) { return NotYet(); }
-  virtual absl::Status RouteBackward(Stream&, const RouteBackwardArgs&) { return NotYet(); }
-  virtual absl::Status RouterSums(Stream&, const RouterSumsArgs&) { return NotYet(); }
-  virtual absl::Status SortAssignments(Stream&, const SortAssignmentsArgs&) { return NotYet(); }
-  virtual absl::Status GatherRows(Stream&, const GatherRowsArgs&) { return NotYet(); }
-  virtual absl::Status AddRows(Stream&, const AddRowsArgs&) { return NotYet(); }
-  virtual absl::Status WeighRows(Stream&, const WeighRowsArgs&) { return NotYet(); }
-  virtual absl::Status RoundSum(Stream&, const RoundSumArgs&) { return NotYet(); }
+  virtual absl::Status Route(Stream& stream, const RouteArgs& args) = 0;
+  virtual absl::Status RouteBackward(Stream& stream, const RouteBackwardArgs& args) = 0;
+  virtual absl::Status RouterSums(Stream& stream, const RouterSumsArgs& args) = 0;
+  virtual absl::Status SortAssignments(Stream& stream, const SortAssignmentsArgs& args) = 0;
+  virtual absl::Status GatherRows(Stream& stream, const GatherRowsArgs& args) = 0;
+  virtual absl::Status AddRows(Stream& stream, const AddRowsArgs& args) = 0;
+  virtual absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) = 0;
+  virtual absl::Status RoundSum(Stream& stream, const RoundSumArgs& args) = 0;
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;
@@ -75,9 +75,6 @@ class Kernels : public KernelSizes {
   // Returns the seconds spent in MatMul calls since the start, 0 if they are not measured. A
   // benchmark computes from it the share of time that is not products.
   virtual double MatMulSeconds() const = 0;
-
- private:
-  static absl::Status NotYet() { return absl::UnimplementedError("kernels for experts"); }
 };
 
 }  // namespace megatrain
