@@ -28,6 +28,18 @@ def llama(hidden=768, layers=12, heads=12, kv_heads=None, intermediate=2048, voc
     }
 
 
+def experts(hidden=512, layers=8, heads=8, intermediate=320, experts=32, chosen=4,
+            vocabulary=32000, positions=1024):
+    """config.json of a Qwen3-MoE of 150M parameters, as a dictionary."""
+    config = llama(hidden, layers, heads, vocabulary=vocabulary, positions=positions)
+    del config["mlp_bias"]
+    return config | {
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe",
+        "num_experts": experts, "num_experts_per_tok": chosen, "decoder_sparse_step": 1,
+        "moe_intermediate_size": intermediate, "norm_topk_prob": True, "mlp_only_layers": [],
+    }
+
+
 def parameters(config):
     """Of a llama() config; a tied matrix once."""
     hidden, head = config["hidden_size"], config["head_dim"]

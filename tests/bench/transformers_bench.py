@@ -4,10 +4,10 @@
     bazel build //server:megatraind
     python3 tests/bench/transformers_bench.py [--megatraind PATH] [--precisions fp32,bf16]
 
-A Llama of hidden 768, 12 layers, 12 heads, intermediate 2048, tied 32k vocabulary, or a preset of
-`megatraind init`; gradients clipped to norm 1, nothing recomputed on either side. PyTorch: SDPA
-attention, fused AdamW, its default allocator, BF16 by autocast over FP32 parameters; the micro-batch
-is the fastest of those that are tried.
+A Llama of hidden 768, 12 layers, 12 heads, intermediate 2048, tied 32k vocabulary, a preset of
+`megatraind init`, or with --experts a mixture of experts; gradients clipped to norm 1, nothing
+recomputed on either side. PyTorch: SDPA attention, fused AdamW, its default allocator, BF16 by
+autocast over FP32 parameters; the micro-batch is the fastest of those that are tried.
 
     python3 tests/bench/transformers_bench.py --device cuda --preset qwen2.5-1.5b --global-batch 64
 
@@ -29,8 +29,9 @@ import transformers
 
 import engine_run
 
-# On the cpu, of the Llama.
+# On the cpu, of the Llama, and of the model with experts.
 BOUNDS = {"fp32": 1.0, "bf16": 1.35}
+EXPERT_BOUNDS = {"fp32": 1.5, "bf16": 1.5}
 PROBE_TOLERANCE = 0.15
 
 
@@ -66,7 +67,8 @@ class PyTorch:
         settings |= {"use_cache": False, "dtype": torch.float32}
         with torch.device(arguments.device):
             self.model = transformers.AutoModelForCausalLM.from_config(
-                transformers.AutoConfig.for_model(**settings), attn_implementation="sdpa")
+                transformers.AutoConfig.for_model(**settings), attn_implementation="sdpa",
+                experts_implementation=arguments.experts_implementation)
         self.model.train()
         self.precision, self.device = precision, arguments.device
         self.global_batch = arguments.global_batch
@@ -92,11 +94,15 @@ class PyTorch:
 
 
 def measure(precision, arguments, bench):
-    config = (bench.preset(arguments.preset) if arguments.preset
-              else engine_run.llama(positions=arguments.sequence_length))
+    if arguments.preset:
+        config = bench.preset(arguments.preset)
+    else:
+        made = engine_run.experts if arguments.experts else engine_run.llama
+        config = made(positions=arguments.sequence_length)
     peer, probe = PyTorch(config, precision, arguments), Probe(precision, arguments.device)
     tokens = arguments.sequence_length * arguments.global_batch
-    bound = BOUNDS[precision] if arguments.device == "cpu" and not arguments.preset else None
+    bounds = EXPERT_BOUNDS if arguments.experts else BOUNDS
+    bound = bounds[precision] if arguments.device == "cpu" and not arguments.preset else None
 
     tried = {}
     for micro_batch in arguments.micro_batches:
@@ -146,6 +152,10 @@ def main():
     parser.add_argument("--megatraind", help="default: bazel-bin/server/megatraind")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--preset", help="of `megatraind init`, instead of the Llama")
+    parser.add_argument("--experts", action="store_true",
+                        help="a Qwen3-MoE of 150M parameters, 4 of 32 experts, instead of the Llama")
+    parser.add_argument("--experts-implementation", choices=["eager", "grouped_mm", "batched_mm"],
+                        help="transformers' way to compute experts; default: its own choice")
     parser.add_argument("--sequence-length", type=int, default=1024)
     parser.add_argument("--global-batch", type=int, default=8)
     parser.add_argument("--precisions", default="fp32,bf16", type=lambda text: text.split(","))
