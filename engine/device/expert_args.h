@@ -57,15 +57,12 @@ struct RouteBackwardArgs {
   void* dlogits = nullptr;    // T [tokens, experts], written
 };
 
-// Adds to sums over the micro-batches and layers of a step, for the auxiliary loss (Fedus 2021):
-// load[e] += the tokens that chose expert e, probability[e] += the sum of softmax(logits)[e] over
-// tokens, in FP64.
+// Adds to sums over tokens, for the auxiliary loss (Fedus 2021): probability[e] += the sum of
+// softmax(logits)[e], in FP64.
 struct RouterSumsArgs {
-  int64_t tokens = 0, experts = 0, chosen = 0;
-  const float* logits = nullptr;    // [tokens, experts]
-  const int32_t* choice = nullptr;  // [tokens, chosen]
-  int64_t* load = nullptr;          // [experts]
-  double* probability = nullptr;    // [experts]
+  int64_t tokens = 0, experts = 0;
+  const float* logits = nullptr;  // [tokens, experts]
+  double* probability = nullptr;  // [experts]
 };
 
 // Sorts the assignments by (expert, token).

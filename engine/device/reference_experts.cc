@@ -201,7 +201,6 @@ absl::Status ReferenceKernels::RouterSums(Stream&, const RouterSumsArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
     const Doubles probabilities = Softmax(LogitsOf(args.logits, t, args.experts));
     for (int64_t e = 0; e < args.experts; ++e) args.probability[e] += probabilities[At(e)];
-    for (int64_t j = 0; j < args.chosen; ++j) ++args.load[args.choice[t * args.chosen + j]];
   }
   return absl::OkStatus();
 }

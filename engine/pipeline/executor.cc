@@ -199,7 +199,7 @@ absl::StatusOr<Executor::Timing> Executor::Wait(const std::shared_ptr<Ticket>& t
       MT_RETURN_IF_ERROR(device_->Synchronize(*item->end));
       MT_ASSIGN_OR_RETURN(const double seconds, device_->ElapsedSeconds(*item->start, *item->end));
       BusyOf(timing.busy, lane) += seconds;
-      if (item->op.is<EmbedForwardOp>() || item->op.is<LayerForwardOp>()) timing.forward += seconds;
+      if (item->op.IsLayersForward()) timing.forward += seconds;
       // The device's clock is its own: the host saw the work queued at host_start, at the earliest
       // it ended then plus its duration.
       item->host_end =
@@ -257,8 +257,7 @@ bool Executor::Withdraw(const std::shared_ptr<Ticket>& ticket, bool during_backw
   MutexLock lock(&mutex_);
   if (!status_.ok()) return false;
   for (const std::shared_ptr<Item>& item : ticket->items) {
-    const bool final =
-        item->op.ChangesState() || (!during_backward && item->op.is<LayerBackwardOp>());
+    const bool final = item->op.ChangesState() || (!during_backward && item->op.IsLayersBackward());
     if (item->started && final) return false;
   }
   for (const std::shared_ptr<Item>& item : ticket->items) item->withdrawn = true;

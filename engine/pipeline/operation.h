@@ -106,6 +106,7 @@ struct RouteOp {  // input_slot -> routed tokens
   static constexpr char kName[] = "route";
   int stage, micro_batch, sweep_index, weight_buffer, input_slot;
   bool backward;  // for the backward pass
+  bool totals;    // adds to RouterTotals
 };
 struct ExpertsForwardOp {  // routed tokens -> routed tokens; the last tile's: input_slot, routed
                            // tokens -> output_slot
@@ -278,6 +279,18 @@ struct Op {
   // step can be given up only until the first such operation has started.
   bool ChangesState() const {
     return is<UpdateRowsOp>() || is<UpdateTileOp>() || is<BeginDeviceUpdateOp>();
+  }
+  // Return true if the operation is a part of the pass through the layers before the loss, or of
+  // the one behind it.
+  bool IsLayersForward() const {
+    const RouteOp* const route = as<RouteOp>();
+    return is<EmbedForwardOp>() || is<LayerForwardOp>() || is<ExpertsForwardOp>() ||
+           (route != nullptr && !route->backward);
+  }
+  bool IsLayersBackward() const {
+    const RouteOp* const route = as<RouteOp>();
+    return is<LayerBackwardOp>() || is<ExpertsBackwardOp>() || is<RouterBackwardOp>() ||
+           (route != nullptr && route->backward);
   }
 };
 

@@ -16,8 +16,7 @@ RouterTotals::RouterTotals(const ModelLayout& layout,
     layers_ += routes ? 1 : 0;
   }
   for (const int64_t tokens : micro_batch_tokens) {
-    micro_batches_.push_back(
-        {static_cast<double>(tokens), std::vector<double>(most), std::vector<double>(most)});
+    micro_batches_.push_back({static_cast<double>(tokens), 0.0, std::vector<double>(most), {}});
     tokens_ += static_cast<double>(tokens);
   }
 }
@@ -31,9 +30,9 @@ void RouterTotals::Add(int stage, int micro_batch, absl::Span<const int32_t> off
     of_stage[e] += chosen;
     m.chosen[e] += chosen;
   }
+  if (!probability.empty()) m.probability.resize(m.chosen.size());
   for (size_t e = 0; e < probability.size(); ++e) m.probability[e] += probability[e];
-  has_probability_ |= !probability.empty();
-  entropy_ += entropy;
+  m.entropy += entropy;
 }
 
 std::vector<float> RouterTotals::AuxiliaryGradient(int micro_batch, double coefficient) const {
@@ -49,26 +48,29 @@ std::vector<float> RouterTotals::AuxiliaryGradient(int micro_batch, double coeff
 
 RouterReport RouterTotals::Report() const {
   RouterReport report;
-  report.entropy = entropy_ / (tokens_ * layers_);
   for (const std::vector<double>& stage : chosen_) {
     if (stage.empty()) continue;
     const double sum = std::accumulate(stage.begin(), stage.end(), 0.0);
     report.busiest = std::max(report.busiest, *std::max_element(stage.begin(), stage.end()) *
                                                   static_cast<double>(stage.size()) / sum);
   }
-  double all = 0, auxiliary = 0;
+  double all = 0, auxiliary = 0, entropy = 0;
+  const bool has_probability = !micro_batches_.front().probability.empty();
   report.load.resize(micro_batches_.front().chosen.size());
   for (const MicroBatch& m : micro_batches_) {
     const double pooled = m.tokens * layers_;
+    entropy += m.entropy;
     for (size_t e = 0; e < report.load.size(); ++e) {
       report.load[e] += m.chosen[e];
       all += m.chosen[e];
+      if (!has_probability) continue;
       auxiliary += part(m) * static_cast<double>(report.load.size()) * (m.chosen[e] / pooled) *
                    (m.probability[e] / pooled);
     }
   }
   for (double& part : report.load) part /= all;
-  if (has_probability_) report.auxiliary_loss = auxiliary;
+  report.entropy = entropy / (tokens_ * layers_);
+  if (has_probability) report.auxiliary_loss = auxiliary;
   return report;
 }
 

@@ -25,9 +25,9 @@ class RouterTotals {
   // For a step over micro-batches of these numbers of tokens.
   RouterTotals(const ModelLayout& layout, const std::vector<int64_t>& micro_batch_tokens);
 
-  // Adds the routing of a micro-batch in a stage. `offsets` are those of SortAssignmentsArgs,
-  // `entropy` the sum over tokens, and `probability` that of the softmax by expert; empty without
-  // the auxiliary loss.
+  // Adds the routing of a micro-batch in a stage; of one micro-batch the stages in their order.
+  // `offsets` are those of SortAssignmentsArgs and may be followed by more, `entropy` the sum over
+  // tokens, and `probability` that of the softmax by expert; empty without the auxiliary loss.
   void Add(int stage, int micro_batch, absl::Span<const int32_t> offsets, double entropy,
            absl::Span<const double> probability);
 
@@ -41,12 +41,13 @@ class RouterTotals {
  private:
   struct MicroBatch {
     double tokens = 0;
-    std::vector<double> chosen, probability;  // by expert, over all layers
+    double entropy = 0;               // over all layers
+    std::vector<double> chosen;       // by expert, over all layers
+    std::vector<double> probability;  // the same; empty without the auxiliary loss
   };
   double part(const MicroBatch& m) const { return m.tokens / tokens_; }
 
-  double layers_ = 0, tokens_ = 0, entropy_ = 0;
-  bool has_probability_ = false;
+  double layers_ = 0, tokens_ = 0;
   std::vector<MicroBatch> micro_batches_;
   std::vector<std::vector<double>> chosen_;  // by stage and expert; empty without experts
 };

@@ -211,9 +211,8 @@ struct PipelineShape {
     return device_update_parts > 0 || (clipping && first_tile_device_parts > 0);
   }
   // Return slots of the stash on the host. It holds the inputs of every stage that the backward
-  // pass reaches. For a tied model
-  // with several sweeps it also holds the gradients by the embedding's output, of all sweeps but
-  // the last (see StepBuilder::EmbedBackward).
+  // pass reaches. For a tied model with several sweeps it also holds the gradients by the
+  // embedding's output, of all sweeps but the last (see StepBuilder::EmbedBackward).
   int stash_slot(int stage, int sweep_index) const {
     return stage * sweep_micro_batches + sweep_index;
   }

@@ -83,7 +83,7 @@ void StepBuilder::ExpertsBackward(int stage) {
   {
     const int buffer = Use();
     Prefetch();
-    Route(stage, buffer, /*backward=*/true);
+    Route(stage, buffer, /*backward=*/true, /*totals=*/false);
     EndUse();
   }
   for (int tile = tiles.tile + 1; tile <= tiles.last_tile(); ++tile) {

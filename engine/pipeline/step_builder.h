@@ -90,7 +90,7 @@ class StepBuilder {
   void EmbedForward(bool train);
   void LayerForward(int stage, bool train);
   void ExpertsForward(int stage, bool train);
-  void Route(int stage, int buffer, bool backward);
+  void Route(int stage, int buffer, bool backward, bool totals);
   void StoreStash(int stage, int i);
   void Head();
   void HeadLoss();

@@ -39,7 +39,7 @@ void StepBuilder::LayerForward(int stage, bool train) {
   EndUse();
 }
 
-void StepBuilder::Route(int stage, int buffer, bool backward) {
+void StepBuilder::Route(int stage, int buffer, bool backward, bool totals) {
   const StageStepWork& work = shape_.work.stage(stage);
   for (int i = 0; i < sweep_size_; ++i) {
     const RouteOp route{.stage = stage,
@@ -47,7 +47,8 @@ void StepBuilder::Route(int stage, int buffer, bool backward) {
                         .sweep_index = i,
                         .weight_buffer = buffer,
                         .input_slot = backward ? BackwardSlot(stage, i) : ForwardSlot(stage, i),
-                        .backward = backward};
+                        .backward = backward,
+                        .totals = totals};
     Op& op = Add(Lane::kCompute, route);
     op.work = Part(i) *
               (backward ? work.recompute[static_cast<size_t>(KeepLevel::kNothing)] : work.forward);
@@ -62,7 +63,7 @@ void StepBuilder::ExpertsForward(int stage, bool train) {
     const int buffer = Use();
     Prefetch();
     if (train) LoadPartial(shape_.head_tile(), accumulator_of_head_, stage, shape_.stage_count());
-    Route(stage, buffer, /*backward=*/false);
+    Route(stage, buffer, /*backward=*/false, /*totals=*/train);
     EndUse();
   }
   for (int tile = tiles.tile + 1; tile <= tiles.last_tile(); ++tile) {

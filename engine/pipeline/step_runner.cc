@@ -42,7 +42,8 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
   state.micro_batch_tokens = batch.micro_batch_tokens;
   state.document_starts = batch.document_starts;
   state.caches = !batch.first_rows.empty();
-  state.router = RouterTotals(*d.layout, batch.micro_batch_tokens);
+  state.continues = batch.continues;
+  if (d.training) state.router = RouterTotals(*d.layout, batch.micro_batch_tokens);
   state.router_gradients.resize(batch.micro_batch_tokens.size());
   int64_t first = 0;  // the micro-batch's first token
   for (size_t m = 0; m < state.micro_batch_tokens.size(); ++m) {
@@ -286,17 +287,20 @@ absl::Status StepRunner::Do(const RouteOp& route, const Op& op, Stream* stream) 
   const LayerContext context = StageContext(stream, route.stage);
   const RoutedTokens routed = Routed(route.sweep_index);
   StepState& state = states_[op.step_slot];
-  const bool sums_probability = !route.backward && state.router_auxiliary_loss > 0;
+  const bool sums_probability = route.totals && state.router_auxiliary_loss > 0;
+  const RoutingTotals totals = sums_probability ? RoutingTotals::kEntropyAndProbability
+                               : route.totals   ? RoutingTotals::kEntropy
+                                                : RoutingTotals::kNone;
   MT_RETURN_IF_ERROR(RouteTokens(context, b.weights[route.weight_buffer],
                                  View(op.step_slot, route.micro_batch), b.hidden[route.input_slot],
-                                 b.experts, routed, route.backward, sums_probability));
+                                 b.experts, routed, route.backward, totals));
   // The numbers of rows are sizes of the products that follow, so the host waits for them.
   std::vector<int32_t>& offsets = expert_offsets_[static_cast<size_t>(route.sweep_index)];
   const int64_t experts =
       p_.dimensions->layout->model.layers[static_cast<size_t>(context.layer)].experts.count;
   MT_RETURN_IF_ERROR(p_.device->Download(*stream, offsets.data(), routed.device_offsets,
                                          (experts + 1) * int64_t{sizeof(int32_t)}));
-  if (route.backward) return absl::OkStatus();
+  if (!route.totals) return absl::OkStatus();
   double entropy = 0;
   MT_RETURN_IF_ERROR(
       p_.device->Download(*stream, &entropy, routed.entropy_sum, int64_t{sizeof(double)}));
@@ -312,6 +316,9 @@ absl::Status StepRunner::Do(const ExpertsForwardOp& experts, const Op& op, Strea
   LayerContext context = StageContext(stream, experts.stage);
   context.tile = experts.tile;
   const MicroBatchView view = View(op.step_slot, experts.micro_batch);
+  if (states_[op.step_slot].continues && view.tokens <= kWholeRowsMax) {
+    context.whole_rows = view.tokens;
+  }
   const RoutedTokens routed = Routed(experts.sweep_index);
   MT_RETURN_IF_ERROR(
       ExpertsForward(context, b.weights[experts.weight_buffer], view, b.experts, routed));
@@ -353,9 +360,8 @@ absl::Status StepRunner::Do(const RouterBackwardOp& router, const Op& op, Stream
       dprobabilities =
           state.router.AuxiliaryGradient(router.micro_batch, state.router_auxiliary_loss);
     }
-    MT_RETURN_IF_ERROR(
-        p_.device->CopyToDevice(*stream, routed.dprobabilities, dprobabilities.data(),
-                                std::ssize(dprobabilities) * int64_t{sizeof(float)}));
+    MT_RETURN_IF_ERROR(p_.device->Upload(*stream, routed.dprobabilities, dprobabilities.data(),
+                                         std::ssize(dprobabilities) * int64_t{sizeof(float)}));
   }
   return RouterBackward(
       context, b.weights[router.weight_buffer], View(op.step_slot, router.micro_batch),

@@ -67,6 +67,7 @@ struct StepState {
   std::vector<int64_t> pairs;                         // by micro-batch, of a batch of pairs
   std::vector<std::vector<int32_t>> document_starts;  // by micro-batch
   bool caches = false;                                // tokens have rows of the key-value cache
+  bool continues = false;  // and attend to what is there (Batch::continues)
   AdamWStep adamw;
   double max_gradient_norm = 0;
   LogitsRequest* logits = nullptr;   // for HeadLogitsOp; must outlive the step
@@ -213,7 +214,7 @@ class StepRunner : public OpRunner {
   int64_t updating_step_ ABSL_GUARDED_BY(rows_mutex_) = -1;  // the last one to take rows
 };
 
-// Returns a name for messages: "embedding", "layer 3" or "head".
+// Returns a name for messages: "embedding", "layer 3", "layer 3, experts 0 to 7" or "head".
 std::string TileName(const TileLayout& tile);
 
 }  // namespace megatrain

@@ -9,6 +9,12 @@ WeightUses::WeightUses(int buffers, std::vector<int>* buffer_tile) : buffer_tile
   buffer_tile_.resize(buffers, -1);
 }
 
+void WeightUses::Append(int tile) {
+  if (static_cast<size_t>(tile) >= of_tile_.size()) of_tile_.resize(static_cast<size_t>(tile) + 1);
+  of_tile_[static_cast<size_t>(tile)].at.push_back(static_cast<int>(uses_.size()));
+  uses_.push_back(tile);
+}
+
 WeightUses::Place WeightUses::Take(int ahead) {
   const int tile = uses_[present_ + ahead];
   const int buffers = static_cast<int>(buffer_tile_.size());
@@ -34,11 +40,13 @@ void WeightUses::Forget(int tile) {
   std::replace(buffer_tile_.begin(), buffer_tile_.end(), tile, -1);
 }
 
-int WeightUses::NextUse(int tile) const {
+int WeightUses::NextUse(int tile) {
   if (tile < 0) return std::numeric_limits<int>::max();
-  const auto next = std::find(uses_.begin() + present_, uses_.end(), tile);
-  if (next == uses_.end()) return std::numeric_limits<int>::max() - 1;
-  return static_cast<int>(next - uses_.begin());
+  constexpr int kNever = std::numeric_limits<int>::max() - 1;
+  if (static_cast<size_t>(tile) >= of_tile_.size()) return kNever;
+  TileUses& of = of_tile_[static_cast<size_t>(tile)];
+  while (of.done < of.at.size() && of.at[of.done] < present_) ++of.done;
+  return of.done < of.at.size() ? of.at[of.done] : kNever;
 }
 
 }  // namespace megatrain

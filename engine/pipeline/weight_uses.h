@@ -20,7 +20,7 @@ class WeightUses {
   WeightUses(int buffers, std::vector<int>* buffer_tile);
 
   // Appends a use; uses are given in their order.
-  void Append(int tile) { uses_.push_back(tile); }
+  void Append(int tile);
   // Returns the number of uses from the present one on.
   int left() const { return static_cast<int>(uses_.size()) - present_; }
 
@@ -33,10 +33,17 @@ class WeightUses {
   void Forget(int tile);
 
  private:
-  int NextUse(int tile) const;
+  int NextUse(int tile);
 
   std::vector<int>& buffer_tile_;
+  // The uses of a tile, ascending, of which the first `done` are before the present one.
+  struct TileUses {
+    std::vector<int> at;
+    size_t done = 0;
+  };
+
   std::vector<int> uses_;
+  std::vector<TileUses> of_tile_;
   int present_ = 0;
 };
 

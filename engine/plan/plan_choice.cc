@@ -46,8 +46,7 @@ double ComputeSeconds(const PipelineDimensions& d, const HardwareProfile& profil
   const StepWork& work = shape.work;
   const auto seconds = [&](const LayerWork& of) { return WorkSeconds(of, profile); };
   // With frozen tensors some weight gradients are not computed: the least is none.
-  const bool frozen = std::any_of(shape.stateless_elements.begin(), shape.stateless_elements.end(),
-                                  [](int64_t elements) { return elements > 0; });
+  const bool frozen = d.layout->trained_parameters < d.layout->parameters;
   const auto least = [&](const LayerWork& whole, const LayerWork& weights) {
     return frozen ? whole + -1 * weights : whole;
   };

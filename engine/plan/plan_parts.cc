@@ -29,6 +29,12 @@ int64_t LogitsBytes(const PipelineDimensions& d) {
   return tokens * kGenerationTokens * d.layout->model.vocabulary * int64_t{sizeof(float)};
 }
 
+// RouterTotals and the gradients of the auxiliary loss, of the steps in flight.
+int64_t RouterBytes(const PipelineDimensions& d) {
+  constexpr int64_t kExpertBytes = 2 * sizeof(double) + sizeof(float);
+  return kStepSlots * d.micro_batches * MostExperts(d.layout->model) * kExpertBytes;
+}
+
 int64_t MicroBatches(const JobSpec& spec) {
   return (spec.training.global_batch + spec.training.micro_batch - 1) / spec.training.micro_batch;
 }
@@ -54,7 +60,7 @@ int64_t ScheduleBytes(const PipelineDimensions& d) {
 }  // namespace
 
 int64_t ProcessBytes(const PipelineDimensions& d) {
-  return kProgramBytes + LogitsBytes(d) + BatchBytes(d) + TransferBytes(d);
+  return kProgramBytes + LogitsBytes(d) + BatchBytes(d) + TransferBytes(d) + RouterBytes(d);
 }
 
 PipelineShape BaseShape(const ModelLayout& layout, DType dtype) {
@@ -83,10 +89,16 @@ absl::Status CheckBatch(const JobSpec& spec, const ModelLayout& layout) {
                      layout.model.max_positions,
                      " positions (max_position_embeddings in config.json); use at most that"));
   }
-  if (spec.training.micro_batch > kMicroBatchTokensMax / s) {
+  // A token's choices of experts are numbered in 32 bits.
+  int64_t chosen = 1;
+  for (const LayerDescription& layer : layout.model.layers) {
+    chosen = std::max(chosen, layer.experts.chosen);
+  }
+  const int64_t tokens_max = kMicroBatchTokensMax / chosen;
+  if (spec.training.micro_batch > tokens_max / s) {
     return absl::InvalidArgumentError(
         absl::StrCat("training.micro_batch: ", spec.training.micro_batch, " sequences of ", s,
-                     " tokens are too many for one micro-batch; at most ", kMicroBatchTokensMax / s,
+                     " tokens are too many for one micro-batch; at most ", tokens_max / s,
                      " such sequences are possible"));
   }
   const int64_t micro_batches = MicroBatches(spec);

@@ -227,9 +227,7 @@ class Layer {
     MT_RETURN_IF_ERROR(k_.Route(s_, route.forward));
     MT_RETURN_IF_ERROR(k_.RouteBackward(s_, route));
     double* const probability = reinterpret_cast<double*>(m.d);
-    int64_t* const load = reinterpret_cast<int64_t*>(m.d) + kExperts;
-    MT_RETURN_IF_ERROR(k_.RouterSums(
-        s_, {kTokens, kExperts, kChosen, route.forward.logits, choice, load, probability}));
+    MT_RETURN_IF_ERROR(k_.RouterSums(s_, {kTokens, kExperts, route.forward.logits, probability}));
     MT_RETURN_IF_ERROR(
         k_.SortAssignments(s_, {kTokens, kExperts, kChosen, choice, offsets, assignments, rows}));
     const ExpertRows range{0, kRows, kTokens, kChosen, assignments, rows};

@@ -60,11 +60,12 @@ void Place(const ModelDescription& model, DType dtype, int64_t n, TensorCursor& 
   });
   cursor.Take(&s.logits, n * experts * 4);
   cursor.Take(&s.dlogits, n * experts * e);
-  cursor.Take(&s.gate_up, n * 2 * intermediate * e);
-  cursor.Take(&s.activated, n * intermediate * e);
-  cursor.Take(&s.dactivated, n * intermediate * e);
-  cursor.Take(&s.in, n * model.hidden * e);
-  cursor.Take(&s.out, n * model.hidden * e);
+  const int64_t rows = n + kWholeRowsMax;
+  cursor.Take(&s.gate_up, rows * 2 * intermediate * e);
+  cursor.Take(&s.activated, rows * intermediate * e);
+  cursor.Take(&s.dactivated, rows * intermediate * e);
+  cursor.Take(&s.in, rows * model.hidden * e);
+  cursor.Take(&s.out, rows * model.hidden * e);
 }
 
 // The arguments of the gated unit of `rows` rows: an expert's, or the shared one.
@@ -126,7 +127,6 @@ RouteArgs Route(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
   }
   args.choice = r.choice + chunk.begin * e.chosen;
   args.weights = r.weights + chunk.begin * e.chosen;
-  args.entropy = r.entropy + chunk.begin;
   return args;
 }
 
@@ -263,12 +263,17 @@ ExpertMatrix Down(const BoundLayer& l) {
           Experts(l).transposed()};
 }
 
-// y[pack's rows, out] = x[pack's rows, in] W^T (+ bias), each expert's with its own W.
+// y[pack's rows, out] = x[pack's rows, in] W^T (+ bias), each expert's with its own W. Rows that
+// fill up a product are those of the experts behind, whose own products then overwrite them, or lie
+// behind the pack.
 absl::Status Products(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
                       const ExpertMatrix& m, const void* x, void* y) {
   return ForExperts(l, r, pack, [&](const ExpertPart& part) {
     return l.Product(l.Offset(x, part.begin * m.in), m.weight_of(part.index),
-                     {.rows = part.rows, .in = m.in, .out = m.out, .transposed = m.transposed},
+                     {.rows = std::max(part.rows, l.context.whole_rows),
+                      .in = m.in,
+                      .out = m.out,
+                      .transposed = m.transposed},
                      l.Offset(y, part.begin * m.out), {.bias = m.bias_of(part.index)});
   });
 }
@@ -338,9 +343,10 @@ ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int
 
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
-                         const RoutedTokens& r, bool backward, bool sums_probability) {
+                         const RoutedTokens& r, bool backward, RoutingTotals totals) {
   const BoundExperts bound(context, weights, batch);
   const BoundLayer& l = bound.layer;
+  const bool sums_probability = totals == RoutingTotals::kEntropyAndProbability;
   const bool shared = !backward && Experts(l).shared_intermediate > 0;
   if (sums_probability) {
     MT_RETURN_IF_ERROR(
@@ -351,7 +357,8 @@ absl::Status RouteTokens(const LayerContext& context, const void* weights,
         l.stream, l.NormArgs(chunk, l.Rows(x, chunk, l.hidden), l.o.feed_forward_norm,
                              l.Rows(r.normed, chunk, l.hidden), r.rstd + chunk.begin)));
     MT_RETURN_IF_ERROR(Logits(l, chunk, scratch, r));
-    const RouteArgs route = Route(l, chunk, scratch, r);
+    RouteArgs route = Route(l, chunk, scratch, r);
+    if (totals != RoutingTotals::kNone) route.entropy = r.entropy + chunk.begin;
     MT_RETURN_IF_ERROR(l.kernels.Route(l.stream, route));
     if (sums_probability) {
       RouterSumsArgs sums;
@@ -363,7 +370,7 @@ absl::Status RouteTokens(const LayerContext& context, const void* weights,
     }
     return shared ? SharedForward(l, chunk, scratch, r) : absl::OkStatus();
   }));
-  if (!backward) {
+  if (totals != RoutingTotals::kNone) {
     MT_RETURN_IF_ERROR(l.kernels.Sum(l.stream, r.entropy, l.batch.tokens, r.entropy_sum));
   }
   if (!shared) {

@@ -33,8 +33,7 @@ struct RoutedTokens {
   float* weights = nullptr;   // [t, k], as in RouteArgs
   float* dweights = nullptr;  // [t, k], as in RouteBackwardArgs
   float* entropy = nullptr;   // [t], as in RouteArgs
-  // What RouteTokens finds for RouterTotals: the sums over tokens of the entropy, and by expert of
-  // softmax(logits). FP64.
+  // The sums over tokens of the entropy, and by expert of softmax(logits). FP64.
   double* entropy_sum = nullptr;
   double* probability = nullptr;      // [E]
   float* dprobabilities = nullptr;    // [E], as in RouteBackwardArgs; the caller's
@@ -50,7 +49,8 @@ int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens);
 RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block);
 
 // Memory that the functions below use in turn. T is the activation dtype, n the tokens of a chunk
-// (LayerChunkTokens) and the most rows that experts take at a time.
+// (LayerChunkTokens) and the most rows that experts take at a time, besides the rows that fill up a
+// product (LayerContext::whole_rows).
 struct ExpertScratch {
   float* logits = nullptr;  // [n, E]
   void* dlogits = nullptr;  // T [n, E]
@@ -66,12 +66,14 @@ int64_t ExpertScratchBytes(const ModelDescription& model, DType dtype, int64_t c
 ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int64_t chunk_tokens,
                                  void* block);
 
+// What RouteTokens computes for RouterTotals besides the routing: r.entropy_sum, and r.probability.
+enum class RoutingTotals { kNone, kEntropy, kEntropyAndProbability };
+
 // Routes the tokens of x [tokens, hidden], and sets r.sum to what the shared unit returns, or to 0
-// in a `backward` pass and without such a unit. Computes
-// r.probability if `sums_probability`.
+// in a `backward` pass and without such a unit.
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
-                         const RoutedTokens& r, bool backward, bool sums_probability = false);
+                         const RoutedTokens& r, bool backward, RoutingTotals totals);
 
 // Adds to r.sum what the tile's experts return.
 absl::Status ExpertsForward(const LayerContext& context, const void* weights,

@@ -42,6 +42,9 @@ struct MicroBatchView {
   int64_t pairs = 0;
 };
 
+// The largest LayerContext::whole_rows.
+inline constexpr int64_t kWholeRowsMax = 32;
+
 // The model and the device that a function works with. Does not own what it points to.
 struct LayerContext {
   const ModelLayout* layout = nullptr;
@@ -54,6 +57,10 @@ struct LayerContext {
   int layer = 0;                      // for decoder layers
   int tile = 1;                       // whose weights are bound; for decoder layers
   LayerCache cache;                   // of that layer
+  // Products of experts have this many rows at least, so that what a token gets does not depend on
+  // how many others chose its expert; 0 if that does not matter. At most kWholeRowsMax; the batch
+  // then has no more tokens.
+  int64_t whole_rows = 0;
 };
 
 }  // namespace megatrain

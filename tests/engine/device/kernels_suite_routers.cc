@@ -232,33 +232,23 @@ TEST_P(KernelsSuite, RouteWithoutEntropy) {
 // Added to what is there.
 TEST_P(KernelsSuite, RouterSums) {
   struct Case {
-    int64_t tokens, experts, chosen;
+    int64_t tokens, experts;
   };
-  for (const Case& c : {Case{1, 1, 1}, Case{50, 8, 8}, Case{60, 128, 8}, Case{15, 512, 10},
-                        Case{201, 37, 3}, Case{3000, 128, 8}, Case{9000, 6, 2}}) {
+  for (const Case& c : {Case{1, 1}, Case{50, 8}, Case{60, 128}, Case{15, 512}, Case{201, 37},
+                        Case{3000, 128}, Case{9000, 6}}) {
     if (!SizeIsTested(c.tokens * c.experts)) continue;
     SCOPED_TRACE(testing::Message() << c.tokens << " tokens, " << c.experts << " experts");
     Operands operands(static_cast<uint64_t>(c.experts));
-    const SortedChoice sorted =
-        ChooseExperts(operands.random(), c.tokens, c.experts, c.chosen, c.experts);
     const size_t logits = operands.Random(DType::kF32, c.tokens * c.experts, 2.0);
-    const size_t choice = operands.Ints(sorted.choice);
-    std::vector<int32_t> load_of;  // low and high halves of INT64
-    for (int32_t e = 0; e < c.experts; ++e) load_of.insert(load_of.end(), {100 * e, 1});
-    const size_t load = operands.Ints(load_of);
     const size_t probability =
         operands.Ints(BitsOf(std::vector<double>(static_cast<size_t>(c.experts), 0.125)));
     const KernelCall call = [&](Kernels& kernels, Stream& stream, const std::vector<void*>& p) {
       return kernels.RouterSums(stream, {.tokens = c.tokens,
                                          .experts = c.experts,
-                                         .chosen = c.chosen,
                                          .logits = static_cast<const float*>(p[logits]),
-                                         .choice = static_cast<const int32_t*>(p[choice]),
-                                         .load = static_cast<int64_t*>(p[load]),
                                          .probability = static_cast<double*>(p[probability])});
     };
     const auto got = RunOn(device(), operands, call), want = RunOnReference(operands, call);
-    EXPECT_EQ(got[load].bytes, want[load].bytes);
     for (size_t e = 0; e < static_cast<size_t>(c.experts); ++e) {
       double sum = 0, expected = 0;
       std::memcpy(&sum, &got[probability].bytes[8 * e], 8);

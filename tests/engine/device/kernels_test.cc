@@ -129,7 +129,6 @@ TEST_P(CpuKernelsTest, ExpertsDoNotDependOnThreads) {
   const size_t logits = operands.Random(DType::kF32, kTokens * kExperts);
   const size_t choice = operands.Ints(sorted.choice), offsets = operands.Ints(sorted.offsets);
   const size_t assignments = operands.Ints(sorted.assignments), rows = operands.Ints(sorted.rows);
-  const size_t load = operands.Ints(std::vector<int32_t>(2 * kExperts));
   const size_t probability = operands.Ints(std::vector<int32_t>(2 * kExperts));
   const size_t weights = operands.Random(DType::kF32, kTokens * kChosen);
   const size_t x = operands.Random(GetParam(), kTokens * kChosen * kWidth);
@@ -142,10 +141,7 @@ TEST_P(CpuKernelsTest, ExpertsDoNotDependOnThreads) {
         absl::Status status =
             kernels.RouterSums(stream, {.tokens = kTokens,
                                         .experts = kExperts,
-                                        .chosen = kChosen,
                                         .logits = static_cast<float*>(p[logits]),
-                                        .choice = ints(choice),
-                                        .load = static_cast<int64_t*>(p[load]),
                                         .probability = static_cast<double*>(p[probability])});
         status.Update(kernels.SortAssignments(stream, {.tokens = kTokens,
                                                        .experts = kExperts,

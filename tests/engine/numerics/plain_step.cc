@@ -111,7 +111,8 @@ struct Experts {
 
   absl::Status Forward(LayerContext context, const Stage& stage, const std::vector<void*>& tiles,
                        const MicroBatchView& view, const void* x, void* y) const {
-    MT_RETURN_IF_ERROR(RouteTokens(context, tiles[stage.tile], view, x, scratch, routed, false));
+    MT_RETURN_IF_ERROR(RouteTokens(context, tiles[stage.tile], view, x, scratch, routed, false,
+                                   RoutingTotals::kEntropy));
     for (int i = 0; i < stage.expert_tiles; ++i) {
       MT_RETURN_IF_ERROR(ExpertsForward(context, tiles[++context.tile], view, scratch, routed));
     }
@@ -121,7 +122,8 @@ struct Experts {
   absl::Status Backward(LayerContext context, const Stage& stage, const std::vector<void*>& tiles,
                         const MicroBatchView& view, const void* x, void* dh,
                         const std::vector<float*>& gradients, bool first) const {
-    MT_RETURN_IF_ERROR(RouteTokens(context, tiles[stage.tile], view, x, scratch, routed, true));
+    MT_RETURN_IF_ERROR(RouteTokens(context, tiles[stage.tile], view, x, scratch, routed, true,
+                                   RoutingTotals::kNone));
     for (int i = 0; i < stage.expert_tiles; ++i) {
       ++context.tile;
       float* const gradient = gradients[context.tile];

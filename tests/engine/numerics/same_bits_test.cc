@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Case {
   Precision precision;
   bool clipped;
   std::vector<std::string> freeze = {};
+  std::optional<double> router_auxiliary_loss = std::nullopt;
 };
 
 void ExpectSame(const JobRun& run, const JobRun& expected) {
@@ -31,6 +33,11 @@ void ExpectSame(const JobRun& run, const JobRun& expected) {
     EXPECT_EQ(run.records[k].loss, expected.records[k].loss) << "step " << k + 1;
     EXPECT_EQ(run.records[k].gradient_norm, expected.records[k].gradient_norm) << "step " << k + 1;
     EXPECT_EQ(run.records[k].total_tokens, expected.records[k].total_tokens);
+    ASSERT_EQ(run.records[k].router.has_value(), expected.records[k].router.has_value());
+    if (!run.records[k].router.has_value()) continue;
+    EXPECT_EQ(run.records[k].router->entropy, expected.records[k].router->entropy);
+    EXPECT_EQ(run.records[k].router->load, expected.records[k].router->load);
+    EXPECT_EQ(run.records[k].router->auxiliary_loss, expected.records[k].router->auxiliary_loss);
   }
 }
 
@@ -53,6 +60,7 @@ class SameBitsTest : public ::testing::TestWithParam<Case> {
     JobSpec spec =
         CurveJob(reference, GetParam().precision, GetParam().clipped, FreshDirectory(directory));
     spec.training.freeze = GetParam().freeze;
+    spec.training.router_auxiliary_loss = GetParam().router_auxiliary_loss;
     spec.training.steps = kSteps;
     spec.training.micro_batch = 1;  // four micro-batches a step
     return spec;
@@ -177,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"glm4_bf16_unclipped", "glm4", Precision::kBf16, false},
                       Case{"smollm3_bf16_clipped", "smollm3", Precision::kBf16, true},
                       Case{"granite_bf16_clipped", "granite", Precision::kBf16, true},
-                      Case{"mixtral_bf16_clipped", "mixtral", Precision::kBf16, true},
+                      Case{"mixtral_auxiliary_loss", "mixtral", Precision::kBf16, true, {}, 0.1},
                       Case{"gpt_oss_fp32_unclipped", "gpt_oss", Precision::kFp32, false},
                       Case{"glm4_moe_bf16_clipped", "glm4_moe", Precision::kBf16, true},
                       Case{"qwen3_moe_frozen_experts",

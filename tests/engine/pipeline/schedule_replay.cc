@@ -86,6 +86,7 @@ void ScheduleReplay::Do(const LayerForwardOp& op) {
 void ScheduleReplay::Do(const RouteOp& op) {
   CheckWeights(op.weight_buffer, shape_.stages[op.stage].tile);
   EXPECT_EQ(hidden_[op.input_slot], Hidden(op.stage, op.micro_batch));
+  EXPECT_FALSE(op.backward && op.totals);
   routed_[op.sweep_index] = {hidden_[op.input_slot] + (op.backward ? "b" : "f"), {}};
 }
 

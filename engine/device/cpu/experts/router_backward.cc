@@ -132,18 +132,11 @@ void RunRouterSums(const RouterSumsArgs& args, ThreadPool* pool) {
   const size_t experts = static_cast<size_t>(args.experts);
   const size_t parts = static_cast<size_t>(CeilDiv(args.tokens, tokens));
   std::vector<double> probabilities(parts * experts, 0.0);
-  std::vector<int64_t> loads(parts * experts, 0);
   ForRanges(pool, args.tokens, tokens, [&](int64_t begin, int64_t end) {
     const size_t part = static_cast<size_t>(begin / tokens) * experts;
     HWY_DYNAMIC_DISPATCH(AddProbabilities)(args, begin, end, &probabilities[part]);
-    for (int64_t a = begin * args.chosen; a < end * args.chosen; ++a) {
-      ++loads[part + static_cast<size_t>(args.choice[a])];
-    }
   });
-  for (size_t i = 0; i < parts * experts; ++i) {
-    args.probability[i % experts] += probabilities[i];
-    args.load[i % experts] += loads[i];
-  }
+  for (size_t i = 0; i < parts * experts; ++i) args.probability[i % experts] += probabilities[i];
 }
 
 }  // namespace megatrain

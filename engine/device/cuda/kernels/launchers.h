@@ -55,8 +55,6 @@ int CastToBf16InPlace(const Queue& queue, void* x, int64_t n, void* scratch);
 int AdamW(const Queue& queue, const AdamWArgs& args);
 // Computes to[i] = from[i] for n BF16 elements; meant for short arrays.
 int WidenBf16(const Queue& queue, const void* from, int64_t n, float* to);
-// The product for k = 0.
-int EmptyProduct(const Queue& queue, const MatMulArgs& args);
 
 // The most experts and groups, together, that Route takes.
 inline constexpr int64_t kRouteFloatsMax = 12288;

@@ -143,9 +143,6 @@ inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
 inline int atomicOr(int* address, int value) {
   return std::atomic_ref<int>(*address).fetch_or(value);
 }
-inline unsigned long long atomicAdd(unsigned long long* address, unsigned long long value) {
-  return std::atomic_ref<unsigned long long>(*address).fetch_add(value);
-}
 inline int __popc(unsigned x) { return std::popcount(x); }
 
 inline float __shfl_xor_sync(unsigned, float x, int step) {

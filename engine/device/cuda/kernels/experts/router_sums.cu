@@ -1,6 +1,6 @@
 // The sums of routers over tokens, for the auxiliary loss. Each block adds up the probabilities of
 // its tokens, a thread an expert, in a row of the scratch memory. One more kernel adds those rows
-// in their order. The counts are integers, whose sums have no order.
+// in their order.
 #include "engine/device/cuda/kernels/experts/router_parts.h"
 #include "engine/device/cuda/kernels/launchers.h"
 #include "engine/device/cuda/kernels/partial_sums.h"
@@ -37,9 +37,6 @@ __global__ void __launch_bounds__(kThreads)
       mine[e] = sum;
     }
     __syncthreads();  // shared is written again
-  }
-  for (int64_t a = first * args.chosen + threadIdx.x; a < last * args.chosen; a += kThreads) {
-    atomicAdd(reinterpret_cast<unsigned long long*>(args.load + args.choice[a]), 1ULL);
   }
 }
 
