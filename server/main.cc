@@ -1,4 +1,6 @@
 // megatraind: the daemon, the engine in the foreground, and the tools that need no server.
+#include <sys/resource.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -8,7 +10,22 @@
 #include "server/base/version.h"
 #include "server/commands/command.h"
 
+namespace {
+
+// The default of 1,024 is soon used up: a stream takes a file of its job's log beside its
+// connection's share, and a checkpoint of a model with experts has a file for each of its tiles.
+// What cannot be had is gone without.
+void RaiseFileLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  RaiseFileLimit();
   CLI::App app("Trains language models far larger than the device's memory.", "megatraind");
   app.set_version_flag("--version", std::string("megatraind ") + megatrain::kVersion);
   app.require_subcommand(1);

@@ -29,8 +29,7 @@ class CheckpointWriter {
   // Creates `directory` if it is missing, calls RemoveLeftovers and creates step-XXXXXXXX.tmp. The
   // tokenizer files and chat templates of `side_files`, and its config.json with torch_dtype
   // rewritten, are copied into it during the call. What a wrapper carries is copied from its
-  // directory by Finish. `layout` and `files` must outlive
-  // the writer.
+  // directory by Finish. `layout` and `files` must outlive the writer.
   //
   // Returns ResourceExhausted, with the number of bytes needed, if the disk has no room. Returns
   // FailedPrecondition if a foreign file or directory has the checkpoint's name or is in the

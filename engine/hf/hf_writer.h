@@ -26,6 +26,7 @@ inline constexpr int64_t kHfShardBytes = int64_t{5000000000};
 // Tensors are emitted in forward order, except that a file begins with its buffers, so that every
 // tensor is aligned to its element size, and that all parts of a tensor follow its first one. Tiles
 // of stacked experts therefore come up once for each of their tensors.
+//
 // The tensors of `carried`, if there are any, have one more file, the last one.
 absl::Status WriteHfWeights(
     FileSystem* files, const std::string& directory, const ModelLayout& layout, DType dtype,

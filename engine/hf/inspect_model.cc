@@ -119,10 +119,15 @@ void DescribeConfig(const ModelDescription& model, std::string* text, Json* json
                       {"heads", first.attention.heads},
                       {"kv_heads", first.attention.kv_heads},
                       {"head_dim", first.attention.head_dim},
-                      {"intermediate", first.feed_forward.intermediate},
                       {"max_positions", model.max_positions},
                       {"tied_embeddings", model.tied_embeddings},
                       {"rope", RopeTypeName(model.ropes.front().type)}};
+  const auto dense =
+      std::find_if(model.layers.begin(), model.layers.end(),
+                   [](const LayerDescription& layer) { return layer.experts.count == 0; });
+  if (dense != model.layers.end()) {
+    (*json)["model"]["intermediate"] = dense->feed_forward.intermediate;
+  }
   const auto sparse =
       std::find_if(model.layers.begin(), model.layers.end(),
                    [](const LayerDescription& layer) { return layer.experts.count > 0; });

@@ -34,7 +34,7 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-// Tensors that old files carry although they follow from the configuration.
+// Returns true for tensors that old files carry although they follow from the configuration.
 bool IsKnownBuffer(const std::string& name) { return absl::EndsWith(name, "rotary_emb.inv_freq"); }
 
 // Finds each tensor of a layout among those in the files. Each Find... returns what is wrong, "" if
@@ -120,11 +120,13 @@ class Finder {
   std::string FindParts(const std::map<int64_t, StoredTensor>& parts, const TensorSpec& tensor,
                         WeightSource& source) {
     std::vector<int64_t> shape;
+    for (const auto& [row, stored] : parts) used_.insert(stored.tensor->name);
+    const int64_t rows = tensor.shape.empty() ? 0 : tensor.shape.front();
     for (const auto& [row, stored] : parts) {
       const auto& [name, own, elements] =
           std::tie(stored.tensor->name, stored.tensor->shape, stored.tensor->elements);
-      used_.insert(name);
-      if (own.empty() || own[0] <= 0 || row != (shape.empty() ? 0 : shape[0]) ||
+      if (own.empty() || own[0] <= 0 || own[0] > rows || row > rows ||
+          row != (shape.empty() ? 0 : shape[0]) ||
           name != HfPartName(tensor.name_on_disk(), row, row + own[0]) ||
           (!shape.empty() &&
            !std::equal(shape.begin() + 1, shape.end(), own.begin() + 1, own.end()))) {

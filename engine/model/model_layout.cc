@@ -12,7 +12,8 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-enum class Role { kMatrix, kNorm, kBias, kBuffer };
+// A bias is initialised to 0; transformers initialises that of a router like a matrix.
+enum class Role { kMatrix, kNorm, kBias, kRouterBias, kBuffer };
 
 struct Part {
   std::string name;
@@ -56,8 +57,8 @@ void Append(const Group& group, Traits traits, TileLayout& tile) {
     tensor.decays = group.role == Role::kMatrix;
     tensor.is_norm = group.role == Role::kNorm;
     tensor.is_bias = group.role == Role::kBias;
-    const TensorTraits chosen = traits(part.name);
     tensor.is_buffer = group.role == Role::kBuffer;
+    const TensorTraits chosen = tensor.is_buffer ? TensorTraits() : traits(part.name);
     tensor.frozen = chosen.frozen || tensor.is_buffer;
     tensor.rates = chosen.rates;
     tile.elements += tensor.tile_elements();
@@ -132,7 +133,9 @@ class LayerTile {
     const ExpertsDescription& e = d_.experts;
     Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
     Matrix({{e.router.name + ".weight", {e.count, hidden_}}}, &o_.router);
-    if (e.router.bias) Bias({{e.router.name + ".bias", {e.count}}}, &o_.router_bias);
+    if (e.router.bias) {
+      Add(Role::kRouterBias, {{e.router.name + ".bias", {e.count}}}, &o_.router_bias);
+    }
     if (e.router.correction) {
       Add(Role::kBuffer, {{e.router.name + ".e_score_correction_bias", {e.count}}},
           &o_.router_correction);

@@ -3,6 +3,7 @@
 #ifndef MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
 #define MEGATRAIN_ENGINE_PIPELINE_WEIGHT_USES_H_
 
+#include <cstddef>
 #include <vector>
 
 namespace megatrain {

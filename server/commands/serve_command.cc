@@ -1,5 +1,4 @@
 // megatraind serve: the daemon.
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,15 +24,6 @@ struct ServeArguments {
   std::vector<std::string> overrides;
   bool accept_device_change = false;
 };
-
-// A stream takes a file of its job's log beside its connection's share: the default of 1,024 is
-// soon used up. What cannot be had is gone without.
-void RaiseFileLimit() {
-  rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 // The configuration was understood. What is not there may come: a file system that is not mounted
 // yet, an account service that is late, a driver that is not loaded, another daemon that is about
@@ -69,7 +59,6 @@ void Reload(const ServeArguments& arguments, DaemonLog* log, Daemon* daemon) {
 absl::Status Serve(const ServeArguments& arguments) {
   MT_ASSIGN_OR_RETURN(DaemonConfig config, ReadDaemonConfig(arguments.config, arguments.overrides));
   config.accept_device_change = arguments.accept_device_change;
-  RaiseFileLimit();
   // Store and records are the daemon's alone, also where the way to jobs' directories is open. What
   // jobs write is given its mode by itself.
   ::umask(0077);

@@ -3,8 +3,8 @@
 namespace megatrain {
 namespace {
 
-// Those of models that transformers maps from Llava's old names, which files have kept, to the
-// modules' own.
+// Returns the names of models whose files have kept Llava's old ones, which transformers maps to
+// the modules' own.
 std::vector<WrapperNames> LlavaNames() {
   return {{"language_model.model.", "language_model.", {"vision_tower.", "multi_modal_projector."}},
           {"model.language_model.", "", {"model.vision_tower.", "model.multi_modal_projector."}}};
