@@ -32,6 +32,8 @@ const std::map<std::string, std::pair<std::string, std::string>>& Contract() {
       {"megatrain_eval_set_loss", {"gauge", "set"}},
       {"megatrain_reward", {"gauge", "answer"}},
       {"megatrain_reward_accuracy_ratio", {"gauge", ""}},
+      {"megatrain_router_busiest_ratio", {"gauge", ""}},
+      {"megatrain_router_entropy_nats", {"gauge", ""}},
       {"megatrain_gradient_norm", {"gauge", ""}},
       {"megatrain_learning_rate", {"gauge", ""}},
       {"megatrain_step_duration_seconds", {"histogram", ""}},
