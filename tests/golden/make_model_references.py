@@ -43,10 +43,11 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
-from transformers import (Gemma2Config, Gemma3Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig,
-                          GptOssConfig, GraniteConfig, LlamaConfig, Ministral3Config,
-                          Mistral3Config, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
-                          Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config)
+from transformers import (Ernie4_5Config, Exaone4Config, Gemma2Config, Gemma3Config,
+                          Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig, GraniteConfig,
+                          LlamaConfig, Ministral3Config, Mistral3Config, MistralConfig,
+                          MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config,
+                          Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config)
 
 BATCH_SEQUENCES, BATCH_LENGTH = 3, 150
 LOGIT_ROWS = 40
@@ -181,6 +182,28 @@ FAMILIES = {
                    rope=dict(full_attention=dict(rope_type="linear", rope_theta=1000000.0,
                                                  factor=8.0),
                              sliding_attention=dict(rope_type="default", rope_theta=10000.0))),
+    # Layer 0 has a window.
+    "exaone4": dict(cls=Exaone4Config, stored="BF16", style="new",
+                    keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                              num_attention_heads=4, num_key_value_heads=2, intermediate_size=52,
+                              head_dim=20, sliding_window=22, sliding_window_pattern=2,
+                              pad_token_id=5),
+                    rope=dict(rope_type="llama3", rope_theta=1000000.0, factor=16.0,
+                              low_freq_factor=1.0, high_freq_factor=4.0,
+                              original_max_position_embeddings=64)),
+    # With this seed transformers' own BF16 errors of biases of keys, which have 20 elements and of
+    # which the softmax takes most away, are below the largest that the tests allow.
+    "seed_oss": dict(cls=SeedOssConfig, stored="BF16", style="old", seed=2,
+                     keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                               num_attention_heads=6, num_key_value_heads=2, intermediate_size=52,
+                               head_dim=10, attention_out_bias=True, attention_dropout=0.0,
+                               residual_dropout=0.0, pad_token_id=8),
+                     rope=dict(rope_type="default", rope_theta=10000000.0)),
+    "ernie4_5": dict(cls=Ernie4_5Config, stored="BF16", style="new",
+                     keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                               num_attention_heads=4, num_key_value_heads=2, intermediate_size=52,
+                               head_dim=14, pad_token_id=4),
+                     rope=dict(rope_type="default", rope_theta=500000.0)),
     # With experts.
     "mixtral": dict(cls=MixtralConfig, stored="BF16", head=0.3, style="old",
                     keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,

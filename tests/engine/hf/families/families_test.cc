@@ -192,5 +192,105 @@ TEST(Families, Glm4RotatesHalfOfAHeadInNeighbouringPairs) {
   ExpectRefused("glm4", {{"partial_rotary_factor", 1.5}}, "partial_rotary_factor");
 }
 
+TEST(Families, Exaone4RotatesWhereItHasWindows) {
+  const ModelDescription model = Describe("exaone4");
+  EXPECT_EQ(Windows(model), (std::vector<int64_t>{4096, 4096, 4096, 0, 4096, 4096, 4096, 0}));
+  EXPECT_EQ(Ropes(model), (std::vector<int>{0, 0, 0, -1, 0, 0, 0, -1}));
+  EXPECT_EQ(model.layers[0].attention.qk_norm, QkNorm::kHead);
+  EXPECT_EQ(model.layers[0].attention_norms.norm, "");
+  EXPECT_EQ(model.layers[0].attention_norms.post_norm, "post_attention_layernorm");
+  EXPECT_EQ(model.layers[0].feed_forward_norms.norm, "");
+  EXPECT_EQ(model.layers[0].feed_forward_norms.post_norm, "post_feedforward_layernorm");
+  EXPECT_EQ(model.norm_epsilon, 1e-5);
+  EXPECT_EQ(model.ropes[0].theta, 1e4);
+  EXPECT_EQ(Ropes(Describe("exaone4", {{"sliding_window", 9}, {"sliding_window_pattern", 2}})),
+            (std::vector<int>{0, -1, 0, -1, 0, -1, 0, -1}));
+
+  // As in the published models of 32B and of 1.2B, which has no windows and rotates everywhere.
+  const char* const full = "full_attention";
+  const char* const sliding = "sliding_attention";
+  const json types = {sliding, sliding, sliding, full, sliding, sliding, sliding, full};
+  const ModelDescription large =
+      Describe("exaone4",
+               {{"sliding_window", 9}, {"sliding_window_pattern", "LLLG"}, {"layer_types", types}});
+  EXPECT_EQ(Windows(large), (std::vector<int64_t>{9, 9, 9, 0, 9, 9, 9, 0}));
+  EXPECT_EQ(Ropes(large), (std::vector<int>{0, 0, 0, -1, 0, 0, 0, -1}));
+  const json none = {{"sliding_window", nullptr}, {"sliding_window_pattern", nullptr}};
+  EXPECT_EQ(Windows(Describe("exaone4", none)), std::vector<int64_t>(8, 0));
+  EXPECT_EQ(Ropes(Describe("exaone4", none)), std::vector<int>(8, 0));
+  EXPECT_EQ(Ropes(Describe("exaone4", {{"layer_types", json::array_t(8, full)}})),
+            std::vector<int>(8, -1));
+
+  ExpectRefused("exaone4", {{"sliding_window_pattern", "LLLG"}}, "sliding_window_pattern",
+                "must be an integer from 1");
+  ExpectRefused("exaone4", {{"sliding_window_pattern", 0}}, "sliding_window_pattern");
+  ExpectRefused("exaone4", {{"sliding_window_pattern", nullptr}}, "sliding_window_pattern",
+                "give layer_types");
+  ExpectRefused("exaone4", {{"sliding_window", nullptr}, {"layer_types", types}}, "layer_types");
+  ExpectRefused("exaone4", {{"layer_types", {full}}}, "layer_types", "8 names");
+  ExpectRefused("exaone4", {{"attention_bias", true}}, "attention_bias");
+}
+
+TEST(Families, SeedOssHasBiasesAndNoDropout) {
+  const ModelDescription model = Describe("seed_oss");
+  EXPECT_TRUE(model.layers[0].attention.qkv_bias);
+  EXPECT_FALSE(model.layers[0].attention.output_bias);
+  EXPECT_EQ(model.layers[0].attention.head_dim, 128);
+  EXPECT_EQ(model.norm_epsilon, 1e-6);
+  EXPECT_EQ(model.ropes[0].theta, 1e4);
+  EXPECT_FALSE(model.tied_embeddings);
+  const ModelDescription other = Describe("seed_oss", {{"attention_bias", false},
+                                                       {"attention_out_bias", true},
+                                                       {"head_dim", nullptr},
+                                                       {"attention_dropout", 0},
+                                                       {"residual_dropout", 0},
+                                                       {"mlp_bias", false}});
+  EXPECT_FALSE(other.layers[0].attention.qkv_bias);
+  EXPECT_TRUE(other.layers[0].attention.output_bias);
+  EXPECT_EQ(other.layers[0].attention.head_dim, 12);
+  // As in the published models.
+  ExpectRefused("seed_oss", {{"residual_dropout", 0.1}}, "residual_dropout", "set it to 0");
+  ExpectRefused("seed_oss", {{"mlp_bias", true}}, "mlp_bias");
+  ExpectRefused("seed_oss", {{"attention_out_bias", 1}}, "attention_out_bias", "true or false");
+  ExpectRefused("seed_oss", {{"sliding_window", 64}}, "sliding_window");
+}
+
+TEST(Families, Ernie45RotatesNeighbouringPairs) {
+  const ModelDescription model = Describe("ernie4_5");
+  EXPECT_TRUE(model.ropes[0].interleaved);
+  EXPECT_EQ(model.ropes[0].theta, 5e5);
+  EXPECT_EQ(model.layers[0].attention.head_dim, 128);
+  EXPECT_FALSE(model.layers[0].attention.qkv_bias);
+  EXPECT_EQ(model.norm_epsilon, 1e-5);
+  EXPECT_TRUE(model.tied_embeddings);
+  EXPECT_EQ(Describe("ernie4_5", {{"head_dim", nullptr}}).layers[0].attention.head_dim, 12);
+  Describe("ernie4_5", {{"use_bias", false}});
+  ExpectRefused("ernie4_5", {{"use_bias", true}}, "use_bias", "the MLP has none");
+}
+
+// A configuration that says no more than its family.
+TEST(Families, AConfigurationMayLeaveOutTheShape) {
+  struct Shape {
+    const char* family;
+    int64_t vocabulary, hidden, intermediate, layers, heads, kv_heads, head_dim, positions, padding;
+  };
+  for (const Shape& shape : {Shape{"exaone4", 102400, 4096, 16384, 32, 32, 32, 128, 2048, -1},
+                             Shape{"seed_oss", 155136, 4096, 27648, 64, 80, 8, 128, 524288, 1},
+                             Shape{"ernie4_5", 103424, 1024, 3072, 18, 16, 2, 128, 131072, 0}}) {
+    SCOPED_TRACE(shape.family);
+    const auto model = Parse({{"model_type", shape.family}});
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ(model->vocabulary, shape.vocabulary);
+    EXPECT_EQ(model->hidden, shape.hidden);
+    EXPECT_EQ(model->layers[0].feed_forward.intermediate, shape.intermediate);
+    EXPECT_EQ(model->layer_count(), shape.layers);
+    EXPECT_EQ(model->layers[0].attention.heads, shape.heads);
+    EXPECT_EQ(model->layers[0].attention.kv_heads, shape.kv_heads);
+    EXPECT_EQ(model->layers[0].attention.head_dim, shape.head_dim);
+    EXPECT_EQ(model->max_positions, shape.positions);
+    EXPECT_EQ(model->padding_id, shape.padding);
+  }
+}
+
 }  // namespace
 }  // namespace megatrain
