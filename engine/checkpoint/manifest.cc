@@ -183,7 +183,7 @@ absl::Status ReadFiles(const Json& json, Manifest& manifest) {
     }
   }
   if (seen.count(kHfIndexFileName) + seen.count(kHfPartsIndexFileName) == 0) {
-    return Bad(absl::StrCat("lists neither ", kHfIndexFileName, " nor ", kHfPartsIndexFileName));
+    return Bad(absl::StrCat("does not list ", kHfIndexFileName, " or ", kHfPartsIndexFileName));
   }
   return absl::OkStatus();
 }
