@@ -64,6 +64,7 @@ TEST(ConversionTest, StepsAreTheSameFromMemoryAndFromTheLog) {
       record.eval_losses = {{"chat", 2.0}, {"code", 2.5}};
       record.rewards = {{0.5, -0.25, 0.75, 0.875}};
       record.eval_rewards = {{0.25, -0.5, 0.75, 0.5}};
+      record.router = {{0.25, 0.5, 0.25}, 1.5, 0.875, 2.0};
     }
     v1::StepMetrics direct, stored;
     ToProto(record, &direct);
