@@ -41,11 +41,15 @@ def experts(hidden=512, layers=8, heads=8, intermediate=320, experts=32, chosen=
 
 
 def parameters(config):
-    """Of a llama() config; a tied matrix once."""
+    """Of a llama() or experts() config; a tied matrix once."""
     hidden, head = config["hidden_size"], config["head_dim"]
     attention = hidden * head * (2 * config["num_attention_heads"]
                                  + 2 * config["num_key_value_heads"])
-    layer = attention + 3 * hidden * config["intermediate_size"] + 2 * hidden
+    if "num_experts" in config:  # with norms of query and key heads, and a router
+        unit = 3 * hidden * config["moe_intermediate_size"] + hidden
+        layer = attention + config["num_experts"] * unit + 2 * hidden + 2 * head
+    else:
+        layer = attention + 3 * hidden * config["intermediate_size"] + 2 * hidden
     ends = config["vocab_size"] * hidden * (1 if config["tie_word_embeddings"] else 2)
     return config["num_hidden_layers"] * layer + ends + hidden
 

@@ -12,7 +12,7 @@ Scenarios (all by default):
               compute and one for updates: step time over its bound, clipping off and on
   affine      step time against depth and against batch tokens: residuals of a straight line
   memory      host bytes a parameter beside slabs, stash and arena, and peak RSS against the plan;
-              --parameters large is the 1.3B model
+              --parameters large is the 1.3B model, experts one of 1.5B in 64
 
 Ratios are of one run on one machine; rounds of the compared settings are interleaved. Within a run
 medians are taken; where runs are compared, the fastest step of each. Prints a line a figure with its bound; exits 1 if one is missed. Standard library only.
@@ -165,6 +165,8 @@ def affine(bench, arguments, report):
 def memory(bench, arguments, report):
     if arguments.parameters == "large":  # 1.28e9 parameters
         config = engine_run.llama(hidden=2048, layers=24, heads=16, intermediate=5504)
+    elif arguments.parameters == "experts":  # 1.52e9 parameters, 64 experts
+        config = engine_run.experts(hidden=1024, layers=12, heads=16, intermediate=608, experts=64)
     else:
         config = engine_run.llama()
     count = engine_run.parameters(config)
@@ -196,7 +198,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layers", type=int, default=12, help="of products and recompute")
     parser.add_argument("--link-layers", type=int, default=24, help="of link")
-    parser.add_argument("--parameters", choices=("small", "large"), default="small")
+    parser.add_argument("--parameters", choices=("small", "large", "experts"), default="small")
     arguments = parser.parse_args()
     bench, report = engine_run.Bench(arguments.megatraind), Report()
     for name in arguments.scenario or SCENARIOS:
