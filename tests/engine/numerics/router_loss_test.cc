@@ -58,7 +58,9 @@ TEST_P(RouterLossTest, AStepIsLikeTransformers) {
 TEST_P(RouterLossTest, ItSpreadsTokensEvenly) {
   const auto last = [&](double coefficient) {
     JobSpec spec = Job(coefficient);
-    spec.training.steps = 15;
+    spec.training.steps = 30;
+    spec.schedule.warmup_steps = 0;
+    spec.optimizer.learning_rate = 0.02;
     const JobRun run = Train(spec);
     EXPECT_TRUE(run.status.ok()) << run.status;
     return run.records.back().router.value();
