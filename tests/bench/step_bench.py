@@ -170,8 +170,10 @@ def memory(bench, arguments, report):
     else:
         config = engine_run.llama()
     count = engine_run.parameters(config)
-    for clipping, gradient_dtype, bound in ((0.0, "fp32", 12.1), (1.0, "fp32", 16.1),
-                                            (1.0, "bf16", 14.1)):
+    settings = ((0.0, "fp32", 12.1), (1.0, "fp32", 16.1), (1.0, "bf16", 14.1))
+    if arguments.parameters == "experts":  # with clipping they need more than 24 GiB
+        settings = settings[:1]
+    for clipping, gradient_dtype, bound in settings:
         shape = dict(steps=2, clipping=clipping, gradient_dtype=gradient_dtype, global_batch=2,
                      micro_batch=1, sequence_length=512, recompute="all",
                      threads=arguments.threads)
