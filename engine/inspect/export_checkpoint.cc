@@ -16,7 +16,7 @@ absl::Status ExportCheckpoint(const std::string& checkpoint, const std::string& 
                               FileSystem* files) {
   MT_ASSIGN_OR_RETURN(const CheckpointState state, ReadCheckpointState(checkpoint, files));
   MT_ASSIGN_OR_RETURN(const ModelDescription config, ReadModelDescription(checkpoint, files));
-  // What is copied as it is: tiles are verified while they are read.
+  // This verifies the files that are copied as they are. Tiles are verified while they are read.
   MT_RETURN_IF_ERROR(VerifyBeforeLoading(checkpoint, files));
   const ModelLayout layout = BuildModelLayout(config);
   const size_t bytes =

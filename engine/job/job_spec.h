@@ -73,7 +73,7 @@ struct JobSpec {
     uint64_t seed = 42;
     int64_t eval_every = 50;  // 0 = only after the last step
     bool keep_best = false;
-    int64_t stop_after_worse = 0;        // evaluations; 0 = never
+    int64_t stop_after_worse = 0;  // evaluations; 0 = never
     // The coefficient of the loss that spreads tokens evenly over experts. None: the model's own
     // (ExpertsDescription::auxiliary_loss).
     std::optional<double> router_auxiliary_loss;

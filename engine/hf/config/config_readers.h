@@ -28,9 +28,11 @@ inline constexpr int64_t kHeadsMax = int64_t{1} << 12;
 inline constexpr int64_t kHeadDimMax = int64_t{1} << 10;
 inline constexpr int64_t kPositionsMax = int64_t{1} << 30;
 inline constexpr int64_t kExpertsMax = int64_t{1} << 12;  // of a layer
-// Of a token. A micro-batch's rows of all experts then have at most 2^7 times its elements.
+// The limit is for the experts of one token. A micro-batch's rows of all experts then have at most
+// 2^7 times its elements.
 inline constexpr int64_t kChosenExpertsMax = int64_t{1} << 7;
-// Of all layers: each has three tensors of its own, and may have a tile.
+// The limit is for the experts of all layers together: each has three tensors of its own, and may
+// have a tile.
 inline constexpr int64_t kAllExpertsMax = int64_t{1} << 17;
 
 // The values of transformers' configuration class of a family for keys that are absent.

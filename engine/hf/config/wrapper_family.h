@@ -24,7 +24,7 @@ struct WrapperFamily {
   // The families that text_config may name; the first one is meant if it names none.
   std::vector<std::string> text_families;
   bool tied_embeddings;  // where tie_word_embeddings is absent
-  // What config.json has beside text_config for the other parts. It is not looked at.
+  // These keys stand beside text_config for the other parts. They are not looked at.
   std::vector<std::string> own_keys;
   // The ways in which its files may name tensors; the first one is that of published models.
   std::vector<WrapperNames> names;

@@ -1,4 +1,4 @@
-// Which of the two ways to store experts a model directory uses.
+// SettleExpertNames finds out which of the two ways to store experts a model directory uses.
 #ifndef MEGATRAIN_ENGINE_HF_EXPERTS_EXPERT_NAMES_H_
 #define MEGATRAIN_ENGINE_HF_EXPERTS_EXPERT_NAMES_H_
 

@@ -69,7 +69,7 @@ class Largest {
   int64_t count_ = 0;
 };
 
-// What one thread needs for its tokens.
+// RouteBuffers holds what one thread needs for its tokens.
 struct RouteBuffers {
   explicit RouteBuffers(const RouteArgs& args)
       : c(static_cast<size_t>(args.experts)),
