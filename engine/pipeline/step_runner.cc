@@ -333,14 +333,11 @@ absl::Status StepRunner::Do(const ExpertsBackwardOp& experts, const Op& op, Stre
   context.tile = experts.tile;
   float* const gradient = experts.accumulator ? b.accumulators[*experts.accumulator] : nullptr;
   if (experts.first && gradient != nullptr) {
-    // All of it, because an expert may have no rows.
-    const int64_t elements = p_.dimensions->shape.state_elements(experts.tile);
-    MT_RETURN_IF_ERROR(
-        p_.device->kernels().Zero(*stream, gradient, elements * int64_t{sizeof(float)}));
+    MT_RETURN_IF_ERROR(ZeroPadding(experts.tile, gradient, *stream));
   }
   return ExpertsBackward(
       context, b.weights[experts.weight_buffer], View(op.step_slot, experts.micro_batch), b.experts,
-      Routed(experts.sweep_index), b.hidden_gradient[experts.sweep_index], gradient);
+      Routed(experts.sweep_index), b.hidden_gradient[experts.sweep_index], gradient, experts.first);
 }
 
 absl::Status StepRunner::Do(const RouterBackwardOp& router, const Op& op, Stream* stream) {

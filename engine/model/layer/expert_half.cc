@@ -6,6 +6,7 @@
 #include "engine/base/status.h"
 #include "engine/device/device.h"
 #include "engine/model/layer/bound_layer.h"
+#include "engine/model/layer/expert_products.h"
 
 namespace megatrain {
 namespace {
@@ -19,54 +20,6 @@ struct BoundExperts {
 };
 
 const ExpertsDescription& Experts(const BoundLayer& l) { return l.d.experts; }
-
-// The largest value of `size` over the layers with experts.
-int64_t Largest(const ModelDescription& model,
-                absl::FunctionRef<int64_t(const ExpertsDescription&)> size) {
-  int64_t largest = 0;
-  for (const LayerDescription& layer : model.layers) {
-    if (layer.experts.count > 0) largest = std::max(largest, size(layer.experts));
-  }
-  return largest;
-}
-
-void Place(const ModelDescription& model, DType dtype, int64_t t, TensorCursor& cursor,
-           RoutedTokens& r) {
-  const int64_t k = Largest(model, [](const ExpertsDescription& e) { return e.chosen; });
-  const int64_t experts = Largest(model, [](const ExpertsDescription& e) { return e.count; });
-  if (experts == 0) return;
-  cursor.Take(&r.normed, t * model.hidden * DTypeBytes(dtype));
-  cursor.Take(&r.rstd, t * 4);
-  cursor.Take(&r.sum, t * model.hidden * 4);
-  cursor.Take(&r.choice, t * k * 4);
-  cursor.Take(&r.weights, t * k * 4);
-  cursor.Take(&r.dweights, t * k * 4);
-  cursor.Take(&r.entropy, t * 4);
-  cursor.Take(&r.assignments, t * k * 4);
-  cursor.Take(&r.token_rows, t * k * 4);
-  cursor.Take(&r.device_offsets, (experts + 1) * 4);
-  cursor.Take(&r.entropy_sum, 8);
-  cursor.Take(&r.probability, experts * 8);
-  cursor.Take(&r.dprobabilities, experts * 4);
-}
-
-void Place(const ModelDescription& model, DType dtype, int64_t n, TensorCursor& cursor,
-           ExpertScratch& s) {
-  const int64_t experts = Largest(model, [](const ExpertsDescription& e) { return e.count; });
-  if (experts == 0) return;
-  const int64_t e = DTypeBytes(dtype);
-  const int64_t intermediate = Largest(model, [](const ExpertsDescription& d) {
-    return std::max(d.intermediate, d.shared_intermediate);
-  });
-  cursor.Take(&s.logits, n * experts * 4);
-  cursor.Take(&s.dlogits, n * experts * e);
-  const int64_t rows = n + kWholeRowsMax;
-  cursor.Take(&s.gate_up, rows * 2 * intermediate * e);
-  cursor.Take(&s.activated, rows * intermediate * e);
-  cursor.Take(&s.dactivated, rows * intermediate * e);
-  cursor.Take(&s.in, rows * model.hidden * e);
-  cursor.Take(&s.out, rows * model.hidden * e);
-}
 
 // The arguments of the gated unit of `rows` rows: an expert's, or the shared one.
 GluArgs Glu(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width) {
@@ -164,182 +117,7 @@ absl::Status SharedBackward(const BoundLayer& l, const Chunk& chunk, const Exper
                            {.addend = sum, .out_dtype = DType::kF32});
 }
 
-// --- The experts of a tile.
-
-// Rows [first, first + rows) of the sorted assignments, which fit into the scratch.
-struct Pack {
-  int64_t first = 0, rows = 0;
-};
-
-// Calls `run` for packs of rows that cover those of the tile's experts in order. An expert is not
-// cut unless it has more rows than a pack holds, and then where its own rows say, so that its
-// products do not depend on the tile's other experts.
-absl::Status ForPacks(const BoundLayer& l, const RoutedTokens& r,
-                      absl::FunctionRef<absl::Status(const Pack&)> run) {
-  const int64_t most = l.context.chunk_tokens;
-  Pack pack;
-  const auto flush = [&] {
-    const Pack full = pack;
-    pack = {};
-    return full.rows > 0 ? run(full) : absl::OkStatus();
-  };
-  for (int64_t e = l.tile.first_expert; e < l.tile.first_expert + l.tile.experts; ++e) {
-    const int64_t end = r.offsets[e + 1];
-    for (int64_t begin = r.offsets[e]; begin < end; begin += most) {
-      const int64_t rows = std::min(most, end - begin);
-      if (pack.rows + rows > most) MT_RETURN_IF_ERROR(flush());
-      if (pack.rows == 0) pack.first = begin;
-      pack.rows += rows;
-    }
-  }
-  return flush();
-}
-
-// The rows of one expert in a pack; `begin` counts in the pack, `index` in the tile.
-struct ExpertPart {
-  int64_t index = 0, begin = 0, rows = 0;
-};
-absl::Status ForExperts(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
-                        absl::FunctionRef<absl::Status(const ExpertPart&)> run) {
-  for (int64_t i = 0; i < l.tile.experts; ++i) {
-    const int64_t e = l.tile.first_expert + i;
-    const int64_t begin = std::max<int64_t>(r.offsets[e], pack.first);
-    const int64_t end = std::min<int64_t>(r.offsets[e + 1], pack.first + pack.rows);
-    if (begin >= end) continue;
-    MT_RETURN_IF_ERROR(run({i, begin - pack.first, end - begin}));
-  }
-  return absl::OkStatus();
-}
-
-ExpertRows RangeOf(const BoundLayer& l, const RoutedTokens& r, const Pack& pack) {
-  return {.first = pack.first,
-          .rows = pack.rows,
-          .tokens = l.batch.tokens,
-          .chosen = Experts(l).chosen,
-          .assignments = r.assignments,
-          .token_rows = r.token_rows};
-}
-
-absl::Status Gather(const BoundLayer& l, const RoutedTokens& r, const Pack& pack, const void* x,
-                    const float* weights, void* out) {
-  GatherRowsArgs args;
-  args.dtype = l.context.dtype;
-  args.width = l.hidden;
-  args.range = RangeOf(l, r, pack);
-  args.x = x;
-  args.weights = weights;
-  args.out = out;
-  return l.kernels.GatherRows(l.stream, args);
-}
-
-absl::Status AddRows(const BoundLayer& l, const RoutedTokens& r, const Pack& pack, const void* x,
-                     const float* weights) {
-  AddRowsArgs args;
-  args.dtype = l.context.dtype;
-  args.width = l.hidden;
-  args.range = RangeOf(l, r, pack);
-  args.x = x;
-  args.weights = weights;
-  args.sum = r.sum;
-  return l.kernels.AddRows(l.stream, args);
-}
-
-// One of an expert's two matrices.
-struct ExpertMatrix {
-  int64_t weight = 0;  // of the tile's first expert
-  int64_t bias = -1;
-  int64_t in = 0, out = 0;
-  bool transposed = false;
-
-  int64_t weight_of(int64_t index) const { return weight + index * in * out; }
-  int64_t bias_of(int64_t index) const { return bias < 0 ? -1 : bias + index * out; }
-};
-ExpertMatrix GateUp(const BoundLayer& l) {
-  return {l.o.expert_gate_up, l.o.expert_gate_up_bias, l.hidden, 2 * Experts(l).intermediate,
-          Experts(l).transposed()};
-}
-ExpertMatrix Down(const BoundLayer& l) {
-  return {l.o.expert_down, l.o.expert_down_bias, Experts(l).intermediate, l.hidden,
-          Experts(l).transposed()};
-}
-
-// y[pack's rows, out] = x[pack's rows, in] W^T (+ bias), each expert's with its own W. Rows that
-// fill up a product are those of the experts behind, whose own products then overwrite them, or lie
-// behind the pack.
-absl::Status Products(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
-                      const ExpertMatrix& m, const void* x, void* y) {
-  return ForExperts(l, r, pack, [&](const ExpertPart& part) {
-    return l.Product(l.Offset(x, part.begin * m.in), m.weight_of(part.index),
-                     {.rows = std::max(part.rows, l.context.whole_rows),
-                      .in = m.in,
-                      .out = m.out,
-                      .transposed = m.transposed},
-                     l.Offset(y, part.begin * m.out), {.bias = m.bias_of(part.index)});
-  });
-}
-
-// dx[pack's rows, in] = dy[pack's rows, out] W
-absl::Status InputGradients(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
-                            const ExpertMatrix& m, const void* dy, void* dx) {
-  return ForExperts(l, r, pack, [&](const ExpertPart& part) {
-    return l.ProductGradient(
-        l.Offset(dy, part.begin * m.out), m.weight_of(part.index),
-        {.rows = part.rows, .in = m.in, .out = m.out, .transposed = m.transposed},
-        l.Offset(dx, part.begin * m.in));
-  });
-}
-
-// dW += dy^T x and dbias += the sum of dy's rows, for each expert.
-absl::Status WeightGradients(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
-                             const ExpertMatrix& m, const void* x, const void* dy,
-                             float* gradient) {
-  if (gradient == nullptr) return absl::OkStatus();
-  const TileGradient sums = {gradient};
-  return ForExperts(l, r, pack, [&](const ExpertPart& part) {
-    const Chunk rows = {part.begin, part.rows};
-    const void* const x_rows = l.Rows(x, rows, m.in);
-    const void* const dy_rows = l.Rows(dy, rows, m.out);
-    if (m.bias >= 0) {
-      MT_RETURN_IF_ERROR(l.BiasGradient(rows, dy_rows, m.out, m.bias_of(part.index), sums));
-    }
-    // The gradient of a transposed matrix is x^T dy.
-    return m.transposed ? l.LinearWeightGradient(rows, dy_rows, m.out, x_rows, m.in,
-                                                 m.weight_of(part.index), sums)
-                        : l.LinearWeightGradient(rows, x_rows, m.in, dy_rows, m.out,
-                                                 m.weight_of(part.index), sums);
-  });
-}
-
 }  // namespace
-
-int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens) {
-  TensorCursor cursor;
-  RoutedTokens none;
-  Place(model, dtype, tokens, cursor, none);
-  return cursor.offset;
-}
-
-RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block) {
-  TensorCursor cursor{static_cast<char*>(block)};
-  RoutedTokens r;
-  Place(model, dtype, tokens, cursor, r);
-  return r;
-}
-
-int64_t ExpertScratchBytes(const ModelDescription& model, DType dtype, int64_t chunk_tokens) {
-  TensorCursor cursor;
-  ExpertScratch none;
-  Place(model, dtype, chunk_tokens, cursor, none);
-  return cursor.offset;
-}
-
-ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int64_t chunk_tokens,
-                                 void* block) {
-  TensorCursor cursor{static_cast<char*>(block)};
-  ExpertScratch s;
-  Place(model, dtype, chunk_tokens, cursor, s);
-  return s;
-}
 
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
                          const MicroBatchView& batch, const void* x, const ExpertScratch& scratch,
@@ -416,10 +194,14 @@ absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& ba
 
 absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
                              const MicroBatchView& batch, const ExpertScratch& s,
-                             const RoutedTokens& r, const void* dy, float* gradient) {
+                             const RoutedTokens& r, const void* dy, float* gradient, bool first) {
   const BoundExperts bound(context, weights, batch);
   const BoundLayer& l = bound.layer;
   const ExpertMatrix gate_up = GateUp(l), down = Down(l);
+  if (first && gradient != nullptr) {
+    MT_RETURN_IF_ERROR(ZeroGradientsWithoutRows(l, r, gate_up, gradient));
+    MT_RETURN_IF_ERROR(ZeroGradientsWithoutRows(l, r, down, gradient));
+  }
   return ForPacks(l, r, [&](const Pack& pack) {
     MT_RETURN_IF_ERROR(Gather(l, r, pack, r.normed, /*weights=*/nullptr, s.in));
     MT_RETURN_IF_ERROR(Products(l, r, pack, gate_up, s.in, s.gate_up));
@@ -444,10 +226,10 @@ absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
     }
     MT_RETURN_IF_ERROR(l.kernels.WeighRows(l.stream, weigh));
     MT_RETURN_IF_ERROR(GluBackward(l, s, pack.rows, down.in));
-    MT_RETURN_IF_ERROR(WeightGradients(l, r, pack, gate_up, s.in, s.gate_up, gradient));
+    MT_RETURN_IF_ERROR(WeightGradients(l, r, pack, gate_up, s.in, s.gate_up, gradient, first));
     if (gradient != nullptr) {
       MT_RETURN_IF_ERROR(Gather(l, r, pack, dy, r.weights, s.out));
-      MT_RETURN_IF_ERROR(WeightGradients(l, r, pack, down, s.dactivated, s.out, gradient));
+      MT_RETURN_IF_ERROR(WeightGradients(l, r, pack, down, s.dactivated, s.out, gradient, first));
     }
     MT_RETURN_IF_ERROR(InputGradients(l, r, pack, gate_up, s.gate_up, s.out));
     return AddRows(l, r, pack, s.out, /*weights=*/nullptr);

@@ -16,55 +16,10 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "engine/model/layer/activations.h"
+#include "engine/model/layer/expert_memory.h"
 #include "engine/model/layer/layer_context.h"
 
 namespace megatrain {
-
-// The tokens of one micro-batch on their way through the experts of a layer. t tokens, k experts
-// chosen for each, E experts. Device memory except for `offsets`.
-struct RoutedTokens {
-  void* normed = nullptr;  // T [t, hidden], the experts' input
-  float* rstd = nullptr;   // [t]
-  // [t, hidden]: in forward the sum of what a token's experts return, in backward that of the
-  // gradients by `normed`.
-  float* sum = nullptr;
-  int32_t* choice = nullptr;  // [t, k], as in RouteArgs
-  float* weights = nullptr;   // [t, k], as in RouteArgs
-  float* dweights = nullptr;  // [t, k], as in RouteBackwardArgs
-  float* entropy = nullptr;   // [t], as in RouteArgs
-  // The sums over tokens of the entropy, and by expert of softmax(logits). FP64.
-  double* entropy_sum = nullptr;
-  double* probability = nullptr;      // [E]
-  float* dprobabilities = nullptr;    // [E], as in RouteBackwardArgs; the caller's
-  int32_t* assignments = nullptr;     // [t k], as in SortAssignmentsArgs
-  int32_t* token_rows = nullptr;      // [t, k], as in SortAssignmentsArgs
-  int32_t* device_offsets = nullptr;  // [E + 1], as in SortAssignmentsArgs
-  // HOST memory: a copy of device_offsets that the caller makes between RouteTokens and the
-  // experts.
-  const int32_t* offsets = nullptr;
-};
-// Returns the bytes of a block that suffices for any layer of the model; 0 without experts.
-int64_t RoutedBytes(const ModelDescription& model, DType dtype, int64_t tokens);
-RoutedTokens PlaceRouted(const ModelDescription& model, DType dtype, int64_t tokens, void* block);
-
-// Memory that the functions below use in turn. T is the activation dtype, n the tokens of a chunk
-// (LayerChunkTokens) and the most rows that experts take at a time, besides the rows that fill up a
-// product (LayerContext::whole_rows).
-struct ExpertScratch {
-  float* logits = nullptr;  // [n, E]
-  void* dlogits = nullptr;  // T [n, E]
-  // The shared unit's, then the experts'.
-  void* gate_up = nullptr;     // T [n, 2, intermediate]
-  void* activated = nullptr;   // T [n, intermediate]
-  void* dactivated = nullptr;  // T [n, intermediate]
-  void* in = nullptr;          // T [n, hidden], the rows of experts
-  void* out = nullptr;         // T [n, hidden]
-};
-// Returns the bytes of a block that suffices for any layer of the model; 0 without experts.
-int64_t ExpertScratchBytes(const ModelDescription& model, DType dtype, int64_t chunk_tokens);
-ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int64_t chunk_tokens,
-                                 void* block);
 
 // What RouteTokens computes for RouterTotals besides the routing: r.entropy_sum, and r.probability.
 enum class RoutingTotals { kNone, kEntropy, kEntropyAndProbability };
@@ -86,10 +41,11 @@ absl::Status FinishExperts(const LayerContext& context, const MicroBatchView& ba
 
 // `dy` [tokens, hidden] is the gradient by y. Adds the gradient by `normed` to r.sum and writes
 // r.dweights of the tile's experts. Weight gradients are added to `gradient` (FP32, in the tile's
-// layout; null if all of the tile is frozen).
+// layout; null if all of the tile is frozen). With `first` they replace its content instead, also
+// those of experts without rows; padding is not written.
 absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
                              const MicroBatchView& batch, const ExpertScratch& scratch,
-                             const RoutedTokens& r, const void* dy, float* gradient);
+                             const RoutedTokens& r, const void* dy, float* gradient, bool first);
 
 // `dh` [tokens, hidden] has the gradient by y on entry and by x on return; weight gradients go to
 // `gradient` as in DecoderLayerBackward. Overwrites r.normed. `dprobabilities` is that of

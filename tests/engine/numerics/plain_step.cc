@@ -126,10 +126,8 @@ struct Experts {
                                    RoutingTotals::kNone));
     for (int i = 0; i < stage.expert_tiles; ++i) {
       ++context.tile;
-      float* const gradient = gradients[context.tile];
-      if (first) std::fill_n(gradient, context.layout->tiles[context.tile].elements, 0.0f);
-      MT_RETURN_IF_ERROR(
-          ExpertsBackward(context, tiles[context.tile], view, scratch, routed, dh, gradient));
+      MT_RETURN_IF_ERROR(ExpertsBackward(context, tiles[context.tile], view, scratch, routed, dh,
+                                         gradients[context.tile], first));
     }
     context.tile = stage.tile;
     return RouterBackward(context, tiles[stage.tile], view, x, scratch, routed, dh,

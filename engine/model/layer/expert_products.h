@@ -1,0 +1,66 @@
+// The rows and products of the experts of one tile (expert_half.h). The experts' tile is bound in
+// `l`. Each function queues work on the stream of `l` and returns the errors of its kernels.
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_PRODUCTS_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_PRODUCTS_H_
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "engine/model/layer/bound_layer.h"
+#include "engine/model/layer/expert_memory.h"
+
+namespace megatrain {
+
+// Rows [first, first + rows) of the sorted assignments, which fit into the scratch.
+struct Pack {
+  int64_t first = 0, rows = 0;
+};
+// Calls `run` for packs of rows that cover those of the tile's experts in order. An expert is not
+// cut unless it has more rows than a pack holds, and then where its own rows say, so that its
+// products do not depend on the tile's other experts.
+absl::Status ForPacks(const BoundLayer& l, const RoutedTokens& r,
+                      absl::FunctionRef<absl::Status(const Pack&)> run);
+
+// Returns the pack's rows as kernels take them.
+ExpertRows RangeOf(const BoundLayer& l, const RoutedTokens& r, const Pack& pack);
+// out[pack's rows, hidden] = the rows of x [tokens, hidden] (* their weights; null: 1).
+absl::Status Gather(const BoundLayer& l, const RoutedTokens& r, const Pack& pack, const void* x,
+                    const float* weights, void* out);
+// Adds x[pack's rows, hidden] (* their weights; null: 1) to r.sum.
+absl::Status AddRows(const BoundLayer& l, const RoutedTokens& r, const Pack& pack, const void* x,
+                     const float* weights);
+
+// One of an expert's two matrices.
+struct ExpertMatrix {
+  int64_t weight = 0;  // of the tile's first expert
+  int64_t bias = -1;
+  int64_t in = 0, out = 0;
+  bool transposed = false;
+
+  int64_t weight_of(int64_t index) const { return weight + index * in * out; }
+  int64_t bias_of(int64_t index) const { return bias < 0 ? -1 : bias + index * out; }
+};
+ExpertMatrix GateUp(const BoundLayer& l);
+ExpertMatrix Down(const BoundLayer& l);
+
+// y[pack's rows, out] = x[pack's rows, in] W^T (+ bias), each expert's with its own W. Rows that
+// fill up a product are those of the experts behind, whose own products then overwrite them, or lie
+// behind the pack.
+absl::Status Products(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
+                      const ExpertMatrix& m, const void* x, void* y);
+// dx[pack's rows, in] = dy[pack's rows, out] W
+absl::Status InputGradients(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
+                            const ExpertMatrix& m, const void* dy, void* dx);
+// dW (+)= dy^T x and dbias (+)= the sum of dy's rows, for each expert. With `first` an expert's
+// first rows are written and not added.
+absl::Status WeightGradients(const BoundLayer& l, const RoutedTokens& r, const Pack& pack,
+                             const ExpertMatrix& m, const void* x, const void* dy, float* gradient,
+                             bool first);
+// Sets the gradients of experts without rows to 0.
+absl::Status ZeroGradientsWithoutRows(const BoundLayer& l, const RoutedTokens& r,
+                                      const ExpertMatrix& m, float* gradient);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_PRODUCTS_H_
