@@ -181,6 +181,30 @@ absl::Status CpuKernels::RoundSum(Stream&, const RoundSumArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CpuKernels::CausalConv(Stream&, const CausalConvArgs&) {
+  return absl::UnimplementedError("CausalConv on the cpu device");
+}
+
+absl::Status CpuKernels::CausalConvBackward(Stream&, const CausalConvBackwardArgs&) {
+  return absl::UnimplementedError("CausalConvBackward on the cpu device");
+}
+
+absl::Status CpuKernels::GatedDelta(Stream&, const GatedDeltaArgs&) {
+  return absl::UnimplementedError("GatedDelta on the cpu device");
+}
+
+absl::Status CpuKernels::GatedDeltaBackward(Stream&, const GatedDeltaBackwardArgs&) {
+  return absl::UnimplementedError("GatedDeltaBackward on the cpu device");
+}
+
+absl::Status CpuKernels::GatedNorm(Stream&, const GatedNormArgs&) {
+  return absl::UnimplementedError("GatedNorm on the cpu device");
+}
+
+absl::Status CpuKernels::GatedNormBackward(Stream&, const GatedNormBackwardArgs&) {
+  return absl::UnimplementedError("GatedNormBackward on the cpu device");
+}
+
 absl::Status CpuKernels::Embedding(Stream&, const EmbeddingArgs& args) {
   const size_t row_bytes = static_cast<size_t>(args.hidden * DTypeBytes(args.dtype));
   ForRanges(pool_, args.tokens, RowsInBlock(args.hidden), [&](int64_t begin, int64_t end) {
@@ -311,6 +335,8 @@ absl::Status CpuKernels::AdamW(Stream&, const AdamWArgs& args) {
 int64_t CpuKernelSizes::AttentionBackwardWorkspaceBytes(const AttentionShape& s) const {
   return AttentionWorkspaceBytes(s.tokens, s.heads, s.head_dim);
 }
+
+int64_t CpuKernelSizes::GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape&) const { return 0; }
 
 // Every thread's workspace; one more for the caller's parts of sums (of rows at most as wide as a
 // matrix has elements over kPartsMax); oneDNN's generated code.
