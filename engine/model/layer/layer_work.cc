@@ -26,6 +26,8 @@ struct Sizes {
         hidden(static_cast<double>(s.model->hidden)),
         q(static_cast<double>(layer.attention.q_width())),
         kv(static_cast<double>(layer.attention.kv_width())),
+        projected(static_cast<double>(layer.projected_width())),
+        mixed(static_cast<double>(layer.mixed_width())),
         intermediate(static_cast<double>(layer.feed_forward.intermediate)),
         vocabulary(static_cast<double>(s.model->vocabulary)) {
     // Query i of a document sees min(i + 1, window) keys: sequence / 2 on average, or window -
@@ -36,13 +38,13 @@ struct Sizes {
         limit > 0 && limit < s.sequence_length ? static_cast<double>(limit) : sequence;
     pair_product_flops = tokens * (window - window * window / (2 * sequence)) * 2 * q;
   }
-  double qkv() const { return q + 2 * kv; }
   // Of a layer with experts only the half with attention is counted here (expert_work.h).
   bool dense() const { return layer.experts.count == 0; }
   bool qk_norm() const { return layer.attention.qk_norm != QkNorm::kNone; }
+  bool delta_net() const { return layer.attention_kind() == AttentionKind::kDeltaNet; }
   // Parameters of the products of a layer, without its last one.
   double layer_matrices_but_down() const {
-    return hidden * qkv() + q * hidden + 2 * hidden * intermediate;
+    return hidden * projected + mixed * hidden + 2 * hidden * intermediate;
   }
   double down() const { return hidden * intermediate; }
   // The layer's norms of the residual stream, and of what is added to it.
@@ -56,7 +58,7 @@ struct Sizes {
   }
 
   const LayerDescription& layer;
-  double tokens, e, hidden, q, kv, intermediate, vocabulary, pair_product_flops;
+  double tokens, e, hidden, q, kv, projected, mixed, intermediate, vocabulary, pair_product_flops;
 };
 
 // `elements` a token, read or written once each.
@@ -99,17 +101,67 @@ LayerWork PrepareQueriesAndKeys(const Sizes& s) {
   return s.qk_norm() ? HeadNorms(s) + Rope(s) : Rope(s);
 }
 
-// The work from a layer's input to attention's output.
-LayerWork AttentionForward(const Sizes& s) {
+// Of attention's result: reads it and the gate.
+LayerWork Gate(const Sizes& s) {
+  return s.layer.attention.output_gate ? Pass(s, 3 * s.q) : LayerWork{};
+}
+// Reads result, gate and gradient; writes the gated result and two gradients.
+LayerWork GateBackward(const Sizes& s) {
+  return s.layer.attention.output_gate ? Pass(s, 6 * s.q) : LayerWork{};
+}
+
+// A delta net's convolution and its gated norm.
+LayerWork ConvAndNorm(const Sizes& s) {
+  return Pass(s, 2 * static_cast<double>(s.layer.delta_net.channels()) + 3 * s.mixed, 2);
+}
+// The convolution reads inputs and gradients and writes these; the norm as GateBackward.
+LayerWork ConvAndNormBackward(const Sizes& s) {
+  return Pass(s, 3 * static_cast<double>(s.layer.delta_net.channels()) + 6 * s.mixed,
+              2 * kSplitSum);
+}
+// The operations of the delta rule for a token and all heads: a state is decayed, read with a key,
+// changed by one pair and read with a query.
+double DeltaFlops(const Sizes& s) {
+  return s.tokens * 7 * s.mixed * static_cast<double>(s.layer.delta_net.key_dim);
+}
+
+// What mixes the tokens, from the projections to the input of the last product.
+LayerWork Mix(const Sizes& s) {
+  if (s.delta_net()) {
+    return ConvAndNorm(s) + LayerWork{.attention_forward_flops = DeltaFlops(s), .launches = 1};
+  }
   // Scores, and the values weighted by them.
   const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
-  return NormIf(s, s.layer.attention_norms.norm) + Products(s, s.hidden * s.qkv(), 1) +
-         PrepareQueriesAndKeys(s) + attention;
+  return PrepareQueriesAndKeys(s) + attention + Gate(s);
+}
+
+// What of it is computed again where the results of products and attention were kept.
+LayerWork RecomputeMix(const Sizes& s) {
+  if (s.delta_net()) return ConvAndNorm(s);
+  return (s.qk_norm() ? PrepareQueriesAndKeys(s) : LayerWork{}) + Gate(s);
+}
+
+LayerWork MixBackward(const Sizes& s) {
+  if (s.delta_net()) {
+    // The states once more, then two gradients of each operation.
+    return ConvAndNormBackward(s) +
+           LayerWork{.attention_backward_flops = 3 * DeltaFlops(s), .launches = kSplitSum};
+  }
+  // Scores once more, then the gradients by probabilities, values, queries and keys.
+  const LayerWork attention = {.attention_backward_flops = 5 * s.pair_product_flops,
+                               .launches = kAttentionBackwardLaunches};
+  return Rope(s) + attention + (s.qk_norm() ? HeadNormsBackward(s) : LayerWork{}) +
+         GateBackward(s);
+}
+
+// The work from a layer's input to the result of its first half before the last product.
+LayerWork AttentionForward(const Sizes& s) {
+  return NormIf(s, s.layer.attention_norms.norm) + Products(s, s.hidden * s.projected, 1) + Mix(s);
 }
 
 // The work from there to gate and up, or to the end of the half.
 LayerWork ToGateUp(const Sizes& s) {
-  const LayerWork output = Branch(s, s.q * s.hidden, s.layer.attention_norms);
+  const LayerWork output = Branch(s, s.mixed * s.hidden, s.layer.attention_norms);
   if (!s.dense()) return output;
   return output + NormIf(s, s.layer.feed_forward_norms.norm) +
          Products(s, 2 * s.hidden * s.intermediate, 1);
@@ -172,8 +224,7 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
     case KeepLevel::kEverything:
       break;
     case KeepLevel::kCheapRecomputed: {
-      const LayerWork norms = s.norms() * Norm(s);
-      return InChunks(shape, s.qk_norm() ? norms + PrepareQueriesAndKeys(s) : norms);
+      return InChunks(shape, s.norms() * Norm(s) + RecomputeMix(s));
     }
     case KeepLevel::kNothing: {
       // The input's norm twice: for queries, keys and values, and for the gradient of their
@@ -194,14 +245,10 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const double matrices = s.layer_matrices_but_down() + s.down();
   // Each of the four matrices has a gradient by the input and one by the weight.
   LayerWork work = 2 * Products(s, matrices, 4) + GluBackward(s) + s.norms() * NormBackward(s) +
-                   s.post_norms() * PostNormBackward(s) + Rope(s);
+                   s.post_norms() * PostNormBackward(s) + MixBackward(s);
   // Without a norm before a half, its product adds to the residual stream's gradient.
   work += ((s.dense() ? 2 : 1) - s.norms()) * Pass(s, s.hidden, 0);
-  // Scores once more, then the gradients by probabilities, values, queries and keys.
-  work += {.attention_backward_flops = 5 * s.pair_product_flops,
-           .launches = kAttentionBackwardLaunches};
-  if (s.qk_norm()) work += HeadNormsBackward(s);
-  if (s.layer.attention.qkv_bias) work += Pass(s, s.qkv(), kSplitSum);
+  if (s.layer.attention.qkv_bias) work += Pass(s, s.projected, kSplitSum);
   if (s.layer.attention.output_bias) work += Pass(s, s.hidden, kSplitSum);
   work = InChunks(shape, work);
   work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), first);

@@ -8,56 +8,67 @@ namespace {
 
 int64_t QWidth(const BoundLayer& l) { return l.d.attention.q_width(); }
 int64_t KvWidth(const BoundLayer& l) { return l.d.attention.kv_width(); }
-int64_t QkvWidth(const BoundLayer& l) { return l.d.attention.qkv_width(); }
+bool HasGate(const BoundLayer& l) { return l.d.attention.output_gate; }
+// Where keys and values begin in the rows of a.projected, behind queries and gates.
+int64_t ProjectedKeys(const BoundLayer& l) { return QWidth(l) + l.d.attention.gate_width(); }
+int64_t ProjectedValues(const BoundLayer& l) { return ProjectedKeys(l) + KvWidth(l); }
 
 bool HasQkNorm(const BoundLayer& l) { return l.d.attention.qk_norm != QkNorm::kNone; }
 // Where attention reads q and k: rotated in place, or (with a QkNorm) beside the raw ones.
 void* Queries(const BoundLayer& l) { return HasQkNorm(l) ? l.a.softmax.qk_rotated : l.a.projected; }
 int64_t QueryKeyStride(const BoundLayer& l) {
-  return HasQkNorm(l) ? QWidth(l) + KvWidth(l) : QkvWidth(l);
+  return HasQkNorm(l) ? QWidth(l) + KvWidth(l) : l.projected_width;
 }
+// Where keys begin in the rows that attention reads.
+int64_t Keys(const BoundLayer& l) { return HasQkNorm(l) ? QWidth(l) : ProjectedKeys(l); }
 
 // q or k of all tokens, which their norm reads and writes.
 struct Heads {
   int64_t groups, width;  // the elements of a row that are normed together
-  int64_t begin;          // elements before them in a row
+  int64_t begin;          // elements before them in a row of a.projected
+  int64_t normed_begin;   // elements before them in a row that attention reads
   int64_t weight;         // offset in the tile
   float* rstd;            // [tokens, groups]
 };
 Heads QueryHeads(const BoundLayer& l) {
   const AttentionDescription& a = l.d.attention;
   const bool full = a.qk_norm == QkNorm::kFull;
-  return {full ? 1 : a.heads, full ? QWidth(l) : a.head_dim, 0, l.o.q_norm, l.a.softmax.qk_rstd};
+  return {full ? 1 : a.heads, full ? QWidth(l) : a.head_dim, 0, 0, l.o.q_norm,
+          l.a.softmax.qk_rstd};
 }
 Heads KeyHeads(const BoundLayer& l) {
   const AttentionDescription& a = l.d.attention;
   const bool full = a.qk_norm == QkNorm::kFull;
-  return {full ? 1 : a.kv_heads, full ? KvWidth(l) : a.head_dim, QWidth(l), l.o.k_norm,
+  return {full ? 1 : a.kv_heads,
+          full ? KvWidth(l) : a.head_dim,
+          ProjectedKeys(l),
+          Keys(l),
+          l.o.k_norm,
           l.a.softmax.qk_rstd + l.batch.tokens * QueryHeads(l).groups};
 }
 
 absl::Status HeadNorm(const BoundLayer& l, const Chunk& chunk, const Heads& h) {
   RmsNormArgs args =
-      l.NormArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, QkvWidth(l)), h.begin), h.weight,
-                 l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), h.begin),
+      l.NormArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, l.projected_width), h.begin),
+                 h.weight, l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), h.normed_begin),
                  h.rstd + chunk.begin * h.groups);
   args.groups = h.groups;
   args.width = h.width;
-  args.x_stride = QkvWidth(l);
+  args.x_stride = l.projected_width;
   args.y_stride = QueryKeyStride(l);
   return l.kernels.RmsNorm(l.stream, args);
 }
 
-// Works in place on `dqkv`, the chunk's rows.
-absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Heads& h, void* dqkv,
-                              const TileGradient& gradient) {
-  void* const dy = l.Offset(dqkv, h.begin);
+// Works in place on `dprojected`, the chunk's rows.
+absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Heads& h,
+                              void* dprojected, const TileGradient& gradient) {
+  void* const dy = l.Offset(dprojected, h.begin);
   RmsNormBackwardArgs args =
-      l.NormBackwardArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, QkvWidth(l)), h.begin),
+      l.NormBackwardArgs(chunk, l.Offset(l.Rows(l.a.projected, chunk, l.projected_width), h.begin),
                          h.weight, h.rstd + chunk.begin * h.groups, dy, dy, gradient);
   args.groups = h.groups;
   args.width = h.width;
-  args.x_stride = args.dy_stride = args.dx_stride = QkvWidth(l);
+  args.x_stride = args.dy_stride = args.dx_stride = l.projected_width;
   args.accumulate = false;
   return l.kernels.RmsNormBackward(l.stream, args);
 }
@@ -84,15 +95,15 @@ absl::Status RotateHeads(const BoundLayer& l, const Chunk& chunk, void* x, int64
   return l.kernels.Rope(l.stream, args);
 }
 
-// Rotates q and k, which lie side by side in the chunk's rows of `x`.
-absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride,
+// Rotates q and k in the chunk's rows of `x`, where k begins at `keys`.
+absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride, int64_t keys,
                     bool inverse) {
   const AttentionDescription& a = l.d.attention;
-  if (a.query_rope == a.key_rope) {
+  if (a.query_rope == a.key_rope && keys == QWidth(l)) {
     return RotateHeads(l, chunk, x, stride, a.heads + a.kv_heads, a.key_rope, inverse);
   }
   MT_RETURN_IF_ERROR(RotateHeads(l, chunk, x, stride, a.heads, a.query_rope, inverse));
-  return RotateHeads(l, chunk, l.Offset(x, QWidth(l)), stride, a.kv_heads, a.key_rope, inverse);
+  return RotateHeads(l, chunk, l.Offset(x, keys), stride, a.kv_heads, a.key_rope, inverse);
 }
 
 AttentionArgs Attention(const BoundLayer& l) {
@@ -113,11 +124,11 @@ AttentionArgs Attention(const BoundLayer& l) {
   args.documents = l.batch.documents;
   args.q = Queries(l);
   args.q_stride = QueryKeyStride(l);
-  args.k = l.Offset(Queries(l), QWidth(l));
+  args.k = l.Offset(Queries(l), Keys(l));
   args.k_stride = QueryKeyStride(l);
-  args.v = l.Offset(l.a.projected, QWidth(l) + KvWidth(l));
-  args.v_stride = QkvWidth(l);
-  args.out = l.a.mixed;
+  args.v = l.Offset(l.a.projected, ProjectedValues(l));
+  args.v_stride = l.projected_width;
+  args.out = HasGate(l) ? l.a.softmax.attended : l.a.mixed;
   args.lse = l.a.softmax.lse;
   return args;
 }
@@ -157,14 +168,49 @@ AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackward
     args.add_dsinks = gradient.add;
   }
   args.forward = Attention(l);
-  args.dout = scratch.dmixed;
+  args.dout = HasGate(l) ? l.a.mixed : scratch.dmixed;
   args.dq = scratch.dprojected;
-  args.dk = l.Offset(scratch.dprojected, QWidth(l));
-  args.dv = l.Offset(scratch.dprojected, QWidth(l) + KvWidth(l));
-  args.dq_stride = args.dk_stride = args.dv_stride = QkvWidth(l);
+  args.dk = l.Offset(scratch.dprojected, ProjectedKeys(l));
+  args.dv = l.Offset(scratch.dprojected, ProjectedValues(l));
+  args.dq_stride = args.dk_stride = args.dv_stride = l.projected_width;
   args.workspace = scratch.workspace;
   args.workspace_bytes = scratch.workspace_bytes;
   return args;
+}
+
+// Computes a.mixed from attention's result, if that has a gate.
+absl::Status Gate(const BoundLayer& l) {
+  if (!HasGate(l)) return absl::OkStatus();
+  SigmoidGateArgs args;
+  args.dtype = l.context.dtype;
+  args.tokens = l.batch.tokens;
+  args.heads = l.d.attention.heads;
+  args.head_dim = l.d.attention.head_dim;
+  args.x = l.a.softmax.attended;
+  args.gate = l.Offset(l.a.projected, QWidth(l));
+  args.gate_stride = l.projected_width;
+  args.gate_head_stride = args.head_dim;
+  args.out = l.a.mixed;
+  return l.kernels.SigmoidGate(l.stream, args);
+}
+
+// Computes the gradient by attention's result in the memory of a.mixed, which nothing reads any
+// more, and that by the gates in scratch.dprojected.
+absl::Status GateBackward(const BoundLayer& l, const LayerBackwardScratch& scratch) {
+  if (!HasGate(l)) return absl::OkStatus();
+  SigmoidGateBackwardArgs args;
+  args.dtype = l.context.dtype;
+  args.tokens = l.batch.tokens;
+  args.heads = l.d.attention.heads;
+  args.head_dim = l.d.attention.head_dim;
+  args.x = l.a.softmax.attended;
+  args.gate = l.Offset(l.a.projected, QWidth(l));
+  args.dout = scratch.dmixed;
+  args.dx = l.a.mixed;
+  args.dgate = l.Offset(scratch.dprojected, QWidth(l));
+  args.gate_stride = args.dgate_stride = l.projected_width;
+  args.gate_head_stride = args.dgate_head_stride = args.head_dim;
+  return l.kernels.SigmoidGateBackward(l.stream, args);
 }
 
 }  // namespace
@@ -174,18 +220,23 @@ absl::Status SoftmaxAttention::Prepare(const BoundLayer& l, const Chunk& chunk) 
     MT_RETURN_IF_ERROR(HeadNorm(l, chunk, QueryHeads(l)));
     MT_RETURN_IF_ERROR(HeadNorm(l, chunk, KeyHeads(l)));
   }
-  return Rotate(l, chunk, l.Rows(Queries(l), chunk, QueryKeyStride(l)), QueryKeyStride(l),
+  return Rotate(l, chunk, l.Rows(Queries(l), chunk, QueryKeyStride(l)), QueryKeyStride(l), Keys(l),
                 /*inverse=*/false);
 }
 
-bool SoftmaxAttention::Recomputes(const BoundLayer& l) const {
-  // Without a QkNorm the kept q and k are rotated already.
-  return !l.keeps_all && HasQkNorm(l);
+absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const {
+  MT_RETURN_IF_ERROR(l.context.cache.rows != nullptr
+                         ? AttentionWithCache(l)
+                         : l.kernels.Attention(l.stream, Attention(l)));
+  return Gate(l);
 }
 
-absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const {
-  return l.context.cache.rows != nullptr ? AttentionWithCache(l)
-                                         : l.kernels.Attention(l.stream, Attention(l));
+absl::Status SoftmaxAttention::Recompute(const BoundLayer& l) const {
+  // Without a QkNorm the kept q and k are rotated already.
+  if (HasQkNorm(l)) {
+    MT_RETURN_IF_ERROR(l.ForChunks([&](const Chunk& chunk) { return Prepare(l, chunk); }));
+  }
+  return Gate(l);
 }
 
 bool SoftmaxAttention::Trains(const BoundLayer& l) const {
@@ -195,17 +246,19 @@ bool SoftmaxAttention::Trains(const BoundLayer& l) const {
 
 absl::Status SoftmaxAttention::MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                            const TileGradient& gradient) const {
+  MT_RETURN_IF_ERROR(GateBackward(l, scratch));
   return l.kernels.AttentionBackward(l.stream, AttentionGradient(l, scratch, gradient));
 }
 
 absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk& chunk,
                                                const LayerBackwardScratch& scratch,
                                                const TileGradient& gradient) const {
-  void* const dqkv = l.Rows(scratch.dprojected, chunk, QkvWidth(l));
-  MT_RETURN_IF_ERROR(Rotate(l, chunk, dqkv, QkvWidth(l), /*inverse=*/true));
+  void* const dprojected = l.Rows(scratch.dprojected, chunk, l.projected_width);
+  MT_RETURN_IF_ERROR(
+      Rotate(l, chunk, dprojected, l.projected_width, ProjectedKeys(l), /*inverse=*/true));
   if (!HasQkNorm(l)) return absl::OkStatus();
-  MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, QueryHeads(l), dqkv, gradient));
-  return HeadNormBackward(l, chunk, KeyHeads(l), dqkv, gradient);
+  MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, QueryHeads(l), dprojected, gradient));
+  return HeadNormBackward(l, chunk, KeyHeads(l), dprojected, gradient);
 }
 
 int64_t SoftmaxAttention::WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,

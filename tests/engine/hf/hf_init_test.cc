@@ -114,7 +114,7 @@ TEST(HfInitTest, TilesOfEitherPrecisionHoldTheSameMasters) {
         if (tensor.decays) {
           EXPECT_LT(std::abs(value), 0.2f);
         } else {
-          EXPECT_EQ(value, tensor.is_norm ? 1.0f : 0.0f);
+          EXPECT_EQ(value, tensor.initial == Initial::kOne ? 1.0f : 0.0f);
         }
       }
     }

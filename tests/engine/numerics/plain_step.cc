@@ -43,17 +43,20 @@ void* PlaceWeights(const TileLayout& tile, const NamedTensors& weights, DType dt
                    Buffers& buffers) {
   void* block = buffers.Bytes(tile.elements * DTypeBytes(dtype));
   for (const TensorSpec& tensor : tile.tensors) {
-    const float* const values = weights.at(tensor.name_on_disk()).data() + tensor.source_begin;
+    const float* const values = weights.at(tensor.name_on_disk()).data();
     if (tensor.is_buffer) {
       std::memcpy(static_cast<char*>(block) + tensor.offset * DTypeBytes(dtype), values,
                   static_cast<size_t>(tensor.elements) * sizeof(float));
       continue;
     }
-    for (int64_t i = 0; i < tensor.elements; ++i) {
-      if (dtype == DType::kF32) {
-        static_cast<float*>(block)[tensor.offset + i] = values[i];
-      } else {
-        static_cast<bf16_t*>(block)[tensor.offset + i] = RoundAwayFromZero(values[i]);
+    for (const TensorRun& run : RunsOf(tensor)) {
+      for (int64_t i = 0; i < run.elements; ++i) {
+        const int64_t place = tensor.offset + run.place + i;
+        if (dtype == DType::kF32) {
+          static_cast<float*>(block)[place] = values[run.source + i];
+        } else {
+          static_cast<bf16_t*>(block)[place] = RoundAwayFromZero(values[run.source + i]);
+        }
       }
     }
   }
@@ -253,7 +256,9 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
     const float* begin = gradients[tile] + tensor.offset;
     std::vector<float>& whole = result->gradients[tensor.name];
     whole.resize(static_cast<size_t>(tensor.whole_elements()));
-    std::copy_n(begin, tensor.elements, whole.begin() + tensor.source_begin);
+    for (const TensorRun& run : RunsOf(tensor)) {
+      std::copy_n(begin + run.place, run.elements, whole.begin() + run.source);
+    }
   });
   return absl::OkStatus();
 }

@@ -150,10 +150,14 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
     return {held.begin(), held.end()};
   }
 
-  // The tensor's part of the whole.
+  // The tensor's part of the whole, in the tile's order.
   static std::vector<float> Part(const NamedTensors& whole, const TensorSpec& tensor) {
-    const auto begin = whole.at(tensor.name).begin() + tensor.source_begin;
-    return {begin, begin + tensor.elements};
+    std::vector<float> part(static_cast<size_t>(tensor.elements));
+    for (const TensorRun& run : RunsOf(tensor)) {
+      std::copy_n(whole.at(tensor.name).begin() + run.source, run.elements,
+                  part.begin() + run.place);
+    }
+    return part;
   }
 
   const ModelReference reference_ = LoadModelReference(std::get<0>(GetParam()));
