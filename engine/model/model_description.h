@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/delta_args.h"
 #include "engine/device/expert_args.h"
 #include "engine/device/kernel_args.h"
 
@@ -94,7 +95,7 @@ struct DeltaNetDescription {
   int64_t value_heads = 0;  // a multiple of key_heads
   int64_t key_dim = 0;      // of a head
   int64_t value_dim = 0;
-  int64_t kernel = 0;  // the tokens that the convolution takes
+  int64_t kernel = 0;  // the tokens that the convolution takes, 2 to kCausalConvKernelMax
   DeltaTensors tensors = DeltaTensors::kApart;
 
   int64_t keys_width() const { return key_heads * key_dim; }

@@ -69,7 +69,8 @@ std::vector<std::string> ReferenceFamilies() {
           "smollm3",  "phi3",           "granite",         "olmo2",           "olmo3",
           "glm4",     "gemma2",         "gemma3",          "exaone4",         "seed_oss",
           "ernie4_5", "mixtral",        "qwen3_moe",       "qwen3_moe_plain", "gpt_oss",
-          "glm4_moe", "gemma3_wrapper", "mistral3_wrapper"};
+          "glm4_moe", "qwen3_next",     "qwen3_5_moe",     "gemma3_wrapper",  "mistral3_wrapper",
+          "qwen3_5_wrapper"};
 }
 
 std::string ReadBytes(const std::string& path) {
