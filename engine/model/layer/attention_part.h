@@ -40,6 +40,9 @@ class AttentionPart {
   // for a micro-batch of `tokens` tokens in documents of up to `sequence` tokens.
   virtual int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
                                  int64_t sequence, const KernelSizes& sizes) const = 0;
+  // Returns the device bytes of LayerCache::data for a layer.
+  virtual int64_t CacheBytes(const LayerDescription& layer, DType dtype,
+                             const CacheSize& size) const = 0;
   // Announces the calls of Mix and MixBackward to the kernels, so that they can be prepared in
   // advance. Addresses are reckoned with, not looked at.
   virtual void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const = 0;

@@ -21,6 +21,10 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
   return bytes;
 }
 
+int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheSize& size) {
+  return PartOf(layer).CacheBytes(layer, dtype, size);
+}
+
 LayerBackwardWidths BackwardWidths(const ModelDescription& model) {
   LayerBackwardWidths widths;
   for (const LayerDescription& layer : model.layers) {

@@ -20,7 +20,30 @@ DeltaDocuments Documents(const BoundLayer& l) {
   documents.documents = l.batch.documents;
   documents.starts = l.batch.document_starts;
   documents.bounds = l.batch.document_bounds;
+  if (l.context.cache.data != nullptr) documents.state_rows = l.batch.state_rows;
   return documents;
+}
+
+// The states of generation: the convolution's, T [sequences, kernel - 1, channels], then the delta
+// rule's, FP32 [sequences, value_heads, key_dim, value_dim].
+struct States {
+  void* conv = nullptr;
+  float* delta = nullptr;
+};
+int64_t PlaceStates(const DeltaNetDescription& d, DType dtype, int64_t sequences, void* data,
+                    States& states) {
+  TensorCursor cursor{static_cast<char*>(data)};
+  cursor.Take(&states.conv, sequences * (d.kernel - 1) * d.channels() * DTypeBytes(dtype));
+  cursor.Take(&states.delta, sequences * d.value_heads * d.key_dim * d.value_dim *
+                                 int64_t{sizeof(float)});
+  return cursor.offset;
+}
+// Those of the layer's cache; null without one.
+States CachedStates(const BoundLayer& l) {
+  States states;
+  const LayerCache& cache = l.context.cache;
+  PlaceStates(Description(l), l.context.dtype, cache.sequences, cache.data, states);
+  return states;
 }
 
 CausalConvArgs Conv(const BoundLayer& l) {
@@ -34,6 +57,8 @@ CausalConvArgs Conv(const BoundLayer& l) {
   args.weight = l.Offset(l.weights, l.o.conv);
   args.y = l.a.delta.convolved;
   args.y_stride = args.channels;
+  args.final_states = CachedStates(l).conv;
+  if (l.context.cache.attend) args.initial_states = args.final_states;
   return args;
 }
 
@@ -56,6 +81,8 @@ GatedDeltaArgs Delta(const BoundLayer& l) {
   args.a_log = l.Offset(l.weights, l.o.a_log);
   args.dt_bias = l.Offset(l.weights, l.o.dt_bias);
   args.out = l.a.delta.out;
+  args.final_states = CachedStates(l).delta;
+  if (l.context.cache.attend) args.initial_states = args.final_states;
   return args;
 }
 
@@ -179,6 +206,12 @@ int64_t DeltaNet::WorkspaceBytes(const LayerDescription& layer, DType dtype, int
                                                  .value_heads = d.value_heads,
                                                  .key_dim = d.key_dim,
                                                  .value_dim = d.value_dim});
+}
+
+int64_t DeltaNet::CacheBytes(const LayerDescription& layer, DType dtype,
+                             const CacheSize& size) const {
+  States none;
+  return PlaceStates(layer.delta_net, dtype, size.sequences, nullptr, none);
 }
 
 void DeltaNet::Announce(const BoundLayer&, const LayerBackwardScratch&) const {}

@@ -152,7 +152,7 @@ absl::Status AttentionWithCache(const BoundLayer& l) {
   args.k_stride = whole.k_stride;
   args.v = whole.v;
   args.v_stride = whole.v_stride;
-  args.cache = l.context.cache.rows;
+  args.cache = l.context.cache.data;
   args.out = whole.out;
   MT_RETURN_IF_ERROR(l.kernels.StoreInCache(l.stream, args));
   return l.context.cache.attend ? l.kernels.CachedAttention(l.stream, args)
@@ -225,7 +225,7 @@ absl::Status SoftmaxAttention::Prepare(const BoundLayer& l, const Chunk& chunk) 
 }
 
 absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const {
-  MT_RETURN_IF_ERROR(l.context.cache.rows != nullptr
+  MT_RETURN_IF_ERROR(l.context.cache.data != nullptr
                          ? AttentionWithCache(l)
                          : l.kernels.Attention(l.stream, Attention(l)));
   return Gate(l);
@@ -273,6 +273,11 @@ int64_t SoftmaxAttention::WorkspaceBytes(const LayerDescription& layer, DType dt
                                                 .window = a.window,
                                                 .softcap = static_cast<float>(a.softcap),
                                                 .sinks = a.sinks});
+}
+
+int64_t SoftmaxAttention::CacheBytes(const LayerDescription& layer, DType dtype,
+                                     const CacheSize& size) const {
+  return size.rows * 2 * layer.attention.kv_width() * DTypeBytes(dtype);
 }
 
 void SoftmaxAttention::Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const {

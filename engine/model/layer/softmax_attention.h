@@ -21,6 +21,8 @@ class SoftmaxAttention final : public AttentionPart {
                                const TileGradient& gradient) const override;
   int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
                          int64_t sequence, const KernelSizes& sizes) const override;
+  int64_t CacheBytes(const LayerDescription& layer, DType dtype,
+                     const CacheSize& size) const override;
   void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const override;
 };
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "engine/base/status.h"
+#include "engine/data/sequences/document_bounds.h"
 #include "engine/device/device.h"
 #include "engine/model/experts/expert_half.h"
 #include "engine/model/layer/decoder_layer.h"
@@ -65,7 +66,7 @@ void* PlaceWeights(const TileLayout& tile, const NamedTensors& weights, DType dt
 
 // Device copies and the host's list of documents of one micro-batch.
 struct MicroBatch {
-  std::vector<int32_t> ids, positions, targets, sorted_positions, document_starts;
+  std::vector<int32_t> ids, positions, targets, sorted_positions, document_starts, document_bounds;
 
   explicit MicroBatch(const std::vector<Sequence>& sequences) {
     for (const Sequence& s : sequences) {
@@ -81,6 +82,8 @@ struct MicroBatch {
       }
     }
     document_starts.push_back(static_cast<int32_t>(ids.size()));
+    document_bounds.resize(2 * ids.size());
+    WriteDocumentBounds(document_starts, document_bounds.data());
     sorted_positions.resize(ids.size());
     std::iota(sorted_positions.begin(), sorted_positions.end(), 0);
     std::stable_sort(sorted_positions.begin(), sorted_positions.end(),
@@ -94,6 +97,7 @@ struct MicroBatch {
     view.positions = positions.data();
     view.targets = targets.data();
     view.sorted_positions = sorted_positions.data();
+    view.document_bounds = document_bounds.data();
     view.document_starts = document_starts.data();
     view.documents = static_cast<int64_t>(document_starts.size()) - 1;
     return view;

@@ -439,7 +439,7 @@ TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, UpdatePlacesTest,
-    ::testing::Combine(::testing::Values("llama", "llama_tied", "qwen2", "qwen3"),
+    ::testing::Combine(::testing::Values("llama", "llama_tied", "qwen2", "qwen3", "qwen3_5_wrapper"),
                        ::testing::Values(Setting{"sweeps", 1, 2, StashPlace::kHost,
                                                  RecomputeMode::kAuto})),
     [](const auto& info) { return std::get<0>(info.param); });
