@@ -25,7 +25,7 @@ struct Sizes {
         e(static_cast<double>(DTypeBytes(s.dtype))),
         hidden(static_cast<double>(s.model->hidden)),
         q(static_cast<double>(layer.attention.q_width())),
-        kv(static_cast<double>(layer.attention.kv_width())),
+        kv(layer.attention.projects_keys ? static_cast<double>(layer.attention.kv_width()) : 0.0),
         intermediate(static_cast<double>(layer.feed_forward.intermediate)),
         vocabulary(static_cast<double>(s.model->vocabulary)) {
     // Query i of a document sees min(i + 1, window) keys: sequence / 2 on average, or window -
