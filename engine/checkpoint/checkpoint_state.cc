@@ -158,6 +158,12 @@ absl::Status CheckResumable(const CheckpointState& saved, const CheckpointState&
         "the checkpoint is of another model: its fingerprint is ", saved.model_fingerprint,
         ", that of model.path is ", wanted.model_fingerprint, kWhatToDo));
   }
+  if (!saved.carried_digest.empty() && saved.carried_digest != wanted.carried_digest) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the tensors beside the text model in model.path, which are not trained but are part of "
+        "every checkpoint, have other names, types or shapes than when the checkpoint was written",
+        kWhatToDo));
+  }
   if (saved.weight_dtype != wanted.weight_dtype) {
     return absl::FailedPreconditionError(absl::StrCat(
         "training.precision differs: the checkpoint has ", PrecisionName(saved.weight_dtype),

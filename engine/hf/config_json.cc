@@ -233,6 +233,16 @@ ModelDescription ReadWrapper(JsonFields& fields, const WrapperFamily& wrapper) {
   return model;
 }
 
+// Returns the first directory with all files of its weights, `directory` if there is none.
+std::string DirectoryOfNames(FileSystem* files, const std::string& directory,
+                             const std::vector<std::string>& same_names) {
+  if (CheckHfWeightFilesExist(files, directory).ok()) return directory;
+  for (const std::string& other : same_names) {
+    if (CheckHfWeightFilesExist(files, other).ok()) return other;
+  }
+  return directory;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view text,
@@ -265,7 +275,8 @@ absl::StatusOr<ModelDescription> ParseModelDescription(std::string_view text,
 }
 
 absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directory,
-                                                      FileSystem* files) {
+                                                      FileSystem* files,
+                                                      const std::vector<std::string>& same_names) {
   const std::string path = JoinPath(directory, kConfigFileName);
   const absl::StatusOr<FileInfo> info = files->Examine(directory);
   if (absl::IsNotFound(info.status()) || (info.ok() && !info->is_directory)) {
@@ -278,9 +289,10 @@ absl::StatusOr<ModelDescription> ReadModelDescription(const std::string& directo
   if (!info.ok()) return info.status();
   MT_ASSIGN_OR_RETURN(const std::string text, ReadWholeFile(files, path, kConfigBytesMax));
   MT_ASSIGN_OR_RETURN(ModelDescription model, ParseModelDescription(text, path));
-  if (model.wrapper.is_there()) MT_RETURN_IF_ERROR(ReadWrapperNames(files, directory, model));
+  const std::string named = DirectoryOfNames(files, directory, same_names);
+  if (model.wrapper.is_there()) MT_RETURN_IF_ERROR(ReadWrapperNames(files, named, model));
   if (MostExperts(model) == 0) return model;
-  const absl::StatusOr<std::set<std::string>> names = ReadHfTensorNames(files, directory);
+  const absl::StatusOr<std::set<std::string>> names = ReadHfTensorNames(files, named);
   if (absl::IsNotFound(names.status())) return model;  // a configuration alone
   if (!names.ok()) return names.status();
   const auto has = [&](const std::string& name) {

@@ -68,18 +68,17 @@ absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
   return absl::OkStatus();
 }
 
-absl::Status AppendTensor(const Tile& tile, const TensorSpec& tensor, DType dtype,
-                          SafetensorsWriter* writer) {
+absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, DType dtype, TensorSink sink) {
   const Tile place = PlaceOf(tile, tensor);
   dtype = WeightDType(tensor, dtype);
   if (place.weight_dtype == dtype) {
-    return writer->Append(place.weights, tensor.elements * DTypeBytes(dtype));
+    return sink(place.weights, tensor.elements * DTypeBytes(dtype));
   }
   std::vector<char> chunk(std::min(tensor.elements, kChunkElements) * DTypeBytes(dtype));
   for (int64_t done = 0; done < tensor.elements;) {
     const int64_t elements = std::min(tensor.elements - done, kChunkElements);
     LoadMaster(place, done, elements, dtype, chunk.data());
-    MT_RETURN_IF_ERROR(writer->Append(chunk.data(), elements * DTypeBytes(dtype)));
+    MT_RETURN_IF_ERROR(sink(chunk.data(), elements * DTypeBytes(dtype)));
     done += elements;
   }
   return absl::OkStatus();
@@ -106,22 +105,23 @@ absl::Status ExportHfDirectory(const HfSideFiles& source, const ModelLayout& lay
                      "overwritten. Give another output directory"));
   }
   MT_RETURN_IF_ERROR(CheckReplaceable(files, target, layout));
-  MT_ASSIGN_OR_RETURN(const CarriedTensors carried,
-                      CarriedTensors::Open(files, source.directory, layout.model.wrapper));
+  MT_ASSIGN_OR_RETURN(
+      const CarriedTensors carried,
+      CarriedTensors::Open(files, source.directory, layout.model.wrapper, source.carried_digest));
   return ReplaceDirectory(files, target, [&](const std::string& temporary) -> absl::Status {
     MT_RETURN_IF_ERROR(CopyHfSideFiles(files, source, weight_dtype, temporary).status());
     int current = -1;
     Tile tile;
     return WriteHfWeights(
         files, temporary, layout, weight_dtype, shard_bytes,
-        [&](int index, const TensorSpec& tensor, SafetensorsWriter* writer) {
+        [&](int index, const TensorSpec& tensor, TensorSink sink) {
           if (index != current) {
             absl::StatusOr<Tile> next = get_tile(index);
             if (!next.ok()) return next.status();
             tile = *next;
             current = index;
           }
-          return AppendTensor(tile, tensor, weight_dtype, writer);
+          return GiveTensor(tile, tensor, weight_dtype, sink);
         },
         carried);
   });

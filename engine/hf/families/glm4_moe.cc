@@ -51,13 +51,17 @@ ModelDescription DescribeGlm4Moe(JsonFields& fields) {
   SetExperts(
       fields, "n_routed_experts", ReadGlmExperts(fields, model),
       [&](int64_t layer) { return layer >= dense; }, model);
-  // Layers that predict further tokens come after the decoder, which does without them.
   (void)fields.Integer("num_nextn_predict_layers", 0, kLayersMax, 1);
   (void)fields.Integer("num_mtp_layers", 0, kLayersMax, 1);
   return model;
 }
 
-const ModelFamilyRegistration kGlm4Moe({"glm4_moe", "Glm4MoeForCausalLM", DescribeGlm4Moe});
+const ModelFamilyRegistration kGlm4Moe({"glm4_moe",
+                                        "Glm4MoeForCausalLM",
+                                        DescribeGlm4Moe,
+                                        {.what = "layers that predict further tokens",
+                                         .later_layers_with = "eh_proj.weight",
+                                         .count_key = "num_nextn_predict_layers"}});
 
 }  // namespace
 }  // namespace megatrain

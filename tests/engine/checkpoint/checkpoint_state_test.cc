@@ -74,6 +74,16 @@ TEST(CheckpointStateTest, AnotherModelPrecisionSeedAndDataAreRefused) {
   ExpectRefused(saved, wanted, AllOf(HasSubstr("training data"), HasSubstr("changed")));
 }
 
+TEST(CheckpointStateTest, OtherCarriedTensorsAreRefused) {
+  CheckpointState saved = MakeState(TinyLayout(), DType::kBF16, 10), wanted = saved;
+  wanted.carried_digest = "a";
+  EXPECT_TRUE(CheckResumable(saved, wanted).ok()) << "of a version that had no digest";
+  saved.carried_digest = "b";
+  ExpectRefused(saved, wanted, HasSubstr("tensors beside the text model"));
+  wanted.carried_digest = "b";
+  EXPECT_TRUE(CheckResumable(saved, wanted).ok());
+}
+
 TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
   const std::string base = ModelFingerprint(TinyLayout());
   EXPECT_EQ(base.size(), 32u);
