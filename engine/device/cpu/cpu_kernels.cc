@@ -107,7 +107,7 @@ absl::Status CpuKernels::AttentionBackward(Stream&, const AttentionBackwardArgs&
 }
 
 absl::Status CpuKernels::StoreInCache(Stream&, const CachedAttentionArgs& args) {
-  ForRanges(pool_, args.tokens, RowsInBlock(2 * args.kv_heads * args.head_dim),
+  ForRanges(pool_, args.tokens, RowsInBlock(args.cache_row()),
             [&](int64_t begin, int64_t end) { StoreTokensInCache(args, begin, end); });
   return absl::OkStatus();
 }

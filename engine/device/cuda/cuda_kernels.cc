@@ -23,8 +23,9 @@ absl::Status CheckOwnMayTake(const AttentionArgs& args) {
   if (args.shaping.sinks != nullptr) absl::StrAppend(&shaping, ", sinks");
   return absl::FailedPreconditionError(absl::StrCat(
       "attention by the library alone was asked for, and cuDNN does not take ", args.tokens,
-      " tokens in ", args.documents, " documents, ", args.heads, " heads of ", args.head_dim, ", ",
-      DTypeName(args.dtype), shaping, "; engine.attention: auto has our own kernels take them"));
+      " tokens in ", args.documents, " documents, ", args.heads, " heads of ", args.head_dim,
+      " with values of ", args.value_dim, ", ", DTypeName(args.dtype), shaping,
+      "; engine.attention: auto has our own kernels take them"));
 }
 
 }  // namespace

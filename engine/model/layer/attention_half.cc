@@ -127,6 +127,7 @@ AttentionArgs Attention(const BoundLayer& l) {
   args.heads = a.heads;
   args.kv_heads = a.kv_heads;
   args.head_dim = a.head_dim;
+  args.value_dim = a.head_dim;
   args.scale = static_cast<float>(a.score_scale);
   args.shaping.window = a.window;
   args.shaping.softcap = static_cast<float>(a.softcap);
@@ -154,6 +155,7 @@ absl::Status AttentionWithCache(const BoundLayer& l) {
   args.heads = whole.heads;
   args.kv_heads = whole.kv_heads;
   args.head_dim = whole.head_dim;
+  args.value_dim = whole.value_dim;
   args.scale = whole.scale;
   args.shaping = whole.shaping;
   args.first_rows = l.batch.first_rows;

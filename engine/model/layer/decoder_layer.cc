@@ -22,6 +22,7 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
                                  .heads = attention.heads,
                                  .kv_heads = attention.kv_heads,
                                  .head_dim = attention.head_dim,
+                                 .value_dim = attention.head_dim,
                                  .window = attention.window,
                                  .softcap = static_cast<float>(attention.softcap),
                                  .sinks = attention.sinks}));

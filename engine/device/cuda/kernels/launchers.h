@@ -70,7 +70,7 @@ int RoundSum(const Queue& queue, const RoundSumArgs& args);
 // Attention for all dtypes and head sizes up to kAttentionHeadDimMax, with memory linear in tokens.
 // BF16 runs on tensor cores if the head size is a multiple of 8 and operands are aligned to 16
 // bytes. Everything else runs in FP32.
-inline constexpr int64_t kAttentionHeadDimMax = 256;
+inline constexpr int64_t kAttentionHeadDimMax = 256;  // of queries, keys and values
 int Attention(const Queue& queue, const AttentionArgs& args);
 int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args);
 // Returns the bytes of AttentionBackwardArgs::workspace for these kernels.
