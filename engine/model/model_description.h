@@ -147,6 +147,9 @@ struct NormNames {
   friend bool operator==(const NormNames&, const NormNames&) = default;
 };
 
+// The part of a layer's first half that mixes tokens.
+enum class AttentionKind { kSoftmax };
+
 struct LayerDescription {
   NormNames attention_norms = {"input_layernorm", ""};
   AttentionDescription attention;
@@ -154,6 +157,12 @@ struct LayerDescription {
   FeedForwardDescription feed_forward;  // intermediate is 0 if the layer has experts
   ExpertsDescription experts;           // count is 0 if it has none
   double residual_scale = 1.0;          // 1 where there are post-norms
+
+  AttentionKind attention_kind() const { return AttentionKind::kSoftmax; }
+  // The elements of a token that the first half projects from its input, and those that it projects
+  // back: queries, keys and values, and attention's result.
+  int64_t projected_width() const { return attention.qkv_width(); }
+  int64_t mixed_width() const { return attention.q_width(); }
 
   friend bool operator==(const LayerDescription&, const LayerDescription&) = default;
 };

@@ -95,18 +95,18 @@ class LayerTile {
     const int64_t q = a.q_width(), kv = a.kv_width();
     Norm(d_.attention_norms.norm, hidden_, &o_.attention_norm);
     if (a.fused_qkv) {
-      Matrix({{"self_attn.qkv_proj.weight", {a.qkv_width(), hidden_}}}, &o_.qkv);
-      if (a.qkv_bias) Bias({{"self_attn.qkv_proj.bias", {a.qkv_width()}}}, &o_.qkv_bias);
+      Matrix({{"self_attn.qkv_proj.weight", {a.qkv_width(), hidden_}}}, &o_.in_projection);
+      if (a.qkv_bias) Bias({{"self_attn.qkv_proj.bias", {a.qkv_width()}}}, &o_.in_projection_bias);
     } else {
       Matrix({{"self_attn.q_proj.weight", {q, hidden_}},
               {"self_attn.k_proj.weight", {kv, hidden_}},
               {"self_attn.v_proj.weight", {kv, hidden_}}},
-             &o_.qkv);
+             &o_.in_projection);
       if (a.qkv_bias) {
         Bias({{"self_attn.q_proj.bias", {q}},
               {"self_attn.k_proj.bias", {kv}},
               {"self_attn.v_proj.bias", {kv}}},
-             &o_.qkv_bias);
+             &o_.in_projection_bias);
       }
     }
     if (a.qk_norm != QkNorm::kNone) {

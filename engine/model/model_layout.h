@@ -60,12 +60,13 @@ struct TensorSpec {
 enum class TileKind { kEmbedding, kLayer, kAttention, kRouter, kExperts, kHead, kTiedEmbedding };
 
 // Offsets, in elements, of the groups of tensors in a tile of a decoder layer; -1 if absent. The
-// tensors of a group are adjacent without padding: qkv is the rows of q, k and v, gate_up those of
-// gate and up. In a tile of experts a group has the tensors of all its experts, one after another.
+// tensors of a group are adjacent without padding: in_projection is the rows of q, k and v, gate_up
+// those of gate and up. In a tile of experts a group has the tensors of all its experts, one after
+// another.
 struct LayerOffsets {
   int64_t attention_norm = -1;          // [hidden]
-  int64_t qkv = -1;                     // [(heads + 2 kv_heads) head_dim, hidden]
-  int64_t qkv_bias = -1;                // [(heads + 2 kv_heads) head_dim]
+  int64_t in_projection = -1;           // [projected_width, hidden]
+  int64_t in_projection_bias = -1;      // [projected_width]
   int64_t q_norm = -1;                  // [head_dim], or [heads head_dim] (QkNorm)
   int64_t k_norm = -1;                  // [head_dim], or [kv_heads head_dim]
   int64_t o = -1;                       // [hidden, heads head_dim]

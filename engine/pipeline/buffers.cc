@@ -156,10 +156,10 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
   MT_RETURN_IF_ERROR(ReserveMany(arena, "hidden gradients", d.shape.sweep_micro_batches,
                                  d.hidden_bytes(), DeviceKind::kActivations, &b.hidden_gradient));
   const LayerBackwardWidths widths = BackwardWidths(model);
-  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.attention * e,
-                             DeviceKind::kWorkspace, &b.backward.dattention));
-  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.qkv * e,
-                             DeviceKind::kWorkspace, &b.backward.dqkv));
+  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.mixed * e,
+                             DeviceKind::kWorkspace, &b.backward.dmixed));
+  MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.projected * e,
+                             DeviceKind::kWorkspace, &b.backward.dprojected));
   MT_RETURN_IF_ERROR(ReserveUpdates(d, arena, b));
   b.kept.resize(d.shape.kept);
   for (int i = 0; i < d.shape.kept; ++i) {

@@ -100,7 +100,7 @@ struct LayerForwardOp {  // input_slot -> output_slot
   std::optional<KeptActivations> kept;
   CacheUse cache = CacheUse::kNone;
 };
-// The four operations of a half with experts (engine/model/layer/expert_half.h), each on one
+// The four operations of a half with experts (engine/model/experts/expert_half.h), each on one
 // micro-batch.
 struct RouteOp {  // input_slot -> routed tokens
   static constexpr char kName[] = "route";

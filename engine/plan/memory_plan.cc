@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "engine/base/bytes.h"
 #include "engine/base/status.h"
-#include "engine/model/layer/expert_work.h"
+#include "engine/model/experts/expert_work.h"
 #include "engine/model/layer/layer_work.h"
 #include "engine/plan/device_fit.h"
 #include "engine/plan/plan_choice.h"

@@ -9,10 +9,18 @@ struct Blocks {
   TensorCursor kept, scratch, chunk;
 };
 
+// `whole` takes what is kept from kCheapRecomputed on, `cheap` what is kept at kEverything.
+void Place(const AttentionDescription& a, int64_t e, int64_t t, TensorCursor& whole,
+           TensorCursor& cheap, SoftmaxActivations& to) {
+  if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + a.kv_heads) * 4);
+  if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
+  whole.Take(&to.lse, a.heads * t * 4);
+  if (a.qk_norm != QkNorm::kNone) cheap.Take(&to.qk_rotated, t * (a.q_width() + a.kv_width()) * e);
+}
+
 // The one list of tensors and sizes; cursors may lack a base, then only sizes are counted.
 LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, int64_t t,
                        int64_t chunk_tokens, KeepLevel level, Blocks& blocks) {
-  const AttentionDescription& a = d.attention;
   const int64_t e = DTypeBytes(dtype);
   const bool products = level != KeepLevel::kNothing, all = level == KeepLevel::kEverything;
   const bool attention_post = !d.attention_norms.post_norm.empty();
@@ -21,18 +29,17 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
   to.keep = level;
   TensorCursor& whole = products ? blocks.kept : blocks.scratch;
   whole.Take(&to.attention_rstd, t * 4);
-  whole.Take(&to.qkv, t * a.qkv_width() * e);
-  if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + a.kv_heads) * 4);
-  if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
-  whole.Take(&to.lse, a.heads * t * 4);
-  whole.Take(&to.attention, t * a.q_width() * e);
+  whole.Take(&to.projected, t * d.projected_width() * e);
+  whole.Take(&to.mixed, t * d.mixed_width() * e);
+  switch (d.attention_kind()) {
+    case AttentionKind::kSoftmax:
+      Place(d.attention, e, t, whole, all ? blocks.kept : blocks.scratch, to.softmax);
+      break;
+  }
   const bool dense = d.experts.count == 0;
   if (dense) whole.Take(&to.feed_forward_rstd, t * 4);
   if (attention_post) whole.Take(&to.attention_post_rstd, t * 4);
   if (feed_forward_post) whole.Take(&to.feed_forward_post_rstd, t * 4);
-  if (a.qk_norm != QkNorm::kNone) {
-    (all ? blocks.kept : blocks.scratch).Take(&to.qk_rotated, t * (a.q_width() + a.kv_width()) * e);
-  }
   const auto take = [&](void** tensor, bool kept, int64_t width) {
     (kept ? blocks.kept : blocks.chunk).Take(tensor, (kept ? t : chunk_tokens) * width * e);
   };

@@ -38,15 +38,25 @@ struct TensorCursor {
 
 // Pointers to device memory. T is the activation dtype, t the number of tokens of the micro-batch
 // and n that of a chunk.
+
+// Those of SoftmaxAttention.
+struct SoftmaxActivations {
+  // Kept from kCheapRecomputed on.
+  float* qk_rstd = nullptr;  // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
+  float* lse = nullptr;      // [heads, t]
+  // Kept at kEverything.
+  void* qk_rotated = nullptr;  // T [t, heads + kv_heads, head_dim]; with a QkNorm only
+};
+
 struct LayerActivations {
   KeepLevel keep = KeepLevel::kNothing;
   // Kept from kCheapRecomputed on.
-  float* attention_rstd = nullptr;     // [t]; of attention's norm
-  void* qkv = nullptr;                 // T [t, heads + 2 kv_heads, head_dim]; q and k rotated
-                                       // unless there is a QkNorm
-  float* qk_rstd = nullptr;            // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
-  float* lse = nullptr;                // [heads, t]
-  void* attention = nullptr;           // T [t, heads, head_dim]
+  float* attention_rstd = nullptr;  // [t]; of attention's norm
+  // T [t, projected_width]; of SoftmaxAttention [t, heads + 2 kv_heads, head_dim], where q and k
+  // are rotated unless there is a QkNorm.
+  void* projected = nullptr;
+  void* mixed = nullptr;  // T [t, mixed_width]
+  SoftmaxActivations softmax;
   float* feed_forward_rstd = nullptr;  // [t]; of the MLP's norm
   void* middle = nullptr;   // T [t, hidden] kept, else [n, hidden]; the input of the MLP part
   void* gate_up = nullptr;  // T [t, 2, intermediate] kept, else [n, 2, intermediate]
@@ -56,12 +66,21 @@ struct LayerActivations {
   void* feed_forward_branch = nullptr;      // T [t, hidden] kept, else [n, hidden]
   float* feed_forward_post_rstd = nullptr;  // [t]
   // Kept at kEverything.
-  void* qk_rotated = nullptr;           // T [t, heads + kv_heads, head_dim]; with a QkNorm only
   void* attention_normed = nullptr;     // T [t, hidden] kept, else [n, hidden]
   void* feed_forward_normed = nullptr;  // as attention_normed; shares its memory if not kept
   // Never kept.
   void* activated = nullptr;        // T [n, intermediate]
   void* branch_gradient = nullptr;  // T [n, hidden]; by either branch
+};
+
+// Device memory that the backward pass needs besides the activations.
+struct LayerBackwardScratch {
+  void* dmixed = nullptr;      // T [t, mixed_width]
+  void* dprojected = nullptr;  // T [t, projected_width]
+  // Has AttentionWorkspaceBytes. It may be the memory of a chunk's activations, which are not in
+  // use when the gradient passes through the part that mixes tokens.
+  void* workspace = nullptr;
+  int64_t workspace_bytes = 0;
 };
 
 // Returns the tokens of a layer's chunks for micro-batches of at most `tokens`: all of them up to

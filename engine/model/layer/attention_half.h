@@ -1,24 +1,22 @@
-// Computes the first half of a decoder layer: norm, queries, keys and values, rotation, attention,
-// and output projection. Functions with a chunk compute its rows, the others the whole micro-batch.
-// They queue work on the stream of `l` and return the errors of its kernels.
+// Computes the first half of a decoder layer: norm, input projection, the part that mixes tokens
+// (attention_part.h), and output projection. Functions with a chunk compute its rows, the others
+// the whole micro-batch. They queue work on the stream of `l` and return the errors of its kernels.
 //
 // In all functions x [all tokens, hidden] is the layer's input.
 //
-// The backward pass calls AttentionOutputBackward for every chunk, then the kernel
-// AttentionBackward with the arguments of AttentionGradient, then AttentionInputBackward for every
-// chunk. Weight gradients go to `gradient`.
+// The backward pass calls AttentionOutputBackward for every chunk, then MixBackward, then
+// AttentionInputBackward for every chunk. Weight gradients go to `gradient`.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_HALF_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_HALF_H_
 
 #include "absl/status/status.h"
-#include "engine/device/kernels.h"
 #include "engine/model/layer/bound_layer.h"
 
 namespace megatrain {
 
-// Computes the activations from x to the output of attention.
+// Computes the activations from x to a.mixed.
 absl::Status AttentionForward(const BoundLayer& l, const void* x);
-// Computes the chunk's rows `y` of the stream after the half, x + output projection of attention.
+// Computes the chunk's rows `y` of the stream after the half, x + output projection of a.mixed.
 // REQUIRES: AttentionForward.
 absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void* x, void* y);
 
@@ -29,18 +27,17 @@ absl::Status RecomputeAttention(const BoundLayer& l, const void* x);
 // Returns true if the backward pass must go through attention: for the gradient by the layer's
 // input, or for a weight before attention. If false, only AttentionOutputBackward is called.
 bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient);
-// Computes the chunk's rows of scratch.dattention from `dh`, the chunk's rows of the gradient by
+// Computes the chunk's rows of scratch.dmixed from `dh`, the chunk's rows of the gradient by
 // AttentionOutput's result.
 absl::Status AttentionOutputBackward(const BoundLayer& l, const Chunk& chunk, const void* dh,
                                      const LayerBackwardScratch& scratch,
                                      const TileGradient& gradient);
-// Returns the arguments of the kernel AttentionBackward, which reads scratch.dattention and writes
-// scratch.dqkv. PrepareAttention takes the same arguments.
-AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackwardScratch& scratch,
-                                        const TileGradient& gradient);
-// Computes the gradient by the chunk's rows of x from scratch.dqkv and adds it to those rows of
-// `dh` [all tokens, hidden]. Stops as soon as nothing before is needed. Overwrites the chunk's rows
-// of scratch.dqkv and of the normed input.
+// Computes scratch.dprojected from scratch.dmixed.
+absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
+                         const TileGradient& gradient);
+// Computes the gradient by the chunk's rows of x from scratch.dprojected and adds it to those rows
+// of `dh` [all tokens, hidden]. Stops as soon as nothing before is needed. Overwrites the chunk's
+// rows of scratch.dprojected and of the normed input.
 absl::Status AttentionInputBackward(const BoundLayer& l, const Chunk& chunk, const void* x,
                                     const LayerBackwardScratch& scratch, void* dh,
                                     const TileGradient& gradient);

@@ -20,9 +20,8 @@ BoundLayer::BoundLayer(const LayerContext& context, const void* weights,
       keeps_products(activations.keep != KeepLevel::kNothing),
       keeps_all(activations.keep == KeepLevel::kEverything),
       hidden(model.hidden),
-      q_width(d.attention.q_width()),
-      kv_width(d.attention.kv_width()),
-      qkv_width(d.attention.qkv_width()) {}
+      projected_width(d.projected_width()),
+      mixed_width(d.mixed_width()) {}
 
 absl::Status BoundLayer::ForChunks(absl::FunctionRef<absl::Status(const Chunk&)> run) const {
   for (int64_t begin = 0; begin < batch.tokens; begin += context.chunk_tokens) {

@@ -1,5 +1,5 @@
 // BoundLayer: a decoder layer together with its weights, batch and activations. It has the kernel
-// calls that both halves of the layer (attention_half.h, mlp_half.h) make.
+// calls that the layer's halves and parts share.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_BOUND_LAYER_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_BOUND_LAYER_H_
 
@@ -8,7 +8,8 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
-#include "engine/model/layer/decoder_layer.h"
+#include "engine/model/layer/activations.h"
+#include "engine/model/layer/layer_context.h"
 
 namespace megatrain {
 
@@ -118,7 +119,7 @@ struct BoundLayer {
   const MicroBatchView& batch;
   const LayerActivations& a;
   const bool keeps_products, keeps_all;
-  const int64_t hidden, q_width, kv_width, qkv_width;
+  const int64_t hidden, projected_width, mixed_width;
 };
 
 }  // namespace megatrain

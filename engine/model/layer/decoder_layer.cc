@@ -5,6 +5,7 @@
 #include "engine/base/status.h"
 #include "engine/device/device.h"
 #include "engine/model/layer/attention_half.h"
+#include "engine/model/layer/attention_part.h"
 #include "engine/model/layer/bound_layer.h"
 #include "engine/model/layer/mlp_half.h"
 
@@ -13,19 +14,9 @@ namespace megatrain {
 int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int64_t tokens,
                                 int64_t sequence, const KernelSizes& sizes) {
   int64_t bytes = 0;
-  for (const int layer : LayersOfDifferentAttention(model)) {
-    const AttentionDescription& attention = model.layers[static_cast<size_t>(layer)].attention;
-    bytes = std::max(bytes, sizes.AttentionBackwardWorkspaceBytes(
-                                {.dtype = dtype,
-                                 .tokens = tokens,
-                                 .sequence = sequence,
-                                 .heads = attention.heads,
-                                 .kv_heads = attention.kv_heads,
-                                 .head_dim = attention.head_dim,
-                                 .value_dim = attention.head_dim,
-                                 .window = attention.window,
-                                 .softcap = static_cast<float>(attention.softcap),
-                                 .sinks = attention.sinks}));
+  for (const int index : LayersOfDifferentAttention(model)) {
+    const LayerDescription& layer = model.layers[static_cast<size_t>(index)];
+    bytes = std::max(bytes, PartOf(layer).WorkspaceBytes(layer, dtype, tokens, sequence, sizes));
   }
   return bytes;
 }
@@ -33,8 +24,8 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
 LayerBackwardWidths BackwardWidths(const ModelDescription& model) {
   LayerBackwardWidths widths;
   for (const LayerDescription& layer : model.layers) {
-    widths.attention = std::max(widths.attention, layer.attention.q_width());
-    widths.qkv = std::max(widths.qkv, layer.attention.qkv_width());
+    widths.mixed = std::max(widths.mixed, layer.mixed_width());
+    widths.projected = std::max(widths.projected, layer.projected_width());
   }
   return widths;
 }
@@ -47,12 +38,12 @@ void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batc
   // Addresses are reckoned with, not looked at.
   alignas(16) char anywhere = 0;
   LayerActivations activations;
-  activations.qkv = activations.qk_rotated = &anywhere;
+  activations.projected = activations.softmax.qk_rotated = &anywhere;
   LayerBackwardScratch scratch;
-  scratch.dqkv = &anywhere;
+  scratch.dprojected = &anywhere;
   scratch.workspace_bytes = workspace_bytes;
   const BoundLayer layer(unqueued, &anywhere, batch, activations);
-  context.kernels->PrepareAttention(AttentionGradient(layer, scratch, TileGradient()));
+  PartOf(layer.d).Announce(layer, scratch);
 }
 
 absl::Status DecoderLayerForward(const LayerContext& context, const void* weights,
@@ -102,8 +93,7 @@ absl::Status DecoderLayerBackward(const LayerContext& context, const void* weigh
     return AttentionOutputBackward(layer, chunk, dh_rows, scratch, gradient_of(chunk));
   }));
   if (!into_attention) return absl::OkStatus();
-  MT_RETURN_IF_ERROR(layer.kernels.AttentionBackward(
-      layer.stream, AttentionGradient(layer, scratch, gradient_of({}))));
+  MT_RETURN_IF_ERROR(MixBackward(layer, scratch, gradient_of({})));
   return layer.ForChunks([&](const Chunk& chunk) {
     return AttentionInputBackward(layer, chunk, x, scratch, dh, gradient_of(chunk));
   });

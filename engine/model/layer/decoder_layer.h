@@ -31,26 +31,16 @@ absl::Status AttentionStageForward(const LayerContext& context, const void* weig
 void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batch,
                          int64_t workspace_bytes);
 
-// Returns the device bytes that attention's backward kernel needs in any one of the layers, for a
-// micro-batch of `tokens` tokens in documents of up to `sequence` tokens.
+// Returns the device bytes that the backward pass of attention needs in any one of the layers, for
+// a micro-batch of `tokens` tokens in documents of up to `sequence` tokens.
 int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int64_t tokens,
                                 int64_t sequence, const KernelSizes& sizes);
 
-// The elements a token of the tensors below that suffice for any one of the layers.
+// The elements a token of LayerBackwardScratch's tensors that suffice for any one of the layers.
 struct LayerBackwardWidths {
-  int64_t attention = 0, qkv = 0;
+  int64_t mixed = 0, projected = 0;
 };
 LayerBackwardWidths BackwardWidths(const ModelDescription& model);
-
-// Device memory that the backward pass needs besides the activations.
-struct LayerBackwardScratch {
-  void* dattention = nullptr;  // T [tokens, heads, head_dim]
-  void* dqkv = nullptr;        // T [tokens, heads + 2 kv_heads, head_dim]
-  // Has AttentionBackwardWorkspaceBytes. It may be the memory of a chunk's activations, which are
-  // not in use during attention's backward kernel.
-  void* workspace = nullptr;
-  int64_t workspace_bytes = 0;
-};
 
 // Recomputes the activations that were not kept, then computes the gradients, of the first half
 // alone if the layer has experts. `dh` [tokens, hidden] holds the gradient of the loss by y on

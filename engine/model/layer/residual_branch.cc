@@ -24,7 +24,7 @@ absl::Status NormedProduct(const BoundLayer& l, const Chunk& chunk, const Residu
 
 ResidualBranch AttentionBranch(const BoundLayer& l) {
   return {l.o.o,
-          l.q_width,
+          l.mixed_width,
           l.o.o_bias,
           l.o.attention_post_norm,
           l.a.attention_branch,

@@ -9,8 +9,8 @@
 
 #include "engine/base/status.h"
 #include "engine/device/device.h"
+#include "engine/model/experts/expert_half.h"
 #include "engine/model/layer/decoder_layer.h"
-#include "engine/model/layer/expert_half.h"
 #include "engine/model/layer/language_head.h"
 #include "engine/model/rope.h"
 
@@ -175,8 +175,8 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
 
   LayerBackwardScratch backward;
   const LayerBackwardWidths widths = BackwardWidths(model);
-  backward.dattention = buffers.Bytes(tokens_max * widths.attention * element);
-  backward.dqkv = buffers.Bytes(tokens_max * widths.qkv * element);
+  backward.dmixed = buffers.Bytes(tokens_max * widths.mixed * element);
+  backward.dprojected = buffers.Bytes(tokens_max * widths.projected * element);
   backward.workspace_bytes = AttentionWorkspaceBytes(model, dtype, tokens_max, tokens_max, kernels);
   void* chunk = buffers.Bytes(
       std::max(backward.workspace_bytes, LayerChunkBytes(model, dtype, context.chunk_tokens)));

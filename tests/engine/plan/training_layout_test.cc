@@ -64,16 +64,16 @@ TEST(TrainingLayoutTest, FrozenGroupsLieBehindTheStateAndPartsOfAGroupWithinIt) 
   const TileLayout& tile = layout->tiles[2];
   EXPECT_TRUE(Find(*layout, "model.layers.1.mlp.down_proj.weight").frozen);
   EXPECT_GE(tile.offsets.down, tile.state_elements());
-  EXPECT_GE(tile.offsets.qkv_bias, tile.state_elements());
+  EXPECT_GE(tile.offsets.in_projection_bias, tile.state_elements());
   // Queries, keys and values are one product's.
   const TensorSpec& key = Find(*layout, "model.layers.1.self_attn.k_proj.weight");
   EXPECT_TRUE(key.frozen);
   EXPECT_LT(key.offset, tile.state_elements());
-  EXPECT_EQ(key.offset, tile.offsets.qkv + 16 * 16);
-  const int64_t end = tile.offsets.qkv + 32 * 16;
-  const auto trained = TrainedRanges(tile, {tile.offsets.qkv, end});
+  EXPECT_EQ(key.offset, tile.offsets.in_projection + 16 * 16);
+  const int64_t end = tile.offsets.in_projection + 32 * 16;
+  const auto trained = TrainedRanges(tile, {tile.offsets.in_projection, end});
   ASSERT_EQ(trained.size(), 2u);
-  EXPECT_EQ(trained[0], (ElementRange{tile.offsets.qkv, key.offset}));
+  EXPECT_EQ(trained[0], (ElementRange{tile.offsets.in_projection, key.offset}));
   EXPECT_EQ(trained[1], (ElementRange{key.offset + 8 * 16, end}));
   int64_t tensors_end = 0, frozen = 0;
   for (const TensorSpec& tensor : tile.tensors) {

@@ -1,7 +1,7 @@
 // The device memory of the half of a layer with experts (expert_half.h): what micro-batches hold
 // while the experts' tiles take turns, and what the functions work in.
-#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_MEMORY_H_
-#define MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_MEMORY_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_MEMORY_H_
+#define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_MEMORY_H_
 
 #include <cstdint>
 
@@ -57,4 +57,4 @@ ExpertScratch PlaceExpertScratch(const ModelDescription& model, DType dtype, int
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_MEMORY_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_MEMORY_H_

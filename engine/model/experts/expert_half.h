@@ -10,13 +10,13 @@
 // function queues work on the context's stream and returns the errors of its kernels. `weights` and
 // context.tile are those of the router's tile in RouteTokens and RouterBackward, and of one of the
 // experts' in ExpertsForward and ExpertsBackward.
-#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_HALF_H_
-#define MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_HALF_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_HALF_H_
+#define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_HALF_H_
 
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "engine/model/layer/expert_memory.h"
+#include "engine/model/experts/expert_memory.h"
 #include "engine/model/layer/layer_context.h"
 
 namespace megatrain {
@@ -58,4 +58,4 @@ absl::Status RouterBackward(const LayerContext& context, const void* weights,
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_HALF_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_HALF_H_

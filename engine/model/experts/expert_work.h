@@ -1,8 +1,8 @@
 // Counts the work of the functions of expert_half.h, as layer_work.h does for the other templates.
 // It mirrors the kernel calls of expert_half.cc and must change with them. Tokens are taken to
 // choose all experts equally often.
-#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_WORK_H_
-#define MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_WORK_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_WORK_H_
+#define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_WORK_H_
 
 #include "engine/model/layer/layer_work.h"
 
@@ -19,4 +19,4 @@ LayerWork ExpertsWeightGradientWork(const WorkShape& shape);
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_WORK_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_WORK_H_

@@ -1,14 +1,14 @@
 // The rows and products of the experts of one tile (expert_half.h). The experts' tile is bound in
 // `l`. Each function queues work on the stream of `l` and returns the errors of its kernels.
-#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_PRODUCTS_H_
-#define MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_PRODUCTS_H_
+#ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_PRODUCTS_H_
+#define MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_PRODUCTS_H_
 
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "engine/model/experts/expert_memory.h"
 #include "engine/model/layer/bound_layer.h"
-#include "engine/model/layer/expert_memory.h"
 
 namespace megatrain {
 
@@ -63,4 +63,4 @@ absl::Status ZeroGradientsWithoutRows(const BoundLayer& l, const RoutedTokens& r
 
 }  // namespace megatrain
 
-#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_EXPERT_PRODUCTS_H_
+#endif  // MEGATRAIN_ENGINE_MODEL_EXPERTS_EXPERT_PRODUCTS_H_

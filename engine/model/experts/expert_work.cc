@@ -1,4 +1,4 @@
-#include "engine/model/layer/expert_work.h"
+#include "engine/model/experts/expert_work.h"
 
 #include <algorithm>
 #include <cmath>

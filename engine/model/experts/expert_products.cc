@@ -1,4 +1,4 @@
-#include "engine/model/layer/expert_products.h"
+#include "engine/model/experts/expert_products.h"
 
 #include <algorithm>
 

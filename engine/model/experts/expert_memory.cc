@@ -1,4 +1,4 @@
-#include "engine/model/layer/expert_memory.h"
+#include "engine/model/experts/expert_memory.h"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
-#include "engine/model/layer/expert_half.h"
+#include "engine/model/experts/expert_half.h"
 
 #include <algorithm>
 
 #include "absl/functional/function_ref.h"
 #include "engine/base/status.h"
 #include "engine/device/device.h"
+#include "engine/model/experts/expert_products.h"
 #include "engine/model/layer/bound_layer.h"
-#include "engine/model/layer/expert_products.h"
 
 namespace megatrain {
 namespace {

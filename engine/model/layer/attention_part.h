@@ -1,0 +1,56 @@
+// AttentionPart: what the first half of a layer does between its two products. The half
+// (attention_half.h) projects the normed input to `projected` with one product, the part makes
+// `mixed` of it, in which a token has something of the tokens before it, and the half projects that
+// back to the residual stream. There is one implementation for each AttentionKind.
+//
+// Functions with a chunk compute its rows, the others the whole micro-batch. They queue work on the
+// stream of `l` and return the errors of its kernels. Weight gradients go to `gradient`.
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_PART_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_PART_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "engine/device/kernel_sizes.h"
+#include "engine/model/layer/bound_layer.h"
+
+namespace megatrain {
+
+class AttentionPart {
+ public:
+  // Computes from the chunk's rows of a.projected those that Mix reads. What it computes is that
+  // which is not kept at KeepLevel::kCheapRecomputed.
+  virtual absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const = 0;
+  // Returns true if Prepare has to run again for the backward pass, where projections are kept.
+  virtual bool Recomputes(const BoundLayer& l) const = 0;
+  // Computes a.mixed. REQUIRES: Prepare of all chunks.
+  virtual absl::Status Mix(const BoundLayer& l) const = 0;
+
+  // Returns true if any weight of the part itself is trained.
+  virtual bool Trains(const BoundLayer& l) const = 0;
+  // Computes the gradient by what Mix read from scratch.dmixed, into scratch.dprojected.
+  virtual absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
+                                   const TileGradient& gradient) const = 0;
+  // Computes the gradient by the chunk's rows of a.projected in scratch.dprojected, in place.
+  virtual absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
+                                       const LayerBackwardScratch& scratch,
+                                       const TileGradient& gradient) const = 0;
+
+  // Returns the device bytes of LayerBackwardScratch::workspace that MixBackward needs for a layer,
+  // for a micro-batch of `tokens` tokens in documents of up to `sequence` tokens.
+  virtual int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
+                                 int64_t sequence, const KernelSizes& sizes) const = 0;
+  // Announces the calls of Mix and MixBackward to the kernels, so that they can be prepared in
+  // advance. Addresses are reckoned with, not looked at.
+  virtual void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const = 0;
+
+ protected:
+  ~AttentionPart() = default;
+};
+
+// Returns the part of a layer, which lives as long as the program.
+const AttentionPart& PartOf(const LayerDescription& layer);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_ATTENTION_PART_H_

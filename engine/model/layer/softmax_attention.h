@@ -1,0 +1,28 @@
+// SoftmaxAttention: queries, keys and values side by side in a.projected; norms of queries and
+// keys; rotation; and causal attention inside documents.
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
+
+#include "engine/model/layer/attention_part.h"
+
+namespace megatrain {
+
+class SoftmaxAttention final : public AttentionPart {
+ public:
+  absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const override;
+  bool Recomputes(const BoundLayer& l) const override;
+  absl::Status Mix(const BoundLayer& l) const override;
+  bool Trains(const BoundLayer& l) const override;
+  absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
+                           const TileGradient& gradient) const override;
+  absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
+                               const LayerBackwardScratch& scratch,
+                               const TileGradient& gradient) const override;
+  int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
+                         int64_t sequence, const KernelSizes& sizes) const override;
+  void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const override;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
