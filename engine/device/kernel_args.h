@@ -87,6 +87,29 @@ struct RopeArgs {
   bool inverse = false;
 };
 
+// to(t, h, i) = from(t, h, i) for i < width, where element (t, h, i) is at t * stride + h *
+// head_stride + i. Heads are taken out of wider ones, or put into them. With a from_head_stride of 0
+// all heads get the same elements.
+struct CopyHeadsArgs {
+  DType dtype = DType::kF32;
+  int64_t tokens = 0, heads = 0, width = 0;
+  const void* from = nullptr;  // [tokens, heads, width]
+  int64_t from_stride = 0, from_head_stride = 0;
+  void* to = nullptr;  // [tokens, heads, width]
+  int64_t to_stride = 0, to_head_stride = 0;
+};
+
+// Computes out[t, i] = the sum over heads of x(t, h, i), in FP32 in the order of the heads, rounded
+// once: the gradient of elements that were copied to all heads.
+struct SumHeadsArgs {
+  DType dtype = DType::kF32;
+  int64_t tokens = 0, heads = 0, width = 0;
+  const void* x = nullptr;  // [tokens, heads, width]
+  int64_t x_stride = 0, x_head_stride = 0;
+  void* out = nullptr;  // [tokens, width]
+  int64_t out_stride = 0;
+};
+
 // The changes that some families make to attention's scores s = scale * q.k.
 struct AttentionShaping {
   // > 0: a token sees itself and the window - 1 tokens before it, at most. 0: all before it.

@@ -46,7 +46,7 @@ struct PipelineDimensions {
   int64_t cache_layer_bytes(int layer) const {
     const AttentionDescription& attention =
         layout->model.layers[static_cast<size_t>(layer)].attention;
-    return cache_rows * 2 * attention.kv_width() * DTypeBytes(dtype);
+    return cache_rows * attention.cache_width() * DTypeBytes(dtype);
   }
   // Returns the pairs of answers that a micro-batch holds at most; 0 without pairs.
   int64_t pairs_max() const { return shape.pairs_max(micro_batch_tokens); }

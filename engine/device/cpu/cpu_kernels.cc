@@ -15,6 +15,7 @@
 #include "engine/device/cpu/experts/rows.h"
 #include "engine/device/cpu/experts/sort_assignments.h"
 #include "engine/device/cpu/glu.h"
+#include "engine/device/cpu/heads.h"
 #include "engine/device/cpu/loops/ranges.h"
 #include "engine/device/cpu/matmul.h"
 #include "engine/device/cpu/norm.h"
@@ -95,6 +96,18 @@ absl::Status CpuKernels::RmsNormBackward(Stream&, const RmsNormBackwardArgs& arg
 absl::Status CpuKernels::Rope(Stream&, const RopeArgs& args) {
   ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.head_dim),
             [&](int64_t begin, int64_t end) { RopeTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::CopyHeads(Stream&, const CopyHeadsArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.width),
+            [&](int64_t begin, int64_t end) { CopyHeadsOfTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::SumHeads(Stream&, const SumHeadsArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.width),
+            [&](int64_t begin, int64_t end) { SumHeadsOfTokens(args, begin, end); });
   return absl::OkStatus();
 }
 

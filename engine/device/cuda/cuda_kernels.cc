@@ -98,6 +98,12 @@ absl::Status CudaKernels::RmsNormBackward(Stream& stream, const RmsNormBackwardA
 absl::Status CudaKernels::Rope(Stream& stream, const RopeArgs& args) {
   return Launched(cuda::Rope(QueueOf(stream), args), "Rope");
 }
+absl::Status CudaKernels::CopyHeads(Stream& stream, const CopyHeadsArgs& args) {
+  return Launched(cuda::CopyHeads(QueueOf(stream), args), "CopyHeads");
+}
+absl::Status CudaKernels::SumHeads(Stream& stream, const SumHeadsArgs& args) {
+  return Launched(cuda::SumHeads(QueueOf(stream), args), "SumHeads");
+}
 absl::Status CudaKernels::Attention(Stream& stream, const AttentionArgs& args) {
   MT_RETURN_IF_ERROR(CudaStatus(*api_, api_->SetDevice(ordinal_), "cudaSetDevice"));
   if (args.choice != AttentionChoice::kOwn) {

@@ -139,6 +139,17 @@ class Layer {
     MT_RETURN_IF_ERROR(k_.Rope(s_, rope));
     rope.interleaved = true;
     MT_RETURN_IF_ERROR(k_.Rope(s_, rope));
+    CopyHeadsArgs copy{
+        .dtype = dtype_, .tokens = kTokens, .heads = kHeads, .width = kHeadDim, .from = m.a};
+    copy.to = m.b;
+    copy.to_stride = kWidth;
+    copy.to_head_stride = kHeadDim;
+    MT_RETURN_IF_ERROR(k_.CopyHeads(s_, copy));
+    SumHeadsArgs sum{
+        .dtype = dtype_, .tokens = kTokens, .heads = kHeads, .width = kHeadDim, .x = m.a};
+    sum.x_head_stride = kHeadDim;
+    sum.out = m.b;
+    MT_RETURN_IF_ERROR(k_.SumHeads(s_, sum));
     MT_RETURN_IF_ERROR(Gates(m));
     MT_RETURN_IF_ERROR(
         k_.Embedding(s_, {dtype_, kTokens, kWidth, kVocabulary, m.positions, m.a, m.b}));

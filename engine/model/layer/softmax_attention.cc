@@ -2,6 +2,7 @@
 
 #include "engine/base/status.h"
 #include "engine/device/device.h"
+#include "engine/model/layer/attention_calls.h"
 
 namespace megatrain {
 namespace {
@@ -62,28 +63,6 @@ absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Hea
   return l.kernels.RmsNormBackward(l.stream, args);
 }
 
-// Rotates `heads` heads, the first at `x`, in the chunk's rows, unless `rope` is -1.
-absl::Status RotateHeads(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride,
-                         int64_t heads, int rope, bool inverse) {
-  if (rope < 0) return absl::OkStatus();
-  const RopeConfig& config = l.model.ropes[static_cast<size_t>(rope)];
-  const RopeTable& table = l.context.ropes[static_cast<size_t>(rope)];
-  RopeArgs args;
-  args.dtype = l.context.dtype;
-  args.tokens = chunk.tokens;
-  args.heads = heads;
-  args.head_dim = l.d.attention.head_dim;
-  args.rotary_dim = config.rotary_dim;
-  args.interleaved = config.interleaved;
-  args.x = x;
-  args.stride = stride;
-  args.positions = l.batch.positions + chunk.begin;
-  args.cosine = table.cosine;
-  args.sine = table.sine;
-  args.inverse = inverse;
-  return l.kernels.Rope(l.stream, args);
-}
-
 // Rotates q and k, which lie side by side in the chunk's rows of `x`.
 absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride,
                     bool inverse) {
@@ -96,21 +75,7 @@ absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t st
 }
 
 AttentionArgs Attention(const BoundLayer& l) {
-  const AttentionDescription& a = l.d.attention;
-  AttentionArgs args;
-  args.dtype = l.context.dtype;
-  args.choice = l.context.attention;
-  args.tokens = l.batch.tokens;
-  args.heads = a.heads;
-  args.kv_heads = a.kv_heads;
-  args.head_dim = args.value_dim = a.head_dim;
-  args.scale = static_cast<float>(a.score_scale);
-  args.shaping.window = a.window;
-  args.shaping.softcap = static_cast<float>(a.softcap);
-  if (a.sinks) args.shaping.sinks = l.Offset(l.weights, l.o.sinks);
-  args.document_bounds = l.batch.document_bounds;
-  args.document_starts = l.batch.document_starts;
-  args.documents = l.batch.documents;
+  AttentionArgs args = AttentionCall(l);
   args.q = Queries(l);
   args.q_stride = QueryKeyStride(l);
   args.k = l.Offset(Queries(l), QWidth(l));
@@ -120,33 +85,6 @@ AttentionArgs Attention(const BoundLayer& l) {
   args.out = l.a.mixed;
   args.lse = l.a.softmax.lse;
   return args;
-}
-
-// Stores the keys and values, and attends to them and to those before.
-absl::Status AttentionWithCache(const BoundLayer& l) {
-  const AttentionArgs whole = Attention(l);
-  CachedAttentionArgs args;
-  args.dtype = whole.dtype;
-  args.tokens = whole.tokens;
-  args.heads = whole.heads;
-  args.kv_heads = whole.kv_heads;
-  args.head_dim = whole.head_dim;
-  args.value_dim = whole.value_dim;
-  args.scale = whole.scale;
-  args.shaping = whole.shaping;
-  args.first_rows = l.batch.first_rows;
-  args.positions = l.batch.positions;
-  args.q = whole.q;
-  args.q_stride = whole.q_stride;
-  args.k = whole.k;
-  args.k_stride = whole.k_stride;
-  args.v = whole.v;
-  args.v_stride = whole.v_stride;
-  args.cache = l.context.cache.rows;
-  args.out = whole.out;
-  MT_RETURN_IF_ERROR(l.kernels.StoreInCache(l.stream, args));
-  return l.context.cache.attend ? l.kernels.CachedAttention(l.stream, args)
-                                : l.kernels.Attention(l.stream, whole);
 }
 
 // Returns the arguments of the backward kernel; those of Announce are the same.
@@ -184,10 +122,7 @@ bool SoftmaxAttention::Recomputes(const BoundLayer& l) const {
   return !l.keeps_all && HasQkNorm(l);
 }
 
-absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const {
-  return l.context.cache.rows != nullptr ? AttentionWithCache(l)
-                                         : l.kernels.Attention(l.stream, Attention(l));
-}
+absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const { return Attend(l, Attention(l)); }
 
 bool SoftmaxAttention::Trains(const BoundLayer& l) const {
   return l.Trains(l.o.q_norm, QueryHeads(l).width) || l.Trains(l.o.k_norm, KeyHeads(l).width) ||
@@ -211,17 +146,7 @@ absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk&
 
 int64_t SoftmaxAttention::WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
                                          int64_t sequence, const KernelSizes& sizes) const {
-  const AttentionDescription& a = layer.attention;
-  return sizes.AttentionBackwardWorkspaceBytes({.dtype = dtype,
-                                                .tokens = tokens,
-                                                .sequence = sequence,
-                                                .heads = a.heads,
-                                                .kv_heads = a.kv_heads,
-                                                .head_dim = a.head_dim,
-                                                .value_dim = a.head_dim,
-                                                .window = a.window,
-                                                .softcap = static_cast<float>(a.softcap),
-                                                .sinks = a.sinks});
+  return AttentionCallWorkspaceBytes(layer, dtype, tokens, sequence, sizes);
 }
 
 void SoftmaxAttention::Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const {

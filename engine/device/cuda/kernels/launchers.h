@@ -36,6 +36,8 @@ inline constexpr int64_t kScratchBytes = int64_t{16} << 20;
 int RmsNorm(const Queue& queue, const RmsNormArgs& args);
 int RmsNormBackward(const Queue& queue, const RmsNormBackwardArgs& args, void* scratch);
 int Rope(const Queue& queue, const RopeArgs& args);
+int CopyHeads(const Queue& queue, const CopyHeadsArgs& args);
+int SumHeads(const Queue& queue, const SumHeadsArgs& args);
 int StoreInCache(const Queue& queue, const CachedAttentionArgs& args);
 // Takes head sizes up to kAttentionHeadDimMax.
 int CachedAttention(const Queue& queue, const CachedAttentionArgs& args);
