@@ -34,6 +34,7 @@ AttentionDescription ReadAttention(JsonFields& fields, const ModelDescription& m
     fields.Refuse("qk_nope_head_dim", absl::StrCat(plain, " and qk_rope_head_dim = ", rotary_dim,
                                                    " are more than ", kHeadDimMax, " together"));
   }
+  fields.MustBe("qk_head_dim", a.head_dim, "it is qk_nope_head_dim and qk_rope_head_dim together");
   a.score_scale = model.ropes[0].score_factor / std::sqrt(static_cast<double>(a.head_dim));
   a.qkv_bias = a.output_bias = fields.Boolean("attention_bias", false);
   if (a.qkv_bias && none) {

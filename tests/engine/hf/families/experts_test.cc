@@ -240,6 +240,7 @@ TEST(Experts, DeepseeksAttendThroughLatents) {
   refused({{"head_dim", 12}}, "head_dim", "12 must be qk_rope_head_dim = 64, or be left out");
   refused({{"qk_rope_head_dim", 7}}, "head_dim", "must be even");
   refused({{"qk_nope_head_dim", 1000}}, "qk_nope_head_dim", "are more than 1024 together");
+  refused({{"qk_head_dim", 128}}, "qk_head_dim", "together");
   refused({{"v_head_dim", 0}}, "v_head_dim");
   refused({{"kv_lora_rank", 0}}, "kv_lora_rank");
   refused({{"q_lora_rank", -1}}, "q_lora_rank");
