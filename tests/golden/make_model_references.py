@@ -267,7 +267,7 @@ FAMILIES = {
                                         q_lora_rank=None, kv_lora_rank=18, qk_nope_head_dim=6,
                                         qk_rope_head_dim=10, v_head_dim=20, rope_interleave=False,
                                         intermediate_size=52, moe_intermediate_size=18,
-                                        n_routed_experts=8, num_experts_per_tok=2,
+                                        n_routed_experts=6, num_experts_per_tok=2,
                                         n_shared_experts=1, first_k_dense_replace=2, n_group=1,
                                         topk_group=1, norm_topk_prob=False,
                                         routed_scaling_factor=1.5),
