@@ -188,6 +188,23 @@ struct CachedAttentionArgs {
   int64_t cache_row() const { return kv_heads * (head_dim + value_dim); }  // elements
 };
 
+// A matrix whose rows are `stride` elements apart.
+struct Matrix {
+  DType dtype = DType::kF32;
+  const void* data = nullptr;
+  int64_t stride = 0;
+};
+
+// y = a (+ b), added in FP32 and rounded once. y may be a or b.
+struct AddArgs {
+  int64_t rows = 0, width = 0;
+  Matrix a;
+  Matrix b;  // its data is null if there is none
+  DType y_dtype = DType::kF32;
+  void* y = nullptr;
+  int64_t y_stride = 0;
+};
+
 enum class GluActivation {
   kSilu,      // silu(gate) * up
   kGeluTanh,  // gelu(gate) * up, with the tanh approximation of GELU

@@ -55,7 +55,7 @@ class Kernels : public KernelSizes {
   virtual absl::Status GatherRows(Stream& stream, const GatherRowsArgs& args) = 0;
   virtual absl::Status AddRows(Stream& stream, const AddRowsArgs& args) = 0;
   virtual absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) = 0;
-  virtual absl::Status RoundSum(Stream& stream, const RoundSumArgs& args) = 0;
+  virtual absl::Status Add(Stream& stream, const AddArgs& args) = 0;
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;

@@ -289,4 +289,15 @@ absl::Status ReferenceKernels::CrossEntropy(Stream&, const CrossEntropyArgs& arg
   return absl::OkStatus();
 }
 
+absl::Status ReferenceKernels::Add(Stream&, const AddArgs& args) {
+  for (int64_t row = 0; row < args.rows; ++row) {
+    for (int64_t i = 0; i < args.width; ++i) {
+      double sum = Get(args.a.dtype, args.a.data, row * args.a.stride + i);
+      if (args.b.data != nullptr) sum += Get(args.b.dtype, args.b.data, row * args.b.stride + i);
+      Set(args.y_dtype, args.y, row * args.y_stride + i, sum);
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace megatrain

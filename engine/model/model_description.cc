@@ -52,6 +52,10 @@ std::string DescribeAttention(const AttentionDescription& a) {
   if (a.qk_norm == QkNorm::kHead) traits.push_back("norms of each query and key head");
   if (a.qk_norm == QkNorm::kFull) traits.push_back("norms of all queries and all keys");
   if (a.sinks) traits.push_back("a sink of each head");
+  if (a.key_set >= 0) {
+    traits.push_back(
+        absl::StrCat(a.projects_keys ? "makes" : "uses", " shared keys and values ", a.key_set));
+  }
   if (a.qkv_bias) {
     traits.push_back(a.latent.is_there() ? "bias of latents" : "bias of q, k, v");
   }
@@ -209,6 +213,18 @@ int64_t MostExperts(const ModelDescription& model) {
   int64_t most = 0;
   for (const LayerDescription& layer : model.layers) most = std::max(most, layer.experts.count);
   return most;
+}
+
+int MakerOfKeys(const ModelDescription& model, int key_set) {
+  int layer = 0;
+  while (model.layers[static_cast<size_t>(layer)].attention.key_set != key_set) ++layer;
+  return layer;
+}
+
+int LastUserOfKeys(const ModelDescription& model, int key_set) {
+  int layer = static_cast<int>(model.layer_count()) - 1;
+  while (model.layers[static_cast<size_t>(layer)].attention.key_set != key_set) --layer;
+  return layer;
 }
 
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model) {

@@ -83,10 +83,14 @@ struct AttentionDescription {
   // Indices in ModelDescription::ropes; -1: not rotated.
   int query_rope = 0;
   int key_rope = 0;
+  // The set of keys and values, counted from 0 in the order of the layers that make them, which
+  // this layer makes for later ones or (without keys of its own) uses; -1: they are its own.
+  int key_set = -1;
+  bool projects_keys = true;  // false: it has queries only
 
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
-  int64_t qkv_width() const { return q_width() + 2 * kv_width(); }
+  int64_t qkv_width() const { return q_width() + (projects_keys ? 2 * kv_width() : 0); }
   int64_t value_dim() const { return latent.is_there() ? latent.value_dim : head_dim; }
   // A token's keys and values.
   int64_t cache_width() const { return kv_heads * (head_dim + value_dim()); }
@@ -260,6 +264,10 @@ int64_t ActiveParameterCount(const ModelDescription& model);
 
 // Returns the experts of the layer that has the most; 0 if no layer has any.
 int64_t MostExperts(const ModelDescription& model);
+
+// Return the layer that makes a set of keys and values, and the last one that uses it.
+int MakerOfKeys(const ModelDescription& model, int key_set);
+int LastUserOfKeys(const ModelDescription& model, int key_set);
 
 // Returns the first layer of each kind of attention, ascending.
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model);

@@ -100,21 +100,21 @@ class LayerTile {
       Matrix({{"self_attn.qkv_proj.weight", {a.qkv_width(), hidden_}}}, &o_.in_projection);
       if (a.qkv_bias) Bias({{"self_attn.qkv_proj.bias", {a.qkv_width()}}}, &o_.in_projection_bias);
     } else {
-      Matrix({{"self_attn.q_proj.weight", {q, hidden_}},
-              {"self_attn.k_proj.weight", {kv, hidden_}},
-              {"self_attn.v_proj.weight", {kv, hidden_}}},
-             &o_.in_projection);
-      if (a.qkv_bias) {
-        Bias({{"self_attn.q_proj.bias", {q}},
-              {"self_attn.k_proj.bias", {kv}},
-              {"self_attn.v_proj.bias", {kv}}},
-             &o_.in_projection_bias);
+      std::vector<Part> matrices = {{"self_attn.q_proj.weight", {q, hidden_}}};
+      std::vector<Part> biases = {{"self_attn.q_proj.bias", {q}}};
+      if (a.projects_keys) {
+        for (const char* name : {"self_attn.k_proj.", "self_attn.v_proj."}) {
+          matrices.push_back({absl::StrCat(name, "weight"), {kv, hidden_}});
+          biases.push_back({absl::StrCat(name, "bias"), {kv}});
+        }
       }
+      Matrix(std::move(matrices), &o_.in_projection);
+      if (a.qkv_bias) Bias(std::move(biases), &o_.in_projection_bias);
     }
     if (a.qk_norm != QkNorm::kNone) {
       const bool full = a.qk_norm == QkNorm::kFull;
       Norm("self_attn.q_norm", full ? q : a.head_dim, &o_.q_norm);
-      Norm("self_attn.k_norm", full ? kv : a.head_dim, &o_.k_norm);
+      if (a.projects_keys) Norm("self_attn.k_norm", full ? kv : a.head_dim, &o_.k_norm);
     }
     // Initialised like a matrix and decaying, as in transformers.
     if (a.sinks) Matrix({{"self_attn.sinks", {a.heads}}}, &o_.sinks);

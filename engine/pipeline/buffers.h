@@ -46,6 +46,7 @@ struct PipelineDimensions {
   int64_t cache_layer_bytes(int layer) const {
     const AttentionDescription& attention =
         layout->model.layers[static_cast<size_t>(layer)].attention;
+    if (!attention.projects_keys) return 0;
     return cache_rows * attention.cache_width() * DTypeBytes(dtype);
   }
   // Returns the pairs of answers that a micro-batch holds at most; 0 without pairs.
@@ -115,6 +116,7 @@ struct DeviceBuffers {
   std::vector<void*> hidden_gradient;  // T, one for each micro-batch of the sweep
   std::vector<void*> kept;             // by kept slot
   std::vector<void*> routed;           // RoutedBytes, by micro-batch of the sweep
+  std::vector<void*> shared;           // SharedRowsBytes, by micro-batch of the sweep
   std::vector<void*> cache;            // by layer: T [cache_rows, 2, kv_heads, head_dim]
   void* layer_scratch = nullptr;       // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,

@@ -189,8 +189,9 @@ absl::Status CpuKernels::WeighRows(Stream&, const WeighRowsArgs& args) {
   return absl::OkStatus();
 }
 
-absl::Status CpuKernels::RoundSum(Stream&, const RoundSumArgs& args) {
-  RunRoundSum(args, pool_);
+absl::Status CpuKernels::Add(Stream&, const AddArgs& args) {
+  ForRanges(pool_, args.rows * args.width, kBlockElements,
+            [&](int64_t begin, int64_t end) { AddElements(args, begin, end); });
   return absl::OkStatus();
 }
 

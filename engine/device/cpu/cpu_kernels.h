@@ -55,7 +55,7 @@ class CpuKernels : public Kernels {
   absl::Status GatherRows(Stream& stream, const GatherRowsArgs& args) override;
   absl::Status AddRows(Stream& stream, const AddRowsArgs& args) override;
   absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) override;
-  absl::Status RoundSum(Stream& stream, const RoundSumArgs& args) override;
+  absl::Status Add(Stream& stream, const AddArgs& args) override;
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;

@@ -172,8 +172,8 @@ absl::Status CudaKernels::AddRows(Stream& stream, const AddRowsArgs& args) {
 absl::Status CudaKernels::WeighRows(Stream& stream, const WeighRowsArgs& args) {
   return Launched(cuda::WeighRows(QueueOf(stream), args), "WeighRows");
 }
-absl::Status CudaKernels::RoundSum(Stream& stream, const RoundSumArgs& args) {
-  return Launched(cuda::RoundSum(QueueOf(stream), args), "RoundSum");
+absl::Status CudaKernels::Add(Stream& stream, const AddArgs& args) {
+  return Launched(cuda::Add(QueueOf(stream), args), "Add");
 }
 absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
   return Launched(cuda::Embedding(QueueOf(stream), args), "Embedding");

@@ -245,7 +245,7 @@ class Layer {
     MT_RETURN_IF_ERROR(k_.GatherRows(s_, {dtype_, kWidth, range, m.a, weights, m.c}));
     MT_RETURN_IF_ERROR(k_.AddRows(s_, {dtype_, kWidth, range, m.c, weights, Floats(m.d)}));
     MT_RETURN_IF_ERROR(k_.WeighRows(s_, {dtype_, kWidth, range, weights, m.a, m.c, weights}));
-    return k_.RoundSum(s_, {dtype_, kTokens * kWidth, Floats(m.d), nullptr, m.a});
+    return k_.Add(s_, {kTokens, kWidth, {DType::kF32, m.d, kWidth}, {}, dtype_, m.a, kWidth});
   }
 
   absl::Status Updates(const Memory& m) {

@@ -12,10 +12,13 @@ struct Blocks {
 // `whole` takes what is kept from kCheapRecomputed on, `cheap` what is kept at kEverything.
 void Place(const AttentionDescription& a, int64_t e, int64_t t, TensorCursor& whole,
            TensorCursor& cheap, SoftmaxActivations& to) {
-  if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + a.kv_heads) * 4);
+  const int64_t kv_heads = a.projects_keys ? a.kv_heads : 0;
+  if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + kv_heads) * 4);
   if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
   whole.Take(&to.lse, a.heads * t * 4);
-  if (a.qk_norm != QkNorm::kNone) cheap.Take(&to.qk_rotated, t * (a.q_width() + a.kv_width()) * e);
+  if (a.qk_norm != QkNorm::kNone) {
+    cheap.Take(&to.qk_rotated, t * (a.heads + kv_heads) * a.head_dim * e);
+  }
 }
 
 void Place(const AttentionDescription& a, int64_t e, int64_t t, int64_t chunk_tokens,

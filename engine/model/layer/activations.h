@@ -93,9 +93,10 @@ struct LayerActivations {
 
 // Device memory that the backward pass needs besides the activations.
 struct LayerBackwardScratch {
-  void* dmixed = nullptr;      // T [t, mixed_width]
-  void* dprojected = nullptr;  // T [t, projected_width]
-  void* dexpanded = nullptr;   // T [t, expanded_gradient_width]; null if that is 0 in all layers
+  void* dmixed = nullptr;  // T [t, mixed_width]
+  // T [t, projected_width]; behind it, of a layer without keys of its own, T [t, 2, kv_width]
+  void* dprojected = nullptr;
+  void* dexpanded = nullptr;  // T [t, expanded_gradient_width]; null if that is 0 in all layers
   // Has AttentionWorkspaceBytes. It may be the memory of a chunk's activations, which are not in
   // use when the gradient passes through the part that mixes tokens.
   void* workspace = nullptr;

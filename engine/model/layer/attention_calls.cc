@@ -67,7 +67,7 @@ absl::Status Attend(const BoundLayer& l, const AttentionArgs& args) {
   cached.v_stride = args.v_stride;
   cached.cache = l.context.cache.rows;
   cached.out = args.out;
-  MT_RETURN_IF_ERROR(l.kernels.StoreInCache(l.stream, cached));
+  if (l.d.attention.projects_keys) MT_RETURN_IF_ERROR(l.kernels.StoreInCache(l.stream, cached));
   return l.context.cache.attend ? l.kernels.CachedAttention(l.stream, cached)
                                 : l.kernels.Attention(l.stream, args);
 }

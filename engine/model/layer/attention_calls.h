@@ -19,8 +19,8 @@ absl::Status RotateHeads(const BoundLayer& l, const Chunk& chunk, void* x, int64
 
 // Returns the arguments of attention over the micro-batch, except for the addresses of operands.
 AttentionArgs AttentionCall(const BoundLayer& l);
-// Queues attention. With a cache it stores the keys and values, and attends to them and to those
-// before.
+// Queues attention. With a cache it stores the layer's own keys and values, and attends to them and
+// to those before.
 absl::Status Attend(const BoundLayer& l, const AttentionArgs& args);
 
 // Returns the bytes of the workspace of attention's gradient (AttentionPart::WorkspaceBytes).

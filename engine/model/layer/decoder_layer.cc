@@ -25,7 +25,9 @@ LayerBackwardWidths BackwardWidths(const ModelDescription& model) {
   LayerBackwardWidths widths;
   for (const LayerDescription& layer : model.layers) {
     widths.mixed = std::max(widths.mixed, layer.mixed_width());
-    widths.projected = std::max(widths.projected, layer.projected_width());
+    const AttentionDescription& a = layer.attention;
+    widths.projected = std::max(widths.projected,
+                                layer.projected_width() + (a.projects_keys ? 0 : 2 * a.kv_width()));
     widths.expanded = std::max(widths.expanded, layer.expanded_gradient_width());
   }
   return widths;

@@ -7,13 +7,16 @@
 #include "absl/types/span.h"
 #include "engine/base/dtype.h"
 #include "engine/device/kernels.h"
+#include "engine/model/layer/shared_rows.h"
 #include "engine/model/model_layout.h"
 
 namespace megatrain {
 
 // A layer's keys and values of earlier tokens, for generation. Does not own memory.
 struct LayerCache {
-  void* rows = nullptr;  // T [rows, 2, kv_heads, head_dim], as in CachedAttentionArgs; null if none
+  // T [rows, 2, kv_heads, head_dim], as in CachedAttentionArgs; null if none. Of a layer without
+  // keys of its own it is that of the layer whose keys it uses.
+  void* rows = nullptr;
   // The tokens attend to the cache. If false, they are only stored there, and documents attend to
   // themselves.
   bool attend = false;
@@ -40,6 +43,7 @@ struct MicroBatchView {
   const int32_t* pair_bounds = nullptr;     // device [pairs, 4]
   const double* reference_logps = nullptr;  // device [pairs, 2]
   int64_t pairs = 0;
+  SharedRows shared;
 };
 
 // The largest LayerContext::whole_rows.

@@ -25,8 +25,10 @@ struct Sizes {
         e(static_cast<double>(DTypeBytes(s.dtype))),
         hidden(static_cast<double>(s.model->hidden)),
         q(static_cast<double>(layer.attention.q_width())),
-        kv(static_cast<double>(layer.attention.kv_width())),
-        values(static_cast<double>(layer.attention.kv_heads * layer.attention.value_dim())),
+        kv(layer.attention.projects_keys ? static_cast<double>(layer.attention.kv_width()) : 0.0),
+        values(layer.attention.projects_keys
+                   ? static_cast<double>(layer.attention.kv_heads * layer.attention.value_dim())
+                   : 0.0),
         projected(static_cast<double>(layer.projected_width())),
         mixed(static_cast<double>(layer.mixed_width())),
         intermediate(static_cast<double>(layer.feed_forward.intermediate)),

@@ -9,13 +9,15 @@ namespace {
 
 int64_t QWidth(const BoundLayer& l) { return l.d.attention.q_width(); }
 int64_t KvWidth(const BoundLayer& l) { return l.d.attention.kv_width(); }
+bool ProjectsKeys(const BoundLayer& l) { return l.d.attention.projects_keys; }
 int64_t QkvWidth(const BoundLayer& l) { return l.d.attention.qkv_width(); }
 
 bool HasQkNorm(const BoundLayer& l) { return l.d.attention.qk_norm != QkNorm::kNone; }
 // Where attention reads q and k: rotated in place, or (with a QkNorm) beside the raw ones.
 void* Queries(const BoundLayer& l) { return HasQkNorm(l) ? l.a.softmax.qk_rotated : l.a.projected; }
 int64_t QueryKeyStride(const BoundLayer& l) {
-  return HasQkNorm(l) ? QWidth(l) + KvWidth(l) : QkvWidth(l);
+  if (!HasQkNorm(l)) return QkvWidth(l);
+  return QWidth(l) + (ProjectsKeys(l) ? KvWidth(l) : 0);
 }
 
 // q or k of all tokens, which their norm reads and writes.
@@ -67,6 +69,7 @@ absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Hea
 absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride,
                     bool inverse) {
   const AttentionDescription& a = l.d.attention;
+  if (!a.projects_keys) return RotateHeads(l, chunk, x, stride, a.heads, a.query_rope, inverse);
   if (a.query_rope == a.key_rope) {
     return RotateHeads(l, chunk, x, stride, a.heads + a.kv_heads, a.key_rope, inverse);
   }
@@ -74,17 +77,82 @@ absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t st
   return RotateHeads(l, chunk, l.Offset(x, QWidth(l)), stride, a.kv_heads, a.key_rope, inverse);
 }
 
+const SharedRows::KeySet& SharedKeys(const BoundLayer& l) {
+  return l.batch.shared.key_sets[static_cast<size_t>(l.d.attention.key_set)];
+}
+bool MakesSharedKeys(const BoundLayer& l) { return ProjectsKeys(l) && l.d.attention.key_set >= 0; }
+
+// Copies the chunk's keys and values for the layers that use them.
+absl::Status ShareKeys(const BoundLayer& l, const Chunk& chunk) {
+  const int64_t width = KvWidth(l);
+  void* const shared = l.Rows(SharedKeys(l).rows, chunk, 2 * width);
+  AddArgs copy;
+  copy.rows = chunk.tokens;
+  copy.width = width;
+  copy.y_dtype = l.context.dtype;
+  copy.y_stride = 2 * width;
+  copy.a = {l.context.dtype, l.Offset(l.Rows(Queries(l), chunk, QueryKeyStride(l)), QWidth(l)),
+            QueryKeyStride(l)};
+  copy.y = shared;
+  MT_RETURN_IF_ERROR(l.kernels.Add(l.stream, copy));
+  copy.a = {l.context.dtype, l.Offset(l.Rows(l.a.projected, chunk, QkvWidth(l)), QWidth(l) + width),
+            QkvWidth(l)};
+  copy.y = l.Offset(shared, width);
+  return l.kernels.Add(l.stream, copy);
+}
+
 AttentionArgs Attention(const BoundLayer& l) {
   AttentionArgs args = AttentionCall(l);
   args.q = Queries(l);
   args.q_stride = QueryKeyStride(l);
-  args.k = l.Offset(Queries(l), QWidth(l));
-  args.k_stride = QueryKeyStride(l);
-  args.v = l.Offset(l.a.projected, QWidth(l) + KvWidth(l));
-  args.v_stride = QkvWidth(l);
+  if (ProjectsKeys(l)) {
+    args.k = l.Offset(Queries(l), QWidth(l));
+    args.k_stride = QueryKeyStride(l);
+    args.v = l.Offset(l.a.projected, QWidth(l) + KvWidth(l));
+    args.v_stride = QkvWidth(l);
+  } else {
+    args.k = SharedKeys(l).rows;
+    args.v = l.Offset(args.k, KvWidth(l));
+    args.k_stride = args.v_stride = 2 * KvWidth(l);
+  }
   args.out = l.a.mixed;
   args.lse = l.a.softmax.lse;
   return args;
+}
+
+// The gradients by keys and, beside them, by values.
+struct KeyGradients {
+  void* rows;
+  int64_t stride;
+};
+KeyGradients KeyGradientsIn(const BoundLayer& l, const LayerBackwardScratch& scratch) {
+  if (ProjectsKeys(l)) return {l.Offset(scratch.dprojected, QWidth(l)), QkvWidth(l)};
+  return {l.Offset(scratch.dprojected, l.batch.tokens * QWidth(l)), 2 * KvWidth(l)};
+}
+
+// Adds the gradients by shared keys and values to their sum or, in the layer that makes them, the
+// sum to these.
+absl::Status AddSharedGradients(const BoundLayer& l, const KeyGradients& keys) {
+  const int64_t width = 2 * KvWidth(l);
+  const Matrix sum = {DType::kF32, SharedKeys(l).gradient, width};
+  const Matrix own = {l.context.dtype, keys.rows, keys.stride};
+  AddArgs args;
+  args.rows = l.batch.tokens;
+  args.width = width;
+  args.a = own;
+  if (ProjectsKeys(l)) {
+    args.b = sum;
+    args.y_dtype = own.dtype;
+    args.y = keys.rows;
+    args.y_stride = keys.stride;
+  } else {
+    const bool first = LastUserOfKeys(l.model, l.d.attention.key_set) == l.context.layer;
+    if (!first) args.b = sum;
+    args.y_dtype = DType::kF32;
+    args.y = SharedKeys(l).gradient;
+    args.y_stride = width;
+  }
+  return l.kernels.Add(l.stream, args);
 }
 
 // Returns the arguments of the backward kernel; those of Announce are the same.
@@ -98,9 +166,11 @@ AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackward
   args.forward = Attention(l);
   args.dout = scratch.dmixed;
   args.dq = scratch.dprojected;
-  args.dk = l.Offset(scratch.dprojected, QWidth(l));
-  args.dv = l.Offset(scratch.dprojected, QWidth(l) + KvWidth(l));
-  args.dq_stride = args.dk_stride = args.dv_stride = QkvWidth(l);
+  args.dq_stride = QkvWidth(l);
+  const KeyGradients keys = KeyGradientsIn(l, scratch);
+  args.dk = keys.rows;
+  args.dv = l.Offset(keys.rows, KvWidth(l));
+  args.dk_stride = args.dv_stride = keys.stride;
   args.workspace = scratch.workspace;
   args.workspace_bytes = scratch.workspace_bytes;
   return args;
@@ -111,10 +181,11 @@ AttentionBackwardArgs AttentionGradient(const BoundLayer& l, const LayerBackward
 absl::Status SoftmaxAttention::Prepare(const BoundLayer& l, const Chunk& chunk) const {
   if (HasQkNorm(l)) {
     MT_RETURN_IF_ERROR(HeadNorm(l, chunk, QueryHeads(l)));
-    MT_RETURN_IF_ERROR(HeadNorm(l, chunk, KeyHeads(l)));
+    if (ProjectsKeys(l)) MT_RETURN_IF_ERROR(HeadNorm(l, chunk, KeyHeads(l)));
   }
-  return Rotate(l, chunk, l.Rows(Queries(l), chunk, QueryKeyStride(l)), QueryKeyStride(l),
-                /*inverse=*/false);
+  MT_RETURN_IF_ERROR(Rotate(l, chunk, l.Rows(Queries(l), chunk, QueryKeyStride(l)),
+                            QueryKeyStride(l), /*inverse=*/false));
+  return MakesSharedKeys(l) ? ShareKeys(l, chunk) : absl::OkStatus();
 }
 
 bool SoftmaxAttention::Recomputes(const BoundLayer& l) const {
@@ -131,7 +202,10 @@ bool SoftmaxAttention::Trains(const BoundLayer& l) const {
 
 absl::Status SoftmaxAttention::MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                                            const TileGradient& gradient) const {
-  return l.kernels.AttentionBackward(l.stream, AttentionGradient(l, scratch, gradient));
+  MT_RETURN_IF_ERROR(
+      l.kernels.AttentionBackward(l.stream, AttentionGradient(l, scratch, gradient)));
+  if (l.d.attention.key_set < 0) return absl::OkStatus();
+  return AddSharedGradients(l, KeyGradientsIn(l, scratch));
 }
 
 absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk& chunk,
@@ -141,7 +215,8 @@ absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk&
   MT_RETURN_IF_ERROR(Rotate(l, chunk, dqkv, QkvWidth(l), /*inverse=*/true));
   if (!HasQkNorm(l)) return absl::OkStatus();
   MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, QueryHeads(l), dqkv, gradient));
-  return HeadNormBackward(l, chunk, KeyHeads(l), dqkv, gradient);
+  return ProjectsKeys(l) ? HeadNormBackward(l, chunk, KeyHeads(l), dqkv, gradient)
+                         : absl::OkStatus();
 }
 
 int64_t SoftmaxAttention::WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,

@@ -1,5 +1,6 @@
 // SoftmaxAttention: queries, keys and values side by side in a.projected; norms of queries and
-// keys; rotation; and causal attention inside documents.
+// keys; rotation; and causal attention inside documents. Keys and values may be those of an earlier
+// layer (shared_rows.h).
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 
