@@ -5,6 +5,21 @@
 
 namespace megatrain {
 
+int64_t AttentionPart::WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
+                                      int64_t sequence, const KernelSizes& sizes) const {
+  const AttentionDescription& a = layer.attention;
+  return sizes.AttentionBackwardWorkspaceBytes({.dtype = dtype,
+                                                .tokens = tokens,
+                                                .sequence = sequence,
+                                                .heads = a.heads,
+                                                .kv_heads = a.kv_heads,
+                                                .head_dim = a.head_dim,
+                                                .value_dim = a.value_dim(),
+                                                .window = a.window,
+                                                .softcap = static_cast<float>(a.softcap),
+                                                .sinks = a.sinks});
+}
+
 const AttentionPart& PartOf(const LayerDescription& layer) {
   static constexpr SoftmaxAttention kSoftmax;
   static constexpr LatentAttention kLatent;

@@ -2,7 +2,6 @@
 
 #include "engine/base/status.h"
 #include "engine/device/device.h"
-#include "engine/model/layer/attention_calls.h"
 
 namespace megatrain {
 namespace {
@@ -95,11 +94,11 @@ absl::Status Copy(const BoundLayer& l, const Chunk& chunk, int64_t width, const 
 // Rotates the ends of queries or keys, whose rows of the chunk begin at `x`.
 absl::Status RotateEnds(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride, int rope,
                         bool inverse) {
-  return RotateHeads(l, chunk, l.Offset(x, PlainDim(l)), stride, Of(l).heads, rope, inverse);
+  return l.RotateHeads(chunk, l.Offset(x, PlainDim(l)), stride, Of(l).heads, rope, inverse);
 }
 
 AttentionArgs Attention(const BoundLayer& l) {
-  AttentionArgs args = AttentionCall(l);
+  AttentionArgs args = l.AttentionCall();
   args.q = l.a.latent.queries;
   args.q_stride = Of(l).q_width();
   args.k = l.a.latent.keys;
@@ -166,7 +165,7 @@ absl::Status LatentAttention::Prepare(const BoundLayer& l, const Chunk& chunk) c
 
 bool LatentAttention::Recomputes(const BoundLayer& l) const { return !l.keeps_all; }
 
-absl::Status LatentAttention::Mix(const BoundLayer& l) const { return Attend(l, Attention(l)); }
+absl::Status LatentAttention::Mix(const BoundLayer& l) const { return l.Attend(Attention(l)); }
 
 bool LatentAttention::Trains(const BoundLayer& l) const {
   const LatentDescription& latent = Of(l).latent;
@@ -212,11 +211,6 @@ absl::Status LatentAttention::PrepareBackward(const BoundLayer& l, const Chunk& 
     return ExpandBackward(l, chunk, QueryLatent(l), dqueries, dprojected, gradient);
   }
   return Copy(l, chunk, head, dqueries, q_width, head, dprojected, l.projected_width, head);
-}
-
-int64_t LatentAttention::WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
-                                        int64_t sequence, const KernelSizes& sizes) const {
-  return AttentionCallWorkspaceBytes(layer, dtype, tokens, sequence, sizes);
 }
 
 void LatentAttention::Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const {

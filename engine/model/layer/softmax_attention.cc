@@ -2,7 +2,6 @@
 
 #include "engine/base/status.h"
 #include "engine/device/device.h"
-#include "engine/model/layer/attention_calls.h"
 
 namespace megatrain {
 namespace {
@@ -69,12 +68,12 @@ absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Hea
 absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride,
                     bool inverse) {
   const AttentionDescription& a = l.d.attention;
-  if (!a.projects_keys) return RotateHeads(l, chunk, x, stride, a.heads, a.query_rope, inverse);
+  if (!a.projects_keys) return l.RotateHeads(chunk, x, stride, a.heads, a.query_rope, inverse);
   if (a.query_rope == a.key_rope) {
-    return RotateHeads(l, chunk, x, stride, a.heads + a.kv_heads, a.key_rope, inverse);
+    return l.RotateHeads(chunk, x, stride, a.heads + a.kv_heads, a.key_rope, inverse);
   }
-  MT_RETURN_IF_ERROR(RotateHeads(l, chunk, x, stride, a.heads, a.query_rope, inverse));
-  return RotateHeads(l, chunk, l.Offset(x, QWidth(l)), stride, a.kv_heads, a.key_rope, inverse);
+  MT_RETURN_IF_ERROR(l.RotateHeads(chunk, x, stride, a.heads, a.query_rope, inverse));
+  return l.RotateHeads(chunk, l.Offset(x, QWidth(l)), stride, a.kv_heads, a.key_rope, inverse);
 }
 
 const SharedRows::KeySet& SharedKeys(const BoundLayer& l) {
@@ -102,7 +101,7 @@ absl::Status ShareKeys(const BoundLayer& l, const Chunk& chunk) {
 }
 
 AttentionArgs Attention(const BoundLayer& l) {
-  AttentionArgs args = AttentionCall(l);
+  AttentionArgs args = l.AttentionCall();
   args.q = Queries(l);
   args.q_stride = QueryKeyStride(l);
   if (ProjectsKeys(l)) {
@@ -193,7 +192,7 @@ bool SoftmaxAttention::Recomputes(const BoundLayer& l) const {
   return !l.keeps_all && HasQkNorm(l);
 }
 
-absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const { return Attend(l, Attention(l)); }
+absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const { return l.Attend(Attention(l)); }
 
 bool SoftmaxAttention::Trains(const BoundLayer& l) const {
   return l.Trains(l.o.q_norm, QueryHeads(l).width) || l.Trains(l.o.k_norm, KeyHeads(l).width) ||
@@ -217,11 +216,6 @@ absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk&
   MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, QueryHeads(l), dqkv, gradient));
   return ProjectsKeys(l) ? HeadNormBackward(l, chunk, KeyHeads(l), dqkv, gradient)
                          : absl::OkStatus();
-}
-
-int64_t SoftmaxAttention::WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
-                                         int64_t sequence, const KernelSizes& sizes) const {
-  return AttentionCallWorkspaceBytes(layer, dtype, tokens, sequence, sizes);
 }
 
 void SoftmaxAttention::Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const {
