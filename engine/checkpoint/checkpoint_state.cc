@@ -63,6 +63,8 @@ std::string Peculiarities(const ModelDescription& m) {
     add("heads", static_cast<double>(a.heads), static_cast<double>(first.heads));
     add("kv_heads", static_cast<double>(a.kv_heads), static_cast<double>(first.kv_heads));
     add("head_dim", static_cast<double>(a.head_dim), static_cast<double>(first.head_dim));
+    add("value_dim", static_cast<double>(a.value_dim()), static_cast<double>(a.head_dim));
+    add("latent_epsilon", a.latent.norm_epsilon, 1e-6);
     add("score_scale", a.score_scale, 1.0 / std::sqrt(static_cast<double>(a.head_dim)));
     add("window", static_cast<double>(a.window), 0.0);
     add("softcap", a.softcap, 0.0);

@@ -25,6 +25,8 @@ class Kernels : public KernelSizes {
   virtual absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) = 0;
   virtual absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) = 0;
   virtual absl::Status Rope(Stream& stream, const RopeArgs& args) = 0;
+  virtual absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) = 0;
+  virtual absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) = 0;
   // Both return FailedPrecondition if AttentionChoice::kLibrary is chosen and the library does not
   // take the call.
   virtual absl::Status Attention(Stream& stream, const AttentionArgs& args) = 0;

@@ -149,6 +149,31 @@ absl::Status ReferenceKernels::Rope(Stream&, const RopeArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status ReferenceKernels::CopyHeads(Stream&, const CopyHeadsArgs& args) {
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t h = 0; h < args.heads; ++h) {
+      for (int64_t i = 0; i < args.width; ++i) {
+        Set(args.dtype, args.to, t * args.to_stride + h * args.to_head_stride + i,
+            Get(args.dtype, args.from, t * args.from_stride + h * args.from_head_stride + i));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceKernels::SumHeads(Stream&, const SumHeadsArgs& args) {
+  for (int64_t t = 0; t < args.tokens; ++t) {
+    for (int64_t i = 0; i < args.width; ++i) {
+      double sum = 0;
+      for (int64_t h = 0; h < args.heads; ++h) {
+        sum += Get(args.dtype, args.x, t * args.x_stride + h * args.x_head_stride + i);
+      }
+      Set(args.dtype, args.out, t * args.out_stride + i, sum);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReferenceKernels::Glu(Stream&, const GluArgs& args) {
   for (int64_t t = 0; t < args.tokens; ++t) {
     for (int64_t i = 0; i < args.width; ++i) {

@@ -132,14 +132,17 @@ void CheckArchitectures(JsonFields& fields, const char* kind) {
 
 // The directory's own code is not run. A copy of transformers' class, from before it was there, is
 // passed over as transformers does without trust_remote_code.
-void CheckAutoMap(JsonFields& fields, const std::string& own) {
+void CheckAutoMap(JsonFields& fields, const std::string& architecture) {
   const json* const map = fields.Find("auto_map");
   if (map == nullptr) return;
-  const bool copy = map->is_object() && map->contains("AutoModelForCausalLM") &&
-                    (*map)["AutoModelForCausalLM"] == own;
+  const json* const name = map->is_object() && map->contains("AutoModelForCausalLM")
+                               ? &(*map)["AutoModelForCausalLM"]
+                               : nullptr;
+  const bool copy = name != nullptr && name->is_string() &&
+                    absl::EndsWith(name->get<std::string>(), "." + architecture);
   if (!copy) {
-    fields.Refuse("auto_map", absl::StrCat("the directory's own code is not run; only \"", own,
-                                           "\" is known to compute the same"));
+    fields.Refuse("auto_map", absl::StrCat("the directory's own code is not run; only a class ",
+                                           architecture, " is known to compute the same"));
   }
 }
 
@@ -167,8 +170,8 @@ void CheckQuantization(JsonFields& fields, const ModelDescription& model) {
 }
 
 // Refuses what the engine does not compute, unless the value switches it off.
-void CheckUnsupported(JsonFields& fields, const std::string& model_type,
-                      const std::string& architecture, const ModelDescription& model) {
+void CheckUnsupported(JsonFields& fields, const std::string& architecture,
+                      const ModelDescription& model) {
   fields.MustBe("attention_dropout", 0.0, "training has no dropout; set it to 0");
   fields.MustBe("use_mrope", false, "multimodal positions are not supported");
   fields.MustBe("is_encoder_decoder", false, "only decoders are supported");
@@ -178,7 +181,7 @@ void CheckUnsupported(JsonFields& fields, const std::string& model_type,
   fields.MustBe("pruned_heads", json::object(), "every head is computed");
   fields.MustBe("per_layer_config", json::object(), "layers are alike");
   CheckQuantization(fields, model);
-  CheckAutoMap(fields, absl::StrCat("modeling_", model_type, ".", architecture));
+  CheckAutoMap(fields, architecture);
 }
 
 void RefuseUnread(JsonFields& fields) {
@@ -189,7 +192,7 @@ ModelDescription ReadTextModel(JsonFields& fields, const ModelFamily& family) {
   ModelDescription model = family.describe(fields);
   model.family = family.model_type;
   model.initializer_range = fields.Number("initializer_range", 0.0, 1e3, 0.02);
-  CheckUnsupported(fields, family.model_type, family.architecture, model);
+  CheckUnsupported(fields, family.architecture, model);
   CheckArchitectures(fields, "ForCausalLM");
   CheckTokenIds(fields);
   RefuseUnread(fields);
@@ -225,7 +228,7 @@ ModelDescription ReadWrapper(JsonFields& fields, const WrapperFamily& wrapper) {
   fields.Take(text.status());
   for (const std::string& key : wrapper.own_keys) fields.Find(key);
   fields.Find("pad_token_id");  // text_config's counts
-  CheckUnsupported(fields, wrapper.model_type, wrapper.architecture, model);
+  CheckUnsupported(fields, wrapper.architecture, model);
   CheckArchitectures(fields, "ForConditionalGeneration");
   CheckTokenIds(fields);
   RefuseUnread(fields);

@@ -38,6 +38,15 @@ std::string DescribeAttention(const AttentionDescription& a) {
   std::vector<std::string> traits = {
       absl::StrCat(a.heads, " heads (", a.kv_heads, " of keys and values) of ", a.head_dim),
       absl::StrFormat("scores times %.6g", a.score_scale)};
+  if (const LatentDescription& latent = a.latent; latent.is_there()) {
+    traits.push_back(absl::StrCat("values of ", latent.value_dim));
+    if (latent.query_rank > 0) {
+      traits.push_back(absl::StrCat("queries from latents of ", FormatCount(latent.query_rank)));
+    }
+    traits.push_back(absl::StrCat("keys and values from latents of ",
+                                  FormatCount(latent.key_value_rank), " beside one rotated end of ",
+                                  latent.rotary_dim, " for all keys"));
+  }
   if (a.window > 0) traits.push_back(absl::StrCat("window ", FormatCount(a.window)));
   if (a.softcap > 0) traits.push_back(absl::StrFormat("scores capped at %g", a.softcap));
   if (a.qk_norm == QkNorm::kHead) traits.push_back("norms of each query and key head");
@@ -47,7 +56,9 @@ std::string DescribeAttention(const AttentionDescription& a) {
     traits.push_back(
         absl::StrCat(a.projects_keys ? "makes" : "uses", " shared keys and values ", a.key_set));
   }
-  if (a.qkv_bias) traits.push_back("bias of q, k, v");
+  if (a.qkv_bias) {
+    traits.push_back(a.latent.is_there() ? "bias of latents" : "bias of q, k, v");
+  }
   if (a.output_bias) traits.push_back("bias of o");
   if (a.fused_qkv) traits.push_back("qkv fused on disk");
   if (a.query_rope < 0 && a.key_rope < 0) {

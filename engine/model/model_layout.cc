@@ -94,7 +94,9 @@ class LayerTile {
     const AttentionDescription& a = d_.attention;
     const int64_t q = a.q_width(), kv = a.kv_width();
     Norm(d_.attention_norms.norm, hidden_, &o_.attention_norm);
-    if (a.fused_qkv) {
+    if (a.latent.is_there()) {
+      Latents();
+    } else if (a.fused_qkv) {
       Matrix({{"self_attn.qkv_proj.weight", {a.qkv_width(), hidden_}}}, &o_.in_projection);
       if (a.qkv_bias) Bias({{"self_attn.qkv_proj.bias", {a.qkv_width()}}}, &o_.in_projection_bias);
     } else {
@@ -116,7 +118,7 @@ class LayerTile {
     }
     // Initialised like a matrix and decaying, as in transformers.
     if (a.sinks) Matrix({{"self_attn.sinks", {a.heads}}}, &o_.sinks);
-    Matrix({{"self_attn.o_proj.weight", {hidden_, q}}}, &o_.o);
+    Matrix({{"self_attn.o_proj.weight", {hidden_, d_.mixed_width()}}}, &o_.o);
     if (a.output_bias) Bias({{"self_attn.o_proj.bias", {hidden_}}}, &o_.o_bias);
     Norm(d_.attention_norms.post_norm, hidden_, &o_.attention_post_norm);
     return *this;
@@ -184,6 +186,27 @@ class LayerTile {
   }
 
  private:
+  // The rows of both latents lie side by side.
+  void Latents() {
+    const AttentionDescription& a = d_.attention;
+    const LatentDescription& latent = a.latent;
+    const bool has_query_latent = latent.query_rank > 0;
+    const std::string q = has_query_latent ? "self_attn.q_a_proj" : "self_attn.q_proj";
+    const std::string kv = "self_attn.kv_a_proj_with_mqa";
+    const int64_t kv_rows = latent.key_value_rank + latent.rotary_dim;
+    const int64_t q_rows = d_.projected_width() - kv_rows;
+    Matrix({{q + ".weight", {q_rows, hidden_}}, {kv + ".weight", {kv_rows, hidden_}}},
+           &o_.in_projection);
+    if (a.qkv_bias) {
+      Bias({{q + ".bias", {q_rows}}, {kv + ".bias", {kv_rows}}}, &o_.in_projection_bias);
+    }
+    if (has_query_latent) {
+      Norm("self_attn.q_a_layernorm", latent.query_rank, &o_.q_a_norm);
+      Matrix({{"self_attn.q_b_proj.weight", {a.q_width(), latent.query_rank}}}, &o_.q_b);
+    }
+    Norm("self_attn.kv_a_layernorm", latent.key_value_rank, &o_.kv_a_norm);
+    Matrix({{"self_attn.kv_b_proj.weight", {a.expanded_width(), latent.key_value_rank}}}, &o_.kv_b);
+  }
   void Add(Role role, std::vector<Part> parts, int64_t* offset) {
     for (Part& part : parts) part.name.insert(0, prefix_);
     groups_.push_back({role, std::move(parts), offset});

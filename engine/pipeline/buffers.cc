@@ -170,6 +170,10 @@ absl::StatusOr<DeviceBuffers> ReserveDeviceBuffers(const PipelineDimensions& d,
                              DeviceKind::kWorkspace, &b.backward.dmixed));
   MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.projected * e,
                              DeviceKind::kWorkspace, &b.backward.dprojected));
+  if (widths.expanded > 0) {
+    MT_RETURN_IF_ERROR(Reserve(arena, "backward workspace", t * widths.expanded * e,
+                               DeviceKind::kWorkspace, &b.backward.dexpanded));
+  }
   MT_RETURN_IF_ERROR(ReserveUpdates(d, arena, b));
   b.kept.resize(d.shape.kept);
   for (int i = 0; i < d.shape.kept; ++i) {

@@ -47,7 +47,7 @@ struct PipelineDimensions {
     const AttentionDescription& attention =
         layout->model.layers[static_cast<size_t>(layer)].attention;
     if (!attention.projects_keys) return 0;
-    return cache_rows * 2 * attention.kv_width() * DTypeBytes(dtype);
+    return cache_rows * attention.cache_width() * DTypeBytes(dtype);
   }
   // Returns the pairs of answers that a micro-batch holds at most; 0 without pairs.
   int64_t pairs_max() const { return shape.pairs_max(micro_batch_tokens); }
@@ -117,7 +117,7 @@ struct DeviceBuffers {
   std::vector<void*> kept;             // by kept slot
   std::vector<void*> routed;           // RoutedBytes, by micro-batch of the sweep
   std::vector<void*> shared;           // SharedRowsBytes, by micro-batch of the sweep
-  std::vector<void*> cache;            // by layer: T [cache_rows, 2, kv_heads, head_dim]
+  std::vector<void*> cache;            // by layer: T [cache_rows, cache_width]
   void* layer_scratch = nullptr;       // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,
   // a chunk of the head, or one of experts. `backward`, `head` and `experts` point into it.

@@ -139,7 +139,8 @@ class Bench {
                                                                       .sequence = length,
                                                                       .heads = kHeads,
                                                                       .kv_heads = kHeads,
-                                                                      .head_dim = kHeadDim})));
+                                                                      .head_dim = kHeadDim,
+                                                                      .value_dim = kHeadDim})));
     std::vector<int32_t> starts;
     for (int64_t start = 0; start <= kTokens; start += length) {
       starts.push_back(static_cast<int32_t>(start));
@@ -150,6 +151,7 @@ class Bench {
                              .heads = kHeads,
                              .kv_heads = kHeads,
                              .head_dim = kHeadDim,
+                             .value_dim = kHeadDim,
                              .scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim)),
                              .shaping = shaping,
                              .document_starts = starts.data(),

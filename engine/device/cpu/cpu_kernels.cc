@@ -15,6 +15,7 @@
 #include "engine/device/cpu/experts/rows.h"
 #include "engine/device/cpu/experts/sort_assignments.h"
 #include "engine/device/cpu/glu.h"
+#include "engine/device/cpu/heads.h"
 #include "engine/device/cpu/loops/ranges.h"
 #include "engine/device/cpu/matmul.h"
 #include "engine/device/cpu/norm.h"
@@ -98,6 +99,18 @@ absl::Status CpuKernels::Rope(Stream&, const RopeArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CpuKernels::CopyHeads(Stream&, const CopyHeadsArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.width),
+            [&](int64_t begin, int64_t end) { CopyHeadsOfTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::SumHeads(Stream&, const SumHeadsArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.width),
+            [&](int64_t begin, int64_t end) { SumHeadsOfTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
 absl::Status CpuKernels::Attention(Stream&, const AttentionArgs& args) {
   return RunAttention(args, native_bf16_, pool_, &workspaces_);
 }
@@ -107,7 +120,7 @@ absl::Status CpuKernels::AttentionBackward(Stream&, const AttentionBackwardArgs&
 }
 
 absl::Status CpuKernels::StoreInCache(Stream&, const CachedAttentionArgs& args) {
-  ForRanges(pool_, args.tokens, RowsInBlock(2 * args.kv_heads * args.head_dim),
+  ForRanges(pool_, args.tokens, RowsInBlock(args.cache_row()),
             [&](int64_t begin, int64_t end) { StoreTokensInCache(args, begin, end); });
   return absl::OkStatus();
 }

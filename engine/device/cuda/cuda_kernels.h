@@ -53,6 +53,8 @@ class CudaKernels : public Kernels {
   absl::Status RmsNorm(Stream& stream, const RmsNormArgs& args) override;
   absl::Status RmsNormBackward(Stream& stream, const RmsNormBackwardArgs& args) override;
   absl::Status Rope(Stream& stream, const RopeArgs& args) override;
+  absl::Status CopyHeads(Stream& stream, const CopyHeadsArgs& args) override;
+  absl::Status SumHeads(Stream& stream, const SumHeadsArgs& args) override;
   absl::Status Attention(Stream& stream, const AttentionArgs& args) override;
   absl::Status AttentionBackward(Stream& stream, const AttentionBackwardArgs& args) override;
   void PrepareAttention(const AttentionBackwardArgs& args) override;

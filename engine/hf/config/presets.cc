@@ -97,6 +97,13 @@ constexpr Shape kShapes[] = {
          "first_k_dense_replace": 3, "n_group": 1, "topk_group": 1, "norm_topk_prob": true,
          "routed_scaling_factor": 2.5, "use_qk_norm": true, "attention_bias": true,
          "partial_rotary_factor": 0.5, "pad_token_id": 151329})"},
+    {"deepseek-v3", "deepseek_v3", 7168, 61, 128, 128, 64, 18432, 129280, 163840, false, 10000.0, 1e-6, 0, 1,
+     R"({"q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "n_routed_experts": 256, "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 2048,
+         "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4, "norm_topk_prob": true,
+         "routed_scaling_factor": 2.5, "rope_interleave": true,
+         "rope_scaling": {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096,
+                          "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}})"},
     // clang-format on
 };
 

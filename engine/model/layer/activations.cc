@@ -21,6 +21,20 @@ void Place(const AttentionDescription& a, int64_t e, int64_t t, TensorCursor& wh
   }
 }
 
+void Place(const AttentionDescription& a, int64_t e, int64_t t, int64_t chunk_tokens,
+           TensorCursor& whole, TensorCursor& cheap, TensorCursor& chunk, LatentActivations& to) {
+  const LatentDescription& latent = a.latent;
+  if (latent.query_rank > 0) whole.Take(&to.query_rstd, t * 4);
+  whole.Take(&to.key_value_rstd, t * 4);
+  whole.Take(&to.lse, a.heads * t * 4);
+  if (latent.query_rank > 0) cheap.Take(&to.query_normed, t * latent.query_rank * e);
+  cheap.Take(&to.key_value_normed, t * latent.key_value_rank * e);
+  cheap.Take(&to.queries, t * a.q_width() * e);
+  cheap.Take(&to.keys, t * a.kv_width() * e);
+  cheap.Take(&to.values, t * a.kv_heads * latent.value_dim * e);
+  chunk.Take(&to.expanded, chunk_tokens * a.expanded_width() * e);
+}
+
 // The one list of tensors and sizes; cursors may lack a base, then only sizes are counted.
 LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, int64_t t,
                        int64_t chunk_tokens, KeepLevel level, Blocks& blocks) {
@@ -37,6 +51,10 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
   switch (d.attention_kind()) {
     case AttentionKind::kSoftmax:
       Place(d.attention, e, t, whole, all ? blocks.kept : blocks.scratch, to.softmax);
+      break;
+    case AttentionKind::kLatent:
+      Place(d.attention, e, t, chunk_tokens, whole, all ? blocks.kept : blocks.scratch,
+            blocks.chunk, to.latent);
       break;
   }
   const bool dense = d.experts.count == 0;

@@ -14,7 +14,7 @@ namespace megatrain {
 
 // A layer's keys and values of earlier tokens, for generation. Does not own memory.
 struct LayerCache {
-  // T [rows, 2, kv_heads, head_dim], as in CachedAttentionArgs; null if none. Of a layer without
+  // The rows of CachedAttentionArgs, of type T; null if there are none. Of a layer without
   // keys of its own it is that of the layer whose keys it uses.
   void* rows = nullptr;
   // The tokens attend to the cache. If false, they are only stored there, and documents attend to

@@ -26,23 +26,41 @@ struct Sizes {
         hidden(static_cast<double>(s.model->hidden)),
         q(static_cast<double>(layer.attention.q_width())),
         kv(layer.attention.projects_keys ? static_cast<double>(layer.attention.kv_width()) : 0.0),
+        values(layer.attention.projects_keys
+                   ? static_cast<double>(layer.attention.kv_heads * layer.attention.value_dim())
+                   : 0.0),
+        projected(static_cast<double>(layer.projected_width())),
+        mixed(static_cast<double>(layer.mixed_width())),
         intermediate(static_cast<double>(layer.feed_forward.intermediate)),
         vocabulary(static_cast<double>(s.model->vocabulary)) {
     // Query i of a document sees min(i + 1, window) keys: sequence / 2 on average, or window -
-    // window^2 / (2 sequence). A product of a pair over all heads takes 2 * q.
+    // window^2 / (2 sequence). A product of a pair over all heads takes 2 * q for queries and keys,
+    // and 2 * mixed for values.
     const double sequence = static_cast<double>(s.sequence_length);
     const int64_t limit = layer.attention.window;
     const double window =
         limit > 0 && limit < s.sequence_length ? static_cast<double>(limit) : sequence;
-    pair_product_flops = tokens * (window - window * window / (2 * sequence)) * 2 * q;
+    const double pairs = tokens * (window - window * window / (2 * sequence));
+    key_product_flops = pairs * 2 * q;
+    value_product_flops = pairs * 2 * mixed;
   }
-  double qkv() const { return q + 2 * kv; }
+  const LatentDescription& latent() const { return layer.attention.latent; }
   // Of a layer with experts only the half with attention is counted here (expert_work.h).
   bool dense() const { return layer.experts.count == 0; }
   bool qk_norm() const { return layer.attention.qk_norm != QkNorm::kNone; }
+  // Parameters of the products from latents to heads; 0 without latents.
+  double expansions() const {
+    return q * static_cast<double>(latent().query_rank) +
+           static_cast<double>(layer.attention.expanded_width() * latent().key_value_rank);
+  }
+  // The number of those products.
+  double latents() const { return (latent().query_rank > 0) + latent().is_there(); }
+  double ranks() const {
+    return static_cast<double>(latent().query_rank + latent().key_value_rank);
+  }
   // Parameters of the products of a layer, without its last one.
   double layer_matrices_but_down() const {
-    return hidden * qkv() + q * hidden + 2 * hidden * intermediate;
+    return hidden * projected + expansions() + mixed * hidden + 2 * hidden * intermediate;
   }
   double down() const { return hidden * intermediate; }
   // The layer's norms of the residual stream, and of what is added to it.
@@ -56,7 +74,8 @@ struct Sizes {
   }
 
   const LayerDescription& layer;
-  double tokens, e, hidden, q, kv, intermediate, vocabulary, pair_product_flops;
+  double tokens, e, hidden, q, kv, values, projected, mixed, intermediate, vocabulary;
+  double key_product_flops, value_product_flops;
 };
 
 // `elements` a token, read or written once each.
@@ -87,6 +106,10 @@ LayerWork Glu(const Sizes& s) { return Pass(s, 3 * s.intermediate); }
 LayerWork GluBackward(const Sizes& s) { return Pass(s, 6 * s.intermediate); }
 LayerWork Rope(const Sizes& s) {
   const AttentionDescription& a = s.layer.attention;
+  if (s.latent().is_there()) {
+    const double ends = static_cast<double>(a.heads * s.latent().rotary_dim);
+    return Pass(s, 2 * 2 * ends, 2);
+  }
   if (a.query_rope == a.key_rope) return a.key_rope < 0 ? LayerWork{} : Pass(s, 2 * (s.q + s.kv));
   return (a.query_rope < 0 ? LayerWork{} : Pass(s, 2 * s.q)) +
          (a.key_rope < 0 ? LayerWork{} : Pass(s, 2 * s.kv));
@@ -95,21 +118,35 @@ LayerWork Rope(const Sizes& s) {
 LayerWork HeadNorms(const Sizes& s) { return Pass(s, 2 * (s.q + s.kv), 2); }
 LayerWork HeadNormsBackward(const Sizes& s) { return Pass(s, 3 * (s.q + s.kv), 2 * kSplitSum); }
 
+// Keys and values, which are put together from what was expanded, and queries without a latent:
+// read and written.
+LayerWork CopiesToHeads(const Sizes& s) {
+  if (!s.latent().is_there()) return {};
+  const bool queries = s.latent().query_rank == 0;
+  return Pass(s, 2 * (s.kv + s.values + (queries ? s.q : 0)), queries ? 4 : 3);
+}
+// The latents' norms, and their products to heads.
+LayerWork Expansions(const Sizes& s) {
+  return Pass(s, 2 * s.ranks(), s.latents()) + Products(s, s.expansions(), s.latents());
+}
+
 LayerWork PrepareQueriesAndKeys(const Sizes& s) {
+  if (s.latent().is_there()) return Expansions(s) + CopiesToHeads(s) + Rope(s);
   return s.qk_norm() ? HeadNorms(s) + Rope(s) : Rope(s);
 }
 
 // The work from a layer's input to attention's output.
 LayerWork AttentionForward(const Sizes& s) {
   // Scores, and the values weighted by them.
-  const LayerWork attention = {.attention_forward_flops = 2 * s.pair_product_flops, .launches = 1};
-  return NormIf(s, s.layer.attention_norms.norm) + Products(s, s.hidden * s.qkv(), 1) +
+  const LayerWork attention = {
+      .attention_forward_flops = s.key_product_flops + s.value_product_flops, .launches = 1};
+  return NormIf(s, s.layer.attention_norms.norm) + Products(s, s.hidden * s.projected, 1) +
          PrepareQueriesAndKeys(s) + attention;
 }
 
 // The work from there to gate and up, or to the end of the half.
 LayerWork ToGateUp(const Sizes& s) {
-  const LayerWork output = Branch(s, s.q * s.hidden, s.layer.attention_norms);
+  const LayerWork output = Branch(s, s.mixed * s.hidden, s.layer.attention_norms);
   if (!s.dense()) return output;
   return output + NormIf(s, s.layer.feed_forward_norms.norm) +
          Products(s, 2 * s.hidden * s.intermediate, 1);
@@ -173,7 +210,8 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
       break;
     case KeepLevel::kCheapRecomputed: {
       const LayerWork norms = s.norms() * Norm(s);
-      return InChunks(shape, s.qk_norm() ? norms + PrepareQueriesAndKeys(s) : norms);
+      const bool prepares = s.qk_norm() || s.latent().is_there();
+      return InChunks(shape, prepares ? norms + PrepareQueriesAndKeys(s) : norms);
     }
     case KeepLevel::kNothing: {
       // The input's norm twice: for queries, keys and values, and for the gradient of their
@@ -192,16 +230,18 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
 LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
-  // Each of the four matrices has a gradient by the input and one by the weight.
-  LayerWork work = 2 * Products(s, matrices, 4) + GluBackward(s) + s.norms() * NormBackward(s) +
-                   s.post_norms() * PostNormBackward(s) + Rope(s);
+  // Each of the four matrices, and of those from latents, has a gradient by the input and one by
+  // the weight.
+  LayerWork work = 2 * Products(s, matrices, 4 + s.latents()) + GluBackward(s) +
+                   s.norms() * NormBackward(s) + s.post_norms() * PostNormBackward(s) + Rope(s);
   // Without a norm before a half, its product adds to the residual stream's gradient.
   work += ((s.dense() ? 2 : 1) - s.norms()) * Pass(s, s.hidden, 0);
   // Scores once more, then the gradients by probabilities, values, queries and keys.
-  work += {.attention_backward_flops = 5 * s.pair_product_flops,
+  work += {.attention_backward_flops = 3 * s.key_product_flops + 2 * s.value_product_flops,
            .launches = kAttentionBackwardLaunches};
+  work += CopiesToHeads(s) + Pass(s, 3 * s.ranks(), s.latents() * kSplitSum);
   if (s.qk_norm()) work += HeadNormsBackward(s);
-  if (s.layer.attention.qkv_bias) work += Pass(s, s.qkv(), kSplitSum);
+  if (s.layer.attention.qkv_bias) work += Pass(s, s.projected, kSplitSum);
   if (s.layer.attention.output_bias) work += Pass(s, s.hidden, kSplitSum);
   work = InChunks(shape, work);
   work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), first);
@@ -211,7 +251,7 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
 LayerWork DecoderLayerWeightGradientWork(const WorkShape& shape) {
   const Sizes s(shape);
   const double matrices = s.layer_matrices_but_down() + s.down();
-  LayerWork work = InChunks(shape, Products(s, matrices, 4));
+  LayerWork work = InChunks(shape, Products(s, matrices, 4 + s.latents()));
   work.device_bytes += SumBytes(matrices, Chunks(shape.tokens, shape.layer_chunk_tokens), false);
   return work;
 }

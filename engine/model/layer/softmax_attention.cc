@@ -64,38 +64,16 @@ absl::Status HeadNormBackward(const BoundLayer& l, const Chunk& chunk, const Hea
   return l.kernels.RmsNormBackward(l.stream, args);
 }
 
-// Rotates `heads` heads, the first at `x`, in the chunk's rows, unless `rope` is -1.
-absl::Status RotateHeads(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride,
-                         int64_t heads, int rope, bool inverse) {
-  if (rope < 0) return absl::OkStatus();
-  const RopeConfig& config = l.model.ropes[static_cast<size_t>(rope)];
-  const RopeTable& table = l.context.ropes[static_cast<size_t>(rope)];
-  RopeArgs args;
-  args.dtype = l.context.dtype;
-  args.tokens = chunk.tokens;
-  args.heads = heads;
-  args.head_dim = l.d.attention.head_dim;
-  args.rotary_dim = config.rotary_dim;
-  args.interleaved = config.interleaved;
-  args.x = x;
-  args.stride = stride;
-  args.positions = l.batch.positions + chunk.begin;
-  args.cosine = table.cosine;
-  args.sine = table.sine;
-  args.inverse = inverse;
-  return l.kernels.Rope(l.stream, args);
-}
-
 // Rotates q and k, which lie side by side in the chunk's rows of `x`.
 absl::Status Rotate(const BoundLayer& l, const Chunk& chunk, void* x, int64_t stride,
                     bool inverse) {
   const AttentionDescription& a = l.d.attention;
-  if (!a.projects_keys) return RotateHeads(l, chunk, x, stride, a.heads, a.query_rope, inverse);
+  if (!a.projects_keys) return l.RotateHeads(chunk, x, stride, a.heads, a.query_rope, inverse);
   if (a.query_rope == a.key_rope) {
-    return RotateHeads(l, chunk, x, stride, a.heads + a.kv_heads, a.key_rope, inverse);
+    return l.RotateHeads(chunk, x, stride, a.heads + a.kv_heads, a.key_rope, inverse);
   }
-  MT_RETURN_IF_ERROR(RotateHeads(l, chunk, x, stride, a.heads, a.query_rope, inverse));
-  return RotateHeads(l, chunk, l.Offset(x, QWidth(l)), stride, a.kv_heads, a.key_rope, inverse);
+  MT_RETURN_IF_ERROR(l.RotateHeads(chunk, x, stride, a.heads, a.query_rope, inverse));
+  return l.RotateHeads(chunk, l.Offset(x, QWidth(l)), stride, a.kv_heads, a.key_rope, inverse);
 }
 
 const SharedRows::KeySet& SharedKeys(const BoundLayer& l) {
@@ -123,21 +101,7 @@ absl::Status ShareKeys(const BoundLayer& l, const Chunk& chunk) {
 }
 
 AttentionArgs Attention(const BoundLayer& l) {
-  const AttentionDescription& a = l.d.attention;
-  AttentionArgs args;
-  args.dtype = l.context.dtype;
-  args.choice = l.context.attention;
-  args.tokens = l.batch.tokens;
-  args.heads = a.heads;
-  args.kv_heads = a.kv_heads;
-  args.head_dim = a.head_dim;
-  args.scale = static_cast<float>(a.score_scale);
-  args.shaping.window = a.window;
-  args.shaping.softcap = static_cast<float>(a.softcap);
-  if (a.sinks) args.shaping.sinks = l.Offset(l.weights, l.o.sinks);
-  args.document_bounds = l.batch.document_bounds;
-  args.document_starts = l.batch.document_starts;
-  args.documents = l.batch.documents;
+  AttentionArgs args = l.AttentionCall();
   args.q = Queries(l);
   args.q_stride = QueryKeyStride(l);
   if (ProjectsKeys(l)) {
@@ -153,32 +117,6 @@ AttentionArgs Attention(const BoundLayer& l) {
   args.out = l.a.mixed;
   args.lse = l.a.softmax.lse;
   return args;
-}
-
-// Stores the keys and values, and attends to them and to those before.
-absl::Status AttentionWithCache(const BoundLayer& l) {
-  const AttentionArgs whole = Attention(l);
-  CachedAttentionArgs args;
-  args.dtype = whole.dtype;
-  args.tokens = whole.tokens;
-  args.heads = whole.heads;
-  args.kv_heads = whole.kv_heads;
-  args.head_dim = whole.head_dim;
-  args.scale = whole.scale;
-  args.shaping = whole.shaping;
-  args.first_rows = l.batch.first_rows;
-  args.positions = l.batch.positions;
-  args.q = whole.q;
-  args.q_stride = whole.q_stride;
-  args.k = whole.k;
-  args.k_stride = whole.k_stride;
-  args.v = whole.v;
-  args.v_stride = whole.v_stride;
-  args.cache = l.context.cache.rows;
-  args.out = whole.out;
-  if (ProjectsKeys(l)) MT_RETURN_IF_ERROR(l.kernels.StoreInCache(l.stream, args));
-  return l.context.cache.attend ? l.kernels.CachedAttention(l.stream, args)
-                                : l.kernels.Attention(l.stream, whole);
 }
 
 // The gradients by keys and, beside them, by values.
@@ -254,10 +192,7 @@ bool SoftmaxAttention::Recomputes(const BoundLayer& l) const {
   return !l.keeps_all && HasQkNorm(l);
 }
 
-absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const {
-  return l.context.cache.rows != nullptr ? AttentionWithCache(l)
-                                         : l.kernels.Attention(l.stream, Attention(l));
-}
+absl::Status SoftmaxAttention::Mix(const BoundLayer& l) const { return l.Attend(Attention(l)); }
 
 bool SoftmaxAttention::Trains(const BoundLayer& l) const {
   return l.Trains(l.o.q_norm, QueryHeads(l).width) || l.Trains(l.o.k_norm, KeyHeads(l).width) ||
@@ -281,20 +216,6 @@ absl::Status SoftmaxAttention::PrepareBackward(const BoundLayer& l, const Chunk&
   MT_RETURN_IF_ERROR(HeadNormBackward(l, chunk, QueryHeads(l), dqkv, gradient));
   return ProjectsKeys(l) ? HeadNormBackward(l, chunk, KeyHeads(l), dqkv, gradient)
                          : absl::OkStatus();
-}
-
-int64_t SoftmaxAttention::WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
-                                         int64_t sequence, const KernelSizes& sizes) const {
-  const AttentionDescription& a = layer.attention;
-  return sizes.AttentionBackwardWorkspaceBytes({.dtype = dtype,
-                                                .tokens = tokens,
-                                                .sequence = sequence,
-                                                .heads = a.heads,
-                                                .kv_heads = a.kv_heads,
-                                                .head_dim = a.head_dim,
-                                                .window = a.window,
-                                                .softcap = static_cast<float>(a.softcap),
-                                                .sinks = a.sinks});
 }
 
 void SoftmaxAttention::Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const {

@@ -19,8 +19,6 @@ class SoftmaxAttention final : public AttentionPart {
   absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
                                const LayerBackwardScratch& scratch,
                                const TileGradient& gradient) const override;
-  int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
-                         int64_t sequence, const KernelSizes& sizes) const override;
   void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const override;
 };
 

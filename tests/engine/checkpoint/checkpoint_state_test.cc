@@ -141,6 +141,28 @@ TEST(CheckpointStateTest, FingerprintSeesShapesAndMathematics) {
   }
 }
 
+TEST(CheckpointStateTest, FingerprintSeesLatents) {
+  using Change = std::function<void(LatentDescription&)>;
+  const std::vector<Change> changes = {
+      [](auto&) {},
+      [](auto& l) { l.key_value_rank = 6; },
+      [](auto& l) { l.query_rank = 0; },
+      [](auto& l) { l.query_rank = 8; },
+      [](auto& l) { l.rotary_dim = 4; },
+      [](auto& l) { l.value_dim = 4; },
+      [](auto& l) { l.norm_epsilon = 1e-5; },
+  };
+  std::set<std::string> fingerprints = {ModelFingerprint(TinyLayout())};
+  for (size_t i = 0; i < changes.size(); ++i) {
+    ModelDescription model = TinyConfig();
+    AttentionDescription& attention = model.layers[1].attention;
+    attention.kv_heads = attention.heads;
+    attention.latent = {.key_value_rank = 5, .query_rank = 7, .rotary_dim = 2, .value_dim = 3};
+    changes[i](attention.latent);
+    EXPECT_TRUE(fingerprints.insert(ModelFingerprint(BuildModelLayout(model))).second) << i;
+  }
+}
+
 TEST(CheckpointStateTest, FingerprintSeesExperts) {
   using Change = std::function<void(ExpertsDescription&)>;
   const std::vector<Change> changes = {

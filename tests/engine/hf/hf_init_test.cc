@@ -160,7 +160,8 @@ TEST(PresetsTest, HaveThePublishedSizes) {
                                                     {"gpt-oss-20b", 20914757184},
                                                     {"gpt-oss-120b", 116829156672},
                                                     {"glm-4.5-air", 106852245504},
-                                                    {"glm-4.5", 352797814784}};
+                                                    {"glm-4.5", 352797814784},
+                                                    {"deepseek-v3", 671026404352}};
   EXPECT_EQ(Presets().size(), published.size());
   for (const Preset& preset : Presets()) {
     SCOPED_TRACE(preset.name);

@@ -177,6 +177,7 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
   const LayerBackwardWidths widths = BackwardWidths(model);
   backward.dmixed = buffers.Bytes(tokens_max * widths.mixed * element);
   backward.dprojected = buffers.Bytes(tokens_max * widths.projected * element);
+  backward.dexpanded = buffers.Bytes(tokens_max * widths.expanded * element);
   backward.workspace_bytes = AttentionWorkspaceBytes(model, dtype, tokens_max, tokens_max, kernels);
   void* chunk = buffers.Bytes(
       std::max(backward.workspace_bytes, LayerChunkBytes(model, dtype, context.chunk_tokens)));

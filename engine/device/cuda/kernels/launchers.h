@@ -36,6 +36,8 @@ inline constexpr int64_t kScratchBytes = int64_t{16} << 20;
 int RmsNorm(const Queue& queue, const RmsNormArgs& args);
 int RmsNormBackward(const Queue& queue, const RmsNormBackwardArgs& args, void* scratch);
 int Rope(const Queue& queue, const RopeArgs& args);
+int CopyHeads(const Queue& queue, const CopyHeadsArgs& args);
+int SumHeads(const Queue& queue, const SumHeadsArgs& args);
 int StoreInCache(const Queue& queue, const CachedAttentionArgs& args);
 // Takes head sizes up to kAttentionHeadDimMax.
 int CachedAttention(const Queue& queue, const CachedAttentionArgs& args);
@@ -70,7 +72,7 @@ int WeighRows(const Queue& queue, const WeighRowsArgs& args);
 // Attention for all dtypes and head sizes up to kAttentionHeadDimMax, with memory linear in tokens.
 // BF16 runs on tensor cores if the head size is a multiple of 8 and operands are aligned to 16
 // bytes. Everything else runs in FP32.
-inline constexpr int64_t kAttentionHeadDimMax = 256;
+inline constexpr int64_t kAttentionHeadDimMax = 256;  // of queries, keys and values
 int Attention(const Queue& queue, const AttentionArgs& args);
 int AttentionBackward(const Queue& queue, const AttentionBackwardArgs& args);
 // Returns the bytes of AttentionBackwardArgs::workspace for these kernels.
