@@ -97,8 +97,11 @@ absl::Status ReadPieces(const std::string& path, const ManifestFile& entry,
 
   std::vector<FilePiece> places;
   for (const SafetensorsTensor& tensor : reader->header().tensors) {
-    places.push_back(
-        {reader->header().data_offset + tensor.begin, by_name[tensor.name]->data, tensor.bytes()});
+    int64_t offset = reader->header().data_offset + tensor.begin;
+    for (const auto& [data, bytes] : by_name[tensor.name]->runs) {
+      places.push_back({offset, data, bytes});
+      offset += bytes;
+    }
   }
   return ReadListed(path, entry, places, files);
 }

@@ -37,6 +37,11 @@ void AddExperts(const ExpertsDescription& e, std::string& text) {
                         r.normalized ? 1 : 0, r.scale, r.groups, r.chosen_groups);
 }
 
+void AddDeltaNet(const DeltaNetDescription& d, std::string& text) {
+  absl::StrAppendFormat(&text, " delta_net=%d,%d,%d,%d,%d", d.key_heads, d.value_heads, d.key_dim,
+                        d.value_dim, d.kernel);
+}
+
 // Returns what Llama's description of the same shapes does not have, "" if there is nothing. Names
 // of tensors tell norms, biases and fusions.
 std::string Peculiarities(const ModelDescription& m) {
@@ -55,22 +60,26 @@ std::string Peculiarities(const ModelDescription& m) {
   add("padding", static_cast<double>(m.padding_id), -1.0);
   add("logit_scale", m.logit_scale, 1.0);
   add("logit_softcap", m.logit_softcap, 0.0);
-  const AttentionDescription& first = m.layers.front().attention;
+  const AttentionDescription& first = FirstAttention(m);
   for (size_t i = 0; i < m.layers.size(); ++i) {
     const LayerDescription& layer = m.layers[i];
     const AttentionDescription& a = layer.attention;
     const std::string before = std::exchange(text, "");
+    if (layer.attention_kind() == AttentionKind::kDeltaNet) AddDeltaNet(layer.delta_net, text);
     add("heads", static_cast<double>(a.heads), static_cast<double>(first.heads));
     add("kv_heads", static_cast<double>(a.kv_heads), static_cast<double>(first.kv_heads));
     add("head_dim", static_cast<double>(a.head_dim), static_cast<double>(first.head_dim));
     add("value_dim", static_cast<double>(a.value_dim()), static_cast<double>(a.head_dim));
     add("latent_epsilon", a.latent.norm_epsilon, 1e-6);
-    add("score_scale", a.score_scale, 1.0 / std::sqrt(static_cast<double>(a.head_dim)));
+    if (a.heads > 0) {
+      add("score_scale", a.score_scale, 1.0 / std::sqrt(static_cast<double>(a.head_dim)));
+    }
     add("window", static_cast<double>(a.window), 0.0);
     add("softcap", a.softcap, 0.0);
     add("query_rope", a.query_rope, 0);
     add("key_rope", a.key_rope, 0);
     add("sinks", a.sinks, false);
+    add("output_gate", a.output_gate, false);
     add("activation", static_cast<double>(layer.feed_forward.activation), 0.0);
     add("residual_scale", layer.residual_scale, 1.0);
     if (layer.experts.count > 0) AddExperts(layer.experts, text);
@@ -117,7 +126,7 @@ bool Evaluations::Add(int64_t step, double loss) {
 
 std::string ModelFingerprint(const ModelLayout& layout) {
   const ModelDescription& m = layout.model;
-  const AttentionDescription& a = m.layers.front().attention;
+  const AttentionDescription& a = FirstAttention(m);
   const RopeConfig& rope = m.ropes.front();
   // %a prints a double exactly. Heads and kv_heads with equal products give equal shapes.
   std::string text = absl::StrFormat(

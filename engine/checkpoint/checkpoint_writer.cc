@@ -160,8 +160,10 @@ class Writer : public CheckpointWriter {
     int64_t offset = static_cast<int64_t>(header.size());
     file.pieces.push_back({0, header.data(), offset});
     for (const TilePiece& tensor : tensors) {
-      file.pieces.push_back({offset, tensor.data, tensor.bytes});
-      offset += tensor.bytes;
+      for (const auto& [data, bytes] : tensor.runs) {
+        file.pieces.push_back({offset, data, bytes});
+        offset += bytes;
+      }
     }
     new_files.push_back(std::move(file));
     return ManifestFile{name, offset, ""};

@@ -19,15 +19,18 @@
 
 namespace megatrain {
 
-// A tensor in a file and its place in memory.
+// A tensor in a file and its place in memory, which has the rows of some tensors in another order.
 struct TilePiece {
   SafetensorsDeclaration declaration;
-  char* data = nullptr;  // null where the tile has no memory for it
-  int64_t bytes = 0;
+  struct Run {
+    char* data = nullptr;  // null where the tile has no memory for it
+    int64_t bytes = 0;
+  };
+  std::vector<Run> runs;  // in the order of the file
 };
 
 // Return the tensors of a tile's two files in file order. The pieces point into the memory of
-// `tile`, which must outlive them. `data` is null where the section of `tile` is null.
+// `tile`, which must outlive them. A run's `data` is null where the section of `tile` is.
 std::vector<TilePiece> WeightsPieces(const Tile& tile);
 std::vector<TilePiece> OptimizerPieces(const Tile& tile);
 

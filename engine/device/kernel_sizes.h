@@ -21,6 +21,11 @@ struct AttentionShape {
   bool sinks = false;  // there are some
 };
 
+struct GatedDeltaShape {
+  int64_t tokens = 0;  // the tokens of a micro-batch
+  int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;
+};
+
 // The largest chunk of the LM head, limited by its tokens and by the bytes of their FP32 logits. A
 // chunk has at least 64 tokens even if their logits exceed the second limit.
 struct HeadChunkMax {
@@ -35,6 +40,9 @@ class KernelSizes {
   // Returns the device bytes that AttentionBackward must be given for a shape. They depend on the
   // shape alone. They are linear in tokens, except that a library may take up to 1 GiB.
   virtual int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const = 0;
+  // Returns the device bytes that GatedDeltaBackward must be given for a shape. They depend on the
+  // shape alone and are linear in tokens.
+  virtual int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const = 0;
   // Returns the largest chunk of the LM head that makes sense on this device. Each chunk reads and
   // writes the gradient of the whole head, and a larger one would hardly reduce the time for that.
   virtual HeadChunkMax HeadChunk() const = 0;

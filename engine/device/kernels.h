@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "engine/base/dtype.h"
+#include "engine/device/delta_args.h"
 #include "engine/device/expert_args.h"
 #include "engine/device/kernel_args.h"
 #include "engine/device/kernel_sizes.h"
@@ -56,6 +57,13 @@ class Kernels : public KernelSizes {
   virtual absl::Status AddRows(Stream& stream, const AddRowsArgs& args) = 0;
   virtual absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) = 0;
   virtual absl::Status Add(Stream& stream, const AddArgs& args) = 0;
+  // For the gated delta net (delta_args.h).
+  virtual absl::Status CausalConv(Stream& stream, const CausalConvArgs& args) = 0;
+  virtual absl::Status CausalConvBackward(Stream& stream, const CausalConvBackwardArgs& args) = 0;
+  virtual absl::Status GatedDelta(Stream& stream, const GatedDeltaArgs& args) = 0;
+  virtual absl::Status GatedDeltaBackward(Stream& stream, const GatedDeltaBackwardArgs& args) = 0;
+  virtual absl::Status GatedNorm(Stream& stream, const GatedNormArgs& args) = 0;
+  virtual absl::Status GatedNormBackward(Stream& stream, const GatedNormBackwardArgs& args) = 0;
   virtual absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) = 0;
   virtual absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) = 0;
   virtual absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) = 0;

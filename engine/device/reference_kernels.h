@@ -32,6 +32,12 @@ class ReferenceKernels : public Kernels {
   absl::Status AddRows(Stream& stream, const AddRowsArgs& args) override;
   absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) override;
   absl::Status Add(Stream& stream, const AddArgs& args) override;
+  absl::Status CausalConv(Stream& stream, const CausalConvArgs& args) override;
+  absl::Status CausalConvBackward(Stream& stream, const CausalConvBackwardArgs& args) override;
+  absl::Status GatedDelta(Stream& stream, const GatedDeltaArgs& args) override;
+  absl::Status GatedDeltaBackward(Stream& stream, const GatedDeltaBackwardArgs& args) override;
+  absl::Status GatedNorm(Stream& stream, const GatedNormArgs& args) override;
+  absl::Status GatedNormBackward(Stream& stream, const GatedNormBackwardArgs& args) override;
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;
@@ -44,6 +50,7 @@ class ReferenceKernels : public Kernels {
   absl::Status Zero(Stream& stream, void* x, int64_t bytes) override;
   absl::Status AdamW(Stream& stream, const AdamWArgs& args) override;
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape&) const override { return 0; }
+  int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape&) const override { return 0; }
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax(DType, int64_t) const override { return 0; }
   double MatMulSeconds() const override { return 0; }

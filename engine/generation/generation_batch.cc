@@ -5,12 +5,14 @@
 namespace megatrain {
 namespace {
 
-void AddToken(int32_t id, int64_t position, int32_t first_row, Batch& batch) {
+// Of no sequence if the rows are -1.
+void AddToken(int32_t id, int64_t position, int32_t first_row, int32_t state_row, Batch& batch) {
   batch.ids.push_back(id);
   batch.positions.push_back(static_cast<int32_t>(position));
   batch.targets.push_back(kMaskedLabel);
   batch.sorted_positions.push_back(0);  // for gradients, of which there are none
   batch.first_rows.push_back(first_row);
+  batch.state_rows.push_back(state_row);
   ++batch.micro_batch_tokens.back();
 }
 
@@ -24,8 +26,9 @@ void FillUp(int64_t tokens, Batch& batch) {
   constexpr int32_t kAny = 0;
   const int64_t begin = batch.micro_batch_tokens.back();
   if (begin < tokens) {
-    for (int64_t i = begin; i < tokens; ++i)
-      AddToken(kAny, /*position=*/0, /*first_row=*/-1, batch);
+    for (int64_t i = begin; i < tokens; ++i) {
+      AddToken(kAny, /*position=*/0, /*first_row=*/-1, /*state_row=*/-1, batch);
+    }
     batch.document_starts.back().push_back(static_cast<int32_t>(tokens));
   }
   batch.sequence_length = std::max(batch.sequence_length, tokens);
@@ -39,7 +42,8 @@ Batch PromptBatch(absl::Span<const CachedSequence> sequences, int64_t micro_batc
     BeginMicroBatch(batch);
     const int64_t tokens = static_cast<int64_t>(sequence.ids.size());
     for (int64_t i = 0; i < tokens; ++i) {
-      AddToken(sequence.ids[static_cast<size_t>(i)], i, sequence.first_row, batch);
+      AddToken(sequence.ids[static_cast<size_t>(i)], i, sequence.first_row, sequence.state_row,
+               batch);
     }
     batch.document_starts.back().push_back(static_cast<int32_t>(tokens));
     FillUp(PromptMicroBatchTokens(tokens, micro_batch_tokens_max), batch);
@@ -58,7 +62,7 @@ Batch LastTokensBatch(absl::Span<const CachedSequence> sequences, int64_t micro_
     }
     const CachedSequence& sequence = sequences[i];
     AddToken(sequence.ids.back(), static_cast<int64_t>(sequence.ids.size()) - 1, sequence.first_row,
-             batch);
+             sequence.state_row, batch);
     batch.document_starts.back().push_back(static_cast<int32_t>(batch.micro_batch_tokens.back()));
   }
   FillUp(tokens, batch);

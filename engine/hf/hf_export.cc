@@ -71,15 +71,21 @@ absl::Status CheckReplaceable(FileSystem* files, const std::string& directory,
 absl::Status GiveTensor(const Tile& tile, const TensorSpec& tensor, DType dtype, TensorSink sink) {
   const Tile place = PlaceOf(tile, tensor);
   dtype = WeightDType(tensor, dtype);
-  if (place.weight_dtype == dtype) {
-    return sink(place.weights, tensor.elements * DTypeBytes(dtype));
-  }
-  std::vector<char> chunk(std::min(tensor.elements, kChunkElements) * DTypeBytes(dtype));
-  for (int64_t done = 0; done < tensor.elements;) {
-    const int64_t elements = std::min(tensor.elements - done, kChunkElements);
-    LoadMaster(place, done, elements, dtype, chunk.data());
-    MT_RETURN_IF_ERROR(sink(chunk.data(), elements * DTypeBytes(dtype)));
-    done += elements;
+  const int64_t size = DTypeBytes(dtype);
+  std::vector<char> chunk;
+  for (const TensorRun& run : RunsOf(tensor)) {
+    if (place.weight_dtype == dtype) {
+      MT_RETURN_IF_ERROR(sink(static_cast<const char*>(place.weights) + run.place * size,
+                              run.elements * size));
+      continue;
+    }
+    chunk.resize(std::min(run.elements, kChunkElements) * size);
+    for (int64_t done = 0; done < run.elements;) {
+      const int64_t elements = std::min(run.elements - done, kChunkElements);
+      LoadMaster(place, run.place + done, elements, dtype, chunk.data());
+      MT_RETURN_IF_ERROR(sink(chunk.data(), elements * size));
+      done += elements;
+    }
   }
   return absl::OkStatus();
 }

@@ -67,20 +67,28 @@ class Weights : public HfWeights {
     if (layout_.model.tied_embeddings && tensor.name == kEmbeddingTensorName) {
       MT_RETURN_IF_ERROR(CompareTiedHead(source.parts.front().stored));
     }
-    for (const auto& [part_begin, stored, dtype] : source.parts) {
-      const int64_t size = FileDTypeBytes(dtype);
-      const int64_t begin = std::max(part_begin, tensor.source_begin);
-      const int64_t end =
-          std::min(part_begin + stored.tensor->elements, tensor.source_begin + tensor.elements);
-      for (int64_t at = begin; at < end;) {
-        const int64_t elements = std::min(end - at, kChunkBytes / size);
-        MT_RETURN_IF_ERROR(stored.reader->Read(*stored.tensor, (at - part_begin) * size,
-                                               chunk.data(), elements * size));
-        const int64_t bad =
-            StoreMaster(dtype, chunk.data(), elements, place, at - tensor.source_begin);
-        if (bad >= 0) return BadValue(stored, at - part_begin + bad, place);
-        at += elements;
+    for (const TensorRun& run : RunsOf(tensor)) {
+      for (const WeightSource::Part& part : source.parts) {
+        MT_RETURN_IF_ERROR(LoadRun(run, part, place, chunk));
       }
+    }
+    return absl::OkStatus();
+  }
+
+  // Loads what `part` has of the run.
+  static absl::Status LoadRun(const TensorRun& run, const WeightSource::Part& part,
+                              const Tile& place, std::vector<char>& chunk) {
+    const auto& [part_begin, stored, dtype] = part;
+    const int64_t size = FileDTypeBytes(dtype);
+    const int64_t end = std::min(part_begin + stored.tensor->elements, run.source + run.elements);
+    for (int64_t at = std::max(part_begin, run.source); at < end;) {
+      const int64_t elements = std::min(end - at, kChunkBytes / size);
+      MT_RETURN_IF_ERROR(stored.reader->Read(*stored.tensor, (at - part_begin) * size, chunk.data(),
+                                             elements * size));
+      const int64_t bad =
+          StoreMaster(dtype, chunk.data(), elements, place, run.place + at - run.source);
+      if (bad >= 0) return BadValue(stored, at - part_begin + bad, place);
+      at += elements;
     }
     return absl::OkStatus();
   }

@@ -44,6 +44,8 @@ double Log(double x) {
   return static_cast<double>(exponent) * 0.6931471805599453 + 2.0 * s * series;
 }
 
+constexpr double kDecayMin = 0.01, kDecayMax = 16.0;  // of Initial::kLogUniform
+
 // A double in (0, 1), symmetric about 1/2, from 32 bits.
 double Uniform(uint32_t bits) { return (static_cast<double>(bits) + 0.5) * 0x1p-32; }
 
@@ -79,8 +81,8 @@ float InverseNormal(double p) {
 
 void FillRandomWeights(const ModelDescription& config, uint64_t seed, const TensorSpec& tensor,
                        int64_t begin, int64_t elements, float* out, ThreadPool* pool) {
-  if (tensor.is_norm || tensor.is_bias || tensor.is_buffer) {
-    std::fill(out, out + elements, tensor.is_norm && !config.one_plus_norms ? 1.0f : 0.0f);
+  if (tensor.initial == Initial::kZero || tensor.initial == Initial::kOne) {
+    std::fill(out, out + elements, tensor.initial == Initial::kOne ? 1.0f : 0.0f);
     return;
   }
   const uint64_t key = XXH3_64bits_withSeed(tensor.name.data(), tensor.name.size(), seed);
@@ -93,7 +95,10 @@ void FillRandomWeights(const ModelDescription& config, uint64_t seed, const Tens
       const uint64_t element = static_cast<uint64_t>(begin + i);
       const uint64_t random = SplitMix(key, element / 2);
       const uint32_t half = static_cast<uint32_t>(element % 2 == 0 ? random : random >> 32);
-      out[i] = InverseNormal(Uniform(half)) * deviation;
+      const double uniform = Uniform(half);
+      out[i] = tensor.initial == Initial::kLogUniform
+                   ? static_cast<float>(Log(kDecayMin + (kDecayMax - kDecayMin) * uniform))
+                   : InverseNormal(uniform) * deviation;
     }
   };
   const int64_t blocks = (elements + kBlockElements - 1) / kBlockElements;
@@ -116,19 +121,20 @@ void InitializeTile(const ModelDescription& config, uint64_t seed, const Tile& t
   std::vector<float> values;
   for (const TensorSpec& tensor : tile.layout->tensors) {
     const Tile place = PlaceOf(tile, tensor);
-    if (place.weight_dtype == DType::kF32) {
-      FillRandomWeights(config, seed, tensor, tensor.source_begin, tensor.elements,
-                        static_cast<float*>(place.weights), pool);
-      continue;
-    }
-    values.resize(std::min(tensor.elements, kConvertElements));
-    for (int64_t done = 0; done < tensor.elements;) {
-      const int64_t elements = std::min(tensor.elements - done, kConvertElements);
-      FillRandomWeights(config, seed, tensor, tensor.source_begin + done, elements, values.data(),
-                        pool);
-      // Every value is finite: a deviate is below 7, initializer_range at most 1000.
-      StoreMaster(FileDType::kF32, values.data(), elements, place, done);
-      done += elements;
+    for (const TensorRun& run : RunsOf(tensor)) {
+      if (place.weight_dtype == DType::kF32) {
+        FillRandomWeights(config, seed, tensor, run.source, run.elements,
+                          static_cast<float*>(place.weights) + run.place, pool);
+        continue;
+      }
+      values.resize(std::min(run.elements, kConvertElements));
+      for (int64_t done = 0; done < run.elements;) {
+        const int64_t elements = std::min(run.elements - done, kConvertElements);
+        FillRandomWeights(config, seed, tensor, run.source + done, elements, values.data(), pool);
+        // Every value is finite: a deviate is below 7, initializer_range at most 1000.
+        StoreMaster(FileDType::kF32, values.data(), elements, place, run.place + done);
+        done += elements;
+      }
     }
   }
 }

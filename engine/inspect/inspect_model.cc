@@ -157,7 +157,7 @@ absl::Status DescribeFiles(const std::vector<std::string>& paths, const ModelDes
 
 void DescribeConfig(const ModelDescription& model, std::string* text, Json* json) {
   const int64_t parameters = ParameterCount(model);
-  const LayerDescription& first = model.layers.front();
+  const AttentionDescription& attention = FirstAttention(model);
   const WrapperDescription& wrapper = model.wrapper;
   absl::StrAppend(text, "family      ", model.family,
                   wrapper.is_there() ? absl::StrCat(", the text model of ", wrapper.family) : "",
@@ -175,9 +175,9 @@ void DescribeConfig(const ModelDescription& model, std::string* text, Json* json
                       {"vocabulary", model.vocabulary},
                       {"hidden", model.hidden},
                       {"layers", model.layer_count()},
-                      {"heads", first.attention.heads},
-                      {"kv_heads", first.attention.kv_heads},
-                      {"head_dim", first.attention.head_dim},
+                      {"heads", attention.heads},
+                      {"kv_heads", attention.kv_heads},
+                      {"head_dim", attention.head_dim},
                       {"max_positions", model.max_positions},
                       {"tied_embeddings", model.tied_embeddings},
                       {"rope", RopeTypeName(model.ropes.front().type)}};

@@ -56,6 +56,7 @@ std::string DescribeAttention(const AttentionDescription& a) {
     traits.push_back(
         absl::StrCat(a.projects_keys ? "makes" : "uses", " shared keys and values ", a.key_set));
   }
+  if (a.output_gate) traits.push_back("a gate of each result");
   if (a.qkv_bias) {
     traits.push_back(a.latent.is_there() ? "bias of latents" : "bias of q, k, v");
   }
@@ -70,6 +71,14 @@ std::string DescribeAttention(const AttentionDescription& a) {
             : absl::StrCat("rope ", a.query_rope, " for queries, ", a.key_rope, " for keys"));
   }
   return absl::StrJoin(traits, ", ");
+}
+
+std::string DescribeDeltaNet(const DeltaNetDescription& d) {
+  return absl::StrCat(d.key_heads, " heads of queries and keys of ", d.key_dim, ", ",
+                      d.value_heads, " of values of ", d.value_dim, ", convolution over ", d.kernel,
+                      " tokens",
+                      d.tensors == DeltaTensors::kByKeyHead ? ", projections by key head on disk"
+                                                            : "");
 }
 
 const char* GateName(GluActivation activation) {
@@ -128,7 +137,8 @@ std::string DescribeExperts(const ExpertsDescription& e) {
                           e.auxiliary_loss);
   }
   if (e.shared_intermediate > 0) {
-    absl::StrAppend(&text, "\n    shared expert of ", FormatCount(e.shared_intermediate));
+    absl::StrAppend(&text, "\n    shared expert of ", FormatCount(e.shared_intermediate),
+                    e.shared_gate ? ", gated" : "");
   }
   return text;
 }
@@ -227,12 +237,20 @@ int LastUserOfKeys(const ModelDescription& model, int key_set) {
   return layer;
 }
 
+const AttentionDescription& FirstAttention(const ModelDescription& model) {
+  for (const LayerDescription& layer : model.layers) {
+    if (layer.attention_kind() == AttentionKind::kSoftmax) return layer.attention;
+  }
+  return model.layers.front().attention;
+}
+
 std::vector<int> LayersOfDifferentAttention(const ModelDescription& model) {
   std::vector<int> layers;
   for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
-    const AttentionDescription& attention = model.layers[static_cast<size_t>(i)].attention;
-    if (std::none_of(layers.begin(), layers.end(), [&](int known) {
-          return model.layers[static_cast<size_t>(known)].attention == attention;
+    const LayerDescription& layer = model.layers[static_cast<size_t>(i)];
+    if (std::none_of(layers.begin(), layers.end(), [&](int index) {
+          const LayerDescription& known = model.layers[static_cast<size_t>(index)];
+          return known.attention == layer.attention && known.delta_net == layer.delta_net;
         })) {
       layers.push_back(i);
     }
@@ -259,10 +277,15 @@ std::string DescribeModel(const ModelDescription& model) {
     kind->second.push_back(i);
   }
   for (const auto& [layer, numbers] : kinds) {
+    const bool delta_net = layer->attention_kind() == AttentionKind::kDeltaNet;
     absl::StrAppend(&text, numbers.size() == 1 ? "layer " : "layers ", DescribeNumbers(numbers),
                     ":\n  ",
-                    DescribeResidual(layer->attention_norms, layer->residual_scale, "attention"),
-                    "\n    ", DescribeAttention(layer->attention), "\n  ",
+                    DescribeResidual(layer->attention_norms, layer->residual_scale,
+                                     delta_net ? "delta net" : "attention"),
+                    "\n    ",
+                    delta_net ? DescribeDeltaNet(layer->delta_net)
+                              : DescribeAttention(layer->attention),
+                    "\n  ",
                     DescribeResidual(layer->feed_forward_norms, layer->residual_scale,
                                      layer->experts.count > 0 ? "experts" : "mlp"),
                     "\n    ",

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/device/delta_args.h"
 #include "engine/device/expert_args.h"
 #include "engine/device/kernel_args.h"
 
@@ -79,7 +80,13 @@ struct AttentionDescription {
   bool qkv_bias = false;     // with latents: of the projections to them
   bool output_bias = false;
   bool fused_qkv = false;  // on disk self_attn.qkv_proj, else q_proj, k_proj and v_proj
+  // The result is multiplied by sigmoid(gate). Gates are projected with the queries: on disk
+  // self_attn.q_proj has head_dim rows of queries, then as many of gates, for each head.
+  bool output_gate = false;
   QkNorm qk_norm = QkNorm::kNone;
+  bool value_norm = false;  // each head of values is normed, without a weight; needs a QkNorm
+  // Values are the projected keys, before the keys' norm and rotation; needs a value_norm.
+  bool values_are_keys = false;
   // Indices in ModelDescription::ropes; -1: not rotated.
   int query_rope = 0;
   int key_rope = 0;
@@ -90,13 +97,54 @@ struct AttentionDescription {
 
   int64_t q_width() const { return heads * head_dim; }
   int64_t kv_width() const { return kv_heads * head_dim; }
-  int64_t qkv_width() const { return q_width() + (projects_keys ? 2 * kv_width() : 0); }
+  int64_t gate_width() const { return output_gate ? q_width() : 0; }
   int64_t value_dim() const { return latent.is_there() ? latent.value_dim : head_dim; }
   // A token's keys and values.
   int64_t cache_width() const { return kv_heads * (head_dim + value_dim()); }
   // With latents: a token's keys but for their rotated ends, with its values.
   int64_t expanded_width() const { return cache_width() - kv_heads * latent.rotary_dim; }
+  // The elements of a token that are projected: queries, gates, keys and values, or their latents.
+  int64_t projected_width() const {
+    if (latent.is_there()) {
+      const int64_t queries = latent.query_rank > 0 ? latent.query_rank : q_width();
+      return queries + latent.key_value_rank + latent.rotary_dim;
+    }
+    const int64_t keys = projects_keys ? kv_width() : 0;
+    return q_width() + gate_width() + (values_are_keys ? 1 : 2) * keys;
+  }
+  // With a QkNorm: the rotated queries and keys, and normed values.
+  int64_t rotated_width() const {
+    return q_width() + (projects_keys ? (value_norm ? 2 : 1) * kv_width() : 0);
+  }
   friend bool operator==(const AttentionDescription&, const AttentionDescription&) = default;
+};
+
+// How a delta net's projections lie on disk.
+enum class DeltaTensors {
+  kApart,  // linear_attn.in_proj_qkv [Q | K | V], in_proj_z, in_proj_b, in_proj_a (Qwen3.5)
+  // linear_attn.in_proj_qkvz with rows [q | k | v | z] for each key head, in_proj_ba with rows
+  // [b | a]; v, z, b and a are those of the value heads of the key head (Qwen3-Next)
+  kByKeyHead,
+};
+
+// A gated delta net: linear attention whose memory is a state of one size for each value head
+// (engine/device/delta_args.h). A causal convolution goes over queries, keys and values before, and
+// a gated norm over the result behind. Yang et al. 2024.
+struct DeltaNetDescription {
+  int64_t key_heads = 0;    // of queries too; 0: the layer has none
+  int64_t value_heads = 0;  // a multiple of key_heads
+  int64_t key_dim = 0;      // of a head
+  int64_t value_dim = 0;
+  int64_t kernel = 0;  // the tokens that the convolution takes, 2 to kCausalConvKernelMax
+  DeltaTensors tensors = DeltaTensors::kApart;
+
+  int64_t keys_width() const { return key_heads * key_dim; }
+  int64_t values_width() const { return value_heads * value_dim; }
+  // Queries, keys and values, which the convolution takes.
+  int64_t channels() const { return 2 * keys_width() + values_width(); }
+  // Those, the norm's gates z, and b and a, one a value head.
+  int64_t projected_width() const { return channels() + values_width() + 2 * value_heads; }
+  friend bool operator==(const DeltaNetDescription&, const DeltaNetDescription&) = default;
 };
 
 // down(activation(gate(x)) * up(x))
@@ -148,6 +196,8 @@ struct ExpertsDescription {
   // A unit that every token goes through beside the experts; 0: none.
   int64_t shared_intermediate = 0;
   std::string shared_name = "mlp.shared_experts";
+  // The unit's result is multiplied by sigmoid(w x), with w [1, H] on disk as shared_name + "_gate".
+  bool shared_gate = false;
   // The experts whose weights are streamed as one tile (model_layout.h). No result depends on it.
   int64_t experts_per_tile = 0;
   double auxiliary_loss = 0.0;  // its coefficient where a job does not say; 0: none
@@ -174,33 +224,41 @@ struct NormNames {
 };
 
 // The part of a layer's first half that mixes tokens.
-enum class AttentionKind { kSoftmax, kLatent };
+enum class AttentionKind { kSoftmax, kLatent, kDeltaNet };
 
 struct LayerDescription {
   NormNames attention_norms = {"input_layernorm", ""};
-  AttentionDescription attention;
+  AttentionDescription attention;  // heads is 0 if the layer has a delta net
+  DeltaNetDescription delta_net;   // key_heads is 0 if it has none
   NormNames feed_forward_norms = {"post_attention_layernorm", ""};
   FeedForwardDescription feed_forward;  // intermediate is 0 if the layer has experts
   ExpertsDescription experts;           // count is 0 if it has none
   double residual_scale = 1.0;          // 1 where there are post-norms
 
   AttentionKind attention_kind() const {
+    if (delta_net.key_heads > 0) return AttentionKind::kDeltaNet;
     return attention.latent.is_there() ? AttentionKind::kLatent : AttentionKind::kSoftmax;
   }
   // The elements of a token that the first half projects from its input, and those that it projects
   // back: queries, keys and values or their latents, and attention's result.
   int64_t projected_width() const {
-    const LatentDescription& latent = attention.latent;
-    if (!latent.is_there()) return attention.qkv_width();
-    const int64_t queries = latent.query_rank > 0 ? latent.query_rank : attention.q_width();
-    return queries + latent.key_value_rank + latent.rotary_dim;
+    return delta_net.key_heads > 0 ? delta_net.projected_width() : attention.projected_width();
+  }
+  // The elements of a token that the gradient by the projected ones takes while it is computed:
+  // gradients by keys and values may be apart.
+  int64_t projected_gradient_width() const {
+    if (attention_kind() != AttentionKind::kSoftmax) return projected_width();
+    return attention.q_width() + attention.gate_width() + attention.cache_width();
   }
   // The elements of a token in the gradients by queries, keys and values that are expanded from
   // latents; 0 without latents.
   int64_t expanded_gradient_width() const {
     return attention.latent.is_there() ? attention.q_width() + attention.cache_width() : 0;
   }
-  int64_t mixed_width() const { return attention.heads * attention.value_dim(); }
+  int64_t mixed_width() const {
+    return delta_net.key_heads > 0 ? delta_net.values_width()
+                                   : attention.heads * attention.value_dim();
+  }
 
   friend bool operator==(const LayerDescription&, const LayerDescription&) = default;
 };
@@ -261,6 +319,9 @@ int64_t ParameterCount(const ModelDescription& model);
 
 // Returns those that one token uses: of the experts the chosen ones.
 int64_t ActiveParameterCount(const ModelDescription& model);
+
+// Returns the attention of the first layer that has softmax attention, or an empty one.
+const AttentionDescription& FirstAttention(const ModelDescription& model);
 
 // Returns the experts of the layer that has the most; 0 if no layer has any.
 int64_t MostExperts(const ModelDescription& model);

@@ -12,14 +12,38 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// A bias is initialised to 0; transformers initialises that of a router like a matrix.
-enum class Role { kMatrix, kNorm, kBias, kRouterBias, kBuffer };
+// A bias is initialised to 0; transformers initialises that of a router like a matrix. A plain norm
+// multiplies by its weight in every model. kDecay and kTimeStep are a delta net's A_log and dt_bias.
+enum class Role { kMatrix, kNorm, kPlainNorm, kBias, kRouterBias, kDecay, kTimeStep, kBuffer };
+
+// By the names of tensors, as transformers' Trainer does it.
+bool Decays(Role role) { return role == Role::kMatrix || role == Role::kDecay; }
+
+Initial InitialOf(Role role, bool one_plus_norms) {
+  switch (role) {
+    case Role::kMatrix:
+    case Role::kRouterBias:
+      break;
+    case Role::kNorm:
+      return one_plus_norms ? Initial::kZero : Initial::kOne;
+    case Role::kPlainNorm:
+    case Role::kTimeStep:
+      return Initial::kOne;
+    case Role::kBias:
+    case Role::kBuffer:
+      return Initial::kZero;
+    case Role::kDecay:
+      return Initial::kLogUniform;
+  }
+  return Initial::kNormal;
+}
 
 struct Part {
   std::string name;
   std::vector<int64_t> shape;
   // Of the first dimension, if it is a part of a stacked tensor.
   int64_t begin = 0, count = 0;
+  RowGroups rows = {};
 };
 
 // Tensors that lie side by side, because one product takes them all.
@@ -40,7 +64,7 @@ bool IsFrozen(const Group& group, Traits traits) {
 void Align(TileLayout& tile) { tile.elements = RoundUp(tile.elements, kTensorAlignmentElements); }
 
 // Appends the group's tensors, the first one aligned.
-void Append(const Group& group, Traits traits, TileLayout& tile) {
+void Append(const Group& group, Traits traits, bool one_plus_norms, TileLayout& tile) {
   Align(tile);
   *group.offset = tile.elements;
   for (const Part& part : group.parts) {
@@ -54,9 +78,9 @@ void Append(const Group& group, Traits traits, TileLayout& tile) {
       tensor.source_begin = part.begin * row;
       tensor.elements = part.count * row;
     }
-    tensor.decays = group.role == Role::kMatrix;
-    tensor.is_norm = group.role == Role::kNorm;
-    tensor.is_bias = group.role == Role::kBias;
+    tensor.rows = part.rows;
+    tensor.decays = Decays(group.role);
+    tensor.initial = InitialOf(group.role, one_plus_norms);
     tensor.is_buffer = group.role == Role::kBuffer;
     const TensorTraits chosen = tensor.is_buffer ? TensorTraits() : traits(part.name);
     tensor.frozen = chosen.frozen || tensor.is_buffer;
@@ -68,13 +92,14 @@ void Append(const Group& group, Traits traits, TileLayout& tile) {
 }
 
 // Lays out the groups in their order, those without a gradient behind the others.
-void Place(std::vector<Group> groups, Traits traits, TileLayout& tile) {
+void Place(std::vector<Group> groups, Traits traits, bool one_plus_norms, TileLayout& tile) {
   const auto frozen = std::stable_partition(
       groups.begin(), groups.end(), [&](const Group& group) { return !IsFrozen(group, traits); });
-  for (auto group = groups.begin(); group != frozen; ++group) Append(*group, traits, tile);
+  const auto append = [&](const Group& group) { Append(group, traits, one_plus_norms, tile); };
+  std::for_each(groups.begin(), frozen, append);
   Align(tile);
   const int64_t state_elements = tile.elements;
-  for (auto group = frozen; group != groups.end(); ++group) Append(*group, traits, tile);
+  std::for_each(frozen, groups.end(), append);
   Align(tile);
   tile.stateless_elements = tile.elements - state_elements;
 }
@@ -85,45 +110,28 @@ class LayerTile {
   LayerTile(const ModelDescription& model, int layer, TileKind kind)
       : d_(model.layers[static_cast<size_t>(layer)]),
         hidden_(model.hidden),
+        one_plus_norms_(model.one_plus_norms),
         prefix_(absl::StrCat("model.layers.", layer, ".")) {
     tile_.kind = kind;
     tile_.layer = layer;
   }
 
-  LayerTile& Attention() {
-    const AttentionDescription& a = d_.attention;
-    const int64_t q = a.q_width(), kv = a.kv_width();
+  LayerTile& FirstHalf() {
     Norm(d_.attention_norms.norm, hidden_, &o_.attention_norm);
-    if (a.latent.is_there()) {
-      Latents();
-    } else if (a.fused_qkv) {
-      Matrix({{"self_attn.qkv_proj.weight", {a.qkv_width(), hidden_}}}, &o_.in_projection);
-      if (a.qkv_bias) Bias({{"self_attn.qkv_proj.bias", {a.qkv_width()}}}, &o_.in_projection_bias);
-    } else {
-      std::vector<Part> matrices = {{"self_attn.q_proj.weight", {q, hidden_}}};
-      std::vector<Part> biases = {{"self_attn.q_proj.bias", {q}}};
-      if (a.projects_keys) {
-        for (const char* name : {"self_attn.k_proj.", "self_attn.v_proj."}) {
-          matrices.push_back({absl::StrCat(name, "weight"), {kv, hidden_}});
-          biases.push_back({absl::StrCat(name, "bias"), {kv}});
-        }
-      }
-      Matrix(std::move(matrices), &o_.in_projection);
-      if (a.qkv_bias) Bias(std::move(biases), &o_.in_projection_bias);
+    switch (d_.attention_kind()) {
+      case AttentionKind::kSoftmax:
+        Attention();
+        break;
+      case AttentionKind::kLatent:
+        Latents();
+        break;
+      case AttentionKind::kDeltaNet:
+        DeltaNet();
+        break;
     }
-    if (a.qk_norm != QkNorm::kNone) {
-      const bool full = a.qk_norm == QkNorm::kFull;
-      Norm("self_attn.q_norm", full ? q : a.head_dim, &o_.q_norm);
-      if (a.projects_keys) Norm("self_attn.k_norm", full ? kv : a.head_dim, &o_.k_norm);
-    }
-    // Initialised like a matrix and decaying, as in transformers.
-    if (a.sinks) Matrix({{"self_attn.sinks", {a.heads}}}, &o_.sinks);
-    Matrix({{"self_attn.o_proj.weight", {hidden_, d_.mixed_width()}}}, &o_.o);
-    if (a.output_bias) Bias({{"self_attn.o_proj.bias", {hidden_}}}, &o_.o_bias);
     Norm(d_.attention_norms.post_norm, hidden_, &o_.attention_post_norm);
     return *this;
   }
-
   LayerTile& FeedForward() {
     Norm(d_.feed_forward_norms.norm, hidden_, &o_.feed_forward_norm);
     GatedUnit("mlp", d_.feed_forward.intermediate, d_.feed_forward.fused_gate_up);
@@ -143,6 +151,7 @@ class LayerTile {
           &o_.router_correction);
     }
     if (e.shared_intermediate > 0) GatedUnit(e.shared_name, e.shared_intermediate, false);
+    if (e.shared_gate) Matrix({{e.shared_name + "_gate.weight", {1, hidden_}}}, &o_.shared_gate);
     return *this;
   }
 
@@ -181,7 +190,7 @@ class LayerTile {
   }
 
   TileLayout Build(Traits traits) {
-    Place(std::move(groups_), traits, tile_);
+    Place(std::move(groups_), traits, one_plus_norms_, tile_);
     return std::move(tile_);
   }
 
@@ -206,7 +215,78 @@ class LayerTile {
     }
     Norm("self_attn.kv_a_layernorm", latent.key_value_rank, &o_.kv_a_norm);
     Matrix({{"self_attn.kv_b_proj.weight", {a.expanded_width(), latent.key_value_rank}}}, &o_.kv_b);
+    AttentionOutput();
   }
+
+  void Attention() {
+    const AttentionDescription& a = d_.attention;
+    const int64_t q = a.q_width(), kv = a.kv_width();
+    if (a.fused_qkv) {
+      Matrix({{"self_attn.qkv_proj.weight", {a.projected_width(), hidden_}}}, &o_.in_projection);
+      if (a.qkv_bias) {
+        Bias({{"self_attn.qkv_proj.bias", {a.projected_width()}}}, &o_.in_projection_bias);
+      }
+    } else {
+      RowGroups q_rows;
+      if (a.output_gate) q_rows = {a.heads, {a.head_dim, a.head_dim}};
+      const int64_t q_and_gate = q + a.gate_width();
+      std::vector<Part> matrices = {{"self_attn.q_proj.weight", {q_and_gate, hidden_}, 0, 0, q_rows}};
+      std::vector<Part> biases = {{"self_attn.q_proj.bias", {q_and_gate}, 0, 0, q_rows}};
+      const auto add = [&](const std::string& name) {
+        matrices.push_back({name + ".weight", {kv, hidden_}});
+        biases.push_back({name + ".bias", {kv}});
+      };
+      if (a.projects_keys) add("self_attn.k_proj");
+      if (a.projects_keys && !a.values_are_keys) add("self_attn.v_proj");
+      Matrix(std::move(matrices), &o_.in_projection);
+      if (a.qkv_bias) Bias(std::move(biases), &o_.in_projection_bias);
+    }
+    if (a.qk_norm != QkNorm::kNone) {
+      const bool full = a.qk_norm == QkNorm::kFull;
+      Norm("self_attn.q_norm", full ? q : a.head_dim, &o_.q_norm);
+      if (a.projects_keys) Norm("self_attn.k_norm", full ? kv : a.head_dim, &o_.k_norm);
+    }
+    // Initialised like a matrix and decaying, as in transformers.
+    if (a.sinks) Matrix({{"self_attn.sinks", {a.heads}}}, &o_.sinks);
+    AttentionOutput();
+  }
+
+  void AttentionOutput() {
+    Matrix({{"self_attn.o_proj.weight", {hidden_, d_.mixed_width()}}}, &o_.o);
+    if (d_.attention.output_bias) Bias({{"self_attn.o_proj.bias", {hidden_}}}, &o_.o_bias);
+  }
+
+  // In either layout on disk the tile's rows are those of Q, K, V, Z, b and a.
+  void DeltaNet() {
+    const DeltaNetDescription& d = d_.delta_net;
+    const int64_t values = d.values_width(), heads = d.value_heads;
+    if (d.tensors == DeltaTensors::kByKeyHead) {
+      const int64_t group_heads = heads / d.key_heads, group_values = group_heads * d.value_dim;
+      Matrix({{"linear_attn.in_proj_qkvz.weight",
+               {d.channels() + values, hidden_},
+               0,
+               0,
+               {d.key_heads, {d.key_dim, d.key_dim, group_values, group_values}}},
+              {"linear_attn.in_proj_ba.weight",
+               {2 * heads, hidden_},
+               0,
+               0,
+               {d.key_heads, {group_heads, group_heads}}}},
+             &o_.in_projection);
+    } else {
+      Matrix({{"linear_attn.in_proj_qkv.weight", {d.channels(), hidden_}},
+              {"linear_attn.in_proj_z.weight", {values, hidden_}},
+              {"linear_attn.in_proj_b.weight", {heads, hidden_}},
+              {"linear_attn.in_proj_a.weight", {heads, hidden_}}},
+             &o_.in_projection);
+    }
+    Matrix({{"linear_attn.conv1d.weight", {d.channels(), 1, d.kernel}}}, &o_.conv);
+    Add(Role::kDecay, {{"linear_attn.A_log", {heads}}}, &o_.a_log);
+    Add(Role::kTimeStep, {{"linear_attn.dt_bias", {heads}}}, &o_.dt_bias);
+    Add(Role::kPlainNorm, {{"linear_attn.norm.weight", {d.value_dim}}}, &o_.gated_norm);
+    Matrix({{"linear_attn.out_proj.weight", {hidden_, values}}}, &o_.o);
+  }
+
   void Add(Role role, std::vector<Part> parts, int64_t* offset) {
     for (Part& part : parts) part.name.insert(0, prefix_);
     groups_.push_back({role, std::move(parts), offset});
@@ -233,6 +313,7 @@ class LayerTile {
 
   const LayerDescription& d_;
   const int64_t hidden_;
+  const bool one_plus_norms_;
   const std::string prefix_;
   TileLayout tile_;
   LayerOffsets& o_ = tile_.offsets;
@@ -249,11 +330,11 @@ void AppendLayer(int layer, Traits traits, ModelLayout& layout) {
   };
   if (experts.count == 0) {
     append(StageKind::kLayer,
-           LayerTile(model, layer, TileKind::kLayer).Attention().FeedForward().Build(traits));
+           LayerTile(model, layer, TileKind::kLayer).FirstHalf().FeedForward().Build(traits));
     return;
   }
   append(StageKind::kAttention,
-         LayerTile(model, layer, TileKind::kAttention).Attention().Build(traits));
+         LayerTile(model, layer, TileKind::kAttention).FirstHalf().Build(traits));
   append(StageKind::kExperts, LayerTile(model, layer, TileKind::kRouter).Router().Build(traits));
   for (int64_t first = 0; first < experts.count; first += experts.experts_per_tile) {
     const int64_t count = std::min(experts.experts_per_tile, experts.count - first);
@@ -280,7 +361,8 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
       Role::kNorm, {{"model.norm.weight", {model.hidden}}}, &layout.final_norm_offset};
   TileLayout embedding;
   embedding.kind = model.tied_embeddings ? TileKind::kTiedEmbedding : TileKind::kEmbedding;
-  Place(model.tied_embeddings ? std::vector{table, norm} : std::vector{table}, traits, embedding);
+  Place(model.tied_embeddings ? std::vector{table, norm} : std::vector{table}, traits,
+        model.one_plus_norms, embedding);
   layout.head_offset = layout.embedding_offset;
   layout.tiles.push_back(std::move(embedding));
   for (int layer = 0; layer < static_cast<int>(model.layer_count()); ++layer) {
@@ -293,7 +375,7 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
            {Role::kMatrix,
             {{"lm_head.weight", {model.vocabulary, model.hidden}}},
             &layout.head_offset}},
-          traits, head);
+          traits, model.one_plus_norms, head);
     layout.tiles.push_back(std::move(head));
     layout.head_tile = layout.tile_count() - 1;
   }
@@ -306,6 +388,24 @@ ModelLayout BuildModelLayout(const ModelDescription& model,
     layout.tile_elements_max = std::max(layout.tile_elements_max, tile.elements);
   }
   return layout;
+}
+
+std::vector<TensorRun> RunsOf(const TensorSpec& tensor) {
+  const RowGroups& rows = tensor.rows;
+  if (rows.part_rows.empty()) return {{tensor.source_begin, 0, tensor.elements}};
+  const int64_t row = tensor.elements / tensor.shape.front();
+  std::vector<TensorRun> runs;
+  int64_t source = tensor.source_begin;
+  for (int64_t group = 0; group < rows.groups; ++group) {
+    int64_t place = 0;  // of the first group's part
+    for (const int64_t part_rows : rows.part_rows) {
+      const int64_t elements = part_rows * row;
+      runs.push_back({source, place + group * elements, elements});
+      source += elements;
+      place += rows.groups * elements;
+    }
+  }
+  return runs;
 }
 
 absl::InlinedVector<ElementRange, 2> TrainedRanges(const TileLayout& tile, ElementRange range) {

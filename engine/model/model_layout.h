@@ -28,6 +28,22 @@ namespace megatrain {
 // BF16, whole cache lines.
 inline constexpr int64_t kTensorAlignmentElements = 128;
 
+// How the rows of a tensor lie on disk where its tile has them in another order. On disk there are
+// `groups` groups, and each has the parts, one after another. In the tile the first part of all
+// groups comes first, then the second of all.
+struct RowGroups {
+  int64_t groups = 1;
+  std::vector<int64_t> part_rows;  // the rows of each part of a group; empty: the same order
+};
+
+// What a tensor is before any training.
+enum class Initial {
+  kNormal,      // of the deviation ModelDescription::initializer_range
+  kZero,        // also the weights of norms that multiply by 1 + weight
+  kOne,         // the weights of other norms
+  kLogUniform,  // log(u), u uniform in (0.01, 16): the decays of a delta net
+};
+
 // A tensor, or the experts' part of a tensor that stacks all experts of a layer.
 struct TensorSpec {
   std::string name;            // as in transformers: "model.layers.0.self_attn.q_proj.weight"
@@ -36,10 +52,10 @@ struct TensorSpec {
   int64_t source_begin = 0;    // the part's first element in the whole tensor
   int64_t offset = 0;          // in elements from the start of the tile's section
   int64_t elements = 0;
-  bool decays = false;   // has weight decay: matrices only, as in transformers' Trainer
-  bool is_norm = false;  // initialised to 1, or to 0 if the model's norms multiply by 1 + weight
-  bool is_bias = false;  // initialised to 0
-  bool frozen = false;   // not trained
+  RowGroups rows;
+  bool decays = false;  // has weight decay: as in transformers' Trainer all but norms and biases
+  Initial initial = Initial::kNormal;
+  bool frozen = false;  // not trained
   // Values that are never trained and need FP32 in every precision (a router's correction). They
   // lie in the weights as FP32, from a multiple of 128 elements on, so that they take twice
   // `elements` of a BF16 tile; that much is reserved in every tile.
@@ -56,13 +72,22 @@ struct TensorSpec {
   }
 };
 
+// Elements that are neighbours both in the whole tensor and in the tile.
+struct TensorRun {
+  int64_t source = 0;  // the first one in the whole tensor
+  int64_t place = 0;   // the first one in the tile, from the tensor's offset on
+  int64_t elements = 0;
+};
+// Returns the runs of a tensor in the order of the whole tensor; one for most.
+std::vector<TensorRun> RunsOf(const TensorSpec& tensor);
+
 // kLayer is a whole dense layer. A layer with experts has kAttention, kRouter and kExperts.
 enum class TileKind { kEmbedding, kLayer, kAttention, kRouter, kExperts, kHead, kTiedEmbedding };
 
 // Offsets, in elements, of the groups of tensors in a tile of a decoder layer; -1 if absent. The
-// tensors of a group are adjacent without padding: in_projection is the rows of q, k and v (or of q
-// or its latent, and of the latent of k and v), gate_up those of gate and up. In a tile of experts
-// a group has the tensors of all its experts, one after another.
+// tensors of a group are adjacent without padding: in_projection is the rows of q, k and v (or those
+// that the layer's AttentionPart says), gate_up those of gate and up. In a tile of experts a group
+// has the tensors of all its experts, one after another.
 struct LayerOffsets {
   int64_t attention_norm = -1;      // [hidden]
   int64_t in_projection = -1;       // [projected_width, hidden]
@@ -82,10 +107,16 @@ struct LayerOffsets {
   int64_t down = -1;                    // [hidden, intermediate]
   int64_t feed_forward_post_norm = -1;  // [hidden]
   int64_t sinks = -1;                   // [heads]
+  // Those of a delta net.
+  int64_t conv = -1;        // [channels, kernel]
+  int64_t a_log = -1;       // [value_heads]
+  int64_t dt_bias = -1;     // [value_heads]
+  int64_t gated_norm = -1;  // [value_dim]
   // kRouter, where gate_up and down are those of the shared expert.
   int64_t router = -1;             // [experts, hidden]
   int64_t router_bias = -1;        // [experts]
   int64_t router_correction = -1;  // [experts], a buffer
+  int64_t shared_gate = -1;        // [1, hidden]
   // kExperts: of each expert of the tile, transposed if ExpertsDescription::transposed.
   int64_t expert_gate_up = -1;       // [experts of the tile, 2 intermediate, hidden]
   int64_t expert_gate_up_bias = -1;  // [experts of the tile, 2 intermediate]

@@ -35,7 +35,8 @@ struct PipelineDimensions {
   int64_t head_chunk_tokens = 0;   // HeadChunkTokens
   int64_t layer_chunk_tokens = 0;  // LayerChunkTokens
   bool training = true;            // false: forward only (generate, evaluate)
-  // The tokens whose keys and values are kept for generation, of all sequences. 0 if none are.
+  // The tokens whose keys and values are kept for generation, of all sequences, of which there are
+  // at most micro_batches. 0 if none are.
   int64_t cache_rows = 0;
   // Device memory is reserved for updates on the device. Must be true if the device makes any.
   bool device_updates = false;
@@ -44,10 +45,9 @@ struct PipelineDimensions {
     return micro_batch_tokens * layout->model.hidden * DTypeBytes(dtype);
   }
   int64_t cache_layer_bytes(int layer) const {
-    const AttentionDescription& attention =
-        layout->model.layers[static_cast<size_t>(layer)].attention;
-    if (!attention.projects_keys) return 0;
-    return cache_rows * attention.cache_width() * DTypeBytes(dtype);
+    // A wave has a micro-batch of prompt for each sequence.
+    return LayerCacheBytes(layout->model.layers[static_cast<size_t>(layer)], dtype,
+                           {.rows = cache_rows, .sequences = micro_batches});
   }
   // Returns the pairs of answers that a micro-batch holds at most; 0 without pairs.
   int64_t pairs_max() const { return shape.pairs_max(micro_batch_tokens); }
@@ -84,12 +84,13 @@ struct BatchArrays {
   int32_t* targets = nullptr;
   int32_t* sorted_positions = nullptr;
   int32_t* document_bounds = nullptr;
-  int32_t* first_rows = nullptr;      // null if there is no key-value cache
+  int32_t* first_rows = nullptr;      // null if there is no cache
+  int32_t* state_rows = nullptr;      // null if there is no cache
   double* reference_logps = nullptr;  // rows of 2
   int32_t* pair_bounds = nullptr;     // rows of 4
 
   // Returns the 32-bit integers of a token.
-  static int64_t TokenIntegers(const PipelineDimensions& d) { return d.cache_rows > 0 ? 7 : 6; }
+  static int64_t TokenIntegers(const PipelineDimensions& d) { return d.cache_rows > 0 ? 8 : 6; }
   static int64_t Bytes(const PipelineDimensions& d) {
     const int64_t bytes =
         d.micro_batches * (TokenIntegers(d) * int64_t{sizeof(int32_t)} * d.micro_batch_tokens +
@@ -104,6 +105,7 @@ struct BatchArrays {
     return {ids,         ids + n,
             ids + 2 * n, ids + 3 * n,
             ids + 4 * n, d.cache_rows > 0 ? ids + 6 * n : nullptr,
+            d.cache_rows > 0 ? ids + 7 * n : nullptr,
             logps,       ids + TokenIntegers(d) * n};
   }
 };
@@ -117,7 +119,7 @@ struct DeviceBuffers {
   std::vector<void*> kept;             // by kept slot
   std::vector<void*> routed;           // RoutedBytes, by micro-batch of the sweep
   std::vector<void*> shared;           // SharedRowsBytes, by micro-batch of the sweep
-  std::vector<void*> cache;            // by layer: T [cache_rows, cache_width]
+  std::vector<void*> cache;            // by layer: LayerCache::data
   void* layer_scratch = nullptr;       // LayerScratchBytes
   // Memory that operations use in turn: a chunk of a layer, the workspace of attention's gradient,
   // a chunk of the head, or one of experts. `backward`, `head` and `experts` point into it.

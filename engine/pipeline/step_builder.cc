@@ -129,7 +129,7 @@ void StepBuilder::Load(const WeightUses::Place& place, int part, int64_t begin, 
 
 void StepBuilder::Upload() {
   Op& op = Add(Lane::kH2D, UploadBatchOp{});
-  const int integers = cache_ == CacheUse::kNone ? 6 : 7;  // a token, as in BatchArrays
+  const int integers = cache_ == CacheUse::kNone ? 6 : 8;  // a token, as in BatchArrays
   for (int64_t tokens : tokens_) {
     op.bytes +=
         tokens * integers * int64_t{sizeof(int32_t)} + shape_.pairs_max(tokens) * kPairBytes;

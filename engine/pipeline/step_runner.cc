@@ -56,6 +56,7 @@ absl::Status StepRunner::PrepareBatch(int slot, const Batch& batch) {
     WriteDocumentBounds(state.document_starts[m], arrays.document_bounds + 2 * base);
     if (!batch.first_rows.empty()) {
       std::copy_n(batch.first_rows.begin() + first, tokens, arrays.first_rows + base);
+      std::copy_n(batch.state_rows.begin() + first, tokens, arrays.state_rows + base);
     }
     first += tokens;
   }
@@ -89,7 +90,10 @@ MicroBatchView StepRunner::View(int slot, int micro_batch) const {
   view.targets = arrays.targets + base;
   view.sorted_positions = arrays.sorted_positions + base;
   view.document_bounds = arrays.document_bounds + 2 * base;
-  if (arrays.first_rows != nullptr) view.first_rows = arrays.first_rows + base;
+  if (arrays.first_rows != nullptr) {
+    view.first_rows = arrays.first_rows + base;
+    view.state_rows = arrays.state_rows + base;
+  }
   view.document_starts = starts.data();
   view.documents = static_cast<int64_t>(starts.size()) - 1;
   if (const std::vector<void*>& shared = p_.device_buffers->shared; !shared.empty()) {
@@ -215,8 +219,10 @@ absl::Status StepRunner::Do(const UploadBatchOp&, const Op& op, Stream* stream) 
     MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, device.document_bounds + 2 * base,
                                                host.document_bounds + 2 * base, 2 * bytes));
     if (state.caches) {
-      MT_RETURN_IF_ERROR(p_.device->CopyToDevice(*stream, device.first_rows + base,
-                                                 host.first_rows + base, bytes));
+      for (auto array : {&BatchArrays::first_rows, &BatchArrays::state_rows}) {
+        MT_RETURN_IF_ERROR(
+            p_.device->CopyToDevice(*stream, device.*array + base, host.*array + base, bytes));
+      }
     }
     if (!d.shape.pairs) continue;
     const int64_t pair = static_cast<int64_t>(m) * d.pairs_max();
@@ -255,7 +261,9 @@ absl::Status StepRunner::Do(const LayerForwardOp& layer, const Op& op, Stream* s
   const DeviceBuffers& b = *p_.device_buffers;
   LayerContext context = StageContext(stream, layer.stage);
   if (layer.cache != CacheUse::kNone) {
-    context.cache = {b.cache[static_cast<size_t>(context.layer)], layer.cache == CacheUse::kAttend};
+    context.cache = {.data = b.cache[static_cast<size_t>(context.layer)],
+                     .sequences = p_.dimensions->micro_batches,
+                     .attend = layer.cache == CacheUse::kAttend};
   }
   const Stage& stage = p_.dimensions->layout->stages[static_cast<size_t>(layer.stage)];
   const auto forward =

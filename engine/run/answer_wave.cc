@@ -15,8 +15,9 @@ struct Line {
   Answer answer;
   std::mt19937_64 random;
   int32_t first_row;
+  int32_t state_row;
 
-  CachedSequence cached() const { return {answer.ids(), first_row}; }
+  CachedSequence cached() const { return {answer.ids(), first_row, state_row}; }
 };
 
 absl::StatusOr<std::vector<Line>> BeginWave(const PipelineDimensions& d, const Tokenizer& tokenizer,
@@ -38,7 +39,7 @@ absl::StatusOr<std::vector<Line>> BeginWave(const PipelineDimensions& d, const T
     if (!room || static_cast<int>(lines.size()) == d.micro_batches) break;
     lines.push_back({Answer(tokenizer, settings.stop, prompt.ids, settings.tokens),
                      std::mt19937_64(prompt.seed.value_or(settings.seed)),
-                     static_cast<int32_t>(rows)});
+                     static_cast<int32_t>(rows), static_cast<int32_t>(lines.size())});
     rows += tokens + settings.tokens;
   }
   return lines;

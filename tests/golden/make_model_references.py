@@ -47,7 +47,8 @@ from transformers import (DeepseekV3Config, Ernie4_5Config, Exaone4Config, Gemma
                           Gemma3Config, Gemma3TextConfig, Glm4Config, Glm4MoeConfig, GptOssConfig,
                           GraniteConfig, LlamaConfig, Ministral3Config, Mistral3Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config,
-                          Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config)
+                          Qwen3_5Config, Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3Config,
+                          Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
 
 BATCH_SEQUENCES, BATCH_LENGTH = 3, 150
 LOGIT_ROWS = 40
@@ -272,6 +273,34 @@ FAMILIES = {
                                         topk_group=1, norm_topk_prob=False,
                                         routed_scaling_factor=1.5),
                               rope=dict(rope_type="default", rope_theta=10000.0)),
+    # The results of delta nets, which their norms divide by, are small where a query and all keys are
+    # nearly orthogonal. The norms' epsilon keeps transformers' own BF16 errors of gradients, which
+    # grow by that, below the largest that the tests allow.
+    # Layer 0 has a delta net and experts, 1 attention and experts, 2 a delta net and an MLP.
+    "qwen3_next": dict(cls=Qwen3NextConfig, stored="BF16", head=0.3, style="new",
+                       keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=3,
+                                 num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                                 intermediate_size=52, moe_intermediate_size=22, num_experts=8,
+                                 num_experts_per_tok=3, shared_expert_intermediate_size=18,
+                                 mlp_only_layers=[2], linear_num_key_heads=2,
+                                 linear_num_value_heads=6, linear_key_head_dim=8,
+                                 linear_value_head_dim=12, pad_token_id=5,
+                                 rms_norm_eps=1e-3,
+                                 layer_types=["linear_attention", "full_attention",
+                                              "linear_attention"]),
+                       rope=dict(rope_type="default", rope_theta=10000.0,
+                                 partial_rotary_factor=0.25)),
+    "qwen3_5_moe": dict(cls=Qwen3_5MoeTextConfig, stored="BF16", head=0.3, style="new",
+                        keys=dict(vocab_size=131, hidden_size=36, num_hidden_layers=2,
+                                  num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                                  moe_intermediate_size=22, num_experts=8, num_experts_per_tok=3,
+                                  shared_expert_intermediate_size=18, linear_num_key_heads=3,
+                                  linear_num_value_heads=6, linear_key_head_dim=12,
+                                  linear_value_head_dim=8, linear_conv_kernel_dim=3,
+                                  rms_norm_eps=1e-3,
+                                  layer_types=["linear_attention", "full_attention"]),
+                        rope=dict(rope_type="default", rope_theta=10000.0,
+                                  partial_rotary_factor=0.25)),
     # Wrappers: their text models are trained, by themselves, in the tests. `absent`: keys that are
     # left out of config.json, as published models do; the class has their values.
     # Another seed than its name's gives a norm whose gradient's BF16 error is like the others'.
@@ -306,6 +335,23 @@ FAMILIES = {
                                        intermediate_size=50, head_dim=10, sliding_window=None,
                                        tie_word_embeddings=False),
                              rope=dict(rope_type="default", rope_theta=1000000.0)),
+    "qwen3_5_wrapper": dict(cls=Qwen3_5TextConfig, stored="BF16", style="new",
+                            wrapper=Qwen3_5Config,
+                            around=dict(image_token_id=130, video_token_id=129,
+                                        vision_start_token_id=127, vision_end_token_id=128,
+                                        vision_config=dict(depth=1, hidden_size=12, num_heads=2,
+                                                           intermediate_size=20, patch_size=4,
+                                                           out_hidden_size=40,
+                                                           num_position_embeddings=16)),
+                            keys=dict(vocab_size=131, hidden_size=40, num_hidden_layers=2,
+                                      num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                                      intermediate_size=52, linear_num_key_heads=2,
+                                      linear_num_value_heads=6, linear_key_head_dim=8,
+                                      linear_value_head_dim=12, rms_norm_eps=1e-3,
+                                      layer_types=["linear_attention", "full_attention"]),
+                            rope=dict(rope_type="default", rope_theta=10000.0,
+                                      partial_rotary_factor=0.25, mrope_interleaved=True,
+                                      mrope_section=[1, 1, 0])),
 }
 
 
@@ -446,7 +492,8 @@ CODE = 12  # elements of the embedding that routers look at
 CODE_SCALE = 2.5
 # The least margins of scores that count as clear.
 CLEAR = dict(MixtralTopKRouter=0.15, Qwen3MoeTopKRouter=0.11, GptOssTopKRouter=0.7,
-             Glm4MoeTopkRouter=0.15, DeepseekV3TopkRouter=0.15)
+             Glm4MoeTopkRouter=0.15, DeepseekV3TopkRouter=0.15, Qwen3NextTopKRouter=0.11,
+             Qwen3_5MoeTopKRouter=0.11)
 
 
 def clear_choices(model, generator, rounded):
@@ -460,7 +507,7 @@ def clear_choices(model, generator, rounded):
     table = model.model.embed_tokens.weight
     with torch.no_grad():
         for name, p in model.model.layers.named_parameters():
-            if "o_proj" in name or "down_proj" in name:
+            if "o_proj" in name or "out_proj" in name or "down_proj" in name:
                 transposed = model.config.model_type == "gpt_oss" and name.endswith("down_proj")
                 written = p if "bias" in name or transposed else p.transpose(-1, -2)
                 written[..., :CODE] *= 0.25
@@ -487,7 +534,8 @@ def clear_choices(model, generator, rounded):
 def disk_tensors(model, tensors):
     """The tensors of a model under the names of its file; see the head of this script."""
     kind = model.config.model_type
-    if kind not in ("mixtral", "qwen3_moe", "glm4_moe", "deepseek_v3"):
+    if kind not in ("mixtral", "qwen3_moe", "glm4_moe", "deepseek_v3", "qwen3_next",
+                    "qwen3_5_moe_text"):
         return tensors
     names = ("w1", "w3", "w2") if kind == "mixtral" else ("gate_proj", "up_proj", "down_proj")
     disk = {}
@@ -511,6 +559,12 @@ def seed_of(name):
     return FAMILIES[name].get("seed", sum(map(ord, name)))
 
 
+def adds_one(name, key):
+    """Whether a norm of the family multiplies by 1 + weight."""
+    return name.startswith("gemma") or (name.startswith(("qwen3_next", "qwen3_5"))
+                                        and not key.endswith("linear_attn.norm.weight"))
+
+
 def make_model(name, directory):
     """Random weights for which no gradient is negligible."""
     family = FAMILIES[name]
@@ -530,7 +584,11 @@ def make_model(name, directory):
     for key, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
         if key.endswith("norm.weight"):
-            value = 0.2 * noise if name.startswith("gemma") else 1.0 + 0.2 * noise
+            value = 0.2 * noise if adds_one(name, key) else 1.0 + 0.2 * noise
+        elif key.endswith("A_log"):  # from heads that forget at once to heads that hardly do
+            value = 1.5 * noise - 2.0
+        elif key.endswith("conv1d.weight"):
+            value = noise
         elif key.endswith("bias"):
             value = 0.3 * noise
             if key.endswith("gate_up_proj_bias"):  # gate and up in turn; see check_clamps
@@ -607,8 +665,46 @@ def targets_of(batch):
 
 
 def plain_norm(self, x):
-    weight = 1 + self.weight if "Gemma" in type(self).__name__ else self.weight
+    adds = type(self).__name__.startswith(("Gemma", "Qwen3Next", "Qwen3_5"))
+    weight = 1 + self.weight if adds else self.weight
     return weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.epsilon_))
+
+
+def plain_delta_net(self, hidden_states, **_):
+    """A gated delta net token by token, in the type of its input; transformers' is FP32 in part."""
+    keys, heads = self.num_k_heads, self.num_v_heads
+    batch, n = hidden_states.shape[:2]
+    by_head = lambda x, count: x.reshape(batch, n, count, -1)
+    if hasattr(self, "in_proj_qkvz"):
+        *qkvz, b, a = self.fix_query_key_value_ordering(self.in_proj_qkvz(hidden_states),
+                                                        self.in_proj_ba(hidden_states))
+        mixed, z = torch.cat([x.reshape(batch, n, -1) for x in qkvz[:3]], -1), qkvz[3]
+    else:
+        mixed, z = self.in_proj_qkv(hidden_states), by_head(self.in_proj_z(hidden_states), heads)
+        b, a = self.in_proj_b(hidden_states), self.in_proj_a(hidden_states)
+    kernel = self.conv_kernel_size
+    padded = torch.nn.functional.pad(mixed, (0, 0, kernel - 1, 0))
+    mixed = sum(padded[:, j : j + n] * self.conv1d.weight[:, 0, j] for j in range(kernel))
+    mixed = torch.nn.functional.silu(mixed)
+    q, k, v = mixed.split([self.key_dim, self.key_dim, self.value_dim], -1)
+    q, k = (by_head(x, keys).repeat_interleave(heads // keys, 2) for x in (q, k))
+    q, k = (x * torch.rsqrt(x.pow(2).sum(-1, keepdim=True) + 1e-6) for x in (q, k))
+    q, v, beta = q * self.head_k_dim**-0.5, by_head(v, heads), b.sigmoid()
+    decay = torch.exp(-self.A_log.exp() * torch.nn.functional.softplus(a + self.dt_bias))
+    state, rows = torch.zeros(batch, heads, self.head_k_dim, self.head_v_dim, dtype=q.dtype), []
+    for t in range(n):
+        state = state * decay[:, t, :, None, None]
+        change = (v[:, t] - (state * k[:, t, :, :, None]).sum(2)) * beta[:, t, :, None]
+        state = state + k[:, t, :, :, None] * change[:, :, None]
+        rows.append((state * q[:, t, :, :, None]).sum(2))
+    x = torch.stack(rows, 1)
+    x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.layer_norm_epsilon)
+    x = self.norm.weight * x * torch.nn.functional.silu(z)
+    return self.out_proj(x.reshape(batch, n, -1))
+
+
+def is_delta_net(module):
+    return type(module).__name__.endswith("GatedDeltaNet")
 
 
 def to_double(model):
@@ -619,6 +715,8 @@ def to_double(model):
             module.forward = types.MethodType(plain_norm, module)
         if is_router(module):
             module.forward = types.MethodType(plain_route, module)
+        if is_delta_net(module):
+            module.forward = types.MethodType(plain_delta_net, module)
     return model
 
 
@@ -630,8 +728,40 @@ def to_bf16(model):
     return model
 
 
+def document_ends(documents):
+    """The ranges of the documents of one sequence."""
+    begin = 0
+    while begin < len(documents):
+        end = begin + 1
+        while end < len(documents) and documents[end] == documents[begin]:
+            end += 1
+        yield begin, end
+        begin = end
+
+
+def logits_alone(model, batch):
+    """The logits of models whose documents see each other when they are packed: of each alone."""
+    ids, documents = torch.tensor(batch["input_ids"]), batch["document_ids"]
+    if all(len(set(row)) == 1 for row in documents):
+        return model(ids, use_cache=False).logits
+    return torch.stack([torch.cat([model(row[None, begin:end], use_cache=False).logits[0]
+                                   for begin, end in document_ends(own)])
+                        for row, own in zip(ids, documents)])
+
+
 def forward_loss(model, batch):
     """Logits, and the loss summed over unmasked predictions over their number."""
+    logits = (logits_alone if any(map(is_delta_net, model.modules())) else packed_logits)(model,
+                                                                                         batch)
+    targets = targets_of(batch)
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    loss = torch.nn.functional.cross_entropy(
+        wide.reshape(-1, wide.shape[-1]), targets.reshape(-1), ignore_index=-100,
+        reduction="sum") / (targets >= 0).sum()
+    return logits, loss
+
+
+def packed_logits(model, batch):
     ids = torch.tensor(batch["input_ids"])
     documents = torch.tensor(batch["document_ids"])
     n = ids.shape[1]
@@ -652,14 +782,8 @@ def forward_loss(model, batch):
         mask = dict(full_attention=bias(causal), sliding_attention=bias(sliding))
     else:
         mask = bias(sliding)
-    logits = model(input_ids=ids, attention_mask=mask,
-                   position_ids=torch.tensor(batch["position_ids"]), use_cache=False).logits
-    targets = targets_of(batch)
-    wide = logits if dtype == torch.float64 else logits.float()
-    loss = torch.nn.functional.cross_entropy(
-        wide.reshape(-1, wide.shape[-1]), targets.reshape(-1), ignore_index=-100,
-        reduction="sum") / (targets >= 0).sum()
-    return logits, loss
+    return model(input_ids=ids, attention_mask=mask,
+                 position_ids=torch.tensor(batch["position_ids"]), use_cache=False).logits
 
 
 def load(directory, dtype=torch.float32, rounded=False):
@@ -695,15 +819,10 @@ def evaluate(model, batch):
 def check_documents(model, batch, logits):
     """The packed documents' logits are those of each alone: no mask of transformers has a say."""
     for row, documents in enumerate(batch["document_ids"]):
-        begin = 0
-        while begin < len(documents):
-            end = begin + 1
-            while end < len(documents) and documents[end] == documents[begin]:
-                end += 1
+        for begin, end in document_ends(documents):
             with torch.no_grad():
                 alone = model(torch.tensor([batch["input_ids"][row][begin:end]])).logits[0]
             assert relative(alone.double(), logits[row, begin:end]) < 1e-5
-            begin = end
 
 
 def relative(a, b):

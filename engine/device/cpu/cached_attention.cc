@@ -22,15 +22,6 @@ struct Rows {
   int64_t count, stride;
 };
 
-// Calls body.template operator()<kTail>(i, count) for the vectors of a row of `dim` elements.
-template <typename Body>
-HWY_INLINE void ForVectors(size_t dim, const Body& body) {
-  const size_t lanes = hn::Lanes(DF());
-  size_t i = 0;
-  for (; i + lanes <= dim; i += lanes) body.template operator()<false>(i, lanes);
-  if (i < dim) body.template operator()<true>(i, dim - i);
-}
-
 // scores[g, row] = q[g] . key[row], for kGroup queries of `dim` elements. Rows of scores are
 // `stride` apart.
 template <int kGroup, typename T>

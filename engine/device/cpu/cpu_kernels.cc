@@ -10,6 +10,9 @@
 #include "engine/base/status.h"
 #include "engine/device/cpu/attention.h"
 #include "engine/device/cpu/cross_entropy.h"
+#include "engine/device/cpu/delta/causal_conv.h"
+#include "engine/device/cpu/delta/gated_delta.h"
+#include "engine/device/cpu/delta/gated_norm.h"
 #include "engine/device/cpu/elementwise.h"
 #include "engine/device/cpu/experts/router.h"
 #include "engine/device/cpu/experts/rows.h"
@@ -195,6 +198,46 @@ absl::Status CpuKernels::Add(Stream&, const AddArgs& args) {
   return absl::OkStatus();
 }
 
+absl::Status CpuKernels::CausalConv(Stream&, const CausalConvArgs& args) {
+  RunCausalConv(args, pool_, &workspaces_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::CausalConvBackward(Stream&, const CausalConvBackwardArgs& args) {
+  RunCausalConvBackward(args, pool_, &workspaces_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::GatedDelta(Stream&, const GatedDeltaArgs& args) {
+  RunGatedDelta(args, pool_, &workspaces_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::GatedDeltaBackward(Stream&, const GatedDeltaBackwardArgs& args) {
+  return RunGatedDeltaBackward(args, pool_, &workspaces_);
+}
+
+absl::Status CpuKernels::GatedNorm(Stream&, const GatedNormArgs& args) {
+  ForRanges(pool_, args.tokens, RowsInBlock(args.heads * args.head_dim),
+            [&](int64_t begin, int64_t end) { GatedNormTokens(args, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuKernels::GatedNormBackward(Stream&, const GatedNormBackwardArgs& args) {
+  const int64_t tokens = args.forward.tokens, width = args.forward.head_dim;
+  const int64_t rows = RowsInPart(tokens, args.forward.heads * width);
+  const int64_t count = CeilDiv(tokens, rows);
+  const WorkspacePool::Lease workspace = workspaces_.Take();
+  float* parts = workspace->Floats(1, count * width);
+  ForRanges(pool_, tokens, rows, [&](int64_t begin, int64_t end) {
+    GatedNormBackwardTokens(args, begin, end, parts + begin / rows * width);
+  });
+  if (args.dweight != nullptr) {
+    AddParts(pool_, parts, count, width, args.add_dweight, args.dweight);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CpuKernels::Embedding(Stream&, const EmbeddingArgs& args) {
   const size_t row_bytes = static_cast<size_t>(args.hidden * DTypeBytes(args.dtype));
   ForRanges(pool_, args.tokens, RowsInBlock(args.hidden), [&](int64_t begin, int64_t end) {
@@ -324,6 +367,10 @@ absl::Status CpuKernels::AdamW(Stream&, const AdamWArgs& args) {
 
 int64_t CpuKernelSizes::AttentionBackwardWorkspaceBytes(const AttentionShape& s) const {
   return AttentionWorkspaceBytes(s.tokens, s.heads, s.head_dim);
+}
+
+int64_t CpuKernelSizes::GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const {
+  return CpuGatedDeltaWorkspaceBytes(shape);
 }
 
 // Every thread's workspace; one more for the caller's parts of sums (of rows at most as wide as a

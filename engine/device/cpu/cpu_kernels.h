@@ -21,6 +21,7 @@ class CpuKernelSizes : public KernelSizes {
   explicit CpuKernelSizes(int threads) : threads_(threads) {}
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override;
+  int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const override;
   // A processor's caches are small compared with a GPU's memory, so chunks of few tokens suffice.
   HeadChunkMax HeadChunk() const override { return {1024, int64_t{256} << 20}; }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override;
@@ -56,6 +57,12 @@ class CpuKernels : public Kernels {
   absl::Status AddRows(Stream& stream, const AddRowsArgs& args) override;
   absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) override;
   absl::Status Add(Stream& stream, const AddArgs& args) override;
+  absl::Status CausalConv(Stream& stream, const CausalConvArgs& args) override;
+  absl::Status CausalConvBackward(Stream& stream, const CausalConvBackwardArgs& args) override;
+  absl::Status GatedDelta(Stream& stream, const GatedDeltaArgs& args) override;
+  absl::Status GatedDeltaBackward(Stream& stream, const GatedDeltaBackwardArgs& args) override;
+  absl::Status GatedNorm(Stream& stream, const GatedNormArgs& args) override;
+  absl::Status GatedNormBackward(Stream& stream, const GatedNormBackwardArgs& args) override;
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;
@@ -70,6 +77,9 @@ class CpuKernels : public Kernels {
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override {
     return sizes_.AttentionBackwardWorkspaceBytes(shape);
+  }
+  int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const override {
+    return sizes_.GatedDeltaBackwardWorkspaceBytes(shape);
   }
   HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }
   int64_t ScratchBytesMax(DType dtype, int64_t max_operand_elements) const override {

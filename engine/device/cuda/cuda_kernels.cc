@@ -175,6 +175,24 @@ absl::Status CudaKernels::WeighRows(Stream& stream, const WeighRowsArgs& args) {
 absl::Status CudaKernels::Add(Stream& stream, const AddArgs& args) {
   return Launched(cuda::Add(QueueOf(stream), args), "Add");
 }
+absl::Status CudaKernels::CausalConv(Stream&, const CausalConvArgs&) {
+  return absl::UnimplementedError("CausalConv on the cuda device");
+}
+absl::Status CudaKernels::CausalConvBackward(Stream&, const CausalConvBackwardArgs&) {
+  return absl::UnimplementedError("CausalConvBackward on the cuda device");
+}
+absl::Status CudaKernels::GatedDelta(Stream&, const GatedDeltaArgs&) {
+  return absl::UnimplementedError("GatedDelta on the cuda device");
+}
+absl::Status CudaKernels::GatedDeltaBackward(Stream&, const GatedDeltaBackwardArgs&) {
+  return absl::UnimplementedError("GatedDeltaBackward on the cuda device");
+}
+absl::Status CudaKernels::GatedNorm(Stream&, const GatedNormArgs&) {
+  return absl::UnimplementedError("GatedNorm on the cuda device");
+}
+absl::Status CudaKernels::GatedNormBackward(Stream&, const GatedNormBackwardArgs&) {
+  return absl::UnimplementedError("GatedNormBackward on the cuda device");
+}
 absl::Status CudaKernels::Embedding(Stream& stream, const EmbeddingArgs& args) {
   return Launched(cuda::Embedding(QueueOf(stream), args), "Embedding");
 }

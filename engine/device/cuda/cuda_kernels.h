@@ -72,6 +72,12 @@ class CudaKernels : public Kernels {
   absl::Status AddRows(Stream& stream, const AddRowsArgs& args) override;
   absl::Status WeighRows(Stream& stream, const WeighRowsArgs& args) override;
   absl::Status Add(Stream& stream, const AddArgs& args) override;
+  absl::Status CausalConv(Stream& stream, const CausalConvArgs& args) override;
+  absl::Status CausalConvBackward(Stream& stream, const CausalConvBackwardArgs& args) override;
+  absl::Status GatedDelta(Stream& stream, const GatedDeltaArgs& args) override;
+  absl::Status GatedDeltaBackward(Stream& stream, const GatedDeltaBackwardArgs& args) override;
+  absl::Status GatedNorm(Stream& stream, const GatedNormArgs& args) override;
+  absl::Status GatedNormBackward(Stream& stream, const GatedNormBackwardArgs& args) override;
   absl::Status Embedding(Stream& stream, const EmbeddingArgs& args) override;
   absl::Status EmbeddingBackward(Stream& stream, const EmbeddingBackwardArgs& args) override;
   absl::Status CrossEntropy(Stream& stream, const CrossEntropyArgs& args) override;
@@ -86,6 +92,9 @@ class CudaKernels : public Kernels {
 
   int64_t AttentionBackwardWorkspaceBytes(const AttentionShape& shape) const override {
     return sizes_.AttentionBackwardWorkspaceBytes(shape);
+  }
+  int64_t GatedDeltaBackwardWorkspaceBytes(const GatedDeltaShape& shape) const override {
+    return sizes_.GatedDeltaBackwardWorkspaceBytes(shape);
   }
   int64_t StreamWorkspaceBytes() const override { return sizes_.StreamWorkspaceBytes(); }
   HeadChunkMax HeadChunk() const override { return sizes_.HeadChunk(); }

@@ -96,29 +96,34 @@ ModelDescription ReadUniformModel(JsonFields& fields, const ModelDefaults& defau
   return model;
 }
 
-std::vector<bool> ReadSlidingLayers(JsonFields& fields, int64_t layers,
-                                    absl::FunctionRef<bool(int64_t layer)> slides) {
-  std::vector<bool> sliding(static_cast<size_t>(layers));
+std::vector<bool> ReadLayersOfType(JsonFields& fields, int64_t layers, const char* type,
+                                   absl::FunctionRef<bool(int64_t layer)> is_of_type) {
+  std::vector<bool> of_type(static_cast<size_t>(layers));
   const json* const types = fields.Find("layer_types");
   if (types == nullptr) {
-    for (int64_t i = 0; i < layers; ++i) sliding[static_cast<size_t>(i)] = slides(i);
-    return sliding;
+    for (int64_t i = 0; i < layers; ++i) of_type[static_cast<size_t>(i)] = is_of_type(i);
+    return of_type;
   }
   if (!types->is_array() || static_cast<int64_t>(types->size()) != layers) {
     fields.Refuse("layer_types",
                   absl::StrCat("must be a list of num_hidden_layers = ", layers, " names"));
-    return sliding;
+    return of_type;
   }
   for (size_t i = 0; i < types->size(); ++i) {
-    const json& type = (*types)[i];
-    sliding[i] = type == "sliding_attention";
-    if (!sliding[i] && type != "full_attention") {
-      fields.Refuse("layer_types", absl::StrCat(DescribeJson(type),
-                                                " is not supported; full_attention and "
-                                                "sliding_attention are"));
+    const json& name = (*types)[i];
+    of_type[i] = name == type;
+    if (!of_type[i] && name != "full_attention") {
+      fields.Refuse("layer_types", absl::StrCat(DescribeJson(name),
+                                                " is not supported; full_attention and ", type,
+                                                " are"));
     }
   }
-  return sliding;
+  return of_type;
+}
+
+std::vector<bool> ReadSlidingLayers(JsonFields& fields, int64_t layers,
+                                    absl::FunctionRef<bool(int64_t layer)> slides) {
+  return ReadLayersOfType(fields, layers, "sliding_attention", slides);
 }
 
 int64_t ReadWindow(JsonFields& fields, int64_t absent) {

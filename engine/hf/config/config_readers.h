@@ -15,8 +15,8 @@ namespace megatrain {
 
 // The largest values that are accepted. They keep every product of sizes, 12 bytes a parameter
 // included, below 2^63:
-//   a layer < 5 attention matrices * 2^20 * 2^22 (those of latents too) + 3 MLP matrices * 2^20 *
-//   2^24
+//   a layer < 6 matrices of its first half * 2^20 * 2^22 (those of latents too) + 3 MLP matrices *
+//   2^20 * 2^24
 //             + 3 matrices of a shared expert * 2^20 * 2^24 < 2^47 parameters,
 //   2^12 layers of them, 16 bytes each: < 2^63.
 // The experts of a layer together count as one MLP: their number times their intermediate size has
@@ -69,6 +69,9 @@ struct RopeDefaults {
   bool position_scale = false;  // llama_4_scaling_beta is read
   // The key of theta beside the object; "" if there is none.
   std::string theta_key = "rope_theta";
+  // The settings for positions of images may be there. A text has the same position in all of their
+  // parts, so that nothing changes.
+  bool image_positions = false;
   // For families that rotate kinds of layers differently: the kind, which has an object of its own
   // in rope_parameters. An older rope_scaling is for full_attention alone.
   std::string layer_type = "";
@@ -77,8 +80,12 @@ struct RopeDefaults {
 RopeConfig ReadRope(JsonFields& fields, const ModelDescription& model,
                     const RopeDefaults& defaults = {});
 
-// Reads layer_types, whose names must be full_attention and sliding_attention, into a value for
-// each layer: true if it has a window. Where the key is absent, `slides` says it.
+// Reads layer_types, whose names must be full_attention and `type`, into a value for each layer: true
+// if it is of `type`. Where the key is absent, `is_of_type` says it.
+std::vector<bool> ReadLayersOfType(JsonFields& fields, int64_t layers, const char* type,
+                                   absl::FunctionRef<bool(int64_t layer)> is_of_type);
+
+// The same with sliding_attention: true for layers that have a window.
 std::vector<bool> ReadSlidingLayers(JsonFields& fields, int64_t layers,
                                     absl::FunctionRef<bool(int64_t layer)> slides);
 
@@ -105,6 +112,10 @@ struct ExpertsDefaults {
 // As in transformers there is an auxiliary loss only where output_router_logits is true.
 ExpertsDescription ReadExperts(JsonFields& fields, const ModelDescription& model,
                                const ExpertsDefaults& defaults);
+
+// Reads decoder_sparse_step and mlp_only_layers into a value for each layer: true if it has
+// experts.
+std::vector<bool> ReadSparseLayers(JsonFields& fields, int64_t layers);
 
 // Gives every layer the experts for which `sparse` is true; the others keep their dense unit.
 // Refuses more experts than kAllExpertsMax, naming `key`.

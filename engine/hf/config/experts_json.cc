@@ -1,9 +1,11 @@
-// ReadExperts, SetExperts and SetSigmoidExperts (config_readers.h).
+// ReadExperts, ReadSparseLayers, SetExperts and SetSigmoidExperts (config_readers.h).
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/json.h"
 #include "engine/hf/config/config_readers.h"
 
 namespace megatrain {
@@ -67,6 +69,29 @@ ExpertsDescription ReadExperts(JsonFields& fields, const ModelDescription& model
     if (has_auxiliary_loss) experts.auxiliary_loss = coefficient;
   }
   return experts;
+}
+
+std::vector<bool> ReadSparseLayers(JsonFields& fields, int64_t layers) {
+  const int64_t step = fields.Integer("decoder_sparse_step", 1, kLayersMax, 1);
+  std::vector<bool> sparse(static_cast<size_t>(layers));
+  for (int64_t i = 0; i < layers; ++i) sparse[static_cast<size_t>(i)] = (i + 1) % step == 0;
+  const nlohmann::json* const dense = fields.Find("mlp_only_layers");
+  if (dense == nullptr) return sparse;
+  if (!dense->is_array()) {
+    fields.Refuse("mlp_only_layers",
+                  absl::StrCat("must be a list of layers' numbers, not ", DescribeJson(*dense)));
+    return sparse;
+  }
+  for (const nlohmann::json& number : *dense) {
+    const int64_t layer = number.is_number_integer() ? number.get<int64_t>() : -1;
+    if (layer < 0 || layer >= layers) {
+      fields.Refuse("mlp_only_layers", absl::StrCat("must be integers from 0 to ", layers - 1,
+                                                    ", not ", DescribeJson(number)));
+      return sparse;
+    }
+    sparse[static_cast<size_t>(layer)] = false;
+  }
+  return sparse;
 }
 
 void SetExperts(JsonFields& fields, const char* key, const ExpertsDescription& experts,

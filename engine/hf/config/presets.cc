@@ -104,6 +104,21 @@ constexpr Shape kShapes[] = {
          "routed_scaling_factor": 2.5, "rope_interleave": true,
          "rope_scaling": {"rope_type": "yarn", "factor": 40.0, "original_max_position_embeddings": 4096,
                           "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0}})"},
+    {"qwen3-next-80b-a3b", "qwen3_next", 2048, 48, 16, 2, 256, 5120, 151936, 262144, false, 10000000.0, 1e-6, 151643, 151645,
+     R"({"num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512,
+         "shared_expert_intermediate_size": 512, "norm_topk_prob": true, "decoder_sparse_step": 1,
+         "mlp_only_layers": [], "router_aux_loss_coef": 0.001, "partial_rotary_factor": 0.25,
+         "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+         "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "full_attention_interval": 4})"},
+    {"qwen3.5-9b", "qwen3_5_text", 4096, 32, 16, 4, 256, 12288, 248320, 262144, false, 10000000.0, 1e-6, 248044, 248044,
+     R"({"partial_rotary_factor": 0.25,
+         "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+         "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "full_attention_interval": 4})"},
+    {"qwen3.5-35b-a3b", "qwen3_5_moe_text", 2048, 40, 16, 2, 256, 512, 248320, 262144, false, 10000000.0, 1e-6, 248044, 248044,
+     R"({"num_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 512,
+         "shared_expert_intermediate_size": 512, "router_aux_loss_coef": 0.001, "partial_rotary_factor": 0.25,
+         "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_key_head_dim": 128,
+         "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "full_attention_interval": 4})"},
     // clang-format on
 };
 

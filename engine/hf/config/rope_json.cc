@@ -183,6 +183,10 @@ RopeConfig ReadRope(JsonFields& root, const ModelDescription& model, const RopeD
   if (defaults.position_scale) {
     rope.position_scale = fields.Number("llama_4_scaling_beta", 0.0, 1e6, 0.0);
   }
+  if (defaults.image_positions) {
+    fields.Find("mrope_section");
+    fields.Find("mrope_interleaved");
+  }
   fields.RefuseUnread({});
   root.Take(fields.status());
   return rope;

@@ -1,5 +1,7 @@
 #include "engine/hf/config/wrapper_family.h"
 
+#include <utility>
+
 namespace megatrain {
 namespace {
 
@@ -8,6 +10,17 @@ namespace {
 std::vector<WrapperNames> LlavaNames() {
   return {{"language_model.model.", "language_model.", {"vision_tower.", "multi_modal_projector."}},
           {"model.language_model.", "", {"model.vision_tower.", "model.multi_modal_projector."}}};
+}
+
+// Qwen 3.5, dense or with experts. The tensors of layers that predict further tokens are carried.
+WrapperFamily Qwen35(std::string model_type, std::string architecture) {
+  return {model_type,
+          std::move(architecture),
+          {model_type + "_text"},
+          /*tied_embeddings=*/false,
+          {"vision_config", "image_token_id", "video_token_id", "vision_start_token_id",
+           "vision_end_token_id", "initializer_range"},
+          {{"model.language_model.", "", {"model.visual.", "mtp."}}}};
 }
 
 const std::vector<WrapperFamily>& Families() {
@@ -28,6 +41,8 @@ const std::vector<WrapperFamily>& Families() {
         "vision_feature_layer", "multimodal_projector_bias", "spatial_merge_size",
         "initializer_range"},
        LlavaNames()},
+      Qwen35("qwen3_5", "Qwen3_5ForConditionalGeneration"),
+      Qwen35("qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration"),
   };
   return families;
 }

@@ -1,39 +1,12 @@
 // Qwen 3 with experts: the attention of the dense models, and in some layers, mostly in all, many
 // small experts. Yang et al. 2025.
-#include <nlohmann/json.hpp>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "engine/base/json.h"
 #include "engine/hf/config/config_readers.h"
 #include "engine/hf/config/model_family.h"
 
 namespace megatrain {
 namespace {
-
-// Returns for each layer whether it has experts.
-std::vector<bool> ReadSparseLayers(JsonFields& fields, int64_t layers) {
-  const int64_t step = fields.Integer("decoder_sparse_step", 1, kLayersMax, 1);
-  std::vector<bool> sparse(static_cast<size_t>(layers));
-  for (int64_t i = 0; i < layers; ++i) sparse[static_cast<size_t>(i)] = (i + 1) % step == 0;
-  const nlohmann::json* const dense = fields.Find("mlp_only_layers");
-  if (dense == nullptr) return sparse;
-  if (!dense->is_array()) {
-    fields.Refuse("mlp_only_layers",
-                  absl::StrCat("must be a list of layers' numbers, not ", DescribeJson(*dense)));
-    return sparse;
-  }
-  for (const nlohmann::json& number : *dense) {
-    const int64_t layer = number.is_number_integer() ? number.get<int64_t>() : -1;
-    if (layer < 0 || layer >= layers) {
-      fields.Refuse("mlp_only_layers", absl::StrCat("must be integers from 0 to ", layers - 1,
-                                                    ", not ", DescribeJson(number)));
-      return sparse;
-    }
-    sparse[static_cast<size_t>(layer)] = false;
-  }
-  return sparse;
-}
 
 ModelDescription DescribeQwen3Moe(JsonFields& fields) {
   ModelDescription model = ReadUniformModel(fields, {.vocabulary = 151936,

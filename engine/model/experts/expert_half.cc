@@ -6,6 +6,7 @@
 #include "engine/base/status.h"
 #include "engine/device/device.h"
 #include "engine/model/experts/expert_products.h"
+#include "engine/model/experts/shared_expert.h"
 #include "engine/model/layer/bound_layer.h"
 
 namespace megatrain {
@@ -20,38 +21,6 @@ struct BoundExperts {
 };
 
 const ExpertsDescription& Experts(const BoundLayer& l) { return l.d.experts; }
-
-// The arguments of the gated unit of `rows` rows: an expert's, or the shared one.
-GluArgs Glu(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width) {
-  const ExpertsDescription& d = Experts(l);
-  GluArgs args;
-  args.dtype = l.context.dtype;
-  args.activation = d.activation;
-  args.limit = static_cast<float>(d.limit);
-  args.slope = static_cast<float>(d.slope);
-  args.interleaved = d.transposed();
-  args.tokens = rows;
-  args.width = width;
-  args.gate_up = s.gate_up;
-  args.out = s.activated;
-  return args;
-}
-
-// s.dactivated has the gradient by the unit's output on entry, and the output on return.
-absl::Status GluBackward(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width) {
-  const GluArgs forward = Glu(l, s, rows, width);
-  GluBackwardArgs args;
-  args.dtype = forward.dtype;
-  args.activation = forward.activation;
-  args.limit = forward.limit;
-  args.slope = forward.slope;
-  args.interleaved = forward.interleaved;
-  args.tokens = rows;
-  args.width = width;
-  args.gate_up = args.dgate_up = s.gate_up;
-  args.dout = s.dactivated;
-  return l.kernels.GluBackward(l.stream, args);
-}
 
 // --- The router.
 
@@ -83,40 +52,6 @@ RouteArgs Route(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
   return args;
 }
 
-// --- The shared unit.
-
-absl::Status SharedGateUp(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
-                          const RoutedTokens& r) {
-  return l.Linear(chunk, l.Rows(r.normed, chunk, l.hidden), l.hidden, l.o.gate_up,
-                  2 * Experts(l).shared_intermediate, s.gate_up);
-}
-
-absl::Status SharedForward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
-                           const RoutedTokens& r) {
-  const int64_t width = Experts(l).shared_intermediate;
-  MT_RETURN_IF_ERROR(SharedGateUp(l, chunk, s, r));
-  MT_RETURN_IF_ERROR(l.kernels.Glu(l.stream, Glu(l, s, chunk.tokens, width)));
-  return l.Product(s.activated, l.o.down, {.rows = chunk.tokens, .in = width, .out = l.hidden},
-                   r.sum + chunk.begin * l.hidden, {.out_dtype = DType::kF32});
-}
-
-// Adds the gradient by `normed` to r.sum.
-absl::Status SharedBackward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
-                            const RoutedTokens& r, const void* dy, const TileGradient& gradient) {
-  const int64_t width = Experts(l).shared_intermediate;
-  MT_RETURN_IF_ERROR(SharedGateUp(l, chunk, s, r));
-  MT_RETURN_IF_ERROR(l.LinearInputGradient(chunk, dy, l.hidden, l.o.down, width, s.dactivated));
-  MT_RETURN_IF_ERROR(GluBackward(l, s, chunk.tokens, width));
-  MT_RETURN_IF_ERROR(
-      l.LinearWeightGradient(chunk, s.dactivated, width, dy, l.hidden, l.o.down, gradient));
-  MT_RETURN_IF_ERROR(l.LinearWeightGradient(chunk, l.Rows(r.normed, chunk, l.hidden), l.hidden,
-                                            s.gate_up, 2 * width, l.o.gate_up, gradient));
-  float* const sum = r.sum + chunk.begin * l.hidden;
-  return l.ProductGradient(s.gate_up, l.o.gate_up,
-                           {.rows = chunk.tokens, .in = l.hidden, .out = 2 * width}, sum,
-                           {.addend = sum, .out_dtype = DType::kF32});
-}
-
 }  // namespace
 
 absl::Status RouteTokens(const LayerContext& context, const void* weights,
@@ -129,6 +64,11 @@ absl::Status RouteTokens(const LayerContext& context, const void* weights,
   if (sums_probability) {
     MT_RETURN_IF_ERROR(
         l.kernels.Zero(l.stream, r.probability, Experts(l).count * int64_t{sizeof(double)}));
+  }
+  if (Experts(l).shared_gate) MT_RETURN_IF_ERROR(NumberSharedRows(l, r));
+  if (!shared || Experts(l).shared_gate) {
+    MT_RETURN_IF_ERROR(
+        l.kernels.Zero(l.stream, r.sum, l.batch.tokens * l.hidden * int64_t{sizeof(float)}));
   }
   MT_RETURN_IF_ERROR(l.ForChunks([&](const Chunk& chunk) {
     MT_RETURN_IF_ERROR(l.kernels.RmsNorm(
@@ -146,14 +86,11 @@ absl::Status RouteTokens(const LayerContext& context, const void* weights,
       sums.probability = r.probability;
       MT_RETURN_IF_ERROR(l.kernels.RouterSums(l.stream, sums));
     }
+    if (Experts(l).shared_gate) MT_RETURN_IF_ERROR(GateShared(l, chunk, scratch, r));
     return shared ? SharedForward(l, chunk, scratch, r) : absl::OkStatus();
   }));
   if (totals != RoutingTotals::kNone) {
     MT_RETURN_IF_ERROR(l.kernels.Sum(l.stream, r.entropy, l.batch.tokens, r.entropy_sum));
-  }
-  if (!shared) {
-    MT_RETURN_IF_ERROR(
-        l.kernels.Zero(l.stream, r.sum, l.batch.tokens * l.hidden * int64_t{sizeof(float)}));
   }
   SortAssignmentsArgs sort;
   sort.tokens = l.batch.tokens;
@@ -174,8 +111,7 @@ absl::Status ExpertsForward(const LayerContext& context, const void* weights,
   return ForPacks(l, r, [&](const Pack& pack) {
     MT_RETURN_IF_ERROR(Gather(l, r, pack, r.normed, /*weights=*/nullptr, scratch.in));
     MT_RETURN_IF_ERROR(Products(l, r, pack, GateUp(l), scratch.in, scratch.gate_up));
-    MT_RETURN_IF_ERROR(
-        l.kernels.Glu(l.stream, Glu(l, scratch, pack.rows, Experts(l).intermediate)));
+    MT_RETURN_IF_ERROR(Glu(l, scratch, pack.rows, Experts(l).intermediate));
     MT_RETURN_IF_ERROR(Products(l, r, pack, Down(l), scratch.activated, scratch.out));
     return AddRows(l, r, pack, scratch.out, r.weights);
   });
@@ -209,7 +145,7 @@ absl::Status ExpertsBackward(const LayerContext& context, const void* weights,
     MT_RETURN_IF_ERROR(Gather(l, r, pack, r.normed, /*weights=*/nullptr, s.in));
     MT_RETURN_IF_ERROR(Products(l, r, pack, gate_up, s.in, s.gate_up));
     // The unit's output, for the gradient by the router's weights.
-    MT_RETURN_IF_ERROR(l.kernels.Glu(l.stream, Glu(l, s, pack.rows, down.in)));
+    MT_RETURN_IF_ERROR(Glu(l, s, pack.rows, down.in));
     MT_RETURN_IF_ERROR(Gather(l, r, pack, dy, /*weights=*/nullptr, s.out));
     MT_RETURN_IF_ERROR(InputGradients(l, r, pack, down, s.out, s.dactivated));
     WeighRowsArgs weigh;

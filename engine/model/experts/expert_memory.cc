@@ -37,6 +37,15 @@ void Place(const ModelDescription& model, DType dtype, int64_t t, TensorCursor& 
   cursor.Take(&r.entropy_sum, 8);
   cursor.Take(&r.probability, experts * 8);
   cursor.Take(&r.dprobabilities, experts * 4);
+  if (Largest(model, [](const ExpertsDescription& e) { return e.shared_gate ? 1 : 0; }) == 0) {
+    return;
+  }
+  cursor.Take(&r.shared.choice, t * 4);
+  cursor.Take(&r.shared.weights, t * 4);
+  cursor.Take(&r.shared.dweights, t * 4);
+  cursor.Take(&r.shared.assignments, t * 4);
+  cursor.Take(&r.shared.token_rows, t * 4);
+  cursor.Take(&r.shared.offsets, 2 * 4);
 }
 
 void Place(const ModelDescription& model, DType dtype, int64_t n, TensorCursor& cursor,

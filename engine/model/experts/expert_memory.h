@@ -29,6 +29,15 @@ struct RoutedTokens {
   int32_t* assignments = nullptr;     // [t k], as in SortAssignmentsArgs
   int32_t* token_rows = nullptr;      // [t, k], as in SortAssignmentsArgs
   int32_t* device_offsets = nullptr;  // [E + 1], as in SortAssignmentsArgs
+  // The gate of the shared unit as a router with one expert; only if there is such a gate.
+  struct {
+    int32_t* choice = nullptr;       // [t]
+    float* weights = nullptr;        // [t]
+    float* dweights = nullptr;       // [t]
+    int32_t* assignments = nullptr;  // [t]
+    int32_t* token_rows = nullptr;   // [t]
+    int32_t* offsets = nullptr;      // [2]
+  } shared;
   // HOST memory: a copy of device_offsets that the caller makes between RouteTokens and the
   // experts.
   const int32_t* offsets = nullptr;

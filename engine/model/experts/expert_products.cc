@@ -23,7 +23,41 @@ absl::Status ForExperts(const BoundLayer& l, const RoutedTokens& r, const Pack& 
   return absl::OkStatus();
 }
 
+GluArgs UnitArgs(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width) {
+  const ExpertsDescription& d = l.d.experts;
+  GluArgs args;
+  args.dtype = l.context.dtype;
+  args.activation = d.activation;
+  args.limit = static_cast<float>(d.limit);
+  args.slope = static_cast<float>(d.slope);
+  args.interleaved = d.transposed();
+  args.tokens = rows;
+  args.width = width;
+  args.gate_up = s.gate_up;
+  args.out = s.activated;
+  return args;
+}
+
 }  // namespace
+
+absl::Status Glu(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width) {
+  return l.kernels.Glu(l.stream, UnitArgs(l, s, rows, width));
+}
+
+absl::Status GluBackward(const BoundLayer& l, const ExpertScratch& s, int64_t rows, int64_t width) {
+  const GluArgs forward = UnitArgs(l, s, rows, width);
+  GluBackwardArgs args;
+  args.dtype = forward.dtype;
+  args.activation = forward.activation;
+  args.limit = forward.limit;
+  args.slope = forward.slope;
+  args.interleaved = forward.interleaved;
+  args.tokens = rows;
+  args.width = width;
+  args.gate_up = args.dgate_up = s.gate_up;
+  args.dout = s.dactivated;
+  return l.kernels.GluBackward(l.stream, args);
+}
 
 absl::Status ForPacks(const BoundLayer& l, const RoutedTokens& r,
                       absl::FunctionRef<absl::Status(const Pack&)> run) {

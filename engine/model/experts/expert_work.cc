@@ -26,7 +26,7 @@ struct Sizes {
   }
 
   double router() const { return hidden * experts; }
-  double shared_unit() const { return 3 * hidden * shared; }
+  double shared_unit() const { return 3 * hidden * shared + (d.shared_gate ? hidden : 0); }
   double tile_unit() const { return 3 * hidden * intermediate; }  // of one expert
 
   const ExpertsDescription& d;
@@ -48,6 +48,17 @@ LayerWork Logits(const Sizes& s) {
   return Products(s.tokens, s.router(), s.chunks) +
          Pass(s.tokens * s.experts * kF32Bytes, s.chunks);
 }
+// The shared unit's results times their gates, added to the sums, which are set to zero first; and the
+// rows numbered, with four launches.
+LayerWork GateShared(const Sizes& s) {
+  if (!s.d.shared_gate) return {};
+  return Pass(s.tokens * s.hidden * (s.e + 3 * kF32Bytes), 4 * s.chunks + 4);
+}
+// The unit's output once more, weighed with its gradient, and the results' gradients times the gates.
+LayerWork GateSharedBackward(const Sizes& s) {
+  if (!s.d.shared_gate) return {};
+  return Pass(s.tokens * (6 * s.shared + 2 * s.hidden) * s.e, 7 * s.chunks);
+}
 // A row of `hidden` gathered, and one added to a token's sum.
 LayerWork Gather(const Sizes& s) { return Pass(s.rows * 2 * s.hidden * s.e, s.packs); }
 LayerWork AddRows(const Sizes& s) {
@@ -62,7 +73,7 @@ LayerWork RouteWork(const WorkShape& shape, bool backward) {
   LayerWork work = Pass(2 * s.tokens * s.hidden * s.e, s.chunks) + Logits(s) +
                    Pass(s.tokens * s.chosen * 6 * kF32Bytes, s.chunks + 3);
   if (s.shared == 0 || backward) return work + Pass(s.tokens * s.hidden * kF32Bytes);
-  return work + Products(s.tokens, s.shared_unit(), 2 * s.chunks) +
+  return work + GateShared(s) + Products(s.tokens, s.shared_unit(), 2 * s.chunks) +
          Pass(s.tokens * (3 * s.shared * s.e + s.hidden * (kF32Bytes - s.e)), s.chunks);
 }
 
@@ -74,7 +85,7 @@ LayerWork RouterBackwardWork(const WorkShape& shape, bool first) {
                    // The sum rounded, and the gradient of the norm.
                    Pass(s.tokens * s.hidden * (2 * kF32Bytes + kF32Bytes + 5 * s.e), 3 * s.chunks);
   if (s.shared == 0) return work;
-  return work + Products(s.tokens, 2 * s.hidden * s.shared, s.chunks) +
+  return work + GateSharedBackward(s) + Products(s.tokens, 2 * s.hidden * s.shared, s.chunks) +
          2 * Products(s.tokens, s.shared_unit(), 2 * s.chunks) +
          Pass(s.tokens * (6 * s.shared * s.e + 2 * s.hidden * kF32Bytes), s.chunks) +
          Sums(s.shared_unit(), s.chunks, first);

@@ -16,9 +16,9 @@ void Place(const AttentionDescription& a, int64_t e, int64_t t, TensorCursor& wh
   if (a.qk_norm == QkNorm::kHead) whole.Take(&to.qk_rstd, t * (a.heads + kv_heads) * 4);
   if (a.qk_norm == QkNorm::kFull) whole.Take(&to.qk_rstd, t * 2 * 4);
   whole.Take(&to.lse, a.heads * t * 4);
-  if (a.qk_norm != QkNorm::kNone) {
-    cheap.Take(&to.qk_rotated, t * (a.heads + kv_heads) * a.head_dim * e);
-  }
+  if (a.value_norm) whole.Take(&to.value_rstd, t * a.kv_heads * 4);
+  if (a.output_gate) whole.Take(&to.attended, t * a.q_width() * e);
+  if (a.qk_norm != QkNorm::kNone) cheap.Take(&to.qk_rotated, t * a.rotated_width() * e);
 }
 
 void Place(const AttentionDescription& a, int64_t e, int64_t t, int64_t chunk_tokens,
@@ -35,6 +35,12 @@ void Place(const AttentionDescription& a, int64_t e, int64_t t, int64_t chunk_to
   chunk.Take(&to.expanded, chunk_tokens * a.expanded_width() * e);
 }
 
+void Place(const DeltaNetDescription& d, int64_t e, int64_t t, TensorCursor& whole,
+           TensorCursor& cheap, DeltaActivations& to) {
+  whole.Take(&to.out, t * d.values_width() * e);
+  cheap.Take(&to.convolved, t * d.channels() * e);
+}
+
 // The one list of tensors and sizes; cursors may lack a base, then only sizes are counted.
 LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, int64_t t,
                        int64_t chunk_tokens, KeepLevel level, Blocks& blocks) {
@@ -46,11 +52,16 @@ LayerActivations Place(int64_t hidden, const LayerDescription& d, DType dtype, i
   to.keep = level;
   TensorCursor& whole = products ? blocks.kept : blocks.scratch;
   whole.Take(&to.attention_rstd, t * 4);
+  TensorCursor& cheap = all ? blocks.kept : blocks.scratch;
   whole.Take(&to.projected, t * d.projected_width() * e);
-  whole.Take(&to.mixed, t * d.mixed_width() * e);
   switch (d.attention_kind()) {
     case AttentionKind::kSoftmax:
-      Place(d.attention, e, t, whole, all ? blocks.kept : blocks.scratch, to.softmax);
+      (d.attention.output_gate ? cheap : whole).Take(&to.mixed, t * d.mixed_width() * e);
+      Place(d.attention, e, t, whole, cheap, to.softmax);
+      break;
+    case AttentionKind::kDeltaNet:
+      cheap.Take(&to.mixed, t * d.mixed_width() * e);
+      Place(d.delta_net, e, t, whole, cheap, to.delta);
       break;
     case AttentionKind::kLatent:
       Place(d.attention, e, t, chunk_tokens, whole, all ? blocks.kept : blocks.scratch,

@@ -6,10 +6,10 @@
 // not use is held for one chunk only, unless it is kept.
 //
 // There are three levels. kNothing keeps the layer's input only. kCheapRecomputed keeps the results
-// of matrix products and attention; the outputs of norms, (with a QkNorm) the rotated queries and
-// keys, and what is expanded from latents are computed again. kEverything keeps all tensors that
-// the backward pass reads. The output of the gated unit is not kept at any level, because its
-// backward kernel recomputes it.
+// of matrix products, attention and the delta rule. The outputs of norms, of gates and of
+// convolutions, (with a QkNorm) the rotated queries and keys, and what is expanded from latents are
+// computed again. kEverything keeps all tensors that the backward pass reads. The output of the
+// gated unit is not kept at any level, because its backward kernel recomputes it.
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_ACTIVATIONS_H_
 
@@ -45,6 +45,7 @@ struct SoftmaxActivations {
   // Kept from kCheapRecomputed on.
   float* qk_rstd = nullptr;  // kHead: [t, heads] then [t, kv_heads]; kFull: [t] then [t]
   float* lse = nullptr;      // [heads, t]
+  void* attended = nullptr;  // T [t, heads, head_dim]: attention's result before a gate, if any
   // Kept at kEverything.
   void* qk_rotated = nullptr;  // T [t, heads + kv_heads, head_dim]; with a QkNorm only
 };
@@ -65,16 +66,27 @@ struct LatentActivations {
   void* expanded = nullptr;  // T [n, heads, head_dim - rotary_dim + value_dim]
 };
 
+// Those of DeltaNet.
+struct DeltaActivations {
+  // Kept from kCheapRecomputed on.
+  void* out = nullptr;  // T [t, value_heads, value_dim]: the delta rule's result before its norm
+  // Kept at kEverything.
+  void* convolved = nullptr;  // T [t, channels]
+};
+
 struct LayerActivations {
   KeepLevel keep = KeepLevel::kNothing;
   // Kept from kCheapRecomputed on.
   float* attention_rstd = nullptr;  // [t]; of attention's norm
-  // T [t, projected_width]; of SoftmaxAttention [t, heads + 2 kv_heads, head_dim], where q and k
-  // are rotated unless there is a QkNorm; of LatentAttention the latents (LatentDescription).
+  // T [t, projected_width]: of SoftmaxAttention queries, gates, keys and values, where queries and
+  // keys are rotated unless there is a QkNorm; of LatentAttention the latents (LatentDescription);
+  // of DeltaNet queries, keys and values (channels), z, b and a.
   void* projected = nullptr;
-  void* mixed = nullptr;  // T [t, mixed_width]
+  // T [t, mixed_width]. Kept at kEverything only if it is a gate's result, which is cheap.
+  void* mixed = nullptr;
   SoftmaxActivations softmax;
   LatentActivations latent;
+  DeltaActivations delta;
   float* feed_forward_rstd = nullptr;  // [t]; of the MLP's norm
   void* middle = nullptr;   // T [t, hidden] kept, else [n, hidden]; the input of the MLP part
   void* gate_up = nullptr;  // T [t, 2, intermediate] kept, else [n, 2, intermediate]

@@ -48,9 +48,7 @@ absl::Status AttentionOutput(const BoundLayer& l, const Chunk& chunk, const void
 
 absl::Status RecomputeAttention(const BoundLayer& l, const void* x) {
   if (!l.keeps_products) return AttentionForward(l, x);
-  const AttentionPart& part = PartOf(l.d);
-  if (!part.Recomputes(l)) return absl::OkStatus();
-  return l.ForChunks([&](const Chunk& chunk) { return part.Prepare(l, chunk); });
+  return l.keeps_all ? absl::OkStatus() : PartOf(l.d).Recompute(l);
 }
 
 bool NeedsAttentionGradient(const BoundLayer& l, const TileGradient& gradient) {

@@ -1,5 +1,6 @@
 #include "engine/model/layer/attention_part.h"
 
+#include "engine/model/layer/delta_net.h"
 #include "engine/model/layer/latent_attention.h"
 #include "engine/model/layer/softmax_attention.h"
 
@@ -20,14 +21,23 @@ int64_t AttentionPart::WorkspaceBytes(const LayerDescription& layer, DType dtype
                                                 .sinks = a.sinks});
 }
 
+int64_t AttentionPart::CacheBytes(const LayerDescription& layer, DType dtype,
+                                  const CacheSize& size) const {
+  const AttentionDescription& a = layer.attention;
+  return a.projects_keys ? size.rows * a.cache_width() * DTypeBytes(dtype) : 0;
+}
+
 const AttentionPart& PartOf(const LayerDescription& layer) {
   static constexpr SoftmaxAttention kSoftmax;
   static constexpr LatentAttention kLatent;
+  static constexpr DeltaNet kDeltaNet;
   switch (layer.attention_kind()) {
     case AttentionKind::kSoftmax:
       break;
     case AttentionKind::kLatent:
       return kLatent;
+    case AttentionKind::kDeltaNet:
+      return kDeltaNet;
   }
   return kSoftmax;
 }

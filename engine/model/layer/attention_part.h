@@ -18,13 +18,13 @@ namespace megatrain {
 
 class AttentionPart {
  public:
-  // Computes from the chunk's rows of a.projected those that Mix reads. What it computes is that
-  // which is not kept at KeepLevel::kCheapRecomputed.
+  // Computes from the chunk's rows of a.projected those that Mix reads.
   virtual absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const = 0;
-  // Returns true if Prepare has to run again for the backward pass, where projections are kept.
-  virtual bool Recomputes(const BoundLayer& l) const = 0;
   // Computes a.mixed. REQUIRES: Prepare of all chunks.
   virtual absl::Status Mix(const BoundLayer& l) const = 0;
+  // Computes again, for the backward pass, what is not kept, a.mixed included. REQUIRES: what is
+  // kept from KeepLevel::kCheapRecomputed on is.
+  virtual absl::Status Recompute(const BoundLayer& l) const = 0;
 
   // Returns true if any weight of the part itself is trained.
   virtual bool Trains(const BoundLayer& l) const = 0;
@@ -41,6 +41,10 @@ class AttentionPart {
   // that of the kernel AttentionBackward.
   virtual int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
                                  int64_t sequence, const KernelSizes& sizes) const;
+  // Returns the device bytes of LayerCache::data for a layer. By default they are those of keys and
+  // values of every token.
+  virtual int64_t CacheBytes(const LayerDescription& layer, DType dtype,
+                             const CacheSize& size) const;
   // Announces the calls of Mix and MixBackward to the kernels, so that they can be prepared in
   // advance. Addresses are reckoned with, not looked at.
   virtual void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const = 0;

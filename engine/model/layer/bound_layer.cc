@@ -189,7 +189,7 @@ AttentionArgs BoundLayer::AttentionCall() const {
 }
 
 absl::Status BoundLayer::Attend(const AttentionArgs& args) const {
-  if (context.cache.rows == nullptr) return kernels.Attention(stream, args);
+  if (context.cache.data == nullptr) return kernels.Attention(stream, args);
   CachedAttentionArgs cached;
   cached.dtype = args.dtype;
   cached.tokens = args.tokens;
@@ -207,7 +207,7 @@ absl::Status BoundLayer::Attend(const AttentionArgs& args) const {
   cached.k_stride = args.k_stride;
   cached.v = args.v;
   cached.v_stride = args.v_stride;
-  cached.cache = context.cache.rows;
+  cached.cache = context.cache.data;
   cached.out = args.out;
   if (d.attention.projects_keys) MT_RETURN_IF_ERROR(kernels.StoreInCache(stream, cached));
   return context.cache.attend ? kernels.CachedAttention(stream, cached)

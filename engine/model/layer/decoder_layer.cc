@@ -21,13 +21,15 @@ int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int6
   return bytes;
 }
 
+int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheSize& size) {
+  return PartOf(layer).CacheBytes(layer, dtype, size);
+}
+
 LayerBackwardWidths BackwardWidths(const ModelDescription& model) {
   LayerBackwardWidths widths;
   for (const LayerDescription& layer : model.layers) {
     widths.mixed = std::max(widths.mixed, layer.mixed_width());
-    const AttentionDescription& a = layer.attention;
-    widths.projected = std::max(widths.projected,
-                                layer.projected_width() + (a.projects_keys ? 0 : 2 * a.kv_width()));
+    widths.projected = std::max(widths.projected, layer.projected_gradient_width());
     widths.expanded = std::max(widths.expanded, layer.expanded_gradient_width());
   }
   return widths;

@@ -36,6 +36,9 @@ void PrepareDecoderLayer(const LayerContext& context, const MicroBatchView& batc
 int64_t AttentionWorkspaceBytes(const ModelDescription& model, DType dtype, int64_t tokens,
                                 int64_t sequence, const KernelSizes& sizes);
 
+// Returns the device bytes of the layer's LayerCache::data.
+int64_t LayerCacheBytes(const LayerDescription& layer, DType dtype, const CacheSize& size);
+
 // The elements a token of LayerBackwardScratch's tensors that suffice for any one of the layers.
 struct LayerBackwardWidths {
   int64_t mixed = 0, projected = 0, expanded = 0;

@@ -163,9 +163,11 @@ absl::Status LatentAttention::Prepare(const BoundLayer& l, const Chunk& chunk) c
   return RotateEnds(l, chunk, keys, k_width, Of(l).key_rope, /*inverse=*/false);
 }
 
-bool LatentAttention::Recomputes(const BoundLayer& l) const { return !l.keeps_all; }
-
 absl::Status LatentAttention::Mix(const BoundLayer& l) const { return l.Attend(Attention(l)); }
+
+absl::Status LatentAttention::Recompute(const BoundLayer& l) const {
+  return l.ForChunks([&](const Chunk& chunk) { return Prepare(l, chunk); });
+}
 
 bool LatentAttention::Trains(const BoundLayer& l) const {
   const LatentDescription& latent = Of(l).latent;

@@ -14,8 +14,8 @@ namespace megatrain {
 class LatentAttention final : public AttentionPart {
  public:
   absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const override;
-  bool Recomputes(const BoundLayer& l) const override;
   absl::Status Mix(const BoundLayer& l) const override;
+  absl::Status Recompute(const BoundLayer& l) const override;
   bool Trains(const BoundLayer& l) const override;
   absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                            const TileGradient& gradient) const override;

@@ -12,14 +12,20 @@
 
 namespace megatrain {
 
-// A layer's keys and values of earlier tokens, for generation. Does not own memory.
+// What a layer keeps of earlier tokens, for generation, as its AttentionPart lays it out: the keys
+// and values of every token, or states of one size for each sequence. Does not own memory.
 struct LayerCache {
-  // The rows of CachedAttentionArgs, of type T; null if there are none. Of a layer without
-  // keys of its own it is that of the layer whose keys it uses.
-  void* rows = nullptr;
-  // The tokens attend to the cache. If false, they are only stored there, and documents attend to
-  // themselves.
+  void* data = nullptr;   // AttentionPart::CacheBytes; null if there is none. Of a layer without keys
+                          // of its own it is that of the layer whose keys it uses.
+  int64_t sequences = 0;  // for which it has states
+  // The tokens go on from the cache. If false, they are only stored there, and documents begin
+  // anew.
   bool attend = false;
+};
+// The size of the caches of all layers.
+struct CacheSize {
+  int64_t rows = 0;       // of tokens, of all sequences together
+  int64_t sequences = 0;  // at most
 };
 
 // The cosine and sine of each position's angles. Does not own memory.
@@ -38,7 +44,9 @@ struct MicroBatchView {
   const int32_t* document_bounds = nullptr;   // device [tokens, 2], as in AttentionArgs
   const int32_t* document_starts = nullptr;   // host [documents + 1]
   int64_t documents = 0;
-  const int32_t* first_rows = nullptr;  // device [tokens], as in CachedAttentionArgs; for a cache
+  // For a cache: device [tokens], as in CachedAttentionArgs and in DeltaDocuments.
+  const int32_t* first_rows = nullptr;
+  const int32_t* state_rows = nullptr;
   // Pairs of answers, if the objective compares them; as in PreferenceLossArgs.
   const int32_t* pair_bounds = nullptr;     // device [pairs, 4]
   const double* reference_logps = nullptr;  // device [pairs, 2]

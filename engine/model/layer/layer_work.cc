@@ -58,6 +58,7 @@ struct Sizes {
   double ranks() const {
     return static_cast<double>(latent().query_rank + latent().key_value_rank);
   }
+  bool delta_net() const { return layer.attention_kind() == AttentionKind::kDeltaNet; }
   // Parameters of the products of a layer, without its last one.
   double layer_matrices_but_down() const {
     return hidden * projected + expansions() + mixed * hidden + 2 * hidden * intermediate;
@@ -135,13 +136,65 @@ LayerWork PrepareQueriesAndKeys(const Sizes& s) {
   return s.qk_norm() ? HeadNorms(s) + Rope(s) : Rope(s);
 }
 
-// The work from a layer's input to attention's output.
-LayerWork AttentionForward(const Sizes& s) {
+// Of attention's result: reads it and the gate.
+LayerWork Gate(const Sizes& s) {
+  return s.layer.attention.output_gate ? Pass(s, 3 * s.q) : LayerWork{};
+}
+// Reads result, gate and gradient; writes the gated result and two gradients.
+LayerWork GateBackward(const Sizes& s) {
+  return s.layer.attention.output_gate ? Pass(s, 6 * s.q) : LayerWork{};
+}
+
+// A delta net's convolution and its gated norm.
+LayerWork ConvAndNorm(const Sizes& s) {
+  return Pass(s, 2 * static_cast<double>(s.layer.delta_net.channels()) + 3 * s.mixed, 2);
+}
+// The convolution reads inputs and gradients and writes these; the norm as GateBackward.
+LayerWork ConvAndNormBackward(const Sizes& s) {
+  return Pass(s, 3 * static_cast<double>(s.layer.delta_net.channels()) + 6 * s.mixed,
+              2 * kSplitSum);
+}
+// The operations of the delta rule for a token and all heads: a state is decayed, read with a key,
+// changed by one pair and read with a query.
+double DeltaFlops(const Sizes& s) {
+  return s.tokens * 7 * s.mixed * static_cast<double>(s.layer.delta_net.key_dim);
+}
+
+// What mixes the tokens, from the projections to the input of the last product.
+LayerWork Mix(const Sizes& s) {
+  if (s.delta_net()) {
+    return ConvAndNorm(s) + LayerWork{.attention_forward_flops = DeltaFlops(s), .launches = 1};
+  }
   // Scores, and the values weighted by them.
   const LayerWork attention = {
       .attention_forward_flops = s.key_product_flops + s.value_product_flops, .launches = 1};
-  return NormIf(s, s.layer.attention_norms.norm) + Products(s, s.hidden * s.projected, 1) +
-         PrepareQueriesAndKeys(s) + attention;
+  return PrepareQueriesAndKeys(s) + attention + Gate(s);
+}
+
+// What of it is computed again where the results of products and attention were kept.
+LayerWork RecomputeMix(const Sizes& s) {
+  if (s.delta_net()) return ConvAndNorm(s);
+  const bool prepares = s.qk_norm() || s.latent().is_there();
+  return (prepares ? PrepareQueriesAndKeys(s) : LayerWork{}) + Gate(s);
+}
+
+LayerWork MixBackward(const Sizes& s) {
+  if (s.delta_net()) {
+    // The states once more, then two gradients of each operation.
+    return ConvAndNormBackward(s) +
+           LayerWork{.attention_backward_flops = 3 * DeltaFlops(s), .launches = kSplitSum};
+  }
+  // Scores once more, then the gradients by probabilities, values, queries and keys.
+  const LayerWork attention = {
+      .attention_backward_flops = 3 * s.key_product_flops + 2 * s.value_product_flops,
+      .launches = kAttentionBackwardLaunches};
+  return Rope(s) + attention + (s.qk_norm() ? HeadNormsBackward(s) : LayerWork{}) +
+         CopiesToHeads(s) + Pass(s, 3 * s.ranks(), s.latents() * kSplitSum) + GateBackward(s);
+}
+
+// The work from a layer's input to the result of its first half before the last product.
+LayerWork AttentionForward(const Sizes& s) {
+  return NormIf(s, s.layer.attention_norms.norm) + Products(s, s.hidden * s.projected, 1) + Mix(s);
 }
 
 // The work from there to gate and up, or to the end of the half.
@@ -209,9 +262,7 @@ LayerWork DecoderLayerRecomputeWork(const WorkShape& shape, KeepLevel level) {
     case KeepLevel::kEverything:
       break;
     case KeepLevel::kCheapRecomputed: {
-      const LayerWork norms = s.norms() * Norm(s);
-      const bool prepares = s.qk_norm() || s.latent().is_there();
-      return InChunks(shape, prepares ? norms + PrepareQueriesAndKeys(s) : norms);
+      return InChunks(shape, s.norms() * Norm(s) + RecomputeMix(s));
     }
     case KeepLevel::kNothing: {
       // The input's norm twice: for queries, keys and values, and for the gradient of their
@@ -233,14 +284,10 @@ LayerWork DecoderLayerBackwardWork(const WorkShape& shape, bool first) {
   // Each of the four matrices, and of those from latents, has a gradient by the input and one by
   // the weight.
   LayerWork work = 2 * Products(s, matrices, 4 + s.latents()) + GluBackward(s) +
-                   s.norms() * NormBackward(s) + s.post_norms() * PostNormBackward(s) + Rope(s);
+                   s.norms() * NormBackward(s) + s.post_norms() * PostNormBackward(s) +
+                   MixBackward(s);
   // Without a norm before a half, its product adds to the residual stream's gradient.
   work += ((s.dense() ? 2 : 1) - s.norms()) * Pass(s, s.hidden, 0);
-  // Scores once more, then the gradients by probabilities, values, queries and keys.
-  work += {.attention_backward_flops = 3 * s.key_product_flops + 2 * s.value_product_flops,
-           .launches = kAttentionBackwardLaunches};
-  work += CopiesToHeads(s) + Pass(s, 3 * s.ranks(), s.latents() * kSplitSum);
-  if (s.qk_norm()) work += HeadNormsBackward(s);
   if (s.layer.attention.qkv_bias) work += Pass(s, s.projected, kSplitSum);
   if (s.layer.attention.output_bias) work += Pass(s, s.hidden, kSplitSum);
   work = InChunks(shape, work);

@@ -1,6 +1,6 @@
-// SoftmaxAttention: queries, keys and values side by side in a.projected; norms of queries and
-// keys; rotation; and causal attention inside documents. Keys and values may be those of an earlier
-// layer (shared_rows.h).
+// SoftmaxAttention: queries, gates, keys and values side by side in a.projected; norms of heads;
+// rotation; causal attention inside documents; and a gate of its result. Norms and gates are those
+// that the description has. Keys and values may be those of an earlier layer (shared_rows.h).
 #ifndef MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 #define MEGATRAIN_ENGINE_MODEL_LAYER_SOFTMAX_ATTENTION_H_
 
@@ -11,8 +11,8 @@ namespace megatrain {
 class SoftmaxAttention final : public AttentionPart {
  public:
   absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const override;
-  bool Recomputes(const BoundLayer& l) const override;
   absl::Status Mix(const BoundLayer& l) const override;
+  absl::Status Recompute(const BoundLayer& l) const override;
   bool Trains(const BoundLayer& l) const override;
   absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
                            const TileGradient& gradient) const override;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/engine/device/attention_cases.h"
 #include "tests/engine/device/cpu_kernels_under_test.h"
+#include "tests/engine/device/delta_cases.h"
 #include "tests/engine/device/expert_cases.h"
 #include "tests/engine/device/kernels_suite.h"
 
@@ -179,6 +180,15 @@ TEST_P(CpuKernelsTest, ExpertsDoNotDependOnThreads) {
                                               .out_stride = kWidth}));
         return status;
       });
+}
+
+TEST_P(CpuKernelsTest, GatedDeltaDoesNotDependOnThreads) {
+  for (const DeltaCase& shape : DeltaCases()) {
+    Operands operands(5);
+    KernelCall call;
+    MakeGatedDelta(shape, GetParam(), true, &operands, &call);
+    ExpectSameForAllPools(operands, call);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, CpuKernelsTest, testing::Values(DType::kF32, DType::kBF16),

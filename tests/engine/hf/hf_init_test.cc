@@ -114,7 +114,7 @@ TEST(HfInitTest, TilesOfEitherPrecisionHoldTheSameMasters) {
         if (tensor.decays) {
           EXPECT_LT(std::abs(value), 0.2f);
         } else {
-          EXPECT_EQ(value, tensor.is_norm ? 1.0f : 0.0f);
+          EXPECT_EQ(value, tensor.initial == Initial::kOne ? 1.0f : 0.0f);
         }
       }
     }
@@ -160,8 +160,11 @@ TEST(PresetsTest, HaveThePublishedSizes) {
                                                     {"gpt-oss-20b", 20914757184},
                                                     {"gpt-oss-120b", 116829156672},
                                                     {"glm-4.5-air", 106852245504},
-                                                    {"glm-4.5", 352797814784},
-                                                    {"deepseek-v3", 671026404352}};
+                                                     {"glm-4.5", 352797814784},
+                                                     {"deepseek-v3", 671026404352},
+                                                     {"qwen3-next-80b-a3b", 79674391296},
+                                                     {"qwen3.5-9b", 8953803264},
+                                                     {"qwen3.5-35b-a3b", 34660610688}};
   EXPECT_EQ(Presets().size(), published.size());
   for (const Preset& preset : Presets()) {
     SCOPED_TRACE(preset.name);

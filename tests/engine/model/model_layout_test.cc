@@ -141,6 +141,61 @@ INSTANTIATE_TEST_SUITE_P(Forms, ModelLayoutTest,
                                                               ExpertTensors::kTransposed),
                                             ::testing::Values(1, 3, 7), ::testing::Bool()));
 
+// The rows of Q, K, V, Z, b and a of all heads, whatever the order on disk.
+TEST(RowGroupsTest, BringRowsOfKeyHeadsTogether) {
+  ModelDescription model = Sparse(ExpertTensors::kApart, 7);
+  LayerDescription& layer = model.layers[0];
+  layer.attention = AttentionDescription();
+  layer.delta_net = {.key_heads = 2,
+                     .value_heads = 4,
+                     .key_dim = 3,
+                     .value_dim = 5,
+                     .kernel = 4,
+                     .tensors = DeltaTensors::kByKeyHead};
+  model.layers[2].attention.output_gate = true;
+  const ModelLayout layout = BuildModelLayout(model);
+  // The rows on disk in the order of the tile.
+  const auto rows_of = [](const TensorSpec& tensor) {
+    const int64_t row = tensor.elements / tensor.shape[0];
+    std::vector<int64_t> rows(static_cast<size_t>(tensor.shape[0]), -1);
+    int64_t source = 0;
+    for (const TensorRun& run : RunsOf(tensor)) {
+      EXPECT_EQ(run.source, source) << "in the order of the file";
+      source += run.elements;
+      for (int64_t i = 0; i < run.elements / row; ++i) {
+        rows[static_cast<size_t>(run.place / row + i)] = run.source / row + i;
+      }
+    }
+    EXPECT_EQ(source, tensor.elements);
+    return rows;
+  };
+  int seen = 0;
+  ForEachTensor(layout, [&](int, const TensorSpec& tensor) {
+    if (tensor.name.ends_with("in_proj_ba.weight")) {
+      EXPECT_EQ(rows_of(tensor), (std::vector<int64_t>{0, 1, 4, 5, 2, 3, 6, 7}));
+    } else if (tensor.name.ends_with("in_proj_qkvz.weight")) {
+      // A key head has 3 rows of q, 3 of k, 2 x 5 of v and 2 x 5 of z.
+      const std::vector<int64_t> rows = rows_of(tensor);
+      EXPECT_EQ(std::vector<int64_t>(rows.begin(), rows.begin() + 12),
+                (std::vector<int64_t>{0, 1, 2, 26, 27, 28, 3, 4, 5, 29, 30, 31}));
+      EXPECT_EQ(rows[12], 6);
+      EXPECT_EQ(rows[22], 32);
+      EXPECT_EQ(rows[32], 16);
+      EXPECT_EQ(rows.back(), 51);
+    } else if (tensor.name == "model.layers.2.self_attn.q_proj.weight") {
+      const std::vector<int64_t> rows = rows_of(tensor);
+      EXPECT_EQ(rows[5], 5);
+      EXPECT_EQ(rows[6], 12) << "the queries of the second head";
+      EXPECT_EQ(rows[18], 6) << "the gates of the first head";
+    } else {
+      EXPECT_EQ(RunsOf(tensor).size(), 1u) << tensor.name;
+      return;
+    }
+    ++seen;
+  });
+  EXPECT_EQ(seen, 3);
+}
+
 TEST(ExpertsPerTileTest, SpreadsExpertsEvenlyOverTilesOfALimitedSize) {
   EXPECT_EQ(ExpertsPerTile(4, 8, 8), 4) << "small: one tile";
   EXPECT_EQ(ExpertsPerTile(8, 4096, 14336), 1) << "Mixtral: an expert has 176 million elements";

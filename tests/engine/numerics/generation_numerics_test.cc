@@ -110,7 +110,9 @@ class GenerationNumericsTest : public ::testing::TestWithParam<std::string> {
     }
     const auto cached = [&] {
       std::vector<CachedSequence> sequences;
-      for (size_t i = 0; i < ids.size(); ++i) sequences.push_back({ids[i], first_rows[i]});
+      for (size_t i = 0; i < ids.size(); ++i) {
+        sequences.push_back({ids[i], first_rows[i], static_cast<int32_t>(i)});
+      }
       return sequences;
     };
     const bool choose = (*answers)[0].empty();

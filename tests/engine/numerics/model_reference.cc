@@ -71,7 +71,8 @@ std::vector<std::string> ReferenceFamilies() {
           "gemma2",         "gemma3",          "exaone4",     "seed_oss",
           "ernie4_5",       "mixtral",         "qwen3_moe",   "qwen3_moe_plain",
           "gpt_oss",        "glm4_moe",        "deepseek_v3", "deepseek_v3_plain",
-          "gemma3_wrapper", "mistral3_wrapper"};
+          "qwen3_next",     "qwen3_5_moe",     "gemma3_wrapper", "mistral3_wrapper",
+          "qwen3_5_wrapper"};
 }
 
 std::string ReadBytes(const std::string& path) {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "engine/base/status.h"
+#include "engine/data/sequences/document_bounds.h"
 #include "engine/device/device.h"
 #include "engine/model/experts/expert_half.h"
 #include "engine/model/layer/decoder_layer.h"
@@ -43,17 +44,20 @@ void* PlaceWeights(const TileLayout& tile, const NamedTensors& weights, DType dt
                    Buffers& buffers) {
   void* block = buffers.Bytes(tile.elements * DTypeBytes(dtype));
   for (const TensorSpec& tensor : tile.tensors) {
-    const float* const values = weights.at(tensor.name_on_disk()).data() + tensor.source_begin;
+    const float* const values = weights.at(tensor.name_on_disk()).data();
     if (tensor.is_buffer) {
       std::memcpy(static_cast<char*>(block) + tensor.offset * DTypeBytes(dtype), values,
                   static_cast<size_t>(tensor.elements) * sizeof(float));
       continue;
     }
-    for (int64_t i = 0; i < tensor.elements; ++i) {
-      if (dtype == DType::kF32) {
-        static_cast<float*>(block)[tensor.offset + i] = values[i];
-      } else {
-        static_cast<bf16_t*>(block)[tensor.offset + i] = RoundAwayFromZero(values[i]);
+    for (const TensorRun& run : RunsOf(tensor)) {
+      for (int64_t i = 0; i < run.elements; ++i) {
+        const int64_t place = tensor.offset + run.place + i;
+        if (dtype == DType::kF32) {
+          static_cast<float*>(block)[place] = values[run.source + i];
+        } else {
+          static_cast<bf16_t*>(block)[place] = RoundAwayFromZero(values[run.source + i]);
+        }
       }
     }
   }
@@ -62,7 +66,7 @@ void* PlaceWeights(const TileLayout& tile, const NamedTensors& weights, DType dt
 
 // Device copies and the host's list of documents of one micro-batch.
 struct MicroBatch {
-  std::vector<int32_t> ids, positions, targets, sorted_positions, document_starts;
+  std::vector<int32_t> ids, positions, targets, sorted_positions, document_starts, document_bounds;
 
   explicit MicroBatch(const std::vector<Sequence>& sequences) {
     for (const Sequence& s : sequences) {
@@ -78,6 +82,8 @@ struct MicroBatch {
       }
     }
     document_starts.push_back(static_cast<int32_t>(ids.size()));
+    document_bounds.resize(2 * ids.size());
+    WriteDocumentBounds(document_starts, document_bounds.data());
     sorted_positions.resize(ids.size());
     std::iota(sorted_positions.begin(), sorted_positions.end(), 0);
     std::stable_sort(sorted_positions.begin(), sorted_positions.end(),
@@ -91,6 +97,7 @@ struct MicroBatch {
     view.positions = positions.data();
     view.targets = targets.data();
     view.sorted_positions = sorted_positions.data();
+    view.document_bounds = document_bounds.data();
     view.document_starts = document_starts.data();
     view.documents = static_cast<int64_t>(document_starts.size()) - 1;
     return view;
@@ -256,7 +263,9 @@ absl::Status Run(Kernels& kernels, const ModelLayout& layout, const NamedTensors
     const float* begin = gradients[tile] + tensor.offset;
     std::vector<float>& whole = result->gradients[tensor.name];
     whole.resize(static_cast<size_t>(tensor.whole_elements()));
-    std::copy_n(begin, tensor.elements, whole.begin() + tensor.source_begin);
+    for (const TensorRun& run : RunsOf(tensor)) {
+      std::copy_n(begin + run.place, run.elements, whole.begin() + run.source);
+    }
   });
   return absl::OkStatus();
 }

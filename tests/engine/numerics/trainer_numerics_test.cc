@@ -150,10 +150,14 @@ class TrainerNumericsTest : public ::testing::TestWithParam<std::tuple<std::stri
     return {held.begin(), held.end()};
   }
 
-  // The tensor's part of the whole.
+  // The tensor's part of the whole, in the tile's order.
   static std::vector<float> Part(const NamedTensors& whole, const TensorSpec& tensor) {
-    const auto begin = whole.at(tensor.name).begin() + tensor.source_begin;
-    return {begin, begin + tensor.elements};
+    std::vector<float> part(static_cast<size_t>(tensor.elements));
+    for (const TensorRun& run : RunsOf(tensor)) {
+      std::copy_n(whole.at(tensor.name).begin() + run.source, run.elements,
+                  part.begin() + run.place);
+    }
+    return part;
   }
 
   const ModelReference reference_ = LoadModelReference(std::get<0>(GetParam()));
@@ -435,7 +439,7 @@ TEST_P(UpdatePlacesTest, AnUpdateOnTheDeviceThatCannotBeTrustedIsFound) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, UpdatePlacesTest,
-    ::testing::Combine(::testing::Values("llama", "llama_tied", "qwen2", "qwen3"),
+    ::testing::Combine(::testing::Values("llama", "llama_tied", "qwen2", "qwen3", "qwen3_5_wrapper"),
                        ::testing::Values(Setting{"sweeps", 1, 2, StashPlace::kHost,
                                                  RecomputeMode::kAuto})),
     [](const auto& info) { return std::get<0>(info.param); });

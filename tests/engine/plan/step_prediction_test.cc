@@ -65,7 +65,7 @@ class StepPredictionTest : public testing::Test {
   int64_t MatricesBeforeLast() const {
     const ModelDescription& c = layout_.model;
     const LayerDescription& layer = c.layers.front();
-    return c.hidden * (layer.attention.q_width() + layer.attention.qkv_width()) +
+    return c.hidden * (layer.attention.q_width() + layer.attention.projected_width()) +
            2 * c.hidden * layer.feed_forward.intermediate;
   }
   int64_t Last() const {

@@ -15,15 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace megatrain {
 namespace HWY_NAMESPACE {
 
-// Calls part.operator()<kTail>(i, count) for the vectors of [0, n), the tail last.
-template <typename Part>
-HWY_INLINE void ForVectors(size_t n, const Part& part) {
-  const size_t lanes = hn::Lanes(DF());
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) part.template operator()<false>(i, lanes);
-  if (i < n) part.template operator()<true>(i, n - i);
-}
-
 // v without the lanes behind a tail's.
 template <bool kTail>
 HWY_INLINE VF Counted(VF v, size_t count) {

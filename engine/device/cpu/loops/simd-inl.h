@@ -99,6 +99,15 @@ HWY_INLINE void StorePart(VF v, T* p, size_t count) {
   }
 }
 
+// Calls part.operator()<kTail>(i, count) for the vectors of [0, n), the tail last.
+template <typename Part>
+HWY_INLINE void ForVectors(size_t n, const Part& part) {
+  const size_t lanes = hn::Lanes(DF());
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) part.template operator()<false>(i, lanes);
+  if (i < n) part.template operator()<true>(i, n - i);
+}
+
 HWY_INLINE float SumLanes(VF v) { return hn::GetLane(hn::SumOfLanes(DF(), v)); }
 HWY_INLINE float MaxLanes(VF v) { return hn::GetLane(hn::MaxOfLanes(DF(), v)); }
 

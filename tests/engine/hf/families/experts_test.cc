@@ -84,6 +84,51 @@ TEST(Experts, Qwen3sAreInSomeLayers) {
                 "shared_expert_intermediate_size");
 }
 
+TEST(Experts, Qwen3NextsAreBesideAGatedOneAndBehindDeltaNets) {
+  const ModelDescription model = Describe("qwen3_next");
+  EXPECT_EQ(Experts(model), std::vector<int64_t>(8, 512));
+  const ExpertsDescription& experts = model.layers[0].experts;
+  EXPECT_EQ(experts.chosen, 10);
+  EXPECT_TRUE(experts.router.normalized);
+  EXPECT_EQ(experts.shared_intermediate, 512);
+  EXPECT_EQ(experts.shared_name, "mlp.shared_expert");
+  EXPECT_TRUE(experts.shared_gate);
+  EXPECT_TRUE(model.one_plus_norms);
+  EXPECT_EQ(model.ropes[0].rotary_dim, 64);  // a quarter of a head
+  for (size_t i = 0; i < 8; ++i) {
+    const LayerDescription& layer = model.layers[i];
+    const bool linear = i % 4 != 3;
+    EXPECT_EQ(layer.attention_kind(), linear ? AttentionKind::kDeltaNet : AttentionKind::kSoftmax);
+    EXPECT_EQ(layer.attention.output_gate, !linear);
+    EXPECT_EQ(layer.projected_width(), linear ? 12352 : 4 * 512 + 2 * 512);
+    EXPECT_EQ(layer.mixed_width(), linear ? 4096 : 4 * 256);
+  }
+  EXPECT_EQ(model.layers[0].delta_net.tensors, DeltaTensors::kByKeyHead);
+  EXPECT_EQ(Experts(Describe("qwen3_next", {{"mlp_only_layers", {1}}})),
+            (std::vector<int64_t>{512, 0, 512, 512, 512, 512, 512, 512}));
+  EXPECT_EQ(Describe("qwen3_next", {{"full_attention_interval", 1}}).layers[0].attention_kind(),
+            AttentionKind::kSoftmax);
+  EXPECT_EQ(Describe("qwen3_5_text").layers[0].delta_net.tensors, DeltaTensors::kApart);
+  EXPECT_EQ(Experts(Describe("qwen3_5_text")), std::vector<int64_t>(8, 0));
+  EXPECT_EQ(Experts(Describe("qwen3_5_moe_text")), std::vector<int64_t>(8, 256));
+
+  ExpectRefused("qwen3_next", {{"layer_types", {"sliding_attention"}}}, "layer_types", "a list");
+  ExpectRefused("qwen3_next", {{"num_hidden_layers", 1}, {"layer_types", {"sliding_attention"}}},
+                "layer_types", "full_attention and linear_attention");
+  ExpectRefused("qwen3_next", {{"linear_num_key_heads", 3}}, "linear_num_value_heads",
+                "no multiple of linear_num_key_heads = 3");
+  ExpectRefused("qwen3_next", {{"linear_num_key_heads", 0}}, "linear_num_key_heads");
+  ExpectRefused("qwen3_next", {{"linear_conv_kernel_dim", 9}}, "linear_conv_kernel_dim");
+  ExpectRefused("qwen3_next", {{"linear_conv_kernel_dim", 1}}, "linear_conv_kernel_dim");
+  ExpectRefused("qwen3_next", {{"hidden_act", "gelu_new"}}, "hidden_act", "must be silu");
+  ExpectRefused("qwen3_5_text", {{"attn_output_gate", false}}, "attn_output_gate");
+  ExpectRefused("qwen3_5_text", {{"mamba_ssm_dtype", "bfloat16"}}, "mamba_ssm_dtype");
+  ExpectRefused("qwen3_5_moe_text", {{"norm_topk_prob", false}}, "norm_topk_prob");
+  ExpectRefused("qwen3_5_moe_text", {{"mlp_only_layers", {0}}}, "mlp_only_layers");
+  ExpectRefused("qwen3_5_moe_text", {{"shared_expert_intermediate_size", 0}},
+                "shared_expert_intermediate_size");
+}
+
 TEST(Experts, GptOssHasSinksBiasesAndAClampedGate) {
   const ModelDescription model = Describe("gpt_oss");
   EXPECT_EQ(Experts(model), std::vector<int64_t>(8, 128));

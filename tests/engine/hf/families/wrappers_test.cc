@@ -39,6 +39,30 @@ constexpr char kMistral3[] = R"({
   "vision_config": {"model_type": "pixtral"}
 })";
 
+// Qwen 3.5's keys, with the shapes of transformers' class.
+constexpr char kQwen35[] = R"({
+  "architectures": ["Qwen3_5MoeForConditionalGeneration"], "model_type": "qwen3_5_moe",
+  "image_token_id": 248056, "video_token_id": 248057, "vision_start_token_id": 248053,
+  "vision_end_token_id": 248054, "tie_word_embeddings": false,
+  "text_config": {"model_type": "qwen3_5_moe_text", "attention_bias": false,
+                  "attention_dropout": 0.0, "attn_output_gate": true, "dtype": "bfloat16",
+                  "eos_token_id": 248044, "full_attention_interval": 4, "head_dim": 256,
+                  "hidden_act": "silu", "hidden_size": 2048, "linear_conv_kernel_dim": 4,
+                  "linear_key_head_dim": 128, "linear_num_key_heads": 16,
+                  "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+                  "mamba_ssm_dtype": "float32", "max_position_embeddings": 262144,
+                  "mlp_only_layers": [], "moe_intermediate_size": 512,
+                  "mtp_num_hidden_layers": 1, "mtp_use_dedicated_embeddings": false,
+                  "num_attention_heads": 16, "num_experts": 256, "num_experts_per_tok": 8,
+                  "num_hidden_layers": 40, "num_key_value_heads": 2,
+                  "router_aux_loss_coef": 0.001, "shared_expert_intermediate_size": 512,
+                  "vocab_size": 248320,
+                  "rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10],
+                                      "partial_rotary_factor": 0.25, "rope_theta": 10000000,
+                                      "rope_type": "default"}},
+  "vision_config": {"model_type": "qwen3_5_moe_vision", "depth": 27}
+})";
+
 absl::StatusOr<ModelDescription> Parse(const json& config) {
   return ParseModelDescription(config.dump(), "DIR/config.json");
 }
@@ -80,6 +104,17 @@ TEST(WrappersTest, PublishedModelsAreDescribed) {
   EXPECT_EQ(mistral.wrapper.family, "mistral3");
   EXPECT_EQ(mistral.layers[0].attention.window, 0);
   EXPECT_EQ(mistral.ropes[0].theta, 1e9);
+
+  const ModelDescription qwen = Describe(json::parse(kQwen35));
+  EXPECT_EQ(qwen.family, "qwen3_5_moe_text");
+  EXPECT_EQ(qwen.wrapper.family, "qwen3_5_moe");
+  EXPECT_EQ(ParameterCount(qwen), 34660610688);
+  EXPECT_EQ(qwen.ropes[0].rotary_dim, 64);
+  EXPECT_EQ(qwen.ropes[0].theta, 1e7);
+  EXPECT_EQ(qwen.wrapper.OnDisk("model.norm.weight"), "model.language_model.norm.weight");
+  EXPECT_EQ(qwen.wrapper.OnDisk("lm_head.weight"), "lm_head.weight");
+  EXPECT_TRUE(qwen.wrapper.Carries("model.visual.merger.norm.weight"));
+  EXPECT_TRUE(qwen.wrapper.Carries("mtp.fc.weight"));
 }
 
 TEST(WrappersTest, TheOuterKeyTiesEmbeddings) {

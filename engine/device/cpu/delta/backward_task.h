@@ -1,0 +1,41 @@
+// What a task of the gated delta rule's gradient works on.
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_
+
+#include <cstdint>
+
+#include "engine/device/delta_args.h"
+
+namespace megatrain {
+
+// What the first sweep over a document keeps for the second one, of some value heads.
+struct KeptForBackward {
+  float* u(int64_t head) const { return memory + head * head_floats; }  // [tokens, value_stride]
+  // The transposed state [value_stride, key_stride] at the start of a chunk, which is not the first
+  // of its document: no two such chunks begin less than a chunk apart.
+  float* state(int64_t head, int64_t first) const {
+    return u(head) + tokens * value_stride + (first / kDeltaChunk - 1) * value_stride * key_stride;
+  }
+
+  float* memory = nullptr;
+  int64_t tokens = 0, key_stride = 0, value_stride = 0;
+  int64_t head_floats = 0;
+};
+
+// The gradients by a_log and dt_bias of a value head, summed over a document.
+struct GateSums {
+  double a_log = 0, dt_bias = 0;
+};
+
+// What a task works on: a document and the value heads of one key head.
+struct BackwardTask {
+  int64_t begin = 0, end = 0;
+  int64_t key_head = 0;
+  KeptForBackward kept;      // of these value heads
+  GateSums* sums = nullptr;  // [value heads of the key head]
+  float* buffer = nullptr;   // BackwardFloats
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_BACKWARD_TASK_H_

@@ -1,0 +1,29 @@
+// The causal convolution over blocks of tokens and channels (see CausalConvArgs,
+// engine/device/delta_args.h).
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_CAUSAL_CONV_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_CAUSAL_CONV_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/base/thread_pool.h"
+#include "engine/device/cpu/product/workspace.h"
+#include "engine/device/delta_args.h"
+
+namespace megatrain {
+
+// Channels [first, first + count) of tokens [begin, end), and the kernels' weights as FP32
+// [kernel, channels].
+struct ConvBlock {
+  int64_t begin, end, first;
+  size_t count;
+  const float* weight;
+};
+
+void RunCausalConv(const CausalConvArgs& args, ThreadPool* pool, WorkspacePool* workspaces);
+void RunCausalConvBackward(const CausalConvBackwardArgs& args, ThreadPool* pool,
+                           WorkspacePool* workspaces);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_CAUSAL_CONV_H_

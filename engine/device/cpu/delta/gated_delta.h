@@ -1,0 +1,26 @@
+// The gated delta rule on the cpu: chunk after chunk of a document, and in parallel over documents
+// and key heads (see GatedDeltaArgs, engine/device/delta_args.h).
+#ifndef MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_GATED_DELTA_H_
+#define MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_GATED_DELTA_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "engine/base/thread_pool.h"
+#include "engine/device/cpu/product/workspace.h"
+#include "engine/device/kernels.h"
+
+namespace megatrain {
+
+void RunGatedDelta(const GatedDeltaArgs& args, ThreadPool* pool, WorkspacePool* workspaces);
+
+// Returns InvalidArgument if the workspace is too small.
+absl::Status RunGatedDeltaBackward(const GatedDeltaBackwardArgs& args, ThreadPool* pool,
+                                   WorkspacePool* workspaces);
+
+// As KernelSizes::GatedDeltaBackwardWorkspaceBytes.
+int64_t CpuGatedDeltaWorkspaceBytes(const GatedDeltaShape& shape);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_DEVICE_CPU_DELTA_GATED_DELTA_H_

@@ -1,0 +1,31 @@
+// The unit of a layer with experts that every token goes through, and its gate: normed x is taken to
+// sigmoid(w normed) * unit(normed). A gate is a router that has one expert, so that its weights,
+// gradients and rows come from the kernels of routers. The router's tile is bound in `l`. Each
+// function queues work on the stream of `l` and returns the errors of its kernels.
+#ifndef MEGATRAIN_ENGINE_MODEL_EXPERTS_SHARED_EXPERT_H_
+#define MEGATRAIN_ENGINE_MODEL_EXPERTS_SHARED_EXPERT_H_
+
+#include "absl/status/status.h"
+#include "engine/model/experts/expert_memory.h"
+#include "engine/model/layer/bound_layer.h"
+
+namespace megatrain {
+
+// Writes the rows of r.shared: all tokens in their order. REQUIRES: the unit has a gate, here and in
+// GateShared.
+absl::Status NumberSharedRows(const BoundLayer& l, const RoutedTokens& r);
+// Computes r.shared.weights of the chunk.
+absl::Status GateShared(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                        const RoutedTokens& r);
+
+// Writes the unit's results of the chunk to r.sum; those of a gated unit are added.
+absl::Status SharedForward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                           const RoutedTokens& r);
+// Adds the gradient by the chunk's rows of r.normed to r.sum. `dy` has the chunk's rows of the
+// gradient by the results.
+absl::Status SharedBackward(const BoundLayer& l, const Chunk& chunk, const ExpertScratch& s,
+                            const RoutedTokens& r, const void* dy, const TileGradient& gradient);
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_EXPERTS_SHARED_EXPERT_H_

@@ -1,0 +1,31 @@
+// DeltaNet: queries, keys and values side by side in a.projected, then z, b and a. A causal
+// convolution over queries, keys and values; the gated delta rule inside documents; and a norm of
+// each head of its result, gated by z. The kernels are those of engine/device/delta_args.h.
+#ifndef MEGATRAIN_ENGINE_MODEL_LAYER_DELTA_NET_H_
+#define MEGATRAIN_ENGINE_MODEL_LAYER_DELTA_NET_H_
+
+#include "engine/model/layer/attention_part.h"
+
+namespace megatrain {
+
+class DeltaNet final : public AttentionPart {
+ public:
+  absl::Status Prepare(const BoundLayer& l, const Chunk& chunk) const override;
+  absl::Status Mix(const BoundLayer& l) const override;
+  absl::Status Recompute(const BoundLayer& l) const override;
+  bool Trains(const BoundLayer& l) const override;
+  absl::Status MixBackward(const BoundLayer& l, const LayerBackwardScratch& scratch,
+                           const TileGradient& gradient) const override;
+  absl::Status PrepareBackward(const BoundLayer& l, const Chunk& chunk,
+                               const LayerBackwardScratch& scratch,
+                               const TileGradient& gradient) const override;
+  int64_t WorkspaceBytes(const LayerDescription& layer, DType dtype, int64_t tokens,
+                         int64_t sequence, const KernelSizes& sizes) const override;
+  int64_t CacheBytes(const LayerDescription& layer, DType dtype,
+                     const CacheSize& size) const override;
+  void Announce(const BoundLayer& l, const LayerBackwardScratch& scratch) const override;
+};
+
+}  // namespace megatrain
+
+#endif  // MEGATRAIN_ENGINE_MODEL_LAYER_DELTA_NET_H_
